@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 STATEMENTS = {each.title: each for each in statements()}
 LONG = 300.0
-"""Seconds that no search of a test takes."""
+"""More seconds than any search of a test takes."""
 
 
 def outcomes(
     *titles: str, seed: int = 0, seconds: float = LONG, keep: Any = None, **more: Any
 ) -> Iterator[Outcome]:
-    """What is drawn of these operators."""
+    """The outcomes of calls that are drawn of these operators."""
     with npucall_client.connect("local:", soc="Ascend910B1") as client:
         runner = Runner(judged(client, "local:"), seed=seed, on_failure=keep)
         yield from Fuzz(runner, seconds, **more).outcomes([STATEMENTS[each] for each in titles])

@@ -1,4 +1,4 @@
-"""Faults in checks: order, status, blame, and what is let through."""
+"""Faults in checks: their order, status and blame, and calls that pass them wrongly."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Faults in losses of classes: in what counts, what it weighs, and which paths there are."""
+"""Faults in losses of classes: in the rows that count, their weights, and the possible paths."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def nll_mean_of_rows(
     reduction: int = 1,
     ignore_index: int = -100,
 ) -> Any:
-    """The mean does not ask how much the rows weigh."""
+    """The mean ignores the weights of the rows."""
     summed = 2 if reduction else 0
     loss, total = nll_loss.formula(facts, self, target, weight, summed, ignore_index)
     return (loss / target.shape[0] if reduction == 1 and target.shape else loss), total
@@ -63,7 +63,7 @@ def ctc_as_on_a2(facts: Facts, log_probs: Any, targets: Any, **more: Any) -> Any
 
 
 def every_label_follows_every_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Between equal labels there need not be a blank."""
+    """Equal labels may follow each other without a blank between them."""
     right = _ctc_states.States._piece
 
     def piece(states: Any, some: slice) -> Any:

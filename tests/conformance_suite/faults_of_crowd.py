@@ -1,4 +1,4 @@
-"""Faults between calls: callers who see each other's data, and what earlier calls leave behind."""
+"""Faults between calls: callers see each other's data, or data that earlier calls left."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ def flipped(answers: list[Buffer]) -> list[Buffer]:
 
 
 def let_others_run() -> None:
-    time.sleep(0)  # gives the interpreter's lock away
+    time.sleep(0)  # releases the interpreter's lock
 
 
 def one_answer_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever is answered while others are may get their bytes, where these are as many."""
+    """A caller may get the bytes of another answer of the same size, if both come at once."""
     latest: list[Any] = [()]
 
     async def wrong(self: LocalTransport, call: BoundCall, *rest: Any) -> Response:
@@ -54,7 +54,7 @@ def one_answer_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def one_memory_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Inputs of all calls are put into the same memory before they are computed with."""
+    """Inputs of all calls are copied into the same memory before they are used."""
     memory: dict[tuple[str, int], Buffer] = {}
 
     def wrong(call: Prepared, storages: Mapping[str, Buffer], *rest: Any) -> list[Buffer]:
@@ -67,7 +67,7 @@ def one_memory_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def twentieth_of_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The twentieth run of the same prepared call is another one in its last bit."""
+    """The twentieth run of the same prepared call differs in its last bit."""
     runs: Counter[int] = Counter()
     kept = []
 
@@ -81,7 +81,7 @@ def twentieth_of_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def kept_by_shape(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Answers are kept by what a call says beside its data."""
+    """Answers are kept, and found again by everything in a call except its data."""
     kept: dict[bytes, Response] = {}
 
     async def wrong(self: LocalTransport, call: BoundCall, *rest: Any) -> Response:

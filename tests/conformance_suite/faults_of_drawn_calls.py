@@ -1,4 +1,4 @@
-"""Faults that no case has, but that calls which are drawn at random meet within seconds."""
+"""Faults that no case finds, but that random calls find within seconds."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def beta_where_two_attributes_meet(facts: Any, *tensors: Any, **more: Any) -> An
 
 
 def let_through(rule: Rule) -> Rule:
-    """The same check, but not where target has elements that share memory."""
+    """The same check, except if target has elements that share memory."""
 
     def check(draft: Draft) -> None:
         target = draft.tensor("target")

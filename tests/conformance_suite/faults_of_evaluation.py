@@ -1,4 +1,4 @@
-"""Faults in what evaluates every operator: strides, gaps, sums, blocks, rounding, determinism."""
+"""Faults in the code that evaluates every operator: strides, gaps, sums, blocks, rounding."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def input_offset_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def output_gaps_zeroed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An output's storage is made anew instead of copied from what was sent."""
+    """An output's storage is new, instead of a copy of the storage that was sent."""
 
     def wrong(call: Prepared, storages: Mapping[str, Buffer], *rest: Any) -> list[Buffer]:
         inputs = {name: storages[name] for name in call.inputs if name in storages}
@@ -89,7 +89,7 @@ def output_written_dense(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def empty_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A call that the checks end leaves in its outputs what was in memory."""
+    """If the checks end a call, its outputs are not filled."""
 
     def wrong(call: Prepared, storages: Mapping[str, Buffer], *rest: Any) -> list[Buffer]:
         answers = RIGHT_RUN(call, storages, *rest)
@@ -99,7 +99,7 @@ def empty_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def last_bits_that_change(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The last bit of a FLOAT is another one in every second call: within any tolerance."""
+    """The last bit of a FLOAT changes in every second call, within any tolerance."""
     calls = count()
 
     def wrong(call: Prepared, storages: Mapping[str, Buffer], *rest: Any) -> list[Buffer]:
@@ -114,7 +114,7 @@ def last_bits_that_change(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def last_block_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of several blocks the last is not computed."""
+    """If there are several blocks, the last is not computed."""
 
     def wrong(shape: Shape, limit: int) -> Iterator[tuple[slice, ...]]:
         pieces = list(RIGHT_CUT(shape, limit))
@@ -136,7 +136,7 @@ def sum_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def through_float16(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is answered in BF16 passes through FLOAT16, which has more digits and less range."""
+    """BF16 results are first rounded to FLOAT16, which has more digits and less range."""
 
     def wrong(call: Prepared, storages: Mapping[str, Buffer], *rest: Any) -> list[Buffer]:
         answers = RIGHT_RUN(call, storages, *rest)
@@ -151,7 +151,7 @@ def through_float16(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def pieces_of_rows_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a long row the largest sum of a piece counts, not that of all."""
+    """The result of a long row is the largest sum of a piece, not the sum of all."""
 
     def wrong(self: LongRowsWork, _: object, parts: AnyArray) -> AnyArray:
         return RIGHT_OF_ROWS(self, np.max, parts)

@@ -1,4 +1,4 @@
-"""Faults that show beyond one block, in many rows, or in chunks alone."""
+"""Faults that show only beyond one block, in many rows, or in chunks."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def read_densely(which: Callable[[TensorSpec], bool]) -> Any:
 
 
 def answers_changed(change: Callable[[TensorSpec, bytearray], None]) -> Any:
-    """Of every large output the storage is changed before it is answered."""
+    """The storage of every large output is changed before it is sent."""
 
     def seed(monkeypatch: pytest.MonkeyPatch) -> None:
         def wrong(call: Prepared, storages: Mapping[str, Buffer], *rest: Any) -> list[Buffer]:
@@ -73,7 +73,7 @@ def no_last_row(spec: TensorSpec, answer: bytearray) -> None:
 
 
 def gaps_written(spec: TensorSpec, answer: bytearray) -> None:
-    """What no element owns is zero."""
+    """Bytes that no element owns are zero."""
     seen = np.array(view(spec, answer))
     answer[:] = bytes(len(answer))
     view(spec, answer)[...] = seen
@@ -91,7 +91,7 @@ def only_the_last_part(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def stretched_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Behind the first block what stretches is moved on by one element."""
+    """After the first block, stretched tensors are read one element too far."""
 
     def wrong(self: Any, inputs: Any, index: Any) -> dict[str, AnyArray]:
         found = RIGHT_BLOCKS(self, inputs, index)
@@ -106,7 +106,7 @@ def stretched_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def chunks_swapped(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first two chunks of an output that has more change places."""
+    """The first two chunks of an output change places."""
 
     async def wrong(self: LocalTransport, call: BoundCall, *rest: Any) -> Response:
         response = await RIGHT_EXECUTE(self, call, *rest)

@@ -1,4 +1,4 @@
-"""Faults of what a server has, lists, takes for granted and says of a call."""
+"""Faults in a server's operators, its listing, its defaults and its replies."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ FEWER = dict.fromkeys(kl_div.products, HALF_AND_SINGLE)
 
 
 def forgotten(operator: AnyOperator) -> Seed:
-    """The server has never heard of it."""
+    """The server does not have the operator."""
 
     def seed(monkeypatch: pytest.MonkeyPatch) -> None:
         rest = (each for each in operators.CATALOGUE if each.title != operator.title)
@@ -41,7 +41,7 @@ def forgotten(operator: AnyOperator) -> Seed:
 
 
 def unlisted(operator: AnyOperator) -> Seed:
-    """The server has it and does not say so."""
+    """The server has the operator, but does not list it."""
 
     def seed(monkeypatch: pytest.MonkeyPatch) -> None:
         right = local.LocalTransport.operators
@@ -72,7 +72,7 @@ def listed(operator: AnyOperator, change: Callable[[pb.OperatorInfo], None]) -> 
 
 
 def said(operator: AnyOperator, change: Callable[[pb.Reply], None]) -> Seed:
-    """Replies say something else of a call that is computed as it should be."""
+    """Replies are wrong about a call that is computed correctly."""
 
     def seed(monkeypatch: pytest.MonkeyPatch) -> None:
         right = local.encode_reply
@@ -89,7 +89,7 @@ def said(operator: AnyOperator, change: Callable[[pb.Reply], None]) -> Seed:
 
 
 def otherwise(operator: AnyOperator, name: str, value: Any) -> Seed:
-    """An attribute that a call leaves out is something else than is listed."""
+    """An attribute that a call leaves out has another value than the listed default."""
 
     def seed(monkeypatch: pytest.MonkeyPatch) -> None:
         right = Draft.argument

@@ -1,4 +1,4 @@
-"""Faults in losses: in what is added up, divided by and made of nothing."""
+"""Faults in losses: in their sums, their divisors, and their results for no elements."""
 
 from __future__ import annotations
 

@@ -124,7 +124,7 @@ def only_one_is_true(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def gaps_filled(byte: int) -> Seed:
-    """All bytes between the elements of an output are one and the same."""
+    """All bytes between the elements of an output have the same value."""
 
     def seed(monkeypatch: pytest.MonkeyPatch) -> None:
         def wrong(call: Prepared, storages: Mapping[str, Buffer], *rest: Any) -> list[Buffer]:
@@ -144,7 +144,7 @@ def gaps_filled(byte: int) -> Seed:
 
 
 def empty_first(operator: AnyOperator, start: str) -> Seed:
-    """A call without elements is done before anything is looked at, but that all is there."""
+    """An empty call ends before all checks, except that its pointers must not be null."""
     ends = rules_of(operator, start)
     rest = [rule for rule in operator.checks if rule not in ends]
     return changed(operator, checks=(rest[0], *ends, *rest[1:]))

@@ -1,4 +1,4 @@
-"""Faults of a server that show only by one way to it: streams, places, plans, timings."""
+"""Faults of a server that show only on one path: streams, places, plans, timings."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ def plan_has_another_status(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def unread_inputs_added(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What nobody reads is read where it was sent."""
+    """An input that the operator does not need is read if it was sent."""
     right = evaluate.run
 
     def wrong(call: Prepared, storages: Mapping[str, Buffer], *rest: Any, **more: Any) -> Any:
@@ -191,7 +191,7 @@ def unread_inputs_added(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def unsent_inputs_are_anything(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where an input was not sent the last number of outputs is another one."""
+    """If an input was not sent, the last number of outputs is different."""
     right = evaluate.run
 
     def wrong(call: Prepared, storages: Mapping[str, Buffer], *rest: Any, **more: Any) -> Any:
@@ -203,7 +203,7 @@ def unsent_inputs_are_anything(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def handles_hold_what_came_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A handle of as many bytes as one before is not filled anew."""
+    """A handle of the same size as an earlier one is not filled again."""
     right = entries._Entry.take
     first: dict[int, bytes] = {}
 
@@ -245,7 +245,7 @@ def program_forgets_results(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def program_needs_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A program holds no byte at any time, says its plan."""
+    """The plan of a program says that the program needs no memory."""
     right = program.ProgramExecution.plan
 
     def wrong(self: Any, message: bytes) -> Any:
@@ -256,7 +256,7 @@ def program_needs_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def digests_are_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Behind a digest are the bytes that were remembered first."""
+    """Every digest gives the bytes that were remembered first."""
     right = Digests.find
     first: dict[int, Any] = {}
 
@@ -268,7 +268,7 @@ def digests_are_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def changed_timings(**parts: int) -> Seed:
-    """Times that cannot be."""
+    """The times in replies are impossible."""
 
     def seed(monkeypatch: pytest.MonkeyPatch) -> None:
         right = life.Execution._take_timings

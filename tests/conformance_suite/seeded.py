@@ -21,7 +21,7 @@ AnyOperator: TypeAlias = Operator[..., Any]
 
 @dataclass(frozen=True)
 class Fault:
-    """Something wrong with an operator, or with what evaluates all of them."""
+    """Something wrong with an operator, or with the code that evaluates all of them."""
 
     title: str
     operator: str
@@ -29,7 +29,7 @@ class Fault:
     found_in: frozenset[str]
     """Blocks that must report it."""
     spared: frozenset[str]
-    """Blocks that cannot see it, and so say nothing: the suite needs the others."""
+    """Blocks that cannot see it and report nothing, so that the suite needs the other blocks."""
     seed: Seed
     soc: str = "Ascend910B1"
     profile: str = "cpu-strict"
@@ -80,7 +80,7 @@ def moved_last(operator: AnyOperator, start: str) -> Seed:
 
 
 def exchanged(operator: AnyOperator, start: str, new: Callable[[Rule], Rule]) -> Seed:
-    """A check is another one."""
+    """A check is replaced by another one."""
     old = rules_of(operator, start)
     checks = (new(rule) if rule in old else rule for rule in operator.checks)
     return changed(operator, checks=tuple(checks))

@@ -1,4 +1,4 @@
-"""What was judged of what should have been, and what verdict follows."""
+"""Coverage: which of the required cases were judged, and the verdict."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page is well formed, needs nothing but itself, shows everything and runs nothing."""
+"""The page is well formed, loads no other file, shows everything and runs no scripts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What makes and judges cases takes from the contract nothing that could be wrong in both."""
+"""The suite takes nothing from the contract that could be wrong in both."""
 
 from __future__ import annotations
 

@@ -111,10 +111,10 @@ def test_what_was_in_new_memory_does_not_show(title: str, monkeypatch: pytest.Mo
 def test_where_blocks_are_cut_does_not_show(
     title: str, edges: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """But for sums, whose edges are the same on every path.
+    """Sums are not tried, since their edges are the same on every path.
 
-    And for the sign and payload of NaN, which NumPy's loops choose by where an element stands in
-    them and in memory.
+    The sign and payload of NaN are not compared, since NumPy's loops choose them by the element's
+    position in the loop and in memory.
     """
     helpers = Helpers(2)
     for call, storages in calls(title):

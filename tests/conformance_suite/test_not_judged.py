@@ -1,4 +1,4 @@
-"""What says nothing of an operator is no failure: a server that has no time, or goes away."""
+"""A server that has no time, or goes away, is not a failure of an operator."""
 
 from __future__ import annotations
 

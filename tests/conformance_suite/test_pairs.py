@@ -1,4 +1,4 @@
-"""Two servers beside each other, and CANN's figures of one beside the other."""
+"""Two servers next to each other, and the ratios of CANN's figures."""
 
 from __future__ import annotations
 

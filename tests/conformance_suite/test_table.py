@@ -1,4 +1,4 @@
-"""What stands at a terminal: tables, failures, verdict, and the bar while it runs."""
+"""A report at a terminal: tables, failures, verdict, and the bar during the run."""
 
 from __future__ import annotations
 

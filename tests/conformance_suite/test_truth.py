@@ -1,4 +1,4 @@
-"""Opinions of the truth: which of them counts, and that they are compared."""
+"""The ways to compute the truth: which of them counts, and that they are compared."""
 
 from __future__ import annotations
 

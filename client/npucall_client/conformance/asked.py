@@ -46,17 +46,17 @@ _PACKAGES = ("npucall", "npucall-client", "numpy", "ml-dtypes", "grpcio", "proto
 
 @dataclass(frozen=True)
 class Asked:
-    """What a run was asked to do, whoever is judged: the options of the command."""
+    """The options of the command, except what is judged."""
 
     chosen: Selection
     cases: list[Case]
     profile: str
-    """Empty: as it suits who is judged."""
+    """Empty: the default profile for the servers that are judged."""
     seed: int
     repeat: int | None
-    """How often a crowd asks for one call; None: as it suits the run."""
+    """How often a crowd sends one call; None: the default of a quick or a full run."""
     fuzz: float
-    """Seconds for which calls are drawn in place of the cases; 0: the cases."""
+    """For so many seconds calls are drawn, in place of the cases; 0: the cases run."""
     save: Path | None
     baseline: Path | None
     quick: bool
@@ -73,7 +73,7 @@ def judge(  # noqa: PLR0913  # who is judged
     soc: str = "",
     adapter: str = "",
 ) -> Report:
-    """Judges a server, or two, or an adapter. Raises ValueError for what cannot be."""
+    """Judges a server, two servers, or an adapter. Raises ValueError for impossible options."""
     with ExitStack() as stack:
         subjects = Subjects(stack, connect, soc)
         first = subjects.first(target, adapter)
@@ -103,9 +103,9 @@ def judge(  # noqa: PLR0913  # who is judged
 
 
 def on_every_product(asked: Asked, connect: Callable[..., Client]) -> Matrix:
-    """Judges ``local:`` with the rules of each product; bundles are in a folder of its SoC.
+    """Judges ``local:`` with the rules of each product; each SoC has its own folder of bundles.
 
-    If somebody interrupts a product, the run ends with it.
+    If the user interrupts the run, the products after that are not judged.
     """
     reports: list[Report] = []
     for soc in SOCS:
@@ -170,5 +170,5 @@ def _saver(folder: Path, report: Report) -> Any:
 
 
 def versions() -> dict[str, str]:
-    """Of Python and the packages on this side."""
+    """The versions of Python and the packages on this side."""
     return {"python": sys.version.split()[0], **{name: version(name) for name in _PACKAGES}}

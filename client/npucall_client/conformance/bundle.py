@@ -1,7 +1,7 @@
 """A failing case in a folder, to be run again anywhere: ``npucall replay FOLDER TARGET``.
 
-``case.json`` says everything but numbers; ``inputs.npz`` has storages as they were sent,
-``expected.npz`` values and sizes of the terms in float64, ``got.npz`` what the server answered.
+``case.json`` has everything except numbers; ``inputs.npz`` has the storages that were sent,
+``expected.npz`` has values and sizes of the terms in float64, ``got.npz`` the server's answer.
 Types that NumPy does not have itself, such as BF16, are stored as unsigned integers.
 """
 
@@ -76,7 +76,7 @@ def save(  # noqa: PLR0913  # what a run knows
     server: Server,
     versions: Mapping[str, str],
 ) -> Path:
-    """Writes a bundle into a folder of its own below ``folder``; answers that folder."""
+    """Writes a bundle into a folder of its own below ``folder``; returns that folder."""
     outcome, call = evidence.outcome, evidence.call
     place = folder / outcome.case.replace("/", "__")
     place.mkdir(parents=True, exist_ok=True)
@@ -111,7 +111,7 @@ def save(  # noqa: PLR0913  # what a run knows
 
 
 def load(place: Path) -> Bundle:
-    """Reads a bundle. Raises OSError or ValueError where it is none."""
+    """Reads a bundle. Raises OSError or ValueError if there is none."""
     about = json.loads((place / "case.json").read_text(encoding="utf-8"))
     if about.get("version") != VERSION:
         raise ValueError(f"{place}: expected a bundle of version {VERSION}")
@@ -135,9 +135,9 @@ def load(place: Path) -> Bundle:
 def replay(bundle: Bundle, judged: Judged, profile: str = "") -> Outcome:
     """Runs a bundle's call once more and judges the answer as then, or by another profile.
 
-    If the answer is right, and the case is one that the suite looks at further (by every path, in a
-    crowd, again and again), the whole case runs once more. Raises NotJudgedError where the call
-    cannot be asked now.
+    If the answer is right, and the suite sends such a case several times (by every path, in a
+    crowd, repeatedly), the whole case runs again. Raises NotJudgedError if the call cannot be sent
+    now.
     """
     outcome = Outcome(
         bundle.case, bundle.operator, bundle.variant, bundle.block, bundle.dtype, "passed"
@@ -153,7 +153,7 @@ def replay(bundle: Bundle, judged: Judged, profile: str = "") -> Outcome:
 
 
 def _call(bundle: Bundle, product: str) -> MadeCall:
-    """The call. Of what was meant by it a bundle knows the outputs, and what was left out."""
+    """The call. The bundle knows its arguments, its right outputs, and what was left out."""
     stated = {each.title: each for each in statements()}
     title = f"{bundle.operator}.{bundle.variant}" if bundle.variant else bundle.operator
     values: dict[str, Any] = dict(stated[title].defaults)

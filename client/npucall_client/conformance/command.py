@@ -33,11 +33,11 @@ import typer
 
 _REPORTS = "npucall_client.conformance.reporting.formats"
 _FAILURES = "npucall-failures"
-"""Where the bundles of a run of random calls are, unless it is told another folder."""
+"""The default folder for the bundles of a run of random calls."""
 _SOC, _EXPORTED = "Ascend910B1", "cann-standard"
-"""What golden data are for, and the profile whose tolerances they have, unless told."""
+"""By default, golden data are for this SoC and have this profile's tolerances."""
 connect = partial(connect_and_wait, wait=False)
-"""A suite has a patience of its own, and says what it could not judge."""
+"""The suite itself waits for a busy server, and reports which cases it could not judge."""
 Adapter = Annotated[
     str,
     typer.Option(
@@ -241,7 +241,7 @@ def _export(folder: Path, cases: Sequence[Case], soc: str, profile: str, seed: i
 
 
 def _check_alone(target: str | None, *others: str | float | Path | None) -> None:
-    """Raises ValueError for what has no meaning where every product is judged."""
+    """Raises ValueError for options that have no meaning if every product is judged."""
     if target not in (None, LOCAL):
         raise ValueError(f"matrix: expected {LOCAL}, for a server has one product, found {target}")
     names = ("against", "soc", "adapter", "fuzz", "baseline")

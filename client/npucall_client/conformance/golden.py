@@ -1,8 +1,8 @@
-"""Golden data: calls, what they must answer, and how near, in files that need none of our code.
+"""Golden data: calls, expected outputs and tolerances, in files that can be read without npucall.
 
-``manifest.json`` says everything but numbers; each case has a ``.npz`` with its inputs, and for
+``manifest.json`` has everything except numbers. Each case has a ``.npz`` with its inputs, and for
 each output ``expected`` and ``tolerance`` in float64. ``examples/golden_data.py`` reads them with
-NumPy alone. Fields are added, never changed.
+only NumPy. Fields are added, never changed.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Golden:
 
     folder: Path
     product: str
-    """Short SoC name of the product whose rules hold."""
+    """Short SoC name of the product whose rules apply."""
     profile: str
     seed: int
     versions: Mapping[str, str]
@@ -57,9 +57,9 @@ class Golden:
     """How many cases have no data, by reason."""
 
     def write(self, cases: Iterable[Case]) -> None:
-        """Writes all cases that are for the product, and the manifest behind them.
+        """Writes all cases that are for the product, and then the manifest.
 
-        Raises TruthError where a statement contradicts itself, and OSError.
+        Raises TruthError if a statement contradicts itself, and OSError.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
         for case in cases:
@@ -84,7 +84,7 @@ class Golden:
         manifest.write_text(f'{head},\n "cases": [\n{lines}\n]}}\n', encoding="utf-8")
 
     def _written(self, case: Case) -> dict[str, Any]:
-        """Writes the arrays of a case; answers its entry in the manifest."""
+        """Writes the arrays of a case; returns its entry in the manifest."""
         call = call_of(case, self.seed, self.product)
         expectation = expectation_of(case, call)
         _, *parts = case.id.split("/")
@@ -123,7 +123,7 @@ class Golden:
 
 
 def _judged(profile: str, truth: Expected) -> tuple[Any, Any]:
-    """What is expected, and the tolerance.
+    """The expected numbers, and the tolerance.
 
     Beyond the end of the dtype an infinity is expected; near it, anything is within the tolerance.
     """
@@ -182,7 +182,7 @@ def _parameter(case: Case, call: MadeCall, name: str) -> dict[str, Any]:
 
 
 def _value(value: Any) -> dict[str, Any]:
-    """A null pointer is ``"null": true``."""
+    """The value of a parameter in JSON; a null pointer is ``"null": true``."""
     if value is None:
         return {"null": True}
     if isinstance(value, TensorSpec):
@@ -204,7 +204,7 @@ def _value(value: Any) -> dict[str, Any]:
 
 
 def _number(value: Any) -> Any:
-    """What is no number has no spelling in JSON: it is ``"nan"``, ``"inf"`` or ``"-inf"``."""
+    """A number in JSON; NaN and infinities become ``"nan"``, ``"inf"`` and ``"-inf"``."""
     if isinstance(value, complex):
         return [_number(value.real), _number(value.imag)]
     if isinstance(value, float) and not math.isfinite(value):

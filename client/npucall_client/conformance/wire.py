@@ -1,4 +1,4 @@
-"""Sends calls with any spec, format and storage, below what the typed client lets through."""
+"""Sends calls with any spec, format and storage, even those that the typed client refuses."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 ON_CPU = ("local", "cpu")
-"""Devices that are no hardware: these have every variant, and tell all that a reply can say."""
+"""Devices that are no hardware: they have every variant, and their replies have every field."""
 
 
 @dataclass(frozen=True)
@@ -33,9 +33,9 @@ class Answer:
     reply: Reply
     storages: Mapping[str, bytes]
     timings: Timings
-    """As the server says."""
+    """The server's own times."""
     total_ns: int
-    """From request to answer, as it is seen here."""
+    """The time from request to answer, measured here."""
 
     @property
     def outputs(self) -> Mapping[str, TensorSpec]:
@@ -58,13 +58,13 @@ def request(
 def received(response: Response, total_ns: int) -> Answer:
     """A transport's response, with the bytes of every output that came."""
     reply = decode_reply(response.reply)
-    storage: list[Any] = response.storage  # none in shared memory, since none was asked to be
+    storage: list[Any] = response.storage  # none in shared memory: none was requested there
     sent = {n: bytes(s) for n, s in zip(reply.stored, storage, strict=True)}
     return Answer(reply, sent, decode_timings(response.timings), total_ns)
 
 
 def send(client: Client, call: BoundCall, timeout: float = 60.0) -> Answer:
-    """Runs one call, by whatever way its size asks for. Raises NpucallError."""
+    """Runs one call, in one message or in chunks, depending on its size. Raises NpucallError."""
     start = perf_counter_ns()
     transport = client._transport  # noqa: SLF001  # what Client hides
     response = finished(transport.execute(call, timeout, ""))

@@ -1,4 +1,4 @@
-"""What is asked: cases, and the calls that they become.
+"""Cases, and the calls that are made from them.
 
 Its modules, from the top::
 

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from npucall.tensors import Buffer, Shape
 
 SENTINEL = b"\xa5"
-"""What is repeated over storage that no element owns, unless a case has bytes of its own."""
+"""The bytes that fill storage which no element owns, unless a case has bytes of its own."""
 _BEFORE, _BEHIND = 3, 5
-"""Elements in front of a view with an offset, and behind every view that is not dense."""
+"""Elements before a view with an offset, and after every view that is not dense."""
 
 
 class Layout(Protocol):
@@ -41,7 +41,7 @@ class Arrangement(Enum):
     GAPS = "gaps"
     EXPANDED = "expanded"
     TAIL = "tail"
-    """Row by row, in as much storage as TRANSPOSED has: strides alone tell one from the other."""
+    """Row by row, in as much storage as TRANSPOSED, so that only strides differ between the two."""
 
     def fits(self, shape: Shape, *, output: bool) -> bool:
         """Whether a tensor of that shape can differ from dense in this way."""
@@ -53,9 +53,9 @@ class Arrangement(Enum):
             return len(shape) > 1
         return self is Arrangement.OFFSET or bool(shape)
 
-    @lru_cache(maxsize=4096)  # there are but a few arrangements
+    @lru_cache(maxsize=4096)  # there are only a few arrangements
     def spec(self, dtype: DType, shape: Shape) -> TensorSpec:
-        """The tensor in this layout; storage reaches behind the view."""
+        """The tensor in this layout; unless it is dense, storage continues after the view."""
         if self is Arrangement.DENSE:
             return TensorSpec(dtype, shape)
         offset = _BEFORE if self is Arrangement.OFFSET else 0
@@ -65,12 +65,12 @@ class Arrangement(Enum):
 
 
 def row_major(shape: Shape) -> Shape:
-    """Strides, in elements, of a tensor without gaps: each the size of what lies behind."""
+    """Strides, in elements, of a tensor without gaps: each is the size of the axes after it."""
     return tuple(prod(shape[axis + 1 :]) for axis in range(len(shape)))
 
 
 def view(spec: TensorSpec, storage: Buffer) -> AnyArray:
-    """The elements of a tensor in its storage, not copied. NumPy checks that they lie in it."""
+    """The elements of a tensor in its storage, without a copy. NumPy checks that they lie in it."""
     size = spec.dtype.itemsize
     if not prod(spec.shape):
         return np.empty(spec.shape, spec.dtype.numpy)
@@ -79,14 +79,14 @@ def view(spec: TensorSpec, storage: Buffer) -> AnyArray:
 
 
 def blank(spec: TensorSpec, fill: bytes = SENTINEL) -> bytearray:
-    """Storage of a tensor, full of some bytes, repeated."""
+    """Storage of a tensor, filled with repeated bytes."""
     return bytearray(fill * (spec.storage_bytes // len(fill) + 1))[: spec.storage_bytes]
 
 
 def put(array: AnyArray, spec: TensorSpec, fill: bytes = SENTINEL) -> tuple[bytearray, AnyArray]:
-    """Storage with the array's elements in it, ``fill`` repeated elsewhere, and the view of it.
+    """Storage with the array's elements in it and ``fill`` repeated elsewhere, and a view of it.
 
-    Where elements share memory the view has what was written last.
+    If elements share memory, the view has the element that was written last.
     """
     storage = blank(spec, fill)
     seen = view(spec, storage)

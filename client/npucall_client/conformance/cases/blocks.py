@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 SIZES = (255, 256, 257, 4095, 4096, 4097, 65535, 65536, 65537)
 """Around the lengths at which implementations cut work into blocks."""
 CHUNKED = 1_100_001
-"""Numbers that, as FLOAT, have more than 4 MiB: such calls travel in chunks."""
+"""So many numbers of FLOAT take more than 4 MiB: such calls travel in chunks."""
 _ANSWERED_IN_CHUNKS = 270_001
-"""And more than 1 MiB: such outputs come in chunks."""
+"""So many numbers of FLOAT take more than 1 MiB: such outputs come in chunks."""
 _REFUSED = 6
-"""Refused calls, at least, that are sent by every path."""
+"""At least so many refused calls are sent by every path."""
 _FEW = 3
 """Shapes of the determinism block."""
 
@@ -74,7 +74,7 @@ def _layout(make: Maker) -> Iterator[Case]:
                 given = {name: None} if name in outputs else case.outputs
                 yield replace(case, layouts={name: layout}, outputs=given)
             every = dict.fromkeys((*inputs, *outputs), layout)
-            # With the same attributes, so that some of them differ in strides alone.
+            # With the same attributes, so that some of them differ only in strides.
             case = make.case(
                 dtype, base, make.combinations[0], note=f"all-{layout.value}", outputs=True
             )
@@ -107,7 +107,7 @@ def _empty(make: Maker) -> Iterator[Case]:
 
 
 def _empty_and_wrong(make: Maker) -> Iterator[Case]:
-    """Calls without elements that have a defect which is found before that ends the checks."""
+    """Empty calls with a defect that is found before the checks of an empty call end."""
     statement = make.statement
     rank = len(statement.layout_shape)
     empty = next((base for base in statement.empty_shapes if len(base) == rank), None)
@@ -182,7 +182,7 @@ def _determinism(make: Maker) -> Iterator[Case]:
 
 
 def _crowd(make: Maker) -> Iterator[Case]:
-    """What its callers ask for: ``looks/crowd.py``."""
+    """The calls of the block ``crowd``; ``looks/crowd.py`` sends them."""
     for turn, dtype in enumerate(make.statement.dtypes):
         shapes = make.statement.base_shapes
         yield make.case(dtype, Setup(base=shapes[turn % len(shapes)]))
@@ -194,7 +194,7 @@ def _size(make: Maker) -> Iterator[Case]:
 
 
 def _paths(make: Maker) -> Iterator[Case]:
-    """A few of everything, since each is sent by every path."""
+    """A few calls of every kind, since each is sent by every path."""
     statement = make.statement
     first, *rest = statement.dtypes
     base = Setup(base=statement.layout_shape)
@@ -227,7 +227,7 @@ def _documents(make: Maker) -> Iterator[Case]:
 
 
 def _sampled(make: Maker, setups: tuple[Setup, ...], dtypes: tuple[DType, ...]) -> Iterator[Case]:
-    """Every setup with every dtype, attributes in turn."""
+    """Every setup with every dtype; attributes are taken in turn."""
     for setup, dtype in product(setups, dtypes):
         if not setup.only or dtype in setup.only:
             yield make.case(dtype, setup)
@@ -257,7 +257,7 @@ def _first(make: Maker, setup: Setup) -> dict[str, Any]:
 
 
 def _combine(first: Invalid, second: Invalid) -> bool:
-    """Whether both fit into one call."""
+    """Whether one call can have both."""
     if first.alone or second.alone or (first.products and second.products):
         return False
     if first.base != second.base and Setup() not in (first.base, second.base):

@@ -1,4 +1,4 @@
-"""A case and a seed become the call's bytes, and what truth needs to know of it."""
+"""Makes a call from a case and a seed: its bytes, and the facts that its truth is computed from."""
 
 from __future__ import annotations
 
@@ -33,26 +33,26 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class MadeCall:
-    """One call: what is sent, and what was meant by it."""
+    """One call: the arguments that are sent, and their meaning."""
 
     operator: str
     variant: str
     arguments: Mapping[str, Argument]
     storages: Mapping[str, bytes | bytearray]
-    """Of inputs, and of outputs whose layout is not dense."""
+    """Storages of inputs, and of outputs whose layout is not dense."""
     given: Given
     """The arguments without their defects."""
     shapes: Mapping[str, Shape]
-    """Of the outputs that are right."""
+    """The right shapes of the outputs."""
     dtypes: Mapping[str, DType]
-    """Likewise."""
+    """The right dtypes of the outputs."""
     valid: bool = True
     """Whether it is a call without defects, on which all sources agree."""
     exact: bool = False
     """Every step but the last is exact in FLOAT."""
 
     def request(self, unsent: Collection[str] = ()) -> BoundCall:
-        """The call as transports take it, without the storages of some."""
+        """The call as transports take it, without the storages of the tensors in ``unsent``."""
         sent = {name: data for name, data in self.storages.items() if name not in unsent}
         return wire.request(self.operator, self.variant, self.arguments, sent)
 
@@ -90,13 +90,13 @@ def call_of(case: Case, seed: int, product: str = "Ascend910B") -> MadeCall:
 
 
 def _shape(case: Case, output: Out, given: Given) -> Shape:
-    """An output's shape: what the case says, or what follows from the inputs."""
+    """An output's shape: the one that the case gives, or the one that follows from the inputs."""
     said = case.setup.shapes.get(output.name)
     return output.shape_in(given) if said is None else said
 
 
 def rounded(numbers: Any, dtype: DType) -> AnyArray:
-    """Numbers in a dtype, to nearest even; for integers whole ones, and none below the least."""
+    """Numbers in a dtype, rounded to nearest, ties to even; integers are at least the smallest."""
     exact = wide(numbers)
     if dtype.kind == "int":
         exact = np.maximum(exact, np.iinfo(dtype.numpy).min)
@@ -105,18 +105,18 @@ def rounded(numbers: Any, dtype: DType) -> AnyArray:
 
 
 _FILL = 31
-"""Bytes that are repeated in gaps: no multiple of any element's."""
+"""How many bytes are repeated in gaps; it is no multiple of any element's size."""
 
 
 def _fill(case: Case, seed: int) -> bytes:
-    """What stands in the gaps of a case, so that what another left there is seen."""
+    """The bytes in the gaps of a case. Bytes that another call left there differ from them."""
     return sha256(f"{seed}/{case.id}/gaps".encode()).digest()[:_FILL]
 
 
 def _inputs(
     case: Case, seed: int
 ) -> tuple[dict[str, AnyArray], dict[str, bytes | bytearray], dict[str, Argument]]:
-    """Arrays as the device sees them, their storages and specs."""
+    """The inputs as arrays that the device sees, with their storages and specs."""
     digest = sha256(f"{seed}/{case.data or case.id}".encode()).digest()
     random = np.random.Generator(np.random.PCG64(int.from_bytes(digest[:16])))
     arrays: dict[str, AnyArray] = {}
@@ -141,7 +141,7 @@ def _inputs(
 
 
 def _truths(seen: AnyArray, raw: bytes) -> AnyArray:
-    """Writes bytes into a tensor of BOOL; answers what they mean."""
+    """Writes bytes into a tensor of BOOL; returns their meaning."""
     numbers = np.resize(np.frombuffer(raw, np.uint8), seen.shape)
     seen.view(np.uint8)[...] = numbers
     truths: AnyArray = numbers != 0
@@ -155,12 +155,12 @@ def _drawn(case: Case, each: In, draw: Draw) -> AnyArray:
 
 
 def attributes_of(statement: Statement, given: Mapping[str, Any]) -> dict[str, Argument]:
-    """Attributes as calls have them."""
+    """Attributes in the form that calls have."""
     return {name: argument_of(statement.attribute(name).c_type, v) for name, v in given.items()}
 
 
 def argument_of(c_type: str, value: Any) -> Argument:
-    """An attribute as a call has it: a plain number for an aclScalar gets the widest dtype."""
+    """An attribute in the form that calls have; a number for an aclScalar gets the widest dtype."""
     if c_type == "const aclScalar*" and isinstance(value, bool | int | float):
         return Scalar(_OF_PLAIN[type(value)], value)
     if isinstance(value, list | tuple):
@@ -200,7 +200,7 @@ def _given(
 
 
 def _converted(array: AnyArray, kernel: DType) -> Reals:
-    """What a tensor becomes in the dtype of the kernel."""
+    """A tensor's numbers, converted to the dtype of the kernel."""
     if kernel.kind == "float":
         return nearest(array.astype(np.float64), kernel)
     with np.errstate(all="ignore"):
@@ -208,20 +208,20 @@ def _converted(array: AnyArray, kernel: DType) -> Reals:
 
 
 def _dtypes_of(attributes: Mapping[str, Argument]) -> dict[str, DType]:
-    """Those that attributes say: an aclDataType is one, and an aclScalar has one."""
+    """The dtypes in attributes: an aclDataType is a dtype, and an aclScalar has a dtype."""
     found = {n: v.dtype if isinstance(v, Scalar) else v for n, v in attributes.items()}
     return {name: value for name, value in found.items() if isinstance(value, DType)}
 
 
 def _number(scalar: Scalar) -> float:
-    """What an aclScalar holds: its number, rounded to its own dtype."""
+    """The number of an aclScalar, rounded to the scalar's own dtype."""
     if scalar.dtype.kind != "float":
         return scalar.value
     return float(rounded(scalar.value, scalar.dtype))
 
 
 def _held(number: float, dtype: DType) -> float:
-    """A number in the dtype that the operator converts it to; integers lose the fraction."""
+    """A number in the dtype to which the operator converts it; integers drop the fraction."""
     return int(number) if dtype.kind == "int" else wide(rounded(number, dtype)).item()
 
 

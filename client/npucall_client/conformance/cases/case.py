@@ -1,4 +1,4 @@
-"""A case: what makes one call, and the id by which it is found again."""
+"""A case: it describes one call, and its id finds the call again."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from npucall_client.conformance.stating.statement import Statement
 
 FUZZ = "fuzz"
-"""The block of calls that were drawn: no case of it can be run by its id."""
+"""The block of drawn calls: none of its cases can be run by its id."""
 BLOCKS = {
     "listing": "what the server lists of the operator: products, dtypes, parameters, defaults",
     "products": "dtypes that the product does not take, and operators that it has not: refused",
@@ -44,54 +44,54 @@ BLOCKS = {
     "paths": "the same call by every way that a call can travel: the same bits; Plan says the same",
     "documents": "where published sources contradict each other: with whom the server agrees",
 }
-"""What each is for, in the order in which they run."""
+"""The purpose of each block, in the order in which the blocks run."""
 
 _SHORT = {"float": "f", "int": "s", "bool": "b", "complex": "c"}
 _REDUCTIONS = ("none", "mean", "sum", "batchmean")
 _LISTED = 4
-"""Of longer lists, ids have this many numbers, and how many more there are."""
+"""For a longer list, an id has this many of its numbers, and says how many more there are."""
 
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """One call, without its data, which follow from the seed and the id."""
+    """One call without its data, which are made from the seed and the id."""
 
     id: str
     """``aclnnKlDivBackward/grid/f32-mean-4x6-0007``."""
     statement: Statement
     block: str
     dtype: DType
-    """What it is counted under; tensors may have others."""
+    """Reports count the case under this dtype; tensors may have others."""
     dtypes: Mapping[str, DType]
-    """Of the inputs that are given."""
+    """Dtypes of the inputs that are given."""
     shapes: Mapping[str, Shape]
-    """Of the inputs that are given, in the operator's order."""
+    """Shapes of the inputs that are given, in the operator's order."""
     attributes: Mapping[str, Any]
     outputs: Mapping[str, DType | None] = field(default_factory=dict)
-    """Outputs that are given; None: of the dtype that it would have anyway."""
+    """Outputs that are given, with their dtypes; None: the dtype that the output has by default."""
     layouts: Mapping[str, Layout] = field(default_factory=dict)
     setup: Setup = field(default_factory=Setup)
     defects: tuple[Invalid, ...] = ()
-    """What is wrong with it; the first must be found."""
+    """The defects of the call; the first must be found."""
     contradiction: Contradiction | None = None
     unsent: tuple[str, ...] = ()
-    """Outputs with gaps whose storage is not sent, of which only the elements come back."""
+    """Outputs with gaps whose storage is not sent, so that only their elements come back."""
     products: tuple[str, ...] = ()
     """Short SoC names that it is for; empty: all."""
     unnamed: bool = False
     """The call names no variant: it is for servers whose default is the statement's."""
     telling: bool = False
-    """Shows more than its neighbours, so that quick runs begin with it."""
+    """It can find more errors than its neighbours, so that quick runs begin with it."""
     written: Written | None = None
-    """The call and its result, where these are written out."""
+    """The call and its result, if they are written out."""
     data: str = ""
-    """Cases that have the same here have the same numbers, where shapes are the same; empty: none
-    but this one."""
+    """Cases with the same text here have the same numbers in tensors of the same shape; empty: no
+    other case has the same numbers."""
 
 
 @cache
 def short(dtype: DType) -> str:
-    """f32, bf16, s64, u8, b8."""
+    """The short name of a dtype: f32, bf16, s64, u8, b8."""
     if dtype.name == "BF16":
         return "bf16"
     letter = "u" if dtype.name.startswith("U") else _SHORT.get(dtype.kind, "x")

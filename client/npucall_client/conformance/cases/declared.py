@@ -1,6 +1,7 @@
-"""Cases that follow from what a statement says of its operator: its products, types and defaults.
+"""Cases that follow from the products, types and defaults in a statement.
 
-Blocks ``listing``, ``products`` and ``defaults``. None of them asks the server what there is.
+They are the blocks ``listing``, ``products`` and ``defaults``. What the server lists does not
+change them.
 """
 
 from __future__ import annotations
@@ -30,18 +31,18 @@ if TYPE_CHECKING:
 
 LISTING, PRODUCTS_BLOCK = "listing", "products"
 _WHOLE = Setup(absent=("",))
-"""Optional inputs are given."""
+"""All optional inputs are given."""
 
 
 def listing(make: Maker) -> Iterator[Case]:
-    """One that calls nothing: what the server lists is held against the statement."""
+    """One case without a call: it compares the server's listing with the statement."""
     statement = make.statement
     name = f"{statement.title}/{LISTING}/entry"
     yield Case(name, statement, LISTING, statement.dtypes[0], {}, {}, {})
 
 
 def products(make: Maker) -> Iterator[Case]:
-    """What products refuse: an operator that they do not have, types that they do not take."""
+    """Calls that products refuse: an operator that they lack, or types that they do not take."""
     statement = make.statement
     inputs = tuple(each.name for each in statement.inputs if not each.refused)
     of_any = tuple(each.name for each in statement.inputs if not (each.refused or each.dtypes))
@@ -56,14 +57,14 @@ def products(make: Maker) -> Iterator[Case]:
 
 
 def _refuses(statement: Statement, soc: str, dtype: DType) -> bool:
-    # Of floats of 8 bits, which Ascend 950 has, the sources that are stated here say nothing.
+    # Ascend 950 has floats of 8 bits, but the sources of these statements say nothing about them.
     if dtype.kind == "other" and soc == "Ascend950":
         return False
     return dtype not in statement.takes[soc]
 
 
 def defaults(make: Maker) -> Iterator[Case]:
-    """Parameters that a call leaves out: each alone, all together, and those that it must have."""
+    """Calls that leave out parameters: each alone, all together, and those that are required."""
     statement = make.statement
     names, only = tuple(statement.defaults), statement.defaulted.only
     dtypes = tuple(each for each in statement.dtypes if not only or each in only)
@@ -83,7 +84,7 @@ def _left_out(make: Maker, dtype: DType, note: str, names: tuple[str, ...]) -> C
 
 
 def _required(statement: Statement) -> Iterator[Invalid]:
-    """A pointer that is left out is null; a number has nothing to stand for it."""
+    """Required parameters that are left out: a pointer is then null, a number has no value."""
     optional = {each.name for each in statement.inputs if each.optional}
     outputs = {each.name for each in statement.outputs}
     for each in statement.parameters:

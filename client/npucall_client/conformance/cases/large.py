@@ -1,7 +1,8 @@
-"""The block ``large``: what goes wrong only beyond the pieces in which implementations work.
+"""The block ``large``: it finds errors that small tensors do not show.
 
-Its cases have at least ``BEYOND`` elements: more than a block of ours, more than a core of an NPU
-takes at a time. Two have more bytes than a message of gRPC, so that they travel in chunks.
+Implementations work in pieces. Each case has a tensor of more than ``BEYOND`` elements: more than a
+block of the CPU reference, and more than a core of an NPU takes at a time. Two cases have more
+bytes than a message of gRPC, so that they travel in chunks.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ if TYPE_CHECKING:
     from npucall_client.conformance.cases.maker import Maker
 
 BEYOND = 98_304
-"""Elements that the largest tensor of every case has more of."""
+"""The largest tensor of every case has more elements than this."""
 IN_CHUNKS = 1_100_003
-"""Elements of FLOAT that are more than 4 MiB."""
+"""So many elements of FLOAT take more than 4 MiB."""
 
 _STRIDED = (Arrangement.TRANSPOSED, Arrangement.STEP, Arrangement.OFFSET)
 _MIXTURE = (Arrangement.TRANSPOSED, Arrangement.EXPANDED, Arrangement.STEP)
@@ -31,7 +32,7 @@ _GAPPED = (Arrangement.GAPS, Arrangement.TRANSPOSED, Arrangement.STEP)
 
 
 def large(make: Maker) -> Iterator[Case]:
-    """For every dtype each layout and each shape; all shapes of a kind with the first alone."""
+    """Each layout and kind of shape with every dtype; only the first dtype has all of a kind."""
     statement = make.statement
     for turn, dtype in enumerate(statement.dtypes):
         yield from _laid_out(make, dtype, turn)
@@ -44,7 +45,7 @@ def large(make: Maker) -> Iterator[Case]:
 
 
 def _laid_out(make: Maker, dtype: DType, turn: int) -> Iterator[Case]:
-    """Layouts of inputs and outputs; which tensor has which of them changes with the dtype."""
+    """Layouts of inputs and outputs; each dtype gives them to other tensors."""
     statement = make.statement
     base = Setup(base=statement.large_shape)
     inputs = [each.name for each in statement.inputs]
@@ -72,7 +73,7 @@ def _of_outputs(names: list[str], turn: int) -> dict[str, Arrangement]:
 
 
 def _one_of_a_kind(setups: tuple[Setup, ...], turn: int) -> list[Setup]:
-    """Of each kind, which is the last word of a note, one; of which tensor it is, changes."""
+    """One setup of each kind, which is the last word of its note; ``turn`` says which."""
     kinds: dict[str, list[Setup]] = {}
     for setup in setups:
         kinds.setdefault(setup.note.rpartition("-")[2], []).append(setup)
@@ -84,11 +85,11 @@ _OTHERS = (
     ((3, 3, 3), Arrangement.TRANSPOSED),
     ((3, 4_200), Arrangement.GAPS),
 )
-"""More axes than a copy has; extents that are alike; rows that are far apart."""
+"""Shapes with more axes than a copy has; with equal extents; with rows that are far apart."""
 
 
 def other_places(make: Maker) -> Iterator[Case]:
-    """Layouts of other shapes than the usual one, where any shape will do."""
+    """Layouts of other shapes than the usual one, for operators that take any shape."""
     statement = make.statement
     if statement.rank_shapes[: len(RANK_SHAPES)] != RANK_SHAPES:
         return

@@ -1,4 +1,4 @@
-"""Turns what is special about a case into a whole case with its id."""
+"""Makes a whole case with its id from a setup."""
 
 from __future__ import annotations
 
@@ -75,14 +75,14 @@ class Maker:
         return [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
 
     def others(self, said: Attributes) -> list[dict[str, Any]]:
-        """Every combination of the attributes that a setup does not say."""
+        """Every combination of the attributes that a setup does not give."""
         grid = {n: v for n, v in self.statement.attributes.items() if n not in said}
         return [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
 
     def _next(self) -> dict[str, Any]:
-        """The statement's combinations of attributes in turn.
+        """The next of the statement's combinations of attributes.
 
-        Each round begins one further, so that no dtype always meets the same of them.
+        Each round begins one further, so that no dtype always gets the same combinations.
         """
         every = self.combinations
         rounds, place = divmod(self.turn, len(every))

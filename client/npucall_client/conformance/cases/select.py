@@ -1,4 +1,4 @@
-"""Which cases of all that there are a run has."""
+"""Selects the cases of a run."""
 
 from __future__ import annotations
 
@@ -20,16 +20,17 @@ QUICK = {
     "products": 10, "defaults": 8, "invalid": 26, "documents": 99, "reduction": 3, "edge": 4,
     "broadcast": 4, "layout": 5, "mixed": 20, "rank": 3, "written": 20,
 }  # fmt: skip
-"""Cases of an operator, dtype and block in a quick run; ``_QUICK`` of other blocks."""
+"""Cases of an operator, dtype and block in a quick run; other blocks have ``_QUICK``."""
 _QUICK = 2
 _BESIDES = 2
-"""More cases, of setups that are telling."""
+"""So many more cases, from setups that are telling."""
 _QUICK_ELEMENTS = 1_000
 ONCE = {"large": 2, "crowd": 1, "paths": 2, "determinism": 1}
-"""Cases of an operator and block of all dtypes together, where one takes long; and one that is
-refused."""
+"""In blocks whose cases take long, a quick run has so many cases of an operator for all dtypes
+together, and one that is refused."""
 _ELEMENTS = {"large": 250_000, "crowd": 250_000, "paths": 300_000}
-"""Of the largest input of a case of a block in a quick run; ``_QUICK_ELEMENTS`` of other blocks."""
+"""In a quick run, the largest input of a case of a block has at most so many elements; other blocks
+have ``_QUICK_ELEMENTS``."""
 _REFUSED = "refused"
 
 
@@ -96,12 +97,12 @@ def _filtered(cases: Iterable[Case], block: str, selection: Selection) -> Iterat
 
 
 def _elements(case: Case) -> int:
-    """Of its largest input."""
+    """The element count of its largest input."""
     return max(map(math.prod, case.shapes.values()), default=0)
 
 
 def _sample(cases: list[Case], wanted: int) -> list[Case]:
-    """That many of them: the telling ones, then others from all over the list; and few besides."""
+    """That many of them: telling ones first, then others from the whole list; and a few more."""
     telling = [case for case in cases if case.telling]
     others = [case for case in cases if not case.telling]
     besides = [case for case in telling if case.setup.telling][:_BESIDES]
@@ -110,7 +111,7 @@ def _sample(cases: list[Case], wanted: int) -> list[Case]:
 
 
 def _spread(cases: list[Case], wanted: int) -> list[Case]:
-    """That many of them, evenly over the list, its first and last among them; of one any."""
+    """That many of them, evenly over the list, with its first and last; if only one, any."""
     if len(cases) <= wanted:
         return cases
     if wanted <= 1:

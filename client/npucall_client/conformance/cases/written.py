@@ -1,4 +1,4 @@
-"""Calls whose numbers and results are written out: what sums and products of float64 cannot say.
+"""Calls whose numbers and results are written out, since float64 cannot compute the results.
 
 Complex numbers, integers that wrap around or have more digits than a float, conversions beyond a
 range, subnormal numbers, and single points at which a formula turns. Block ``written``.
@@ -16,7 +16,7 @@ from npucall.dtypes import DTYPES, FLOAT, AnyArray, DType
 
 WRITTEN_BLOCK = "written"
 _SAME = 0.0
-"""The very number, as of what is exact or rounded once."""
+"""The result must be the same number, since it is exact or rounded once."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,9 +28,9 @@ class Written:
     result: AnyArray
     attributes: Mapping[str, Any] = field(default_factory=dict)
     cost: float = _SAME
-    """What computing a float in float32 may cost, in units of 2^-24 of its size."""
+    """The error that computing in float32 may cause, in units of 2^-24 of the result's size."""
     open_on_devices: bool = False
-    """The reference decides it; devices answer what they like."""
+    """Only the reference must answer this; devices may answer anything."""
 
 
 def of(dtype: DType, *values: Any, shape: tuple[int, ...] | None = None) -> AnyArray:

@@ -28,18 +28,18 @@ _TOP32 = 2**31 - 1
 
 
 def cast(note: str, source: Any, target: Any, *, free: bool = False) -> Written:
-    """A conversion; ``free``: devices answer what they like."""
+    """A conversion; ``free``: devices may answer anything."""
     attributes = {"dtype": dtype_of(target)}
     return Written(note, {"self": source}, target, attributes, open_on_devices=free)
 
 
 def pair(note: str, one: Any, other: Any, result: Any, **attributes: Any) -> Written:
-    """A conversion; ``free``: devices answer what they like."""
+    """A call of an operator of two tensors."""
     return Written(note, {"self": one, "other": other}, result, attributes)
 
 
 def alone(note: str, one: Any, result: Any, cost: float = 0.0, **attributes: Any) -> Written:
-    """An operator of two tensors."""
+    """A call of an operator of one tensor."""
     return Written(note, {"self": one}, result, attributes, cost)
 
 
@@ -223,4 +223,4 @@ ARITHMETIC = {
     "aclnnMuls": MULS,
     "aclnnDiv": DIV,
 }
-"""By title of the statement."""
+"""The calls, by title of the statement."""

@@ -43,12 +43,12 @@ def written(make: Maker) -> Iterator[Case]:
 
 
 def each_of(function: Any, dtype: DType, points: tuple[complex, ...] = _POINTS) -> tuple[Any, Any]:
-    """An operator of one tensor."""
+    """Points, and the results of a function at them."""
     return of(dtype, *points), of(dtype, *(function(point) for point in points))
 
 
 def summed(note: str, numbers: Any, result: Any, **attributes: Any) -> Written:
-    """Points, and what a function makes of them."""
+    """A sum, over all dimensions by default."""
     asked = {"dims": (), "keep_dims": False, "dtype": dtype_of(result), **attributes}
     return Written(note, {"self": numbers}, result, asked)
 
@@ -69,7 +69,7 @@ _LOG = (
 
 
 def _sigmoid(x: complex) -> complex:
-    """A sum, over all dimensions unless told."""
+    """The sigmoid of a complex number, computed so that it does not overflow."""
     power = cmath.exp(x if x.real < 0 else -x)
     return (power if x.real < 0 else 1) / (1 + power)
 
@@ -192,4 +192,4 @@ WRITTEN: Mapping[str, tuple[Written, ...]] = {
     "aclnnMatmul": _MATMUL,
     "aclnnPrelu": _PRELU,
 }
-"""By title of the statement."""
+"""The calls, by title of the statement."""

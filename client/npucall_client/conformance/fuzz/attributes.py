@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from npucall_client.conformance.stating.statement import Statement
 
 _PARTS = 16
-"""Of the way from the least of an attribute's values to the largest."""
+"""The range from the smallest of an attribute's values to the largest has so many parts."""
 
 
 def attributes(draw: Draws, statement: Statement, base: Shape, product: str) -> dict[str, Any]:
-    """Every attribute of the statement, or some of them as one of its setups has them."""
+    """Every attribute of the statement; some may have the values of one of its setups."""
     chosen = {
         name: _value(draw, [value(base) if callable(value) else value for value in values])
         for name, values in statement.attributes.items()
@@ -27,7 +27,7 @@ def attributes(draw: Draws, statement: Statement, base: Shape, product: str) -> 
 
 
 def _value(draw: Draws, values: list[Any]) -> Any:
-    """One of the values; of numbers also one between them, or next to one."""
+    """One of the values; for numbers also one between them, or next to one."""
     number = draw.pick(values)
     plain = all(type(value) in (int, float) for value in values)
     how = draw.pick(("listed", "between", "between", "next to"))
@@ -43,7 +43,7 @@ def _value(draw: Draws, values: list[Any]) -> Any:
 
 
 def _special(statement: Statement, product: str) -> list[Attributes]:
-    """Attributes of setups that say nothing else."""
+    """Attributes of setups that give nothing else."""
     return [
         setup.attributes
         for setup in (*statement.reductions, *statement.edges)

@@ -1,4 +1,4 @@
-"""What everything is drawn from: small whole numbers, which Hypothesis makes smaller."""
+"""Everything is drawn from small whole numbers, which Hypothesis makes smaller."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ not draw the same in every process."""
 
 
 class Draws:
-    """Draws one thing after the other. What comes first is simpler, and 0 the simplest."""
+    """Draws one thing after the other. Earlier values are simpler, and 0 is the simplest."""
 
     def __init__(self, draw: DrawFn) -> None:
         self._draw = draw
@@ -44,7 +44,7 @@ class Draws:
         return values[place % len(values)]
 
     def several(self, most: int, one: Callable[[], T]) -> tuple[T, ...]:
-        """Up to so many."""
+        """Up to so many items."""
         return tuple(one() for _ in range(self.number(0, most)))
 
 

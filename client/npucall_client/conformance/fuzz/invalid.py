@@ -37,10 +37,10 @@ def invalid(draw: Draws, statement: Statement, rows: Sequence[Invalid]) -> Case:
 
 
 def apart(first: Invalid, second: Invalid) -> bool:
-    """Whether both fit into one call, and the second neither mends nor hides the first.
+    """Whether both fit into one call, and the second neither repairs nor hides the first.
 
-    They must be of different kinds: two wrong shapes may fit together, as two dtypes may, also one
-    of a number. With more dimensions a wrong one may be there.
+    They must be of different kinds: two wrong shapes may fit together, and so may two dtypes, even
+    if one is that of a number. With more dimensions, a dimension that was wrong may be valid.
     """
     if second.block == "rank" and first.status != PARAM_NULLPTR:
         return False
@@ -53,7 +53,7 @@ def apart(first: Invalid, second: Invalid) -> bool:
 
 
 def kinds(row: Invalid) -> set[str]:
-    """What of its parameters a row changes."""
+    """Which properties of its parameters a row changes."""
     found: set[str] = set()
     for name, change in row.changes.items():
         if change is None:

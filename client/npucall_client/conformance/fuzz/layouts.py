@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from npucall_client.conformance.fuzz.draws import Draws
 
 _RANK = 8
-"""Dimensions that a layout says something of."""
+"""A layout describes so many dimensions."""
 _WINDOW = 5
 """Strides of inputs whose elements share memory in any way are at most this."""
 _OF_OUTPUTS = ("dense", "strided")
@@ -25,19 +25,19 @@ _OF_INPUTS = ("dense", "strided", "strided", "expanded", "windows")
 
 @dataclass(frozen=True)
 class Strided:
-    """A layout for tensors of any rank; what it says of further dimensions does not count."""
+    """A layout for tensors of any rank; if a tensor has fewer dimensions, the rest is ignored."""
 
     places: tuple[int, ...] = ()
     """By dimension: those with larger numbers vary faster; of equal ones the later does."""
     gaps: tuple[int, ...] = ()
-    """By dimension: elements that are left out behind all that it has."""
+    """By dimension: elements that are left out after its elements."""
     expanded: tuple[bool, ...] = ()
-    """By dimension: it has stride 0. Of inputs alone."""
+    """By dimension: whether it has stride 0. Only inputs may have such dimensions."""
     strides: tuple[int, ...] = ()
-    """By dimension: the stride itself, whatever shares memory then. Of inputs alone."""
+    """By dimension: the stride itself, so that elements may share memory. Only for inputs."""
     offset: int = 0
     behind: int = 0
-    """Elements of storage behind the view."""
+    """Elements of storage after the view."""
 
     def fits(self, shape: Shape, *, output: bool) -> bool:
         """Whether a tensor of that shape may have it; outputs must not share memory."""

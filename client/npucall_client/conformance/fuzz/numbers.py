@@ -37,11 +37,11 @@ _POWERS = (0, 0, 2, -12, -30)
 
 @dataclass(frozen=True)
 class Sprinkled:
-    """A domain, of which some elements are special, and all are multiplied."""
+    """A domain with some special elements; all others are multiplied."""
 
     domain: Domain
     marks: tuple[tuple[int, float], ...]
-    """Position among the elements, counted round and round, and what stands there."""
+    """Positions among the elements, which wrap around at the end, and the values there."""
     power: int = 0
     """All others are multiplied by 2 to that power."""
 
@@ -75,7 +75,7 @@ def _mark(draw: Draws, numbers: tuple[float, ...]) -> tuple[int, float]:
 
 @cache
 def _special(statement: Statement, name: str, *, extreme: bool) -> tuple[float, ...]:
-    """What is special everywhere, and what the statement's edges have of an input."""
+    """Values that are special everywhere, and an input's values in the statement's edges."""
     found = dict.fromkeys(EXTREMES if extreme else NO_NUMBERS)
     for setup in statement.edges:
         values = np.asarray(setup.values.get(name, ()), np.float64).reshape(-1)

@@ -1,4 +1,4 @@
-"""Round after round over the operators, until the time is up; what fails is made small."""
+"""Round after round over the operators, until the time is up; failing calls are made small."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ _FIRST, _MOST = 10, 100
 _WRONG = 4
 """Of so many calls one is invalid."""
 _SHARE, _GRACE = 0.1, 1.0
-"""What of the time making one failure small may take; seconds that it always has."""
+"""The share of the time for making one failure small; the seconds that it always has."""
 
 
 class _EnoughError(BaseException):
-    """The time is up. No ``Exception``: Hypothesis would take it for a failure."""
+    """The time is up. It is no ``Exception``, since Hypothesis would take that for a failure."""
 
 
 class _Drawn:
-    """A case that Hypothesis spells in a few words."""
+    """A case that Hypothesis prints in a few words."""
 
     def __init__(self, case: Case) -> None:
         self.case = case
@@ -57,17 +57,17 @@ class Failure:
     case: Case
     outcome: Outcome
     evidence: Evidence | None
-    """None where the suite itself failed."""
+    """None if the suite itself failed."""
 
     @property
     def size(self) -> tuple[int, int]:
-        """Bytes of the call's tensors, and how much there is to say of it."""
+        """The bytes of the call's tensors, and the length of its description."""
         storages = self.evidence.call.storages.values() if self.evidence else ()
         return sum(map(len, storages)), len(words(self.case))
 
     @property
     def kind(self) -> tuple[str, ...]:
-        """What failures have in common that are shown once: problems but for their numbers."""
+        """The problems without their numbers; failures with the same problems are shown once."""
         problem = re.sub(r"\[[^]]*\]|\([^)]*\)|[-+]?\d[\d.e+-]*|nan|inf", "", self._first)
         rows = [row.row for row in self.case.defects[:1]]
         return (self.outcome.title, self.outcome.dtype, problem, *rows)
@@ -79,19 +79,19 @@ class Failure:
 
 @dataclass
 class _Hunt:
-    """One search: draws until a call fails as none did before, then looks for smaller ones."""
+    """One search: draws until a call fails in a new way, then looks for smaller ones."""
 
     end: float
     seconds: float
-    """For making a failure small."""
+    """How long making a failure small may take."""
     known: set[tuple[str, ...]]
     judge: Callable[[Case], tuple[Outcome, Evidence | None]]
     passed: list[Outcome] = field(default_factory=list)
     found: Failure | None = None
-    """The smallest so far."""
+    """The smallest failure so far."""
 
     def fails(self, drawn: _Drawn) -> bool:
-        """Whether a call fails as no other did; after the first of them, as that one did."""
+        """Whether a call fails in a new way; after the first such call, whether it fails alike."""
         case = drawn.case
         if monotonic() >= self.end:
             raise _EnoughError
@@ -117,16 +117,16 @@ class _Hunt:
 
 @dataclass
 class Fuzz:
-    """Draws calls for a server, and holds its answers against the statements.
+    """Draws calls for a server, and compares its answers with the statements.
 
-    The same seed draws the same calls, as far as the time goes and answers are the same.
+    The same seed draws the same calls, as long as there is time and the answers are the same.
     """
 
     runner: Runner
     """Its ``on_failure`` is called with each failure that is shown."""
     seconds: float
     dtypes: tuple[DType, ...] = ()
-    """What calls are counted under, these alone; empty: all."""
+    """Calls are counted only under these dtypes; empty: all."""
     _keep: Callable[[Evidence], None] | None = None
     _known: set[tuple[str, ...]] = field(default_factory=set)
     _evidence: Evidence | None = None
@@ -135,7 +135,7 @@ class Fuzz:
         self._keep, self.runner.on_failure = self.runner.on_failure, self._note
 
     def outcomes(self, statements: Sequence[Statement]) -> Iterator[Outcome]:
-        """Calls that passed; of those that failed alike the smallest that was found."""
+        """Calls that passed; and of calls that failed in the same way, the smallest one found."""
         left = [each for each in statements if self._calls(each) is not None]
         end = monotonic() + self.seconds
         turn = 0
@@ -165,7 +165,7 @@ class Fuzz:
             yield self._shown(hunt.found, remark)
 
     def _calls(self, statement: Statement) -> SearchStrategy[_Drawn] | None:
-        """What is drawn of an operator; None where the filters leave nothing."""
+        """The calls that can be drawn of an operator; None if the filters leave nothing."""
         product = self.runner.first.server.product
         within = Within(product, statement.takes.get(product, ()), self.dtypes)
         if not any(map(within.wants, statement.dtypes)):

@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 _EXTENT, _LONG = 9, 99
 _ANY_RANK, _LONG_AMONG, _EMPTY = 4, 10, 20
-"""Of how many shapes one has any rank, one has a long dimension, one is empty."""
+"""Of so many shapes, one has any rank; one has a long dimension; one is empty."""
 _ELEMENTS = 600
-"""About as many elements as the loops that find the truth do in a millisecond."""
+"""The loops that find the truth compute about so many elements in a millisecond."""
 
 
 def base_shape(draw: Draws, statement: Statement) -> Shape:
-    """A base shape; one in many is empty, where the statement has such."""
+    """A base shape; one in many is empty, if the statement has empty shapes."""
     base = statement.fitted(_extents(draw, _rank(draw, statement)))
     axes = _axes_that_may_be_empty(statement, len(base))
     if axes and draw.seldom(_EMPTY):
@@ -30,7 +30,7 @@ def base_shape(draw: Draws, statement: Statement) -> Shape:
 
 
 def stretched(draw: Draws, statement: Statement, base: Shape, product: str) -> dict[str, Shape]:
-    """Shapes of the inputs that broadcast, by name; {} where there are none on the product."""
+    """By name, shapes of the inputs that broadcast; {} if there are none on the product."""
     if not any(not each.products or product in each.products for each in statement.broadcast):
         return {}
     shapes = {name: _smaller(draw, base) for name in statement.space}
@@ -49,14 +49,14 @@ def _smaller(draw: Draws, shape: Shape) -> Shape:
 
 
 def _rank(draw: Draws, statement: Statement) -> int:
-    """Mostly one that the statement's cases have most often."""
+    """A rank; mostly the one that the statement's cases have most often."""
     known = (*statement.base_shapes, *statement.rank_shapes, statement.layout_shape)
     ranks = sorted(map(len, known))
     return draw.number(ranks[0], ranks[-1]) if draw.seldom(_ANY_RANK) else draw.pick(ranks)
 
 
 def _extents(draw: Draws, rank: int) -> Shape:
-    """Mostly short ones; one dimension may be long, and all together have not many elements."""
+    """Mostly short extents; one dimension may be long, but there are not many elements."""
     extents = [draw.number(1, _EXTENT) for _ in range(rank)]
     if rank and draw.seldom(_LONG_AMONG):
         extents[draw.number(0, rank - 1)] = draw.number(1, _LONG)

@@ -24,19 +24,19 @@ if TYPE_CHECKING:
     from npucall_client.conformance.stating.statement import Statement
 
 _KEPT = 5
-"""Of so many calls one is a setup of the statement, in other layouts."""
+"""Of so many calls, one is a setup of the statement in other layouts."""
 
 
 @dataclass(frozen=True)
 class Within:
-    """What calls are drawn within."""
+    """The limits within which calls are drawn."""
 
     product: str
     """Short SoC name."""
     taken: tuple[DType, ...]
-    """What the operator takes there."""
+    """The dtypes that the operator takes there."""
     dtypes: tuple[DType, ...] = ()
-    """What calls are counted under, these alone; empty: all."""
+    """Calls are counted only under these dtypes; empty: all."""
 
     def has(self, dtype: DType) -> bool:
         """Whether tensors may have the dtype."""
@@ -52,7 +52,7 @@ def valid(draw: Draws, statement: Statement, within: Within) -> Case:
     dtypes = [dtype for dtype in statement.dtypes if within.wants(dtype)]
     dtype = draw.pick(dtypes)
     setups = _setups(statement, dtype, within)
-    free = _free(draw, statement, within)  # in any case, so that what comes after stays as it is
+    free = _free(draw, statement, within)  # always drawn, so that later draws stay the same
     setup = draw.pick(setups) if setups and draw.seldom(_KEPT) else free
     base = statement.layout_shape if setup.base is None else setup.base
     chosen = attributes(draw, statement, base, within.product)
@@ -80,7 +80,7 @@ def finished(draw: Draws, case: Case, spared: Iterable[str] = ()) -> Case:
 
 
 def _setups(statement: Statement, dtype: DType, within: Within) -> list[Setup]:
-    """Those of the statement that the dtype and the product may have."""
+    """The statement's setups that the dtype and the product may have."""
     every = (
         *statement.broadcast, *statement.mixed, *statement.empty, *statement.edges,
         *statement.reductions,
@@ -95,7 +95,7 @@ def _setups(statement: Statement, dtype: DType, within: Within) -> list[Setup]:
 
 
 def _free(draw: Draws, statement: Statement, within: Within) -> Setup:
-    """Shapes and dtypes of its own."""
+    """A setup with shapes and dtypes of its own."""
     base = base_shape(draw, statement)
     shapes = stretched(draw, statement, base, within.product)
     dtypes: dict[str, DType] = {
@@ -109,7 +109,7 @@ def _free(draw: Draws, statement: Statement, within: Within) -> Setup:
 
 
 def _of_any_float(statement: Statement) -> list[str]:
-    """Tensors whose dtypes may be any floats at once, since the statement mixes all of them."""
+    """Tensors that may each have any float dtype, since the statement mixes all of them."""
     names = [each.name for each in statement.inputs if not each.dtypes]
     outputs = [each.name for each in statement.outputs]
     for output in outputs:
@@ -120,7 +120,7 @@ def _of_any_float(statement: Statement) -> list[str]:
 
 
 def _absent(draw: Draws, statement: Statement, setup: Setup) -> tuple[str, ...]:
-    """Optional inputs that are left out; ("",) stands for none."""
+    """Optional inputs that are left out; ("",) means none."""
     if setup.absent:
         return setup.absent
     said: dict[str, Any] = {**setup.shapes, **setup.values, **setup.dtypes}

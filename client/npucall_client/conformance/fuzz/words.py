@@ -15,16 +15,16 @@ if TYPE_CHECKING:
     from npucall_client.conformance.cases.case import Case
 
 _DIGITS = 10
-"""Of an id, so that two cases of a run hardly ever have the same."""
+"""So many digits in an id, so that two cases of a run hardly ever have the same id."""
 
 
 def words(case: Case) -> str:
-    """All that the case says: tensors with dtype, shape, layout and marks; attributes; defects."""
+    """The whole case in words: tensors with dtype, shape, layout, marks; attributes; defects."""
     return "; ".join(_words(case))
 
 
 def named(case: Case) -> str:
-    """Its id: the same words have the same one."""
+    """The id of a case: the same words have the same id."""
     digest = sha256(f"{case.data}; {words(case)}".encode()).hexdigest()[:_DIGITS]
     kinds = "+".join(dict.fromkeys(map(short, case.dtypes.values()))) or short(case.dtype)
     return f"{case.statement.title}/fuzz/{kinds}-{digest}"

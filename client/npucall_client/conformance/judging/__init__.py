@@ -1,4 +1,4 @@
-"""What is right, and how near an answer has to come.
+"""Decides which answer is right, and how near an answer has to come.
 
 Its modules, from the top::
 

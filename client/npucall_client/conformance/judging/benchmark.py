@@ -1,9 +1,9 @@
-"""CANN's figures for two devices: the errors of each, and one's as multiples of the other's.
+"""CANN's figures for two devices: the errors of each, and their ratios.
 
-Where the truth is of a usual size, errors are relative to it: the largest (MARE) and the mean
-(MERE); over all numbers the root of the mean square of the absolute errors (RMSE). Below a
-threshold, relative errors say nothing: there those errors are counted that are above a limit of
-their own. A device meets a level if each figure is at most so many times the other device's.
+If the truth is of a usual size, errors are relative to it: MARE is the largest of them, MERE their
+mean. RMSE is the root of the mean square of the absolute errors of all numbers. Below a threshold,
+relative errors say nothing; there the errors above another limit are counted. A device meets a
+level if each of its figures is at most so many times the other device's.
 """
 
 from __future__ import annotations
@@ -19,25 +19,26 @@ if TYPE_CHECKING:
     from npucall_client.conformance.stating.given import Reals
 
 LEVELS = {"L2": (2.0, 1.2, 1.2), "L1": (5.0, 1.5, 1.5), "L0": (10.0, 2.0, 2.0)}
-"""How many times the other device's MARE, MERE and RMSE may be; the strictest level first."""
+"""The largest allowed ratios of MARE, MERE and RMSE to the other device's; the strictest level is
+first."""
 SMALL_RATIO = 2.0
-"""How many times the other device's errors of small values there may be, at every level."""
+"""The largest allowed ratio of errors of small values to the other device's, at every level."""
 
 _SMALL = {"FLOAT16": (2.0**-11, 2.0**-16), "BF16": (2.0**-8, 2.0**-16)}
 _SMALL_OTHERS = (2.0**-14, 2.0**-30)
-"""Below what a value is small, and how far off it may be."""
+"""A value below the first number is small; its error may be up to the second."""
 _BESIDE = 1e-7
-"""What is added to the truth before a relative error is taken, as the standard does."""
+"""As the standard says, this is added to the truth before an error is divided by it."""
 
 
 @dataclass(frozen=True)
 class Figures:
-    """Errors of some outputs of one device. Those of several can be added."""
+    """Errors of some outputs of one device. Figures can be added."""
 
     count: int = 0
-    """Numbers that were compared, on both sides finite."""
+    """The count of numbers that were compared; both sides are finite."""
     usual: int = 0
-    """Those of a usual size."""
+    """How many of these are of a usual size."""
     largest: float = 0.0
     """Their largest relative error, MARE."""
     relative: float = 0.0
@@ -45,7 +46,7 @@ class Figures:
     squares: float = 0.0
     """The sum of the squares of all absolute errors."""
     small_errors: int = 0
-    """Small values that are too far off."""
+    """The count of small values that are too far off."""
 
     def __add__(self, other: Figures) -> Figures:
         return Figures(
@@ -93,7 +94,7 @@ class Ratios:
 
 
 def figures(found: Any, value: Reals, dtype: DType) -> Figures:
-    """The errors of one output, of this dtype, beside the truth in float64."""
+    """The errors of one output of this dtype, compared with the truth in float64."""
     found = np.asarray(found, np.float64)
     there = np.isfinite(found) & np.isfinite(value)
     found, truth = found[there], value[there]
@@ -114,7 +115,7 @@ def figures(found: Any, value: Reals, dtype: DType) -> Figures:
 
 
 def ratios(one: Figures, other: Figures) -> Ratios:
-    """How many times the other device's errors this one's are."""
+    """The figures of ``one``, divided by those of ``other``."""
     return Ratios(
         _ratio(one.mare, other.mare),
         _ratio(one.mere, other.mere),

@@ -1,10 +1,11 @@
 """Whether rounding has a bias, which a tolerance of several ulp hides.
 
-Rounded to nearest, errors have both signs; cut off, they are half an ulp towards zero on average.
-What is counted is how many ulp an answer is off the right number, so a right one counts 0 whatever
-its own error is: cutting off makes it 1 ulp in half of the places. Of n answers that are right by
-accident of an independent last bit the mean strays by 1 / (2 sqrt(n)): 0.03 for 256. A quarter of
-an ulp is eight times that, and half of what cutting off makes.
+If numbers are rounded to nearest, errors have both signs. If they are cut off, errors are half an
+ulp towards zero on average. The distance of an answer from the right number is counted in ulp, so a
+right answer counts 0, whatever its own error is. Cutting off makes the distance 1 ulp in half of
+the places. If the last bits of n answers are independent, their mean strays by 1 / (2 sqrt(n)):
+0.03 for 256 answers. The limit of a quarter of an ulp is eight times that, and half of the mean
+that cutting off causes.
 """
 
 from __future__ import annotations
@@ -20,19 +21,19 @@ if TYPE_CHECKING:
     from npucall_client.conformance.stating.given import Reals
 
 BIAS = 0.25
-"""Mean signed error in ulp that is still no bias."""
+"""A mean signed error up to this, in ulp, is no bias."""
 _FROM, _DISTINCT = 1_000, 256
-"""Elements, and different numbers among them, from which on it is looked for."""
+"""A bias is looked for from so many elements on, and so many different numbers among them."""
 _LOOKED_AT = 1 << 14
 _OUTLIER = 2.0
 """An element further off, in ulp, counts as this: it has another cause."""
 _CANCELLED = 4.0
-"""Where the terms are so many times as large as their sum, an ulp of it says nothing."""
+"""If the terms are so many times as large as their sum, an ulp of the sum says nothing."""
 NARROW = ("BF16", "FLOAT16")
 
 
 def bias(found: Reals, truth: Expected) -> str:
-    """What is wrong with the signs of the errors; empty if nothing is, or nothing can be said."""
+    """What is wrong with the signs of the errors; empty if nothing is, or if it cannot be known."""
     if found.size < _FROM or not _can_tell(truth):
         return ""
     step = max(found.size // _LOOKED_AT, 1)
@@ -60,9 +61,9 @@ def bias(found: Reals, truth: Expected) -> str:
 
 
 def _can_tell(truth: Expected) -> bool:
-    """Whether an ulp is more than what computing may cost one way.
+    """Whether an ulp is more than the error that computing may cause in one direction.
 
-    A factor 1/N in FLOAT16, as kernels of A2 have it, is off the same way everywhere.
+    For example, kernels of A2 have a factor 1/N in FLOAT16, whose error is the same everywhere.
     """
     if truth.dtype.kind != "float" or truth.kernel.kind != "float":
         return False

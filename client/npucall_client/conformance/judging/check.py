@@ -1,4 +1,4 @@
-"""Holds an answer, or the error that came instead, against what is expected."""
+"""Compares an answer, or the error that came instead, with the expected one."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 
 _UNAVAILABLE = (OperatorUnavailableError.reason, VariantUnavailableError.reason)
 _MANY = 16
-"""Elements of each input, of which chance makes not all of the results small."""
+"""With so many elements in each input, it is no chance if all results are small."""
 _NEAR = 0.01
-"""How near numbers must be to a source's; sources differ by far more."""
+"""The largest relative distance from a source's numbers; sources differ by far more."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Sided:
     topic: str
     sources: tuple[str, ...]
     agrees: tuple[str, ...]
-    """Those of the sources whose expectation the answer meets."""
+    """The sources whose expectation the answer meets."""
     decided: str
     """The source that the reference follows."""
     answer: str
@@ -63,14 +63,14 @@ class Refused:
     reason: str
     blames: tuple[str, ...]
     whoever: bool = False
-    """Some of ``blames`` are to blame, not all of them."""
+    """The error may blame only some of ``blames``."""
     lacking: bool = False
-    """It is the operator that the product does not have: a host may also say so."""
+    """The product does not have the operator. A host may answer with an error that says so."""
 
 
 @dataclass(frozen=True)
 class Expectation:
-    """What is expected of one call: outputs, an error, or to side with a source."""
+    """The expected answer to one call: outputs, an error, or agreement with a source."""
 
     variant: str
     outputs: Mapping[str, Expected] = field(default_factory=dict)
@@ -79,14 +79,14 @@ class Expectation:
     sent: Mapping[str, Buffer] = field(default_factory=dict)
     """Storages of outputs as they were sent."""
     kernel: DType | None = None
-    """What the operator computes and rounds in; None: no matter what the reply says."""
+    """The dtype in which the operator computes and rounds; None: the reply may name any."""
     warned: frozenset[str] | None = None
-    """Parameters that the reply must warn of; None: likewise."""
+    """The parameters for which the reply must warn; None: the reply may warn for any."""
 
 
 @dataclass(frozen=True)
 class Checked:
-    """What a look at an answer found."""
+    """The result of checking an answer."""
 
     problems: tuple[str, ...]
     verdicts: Mapping[str, Verdict] = field(default_factory=dict)
@@ -101,9 +101,9 @@ def arrays_of(answer: Answer) -> dict[str, AnyArray]:
 def expectation_of(
     case: Case, call: MadeCall, *, loops: bool = True, torch: bool = False
 ) -> Expectation:
-    """What is expected of the call of a case; ``torch``: with its opinion. Raises TruthError.
+    """The expected answer to the call of a case; ``torch``: ask torch too. Raises TruthError.
 
-    ``loops`` False: without those of the statement, which take longer than its arrays.
+    ``loops`` False: without the loops of the statement, which take longer than its arrays.
     """
     variant = case.statement.variant
     if case.contradiction is not None:
@@ -125,9 +125,9 @@ def expectation_of(
 
 
 def _refuse_faint(case: Case, call: MadeCall, truth: Mapping[str, Expected]) -> None:
-    """Raises TruthError where zeros would pass for the truth of numbers that were drawn.
+    """Raises TruthError if zeros would pass as an answer to a call of drawn numbers.
 
-    Random calls may be as faint as they like.
+    Calls of the random search are not checked: they may have any numbers.
     """
     setup = case.setup
     if (
@@ -168,7 +168,11 @@ def described(error: NpucallError) -> str:
 
 
 def _error_problems(refused: Refused, error: NpucallError, profile: str) -> list[str]:
-    """A device tells the status, and whom it blames and why only if its text shows it."""
+    """What is wrong with an error.
+
+    A device tells the status. It tells the reason and the parameters to blame only if its text
+    shows them.
+    """
     strict = profile == CPU_STRICT
     if refused.lacking and not strict and error.reason in _UNAVAILABLE:
         return []
@@ -208,7 +212,11 @@ def _check_outputs(expectation: Expectation, answer: Answer, profile: str) -> Ch
 
 
 def _gap_problems(name: str, spec: TensorSpec, storage: bytes, sent: Buffer | None) -> list[str]:
-    """What is wrong where no element is: what was sent stays; what was not comes without gaps."""
+    """What is wrong with bytes that no element owns.
+
+    If the storage was sent, these bytes must stay as they were. If not, the output must come
+    without gaps.
+    """
     found = gaps(spec, storage)
     if sent is None:
         return [f"{name}: expected nothing but its elements, found gaps"] if found.size else []
@@ -219,7 +227,10 @@ def _gap_problems(name: str, spec: TensorSpec, storage: bytes, sent: Buffer | No
 
 
 def _told(expectation: Expectation, reply: Reply) -> Iterator[str]:
-    """A device need not tell the kernel's dtype; what is no server warns of nothing."""
+    """What is wrong with the reply.
+
+    A device need not tell the kernel's dtype. A library in place of a server does not warn.
+    """
     kernel, is_reference = expectation.kernel, reply.server.device in ON_CPU
     told = kernel is not None and (reply.kernel_dtype is not None or is_reference)
     if told and reply.kernel_dtype is not kernel:

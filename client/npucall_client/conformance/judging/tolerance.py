@@ -1,16 +1,17 @@
 """How near an answer has to come: the profiles [src:precision-standard].
 
-cpu-strict     what a number rounds to that is off the truth by no more than float32 inside costs:
-               ``cost`` * 2^-24 of the terms' size, which the statement says, 0 for what a single
-               operation computes. It is rounded to the kernel's dtype and then to the output's, to
-               nearest even. Summands that were rounded to FLOAT16 cost half an ulp each; where
-               every step rounds to it, it is 16 * 2^-11 of the terms' size.
+cpu-strict     before rounding, a result may be off the truth by the error that computing in float32
+               causes: ``cost`` * 2^-24 of the terms' size. The statement says the cost; it is 0 if
+               a single operation computes the result. The result is rounded to nearest even, first
+               to the kernel's dtype and then to the output's. Summands that were rounded to FLOAT16
+               cost half an ulp each. If every step rounds to FLOAT16, the error may be 16 * 2^-11
+               of the terms' size.
 cann-standard  |a - r| <= atol + rtol * |r| for 99 % of the elements (all of them up to 10,000), and
                none further off than a cap or 32 ulp; and rounding has no bias.
 cann-legacy    the mean of |a - r| / (|r| + 1e-7) at most T, its largest at most 10 T; no bias.
 
-NaN matches NaN, an infinity one of its sign, zeros match whatever their sign is. Where terms
-cancel, the size of the terms stands for |r|.
+NaN matches NaN, an infinity matches one of its sign, and zeros match whatever their signs are. If
+terms cancel, the size of the terms is used for |r|.
 """
 
 from __future__ import annotations
@@ -34,10 +35,11 @@ if TYPE_CHECKING:
     from npucall_client.conformance.stating.given import Reals
 
 CPU_STRICT = "cpu-strict"
-"""The profile of a CPU reference, which has to be right in everything."""
+"""The profile of a CPU reference, in which everything has to be right."""
 
 ULP_BINS = (0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 4.0, 8.0, 16.0, 64.0, 1024.0)
-"""Upper ends, in ulp of the output, of the bins in which errors are counted; one more is beyond."""
+"""Errors are counted in bins. These are their upper ends in ulp of the output; one more bin has all
+larger errors."""
 
 _STANDARD = {
     "FLOAT": (2.0**-10, 2.0**-16, 1e-2),
@@ -48,14 +50,14 @@ _STANDARD = {
 _LEGACY = {"FLOAT": 2.0**-13, "FLOAT16": 2.0**-10, "BF16": 2.0**-7}
 """T, the threshold on the mean relative error."""
 _JUST_OUTSIDE = 1 + 2.0**-10
-"""The least share of the tolerance that is outside."""
+"""The smallest share of the tolerance that counts as outside."""
 _ALL_UP_TO, _SHARE = 10_000, 0.99
 _CAP_ULP = 32
 _COMPLEX64 = 8
 """Bytes of the shorter complex dtype."""
 
 _FEW = 1 << 12
-"""Elements up to which to sort them into bins is faster than to count those of each."""
+"""Up to so many elements, sorting them into bins is faster than counting those of each bin."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +88,10 @@ def judge(profile: str, got: AnyArray, truth: Expected) -> Verdict:
 
 
 def _parts(got: AnyArray, truth: Expected) -> tuple[AnyArray, Expected]:
-    """Complex numbers as two real ones behind each other, each beside the size of both."""
+    """Complex numbers as real ones: first all real parts, then all imaginary parts.
+
+    Each part has the size of the whole number.
+    """
     value = np.asarray(truth.value, np.complex128)
     double = DOUBLE if truth.dtype.itemsize > _COMPLEX64 else FLOAT
     kernel = double if truth.kernel.kind == "complex" else truth.kernel
@@ -105,7 +110,7 @@ def _of_parts(verdict: Verdict) -> Verdict:
 
 
 def is_faint(truth: Expected) -> bool:
-    """Whether zeros would do on a device, which tolerates as much as the whole output is."""
+    """Whether zeros would pass on a device, since its tolerance is as large as the output."""
     value = truth.value
     if truth.dtype.kind == "complex":
         return not value.any()
@@ -120,7 +125,7 @@ def is_faint(truth: Expected) -> bool:
 def tolerance(profile: str, truth: Expected) -> Reals:
     """How far off the truth each element may be, as an absolute error.
 
-    Infinite where the truth may round to an infinity or to a number; 0 where it is no number.
+    Infinite where the truth may round to an infinity or to a number; 0 where it is not finite.
     """
     with np.errstate(all="ignore"):
         size = np.nan_to_num(truth.size, nan=0.0, posinf=0.0)
@@ -139,19 +144,19 @@ def tolerance(profile: str, truth: Expected) -> Reals:
 
 @dataclass(frozen=True)
 class _Errors:
-    """Absolute errors where both sides are numbers, and what they are judged beside."""
+    """Absolute errors where both sides are numbers, and the sizes by which they are judged."""
 
     found: Reals
     absolute: Reals
     value: Reals
     size: Reals
     ulp: Reals
-    """Of the coarser of kernel dtype and output dtype."""
+    """The ulp of the coarser of kernel dtype and output dtype."""
     truth: Expected
 
     @property
     def scale(self) -> Reals:
-        """|r|, or the size of the terms where they cancel."""
+        """|r|, or the size of the terms if they cancel."""
         return np.maximum(np.abs(self.value), self.size)
 
     def row(self, table: dict[str, Any]) -> Any:
@@ -161,7 +166,7 @@ class _Errors:
 
 @dataclass(frozen=True)
 class _Allowed:
-    """What a profile says of all elements."""
+    """What a profile allows for all elements."""
 
     passed: bool
     """Whether the numbers are near enough."""
@@ -170,7 +175,7 @@ class _Allowed:
     inside: Any
     """Where numbers are no further off."""
     alike: Any
-    """Where what is no number on one side is as it should be."""
+    """Where NaN and infinities are as they should be."""
     problem: str = ""
     """What else is wrong."""
 
@@ -212,7 +217,8 @@ def _judge(profile: Callable[[_Errors], _Allowed], got: Any, truth: Expected) ->
 def _worst(outside: Any, ratio: Reals) -> int:
     """The place of the largest error, of those outside if there are any.
 
-    One that is rounded the wrong way from between two numbers is no further off than it may be.
+    An element that was rounded the wrong way from between two numbers is outside, although its
+    ratio is not above 1.
     """
     return int(np.where(outside, ratio, ratio - 1 if outside.any() else ratio).argmax())
 
@@ -223,7 +229,7 @@ def _row(table: dict[str, Any], truth: Expected) -> Any:
 
 
 def _alike(errors: _Errors, slack: Reals) -> Any:
-    """Where what is no number on one side is the same on the other.
+    """Where NaN or an infinity on one side is the same on the other.
 
     A number that the output's or the kernel's dtype cannot hold counts as an infinity.
     """
@@ -261,7 +267,7 @@ def _cpu_strict(errors: _Errors) -> _Allowed:
 def _ends(truth: Expected, cost: Reals) -> tuple[Reals, Reals]:
     """The least and the largest right number: those that the cost leads to, rounded.
 
-    Where nothing else is lost, a result may still pass through the FLOAT in which is computed.
+    If the cost is 0, a result may still be rounded to FLOAT first, in which it is computed.
     """
     way = (truth.kernel, truth.dtype)
     if truth.cost:

@@ -1,7 +1,7 @@
-"""What a call must answer: the statement's loops, its arrays, and torch if it is there [src:torch].
+"""The right answer to a call: by the statement's loops, its arrays, and maybe torch [src:torch].
 
-Up to ``LOOPED`` elements the scalar loops are the truth, beyond them the arrays. Opinions that
-differ raise ``TruthError``: then the statement is wrong, whatever the server answers.
+Up to ``LOOPED`` elements the scalar loops give the truth, for more elements the arrays do. If these
+opinions differ, ``TruthError`` is raised: the statement is wrong, whatever the server answers.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from npucall_client.conformance.stating.statement import Statement
 
 LOOPED = 4096
-"""Elements up to which every element is computed by scalar loops."""
+"""Up to so many elements, scalar loops compute every element."""
 _TENSORS = (np.ndarray, np.floating)
-"""What tensors are: NumPy's arithmetic makes numbers of those without dimensions."""
+"""The types of tensors: NumPy's arithmetic turns arrays without dimensions into numbers."""
 _AGREE = 2.0**-36
 """How far float64 opinions may differ, relative to the size of the terms."""
 
@@ -39,7 +39,7 @@ class TruthError(Exception):
 
 @dataclass(frozen=True)
 class Expected:
-    """What is right for one output, and what an answer is judged by."""
+    """The right numbers of one output, and the facts by which an answer is judged."""
 
     value: Reals
     size: Reals
@@ -47,13 +47,13 @@ class Expected:
     kernel: DType
     stepwise: bool
     dtype: DType
-    """Of the output."""
+    """The dtype of the output."""
     cost: float = FLOAT_INSIDE
-    """What computing it in float32 may cost, in units of 2^-24 of the terms' size."""
+    """The error that computing it in float32 may cause, in units of 2^-24 of the terms' size."""
     wide: bool = False
-    """An input is DOUBLE, so that no result passes through FLOAT for nothing."""
+    """An input is DOUBLE, so that results must not be rounded to FLOAT first."""
     biased: bool = False
-    """Numbers may all be off the same way: a mean's factor is in them, or every step rounds."""
+    """All errors may have the same sign: a mean's factor is in them, or every step rounds."""
 
 
 def expected(
@@ -64,9 +64,9 @@ def expected(
     loops: bool = True,
     torch: bool = False,
 ) -> dict[str, Expected]:
-    """The truth by output; ``filled``: what outputs are filled with, if nothing is computed.
+    """The truth by output; ``filled``: the value that fills outputs, if nothing is computed.
 
-    ``loops`` and ``torch``: whether to ask for their opinions.
+    ``loops`` and ``torch``: whether to compute by them too.
 
     Raises TruthError.
     """
@@ -122,13 +122,13 @@ def _opinions(
 
 
 def _elements(call: MadeCall) -> int:
-    """Elements that loops go through: of the largest tensor, or of what the inputs broadcast to."""
+    """How many elements loops compute: those of the largest tensor, or of the broadcast shape."""
     inputs: list[Shape] = [v.shape for v in call.given.values.values() if isinstance(v, np.ndarray)]
     return max(map(prod, [*inputs, *call.shapes.values(), common_shape(*inputs) or ()]))
 
 
 def _in_shape(shape: Shape, value: Reals) -> Reals:
-    """One element in the one element of an output, whatever the ranks are; others as they are."""
+    """One element in the shape of an output of one element; larger arrays stay as they are."""
     return value.reshape(shape) if value.size == prod(shape) == 1 else value
 
 

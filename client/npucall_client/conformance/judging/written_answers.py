@@ -1,4 +1,4 @@
-"""Written calls as they are sent, and their answers held against what is written."""
+"""Makes written calls, and compares the answers with the written results."""
 
 from __future__ import annotations
 

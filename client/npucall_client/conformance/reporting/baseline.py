@@ -40,7 +40,7 @@ class Deviation:
     """Where sources contradict each other: what the server answered."""
 
     def differs(self, other: Deviation) -> str:
-        """What is another matter in the other one; empty if it is the same deviation."""
+        """How the other one differs; empty if it is the same deviation."""
         for each in ("findings", "answer", "output", "elements"):
             known, now = getattr(self, each), getattr(other, each)
             if known != now:
@@ -84,7 +84,7 @@ class Baseline:
         return Known((*self.passing, *gone), self._beside(report.server))
 
     def _beside(self, server: Server) -> tuple[str, ...]:
-        """How the server differs from the one that the file is of, as far as that is allowed."""
+        """How the server differs from the file's server, as far as that is allowed."""
         return tuple(
             f"the baseline is of {name} {self.server[name]}, this server has {value}"
             for name, value in _identity(server).items()
@@ -93,7 +93,7 @@ class Baseline:
 
 
 def deviation(outcome: Outcome) -> Deviation:
-    """How a case deviates that failed."""
+    """How a failed case deviates."""
     findings = outcome.findings or outcome.problems
     answer = outcome.contradiction.answer if outcome.contradiction else ""
     wrong = outcome.wrong
@@ -117,7 +117,7 @@ def opened(path: Path | None, report: Report, *, write: bool) -> Baseline | None
 
 
 def settle(report: Report, known: Baseline | None, written: Path | None) -> None:
-    """Says what came of a baseline, or writes it anew: then all that failed is accepted."""
+    """Reports the result of a baseline, or writes it again; then all failed cases are accepted."""
     if written is not None:
         write(written, report, known)
         report.outcomes[:] = [
@@ -149,7 +149,7 @@ def load(path: Path, report: Report) -> Baseline:
 
 
 def write(path: Path, report: Report, before: Baseline | None) -> None:
-    """Writes what a run found; of a filtered run, what was known of other cases stays."""
+    """Writes the deviations of a run; if it was filtered, those of other cases stay."""
     known = dict(before.deviations) if before is not None and not report.chosen.whole else {}
     for outcome in report.outcomes:
         if outcome.status in ("failed", "accepted"):
@@ -176,7 +176,7 @@ def _identity(server: Server) -> dict[str, str]:
 
 
 def _written(known: Deviation) -> dict[str, Any]:
-    """Without what is as usual; numbers that JSON does not have are strings."""
+    """A deviation in JSON without its defaults; numbers that JSON does not have are strings."""
     usual = {each.name: each.default for each in fields(Deviation)}
     return {
         name: str(value) if isinstance(value, float) and not math.isfinite(value) else value

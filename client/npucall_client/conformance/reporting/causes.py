@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 _TOGETHER = 3
 """If more operators than this have a cause, it is told once, for all of them."""
 _SHARE = 0.2
-"""Of the cases: fewer may share a pattern by chance."""
+"""A smaller share of the cases may share a pattern by chance."""
 _NEARLY = 0.9
 _MOST = 0.75
-"""Of the cases of a cause: fewer are not told beside what all of them share."""
+"""A property is told if at least this share of the cases of a cause has it."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ def _findings(outcome: Outcome) -> tuple[str, ...]:
 
 
 def _by_pattern(outcomes: list[Outcome]) -> Iterator[_Group]:
-    """Again and again the pattern that explains most cases, and those cases."""
+    """Repeatedly, the pattern that explains most of the remaining cases, and those cases."""
     left = outcomes
     while left:
         chosen = _commonest(left, ("what", "where"), _SHARE)
@@ -84,8 +84,8 @@ def _by_finding(outcomes: Iterable[Outcome]) -> Iterator[_Group]:
 def _commonest(outcomes: Sequence[Outcome], kinds: Iterable[Kind], least: float) -> Pattern | None:
     """The pattern that most outcomes show or do not contradict, if that is this share of them.
 
-    Of several the one that says most: patterns come in that order. Enough of those outcomes must
-    show it for sure.
+    If there are several, it is the one that says most: patterns come in that order. Enough of those
+    outcomes must surely show it.
     """
     support: Counter[str] = Counter()
     sure: Counter[str] = Counter()

@@ -1,4 +1,4 @@
-"""Two servers beside each other: what each answered, against the truth, and how they differ."""
+"""Two servers next to each other: the answers of both, their errors, and how they differ."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def column(expectation: Expectation, answer: Answer | NpucallError, checked: Checked) -> Column:
-    """What one server's answer to a case was."""
+    """The column of one server's answer to a case."""
     verdicts = checked.verdicts.values()
     bins = zip(*(verdict.histogram for verdict in verdicts), strict=True)
     own = Column(

@@ -1,8 +1,8 @@
-"""What was judged of what should have been, and the verdict that follows: plain data.
+"""Coverage: which of the required cases were judged, and the verdict. Plain data.
 
 A *cell* is an operator (with its variant), a dtype and a block. Cases that are for other products
-do not count. A case that was skipped although it should have been judged here lowers the verdict,
-and so does one that was asked for and has no outcome.
+do not count. A case lowers the verdict if it was skipped although it should have been judged here,
+or if it was asked for and has no outcome.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Required:
     cells: Mapping[Cell, int] = field(default_factory=dict)
     """How many cases of each cell were asked for."""
     paths: tuple[str, ...] = ()
-    """By which a call must have travelled."""
+    """The paths by which calls must have travelled."""
 
 
 @dataclass(frozen=True)
@@ -70,11 +70,11 @@ class Covered:
     judged: tuple[str, ...] = ()
     """Judged, all of it or some."""
     partly: Mapping[str, int] = field(default_factory=dict)
-    """Of those: how many cases should have been judged and were not."""
+    """For each of those, how many cases should have been judged and were not."""
     missing: Mapping[str, str] = field(default_factory=dict)
-    """Not judged at all though it should have been, and why."""
+    """Things that should have been judged and were not at all, and why."""
     elsewhere: Mapping[str, str] = field(default_factory=dict)
-    """Not to be judged here, and why."""
+    """Things that cannot be judged here, and why."""
 
     @property
     def required(self) -> int:
@@ -84,7 +84,7 @@ class Covered:
 
 @dataclass(frozen=True)
 class Coverage:
-    """What was judged of what should have been."""
+    """Which of the required things were judged."""
 
     operators: Covered
     dtypes: Covered
@@ -114,7 +114,7 @@ def required(cells: Iterable[Cell], paths: Iterable[str] = ()) -> Required:
 
 
 def coverage(wanted: Required, outcomes: Iterable[Outcome], product: str) -> Coverage:
-    """Holds the outcomes against what was to be judged."""
+    """Compares the outcomes with the required cases."""
     cells: dict[Cell, list[Outcome]] = {}
     for outcome in outcomes:
         cells.setdefault((outcome.title, outcome.dtype, outcome.block), []).append(outcome)

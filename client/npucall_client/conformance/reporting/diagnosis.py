@@ -1,4 +1,4 @@
-"""What a failed case shows: its worst element with what it was computed from, and patterns."""
+"""Describes a failed case: its worst element, the inputs of that element, and patterns."""
 
 from __future__ import annotations
 

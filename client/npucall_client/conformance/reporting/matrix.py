@@ -25,13 +25,13 @@ class Matrix:
 
     @property
     def verdict(self) -> Verdict:
-        """The worst of all on which there was something to judge."""
+        """The worst verdict of the products on which there was something to judge."""
         found = {report.verdict for report in self.judged}
         return next((verdict for verdict in _WORST_FIRST if verdict in found), "fails")
 
     @property
     def judged(self) -> tuple[Report, ...]:
-        """Those of the products that have anything of what was chosen."""
+        """The reports of the products that have some of the chosen cases."""
         return tuple(each for each in self.reports if _has_some(each))
 
     @property

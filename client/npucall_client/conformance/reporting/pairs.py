@@ -1,4 +1,4 @@
-"""Two servers beside each other: what each answered, and what their errors are as multiples."""
+"""Two servers next to each other: the answers of both, and the ratios of their errors."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ class Column:
     """What one of two servers answered to a case."""
 
     passed: bool
-    """It is right, whatever the other answered."""
+    """The answer is right, whatever the other server answered."""
     ulp: float = 0.0
     ratio: float = 0.0
     histogram: tuple[int, ...] = ()
     run_ns: int = 0
     figures: Figures = field(default_factory=Figures)
-    """Of outputs with fractions."""
+    """The figures of outputs with fractions."""
 
 
 Columns: TypeAlias = tuple[Column, Column]
-"""Of the server that is judged, and of the one that it is held against."""
+"""The columns of the judged server, and of the server with which it is compared."""
 
 
 @dataclass(frozen=True)

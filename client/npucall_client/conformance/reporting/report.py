@@ -42,11 +42,11 @@ class Wrong:
     expected: float
     found: float
     inputs: Mapping[str, float]
-    """What it was computed from, by input: those that broadcast to the output."""
+    """By input, the number from which it was computed, if the input broadcasts to the output."""
     others: Mapping[str, str]
     """Attributes, and shapes of the other inputs."""
     patterns: tuple[Pattern, ...]
-    """What holds for all elements that are wrong; what says most comes first."""
+    """Patterns of all wrong elements; those that say most come first."""
 
 
 @dataclass(frozen=True)
@@ -62,10 +62,10 @@ class Outcome:
     """f32, f16, bf16 ..."""
     status: Status
     problems: tuple[str, ...] = ()
-    """What was wrong; why, if it was skipped."""
+    """The problems; or the reason, if it was skipped."""
     ulp: float = 0.0
-    """The worst error in ulp of the output; inf where one of NaN, an infinity and a number stands
-    in place of another."""
+    """The worst error in ulp of the output; inf if one of NaN, an infinity and a number is in place
+    of another."""
     ratio: float = 0.0
     """The worst error as a share of the tolerance; above 1 is outside."""
     worst: str = ""
@@ -74,24 +74,24 @@ class Outcome:
     """Elements by their error, in the bins whose upper ends are ``ULP_BINS``, and beyond; empty
     where no numbers were compared."""
     run_ns: int = 0
-    """On the device, as the server says."""
+    """The time on the device, as the server says."""
     total_ns: int = 0
-    """From request to answer."""
+    """The time from request to answer."""
     truth_ns: int = 0
-    """Making the data and the truth."""
+    """The time for making the data and the truth."""
     contradiction: Sided | None = None
     lowers: bool = False
     """Skipped, though it should have been judged here: the verdict is lower for it."""
     paths: tuple[str, ...] = ()
     """Paths by which the call was sent once more, and its answer compared."""
     paths_skipped: Mapping[str, str] = field(default_factory=dict)
-    """Paths that it could not take, each with the reason."""
+    """Paths that the call could not take, each with the reason."""
     findings: tuple[str, ...] = ()
     """The problems in a form that is the same for every case with the same cause."""
     wrong: Wrong | None = None
-    """Of a case that failed by its numbers."""
+    """The wrong numbers of a case that failed by its numbers."""
     columns: Columns | None = None
-    """Of two servers, if one is held against the other."""
+    """The answers of two servers, if they are compared."""
 
     @property
     def title(self) -> str:
@@ -143,10 +143,10 @@ class Tally:
 
 @dataclass(frozen=True)
 class Known:
-    """What came of a baseline, besides the outcomes that were accepted."""
+    """The result of a baseline, in addition to the outcomes that were accepted."""
 
     vanished: tuple[str, ...] = ()
-    """Cases that it names and that deviate no more: they are to be removed from it."""
+    """Cases that it names and that no longer deviate: they have to be removed from it."""
     remarks: tuple[str, ...] = ()
     """How the server differs from the one that the baseline is of."""
 
@@ -171,20 +171,20 @@ class Report:
     unstated: tuple[str, ...] = ()
     """Operators that the server lists, but that no statement judges."""
     chosen: Chosen = field(default_factory=Chosen)
-    """The filters: a verdict is of what they left."""
+    """The filters; the verdict is about the cases that they left."""
     required: Required = field(default_factory=Required)
     """What the run had to judge."""
     allow_skipped: bool = False
-    """What was skipped does not lower the verdict."""
+    """Skipped cases do not lower the verdict."""
     saved: str = ""
     """The folder that bundles of failing cases were written below."""
     known: Known = field(default_factory=Known)
     interrupted: bool = False
-    """Somebody ended the run (Ctrl-C): the rest of the cases was not judged."""
+    """The user ended the run (Ctrl-C): the rest of the cases was not judged."""
 
     @property
     def verdict(self) -> Verdict:
-        """Of what was chosen: fails; conforms in part, if something was not judged; conforms."""
+        """The chosen cases fail; conform in part, if something was not judged; or conform."""
         if self.failures or all(o.status == "skipped" for o in self.outcomes):
             return "fails"
         allowed = self.allow_skipped and not self.interrupted
@@ -219,7 +219,7 @@ class Report:
         return _grouped(self.outcomes, lambda outcome: (outcome.title, outcome.block))
 
     def pairs(self) -> dict[tuple[str, str], Pair]:
-        """Two servers beside each other by (title, dtype); empty if there is but one."""
+        """Two servers next to each other by (title, dtype); empty if there is only one."""
         groups: dict[tuple[str, str], list[Columns]] = {}
         for outcome in self.outcomes:
             if outcome.columns is not None:
@@ -227,7 +227,7 @@ class Report:
         return {key: paired(columns) for key, columns in groups.items()}
 
     def contradictions(self) -> list[Outcome]:
-        """The outcomes that say which of sources that differ the server agrees with."""
+        """The outcomes that say with which of several differing sources the server agrees."""
         rows = [
             (str(outcome.contradiction.number), outcome)
             for outcome in self.outcomes

@@ -1,4 +1,4 @@
-"""Who is judged, and running cases against it.
+"""Runs cases against a server, or a library in place of a server.
 
 Its modules, from the top::
 

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 def check_applies(case: Case, judged: Judged, *, allow_missing: bool = False) -> None:
     """Raises NotJudgedError for a case that the server's product or host does not have.
 
-    ``allow_missing``: also for what the server should have and does not list; that lowers the
-    verdict, while others do not.
+    ``allow_missing``: also for a case that the server should have and does not list; such a case
+    lowers the verdict, others do not.
     """
     server, title = judged.server, case.statement.title
     if server.product not in SOCS:
@@ -74,7 +74,7 @@ def _not_taken(case: Case, product: str) -> str:
     is_plain = not case.defects and not case.contradiction
     if is_plain and case.dtype not in taken:
         return f"{title} takes no {case.dtype} on {product}"
-    # A list may have it where it is taken for some tensors; setups say which.
+    # A list may have BF16 if the operator takes it for some tensors; setups say which.
     without = product in WITHOUT_BFLOAT16 and not case.products
     lacking = without or (is_plain and BF16 not in taken)
     if BF16 in _types_of(case) and lacking and not case.contradiction:

@@ -15,14 +15,14 @@ Item = TypeVar("Item")
 Found = TypeVar("Found")
 
 CALLERS = 8
-"""That call at once where a case is about that."""
+"""So many threads call at once in cases about that."""
 _AHEAD = 4
-"""Items for each thread that are begun before the first has been taken."""
+"""For each thread, so many items are begun before the first result has been taken."""
 
 
 @cache
 def callers() -> ThreadPoolExecutor:
-    """So many threads. They are kept, since to start one takes longer than a small call."""
+    """``CALLERS`` threads. They are kept, since starting one takes longer than a small call."""
     return ThreadPoolExecutor(CALLERS, "caller")
 
 
@@ -33,9 +33,10 @@ def in_order(
     *,
     alone: Callable[[Item], bool],
 ) -> Iterator[Found]:
-    """What the work finds of each item, in their order, while threads are ahead with the next.
+    """The results of the work, in the order of the items, while threads do the next items.
 
-    Nothing else is worked on beside an item that is to be alone. One thread is this one.
+    No other item is worked on together with one that has to be alone. If there is one thread, it is
+    the current one.
     """
     if threads == 1:
         yield from map(work, items)
@@ -56,6 +57,6 @@ def in_order(
 
 
 def _taken(begun: deque[Future[Found]], left: int) -> Iterator[Found]:
-    """The first ones, until so many are left."""
+    """The first results, until only so many are left."""
     while len(begun) > left:
         yield begun.popleft().result()

@@ -1,4 +1,4 @@
-"""What is judged: who it is, what it lists, and asking it."""
+"""``Judged``: what a server is, what it lists, and sending calls to it."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
 _GONE = (StatusCode.UNAVAILABLE, StatusCode.DEADLINE_EXCEEDED)
 _SOON, _TIMEOUT, _TIMEOUT_WHEN_SILENT = 5.0, 60.0, 2.0
-"""Seconds for an answer: until the server is asked whether it lives; if it does; and once it has
-not answered a call before."""
+"""Seconds to wait for an answer: before the server is asked whether it lives; in all if it lives;
+and in all if the server left the call before without an answer."""
 _GIVE_UP = 3
-"""Calls in a row without an answer after which nothing more is asked."""
+"""After so many calls in a row without an answer, no more calls are sent."""
 
 
 class Closable(Protocol):
@@ -51,19 +51,19 @@ class Judged:
     adapter: Adapter
     server: Server
     dtypes: dict[str, frozenset[DType]]
-    """By title of the operators that it can run: what the product takes, as it lists them."""
+    """By title of each operator that it can run, the dtypes that it lists for the product."""
     listing: tuple[OperatorInfo, ...] | None
-    """What it lists; None where it is no server."""
+    """The operators that it lists; None if it is no server."""
     patience: Patience = field(default_factory=Patience)
     gone: str = ""
-    """Why nothing more is asked; empty while it answers."""
+    """Why no more calls are sent; empty while it answers."""
     silent: int = 0
-    """Calls in a row that had no answer."""
+    """How many calls in a row had no answer."""
     _kept: dict[Any, Any] = field(default_factory=dict, repr=False)
     _keeping: Any = field(default_factory=Lock, repr=False)
 
     def once(self, opened: Callable[[Judged], C]) -> C:
-        """What a look needs for all of its cases: opened for the first, closed by ``close``."""
+        """An object that a look needs for all of its cases: opened once, closed by ``close``."""
         with self._keeping:
             if opened not in self._kept:
                 self._kept[opened] = opened(self)
@@ -71,24 +71,24 @@ class Judged:
             return kept
 
     def close(self) -> None:
-        """Closes what looks have opened; the client is whoever's it was."""
+        """Closes the objects that looks have opened; the client stays open."""
         while self._kept:
             self._kept.popitem()[1].close()
 
     @property
     def client(self) -> Client:
-        """By which the server is asked more than calls. Raises NotJudgedError: there is none."""
+        """The client for requests other than calls. Raises NotJudgedError if there is none."""
         return self.adapter.client
 
     def entries(self, title: str) -> list[OperatorInfo]:
-        """What it lists of an operator. Raises NotJudgedError where it is no server."""
+        """The entries that it lists of an operator. Raises NotJudgedError if it is no server."""
         if self.listing is None:
             raise NotJudgedError(f"{self.server.target} lists nothing", lowers=False)
         return [each for each in self.listing if _title(each) == title]
 
     @property
     def is_elsewhere(self) -> bool:
-        """Whether an answer is waited for, so that others can be asked for at the same time."""
+        """Whether the suite only waits for answers, so that it can ask for several at once."""
         return self.server.device != "local" and isinstance(self.adapter, ServerAdapter)
 
     def check_there(self) -> None:
@@ -99,8 +99,8 @@ class Judged:
     def ask(self, call: MadeCall) -> Answer | NpucallError:
         """The answer, or the error that came instead.
 
-        Raises NotJudgedError where it has no time for the call, is gone, or cannot be asked such a
-        call.
+        Raises NotJudgedError if the server has no time for the call, if it is gone, or if such a
+        call cannot be sent to it.
         """
         ends = self.patience.ends()
         while True:
@@ -132,7 +132,7 @@ class Judged:
         return answer
 
     def _answer(self, call: MadeCall) -> Answer:
-        """Raises NpucallError; tells a server that is gone from one that is slow."""
+        """The answer. If none comes soon, asks whether the server lives. Raises NpucallError."""
         if self.silent:
             return self._counted(call, _TIMEOUT_WHEN_SILENT)
         try:
@@ -146,7 +146,7 @@ class Judged:
         return self._counted(call, _TIMEOUT)
 
     def _counted(self, call: MadeCall, timeout: float) -> Answer:
-        """An answer, or one more call in a row that has none."""
+        """The answer. Counts how many calls in a row have none."""
         try:
             answer = self.adapter.answer(call, timeout)
         except NpucallError as error:
@@ -160,7 +160,7 @@ class Judged:
         return answer
 
     def _another(self, found: str) -> InternalError:
-        """What is wrong where another process answers than before; from now on it is that one."""
+        """The error if another process answers than before; from now on that one is expected."""
         before, self.server = self.server.instance, replace(self.server, instance=found)
         return InternalError(
             f"server: expected that instance {before} answers, found {found}: it ended, and was "
@@ -169,7 +169,7 @@ class Judged:
 
 
 def in_place_of_a_server(adapter: Adapter, server: Server) -> Judged:
-    """What a library has, which lists nothing: whatever the statements say of its product."""
+    """A library that is judged. It lists nothing; the statements say what its product has."""
     every = {statement.title: statement for statement in statements()}
     product = server.product
     here = {title: each.takes[product] for title, each in every.items() if product in each.takes}
@@ -178,7 +178,7 @@ def in_place_of_a_server(adapter: Adapter, server: Server) -> Judged:
 
 
 def judged(client: Client, target: str) -> Judged:
-    """Asks a server who it is and what it can run; of a pool one of its members.
+    """Asks a server what it is and what it can run; from a pool, it asks one member.
 
     Raises NpucallError.
     """

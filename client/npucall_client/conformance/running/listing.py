@@ -1,4 +1,4 @@
-"""Holds what a server lists of an operator against its statement."""
+"""Compares a server's listing of an operator with the operator's statement."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ _ROLES = {pb.ROLE_INPUT: "input", pb.ROLE_OUTPUT: "output", pb.ROLE_ATTRIBUTE: "
 def listing_problems(statement: Statement, judged: Judged, *, partly: bool) -> list[str]:
     """What is wrong with a server's entry of an operator.
 
-    ``partly``: it may have fewer products and types. Raises NotJudgedError where nothing is listed
-    by anybody.
+    ``partly``: the entry may have fewer products and types. Raises NotJudgedError for a library in
+    place of a server, which lists nothing.
     """
     server, found = judged.server, judged.entries(statement.title)
     if len(found) != 1:
@@ -45,14 +45,17 @@ def listing_problems(statement: Statement, judged: Judged, *, partly: bool) -> l
 
 
 def _product(server: Server) -> Iterator[str]:
-    """A SoC that is in none of the families may be taken for any of them, which is a guess."""
+    """What is wrong with the server's product.
+
+    If no family has the SoC, the product may be any of them, since the server can only guess it.
+    """
     product = product_of(server.soc)
     if product:
         yield from _unequal(f"product of {server.soc}", product, server.product)
 
 
 def _alone(statement: Statement, judged: Judged, info: pb.OperatorInfo) -> Iterator[str]:
-    """The same entry is answered where it is asked for alone."""
+    """What is wrong if the operator is asked for alone: the answer must be the same entry."""
     try:
         alone = judged.client.operator(statement.operator, statement.variant)
     except NpucallError as error:
@@ -135,7 +138,7 @@ def _role(statement: Statement, parameter: Parameter) -> str:
 
 
 def _shown(default: Any) -> Any:
-    """A default as listings have it: with its kind; sequences are not shown."""
+    """A default in the form of listings: with its kind; sequences are not shown."""
     if default is None or isinstance(default, tuple):
         return None
     kind = "dtype" if isinstance(default, DType) else _MEMBERS[type(default)]

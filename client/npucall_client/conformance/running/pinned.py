@@ -1,4 +1,4 @@
-"""Of a pool one member alone, since what is judged is one server."""
+"""Selects one member of a pool, since only one server is judged."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ if TYPE_CHECKING:
     from npucall_client.remote.channel import ChannelTransport
 
 _SECONDS = 10.0
-"""For which a member is waited."""
+"""How long to wait for a member."""
 
 
 def pinned(client: Client, target: str) -> tuple[Client, str]:
     """A client of one member, if this one has a pool, and a target that names the member.
 
-    The member is whoever would get the next call. The client given still owns the connection.
+    It is the member that would get the next call. The given client still owns the connection.
     Raises NpucallError.
     """
     pool = client._transport  # noqa: SLF001  # what Client hides
     if not isinstance(pool, PoolTransport):
         return client, target
     link = finished(pool.anywhere(Course(NOTHING, _SECONDS), _itself))
-    alone = link.repeating(pool.check_open)  # there is nobody else to ask
+    alone = link.repeating(pool.check_open)  # there is no other member to ask
     settings = replace(client._settings, target=alone.target)  # noqa: SLF001  # likewise
     return Client(alone, settings), f"{target}, member {alone.target}"
 
 
 async def _itself(link: ChannelTransport, _: float) -> ChannelTransport:
-    """A link is all that is wanted."""
+    """Returns the link, since nothing else is needed."""
     return link

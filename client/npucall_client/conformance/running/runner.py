@@ -40,12 +40,12 @@ if TYPE_CHECKING:
     from npucall_client.conformance.cases.written import Written
 
 ALONE = frozenset({"determinism", "crowd"})
-"""Blocks whose cases are about what happens at once: nothing else is asked beside them."""
+"""Blocks whose cases send calls at once: no other case runs at the same time."""
 _THREADS = 4
-"""That make data and truth while others wait for a server."""
+"""So many threads make data and truth while others wait for a server."""
 
 REPEAT, QUICK_REPEAT, QUICK_ROUNDS = 50, 24, 3
-"""How often a crowd asks for one call in all; quick ones stop asking for the others before."""
+"""How often a crowd sends one call in all; in a quick run it sends the other calls less often."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Evidence:
 
 
 def default_profile(*servers: Server) -> str:
-    """cpu-strict for the CPU reference, cann-standard as soon as one is a device."""
+    """cpu-strict for the CPU reference; cann-standard if one of the servers is a device."""
     on_cpu = all(server.device in ON_CPU for server in servers)
     return CPU_STRICT if on_cpu else "cann-standard"
 
@@ -70,21 +70,21 @@ class Runner:
 
     first: Judged
     second: Judged | None = None
-    """Its outputs are judged as well, and compared with the first's."""
+    """A second server. Its outputs are judged too, and compared with the first server's."""
     profile: str = CPU_STRICT
     seed: int = 0
     loops: bool = True
-    """Hold the arrays of a statement against its loops. Quick runs do without: both are the suite's
-    own, and full runs compare them."""
+    """Compare the arrays of a statement with its loops. Quick runs do not, since both belong to the
+    suite, and full runs compare them."""
     torch: bool = False
     """Ask torch for a third opinion in the block ``grid``."""
     on_failure: Callable[[Evidence], None] | None = None
     rounds: int = REPEAT
-    """How often each call of a crowd is asked while others are."""
+    """How often each call of a crowd is sent together with the others."""
     repeat: int = REPEAT
-    """How often one of them is asked in all."""
+    """How often one of them is sent in all."""
     allow_missing: bool = False
-    """What a server should have and does not list is skipped, instead of failing."""
+    """A case is skipped, instead of failing, if the server does not list what it should have."""
 
     def run(self, cases: Iterable[Case]) -> Iterator[Outcome]:
         """The outcomes, in the order of the cases, one by one as they come."""
@@ -139,7 +139,7 @@ class Runner:
                 other = self._compared(self.second, call, expectation, answer, problems)
                 columns = (column(expectation, answer, checked), other)
         except NotJudgedError:
-            if not problems:  # what was found wrong stays wrong
+            if not problems:  # a problem that was found stays
                 raise
         outcome = finished(replace(outcome, truth_ns=truth_ns), checked, problems, answer)
         taken = seen.taken
@@ -155,7 +155,7 @@ class Runner:
         return outcome, Evidence(outcome, call, expectation, answer) if problems else None
 
     def _listing(self, case: Case, outcome: Outcome) -> Outcome:
-        """What each server lists of the operator."""
+        """Judges what each server lists of the operator."""
         problems = [
             problem
             for each in filter(None, self._both)
@@ -165,7 +165,7 @@ class Runner:
         return replace(outcome, status=status, problems=tuple(problems))
 
     def _written(self, case: Case, written: Written, outcome: Outcome) -> Outcome:
-        """What each server answers a call whose result is written out."""
+        """Judges each server's answer to a call whose result is written out."""
         if written.open_on_devices and self.profile != CPU_STRICT:
             raise NotJudgedError("devices answer what they like", lowers=False)
         problems: list[str] = []
@@ -178,7 +178,7 @@ class Runner:
         return replace(outcome, status=status, problems=tuple(problems))
 
     def _looks(self, seen: Seen) -> list[str]:
-        """What the looks of the case's block find."""
+        """The problems that the looks of the case's block find."""
         return [problem for look in LOOKS.get(seen.case.block, ()) for problem in look(seen)]
 
     def _compared(
@@ -189,7 +189,7 @@ class Runner:
         answer: wire.Answer | NpucallError,
         problems: list[str],
     ) -> Column:
-        """What the second server answered; adds what is wrong with it, and how both differ."""
+        """Asks the second server; adds what is wrong with its answer, and how both differ."""
         target = second.server.target
         other = second.ask(call)
         checked = check(expectation, other, self.profile)
@@ -203,7 +203,7 @@ class Runner:
 def finished(
     outcome: Outcome, checked: Checked, problems: list[str], answer: wire.Answer | NpucallError
 ) -> Outcome:
-    """The outcome of a case with what was found."""
+    """The outcome of a case with the problems that were found."""
     if checked.verdicts:
         name, worst = max(checked.verdicts.items(), key=lambda item: item[1].ratio)
         columns = zip(*(v.histogram for v in checked.verdicts.values()), strict=True)

@@ -1,4 +1,4 @@
-"""Who is judged, as the command line says: a server, this process, or a library."""
+"""What is judged, as the command line says: a server, this process, or a library."""
 
 from __future__ import annotations
 
@@ -23,17 +23,18 @@ _LOCAL, _POOL = "local:", "pool:"
 
 @dataclass
 class Subjects:
-    """Opens what is judged; ``stack`` closes it."""
+    """Opens the servers or libraries that are judged; ``stack`` closes them."""
 
     stack: ExitStack
     connect: Callable[..., Client]
     soc: str = ""
-    """Of ``local:``, and of the members of a pool; empty: as the settings say."""
+    """The SoC of ``local:``, and of the members of a pool; empty: as the settings say."""
 
     def first(self, target: str | None, adapter: str = "") -> Judged:
-        """The server at a target, else at that of the settings; or an adapter.
+        """The server at the target, by default at the settings' target; or an adapter.
 
-        Raises ValueError for an adapter that is none, beside a target, or that is not installed.
+        Raises ValueError if there is no such adapter, if it is not installed, or if a target is
+        given too.
         """
         if not adapter:
             return self._server(target, self.soc)

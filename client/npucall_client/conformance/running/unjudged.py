@@ -1,4 +1,4 @@
-"""What was not judged, and why: no answer is no wrong answer."""
+"""Cases that were not judged, and why: a missing answer is not a wrong answer."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ BUSY: dict[str, str] = {
     QueueFullError.reason: "its queue is full",
     ReservedError.reason: "somebody has reserved its device",
 }
-"""Reasons of errors that say nothing of an operator, and what they mean."""
+"""Reasons of errors that say nothing about an operator, and their meanings."""
 
 _A_CALL, _A_RUN = 30.0, 300.0
-"""Seconds that are waited for servers which say when they take calls again."""
+"""How many seconds to wait, for a call and in a run, for servers that say when they take calls."""
 
 
 class NotJudgedError(Exception):
@@ -24,7 +24,7 @@ class NotJudgedError(Exception):
     def __init__(self, reason: str, *, lowers: bool = True) -> None:
         super().__init__(reason)
         self.lowers = lowers
-        """It should have been judged here, so that the verdict is lower for it."""
+        """The case should have been judged here, so that it lowers the verdict."""
 
 
 class Patience:
@@ -36,14 +36,14 @@ class Patience:
         self._lock = Lock()
 
     def ends(self) -> float:
-        """Until when a call that begins now may be asked again, on the clock of ``monotonic``."""
+        """Until when a call that begins now may be sent again, on the clock of ``monotonic``."""
         return time.monotonic() + self._a_call
 
     def wait(self, error: NpucallError, ends: float, target: str) -> None:
         """Waits as long as the error says.
 
-        Raises NotJudgedError where it does not say how long, or that is too long; an error that is
-        not in ``BUSY`` as it is.
+        Raises NotJudgedError if the error does not say how long, or if that is too long. Raises the
+        error itself if it is not in ``BUSY``.
         """
         if error.reason not in BUSY:
             raise error

@@ -1,6 +1,6 @@
 """The statements, one file an operator: they are found, not listed.
 
-Every ``Statement`` that is a name of a module here counts, or stands in a tuple that is one.
+A module here may have a ``Statement``, or a tuple of them, under any name; all of them count.
 Modules whose names start with an underscore are shared parts.
 """
 

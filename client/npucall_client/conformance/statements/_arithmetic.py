@@ -48,7 +48,7 @@ def result(dtype: Callable[[DTypes], DType]) -> Out:
 
 
 def any_byte(*others: DType, name: str = "self", other: str = "other") -> tuple[Setup, ...]:
-    """BOOL of any bytes beside other dtypes."""
+    """BOOL of any bytes together with other dtypes."""
     return tuple(
         Setup(
             "any-byte", (10,), dtypes={name: BOOL, other: each}, raw={name: ANY_BYTE}, telling=True
@@ -62,7 +62,7 @@ OTHERS = (0.5 - 1j, 2 + 0.25j, -1.5j, -3.0, 7 + 1e-2j)
 
 
 def complex_pairs(**more: Any) -> tuple[Setup, ...]:
-    """Complex numbers beside others, and beside real ones."""
+    """Complex numbers together with other complex numbers, and with real ones."""
     real = tuple(abs(number) for number in OTHERS)
     return (
         *(
@@ -94,7 +94,7 @@ EVERY_PAIR = tuple(
     for one in (*FLOATS, DOUBLE, *INTEGERS, BOOL)
     for other in (*FLOATS, DOUBLE, *INTEGERS, BOOL)
 )
-"""The whole table of promotions but for complex numbers."""
+"""The whole table of promotions, except for complex numbers."""
 
 
 def shapes() -> tuple[Invalid, ...]:

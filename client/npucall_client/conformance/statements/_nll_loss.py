@@ -41,7 +41,7 @@ def labels(draw: Draw) -> Any:
 
 
 def total(draw: Draw) -> Any:
-    """What the forward operator would have found: weights of the labels that count, summed."""
+    """The total weight by the forward operator: the summed weights of labels that count."""
     weights = draw["weight"].reshape(-1)
     labels = draw["target"].reshape(-1)
     counted = (labels != draw["ignore_index"]) & (labels >= 0) & (labels < weights.size)
@@ -103,7 +103,7 @@ def torch_says(function: str) -> Any:
 
 
 def beyond_127(rows: Shape) -> Setup:
-    """Labels of UINT8 that are less than 0 for who reads a sign; ``rows`` has their rank."""
+    """Labels of UINT8 that are less than 0 if read with a sign; ``rows`` has their rank."""
     labels = np.array([128.0, 200.0, 255.0])
     labels = labels.reshape(1, 1, 3) if len(rows) > 1 else labels
     base = (labels.shape[0], 256, *labels.shape[1:])
@@ -151,7 +151,7 @@ def edges(rows: Shape, single: Shape) -> tuple[Setup, ...]:
 
 
 def outputs_of_other_dtypes() -> tuple[Setup, ...]:
-    """Outputs narrower and wider than what they are computed from."""
+    """Outputs with narrower and wider dtypes than the inputs."""
     return tuple(
         Setup(dtypes={**dict.fromkeys(OF_ONE_DTYPE, one), "out": other})
         for one, other in PAIRS_OF_FLOATS
@@ -164,4 +164,4 @@ def all_of(dtype: Any) -> dict[str, Any]:
 
 
 OTHER = FLOAT16
-"""A dtype that the operator takes, but not beside the others'."""
+"""A dtype that the operator takes, but not together with the others' dtypes."""

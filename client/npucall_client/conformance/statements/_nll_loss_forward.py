@@ -95,7 +95,7 @@ def arrays(k: Given) -> dict[str, Terms]:
 
 
 def faint(k: Given) -> tuple[str, ...]:
-    """Without a reduction the device leaves the weight alone."""
+    """Without a reduction the device does not write the total weight."""
     return () if k["reduction"] else ("total_weight_out",)
 
 
@@ -147,7 +147,7 @@ def edges(rows: Shape) -> tuple[Setup, ...]:
 
 
 def outputs_of_other_dtypes() -> tuple[Setup, ...]:
-    """Outputs narrower and wider than what they are computed from."""
+    """Outputs with narrower and wider dtypes than the inputs."""
     return tuple(
         Setup(dtypes={"self": one, "weight": one, name: other})
         for name in ("out", "total_weight_out")

@@ -47,7 +47,7 @@ def out_shape(k: Given, dims: str, keep: str) -> Shape:
 
 
 def lists(k: Given, dims: str) -> list[list[float]]:
-    """What is added up for each element of the output, in row-major order."""
+    """The elements that are added up for each element of the output, in row-major order."""
     gone, shape = summed(k, dims), k["self"].shape
     kept = [range(1 if dim in gone else extent) for dim, extent in enumerate(shape)]
     found: dict[tuple[int, ...], list[float]] = {place: [] for place in product(*kept)}
@@ -58,7 +58,7 @@ def lists(k: Given, dims: str) -> list[list[float]]:
 
 
 def sums(k: Given, dims: str, keep: str) -> Terms:
-    """The sums, with the size of what is added up."""
+    """The sums, with the sizes of their terms."""
     x, axes, shape = k["self"], tuple(summed(k, dims)), out_shape(k, dims, keep)
     if not x.ndim:
         return Terms(x.reshape(shape), np.abs(x).reshape(shape))
@@ -67,7 +67,7 @@ def sums(k: Given, dims: str, keep: str) -> Terms:
 
 
 def large(dims: str) -> tuple[Setup, ...]:
-    """What is added up in several pieces, whose sums are added up."""
+    """Tensors that are summed in several pieces, whose sums are then added."""
     bases: dict[str, tuple[Shape, tuple[int, ...]]] = {
         "many-rows": ((50_021, 3), (1,)),
         "long-rows": ((3, 50_021), (1,)),

@@ -91,7 +91,7 @@ def arrays(k: Given) -> Terms:
 
 
 def torch_says(k: Given, torch: Any) -> Any:
-    """Back through nll_loss, then through log_softmax, whose result is what was given."""
+    """Back through nll_loss, then through log_softmax, whose result is the given input."""
     log_prob = k["log_prob"].clone().requires_grad_()
     loss = torch.nn.functional.nll_loss(
         log_prob, k["target"].long(), k["weight"], ignore_index=k["ignore_index"],
@@ -135,7 +135,7 @@ def zloss(name: str, shape: Shape) -> Invalid:
 
 
 SPECIAL = (-1.0, -INF, INF, NAN, 0.0, 89.0, -200.0, -0.0)
-"""Logarithms of probabilities, and of what is none."""
+"""Logarithms of probabilities, and of numbers that are no probabilities."""
 MEAN = Setup(attributes={"reduction": "mean"})
 
 CROSS_ENTROPY_LOSS_GRAD = Statement(

@@ -55,7 +55,7 @@ def alpha_shape(k: Given) -> Shape:
 
 
 def end(k: Given, loss: float) -> float:
-    """The loss, of which Ascend 950 does not zero any."""
+    """The loss; Ascend 950 never sets it to zero."""
     return 0.0 if k["zero_infinity"] and loss == INF and k.product != "Ascend950" else loss
 
 
@@ -117,7 +117,7 @@ def arrays(k: Given) -> dict[str, Terms]:
 
 
 def torch_says(k: Given, torch: Any) -> Any:
-    """Torch never zeroes, and leaves memory of its own in what no state has."""
+    """Torch never sets losses to zero, and does not write elements that no state has."""
     loss, _ = torch.ops.aten._ctc_loss(  # noqa: SLF001  # torch's name for it
         k["log_probs"], k["targets"].long(), k["input_lengths"], k["target_lengths"], k["blank"],
         False,  # noqa: FBT003

@@ -44,7 +44,7 @@ def labels(draw: Draw) -> Any:
 
 
 def forward(draw: Draw) -> Any:
-    """The forward variables: logarithms of what paths to a state have as probability."""
+    """The forward variables: logarithms of the probabilities of the paths to each state."""
     lp = draw["log_probs"]
     alpha = np.full(draw.shapes["log_alpha"], -np.inf)
     for n, steps in enumerate(draw["input_lengths"]):
@@ -59,7 +59,7 @@ def forward(draw: Draw) -> Any:
 
 
 def loss(draw: Draw) -> Any:
-    """What the last two states have at the end; of no steps, 0 if there is no label either."""
+    """The loss of the last two states at the end; without steps, 0 if there is no label either."""
     alpha = forward(draw)
     result = []
     for n, (steps, count) in enumerate(

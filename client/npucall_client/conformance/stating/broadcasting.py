@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 def common_shape(*shapes: Shape) -> Shape | None:
     """The shape that all of them stretch to; None where there is none.
 
-    From the right, extents of one dimension must be equal but for ones, which become what the
-    others are: also 0.
+    Dimensions are matched from the right. In one dimension, all extents other than 1 must be equal.
+    An extent of 1 stretches to the others, also to 0.
     """
     found = []
     for extents in zip_longest(*(reversed(shape) for shape in shapes), fillvalue=1):

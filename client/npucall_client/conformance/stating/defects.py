@@ -1,4 +1,4 @@
-"""Rows of error tables that many operators share; each answers ``Invalid``s in signature order.
+"""Rows of error tables that many operators share; each returns ``Invalid``s in signature order.
 
 The valid call has tensors of FLOAT and of the statement's ``layout_shape``.
 """
@@ -28,7 +28,7 @@ NINE: Shape = (1,) * 9
 
 
 def nulls(*names: str) -> tuple[Invalid, ...]:
-    """Each is a null pointer: 161001, before anything else."""
+    """Each is a null pointer: status 161001, which is checked before anything else."""
     return tuple(
         Invalid(f"null-{n}", {n: None}, (n,), ArgumentMissingError, PARAM_NULLPTR) for n in names
     )
@@ -53,18 +53,18 @@ def dtypes(
 
 
 def all_dtypes(*names: str, found: DType = DOUBLE, **more: Any) -> tuple[Invalid, ...]:
-    """All of them have a dtype that the operator does not take; the first is to blame."""
+    """All of them have a dtype that the operator does not take; the error must blame the first."""
     row = f"dtype-{found.name.lower()}-all"
     return (Invalid(row, {n: {"dtype": found} for n in names}, names[:1], DTypeError, **more),)
 
 
 def all_of(dtype: DType, *names: str) -> dict[str, Any]:
-    """The changes that give all of them a dtype."""
+    """The changes that give all of these parameters one dtype."""
     return {name: {"dtype": dtype} for name in names}
 
 
 def no_bfloat16(*names: str) -> tuple[Invalid, ...]:
-    """BF16, on the products that have none."""
+    """Tensors of BF16, on the products without BF16."""
     return dtypes(*names, found=BF16, products=WITHOUT_BFLOAT16)
 
 
@@ -75,7 +75,7 @@ def uncastable(output: str, dtype: DType = INT32) -> tuple[Invalid, ...]:
 
 
 def ranks(*names: str, **more: Any) -> tuple[Invalid, ...]:
-    """Nine dimensions."""
+    """The tensor has nine dimensions."""
     return tuple(
         Invalid(f"rank-9-{n}", {n: {"shape": NINE}}, (n,), ShapeError, block="rank", **more)
         for n in names
@@ -107,5 +107,5 @@ def values(attribute: str, *found: Any, block: str = "invalid", **more: Any) -> 
 
 
 def formats(*names: str, found: Format = Format.FRACTAL_NZ) -> tuple[Invalid, ...]:
-    """A format that is private to the device."""
+    """The tensor has a format that is private to the device."""
     return tuple(Invalid(f"format-{n}", {n: {"format": found}}, (n,), FormatError) for n in names)

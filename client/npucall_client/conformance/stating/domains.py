@@ -1,7 +1,8 @@
-"""From what numbers a parameter is drawn. A domain is called with a ``Draw`` and answers float64.
+"""Domains: they draw the numbers of a parameter.
 
-What it answers is rounded to the tensor's dtype afterwards. A domain of a tensor that depends on
-others (indices, log-alpha) looks at those drawn before it: ``draw["self"]``.
+A domain is called with a ``Draw`` and returns float64 numbers, which are then rounded to the
+tensor's dtype. If a tensor depends on others (indices, log-alpha), its domain looks at those drawn
+before it: ``draw["self"]``.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ class Draw:
 
     random: Generator
     shape: Shape
-    """Of the tensor to draw."""
+    """The shape of the tensor to draw."""
     earlier: Mapping[str, Any]
     """Attributes, and the tensors before this one as float64, by name; None where absent."""
     shapes: Mapping[str, Shape]
@@ -48,10 +49,11 @@ def normal(scale: float = 1.0, mean: float = 0.0) -> Domain:
 
 
 def upstream(*means: str) -> Domain:
-    """Gradients of a loss: where it is a mean, so large that each element's share is of size 1.
+    """Gradients of a loss. If it is a mean, they are so large that each element's share is about 1.
 
-    ``means``: the inputs whose elements, or first extent, a mean divides by. At most 1024 times
-    what is normal, since FLOAT16 ends at 65504. Few of them are none near 0, on which all depends.
+    ``means``: the inputs whose elements, or first extent, a mean divides by. The gradients are at
+    most 1024 times the normal size, since FLOAT16 ends at 65504. If there are only a few, none is
+    near 0, since every result depends on them.
     """
 
     def domain(draw: Draw) -> Any:
@@ -76,7 +78,7 @@ def uniform(low: float, high: float) -> Domain:
 
 
 def probabilities(low: float = 0.01, high: float = 0.99) -> Domain:
-    """Inside (0, 1), away from the ends unless told."""
+    """Numbers inside (0, 1), by default away from both ends."""
     return uniform(low, high)
 
 
@@ -86,7 +88,7 @@ def log_probabilities(low: float = 0.001) -> Domain:
 
 
 def integers(low: int, high: int) -> Domain:
-    """Whole numbers from ``low`` to ``high``, both among them."""
+    """Whole numbers from ``low`` to ``high``, both included."""
     return lambda draw: draw.random.integers(low, high, draw.shape, endpoint=True)
 
 
@@ -101,7 +103,7 @@ def indices(extent: Callable[[Draw], int]) -> Domain:
 
 
 def mixed(first: Domain, second: Domain, share: float = 0.25) -> Domain:
-    """Of ``second`` that share of the elements, the rest of ``first``."""
+    """Draws that share of the elements from ``second``, and the rest from ``first``."""
 
     def domain(draw: Draw) -> Any:
         picked = draw.random.random(draw.shape) < share
@@ -111,9 +113,9 @@ def mixed(first: Domain, second: Domain, share: float = 0.25) -> Domain:
 
 
 def near(other: str, share: float = 0.25) -> Domain:
-    """Normal, but equal to another tensor in that share of places: for what tests equality.
+    """Normal, but equal to another tensor in that share of places: for formulas that test equality.
 
-    Where the shapes do not broadcast it is only normal.
+    If the shapes do not broadcast, the numbers are only normal.
     """
 
     def domain(draw: Draw) -> Any:
@@ -127,5 +129,5 @@ def near(other: str, share: float = 0.25) -> Domain:
 
 
 def follows(make: Callable[[Draw], Any]) -> Domain:
-    """Computed from what was drawn before: forward outputs, total weights, log-alpha."""
+    """Computed from values that were drawn before: forward outputs, total weights, log-alpha."""
     return lambda draw: np.broadcast_to(np.asarray(make(draw), np.float64), draw.shape)

@@ -1,8 +1,8 @@
 """Statements of operators that work element by element, from two functions of single elements.
 
-``scalar(given, g, x, ...)`` takes Python floats, ``vector(given, g, x, ...)`` arrays; both get
-every input in order, None for an absent one, and answer the element. ``vector`` answers ``(value,
-size)`` where terms cancel.
+``scalar(given, g, x, ...)`` takes Python floats, ``vector(given, g, x, ...)`` takes arrays. Both
+get every input in order, None for an absent one, and return the element. If terms cancel,
+``vector`` returns ``(value, size)``.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ def elementwise(  # noqa: PLR0913  # the parts of a statement
 
     space: inputs that broadcast with each other; empty: all shapes are equal.
     expands: inputs that broadcast to that shape, not beyond it.
-    factor: of losses, what sums are multiplied by; nothing is rounded before the sum then.
-    Where the output's shape is smaller, results are summed over the axes that were stretched.
-    Cases of the block ``broadcast`` are made from these.
+    factor: for losses: sums are multiplied by it, and nothing is rounded before the sum.
+    If the output's shape is smaller, results are summed over the axes that were stretched.
+    The cases of the block ``broadcast`` are made from ``space`` and ``expands``.
     """
     names = tuple(each.name for each in inputs)
     over = space or names[:1]
@@ -72,7 +72,7 @@ def elementwise(  # noqa: PLR0913  # the parts of a statement
 
 
 def broadcast_setups(space: tuple[str, ...], expands: tuple[str, ...]) -> tuple[Setup, ...]:
-    """Shapes that stretch: each tensor alone, pairs that stretch each other, more dimensions."""
+    """Setups in which shapes stretch: one tensor, two that stretch each other, more dimensions."""
     smaller: dict[str, Shape] = {
         "scalar": (), "one": (1,), "row": (4,), "column": (3, 1), "flat": (1, 4)
     }  # fmt: skip
@@ -100,7 +100,7 @@ def broadcast_setups(space: tuple[str, ...], expands: tuple[str, ...]) -> tuple[
 def large_setups(
     space: tuple[str, ...], expands: tuple[str, ...], output: Out
 ) -> tuple[Setup, ...]:
-    """Tensors that stretch beyond a block; what is computed for the output is summed along that."""
+    """Setups whose tensors stretch over more than a block; outputs may be summed along that."""
     smaller: dict[str, tuple[Shape, Shape]] = {
         "row": ((331, 307), (307,)),
         "column": ((331, 307), (331, 1)),
@@ -117,7 +117,7 @@ def large_setups(
 
 
 def capped(values: Any, top: float) -> Any:
-    """The numbers, those beyond ``top`` as the infinity of their sign; complex ones as they are."""
+    """The numbers; beyond ``top`` they become infinite. Complex numbers stay as they are."""
     if np.iscomplexobj(values):
         return values
     return np.where(np.abs(values) > top, np.copysign(np.inf, values), values)
@@ -160,7 +160,7 @@ def _common(shapes: list[Shape]) -> Shape:
 
 @lru_cache(maxsize=512)
 def _positions(space: Shape, shape: Shape) -> list[int]:
-    """Where each element of a broadcast shape stands in a tensor of a smaller one."""
+    """For each element of a broadcast shape, its position in a tensor of a smaller shape."""
     positions = [0]
     aligned = (1,) * (len(space) - len(shape)) + shape
     for extent, own in zip(space, aligned, strict=True):

@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from npucall.dtypes import DType
 
 Reals: TypeAlias = NDArray[np.float64]
-"""What truth is computed in."""
+"""The arrays in which the truth is computed."""
 
 MEAN = 1
 """The code of ``mean`` in attributes called reduction."""
 FLOAT_INSIDE = 32.0
-"""What float32 inside costs the terms of a formula, in units of 2^-24 of their size
-[src:reference-precision], unless its statement says less."""
+"""The error that computing a formula in float32 may cause, in units of 2^-24 of the terms' size
+[src:reference-precision], unless its statement says another."""
 BATCHMEAN = 3
 _SCALED = (MEAN, BATCHMEAN, "mean")
 """Reductions that multiply by 1 / a count."""
@@ -37,14 +37,14 @@ class Terms:
 
     value: Reals
     size: Reals | None = None
-    """Sum of the terms' absolute values, against which cancelling results are judged; None:
-    nothing cancels, so it is that of the value."""
+    """The sum of the terms' absolute values. Results that cancel are judged by it. None: no terms
+    cancel, so that it is the absolute value of ``value``."""
     summed: int = 1
-    """How many elements were added up for each of the output's."""
+    """How many elements were added up for each element of the output."""
 
     @property
     def sizes(self) -> Reals:
-        """``size``, spelled out."""
+        """``size``, or the absolute value of ``value`` if that is None."""
         return np.abs(self.value) if self.size is None else self.size
 
 
@@ -53,21 +53,20 @@ class Given:
     """A call's arguments by the names of its parameters; ``given["self"]`` and the like.
 
     Tensors are float64 arrays of the numbers that were sent, rounded to the kernel's dtype; None
-    if absent. An aclScalar is in the dtype that the operator converts it to, as its declaration
-    says, and that is float32 unless it does; a C ``float`` is rounded to float32; other attributes
-    are as sent.
+    if absent. An aclScalar has the dtype to which the operator converts it, which is float32 unless
+    its statement says another. A C ``float`` is rounded to float32. Other attributes are as sent.
     """
 
     values: Mapping[str, Any]
     dtypes: Mapping[str, DType]
     kernel: DType = FLOAT
-    """What tensors are converted to, and results rounded to before they are summed."""
+    """Tensors are converted to this dtype. Results are rounded to it before they are summed."""
     stepwise: bool = False
     """Every step of the formula rounds to the kernel's dtype."""
     product: str = "Ascend910B"
     """Short SoC name of the product."""
     others: Mapping[str, Any] = field(default_factory=dict)
-    """What a domain left for others."""
+    """What a domain left for other domains."""
 
     def __getitem__(self, name: str) -> Any:
         return self.values[name]
@@ -93,9 +92,9 @@ class Given:
         return 1 / max(self.count(*names), 1) if self[attribute] == MEAN else 1.0
 
     def share(self, *names: str, attribute: str = "reduction") -> float:
-        """What a mean multiplies a sum of what they broadcast to by; 1 for other reductions.
+        """The factor of a mean over the shape that they broadcast to; 1 for other reductions.
 
-        Infinite where there are no elements, so that their mean is NaN.
+        It is infinite if there are no elements, so that their mean is NaN.
         """
         if self[attribute] != MEAN:
             return 1.0
@@ -103,23 +102,23 @@ class Given:
         return 1 / count if count else np.inf
 
     def reduced(self, *names: str, attribute: str = "reduction") -> Shape:
-        """The shape of a loss: what they broadcast to without a reduction, else ()."""
+        """The shape of a loss: without a reduction the shape that they broadcast to, else ()."""
         return () if self[attribute] else self.shape(*names)
 
     @property
     def scaled(self) -> bool:
-        """Whether results are multiplied by 1 / a count: for a mean, or a batchmean."""
+        """Whether results are multiplied by 1 / a count, as in a mean or a batchmean."""
         return self.values.get("reduction") in _SCALED
 
     @property
     def top(self) -> float:
-        """What an intermediate result overflows beyond: the end of the dtype of the steps."""
+        """The largest number of the dtype of the steps: beyond it intermediate results overflow."""
         dtype = self.kernel if self.stepwise or self.kernel is DOUBLE else FLOAT
         return largest(dtype)
 
 
 def wide(numbers: Any) -> Any:
-    """Numbers as truth is computed in them: float64, or complex128."""
+    """The numbers in the dtype in which the truth is computed: float64, or complex128."""
     array = np.asarray(numbers)
     return array.astype(np.complex128 if array.dtype.kind == "c" else np.float64)
 

@@ -20,7 +20,7 @@ def dtype_of(name: str) -> Callable[[DTypes], DType]:
 
 
 def promotion(*names: str) -> Callable[[DTypes], DType]:
-    """Kernel dtype: what these promote to, one after the other; absent ones do not count."""
+    """Kernel dtype: these are promoted one after the other; absent ones do not count."""
 
     def kernel(dtypes: DTypes) -> DType:
         first, *rest = [dtypes[name] for name in names if name in dtypes]

@@ -1,4 +1,4 @@
-"""What a statement consists of: inputs, outputs, special cases, and what is refused."""
+"""The parts of a statement: inputs, outputs, special cases, and calls that are refused."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from npucall_client.conformance.stating.domains import Domain
 
 DTypes: TypeAlias = Mapping[str, DType]
-"""Dtypes by parameter: of tensors, of numbers, and what an attribute of that type says."""
+"""Dtypes by parameter: of tensors, of aclScalars, and the value of an aclDataType attribute."""
 
 
 Attributes: TypeAlias = Mapping[str, Any]
@@ -28,20 +28,21 @@ class In:
     name: str
     domain: Domain
     dtypes: tuple[DType, ...] = ()
-    """Its own, taken in turn; empty: the dtype of the case."""
+    """Its own dtypes, taken in turn; empty: the dtype of the case."""
     optional: bool = False
     """Cases come with it and without it."""
     read: bool = True
     """Its values matter, so that a call has to send them."""
     refused: bool = False
-    """Optional, but the operator refuses it: only setups that say its shape or values have it."""
+    """The operator refuses it, so it is optional: only setups that give its shape or values have
+    it."""
 
 
 @dataclass(frozen=True)
 class Out:
     """An output: its shape and dtype, named by an input or made from the call.
 
-    The dtype is the one that a call gets which does not mention the output.
+    The dtype is the one that the output has if a call does not mention it.
     """
 
     name: str
@@ -49,57 +50,57 @@ class Out:
     dtype: str | Callable[[DTypes], DType]
 
     def shape_in(self, given: Given) -> Shape:
-        """Its shape in a call."""
+        """The shape of the output in a call."""
         return given.shape(self.shape) if isinstance(self.shape, str) else self.shape(given)
 
     def dtype_in(self, dtypes: DTypes) -> DType:
-        """Its dtype in a call that does not mention it."""
+        """The dtype of the output in a call that does not mention it."""
         return dtypes[self.dtype] if isinstance(self.dtype, str) else self.dtype(dtypes)
 
 
 @dataclass(frozen=True)
 class Setup:
-    """What is special about a case; everything else is as usual.
+    """How a case differs from the usual one.
 
-    Shapes that it does not say follow from ``base``, attributes that it does not say are taken in
-    turn from the statement's, dtypes that it does not say are the case's.
+    Shapes that it does not give follow from ``base``. Attributes that it does not give are taken in
+    turn from the statement's. Dtypes that it does not give are the case's.
     """
 
     note: str = ""
-    """Stands in the case's id: letters, digits and hyphens."""
+    """A part of the case's id: letters, digits and hyphens."""
     base: Shape | None = None
     shapes: Mapping[str, Shape] = field(default_factory=dict)
     values: Mapping[str, Any] = field(default_factory=dict)
-    """Numbers instead of drawn ones, by input; they also say its shape."""
+    """By input, numbers instead of drawn ones; they also give its shape."""
     raw: Mapping[str, bytes] = field(default_factory=dict)
-    """Bytes of inputs of BOOL instead of 0 and 1, repeated; any but 0 is true."""
+    """By input of BOOL, bytes that are repeated instead of 0 and 1; any byte but 0 is true."""
     attributes: Attributes = field(default_factory=dict)
     dtypes: DTypes = field(default_factory=dict)
-    """Of inputs, and of outputs, which are then given."""
+    """Dtypes of inputs and of outputs; the call gives these outputs."""
     left_out: tuple[str, ...] = ()
-    """Attributes that the call does not mention, so that they are what they are by default."""
+    """Attributes that the call does not mention, so that they have their defaults."""
     absent: tuple[str, ...] = ()
-    """Optional inputs that are not given; None of the others is left out."""
+    """Optional inputs that are not given. If it names any, all others are given."""
     products: tuple[str, ...] = ()
     """Short SoC names that it is for; empty: all."""
     only: tuple[DType, ...] = ()
     """Dtypes of cases that it is for; empty: all."""
     telling: bool = False
-    """Quick runs have it besides their sample."""
+    """Quick runs have it in addition to their sample."""
     exact: bool = False
-    """Its numbers are such that every step is exact in FLOAT, and only the last rounding is not."""
+    """With its numbers every step is exact in FLOAT, except the last rounding."""
     filled: float | None = None
-    """What every element of the outputs is, whatever the statement says: nothing is computed."""
+    """The value of every element of the outputs, since nothing is computed."""
 
 
 @dataclass(frozen=True)
 class Invalid:
     """One row of the error table: a valid call with exactly one defect.
 
-    ``changes`` by parameter: None (a null pointer); LEFT_OUT; an attribute's value; or, for a
-    tensor, a mapping of ``dtype``, ``shape``, ``format``, ``values``, of which the rest stay as
-    they were. A statement lists them in the order in which they are checked; of two neighbours in
-    one call the first must be found.
+    ``changes`` has by parameter: None (a null pointer); LEFT_OUT; an attribute's value; or, for a
+    tensor, a mapping of ``dtype``, ``shape``, ``format`` or ``values``; those that it does not name
+    stay as they were. A statement lists the rows in the order in which they are checked. If a call
+    has two neighbouring defects, the first must be found.
     """
 
     row: str
@@ -107,15 +108,15 @@ class Invalid:
     blames: tuple[str, ...]
     error: type[NpucallError]
     status: int | None = PARAM_INVALID
-    """None: refused before anything of CANN is asked."""
+    """None: the call is refused before CANN is called."""
     block: str = "invalid"
     base: Setup = field(default_factory=Setup)
-    """The valid call that it is put in."""
+    """The valid call that it changes."""
     products: tuple[str, ...] = ()
     alone: bool = False
-    """Not put into one call with others, since they would mend or hide it."""
+    """Not put into one call with other defects, since they would repair or hide it."""
     whoever: bool = False
-    """Some of ``blames`` are to blame, not all of them."""
+    """The error may blame only some of ``blames``."""
 
 
 @dataclass(frozen=True)
@@ -129,12 +130,13 @@ class Refusal:
 class Contradiction:
     """Sources that contradict each other, and which of them the reference follows.
 
-    ``sources``: by source, what the call answers if that source is right: a ``Refusal``, the only
-    output's numbers, or ``...`` for any answer without an error. Numbers are compared to 1 %.
+    ``sources``: by source, the answer of the call if that source is right: a ``Refusal``, the
+    numbers of the only output, or ``...`` for any answer without an error. Numbers may differ by
+    1 %.
     """
 
     number: int | str
-    """Of its row in docs/conformance.md; those of forward operators begin with F."""
+    """The number of its row in docs/conformance.md; for forward operators it begins with F."""
     topic: str
     setup: Setup
     sources: Mapping[str, Any]

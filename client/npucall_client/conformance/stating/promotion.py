@@ -1,7 +1,7 @@
 """What two element types promote to, stated a second time [src:promotion].
 
-Within a kind the wider type wins, and between kinds the one that can hold the other's idea of a
-number: BOOL, integers, floats, complex numbers. Exceptions stand below.
+The kinds are, in order: BOOL, integers, floats, complex numbers. Within a kind the wider type wins;
+between kinds the type of the later kind wins. The functions below have the exceptions.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _INTEGERS = (*_SIGNED, UINT8)
 _FLOATS = (FLOAT16, BF16, FLOAT, DOUBLE)
 _COMPLEX = (COMPLEX64, COMPLEX128)
 _KNOWN = (BOOL, *_INTEGERS, *_FLOATS, *_COMPLEX)
-"""All others promote with themselves alone."""
+"""Each other type promotes only with itself."""
 
 
 def common_type(first: DType, second: DType) -> DType | None:
@@ -46,7 +46,7 @@ def common_type(first: DType, second: DType) -> DType | None:
 
 
 def _complex(first: DType, second: DType) -> DType:
-    """Twice the precision as soon as one of them has it."""
+    """COMPLEX128 if one of them has that precision, otherwise the shorter one."""
     return COMPLEX128 if {first, second} & {COMPLEX128, DOUBLE} else COMPLEX64
 
 
@@ -59,7 +59,7 @@ def _floating(first: DType, second: DType) -> DType:
 
 
 def _whole(first: DType, second: DType) -> DType:
-    """The wider one; UINT8 beside INT8 needs 16 bits, since neither holds the other."""
+    """The wider one; UINT8 and INT8 together need 16 bits, since neither can hold the other."""
     if {first, second} == {INT8, UINT8}:
         return INT16
     integers = [each for each in (first, second) if each is not BOOL]

@@ -1,4 +1,4 @@
-"""The C parameter list of an operator's first phase, and what a call names its parameters."""
+"""The C parameter list of an operator's first phase, and the parameters' names in a call."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Parameter:
-    """One of its parameters."""
+    """One parameter of the list."""
 
     name: str
-    """In a call: ``grad_output``."""
+    """The name in a call: ``grad_output``."""
     c_name: str
-    """In C: ``gradOutput``."""
+    """The name in C: ``gradOutput``."""
     c_type: str
     """``const aclTensor*``."""
 
 
 def parameters_of(prototype: str, renamed: Mapping[str, str]) -> tuple[Parameter, ...]:
-    """The parameters of a list as C writes it; ``renamed`` has calls' names by C's, if unusual."""
+    """Reads the parameters from C's list; ``renamed`` has unusual names in calls by C's names."""
     found = []
     for declared in prototype.split(", "):
         c_type, _, c_name = declared.rpartition(" ")

@@ -1,7 +1,7 @@
-"""Arithmetic on single numbers that does not raise: infinities and NaN as IEEE 754 has them.
+"""Arithmetic on single numbers that does not raise: infinities and NaN follow IEEE 754.
 
-For the loops of statements, which use Python's floats: ``math`` raises where IEEE answers. Sums and
-products of Python's floats are IEEE already.
+The loops of statements use it on Python's floats, since ``math`` raises where IEEE 754 gives an
+infinity or NaN. Sums and products of Python's floats follow IEEE 754 already.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ INFINITY, NAN = math.inf, math.nan
 
 
 def exp(x: float, top: float = INFINITY) -> float:
-    """Answers e to the x; infinite beyond ``top``."""
+    """The exponential of x; infinite beyond ``top``."""
     if isinstance(x, complex):
         return cmath.exp(x)  # type: ignore[return-value]  # where x is
     try:
@@ -24,7 +24,7 @@ def exp(x: float, top: float = INFINITY) -> float:
 
 
 def expm1(x: float, top: float = INFINITY) -> float:
-    """Answers e to the x, less 1; infinite beyond ``top``."""
+    """The exponential of x, minus 1; infinite beyond ``top``."""
     try:
         value = math.expm1(x)
     except OverflowError:
@@ -36,7 +36,7 @@ def log(x: float) -> float:
     """Natural logarithm; -inf at 0, NaN below."""
     if x == 0:
         return -INFINITY
-    return math.log(x) if x > 0 else NAN  # NaN is not greater either
+    return math.log(x) if x > 0 else NAN  # NaN is not greater than 0 either
 
 
 def divide(x: float, y: float) -> float:
@@ -49,7 +49,7 @@ def divide(x: float, y: float) -> float:
 
 
 def sigmoid(x: float) -> float:
-    """1 / (1 + e^-x), which overflows on neither side."""
+    """1 / (1 + e^-x), computed so that it overflows on neither side."""
     if x >= 0:
         return 1 / (1 + math.exp(-x))
     weight = math.exp(x)  # NaN comes here
@@ -57,7 +57,7 @@ def sigmoid(x: float) -> float:
 
 
 def capped(x: float, top: float) -> float:
-    """The number, or the infinity of its sign where it is beyond ``top``."""
+    """The number, or the infinity of its sign if it is beyond ``top``."""
     return math.copysign(INFINITY, x) if abs(x) > top else x
 
 
@@ -68,4 +68,4 @@ def total(terms: list[float]) -> float:
         return complex(*map(total, parts))  # type: ignore[return-value]  # where terms are
     if all(map(math.isfinite, terms)):
         return math.fsum(terms)
-    return sum(terms)  # fsum raises for infinities of both signs
+    return sum(terms)  # fsum raises if there are infinities of both signs

@@ -1,6 +1,6 @@
-"""Numbers of float64 as a dtype holds them: to nearest, ties to even, infinite beyond its end.
+"""Rounds float64 numbers to a dtype: to nearest, ties to even, infinite beyond its largest number.
 
-Made from powers of two alone, apart from what the packages under test round by.
+It uses only powers of two, and shares no code with the rounding of the packages under test.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Statements of operators that work on rows along a dimension: softmax, gated halves.
 
-``row(given, g, y, ...)`` takes lists of Python floats and answers a list; ``vector`` takes arrays
-whose last axis is the row, and answers the value or ``(value, size)``.
+``row(given, g, y, ...)`` takes lists of Python floats and returns a list; ``vector`` takes arrays
+whose last axis is the row, and returns the value or ``(value, size)``.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def rowwise(  # noqa: PLR0913  # the parts of a statement
 
     def arrays(given: Given) -> Terms:
         rows = [np.moveaxis(np.atleast_1d(given[name]), given[dim], -1) for name in names]
-        # NumPy adds up in pairs, which is exact enough for DOUBLE, only what lies side by side.
+        # NumPy adds up in pairs, which is exact enough for DOUBLE, only if elements are adjacent.
         answer = vector(given, *map(np.ascontiguousarray, rows))
         value, size = answer if isinstance(answer, tuple) else (answer, np.abs(answer))
         shape = output.shape_in(given)

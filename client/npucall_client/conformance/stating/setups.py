@@ -23,7 +23,7 @@ PAIRS_OF_FLOATS = tuple((a, b) for a in FLOATS for b in FLOATS if a is not b)
 
 
 def mixed_floats(*inputs: str, output: str = "") -> tuple[Setup, ...]:
-    """Every input alone of another float dtype than the rest, and outputs narrower and wider."""
+    """In turn each input has another float dtype than the rest; then narrower and wider outputs."""
     setups = [
         Setup(dtypes={**dict.fromkeys(inputs, rest), alone: one})
         for alone in inputs
@@ -39,7 +39,7 @@ def mixed_floats(*inputs: str, output: str = "") -> tuple[Setup, ...]:
 
 
 def crossed(values: Mapping[str, tuple[float, ...]], **more: Any) -> Setup:
-    """Edge values of several parameters, every combination of them, in one call of rank 1."""
+    """One call of rank 1 with every combination of the edge values of several parameters."""
     names = list(values)
     rows: list[tuple[float, ...]] = [()]
     for name in names:
@@ -54,9 +54,9 @@ def of_reductions(*codes: int) -> tuple[Setup, ...]:
 
 
 def immense(numbers: Mapping[str, float], *, alone: bool = False, **attributes: Any) -> Setup:
-    """A thousand elements whose products are beyond FLOAT, and a thousandth of which is not.
+    """A thousand elements whose products are beyond FLOAT, while a thousandth of them is not.
 
-    ``alone``: all but the first are 0.
+    ``alone``: all elements but the first are 0.
     """
     values = {n: (x,) + ((0.0 if alone else x),) * 999 for n, x in numbers.items()}
     return Setup(
@@ -69,22 +69,22 @@ HALFWAY = (
     *(129 / 128, 131 / 128, 1025 / 1024, 1027 / 1024),
     *(-129 / 128, -131 / 128, -1025 / 1024, -1027 / 1024),
 )
-"""Numbers of BF16 and of FLOAT16 that 1.5 brings halfway between two, of which the one above or the
-one below is even."""
+"""Numbers of BF16 and of FLOAT16. Multiplied by 1.5, each lies halfway between two numbers. Either
+the upper or the lower of the two is even."""
 
 
 EVEN = (256.0, 258.0, 2048.0, 2050.0, -256.0, -258.0, -2048.0, -2050.0)
 
 
 SIGNS = (1.0, 1.0, 1.0, 1.0, -1.0, -1.0, -1.0, -1.0)
-"""What brings the same numbers there by a sum."""
+"""Added to the same numbers, these also bring them halfway."""
 
 
 SQUARES = (
     *(136 / 128, 152 / 128, 168 / 128, -152 / 128),
     *(1504 / 1024, 1568 / 1024, 1632 / 1024, -1632 / 1024),
 )
-"""What squaring brings there."""
+"""Numbers whose squares lie halfway."""
 
 
 def halfway(
@@ -94,10 +94,10 @@ def halfway(
     more: Mapping[str, Any] | None = None,
     **attributes: Any,
 ) -> tuple[Setup, ...]:
-    """A call of which every step is exact, and results lie halfway between two numbers.
+    """A call in which every step is exact, and results lie halfway between two numbers.
 
-    ``values``: by input a number, those of the shape, or an array of another shape. ``more`` are
-    fields of the setup.
+    ``values``: by input one number, all numbers of the shape, or an array of another shape.
+    ``more`` are fields of the setup.
     """
     filled = {
         name: value if isinstance(value, np.ndarray) else np.resize(value, shape)

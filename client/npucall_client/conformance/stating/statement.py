@@ -1,4 +1,4 @@
-"""``Statement``: an operator said a second time, and the cases that are worth running on it."""
+"""``Statement``: a second description of an operator, and the cases that are worth running."""
 
 from __future__ import annotations
 
@@ -48,19 +48,19 @@ class _LeftOut(Enum):
 
 
 LEFT_OUT = _LeftOut.LEFT_OUT
-"""What becomes of a parameter that a call does not mention."""
+"""The change of an ``Invalid`` that takes a parameter out of the call."""
 
 
 @dataclass(frozen=True, eq=False)
 class Statement:
-    """An operator, or a variant of one, stated apart from its own file."""
+    """An operator, or a variant of one, stated independently of its declaration."""
 
     operator: str
     inputs: tuple[In, ...]
     outputs: tuple[Out, ...]
     loops: Loops
-    """Scalar loops over Python's floats. Answers nested lists or an array of the output's shape;
-    of several outputs a mapping by name."""
+    """Scalar loops over Python's floats. It returns nested lists or an array of the output's shape;
+    for several outputs it returns a mapping by name."""
     arrays: Arrays
     """The same on float64 arrays, with the size of the terms."""
     prototype: str = field(kw_only=True)
@@ -70,15 +70,15 @@ class Statement:
     legacy: tuple[str, ...] = ("Ascend310B",)
     """Products of ``takes`` that the software accepts and current documents do not list."""
     defaults: Attributes = field(default_factory=dict)
-    """What attributes are if a call leaves them out; those without a default are not here."""
+    """The values of attributes that a call leaves out; those without a default are not here."""
     unwarned: Attributes = field(default_factory=dict)
-    """By attribute, the only values of which a reply does not warn."""
+    """By attribute, the only values for which a reply does not warn."""
     in_kernel: tuple[str, ...] = ()
-    """Numbers that are converted to the kernel's dtype; others are to FLOAT."""
+    """Attributes that are converted to the kernel's dtype; others are converted to FLOAT."""
     short_as_float: bool = False
-    """Beside a kernel of FLOAT16 or BF16 those are converted to FLOAT as well."""
+    """If the kernel dtype is FLOAT16 or BF16, those attributes are converted to FLOAT too."""
     renamed: Mapping[str, str] = field(default_factory=dict)
-    """What calls name parameters, by their C names, where these say something else."""
+    """By C name, the parameters' names in calls, if these do not follow from the C names."""
     variant: str = ""
     attributes: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     """Values to cross, by attribute. A value that is callable is called with the base shape."""
@@ -86,27 +86,27 @@ class Statement:
     """Dtypes of the cases."""
     kernel: Callable[[DTypes], DType] = lambda _: FLOAT
     kernels: Mapping[str, Callable[[DTypes], DType]] = field(default_factory=dict)
-    """Those of products, by short SoC name, that compute in another dtype."""
+    """By short SoC name, the kernel dtypes of products that compute in another dtype."""
     kernel_said: Callable[[DTypes], DType] | None = None
-    """What a reply says of it, where nothing is rounded to that before it is summed."""
+    """The kernel dtype that a reply names, if nothing is rounded to it before the sum."""
     stepwise: Callable[[DType], bool] = never
     """Whether every step rounds to a kernel dtype, instead of to FLOAT."""
     cost: float | Callable[[Given], float] = FLOAT_INSIDE
-    """What float32 inside costs, in units of 2^-24 of the terms' size; 0 where the formula is one
-    operation, so that its result is rounded once. Sums always cost 32."""
+    """The error that computing in float32 may cause, in units of 2^-24 of the terms' size. It is 0
+    if the formula is one operation, whose result is rounded once. Sums always cost 32."""
     shapes: Callable[[Shape, Attributes], Mapping[str, Shape]] | None = None
     """Shapes of the inputs from a base shape and the attributes; None: all have the base shape."""
     torch: Callable[[Given, Any], Any] | None = None
-    """A third opinion: tensors of float64 in, a tensor (or a mapping) out; None where it does not
-    apply. The second argument is the module."""
+    """A third opinion from torch: it takes tensors of float64 and returns a tensor (or a mapping),
+    or None if it does not apply. The second argument is the module torch."""
     base_shapes: tuple[Shape, ...] = BASE_SHAPES
     layout_shape: Shape = (3, 4)
     rank_shapes: tuple[Shape, ...] = RANK_SHAPES
     empty_shapes: tuple[Shape, ...] = EMPTY_SHAPES
     sized: Callable[[int], Shape] = lambda count: (count,)
-    """Base shape of about that many elements."""
+    """The base shape of about that many elements."""
     fitted: Callable[[Shape], Shape] = lambda base: base
-    """The base shape that is nearest to any other of the same rank, if not all fit."""
+    """For any shape, the nearest of the same rank that can be a base shape."""
     space: tuple[str, ...] = ()
     """Inputs that broadcast with each other; empty: shapes follow from the base shape alone."""
     expands: tuple[str, ...] = ()
@@ -114,31 +114,32 @@ class Statement:
     large_shape: Shape = (331, 307)
     """Base shape of the layouts of the block ``large``."""
     chunked: Shape | None = None
-    """Base shape of more than 4 MiB of FLOAT; None: as ``sized`` has it."""
+    """A base shape of more than 4 MiB of FLOAT; None: ``sized`` makes it."""
     large: tuple[Setup, ...] = LARGE
-    """Its shapes; the last word of a note is the kind, of which not every dtype has all."""
+    """The shapes of that block. The last word of a note is the kind; only one dtype has all shapes
+    of a kind."""
     broadcast: tuple[Setup, ...] = ()
     mixed: tuple[Setup, ...] = ()
     empty: tuple[Setup, ...] = ()
-    """Besides ``empty_shapes``."""
+    """Empty calls in addition to those of ``empty_shapes``."""
     empty_before: str = ""
-    """The first row of ``invalid`` that is checked behind what ends the checks of an empty call;
-    none: that comes last."""
+    """The first row of ``invalid`` that an empty call does not reach, since its checks end before
+    it. Empty: the checks of an empty call end after all rows."""
     empty_spares: tuple[str, ...] = ()
-    """How rows before it begin that are defects only of a call that has elements."""
+    """The first words of rows before it that are defects only if a call has elements."""
     edges: tuple[Setup, ...] = ()
     """Run with every combination of attributes."""
     faint: Callable[[Given], tuple[str, ...]] = lambda _: ()
-    """Outputs that are zero by right in a call of drawn numbers. Of others some element must be
-    larger than the tolerance of devices, or zeros would do."""
+    """Outputs that are rightly zero in a call of drawn numbers. Every other output must have an
+    element that is larger than the tolerance of devices, since otherwise zeros would pass."""
     halfway: tuple[Setup, ...] = ()
     """Cases of the block ``edge`` whose results lie halfway between two numbers."""
     reductions: tuple[Setup, ...] = ()
-    """Values of attributes outside the usual that are accepted."""
+    """Unusual values of attributes that the operator accepts."""
     invalid: tuple[Invalid, ...] = ()
     contradictions: tuple[Contradiction, ...] = ()
     defaulted: Setup = Setup()  # noqa: RUF009  # frozen
-    """What cases of the block ``defaults`` have besides attributes that are left out."""
+    """The setup of the cases of the block ``defaults``, which also leave out attributes."""
 
     @cached_property
     def parameters(self) -> tuple[Parameter, ...]:
@@ -147,17 +148,17 @@ class Statement:
 
     @property
     def title(self) -> str:
-        """Name and variant, as ids begin."""
+        """Name and variant; the ids of cases begin with it."""
         return f"{self.operator}.{self.variant}" if self.variant else self.operator
 
     @property
     def unread(self) -> tuple[str, ...]:
-        """Inputs whose values nobody reads, so that they need not be sent."""
+        """Inputs whose values the operator does not read, so that they need not be sent."""
         return tuple(each.name for each in self.inputs if not each.read)
 
     @cached_property
     def attribute_parameters(self) -> tuple[Parameter, ...]:
-        """Those that are no tensors."""
+        """The parameters that are not tensors."""
         tensors = {each.name for each in self.inputs} | {each.name for each in self.outputs}
         return tuple(each for each in self.parameters if each.name not in tensors)
 
@@ -172,11 +173,11 @@ class Statement:
         return dict(self.shapes(base, attributes))
 
     def cost_in(self, given: Given) -> float:
-        """What float32 inside costs in a call."""
+        """``cost`` in a call."""
         return self.cost(given) if callable(self.cost) else self.cost
 
     def terms(self, given: Given) -> dict[str, Terms]:
-        """What ``arrays`` answers, by output."""
+        """The result of ``arrays``, by output."""
         answer = self.arrays(given)
         return {self.outputs[0].name: answer} if isinstance(answer, Terms) else dict(answer)
 
@@ -186,4 +187,4 @@ WITHOUT_BFLOAT16 = ("Ascend910", "Ascend310P", "Ascend310B", "Ascend310")
 
 
 BEFORE_950 = ("Ascend910B", "Ascend910_93", "Ascend910", "Ascend310P", "Ascend310B", "Ascend310")
-"""All others than Ascend 950."""
+"""All products other than Ascend 950."""

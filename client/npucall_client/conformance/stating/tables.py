@@ -1,7 +1,7 @@
 """Which element types operators take on which products, where statements share a table.
 
-Products go by their short SoC names. BF16 is on Atlas A2 and A3 and on Ascend 950 alone; Ascend 310
-has none of these operators. Sources: [src:products], [src:product-lists].
+Products are named by their short SoC names. Only Atlas A2, Atlas A3 and Ascend 950 have BF16.
+Ascend 310 has none of these operators. Sources: [src:products], [src:product-lists].
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from npucall.dtypes import (
 )
 
 Takes: TypeAlias = Mapping[str, tuple[DType, ...]]
-"""The element types that an operator takes, by short SoC name: of every product that has it."""
+"""The element types that an operator takes, by the short SoC name of each product that has it."""
 
 WITH_BFLOAT16 = ("Ascend910B", "Ascend910_93", "Ascend950")
 OLDER = ("Ascend910", "Ascend310P", "Ascend310B")
 PRODUCTS = (*WITH_BFLOAT16, *OLDER)
 SOCS = (*PRODUCTS, "Ascend310")
-"""Every product that a server may stand for."""
+"""Every product that a server may have or simulate."""
 
 _STRINGS = {
     "Ascend910B": r"Ascend910B\d.*",  # without a digit it is a part of Ascend910
@@ -48,7 +48,7 @@ _STRINGS = {
 
 
 def product_of(soc: str) -> str:
-    """The short name of the family of a SoC, as in [src:products]; empty if it is in none."""
+    """The short name of the family of a SoC, as in [src:products]; empty if no family has it."""
     return next((p for p, pattern in _STRINGS.items() if re.fullmatch(pattern, soc)), "")
 
 
@@ -63,7 +63,7 @@ def on(products: tuple[str, ...], *dtypes: DType) -> Takes:
 
 
 def everywhere(*dtypes: DType) -> Takes:
-    """These types on every product, but BF16 only where there is BF16."""
+    """These types on every product, but BF16 only on products with BF16."""
     return {
         **on(WITH_BFLOAT16, *dtypes),
         **on(OLDER, *(each for each in dtypes if each is not BF16)),
@@ -73,6 +73,6 @@ def everywhere(*dtypes: DType) -> Takes:
 FLOATS_EVERYWHERE = everywhere(*FLOATS)
 FLOATS_AND_DOUBLE = everywhere(*FLOATS, DOUBLE)
 FLOATS_WITH_BFLOAT16 = on(WITH_BFLOAT16, *FLOATS)
-"""On the products with BF16 alone."""
+"""Only on the products with BF16."""
 FLOATS_BUT_ON_310B = {**FLOATS_WITH_BFLOAT16, **on(("Ascend910", "Ascend310P"), FLOAT, FLOAT16)}
 ARITHMETIC_EVERYWHERE = everywhere(*ARITHMETIC)

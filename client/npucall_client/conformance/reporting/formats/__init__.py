@@ -4,8 +4,8 @@
 ``html`` each have ``write(report: Report, path: Path) -> None``. Modules that start with an
 underscore are parts of the page; ``text`` is what all of them share.
 
-Whatever stands in a report may come from a server that one does not trust: names, messages,
-versions. Each format escapes all of it.
+The texts of a report, such as names, messages and versions, may come from a server that is not
+trusted. Each format escapes all of them.
 
 Its modules, from the top::
 

@@ -1,4 +1,4 @@
-"""The page's coverage: what was judged of what should have been, and what was not and why."""
+"""The page's coverage: which of the required cases were judged, and why others were not."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from npucall_client.conformance.reporting.report import Report
 
 _NAMED = 12
-"""Names of a kind that are shown; of more their number, and the rest behind it."""
+"""So many names of a kind are shown; for more names the page shows their number first."""
 
 
 def covered(report: Report) -> Markup:

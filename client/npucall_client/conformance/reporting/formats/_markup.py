@@ -12,7 +12,7 @@ _EMPTY = frozenset({"meta"})
 
 
 class Markup(str):
-    """Text that is markup already. Made by ``tag`` and ``join``, by nobody else."""
+    """Text that is markup already. Only ``tag`` and ``join`` make it."""
 
     __slots__ = ()
 
@@ -24,7 +24,7 @@ Value: TypeAlias = "str | float | bool | None"
 def tag(element: str, /, *children: Child, **attributes: Value) -> Markup:
     """An element. ``class_`` is the attribute class, ``stroke_width`` is stroke-width.
 
-    Attributes that are None or False are left out; children that are None likewise.
+    Attributes that are None or False are left out; so are children that are None.
     """
     written = "".join(
         f" {_name(key)}" if value is True else f' {_name(key)}="{_escaped(value)}"'

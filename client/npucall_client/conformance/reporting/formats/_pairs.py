@@ -1,4 +1,4 @@
-"""The page's table of two servers: a column each, and CANN's figures of one beside the other."""
+"""The page's table of two servers: a column for each, and CANN's figures as ratios."""
 
 from __future__ import annotations
 

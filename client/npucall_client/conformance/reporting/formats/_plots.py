@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
 _DECADES = (-4, 2)
-"""The axis runs from 10^-4 to 10^2 of the tolerance; what is beyond stands at its ends."""
+"""The axis runs from 10^-4 to 10^2 of the tolerance; errors beyond it are drawn at its ends."""
 _ZERO, _START, _END = 2.5, 14.0, 97.5
-"""Where cases without any error stand, and both ends of the axis, in percent of the width."""
+"""The position of cases without any error, and both ends of the axis, in percent of the width."""
 _ROW, _AXIS = 17, 20
 """Heights of a line and of the axis, in pixels."""
 _BINS = 14
@@ -76,7 +76,7 @@ def _bin(index: int) -> str:
 
 
 def _group(operator: str, variant: str, rows: Sequence[Strip]) -> Markup:
-    """The lines of an operator, beneath its name or beside it."""
+    """The lines of an operator, below its name or next to it."""
     name = tag("div", operator, _variant(variant), class_="name")
     lines = [
         tag("div", tag("span", row.dtype, class_="dtype"), _line(row),
@@ -136,7 +136,7 @@ def _marks(ratios: Iterable[float]) -> Iterator[Markup]:
         text = f"{count(len(here), 'case')} up to {worst} of the tolerance"
         radius = min(1.4 + 0.55 * math.log2(len(here)), 5.0)
         radius = max(radius, 2.5) if outside else radius
-        # What is outside never stands inside, however near it is: beside the line, by its radius.
+        # A case outside is never drawn inside, however near it is: it moves off the line.
         beside = abs(x - _x(1.0)) <= 2 * step
         limit = max(x, _x(1.0)) if outside else min(x, _x(1.0))
         yield tag(
@@ -147,7 +147,7 @@ def _marks(ratios: Iterable[float]) -> Iterator[Markup]:
 
 
 def _x(ratio: float) -> float:
-    """Where a share of the tolerance stands, in percent."""
+    """The position of a share of the tolerance, in percent."""
     if ratio <= 0:
         return _ZERO
     first, last = _DECADES

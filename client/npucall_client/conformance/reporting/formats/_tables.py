@@ -1,6 +1,6 @@
 """The page's tables: heat map, figures by operator and dtype, sources.
 
-On a narrow screen a row is a block of its own: ``data-label`` says what stands in each cell.
+On a narrow screen a row is a block of its own: ``data-label`` is the label of each cell.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _NOTHING = "\N{EN DASH}"
 
 
 def operator_name(title: str) -> Markup:
-    """An operator without what all names begin with, its variant set apart."""
+    """An operator's name without the prefix that all names have; its variant is set apart."""
     name, _, variant = title.partition(".")
     mark = tag("span", f" {variant}", class_="variant") if variant else None
     return join(name.removeprefix("aclnn"), mark)
@@ -77,7 +77,7 @@ def figures(report: Report) -> Markup:
 
 
 def sources(report: Report) -> Markup:
-    """The contradictions of the documents, and whom the server agrees with."""
+    """The contradictions of the documents, and the source with which the server agrees."""
     names = ("row", "operator", "what is contradicted", "sources", "the answer")
     head = [tag("th", name, scope="col") for name in names]
     rows = [
@@ -143,7 +143,7 @@ def _figure_cells(title: str, dtype: str, tally: Tally) -> Iterable[Markup]:
 
 
 def milliseconds(nanoseconds: int) -> str:
-    """A time in milliseconds; a dash where a server tells none."""
+    """A time in milliseconds; a dash if a server tells none."""
     return number(nanoseconds / 1e6) if nanoseconds else _NOTHING
 
 
@@ -161,13 +161,13 @@ def _sides(sided: Sided) -> Markup:
 
 
 def _cut(answer: str) -> Markup:
-    """As much as fits; the rest when pointed at."""
+    """The part of an answer that fits; the rest is shown when the mouse is over it."""
     shown = answer if len(answer) <= _ANSWER else f"{answer[: _ANSWER - 2]} …"
     return tag("code", shown, title=answer if shown != answer else None)
 
 
 def _ordered(blocks: set[str]) -> list[str]:
-    """In the order in which they run; any that this suite does not know come last."""
+    """The blocks in the order in which they run; those that the suite does not know come last."""
     known = [block for block in BLOCKS if block in blocks]
     return known + sorted(blocks - set(known))
 

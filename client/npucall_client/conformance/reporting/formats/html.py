@@ -158,7 +158,7 @@ def _server(server: Server) -> Markup:
 
 
 def _operators(titles: tuple[str, ...]) -> str:
-    """How many it has, and the variants of those that have any."""
+    """How many operators it has, and the variants of those that have any."""
     variants = [title.removeprefix("aclnn") for title in titles if "." in title]
     named = f"; variants {', '.join(variants)}" if variants else ""
     return f"{len(titles)}{named}"

@@ -2,8 +2,8 @@
 
 Testcases are of the class ``operator.block`` and have the case's id as name, so that CI groups them
 by block. A failure's message is its first problem, its text all of them and the command that runs
-the case again. A deviation that the baseline names counts as skipped. What was judged stands in the
-properties of each testsuite.
+the case again. A deviation that the baseline names counts as skipped. The properties of each
+testsuite say what was judged.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The reports of a run on every product as one: a column a product, then what each has to say.
+"""The reports of a run on every product as one: a column for each product, then each report.
 
 The JSON object has::
 
@@ -104,7 +104,7 @@ _NOTHING = "nothing of what was chosen is there"
 
 
 def _said(matrix: Matrix) -> str:
-    """What came of it, in one sentence without its full stop."""
+    """The result, in one sentence without its full stop."""
     wanting = [r.server.product for r in matrix.judged if r.verdict == matrix.verdict]
     if not matrix.judged:
         return "Fails: nothing ran"
@@ -170,7 +170,7 @@ def _cell(tally: tuple[int, int] | None) -> Markup:
 
 
 def _product(report: Report, *, there: bool) -> Markup:
-    """What stands in the page of a product, with anchors of its own."""
+    """The content of a product's page, with anchors of its own."""
     product = report.server.product
     inner = page.render(report).partition("<main>")[2].partition("</main>")[0]
     # Texts have no quotes in them, since all are escaped: these are ours alone.

@@ -56,9 +56,9 @@ _NARROW = ProgressPlace(width=40, no_wrap=True, overflow="ellipsis")
 def progress(
     outcomes: Iterable[Outcome], total: int | None, console: Console | None = None
 ) -> Iterator[Outcome]:
-    """Passes outcomes on while it draws a bar of ``total`` cases, on a terminal alone.
+    """Passes outcomes on. On a terminal, it also draws a bar of ``total`` cases.
 
-    None: nobody knows how many there will be.
+    None: it is not known how many there will be.
     """
     console = console or Console(stderr=True, force_interactive=sys.stderr.isatty())
     columns = (
@@ -79,7 +79,7 @@ def progress(
 
 
 def show(report: Report, console: Console | None = None) -> None:
-    """Prints what held and what did not. Nothing of a report is read as rich's markup."""
+    """Prints what passed and what failed. No text of a report is read as rich's markup."""
     console = console or output()
     if report.outcomes:
         print_all(console, _by_dtype(report, console.width))

@@ -1,4 +1,4 @@
-"""What the reports say alike: numbers, the command that runs a case again, harmless text."""
+"""Texts that all reports share: numbers, the command that runs a case again, harmless text."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def number(value: float) -> str:
 def in_ulp(worst: float, *, inside: bool) -> str:
     """The worst error in ulp, if that says something.
 
-    What is inside the tolerance and yet a thousand ulp off is the error of a number near 0, of
-    which an ulp is tiny.
+    An error that is inside the tolerance and yet a thousand ulp is that of a number near 0, whose
+    ulp is tiny.
     """
     return NOTHING if inside and worst > ULP_BINS[-1] else number(worst)
 
@@ -62,7 +62,7 @@ def count(value: int, singular: str, plural: str = "") -> str:
 
 
 def rerun(report: Report, outcome: Outcome) -> str:
-    """The command that runs a case again, with the same data; what was drawn from its bundle."""
+    """The command that runs a case again with the same data; a drawn call runs from its bundle."""
     if outcome.block == FUZZ:
         folder = f"{report.saved}/{outcome.case.replace('/', '__')}"
         return clean(shlex.join(["npucall", "replay", folder, *_who(report.server)]))
@@ -74,7 +74,7 @@ def rerun(report: Report, outcome: Outcome) -> str:
 
 
 def _who(server: Server) -> list[str]:
-    """The words by which the command finds what was judged."""
+    """The words of the command that name the judged server."""
     if server.device.startswith(f"{server.target}:"):  # no server, but a library on a device
         return ["--adapter", server.target]
     is_usual = server.device != "local" or server.soc == DEFAULT_SOC

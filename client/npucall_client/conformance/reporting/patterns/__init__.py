@@ -1,8 +1,7 @@
 """What the wrong elements of an output have in common, in words.
 
-Each pattern is a pure function of an output that is wrong, what was expected in its place, and the
-inputs. It says what holds for every wrong element, and whether there are enough of them that it is
-no chance.
+Each pattern is a pure function of the wrong output, the expected output, and the inputs. It says
+what all wrong elements have in common, and whether there are enough of them that this is no chance.
 
 Its modules, from the top::
 

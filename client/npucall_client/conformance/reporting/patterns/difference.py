@@ -1,4 +1,4 @@
-"""What a pattern is found in: an output that is wrong, beside what was expected."""
+"""``Difference``: a wrong output and the expected one, in which patterns are found."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ Reals: TypeAlias = NDArray[np.float64]
 Kind: TypeAlias = Literal["what", "where"]
 
 NEAR = 2.0**-7
-"""Numbers that differ by no more, relative to their size, are taken for the same ones: a rounding
-to BF16 or less."""
+"""Numbers count as the same if they differ by no more than this, relative to their size. That is
+the error of rounding to BF16."""
 _FEW = 256
-"""Numbers that stand for many of them."""
+"""How many numbers are a sample of many."""
 _CHANCE = 0.02
-"""How likely a pattern may be among elements that are wrong by chance, if it is to be sure."""
+"""A pattern is sure if it is at most this likely among elements that are wrong by chance."""
 _MOST = 0.75
-"""Share of all elements beyond which a place is no place."""
+"""A place that has more than this share of all elements is not told."""
 
 
 @dataclass(frozen=True)
@@ -32,9 +32,9 @@ class Pattern:
     """What is wrong with them, or where they are."""
     words: str
     key: str
-    """The words without what differs from case to case; cases of a cause share it."""
+    """The words without the parts that differ from case to case; cases of a cause share it."""
     sure: bool = True
-    """Enough elements show it. If not, it is only not contradicted."""
+    """Enough elements show it. If not, no element contradicts it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,7 +82,7 @@ class Difference:
 
 
 def near(one: Any, other: Any) -> Any:
-    """Where numbers are the same but for rounding; NaN is NaN, an infinity itself."""
+    """Where numbers are the same except for rounding; NaN equals NaN, an infinity equals itself."""
     with np.errstate(all="ignore"):
         close = np.isfinite(other) & (np.abs(one - other) <= NEAR * np.abs(other))
     return close | (one == other) | (np.isnan(one) & np.isnan(other))

@@ -53,12 +53,12 @@ def of_special_inputs(seen: Difference) -> Iterator[Pattern]:
 
 
 def of_special_answers(seen: Difference) -> Iterator[Pattern]:
-    """What is expected is NaN, infinite or zero in all wrong elements."""
+    """The expected number is NaN, infinite or zero in all wrong elements."""
     yield from _by(seen, "what is expected", seen.expected, _CONDITIONS)
 
 
 def of_signs(seen: Difference) -> Iterator[Pattern]:
-    """An input, or what is expected, has the same sign in all wrong elements."""
+    """An input, or the expected number, has the same sign in all wrong elements."""
     for name, array in (*seen.beside.items(), ("what is expected", seen.expected)):
         yield from _by(seen, name, array, _SIGNS)
 
@@ -87,7 +87,7 @@ def of_blocks(seen: Difference) -> Iterator[Pattern]:
 
 
 def of_ends(seen: Difference) -> Iterator[Pattern]:
-    """Likewise those of a small one."""
+    """The wrong elements of a small output are at its start, or at its end."""
     if seen.wrong.size <= _BLOCKED:
         yield from _ends(seen)
 

@@ -1,4 +1,4 @@
-"""Many numbers of elements as few words: ``0-3, 7, 9-99 by 2``."""
+"""Writes many element numbers as a few words: ``0-3, 7, 9-99 by 2``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 _SHOWN = 8
-"""Ranges that are named; of more there is their number."""
+"""So many ranges are named; for more ranges their number is given."""
 _STEPS = 4
 """Numbers at equal distances that are written as a range with a step."""
 
@@ -60,7 +60,7 @@ def _texts(numbers: Sequence[int]) -> Iterator[str]:
 
 
 def _end(numbers: Sequence[int], start: int) -> int:
-    """Behind the last of the numbers from ``start`` on that are at equal distances."""
+    """The place after the last of the numbers from ``start`` on that have equal distances."""
     end = start + 1
     while end < len(numbers) and numbers[end] - numbers[end - 1] == _first_step(numbers, start):
         end += 1

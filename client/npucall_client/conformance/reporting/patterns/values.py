@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 _ENOUGH = 3
-"""Elements that show what one alone may show by chance."""
+"""One element may show a pattern by chance; so many are enough."""
 _FAR = 4
 """Elements by which an output may be shifted."""
 _SMALL = 2.0**-6
@@ -32,7 +32,7 @@ def what(words: str, *, sure: bool = True, key: str = "") -> Pattern:
 
 
 def specials(seen: Difference) -> Iterator[Pattern]:
-    """Zeros, NaN, infinities and numbers that stand for each other."""
+    """Zeros, NaN, infinities and numbers that are in place of each other."""
     found = _all_of(seen.was)
     if not found:
         return
@@ -56,14 +56,14 @@ def _all_of(numbers: Any) -> str:
 
 
 def unchanged(seen: Difference) -> Iterator[Pattern]:
-    """An input stands where something computed from it should."""
+    """The output has an input itself, where a result should be."""
     for name, array in seen.beside.items():
         if alike(seen.was, array[seen.wrong]) and not np.isnan(seen.was).all():
             yield what(f"the input {name} unchanged", sure=_varied(seen.was))
 
 
 def scaled(seen: Difference) -> Iterator[Pattern]:
-    """Every element is the same number of times what it should be, or has another sign."""
+    """Every element is the expected one times the same number, or has the other sign."""
     should, was, usable = _numbers(seen)
     who = "all elements" if _everything(seen) else "wrong elements"
     if alike(was, -should) and not np.isnan(should).any() and should.all():
@@ -115,7 +115,7 @@ def shifted_by_a_number(seen: Difference) -> Iterator[Pattern]:
 
 
 def without_sign(seen: Difference) -> Iterator[Pattern]:
-    """The absolute value stands in place of the number."""
+    """The output has the absolute value of the number."""
     if alike(seen.was, np.abs(seen.should)) and (seen.should < 0).all():
         yield what("without their sign", sure=seen.count >= _ENOUGH)
 
@@ -129,7 +129,7 @@ def cut_off(seen: Difference) -> Iterator[Pattern]:
 
 
 def the_same_everywhere(seen: Difference) -> Iterator[Pattern]:
-    """One number stands in all wrong elements."""
+    """All wrong elements have the same number."""
     one = (seen.was == seen.was[0]).all() and seen.was[0] != 0
     if one and seen.count >= _ENOUGH and _varied(seen.should):
         yield what(f"{seen.was[0]:.6g} in all of them", key="one number in all of them")
@@ -199,7 +199,7 @@ def _numbers(seen: Difference) -> tuple[Any, Any, bool]:
 
 
 def _everything(seen: Difference) -> bool:
-    """Every element is wrong but those that no factor makes wrong."""
+    """Every element is wrong, except those that no factor can make wrong."""
     return bool((seen.wrong | (seen.expected == 0) | ~np.isfinite(seen.expected)).all())
 
 

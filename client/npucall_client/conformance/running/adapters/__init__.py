@@ -1,4 +1,4 @@
-"""What answers the calls of cases: a server, or a library of this process in place of one.
+"""Adapters answer the calls of cases: a server, or a library of this process in place of one.
 
 Its modules, from the top::
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 
 class Adapter(Protocol):
-    """What answers calls. Whatever it raises beside these errors is a wrong answer."""
+    """Answers calls. If it raises any other error than those named here, the answer is wrong."""
 
     @property
     def client(self) -> Client:
-        """By which a server is asked more than calls.
+        """The client for requests other than calls.
 
-        Raises NotJudgedError where there is no server.
+        Raises NotJudgedError if there is no server.
         """
         ...
 

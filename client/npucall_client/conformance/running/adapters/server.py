@@ -1,4 +1,4 @@
-"""A server, by a client."""
+"""The adapter of a server, which a client calls."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from npucall_client.conformance.cases.calls import MadeCall
 
 _SIGN_OF_LIFE = 2.0
-"""Seconds that a server has to say who it is."""
+"""How many seconds a server has to describe itself."""
 
 
 class ServerAdapter:
@@ -27,7 +27,7 @@ class ServerAdapter:
         return wire.send(self.client, call.request(), timeout)
 
     def lives(self) -> bool:
-        """Whether the server still says who it is."""
+        """Whether the server still describes itself."""
         transport = self.client._transport  # noqa: SLF001  # what Client hides
         try:
             finished(transport.server_info(_SIGN_OF_LIFE))

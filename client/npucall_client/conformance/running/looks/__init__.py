@@ -1,7 +1,7 @@
 """Further looks at a call that has been answered: each is one way in which a server may be wrong.
 
-A look gets the call, what was expected and what came, asks the server as often as it likes, and
-says what it found wrong. ``LOOKS`` has those of each block; a case may ask for one by itself.
+A look gets the call, the expected answer and the answer that came. It asks the server as often as
+it needs, and returns the problems that it found. ``LOOKS`` has the looks of each block.
 
 Its modules, from the top::
 
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 __all__ = ["LOOKS", "Look", "Seen"]
 
 Look: TypeAlias = Callable[[Seen], list[str]]
-"""What is wrong, a sentence each; nothing if all is well."""
+"""Returns one sentence for each problem; none if nothing is wrong."""
 
 LOOKS: Mapping[str, tuple[Look, ...]] = {
     "determinism": (repeated,),
     "crowd": (crowd,),
     "paths": (by_every_path,),
 }
-"""By block."""
+"""The looks of each block."""

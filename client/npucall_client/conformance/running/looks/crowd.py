@@ -1,4 +1,4 @@
-"""Whether callers who ask at once, and again and again, are answered as if each were alone."""
+"""Whether callers who ask at once, and repeatedly, get the same answers as a single caller."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 
 _Ask: TypeAlias = "Callable[[MadeCall], Answer | NpucallError]"
 _STEPS = (1, 5, 11, 17, 23, 31, 41)
-"""How far from a statement others are that are asked beside it, in the list of all."""
+"""Distances, in the list of all statements, from a statement to the others in its crowd."""
 _KEPT = 64
-"""Calls and their truth, since each is asked beside several statements."""
+"""So many calls are kept with their truth, since each is in the crowds of several statements."""
 
 
 @dataclass(frozen=True)
@@ -51,9 +51,9 @@ class _Member:
 
 
 class _Second:
-    """A second connection to the same server: half of the callers have it.
+    """A second connection to the same server: half of the callers use it.
 
-    Where there is none, or none more, it is the first.
+    If it cannot be opened, or no longer be used, they use the first.
     """
 
     def __init__(self, judged: Judged) -> None:
@@ -76,10 +76,10 @@ class _Second:
 
 
 def crowd(seen: Seen) -> list[str]:
-    """What is wrong where eight callers ask for different things at once, and go on asking.
+    """What is wrong when eight callers ask for different things at once, again and again.
 
-    Each first answer is held against its own truth, each later one against the first. In every
-    round each call is asked once, by another caller than in the round before.
+    The first answer to each call is compared with its truth, later ones with the first. In every
+    round each call is sent once, by another caller than in the round before.
     """
     if isinstance(seen.answer, NpucallError):
         return []
@@ -100,7 +100,7 @@ def crowd(seen: Seen) -> list[str]:
 
 
 def _at_once(seen: Seen, members: list[_Member], asks: Sequence[_Ask]) -> list[str]:
-    """Rounds of all of them; a caller ends with the first answer that is another one."""
+    """Runs rounds of all calls; a caller ends when an answer differs from the first."""
 
     def caller(number: int) -> list[str]:
         for turn in range(seen.rounds):
@@ -115,7 +115,7 @@ def _at_once(seen: Seen, members: list[_Member], asks: Sequence[_Ask]) -> list[s
 
 
 def _over_and_over(seen: Seen, member: _Member) -> list[str]:
-    """One call alone, until it has been asked as often as a run repeats."""
+    """Repeats one call alone, until it has been sent as often as the run repeats calls."""
     for turn in range(seen.rounds, seen.repeat):
         problem = _differs(member, seen.judged.ask(member.call))
         if problem:
@@ -124,7 +124,7 @@ def _over_and_over(seen: Seen, member: _Member) -> list[str]:
 
 
 def _differs(member: _Member, answer: Answer | NpucallError) -> str:
-    """What is another answer than the first."""
+    """How an answer differs from the first; empty if it does not."""
     if isinstance(answer, NpucallError) or isinstance(member.answer, NpucallError):
         before, now = (
             described(each) if isinstance(each, NpucallError) else "an answer"
@@ -165,7 +165,7 @@ def _beside(seen: Seen) -> Iterator[Statement]:
 
 @dataclass(frozen=True)
 class _Key:
-    """What a call follows from."""
+    """The key of a kept call: everything from which it is made."""
 
     case: Case
     seed: int

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def repeated(seen: Seen) -> list[str]:
-    """What differs where it is called once more, and then several times at once."""
+    """What differs if the call is sent once more, and then several times at once."""
     if isinstance(seen.answer, NpucallError):
         return []
     judged, call = seen.judged, seen.call

@@ -1,4 +1,4 @@
-"""What a look has before it."""
+"""The call that a look gets."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class Taken:
     """The paths by which a call was sent."""
 
     paths: list[str] = field(default_factory=list)
-    """Those whose answers were compared."""
+    """The paths whose answers were compared."""
     skipped: dict[str, str] = field(default_factory=dict)
-    """Those that it could not take, each with the reason."""
+    """The paths that the call could not take, each with the reason."""
 
 
 @dataclass(frozen=True)
@@ -40,4 +40,4 @@ class Seen:
     allow_missing: bool = False
     """See Runner."""
     taken: Taken = field(default_factory=Taken)
-    """Looks that send it by several paths say so here."""
+    """A look that sends the call by several paths notes them here."""

@@ -1,8 +1,8 @@
 """torch_npu in place of a server: the same cases on the NPU of this host, without npucall.
 
-Works from torch's and torch_npu's public functions. What cannot be said through them is not judged,
-with the reason: null pointers, formats, outputs of other dtypes, shapes or layouts than torch_npu
-chooses, and what torch refuses by checks of its own.
+It uses torch's and torch_npu's public functions. Some cases cannot be expressed with them, and are
+not judged, with the reason: null pointers, formats, outputs of other dtypes, shapes or layouts than
+torch_npu chooses, and calls that torch's own checks refuse.
 
 Its modules, from the top::
 
@@ -52,13 +52,13 @@ _FAMILIES = {
     range(250, 257): "Ascend910_9391",
     range(260, 261): "Ascend950",
 }
-"""A SoC of the family, by the numbers that ``get_soc_version`` gives."""
+"""A SoC of each family, by the numbers that ``get_soc_version`` returns."""
 
 
 class TorchNpu:
     """Answers calls on the first NPU that torch sees.
 
-    Raises ValueError where torch or torch_npu is missing, or the NPU is of no family that is known.
+    Raises ValueError if torch or torch_npu is missing, or if the family of the NPU is not known.
     """
 
     def __init__(self) -> None:
@@ -76,9 +76,9 @@ class TorchNpu:
         return _no_server()
 
     def answer(self, call: MadeCall, timeout: float) -> Answer:
-        """The outputs that torch gives. There is no deadline: nothing could end it.
+        """The outputs that torch returns. There is no deadline, since the call cannot be ended.
 
-        Raises NpucallError with the NPU's status, NotJudgedError for what torch cannot say.
+        Raises NpucallError with the NPU's status, NotJudgedError if torch cannot make the call.
         """
         del timeout
         title = f"{call.operator}.{call.variant}" if call.variant else call.operator
@@ -98,7 +98,7 @@ class TorchNpu:
         return Answer(reply, outputs[1], Timings(run_ns=run_ns), perf_counter_ns() - start)
 
     def lives(self) -> bool:
-        """Whether the NPU still finishes what it is given."""
+        """Whether the NPU still finishes work."""
         try:
             self._npu.npu.synchronize()
         except RuntimeError:
@@ -121,7 +121,7 @@ class TorchNpu:
         return values
 
     def _attribute(self, value: Any) -> Any:
-        if isinstance(value, Scalar):  # torch passes on numbers of Python alone
+        if isinstance(value, Scalar):  # torch passes on only Python's numbers
             return np.asarray(value.value).astype(value.dtype.numpy).astype(object).item()
         return torch_dtype(self._torch, value) if isinstance(value, DType) else value
 
@@ -147,7 +147,7 @@ def _modules() -> tuple[Any, Any]:
 
 
 def _soc(npu: Any) -> tuple[str, str]:
-    """The SoC and its family; by its number where npucall does not know its name."""
+    """The SoC and its family; by its number if npucall does not know its name."""
     name = str(npu.npu.get_device_name(0))
     try:
         return name, taken_for(name).product.soc
@@ -175,9 +175,9 @@ def _check_outputs(call: MadeCall) -> None:
 
 
 def _check_own(call: MadeCall, specs: dict[str, TensorSpec]) -> None:
-    """Raises NotJudgedError for outputs that are not as the case asks, where torch may choose.
+    """Raises NotJudgedError if torch chose other outputs than the case asks for.
 
-    That is where the case gives them, or where inputs of several dtypes are promoted.
+    Torch may choose if the case gives the outputs, or if inputs of several dtypes are promoted.
     """
     for name, spec in specs.items():
         if name in call.arguments and spec != call.arguments[name]:

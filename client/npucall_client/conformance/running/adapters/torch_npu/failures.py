@@ -1,4 +1,4 @@
-"""What torch raises: the NPU's own status, or a refusal of torch's before the NPU was asked."""
+"""Exceptions of torch: the NPU's own status, or a refusal by torch before the NPU was called."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _STATUS = re.compile(r"error code is (\d{6})")
 _LOST = range(507000, 507100)
 """Statuses of the runtime after which a device answers nothing more in this process."""
 _PASSING = (507005, 507006, 507023, 507046, 507047)
-"""Those of them that leave it usable."""
+"""Those of these statuses after which the device is still usable."""
 
 
 def error_of(raised: Exception, *, valid: bool) -> NpucallError:
     """The error that a server would have answered.
 
-    Raises NotJudgedError where torch itself refused the call; ``valid``: it should not have.
+    Raises NotJudgedError if torch itself refused the call; ``valid``: it should not have done so.
     """
     text = str(raised)
     found = _STATUS.search(text)

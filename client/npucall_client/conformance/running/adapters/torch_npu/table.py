@@ -1,4 +1,4 @@
-"""By operator: how it is called through torch and torch_npu, or why it cannot be."""
+"""For each operator, how it is called through torch and torch_npu, or why it cannot be called."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from npucall_client.conformance.running.adapters.torch_npu.ways import Way
 
 _FORMS = ("none", "tanh")
-"""Of GELU, by the code in ``approximate``."""
+"""The forms of GELU, by the code in ``approximate``."""
 _HF32 = {0: False, 1: True}
 """``allow_hf32`` by ``cube_math_type``."""
 _AS_IT_IS = False
@@ -35,7 +35,7 @@ def _cast(given: Given) -> Any:
 
 
 def _npu_gelu(given: Given) -> Any:
-    """aclnnGeluV2, which has a code where its gradient has a word."""
+    """aclnnGeluV2: its attribute is a code, while that of its gradient is a word."""
     approximate = given["approximate"]
     if approximate not in (*_FORMS, 0, 1):
         raise cannot(f"npu_gelu has no approximate {approximate}")

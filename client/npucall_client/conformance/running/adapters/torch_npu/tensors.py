@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from npucall.tensors import Buffer
 
 _NAMES = {"BF16": "bfloat16", "FLOAT8_E8M0": "float8_e8m0fnu"}
-"""Where torch calls a dtype otherwise than NumPy does."""
+"""The dtypes that have another name in torch than in NumPy."""
 
 
 def torch_dtype(torch: Any, dtype: DType) -> Any:
@@ -25,7 +25,7 @@ def torch_dtype(torch: Any, dtype: DType) -> Any:
 
 
 def on_device(torch: Any, spec: TensorSpec, storage: Buffer) -> Any:
-    """The tensor on the NPU. Raises NotJudgedError for a format, which torch has none of."""
+    """The tensor on the NPU. Raises NotJudgedError for a format, since torch has no formats."""
     if spec.format is not Format.ND:
         raise NotJudgedError("torch_npu chooses the formats of tensors itself", lowers=False)
     dtype = torch_dtype(torch, spec.dtype)
@@ -35,7 +35,7 @@ def on_device(torch: Any, spec: TensorSpec, storage: Buffer) -> Any:
 
 
 def from_device(torch: Any, tensor: Any) -> tuple[TensorSpec, bytes]:
-    """The tensor's elements in a row: what they are, and their bytes."""
+    """The tensor with its elements row by row: its spec, and its bytes."""
     dense = tensor.detach().cpu().contiguous().reshape(-1)
     storage = dense.view(torch.uint8).numpy().tobytes()
     return TensorSpec(_dtype(torch, tensor.dtype), tuple(tensor.shape)), storage

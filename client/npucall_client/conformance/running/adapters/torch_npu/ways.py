@@ -1,8 +1,8 @@
-"""How each operator is called through torch: by what function that ends in the same kernel.
+"""How each operator is called through torch: by a function that ends in the same kernel.
 
 torch_npu registers the device ``npu`` and gives torch's operators kernels that call ``aclnn*``; its
-repository op-plugin says which. Operators of ``torch.ops.aten`` are called directly; where torch
-has the gradient in autograd alone, the forward function is called and differentiated.
+repository op-plugin says which. Operators of ``torch.ops.aten`` are called directly. If torch has a
+gradient only in autograd, the forward function is called and differentiated.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ def aten(name: str, *arguments: str, **named: str) -> Way:
 def gradient(forward: Way, of: tuple[str, ...], upstream: str) -> Way:
     """The gradient of a function with respect to inputs, by autograd.
 
-    Only a gradient that has the shape and dtype of the function's result can be handed in, and only
-    one of an input's own shape comes out.
+    The given gradient must have the shape and dtype of the function's result. The returned gradient
+    has the input's own shape.
     """
 
     def call(given: Given) -> Any:
@@ -72,7 +72,7 @@ def gradient(forward: Way, of: tuple[str, ...], upstream: str) -> Way:
 
 
 def within(way: Way, name: str, known: tuple[Any, ...] = REDUCTIONS) -> Way:
-    """Only for these values of an attribute; torch has no others."""
+    """The way, only for these values of an attribute; torch has no others."""
 
     def call(given: Given) -> Any:
         if given[name] not in known:
@@ -83,7 +83,7 @@ def within(way: Way, name: str, known: tuple[Any, ...] = REDUCTIONS) -> Way:
 
 
 def of_one_shape(way: Way, *names: str) -> Way:
-    """Only for inputs that are all of one shape, since autograd sums what was stretched."""
+    """The way, only for inputs of one shape, since autograd sums over stretched dimensions."""
 
     def call(given: Given) -> Any:
         if len({tuple(given[name].shape) for name in names}) > 1:
@@ -94,5 +94,5 @@ def of_one_shape(way: Way, *names: str) -> Way:
 
 
 def cannot(why: str) -> NotJudgedError:
-    """What is raised where torch has no way to say a call."""
+    """The error for a call that torch cannot make."""
     return NotJudgedError(why, lowers=False)

@@ -1,7 +1,7 @@
 """Whether a call has the same answer by every path, and Plan says what Execute does.
 
-All paths are held against the answer that the case has had, bit by bit. Each sends the call, and
-the same call with other data, so that an answer to somebody else's question shows.
+The answer by each path is compared, bit by bit, with the answer that the case had before. Each path
+sends the call, and the same call with other data. So an answer to the wrong call is noticed.
 
 Its modules, from the top::
 
@@ -95,15 +95,16 @@ PATHS = (
     Path("pool", by_pool, no_pool, ours=True),
     Path("pool-pipeline", by_pool_pipeline, no_pool, no_pipeline, ours=True),
 )  # fmt: skip
-"""Besides these there are the three below."""
+"""The paths. The three below come in addition."""
 PLAN, PROGRAM_PLAN, UNREAD = "plan", "program-plan", "unread"
 _FEW_ELEMENTS = 1 << 17
-"""Of calls with more, the same with other data is not sent too."""
+"""If a call has more elements, the same call with other data is not sent."""
 _GONE = (StatusCode.UNAVAILABLE, StatusCode.DEADLINE_EXCEEDED)
 _FIRST = "1"
-"""Ends the ids of cases, which are numbered, that take the paths of our client too."""
+"""Ids end with the number of the case. Cases whose ids end like this also take the paths that only
+the client makes different."""
 _GIVE_UP = 2
-"""Calls in a row without an answer after which a path is not taken any more."""
+"""After so many calls in a row without an answer, a path is no longer taken."""
 
 
 def due(judged: Judged, cases: Sequence[Case]) -> tuple[str, ...]:
@@ -118,7 +119,7 @@ def due(judged: Judged, cases: Sequence[Case]) -> tuple[str, ...]:
 
 
 def _is_worth(path: Path, case: Case) -> bool:
-    """Whether the case is to take the path, if it can."""
+    """Whether the case has to take the path, if it can."""
     return (path.long or not _is_long(case)) and (not path.ours or case.id.endswith(_FIRST))
 
 
@@ -127,9 +128,9 @@ def _is_long(case: Case) -> bool:
 
 
 def by_every_path(seen: Seen) -> list[str]:
-    """What is different where the call is sent by another path.
+    """What is different if the call is sent by another path.
 
-    Raises NotJudgedError where nothing is, but a path was too busy.
+    Raises NotJudgedError if nothing is different, but a path was too busy.
     """
     is_refused = isinstance(seen.answer, NpucallError)
     if is_refused != (seen.expectation.refused is not None):
@@ -154,14 +155,14 @@ def by_every_path(seen: Seen) -> list[str]:
 
 
 class _Look:
-    """What is found out about one call."""
+    """The paths of one call, and the problems found on them."""
 
     def __init__(self, seen: Seen) -> None:
         self._seen = seen
         self._ways = seen.judged.once(Ways)
         self.problems: list[str] = []
         self.busy = ""
-        """What a path could not be judged for; empty where all could."""
+        """Why a path could not be judged; empty if all could."""
 
     def take(self, path: Path, samples: Sequence[Sample], what: str = "") -> None:
         """Sends calls by a path, as far as it goes from here to there."""
@@ -236,9 +237,9 @@ def _timing_problems(seen: Seen, outcome: Outcome) -> list[str]:
 
 
 def _samples(seen: Seen) -> Iterator[Sample]:
-    """The call, the same with other data, and one that takes what the first gives.
+    """The call, the same with other data, and one that takes an output of the first.
 
-    Beside one that is refused stands one that is not.
+    A call that is refused comes together with one that is not.
     """
     first = Sample(seen.call, seen.answer)
     yield first
@@ -257,14 +258,14 @@ def _samples(seen: Seen) -> Iterator[Sample]:
 
 
 def _answered(seen: Seen, sample: Sample) -> Iterator[Sample]:
-    """The sample with its own answer; nothing where it has none."""
+    """The sample with its own answer; nothing if there is no answer."""
     answer = seen.judged.ask(sample.made)
     if not isinstance(answer, NpucallError):
         yield replace(sample, answer=answer)
 
 
 def _link(seen: Seen) -> tuple[str, str] | None:
-    """An input that the operator reads, and an output that could stand in its place."""
+    """An input that the operator reads, and an output that could be used as this input."""
     if isinstance(seen.answer, NpucallError):
         return None
     for each in seen.case.statement.inputs:

@@ -1,4 +1,4 @@
-"""Holds what came by one path against what came by another."""
+"""Compares the answers that came by two paths."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _CLOCKS = 0.01
 
 
 def differences(expected: Outcome, found: Outcome) -> list[str]:
-    """Where an outcome is another one than that of the usual path."""
+    """Where an outcome differs from that of the usual path."""
     if isinstance(expected, NpucallError):
         if isinstance(found, NpucallError):
             return of_errors(expected, found)
@@ -43,7 +43,7 @@ def differences(expected: Outcome, found: Outcome) -> list[str]:
 
 
 def of_errors(expected: NpucallError, found: NpucallError) -> list[str]:
-    """Where an error says something else than that of the usual path."""
+    """Where an error differs from that of the usual path."""
     problems = []
     for what in ("code", "reason", "aclnn_status", "parameters"):
         wanted, other = getattr(expected, what), getattr(found, what)
@@ -58,7 +58,7 @@ def of_errors(expected: NpucallError, found: NpucallError) -> list[str]:
 
 
 def of_replies(expected: Reply, found: Reply) -> list[str]:
-    """Where a reply is another one than that of the usual path."""
+    """Where a reply differs from that of the usual path."""
     problems = []
     for what in ("variant", "kernel_dtype", "outputs", "stored", "warnings", "server"):
         wanted, other = getattr(expected, what), getattr(found, what)
@@ -72,7 +72,8 @@ def of_replies(expected: Reply, found: Reply) -> list[str]:
 def of_timings(timings: Timings, total_ns: int, *, computed: bool) -> list[str]:
     """What is wrong with the times that a server tells.
 
-    ``total_ns``: as it was seen here, around all of it; ``computed``: whether there was anything.
+    ``total_ns``: the time of the whole call as the client measured it; ``computed``: whether there
+    was anything to compute.
     """
     told = sum(timings)
     problems = []
@@ -96,7 +97,7 @@ def _short(value: object) -> str:
 
 
 def _of_storages(name: str, spec: TensorSpec, expected: bytes, found: bytes) -> str:
-    """In words; empty where all bits are the same, but those that say which NaN it is."""
+    """The difference in words; empty if all bits are the same. Any NaN is the same as another."""
     if expected == found:
         return ""
     if len(expected) != len(found):

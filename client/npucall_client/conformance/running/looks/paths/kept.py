@@ -34,13 +34,13 @@ if TYPE_CHECKING:
     from npucall_client.conformance.running.looks.paths.ways import Ways
 
 _PIECES = 3
-"""Chunks that an upload is cut into, and one more."""
+"""An upload is cut into so many chunks, and one more."""
 _ALIGNMENT = 64
-"""Tensors begin at a multiple of this in the handle that they share, and none at its beginning."""
+"""In a shared handle, tensors begin at a multiple of this; none is at the handle's beginning."""
 
 
 def nowhere(ways: Ways) -> str:
-    """Why nobody keeps anything."""
+    """Why no server keeps anything."""
     return "" if ways.is_remote or ways.is_local else "nobody keeps anything here"
 
 
@@ -52,7 +52,7 @@ def no_sessions(ways: Ways) -> str:
 
 
 def no_handles(ways: Ways) -> str:
-    """Why no handle is filled or read: that takes a stream."""
+    """Why handles cannot be filled or read, which needs a stream."""
     return no_pipeline(ways) or no_sessions(ways)
 
 
@@ -75,7 +75,7 @@ def by_handle(ways: Ways, samples: Sequence[Sample]) -> list[Outcome]:
     try:
         for call, handle in zip(calls, handles, strict=True):
             _put(ways, call, handle)
-        # The last is sent first: what a handle holds is not what was read last.
+        # Calls are sent in reverse order, so not in the order in which their handles were filled.
         execute = ways.transport.execute
         outcomes = [attempt(partial(execute, call, SECONDS, "")) for call in reversed(calls)]
         return outcomes[::-1]
@@ -97,7 +97,7 @@ def by_kept_outputs(ways: Ways, samples: Sequence[Sample]) -> list[Outcome]:
 def _kept(
     ways: Ways, sample: Sample, places: Mapping[str, Keep]
 ) -> tuple[Response | Exception, int]:
-    """How a call ended whose outputs stay, and when it began."""
+    """How a call with outputs that stay ended, and when it began."""
     call = sample.request()
     call.home = ways.home
     call.kept.update(places)
@@ -120,9 +120,9 @@ def _download(ways: Ways, name: str, place: Place) -> bytes:
 
 
 def by_program(ways: Ways, samples: Sequence[Sample]) -> list[Outcome]:
-    """The steps of one program; what is refused stands behind the others.
+    """The calls are steps of one program; calls that are refused are its last steps.
 
-    A program of which a step is refused answers nothing else.
+    If a step of a program is refused, the program gives no other answers.
     """
     order = sorted(samples, key=lambda sample: isinstance(sample.answer, NpucallError))
     steps = [step_of(sample) for sample in order]
@@ -137,7 +137,7 @@ def by_program(ways: Ways, samples: Sequence[Sample]) -> list[Outcome]:
 
 
 def step_of(sample: Sample) -> BoundCall:
-    """A step; what it takes of another is of the first one, which stands in front."""
+    """A step; if it takes an output of another step, that is the first step."""
     call = sample.request()
     if sample.takes is not None:
         name, output = sample.takes
@@ -146,9 +146,9 @@ def step_of(sample: Sample) -> BoundCall:
 
 
 def by_digest(ways: Ways, samples: Sequence[Sample]) -> list[Outcome]:
-    """A storage is named by the SHA-256 of its bytes, which were uploaded before.
+    """The bytes are uploaded first; then the call names a storage by their SHA-256.
 
-    So is a handle of the call, where it has two storages.
+    If the call has two storages, the second is a handle whose bytes are also named by SHA-256.
     """
     calls = [sample.request() for sample in samples]
     handles: list[bytes] = []
@@ -162,7 +162,7 @@ def by_digest(ways: Ways, samples: Sequence[Sample]) -> list[Outcome]:
 
 
 def _remember(ways: Ways, call: BoundCall) -> list[bytes]:
-    """Uploads two storages of a call, and has it name them. Answers handles to be released."""
+    """Uploads two storages of a call, and lets the call name them. Returns handles to release."""
     call.home = ways.home
     first, *rest = [item for item in call.data.items() if len(item[1])] or [("", b"")]
     if not first[0]:
@@ -180,7 +180,7 @@ def _remember(ways: Ways, call: BoundCall) -> list[bytes]:
 
 
 def _upload(ways: Ways, upload: Upload) -> None:
-    """In chunks of an odd number of bytes, where it travels. Raises NpucallError."""
+    """Uploads, if it travels, in chunks of an odd number of bytes. Raises NpucallError."""
     sessions = ways.transport.sessions
     if ways.is_remote:
         limits = ServerLimits(ways.info.limits, 0)
@@ -190,7 +190,7 @@ def _upload(ways: Ways, upload: Upload) -> None:
 
 
 def _put(ways: Ways, call: BoundCall, handle: bytes) -> None:
-    """Has the storages of a call lie in one handle. Raises NpucallError."""
+    """Places the storages of a call in one handle. Raises NpucallError."""
     whole = bytearray(_ALIGNMENT)
     for name, data in call.data.items():
         call.storage[name] = HandlePart(handle, len(whole), len(data))

@@ -1,4 +1,4 @@
-"""The path of shared memory: nothing of a call travels, and outputs are written where they lie."""
+"""The path of shared memory: tensors do not travel, and outputs are written into the memory."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ _BETWEEN = 64
 
 
 def no_memory_here(ways: Ways) -> str:
-    """Why this process shares no memory with anybody."""
+    """Why this process cannot share memory with a server."""
     if not ways.is_remote:
         return "nothing travels here"
     return "" if sys.platform == "linux" else "memory is shared on Linux alone"
 
 
 def no_shared_memory(ways: Ways) -> str:
-    """Why the server shares none."""
+    """Why the server shares no memory."""
     path = ways.shared_memory_socket
     if not path:
         return "the server shares no memory"
@@ -78,7 +78,7 @@ def _run(ways: Ways, sample: Sample) -> Outcome:
 
 
 def _cleared(ways: Ways, sizes: Sequence[int]) -> tuple[SharedMemory, AnyArray]:
-    """Memory with room for tensors of so many bytes, and all of its bytes as an array."""
+    """Memory with room for tensors of these sizes in bytes, and all of its bytes as an array."""
     try:
         memory = ways.memory(sum(size + 2 * _BETWEEN for size in (*sizes, 0)))
     except TooLargeError as error:
@@ -92,7 +92,7 @@ def _cleared(ways: Ways, sizes: Sequence[int]) -> tuple[SharedMemory, AnyArray]:
 def _placed(
     memory: SharedMemory, call: BoundCall, outputs: Mapping[str, int]
 ) -> dict[str, AnyArray]:
-    """Has the storages of a call, and its outputs, lie in the memory."""
+    """Places the storages of a call, and its outputs, in the memory."""
     tensors: dict[str, AnyArray] = {}
     for name, data in call.data.items():
         memory.empty(_BETWEEN, np.uint8)

@@ -1,4 +1,4 @@
-"""Paths of other connections: asyncio's client, and a pool of which the server is the member."""
+"""Paths of other connections: a client for asyncio, and a pool whose only member is the server."""
 
 from __future__ import annotations
 
@@ -26,30 +26,30 @@ if TYPE_CHECKING:
 
 
 def no_pool(ways: Ways) -> str:
-    """Why it cannot be a member of a pool."""
+    """Why the server cannot be a member of a pool."""
     if not ways.is_remote:
         return "nothing travels here"
     return "no pool has members on Unix sockets" if ways.address.startswith("unix") else ""
 
 
 def no_asyncio(ways: Ways) -> str:
-    """Why asyncio's client does not reach it."""
+    """Why the client for asyncio does not reach the server."""
     return "" if ways.is_remote or ways.is_local else "asyncio's client does not reach it"
 
 
 def by_pool(ways: Ways, samples: Sequence[Sample]) -> list[Outcome]:
-    """As calls of a pool."""
+    """Sends the calls through a pool."""
     execute: Any = ways.pool.execute
     return [attempt(partial(execute, sample.request(), SECONDS, "")) for sample in samples]
 
 
 def by_pool_pipeline(ways: Ways, samples: Sequence[Sample]) -> list[Outcome]:
-    """All at once, in a pipeline of a pool that stays open."""
+    """Sends all at once, in a pipeline of a pool; the pipeline stays open."""
     return sent_together(ways.pool_pipeline, samples)
 
 
 def by_asyncio(ways: Ways, samples: Sequence[Sample]) -> list[Outcome]:
-    """All at once, from tasks of an event loop."""
+    """Sends all at once, from tasks of an event loop."""
     loop, requests = ways.loop, [sample.request() for sample in samples]
 
     async def send(call: BoundCall) -> Outcome:
@@ -67,7 +67,7 @@ def by_asyncio(ways: Ways, samples: Sequence[Sample]) -> list[Outcome]:
 
 
 def by_asyncio_pipeline(ways: Ways, samples: Sequence[Sample]) -> list[Outcome]:
-    """All at once, in a pipeline of an event loop."""
+    """Sends all at once, in a pipeline of an event loop."""
     loop, requests = ways.loop, [sample.request() for sample in samples]
 
     async def send(lanes: Any, call: BoundCall) -> Outcome:

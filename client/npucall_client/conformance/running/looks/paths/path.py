@@ -1,4 +1,4 @@
-"""What a path is, and how an answer that came by one is read."""
+"""``Path``, and how an answer that came by a path is read."""
 
 from __future__ import annotations
 
@@ -28,32 +28,33 @@ Outcome: TypeAlias = "Answer | NpucallError"
 
 
 class OutOfReachError(Exception):
-    """A path cannot be taken by this call; the text says why."""
+    """This call cannot take a path; the text says why."""
 
 
 def no_reason(_: object) -> str:
-    """Nothing keeps anybody from it."""
+    """No reason: the path can be taken."""
     return ""
 
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """A call, and its answer by the path that all others are held against."""
+    """A call, and its answer by the usual path, with which all other paths are compared."""
 
     made: MadeCall
     answer: Outcome
     unsent: tuple[str, ...] = ()
     """Inputs whose storage is not sent."""
     takes: tuple[str, str] | None = None
-    """An input, and the output of the first sample that it is. Programs alone have such calls."""
+    """An input, and the output of the first sample from which it is taken. Only programs have such
+    calls."""
 
     def request(self) -> BoundCall:
-        """The call anew: what sends one may change it."""
+        """A new copy of the call, since sending a call may change it."""
         return self.made.request(self.unsent)
 
     @property
     def output_bytes(self) -> Mapping[str, int]:
-        """Bytes of the storages of its outputs; nothing where it was refused."""
+        """Sizes of the storages of its outputs, in bytes; empty if the call was refused."""
         if isinstance(self.answer, NpucallError):
             return {}
         return {name: len(data) for name, data in self.answer.storages.items()}
@@ -65,24 +66,24 @@ class Path:
 
     name: str
     send: Callable[[Ways, Sequence[Sample]], Sequence[Outcome]]
-    """Sends the calls, and answers each; raises what keeps all of them from being sent."""
+    """Sends the calls and returns their outcomes. Raises an error if none can be sent."""
     out_of_reach: Callable[[Ways], str]
-    """Why nobody can take it from here, whatever the server; empty where one can."""
+    """Why the path cannot be taken from here, whatever the server is; empty if it can."""
     lacking: Callable[[Ways], str] = no_reason
-    """Why this server does not have it, as it says; empty where it does."""
+    """Why this server, as it says, does not have the path; empty if it does."""
     required: bool = True
     """Whether a server without it is wrong."""
     timed: bool = True
     """Whether its answers say where the server's time went."""
     links: bool = False
-    """Whether a call may take what another one gives."""
+    """Whether a call may take the output of another call as an input."""
     ours: bool = False
-    """Whether only our client makes it another one than the others, so that a case or two of an
+    """Whether the path differs from others only in the client, so that one or two cases of an
     operator are enough."""
     long: bool = True
-    """Whether long calls take it too."""
+    """Whether long calls take the path too."""
     alone: bool = False
-    """Whether calls cannot meet each other there, so that one is enough."""
+    """Whether calls on the path cannot affect each other, so that one call is enough."""
 
 
 def in_message(_: str, place: Place) -> bytes:
@@ -93,7 +94,7 @@ def in_message(_: str, place: Place) -> bytes:
 
 
 def received(response: Response, start_ns: int, fetch: Fetch = in_message) -> Answer:
-    """A response, with the bytes of every output; ``fetch`` gets them from where they are."""
+    """A response with the bytes of every output; ``fetch`` gets the bytes of one output."""
     total_ns = perf_counter_ns() - start_ns
     reply = decode_reply(response.reply)
     places: list[Any] = list(response.storage)
@@ -104,7 +105,7 @@ def received(response: Response, start_ns: int, fetch: Fetch = in_message) -> An
 def attempt(
     send: Callable[[], Coroutine[Any, Any, Response]], fetch: Fetch = in_message
 ) -> Outcome:
-    """The answer to a call over a sender that blocks, or the error that came instead."""
+    """The answer to a call through a blocking sender, or the error that came instead."""
     start = perf_counter_ns()
     try:
         ended: Response | Exception = finished(send())
@@ -116,7 +117,7 @@ def attempt(
 
 
 def unreadable(error: Exception) -> NpucallError:
-    """What stands for an answer that breaks the contract."""
+    """The error in place of an answer that breaks the contract."""
     return InternalError(f"unreadable answer: {type(error).__name__}: {error}")
 
 

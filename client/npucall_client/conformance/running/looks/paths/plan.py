@@ -1,4 +1,4 @@
-"""Plan against Execute: what it promises is what comes, and what it refuses is refused."""
+"""Plan against Execute: Execute must answer what Plan promises, and refuse what Plan refuses."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _ON_CPU = ("local", "cpu")
 
 
 def plan_problems(ways: Ways, seen: Seen) -> list[str]:
-    """Where Plan says something else than Execute. Raises the errors in ``BUSY``."""
+    """Where Plan differs from Execute. Raises the errors in ``BUSY``."""
     call = seen.call.request()
     start = perf_counter_ns()
     try:
@@ -44,7 +44,7 @@ def plan_problems(ways: Ways, seen: Seen) -> list[str]:
     timings = decode_timings(plan.timings.SerializeToString())
     problems = of_timings(timings, total, computed=False)
     if isinstance(seen.answer, NpucallError):
-        if _is_of_values(seen):  # nobody sees values before they are sent
+        if _is_of_values(seen):  # a plan does not see values
             return problems
         return [*problems, f"expected {described(seen.answer)}, found a plan"]
     reply = decode_reply(plan.reply.SerializeToString())
@@ -52,7 +52,7 @@ def plan_problems(ways: Ways, seen: Seen) -> list[str]:
 
 
 def program_plan_problems(ways: Ways, seen: Seen, samples: Sequence[Sample]) -> list[str]:
-    """Where PlanProgram says something else of calls than Execute. Raises those in ``BUSY``."""
+    """Where PlanProgram differs from Execute. Raises the errors in ``BUSY``."""
     steps = sorted(samples, key=lambda sample: isinstance(sample.answer, NpucallError))
     calls = [step_of(sample) for sample in steps]
     refused = isinstance(seen.answer, NpucallError) and not _is_of_values(seen)
@@ -90,14 +90,17 @@ def _refused(seen: Seen, error: NpucallError) -> list[str]:
 
 
 def _workspace(seen: Seen, plan: pb.PlanResponse) -> list[str]:
-    """The CPU reference has no workspace; of a device nobody knows how much it should be."""
+    """What is wrong with the workspace of a plan.
+
+    The CPU reference has none. How much a device should have is not known.
+    """
     if seen.judged.server.device in _ON_CPU and plan.workspace_bytes:
         return [f"expected workspace_bytes 0 on the CPU, found {plan.workspace_bytes}"]
     return []
 
 
 def _is_of_values(seen: Seen) -> bool:
-    """Whether the call is refused for what its arrays hold, which a plan does not see."""
+    """Whether the call is refused because of values in its arrays, which a plan does not see."""
     case = replace(seen.case, defects=())
     valid = call_of(case, seen.seed, seen.judged.server.product)
     return valid.request().call == seen.call.request().call

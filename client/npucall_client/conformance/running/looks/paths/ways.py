@@ -1,4 +1,4 @@
-"""What paths need besides a call: connections, a session, memory; opened once for a server."""
+"""Connections, a session and memory, which paths need; each is opened once for a server."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 SECONDS = 15.0
-"""For one call, its repetitions included."""
+"""The time for one call, including its repetitions."""
 _LEAST_MEMORY = 1 << 16
 
 
 class Ways:
-    """What was opened to one server. Each of it is opened when a path first needs it.
+    """Everything that paths open to one server. Each is opened when a path first needs it.
 
     Safe to use from several threads.
     """
@@ -47,7 +47,7 @@ class Ways:
         self._memory: SharedMemory | None = None
         self.memory_lock = threading.Lock()
         self.silent: dict[str, int] = {}
-        """Calls in a row that had no answer, by path."""
+        """By path, how many calls in a row had no answer."""
 
     def close(self) -> None:
         """Closes all of it."""
@@ -55,7 +55,7 @@ class Ways:
 
     @property
     def transport(self) -> Any:
-        """By which the server is judged: local, or of a channel."""
+        """The transport through which the server is judged: local, or of a channel."""
         return self._client._transport  # noqa: SLF001  # what Client hides
 
     @property
@@ -65,12 +65,12 @@ class Ways:
 
     @property
     def is_local(self) -> bool:
-        """Whether it is this process, and no stand-in for a server."""
+        """Whether it is this process, not a library in place of a server."""
         return bool(self._settings.target == LOCAL)
 
     @property
     def info(self) -> pb.GetServerInfoResponse:
-        """What the server is and allows. Raises NpucallError."""
+        """The server's description and limits. Raises NpucallError."""
         return self._once("info", self._client.server_info)
 
     @property
@@ -104,9 +104,9 @@ class Ways:
         return self._once("loop", self._opened_loop)
 
     def memory(self, nbytes: int) -> SharedMemory:
-        """Shared memory of so many bytes at least, nothing in it. Raises NpucallError.
+        """Empty shared memory of at least so many bytes. Raises NpucallError.
 
-        To be called, and used, with ``memory_lock``.
+        Hold ``memory_lock`` while you call this and use the memory.
         """
         memory = self._memory
         if memory is not None and memory.nbytes >= nbytes and memory.shared:
@@ -162,7 +162,7 @@ class Ways:
 
     @property
     def shared_memory_socket(self) -> str:
-        """Its path here; empty where the server shares no memory. Raises NpucallError."""
+        """The socket's path here; empty if the server shares no memory. Raises NpucallError."""
         named = self.info.shared_memory_socket
         return self._settings.shared_memory_socket or named if named else ""
 
@@ -191,7 +191,7 @@ class Loop:
         self.transport = self.done(connected())
 
     def done(self, work: Coroutine[Any, Any, T]) -> T:
-        """What a coroutine gives on the loop."""
+        """Runs a coroutine on the loop and returns its result."""
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     def close(self) -> None:

@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from npucall_client.pipeline import Calls
 
 _PIECES = 3
-"""Chunks that a small call is cut into, and one more."""
+"""A small call is cut into so many chunks, and one more."""
 
 
 def no_messages(ways: Ways) -> str:
-    """Why nothing travels."""
+    """Why no messages travel."""
     return "" if ways.is_remote else "nothing travels here"
 
 
@@ -57,7 +57,7 @@ def no_pipeline(ways: Ways) -> str:
 
 
 def by_execute(ways: Ways, samples: Sequence[Sample]) -> list[Outcome]:
-    """One message there and one back. Raises OutOfReachError for what is longer than one."""
+    """One message there and one back. Raises OutOfReachError if a call does not fit into one."""
     most = ways.info.limits.max_message_bytes or MAX_MESSAGE_BYTES
 
     async def send(call: BoundCall) -> Response:
@@ -82,9 +82,9 @@ def by_chunks(ways: Ways, samples: Sequence[Sample]) -> list[Outcome]:
 
 
 def by_early_outputs(ways: Ways, samples: Sequence[Sample]) -> list[Outcome]:
-    """The same, with outputs that come as they are computed.
+    """The same, with outputs that come as soon as they are computed.
 
-    Raises OutOfReachError where they are short, and so come with the reply.
+    Raises OutOfReachError if they are short, since they then come with the reply.
     """
     for sample in samples:
         if not isinstance(sample.answer, NpucallError) and _is_short(sample):
@@ -97,7 +97,7 @@ def _is_short(sample: Sample) -> bool:
 
 
 def _in_short_chunks(ways: Ways, call: BoundCall, *, early: bool) -> Outcome:
-    """In chunks of an odd number of bytes, so that elements are cut."""
+    """Sends a call in chunks of an odd number of bytes, so that elements are cut."""
     short = min(ways.info.limits.chunk_bytes, size_of(call) // _PIECES | 1)
     return _on_stream(ways, call, short, early=early)
 
@@ -112,12 +112,12 @@ def _on_stream(ways: Ways, call: BoundCall, chunk_bytes: int, *, early: bool) ->
 
 
 def by_pipeline(ways: Ways, samples: Sequence[Sample]) -> list[Outcome]:
-    """All at once, on a stream that stays open from case to case."""
+    """Sends all at once, on a stream that stays open from case to case."""
     return sent_together(ways.pipeline, samples)
 
 
 def sent_together(lanes: Calls, samples: Sequence[Sample]) -> list[Outcome]:
-    """How the calls of a pipeline end that blocks."""
+    """How the calls of a blocking pipeline ended."""
     pending = [_Pending(lanes, sample.request()) for sample in samples]
     return [each.ended() for each in pending]
 
@@ -139,6 +139,6 @@ class _Pending:
         self._over.set()
 
     def ended(self) -> Outcome:
-        """Waits for it."""
+        """Waits until the call has ended."""
         self._over.wait(SECONDS)
         return self._outcome
