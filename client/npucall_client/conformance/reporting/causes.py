@@ -18,7 +18,7 @@ _SHARE = 0.2
 """A smaller share of the cases may share a pattern by chance."""
 _NEARLY = 0.9
 _MOST = 0.75
-"""A property is told if at least this share of the cases of a cause has it."""
+"""A second pattern is told if at least this share of the cases of a cause fits it."""
 
 
 @dataclass(frozen=True)

@@ -47,7 +47,7 @@ def listing_problems(statement: Statement, judged: Judged, *, partly: bool) -> l
 def _product(server: Server) -> Iterator[str]:
     """What is wrong with the server's product.
 
-    If no family has the SoC, the product may be any of them, since the server can only guess it.
+    If no family has the SoC, the server guesses the product, and any product is accepted.
     """
     product = product_of(server.soc)
     if product:

@@ -55,7 +55,7 @@ def alpha_shape(k: Given) -> Shape:
 
 
 def end(k: Given, loss: float) -> float:
-    """The loss; Ascend 950 never sets it to zero."""
+    """The loss; an infinite one becomes zero if asked for, but never on Ascend 950."""
     return 0.0 if k["zero_infinity"] and loss == INF and k.product != "Ascend950" else loss
 
 

@@ -59,7 +59,7 @@ def forward(draw: Draw) -> Any:
 
 
 def loss(draw: Draw) -> Any:
-    """The loss of the last two states at the end; without steps, 0 if there is no label either."""
+    """The losses, from the last two states; without steps, 0 if there is no label either."""
     alpha = forward(draw)
     result = []
     for n, (steps, count) in enumerate(

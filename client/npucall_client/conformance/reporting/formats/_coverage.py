@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from npucall_client.conformance.reporting.report import Report
 
 _NAMED = 12
-"""So many names of a kind are shown; for more names the page shows their number first."""
+"""Up to so many names of a kind are shown; of more, a few and the number of the others."""
 
 
 def covered(report: Report) -> Markup:

@@ -21,7 +21,7 @@ _FEW = 256
 _CHANCE = 0.02
 """A pattern is sure if it is at most this likely among elements that are wrong by chance."""
 _MOST = 0.75
-"""A place that has more than this share of all elements is not told."""
+"""A pattern that holds for a larger share of all elements is never sure."""
 
 
 @dataclass(frozen=True)
