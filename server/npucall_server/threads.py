@@ -72,7 +72,7 @@ class Threads(Executor):
         return future
 
     def start(self, task: Callable[[], object], line: Line | None = None) -> None:
-        """``submit`` without a result. If the task has a line, it runs after the others of the line.
+        """``submit`` without a result. If the task has a line, it runs after the line's others.
 
         Raises RuntimeError once closed.
         """

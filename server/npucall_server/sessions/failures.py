@@ -19,7 +19,7 @@ _RETRY_SECONDS = 0.1
 def of_another(error: NpucallError | None, failure: str) -> NpucallError:
     """The error of a retry for the call that it joined.
 
-    If that call's caller gave up, it may retry.
+    If that call's caller gave up, the retry may be repeated.
     """
     if error is None or isinstance(error, (CancelledError, DeadlineError)):
         return BusyError(
