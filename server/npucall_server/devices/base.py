@@ -71,7 +71,7 @@ class RunPieces(Protocol):
     """Computes a call from its pieces."""
 
     def __call__(self, pieces: Pieces, turn: Turn, /) -> Ran:
-        """Occupies the device only while it holds a turn. It holds none while it waits for pieces."""
+        """Occupies the device only while it holds a turn, and holds none while it waits."""
 
 
 class Phases(NamedTuple):

@@ -52,7 +52,7 @@ class Lanes(Generic[L]):
     ) -> None:
         ending = ending or EndingThreads()
         lanes = [Renewed(open_lane, lost, ending) for _ in range(count)]
-        self._free: LifoQueue[Renewed[L]] = LifoQueue()  # the lane used last has the most in its caches
+        self._free: LifoQueue[Renewed[L]] = LifoQueue()  # the last used lane has the fullest caches
         with Cleanup() as opening:
             opening.callback(Watchdog(lanes, device_timeout, lost).close)
             for lane in lanes:

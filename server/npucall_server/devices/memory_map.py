@@ -2,7 +2,7 @@
 
 Staging and device memory have the same map, so that one copy sends everything, and one copy
 fetches everything. First come the tensors that are sent (inputs, then outputs that are sent too),
-then the other outputs. Inputs whose values no kernel reads share one other place, which holds zeros.
+then the other outputs. Inputs whose values no kernel reads share another place, which holds zeros.
 """
 
 from __future__ import annotations

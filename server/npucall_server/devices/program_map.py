@@ -248,7 +248,7 @@ class _Maker:
                 insort(self._free, (length, place))
 
     def _take(self, length: int) -> int:
-        """Memory that only steps need: the smallest free piece that is large enough, or a new one."""
+        """Memory that only steps need: the smallest free piece that is large enough, or new."""
         taken = self._taken(length)
         index = bisect_left(self._free, (taken, 0))
         if index < len(self._free):
