@@ -46,7 +46,7 @@ def in_child(work: Work, arguments: tuple[Any, ...], seconds: float) -> Iterator
 
 
 def _send_all(sender: Connection[Any, Any], work: Work, arguments: tuple[Any, ...]) -> None:
-    os.dup2(2, 1)  # CANN may log to standard output, but findings use it
+    os.dup2(2, 1)  # CANN may log to standard output, where the parent prints findings
     for message in work(*arguments):
         sender.send(message)
     sender.close()

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 _TOLERANCES: dict[DType, float] = {FLOAT16: 4e-3, BF16: 3e-2}
 _OTHERS = 1e-5
-"""Allowed difference, relative to the largest number: some roundings. The conformance suite is
-exact; this only finds results that are completely wrong."""
+"""Allowed difference, relative to the largest number: some roundings. The conformance suite judges
+the precision; this only finds results that are completely wrong."""
 _SHOWN = 4
 
 
