@@ -7,7 +7,7 @@ import os
 VISIBLE_NPUS = "ASCEND_RT_VISIBLE_DEVICES"
 """Which NPUs a process sees, numbered from 0. Ray sets it in each actor that gets NPUs."""
 _RAYS = ("RAY_", "PYTHON", "OMP_NUM_THREADS", "VIRTUAL_ENV")
-"""Beginnings of the names that Ray and its Python set for themselves. Ray sets OMP_NUM_THREADS=1."""
+"""Beginnings of the names that Ray and its Python set for themselves; OMP_NUM_THREADS is 1 then."""
 
 
 def of_server() -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Decides when a server is started, restarted or given up: a state machine without threads or Ray."""
+"""Decides when a server is started, restarted, given up: a state machine without threads or Ray."""
 
 from __future__ import annotations
 

@@ -111,7 +111,7 @@ class Plan:
             yield replace(order, index=index, needs={"CPU": 1.0, **order.needs})
 
     def _server(self, host: Host, slot: str, place: int, announce: str, lock: str) -> Order:
-        """``place``: of its port among those of the host. ``lock``: its owner has the device."""
+        """``place``: index of its port on the host. ``lock``: name of the device's lock file."""
         kind = slot.partition("-")[0]
         labels = (f"kind={kind}", "host={hostname}", f"node={host.address}", *self.labels)
         first, last = self.ports
