@@ -1,17 +1,17 @@
-"""Keeps one ``npucall-server`` a device on the hosts of a Ray cluster: the command npucall-pool.
+"""The command npucall-pool: keeps one ``npucall-server`` per device on the hosts of a Ray cluster.
 
-Ray starts keepers, and starts them again. Whether a member lives is not Ray's to say: servers
+Ray starts keepers, and restarts them. Ray does not decide whether a member is alive: servers
 announce themselves to the pool's directory. No call passes through Ray.
 
 Its modules, from the top::
 
     command, report     the command; its table
-    steps, cluster      what it does; what it asks of Ray
+    steps, cluster      the steps of each command; the requests to Ray
     actors              a keeper as an actor of Ray
-    plan, order         what each keeper is to do; what it is told
+    plan, order         the work for each keeper; the order that tells it
     keeping, keeper     a keeper at work; its state machine
-    child, bound        the server's process, and what ends it with its keeper
-    environment, ports  what the server gets of the environment; a free port
+    child, bound        the server's process; ends it together with its keeper
+    environment, ports  the environment variables that the server gets; a free port
 """
 
 from importlib import import_module
@@ -22,7 +22,7 @@ __version__: str
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> str:
-        """The version, read from the distribution's metadata where somebody asks for it."""
+        """The version, read from the distribution's metadata when it is first needed."""
         if name == "__version__":
             return import_module("importlib.metadata").version("npucall-pool")
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,8 +1,8 @@
-"""Runs a program that the kernel kills when the process that started it is gone.
+"""Runs a program that the kernel kills when the process that started it has ended.
 
-Ray kills an actor and leaves its children [src:pool-ray-keeper].
+It is needed because Ray kills an actor, but not its children [src:pool-ray-keeper].
 ``python -I -m npucall_pool.bound PID PROGRAM ARGUMENTS``: PID is the process that starts it. The
-kernel looks at the thread in it: the one that starts this must live as long as the process.
+kernel watches the thread that starts it, so that thread must live as long as its process.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import NoReturn
 
 _PR_SET_PDEATHSIG = 1
 PARENT_GONE = 125
-"""Exit code where the parent had ended before the kernel was told."""
+"""Exit code if the parent had ended before the kernel knew of it."""
 NOT_STARTED = 127
-"""Exit code where there is no such program."""
+"""Exit code if there is no such program."""
 
 
 def main() -> NoReturn:

@@ -19,10 +19,10 @@ _LAST_CHARACTERS = 300
 
 
 class ServerProcess:
-    """Starts a command; its output goes to ``log``, that of the time before is kept beside it.
+    """Starts a command. Its output goes to ``log``; the previous log is kept next to it.
 
-    ``ready`` is a file that the server writes once it serves. Make it in a thread that lives as
-    long as this process: the kernel kills the server when that thread ends.
+    ``ready`` is a file that the server writes when it serves. Make this object in a thread that
+    lives as long as this process: the kernel kills the server when that thread ends.
     """
 
     def __init__(self, command: Sequence[str], ready: Path, log: Path) -> None:
@@ -42,7 +42,7 @@ class ServerProcess:
 
     @property
     def pid(self) -> int:
-        """Of the server."""
+        """The server's process number."""
         return self._process.pid
 
     def exit_code(self) -> int | None:
@@ -65,7 +65,7 @@ class ServerProcess:
 
 
 def own_folder(path: str) -> Path:
-    """A folder for locks and logs that this user alone may write to; made if it is not there.
+    """A folder for locks and logs to which only this user may write. Makes it if it is missing.
 
     Raises OSError.
     """

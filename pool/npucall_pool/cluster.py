@@ -1,4 +1,4 @@
-"""What the command does to a Ray cluster. Every wait has an end, since hosts may be dead."""
+"""The command's requests to a Ray cluster. Every wait has a limit, since hosts may be dead."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ if TYPE_CHECKING:
     from npucall_pool.order import Order
 
 NAMESPACE = "npucall-pool"
-"""Of the keepers' names in Ray."""
+"""Ray's namespace for the names of keepers."""
 ANSWER_SECONDS = 5.0
-"""Of a keeper that lives, on a host that lives."""
+"""How long a living keeper on a living host may take to answer."""
 _POLL_SECONDS = 0.3
 _LEFT_SECONDS = 20.0
 _AT_ONCE = 4
-"""Requests to one keeper: it can be asked for its status while it stops its server."""
+"""Requests that a keeper handles at the same time: it answers ``status`` during ``stop``."""
 
 
 class ClusterError(Exception):
-    """What keeps the command from doing what it was asked to, in a sentence."""
+    """Why the command cannot do what it was asked to do, in a sentence."""
 
 
 class Keeper(NamedTuple):
-    """An actor by its name, which is its server's."""
+    """An actor. It has the name of its server."""
 
     name: str
     actor: Any
@@ -43,7 +43,7 @@ class Keeper(NamedTuple):
 
 def connect(address: str) -> None:
     """Connects this process to the cluster that its host belongs to. Raises ClusterError."""
-    # A keeper's host may wait for a head for hours; a command may not.
+    # A keeper's host may wait for the head for hours, but a command may not.
     environment.set_for_ray("RAY_gcs_rpc_server_reconnect_timeout_s", "10")
     try:
         import ray  # noqa: PLC0415  # so that --help works without it
@@ -67,8 +67,8 @@ def connect(address: str) -> None:
 
 
 def hosts(resource: str) -> list[Host]:
-    """The hosts that Ray knows, the head first; of one address the node that lives."""
-    import ray  # noqa: PLC0415  # likewise
+    """The hosts that Ray knows, the head first. For each address, the living node counts."""
+    import ray  # noqa: PLC0415  # as above
 
     found: dict[str, Host] = {}
     for node in ray.nodes():
@@ -87,8 +87,8 @@ def hosts(resource: str) -> list[Host]:
 
 
 def keepers() -> list[Keeper]:
-    """All of the pool, the directory's first."""
-    import ray  # noqa: PLC0415  # likewise
+    """All keepers of the pool, the directory's first."""
+    import ray  # noqa: PLC0415  # as above
 
     names = sorted(
         each["name"]
@@ -99,16 +99,16 @@ def keepers() -> list[Keeper]:
     for name in names:
         try:
             found.append(Keeper(name, ray.get_actor(name)))
-        except ValueError:  # it has ended since
+        except ValueError:  # it has ended meanwhile
             continue
     return sorted(found, key=lambda keeper: (bool(keeper.host), keeper.name))
 
 
 def start(order: Order, resource: str) -> Keeper:
-    """The keeper of an order: a new one, or the one that there is."""
-    import ray  # noqa: PLC0415  # likewise
+    """The keeper of an order: the existing one, or a new one."""
+    import ray  # noqa: PLC0415  # as above
 
-    from npucall_pool.actors import KeeperActor  # noqa: PLC0415  # likewise
+    from npucall_pool.actors import KeeperActor  # noqa: PLC0415  # as above
 
     needs = dict(order.needs)
     actor = (
@@ -128,8 +128,8 @@ def start(order: Order, resource: str) -> Keeper:
 
 
 def statuses(asked: Sequence[Keeper], method: str = "status") -> dict[str, dict[str, Any] | None]:
-    """What each keeper says, by its name; None for those that do not answer in time."""
-    import ray  # noqa: PLC0415  # likewise
+    """Each keeper's answer, by its name; None if it does not answer in time."""
+    import ray  # noqa: PLC0415  # as above
 
     calls = {getattr(keeper.actor, method).remote(): keeper.name for keeper in asked}
     answers: dict[str, dict[str, Any] | None] = dict.fromkeys(keeper.name for keeper in asked)
@@ -144,11 +144,11 @@ def statuses(asked: Sequence[Keeper], method: str = "status") -> dict[str, dict[
 
 
 def drain(asked: Sequence[Keeper], patience: float) -> Iterator[tuple[str, str]]:
-    """Stops servers, then ends their keepers; for each its name, and what went wrong, or "".
+    """Stops servers, then ends their keepers. Yields each name, with what went wrong or "".
 
-    In this order, since Ray gives the device to others as soon as the keeper is gone.
+    The order matters: Ray gives the device to others as soon as the keeper has ended.
     """
-    import ray  # noqa: PLC0415  # likewise
+    import ray  # noqa: PLC0415  # as above
 
     stops = {keeper.actor.stop.remote(): keeper for keeper in asked}
     waiting = list(stops)
@@ -168,7 +168,7 @@ def drain(asked: Sequence[Keeper], patience: float) -> Iterator[tuple[str, str]]
 
 
 def wait_until_gone(names: set[str]) -> set[str]:
-    """Waits until Ray has forgotten these keepers, and so has their resources; answers the rest."""
+    """Waits until Ray has removed these keepers and has their resources; answers the others."""
     end = time.monotonic() + _LEFT_SECONDS
     while (left := names & {keeper.name for keeper in keepers()}) and time.monotonic() < end:
         time.sleep(_POLL_SECONDS)
@@ -176,8 +176,8 @@ def wait_until_gone(names: set[str]) -> set[str]:
 
 
 def forget(asked: Sequence[Keeper]) -> None:
-    """Ends keepers that do not answer. A server dies with its keeper, at once."""
-    import ray  # noqa: PLC0415  # likewise
+    """Ends keepers that do not answer. A server dies at once with its keeper."""
+    import ray  # noqa: PLC0415  # as above
 
     for keeper in asked:
         ray.kill(keeper.actor, no_restart=True)

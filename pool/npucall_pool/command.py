@@ -31,7 +31,7 @@ JsonOption = Annotated[bool, typer.Option("--json", help="A list of JSON objects
 
 
 def main() -> NoReturn:
-    """Runs the command; what keeps it from its work is one line and exit code 1."""
+    """Runs the command. If it cannot do its work, it prints one line and exits with code 1."""
     try:
         app()
     except (ClusterError, ValueError) as error:
@@ -178,7 +178,7 @@ def up(  # noqa: PLR0913  # each is an option
 ) -> None:
     """Starts what is missing: the directory, and a keeper for each device, which starts its server.
 
-    Servers that run are left alone, also where the options have changed: drain their host first.
+    Running servers are not changed, even if the options have changed: drain their host first.
     Servers that had been given up are started again. Exit code 1: some do not serve in time.
     """
     plan = Plan(
@@ -209,7 +209,7 @@ def up(  # noqa: PLR0913  # each is an option
 def status(*, as_json: JsonOption = False, cluster_address: ClusterOption = "auto") -> None:
     """Shows every server, as its keeper sees it. Exit code 1: some do not serve, or there are none.
 
-    Whether clients reach a server, `npucall members` says: it asks the directory.
+    `npucall members` says whether clients reach a server: it asks the directory.
     """
     cluster.connect(cluster_address)
     table = steps.status()
@@ -229,7 +229,7 @@ def drain(
     ] = False,
     cluster_address: ClusterOption = "auto",
 ) -> None:
-    """Stops the servers of a host; then Ray may give the devices to others.
+    """Stops the servers of a host. Then Ray may give the devices to others.
 
     The servers finish their calls first. The pool goes on without the host until `npucall-pool up`.
     """
@@ -248,13 +248,13 @@ def down(
     ] = False,
     cluster_address: ClusterOption = "auto",
 ) -> None:
-    """Stops every server, which finishes its calls first, and then the directory."""
+    """Stops every server, and then the directory. The servers finish their calls first."""
     cluster.connect(cluster_address)
     _say(steps.down(force=force))
 
 
 def _say(faults: dict[str, str]) -> None:
-    """What became of each server; raises ClusterError unless all have ended."""
+    """Prints what happened to each server. Raises ClusterError unless all have ended."""
     for name, fault in faults.items():
         typer.echo(f"{name}: {fault or 'ended'}")
     if any(faults.values()):

@@ -1,4 +1,4 @@
-"""When a server is started, started again, left alone: a state machine without threads or Ray."""
+"""Decides when a server is started, restarted, given up: a state machine without threads or Ray."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ NEEDS_A_PERSON = {
 }
 """Exit codes after which another start would end the same way."""
 WAS_ASKED = {0: "it had been asked to stop", 75: "it had been asked to stop, and calls were cut"}
-"""Exit codes of a server that somebody stopped."""
+"""Exit codes of a server that was asked to stop."""
 PAUSES, MANY_SECONDS = (0.5, 2.0), 60.0
-"""Seconds before it is started again, after the first end and after the second one in a minute.
+"""Seconds to wait before a restart: after the first end, and after the second one in a minute.
 
-After the third one it is not.
+After the third one the keeper gives the server up.
 """
 
 
@@ -31,13 +31,13 @@ class Child(Protocol):
     """A server's process."""
 
     def exit_code(self) -> int | None:
-        """None while it runs; minus the signal's number where one ended it."""
+        """None while it runs. If a signal ended it: minus the signal's number."""
 
     def answers(self) -> bool:
         """Whether it has said that it serves."""
 
     def last_words(self) -> str:
-        """The end of what it wrote."""
+        """The last part of its output."""
 
     def terminate(self) -> None:
         """Asks it to finish its calls and to end."""
@@ -47,32 +47,32 @@ class Child(Protocol):
 
 
 class Phase(StrEnum):
-    """Where a server is."""
+    """The state of a server."""
 
     STARTING = "starting"
     SERVING = "serving"
     PAUSING = "pausing"
-    """It ended, and is about to be started again."""
+    """It ended, and will be started again soon."""
     OUT = "out"
-    """It ended, and is not started again: a person has to look."""
+    """It ended, and will not be started again: a person has to look."""
     STOPPING = "stopping"
     STOPPED = "stopped"
 
 
 @dataclass
 class Course:
-    """What happened to a server so far."""
+    """The history of a server so far."""
 
     phase: Phase = Phase.STARTING
     starts: int = 0
     why: str = ""
-    """Of the last end that nobody had asked for; empty if there was none."""
+    """The reason of the last end that was not asked for; empty if there was none."""
     exit_code: int | None = None
-    """Of the last end."""
+    """The exit code of the last end."""
 
 
 class Keeper:
-    """Keeps one server. Whoever has it calls ``look`` several times a second, from one thread."""
+    """Keeps one server. Its owner calls ``look`` several times a second, from one thread."""
 
     def __init__(self, start: Callable[[], Child], clock: Clock = time.monotonic) -> None:
         self.course = Course()
@@ -81,10 +81,10 @@ class Keeper:
         self._child: Child | None = None
         self._ends: list[float] = []
         self._next = clock()
-        """When it is started, or killed."""
+        """The time of the next start or kill."""
 
     def look(self) -> None:
-        """Does what is to be done now: starts the server, starts it again, kills it."""
+        """Does what is necessary now: starts the server, restarts it, or kills it."""
         if self._child is not None and (code := self._child.exit_code()) is not None:
             self._has_ended(self._child, code)
         phase, due = self.course.phase, self._clock() >= self._next
@@ -96,7 +96,7 @@ class Keeper:
             self._child.kill()
 
     def stop(self, patience: float) -> None:
-        """Has the server end: asks it to, and kills it after ``patience`` seconds."""
+        """Ends the server: asks it to end, and kills it after ``patience`` seconds."""
         if self._child is None:
             self.course.phase = Phase.STOPPED
             return
@@ -105,7 +105,7 @@ class Keeper:
             self._child.terminate()
 
     def again(self) -> None:
-        """Starts a server that is out, or has been stopped, as if it had never ended."""
+        """Starts a server that is out or was stopped, as if it had never ended."""
         if self.course.phase in (Phase.OUT, Phase.STOPPED):
             self._ends.clear()
             self.course.phase, self._next = Phase.STARTING, self._clock()
@@ -140,7 +140,7 @@ class Keeper:
 
 
 def _described(code: int, last_words: str) -> str:
-    """An end in words."""
+    """Describes an end in words."""
     known = {**NEEDS_A_PERSON, **WAS_ASKED}
     ended = f"signal {-code}" if code < 0 else f"exit code {code}"
     meaning = f", {known[code]}" if code in known else ""

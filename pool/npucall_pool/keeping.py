@@ -1,4 +1,4 @@
-"""One keeper at work on its host: a thread that looks after a server."""
+"""A keeper at work on its host: a thread that watches a server."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ENDED = (Phase.STOPPED, Phase.OUT)
 
 
 class Keeping:
-    """Keeps the server of an order until ``stop``. ``npus``: the numbers of those that Ray gave."""
+    """Keeps the server of an order until ``stop``. ``npus``: the numbers of the NPUs from Ray."""
 
     def __init__(self, order: Order, npus: tuple[str, ...] = ()) -> None:
         self._order = order
@@ -32,11 +32,11 @@ class Keeping:
         self._process: ServerProcess | None = None
         self._keeper = Keeper(self._start)
         self._changed = threading.Condition()
-        # The one thread that starts servers, for as long as this process lives: see ServerProcess.
+        # Only this thread starts servers. It lives as long as this process: see ServerProcess.
         threading.Thread(target=self._work, name="npucall-keeper", daemon=True).start()
 
     def status(self) -> str:
-        """What happened so far, as JSON."""
+        """The history so far, as JSON."""
         with self._changed:
             course, process = asdict(self._keeper.course), self._process
             return json.dumps(
@@ -53,14 +53,14 @@ class Keeping:
             )
 
     def stop(self) -> str:
-        """Has the server finish its calls and end; answers the status once it has."""
+        """Tells the server to finish its calls and end; answers the status when it has ended."""
         with self._changed:
             self._keeper.stop(self._order.drain)
             self._changed.wait_for(lambda: self._keeper.course.phase in _ENDED)
         return self.status()
 
     def again(self) -> None:
-        """Starts the server that is out."""
+        """Starts the server if it is out."""
         with self._changed:
             self._keeper.again()
 
@@ -85,9 +85,9 @@ class Keeping:
         return self._process
 
     def _device(self) -> str:
-        """The device as the server's setting says it."""
+        """The device, in the form of the server's setting."""
         if self._order.device != "cann":
             return self._order.device.replace("{index}", str(self._order.index))
-        # Where Ray has set the variable, CANN numbers anew what the process sees.
+        # If Ray has set the variable, CANN numbers the devices that the process sees from 0.
         is_alone = environment.visible_npus() == self._number
         return "cann:0" if is_alone else f"cann:{self._number}"

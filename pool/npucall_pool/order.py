@@ -1,4 +1,4 @@
-"""What a keeper is told: texts and numbers, as JSON, and nothing that could be code."""
+"""The order for a keeper: texts and numbers, as JSON, and nothing that could be code."""
 
 from __future__ import annotations
 
@@ -10,44 +10,44 @@ from typing import Self
 
 @dataclass(frozen=True)
 class Order:
-    """One server on one host. Paths are those of that host."""
+    """One server on one host. Paths are paths on that host."""
 
     name: str
-    """Of the server in the pool, and of its files: letters, digits, and ``.-``."""
+    """Name of the server in the pool, and of its files: letters, digits, and ``.-``."""
     host: str
-    """The address that the host has for Ray, and that the server listens on."""
+    """The host's address in Ray. The server listens on it."""
     environment: str
     """Folder of the virtual environment that npucall-server is installed in."""
     program: str
     """A command of that environment."""
     arguments: tuple[str, ...]
-    """Its arguments. In them ``{host}``, ``{port}``, ``{device}``, ``{number}``, ``{index}``,
-    ``{name}``, ``{hostname}`` and ``{folder}`` stand for what the keeper finds on its host.
+    """Its arguments. The keeper replaces ``{host}``, ``{port}``, ``{device}``, ``{number}``,
+    ``{index}``, ``{name}``, ``{hostname}`` and ``{folder}`` by the values on its host.
     """
     ports: tuple[int, int]
-    """The first and the last that it may listen on."""
+    """The first and the last port that it may listen on."""
     port: int
-    """The first one of ``ports`` to try."""
+    """The port to try first, one of ``ports``."""
     index: int = 0
-    """Of the server among those of its kind on the host."""
+    """Index of the server among the servers of its kind on the host."""
     device: str = "cpu"
-    """What the server's ``--device`` says; ``cann`` stands for the NPU that Ray gave."""
+    """The value of the server's ``--device``. ``cann`` means the NPU that Ray gave."""
     set_env: str = ""
     """A shell script that is read before the program starts, such as CANN's set_env.sh."""
     folder: str = ""
-    """Of locks and logs; empty: one of this user's in the system's folder for temporary files."""
+    """Folder of locks and logs. Empty: a folder of this user in the system's temporary folder."""
     drain: float = 40.0
-    """Seconds that it gets to end, once asked to."""
+    """Seconds that the server gets to end after it was asked to."""
     needs: dict[str, float] = field(default_factory=dict)
-    """Ray's resources that its keeper has while it lives, which hold it to its host too."""
+    """Resources of Ray that the keeper has while it lives. They also bind it to its host."""
 
     def as_text(self) -> str:
-        """As ``of_text`` reads it."""
+        """The order as a text, which ``of_text`` reads."""
         return json.dumps(asdict(self), sort_keys=True)
 
     @classmethod
     def of_text(cls, text: str) -> Self:
-        """Of such a text."""
+        """The order in a text of ``as_text``."""
         values = json.loads(text)
         return cls(
             **{
@@ -58,7 +58,7 @@ class Order:
         )
 
     def command(self, found: Found) -> list[str]:
-        """What starts the server, once the keeper has found the rest."""
+        """The command that starts the server, with the values that the keeper has found."""
         program = Path(self.environment, "bin", self.program)
         python = program.with_name("python")
         # -I keeps what CANN and Ray put on PYTHONPATH out of the server.
@@ -72,17 +72,17 @@ class Order:
 
 @dataclass(frozen=True)
 class Found:
-    """What only the keeper can know, on its host."""
+    """Values that only the keeper on its host can know."""
 
     port: int
     device: str
     number: str
-    """Of the device among all of the host."""
+    """Number of the device among all devices of the host."""
     folder: Path
     hostname: str
 
     def put_into(self, argument: str, order: Order) -> str:
-        """An argument with what its placeholders stand for; other braces stay."""
+        """An argument with its placeholders replaced. Other braces stay."""
         values = {
             "host": order.host,
             "index": order.index,

@@ -1,4 +1,4 @@
-"""Which servers a pool has: from what the administrator asked for to an order for each keeper."""
+"""The servers of a pool: makes an order for each keeper from the administrator's options."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 DIRECTORY = "directory"
 """Name of the pool's directory."""
 _HOLDS = 0.001
-"""Of ``node:ADDRESS``, of which each host has 1: an actor that has some of it runs there."""
+"""How much a keeper takes of ``node:ADDRESS``. Each host has 1 of it, so the keeper runs there."""
 _HEAD = "node:__internal_head__"
 _OPTION = re.compile(r"[a-z][a-z0-9-]*(=.*)?", re.DOTALL)
 
@@ -33,24 +33,24 @@ class Host(NamedTuple):
     is_head: bool
 
     def is_called(self, name: str) -> bool:
-        """Whether somebody means this host by a name."""
+        """Whether a name means this host."""
         return name in (self.address, self.hostname)
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What the administrator asked for."""
+    """What the administrator wants."""
 
     environment: str
     resource: str
     device: str
     servers_per_host: int | None
-    """None: as many as the host has of the resource."""
+    """None: one for each unit of the resource that the host has."""
     cpu: int
     """Servers of the device cpu on each host."""
     ports: Ports
     directory: str
-    """Directories that others run; empty: the pool has one of its own."""
+    """Directories outside the pool. Empty: the pool has its own one."""
     directory_port: int
     labels: tuple[str, ...]
     server_options: tuple[str, ...]
@@ -60,7 +60,7 @@ class Plan:
     drain: float
 
     def orders(self, hosts: Sequence[Host]) -> list[Order]:
-        """One for each server, and first the directory's. Raises ValueError in a sentence."""
+        """An order for each server, after the directory's. Raises ValueError with a sentence."""
         orders = [] if self.directory else [self._directory(hosts)]
         announce = self.directory or f"{orders[0].host}:{self.directory_port}"
         for host in hosts:
@@ -111,7 +111,7 @@ class Plan:
             yield replace(order, index=index, needs={"CPU": 1.0, **order.needs})
 
     def _server(self, host: Host, slot: str, place: int, announce: str, lock: str) -> Order:
-        """``place``: of its port among those of the host. ``lock``: who has it has the device."""
+        """``place``: index of its port on the host. ``lock``: name of the device's lock file."""
         kind = slot.partition("-")[0]
         labels = (f"kind={kind}", "host={hostname}", f"node={host.address}", *self.labels)
         first, last = self.ports

@@ -18,7 +18,7 @@ class Ports(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Of FIRST-LAST. Raises ValueError."""
+        """Reads FIRST-LAST. Raises ValueError."""
         found = re.fullmatch(r"([0-9]{1,5})-([0-9]{1,5})", text)
         ports = cls(int(found[1]), int(found[2])) if found else cls(0, 0)
         if not 0 < ports.first <= ports.last <= _HIGHEST:
@@ -26,7 +26,7 @@ class Ports(NamedTuple):
         return ports
 
     def free(self, host: str, wish: int) -> int:
-        """A port that nobody has on this address of this host: ``wish``, or the next one.
+        """A free port on this address of this host: ``wish``, or the next free one.
 
         Raises OSError if there is none, or the host has no such address.
         """

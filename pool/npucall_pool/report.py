@@ -1,4 +1,4 @@
-"""What the command says of a pool: a row a server, as a table or as JSON."""
+"""The command's report of a pool: a row a server, as a table or as JSON."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _row(name: str, answer: Mapping[str, Any] | None, hosts: Sequence[Host]) -> 
 
 
 def _why_not(host: Host | None) -> str:
-    """Why a keeper may not answer, as far as Ray knows."""
+    """The likely reason why a keeper does not answer, as far as Ray knows."""
     if host is None:
         return "Ray has not started its keeper"
     if not host.is_alive:
@@ -59,7 +59,7 @@ def _why_not(host: Host | None) -> str:
 
 
 def as_table(table: Iterable[Row]) -> str:
-    """Lines in columns."""
+    """The rows as text in columns."""
     lines = [_HEADINGS, *(tuple(map(str, row)) for row in table)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     return "\n".join(
@@ -69,5 +69,5 @@ def as_table(table: Iterable[Row]) -> str:
 
 
 def as_json(table: Iterable[Row]) -> str:
-    """A list of objects."""
+    """The rows as a list of JSON objects."""
     return json.dumps([row._asdict() for row in table], indent=2)

@@ -1,4 +1,4 @@
-"""What each command does, step by step, once it is connected to a cluster."""
+"""The steps of each command after it has connected to a cluster."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 _POLL_SECONDS = 0.5
 _GRACE_SECONDS = 20.0
-"""Beside what a server gets to end: what its keeper, and Ray, may take."""
+"""Added to the time that a server gets to end: for its keeper and for Ray."""
 
 
 def up(plan: Plan, only: Sequence[str], wait: float) -> tuple[list[Row], list[str]]:
-    """Starts what is missing, on hosts of these names or on all; waits until all serve.
+    """Starts what is missing on the named hosts, or on all; waits until all servers serve.
 
-    Answers a row a server, and notes. Raises ClusterError or ValueError.
+    Answers a row for each server, and notes. Raises ClusterError or ValueError.
     """
     hosts = [each for each in cluster.hosts(plan.resource) if each.is_alive]
     for name in only:
@@ -49,7 +49,7 @@ def status() -> list[Row]:
 
 
 def drain(host: str, *, force: bool) -> dict[str, str]:
-    """Ends the servers of a host; what is wrong with each, by name. Raises ClusterError."""
+    """Ends the servers of a host. Answers what went wrong, by name. Raises ClusterError."""
     addresses = {each.address for each in cluster.hosts("") if each.is_called(host)}
     found = [keeper for keeper in cluster.keepers() if keeper.host in addresses]
     if not found:
@@ -58,7 +58,7 @@ def drain(host: str, *, force: bool) -> dict[str, str]:
 
 
 def down(*, force: bool) -> dict[str, str]:
-    """Ends all servers, and then the directory; what is wrong with each, by name."""
+    """Ends all servers, and then the directory. Answers what went wrong, by name."""
     found = cluster.keepers()
     servers = _end([keeper for keeper in found if keeper.host], force=force)
     return {**servers, **_end([keeper for keeper in found if not keeper.host], force=force)}
@@ -73,7 +73,7 @@ def _start_again(keepers: Sequence[Keeper]) -> None:
 
 
 def _wait_until_settled(keepers: Sequence[Keeper], wait: float) -> dict[str, dict[str, Any] | None]:
-    """Waits until each server serves or is out; answers what the keepers say."""
+    """Waits until each server serves or is out. Answers the statuses of the keepers."""
     end = time.monotonic() + wait
     while True:
         answers = cluster.statuses(keepers)
@@ -92,7 +92,7 @@ def _notes(orders: Sequence[Order], answers: Mapping[str, dict[str, Any] | None]
 
 
 def _end(keepers: Sequence[Keeper], *, force: bool) -> dict[str, str]:
-    """Ends servers and their keepers; what is wrong with each, by name."""
+    """Ends servers and their keepers. Answers what went wrong, by name."""
     if not keepers:
         return {}
     answers = cluster.statuses(keepers)

@@ -4,11 +4,11 @@ Its modules, from the top::
 
     cann                      an NPU
     cpu                       the CPU reference as a device
-    lanes, lane_thread, renewed  gives calls to free lanes; a lane's thread; a lane opened again
+    lanes, lane_thread, renewed  give calls to free lanes; a lane's thread; a lane opened again
     watchdog                  finds calls that never return
     one_by_one                programs of devices that run each step as a call
-    stopwatch, cleanup        times on the device's clock; gives everything back
-    memory_map, program_map   where tensors of a call lie in memory; those of a program
+    stopwatch, cleanup        measures time by the device's clock; gives everything back
+    memory_map, program_map   where the tensors of a call lie in memory; where those of a program
     host_memory, unwritten    handles in host memory; outputs that a kernel leaves as they are
     native_threads            whether the system's thread has ended
     base                      what a device has to implement
@@ -31,7 +31,7 @@ __all__ = ["NoDeviceError", "open_device"]
 
 
 def open_device(settings: ServerSettings, note: Callable[[str], None]) -> Device:
-    """The device that the settings name; ``note`` hears what the log should say of it.
+    """Opens the device that the settings name. Calls ``note`` with texts for the log.
 
     Raises NoDeviceError.
     """

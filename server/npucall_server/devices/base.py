@@ -1,4 +1,4 @@
-"""What a device has to implement. Nothing outside ``devices`` knows which device it is."""
+"""What a device has to implement. Code outside ``devices`` does not know which device it is."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class NoDeviceError(Exception):
-    """The device, or what it needs, is not there."""
+    """The device is missing, or something that it needs."""
 
 
 class BrokenDeviceError(DeviceError):
@@ -34,7 +34,7 @@ class BrokenDeviceError(DeviceError):
 
 
 def device_lost(retry_after: float | None = None) -> DeviceLostError:
-    """What a call raises that comes after the device broke."""
+    """The error of a call that comes after the device broke."""
     what = "repeat the call" if retry_after is None else retry_in(retry_after)
     return DeviceLostError(
         f"another call broke the device, and the server restarts; {what}",
@@ -47,14 +47,14 @@ class Turn(sharing.Turn, Protocol):
 
     @property
     def owner(self) -> str:
-        """Who the call is for. What one owner left in a device's memory no other one gets."""
+        """Who the call is for. No owner can read what another one left in the device's memory."""
 
     def check(self) -> None:
-        """Raises DeadlineError or CancelledError if nobody waits for the call any more."""
+        """Raises DeadlineError or CancelledError if the caller no longer waits for the call."""
 
 
 class Pieces(Protocol):
-    """The inputs of a call as they come: an iterator that waits for each piece."""
+    """The inputs of a call while they arrive: an iterator that waits for each piece."""
 
     @property
     def waited_ns(self) -> int:
@@ -64,18 +64,18 @@ class Pieces(Protocol):
         """The pieces, in order."""
 
     def computed(self, outputs: Sequence[Buffer], elements: int) -> None:
-        """Wants to hear how many elements of each output will not change any more."""
+        """Is told how many elements of each output are final."""
 
 
 class RunPieces(Protocol):
     """Computes a call from its pieces."""
 
     def __call__(self, pieces: Pieces, turn: Turn, /) -> Ran:
-        """Occupies the device only while it holds a turn, and waits for pieces without one."""
+        """Occupies the device only while it holds a turn, and holds none while it waits."""
 
 
 class Phases(NamedTuple):
-    """Where a call's time on a device went, in ns; copies and run by the device's own clock."""
+    """How long each part of a call took, in ns. The device's own clock times copies and run."""
 
     copy_in_ns: int
     plan_ns: int
@@ -84,16 +84,16 @@ class Phases(NamedTuple):
 
 
 class Ran(NamedTuple):
-    """What a call gave."""
+    """The result of a call."""
 
     outputs: list[Buffer | Resident]
-    """A storage for each output, in order; for one that had a target just that."""
+    """A storage for each output, in order. If an output had a target, its storage is the target."""
     phases: Phases | None = None
-    """None on a device that is no hardware."""
+    """None if the device is not hardware."""
 
 
 class Resident(Protocol):
-    """Bytes in the device's memory that outlive calls: what a handle holds."""
+    """The bytes of a handle: they stay in the device's memory after a call has ended."""
 
     @property
     def nbytes(self) -> int:
@@ -106,11 +106,11 @@ class Resident(Protocol):
         """A copy of a part of it, or a view that stays as it is."""
 
     def free(self) -> None:
-        """Gives the memory back, once no work that was given to the device uses it any more."""
+        """Gives the memory back when no queued work uses it any more."""
 
 
 class ResidentPart:
-    """A part of resident bytes: a storage that lies on the device already."""
+    """A part of resident bytes: a storage that is already on the device."""
 
     __slots__ = ("length", "memory", "offset")
 
@@ -137,25 +137,25 @@ class Step(NamedTuple):
 
     call: Prepared
     storages: Mapping[str, Source | StepOutput]
-    """By name; a ``StepOutput`` is what an earlier step of the same program gave."""
+    """By name. A ``StepOutput`` is an output of an earlier step of the same program."""
     targets: Mapping[str, Target] = NO_TARGETS
     """Memory for outputs, by name."""
     discarded: frozenset[str] = frozenset()
-    """Outputs that nobody asks for, but later steps."""
+    """Outputs that only later steps read: the caller does not get them."""
 
 
 class RanProgram(NamedTuple):
-    """What a program gave."""
+    """The result of a program."""
 
     outputs: list[list[Buffer | Resident | None]]
-    """Of each step a storage for each output, in order; None for what was discarded."""
+    """For each step a storage for each output, in order. A discarded output has None."""
     phases: Phases | None = None
-    """Of all steps together; None on a device that is no hardware."""
+    """Of all steps together; None if the device is not hardware."""
 
 
 @dataclass(frozen=True)
 class DeviceFacts:
-    """What a device and its software say of themselves; what they do not tell is empty or None."""
+    """What a device and its software say about themselves. An unknown fact is empty or None."""
 
     cann_version: str = ""
     driver_version: str = ""
@@ -167,7 +167,7 @@ class DeviceFacts:
     aicpu_percent: int | None = None
     healthy: bool | None = None
     product_guess: str = ""
-    """Why its product is a guess, where it is."""
+    """Why the product is only a guess; empty if it is known."""
 
 
 class Device(Protocol):
@@ -187,7 +187,7 @@ class Device(Protocol):
 
     @property
     def lanes(self) -> int:
-        """How many turns there are at a time."""
+        """How many turns there can be at the same time."""
 
     @property
     def catalogue(self) -> Catalogue:
@@ -212,52 +212,53 @@ class Device(Protocol):
     ) -> Ran:
         """Computes the call. Occupies the device only while it holds a turn.
 
-        ``targets`` is writable memory for outputs, by name, as long as their storage. It shares
-        none with other storages; it may be the one that was sent for the output itself. An error
-        leaves anything in it.
+        ``targets`` is writable memory for outputs, by name. Each target is as long as the storage
+        of its output. It shares no memory with other storages, but it may be the storage that the
+        caller sent for this output. After an error its content is undefined.
         """
 
     def run_program(self, steps: Sequence[Step], turn: Turn) -> RanProgram:
-        """Computes the steps in their order, with a turn taken anew after every few ms.
+        """Computes the steps in their order. Takes a new turn every few ms.
 
-        What the first step raises that fails has its number as ``details["step"]``; then anything
-        may stand in the targets of all.
+        If a step fails, the error has the step's number as ``details["step"]``. Then the content
+        of the targets of all steps is undefined.
         """
 
     def program_bytes(self, steps: Sequence[Step]) -> int:
-        """Most bytes of device memory that a program holds at a time, its targets among them."""
+        """The most device memory that a program holds at a time, in bytes, with its targets."""
 
     def allocate(self, nbytes: int, dtype: DType | None = None) -> Resident:
-        """Memory for a handle, of anything: who gets it writes all of it. Raises OutOfMemoryError.
+        """Memory for a handle. Its content is undefined; the caller must write all of it.
 
-        ``dtype``: of the elements that will be written into it, from its start on, if that is
-        known. Of integers a device may remember the range, so that it need not read them back
-        where values are checked before a kernel runs.
+        Raises OutOfMemoryError. ``dtype``: of the elements that will be written, from the start
+        on, if it is known. A device may remember the range of integers. Then it need not read
+        them back when it checks values before a kernel runs.
 
-        A device that computes a call into it clears what the call does not provably write.
+        If the device computes a call into this memory, it first clears the parts that the call
+        may leave unwritten.
         """
 
     @property
     def memory_for_handles(self) -> int:
-        """Bytes of its own memory that handles may hold, unless a setting says otherwise.
+        """How many bytes of its own memory handles may hold, unless a setting says otherwise.
 
-        0: handles hold host memory, which counts in ``memory_limit``.
+        0: handles are in host memory, which counts in ``memory_limit``.
         """
 
     def working_bytes(self, call: Prepared | Program) -> int:
-        """Bytes of host memory that ``run`` takes for a call beside its storages, at the most.
+        """The most host memory that ``run`` takes for a call in addition to its storages, in bytes.
 
-        Without what the device keeps, or takes for each of its lanes, whatever the calls are.
+        Memory that the device takes once, or once for each lane, does not count.
         """
 
     def piecewise(self, call: Prepared) -> RunPieces | None:
-        """What computes the call as its bytes come; None where they have to be there first."""
+        """Computes the call while its bytes arrive; None if all bytes must arrive first."""
 
     def facts(self) -> DeviceFacts | None:
-        """What it says of itself now; None for a device that is no hardware."""
+        """What it says about itself now; None if the device is not hardware."""
 
     def watch(self, lost: Callable[[NpucallError], None]) -> None:
-        """From now on ``lost`` hears, in any thread, that the device will not work any more."""
+        """Calls ``lost``, in any thread, when the device will not work any more."""
 
     def close(self) -> None:
-        """Gives everything back, once no call is left."""
+        """Gives everything back. No call may be running."""

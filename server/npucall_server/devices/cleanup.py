@@ -1,4 +1,4 @@
-"""Giving back what was taken: all of it, in reverse order, whatever fails on the way."""
+"""Gives back everything that was taken, in reverse order, even if a step fails."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 class Cleanup:
     """Steps that run when a ``with`` block ends or ``close`` is called, the last one first.
 
-    As ``contextlib.ExitStack``, but what is raised is what went wrong first: in the block, else in
-    the steps.
+    It works like ``contextlib.ExitStack``, but raises the first error: the one of the block, or
+    else the first one of the steps.
     """
 
     def __init__(self) -> None:
@@ -40,7 +40,7 @@ class Cleanup:
         self._steps.append(partial(step, *arguments))
 
     def pop_all(self) -> Cleanup:
-        """The steps so far, in one of its own: they are not run at the end of this block."""
+        """Moves the steps so far to a new Cleanup: the end of this block does not run them."""
         taken = Cleanup()
         taken._steps, self._steps = self._steps, []
         return taken

@@ -1,4 +1,4 @@
-"""The CPU reference: runs the operators' own formulas, in the calling thread and idle ones."""
+"""The CPU reference: runs the operators' formulas, in the calling thread and in idle threads."""
 
 from __future__ import annotations
 
@@ -39,10 +39,11 @@ def open_cpu(settings: ServerSettings, note: Callable[[str], None]) -> CpuDevice
 
 
 class CpuDevice:
-    """Stands for the SoC named. A turn is a few blocks, so small calls do not wait for a large one.
+    """Follows the rules of the SoC ``soc``.
 
-    ``lanes`` is how many blocks are computed at a time; as many as there are cores for the process
-    if it is left out. ``default_variant`` is taken where the product has it.
+    A turn is a few blocks, so that small calls do not wait for a large one. ``lanes`` is how many
+    blocks are computed at a time; the default is the number of cores that the process may use.
+    ``default_variant`` is used if the product has it.
     """
 
     name = "cpu"
@@ -58,7 +59,7 @@ class CpuDevice:
         self._helpers = Helpers(self.lanes - 1)
 
     def unavailable_because(self, operator: Operator[..., object]) -> str:
-        """It runs all that is declared; what the product lacks, the rules refuse."""
+        """It runs every declared operator. The rules refuse those that the product lacks."""
         del operator
         return ""
 
@@ -74,13 +75,13 @@ class CpuDevice:
         turn: Turn,
         targets: Mapping[str, Target] = NO_TARGETS,
     ) -> Ran:
-        """Computes a few blocks a turn, here and, while turns are free, in other threads."""
+        """Computes a few blocks a turn, in this thread and, while turns are free, in others."""
         given, memory = in_host_memory(storages), memory_of(targets)
         outputs = evaluate.run(call, given, turn, memory, helpers=self._helpers)
         return Ran(as_asked(call, outputs, targets))
 
     def run_program(self, steps: Sequence[Step], turn: Turn) -> RanProgram:
-        """Computes small steps that follow each other in one turn."""
+        """Computes several small steps in one turn if they follow each other."""
         here = [
             programs.Step(call, in_host_memory(storages), memory_of(targets), discarded)
             for call, storages, targets, discarded in steps
@@ -90,25 +91,25 @@ class CpuDevice:
         return RanProgram([as_asked(step.call, found, step.targets) for step, found in pairs])
 
     def program_bytes(self, steps: Sequence[Step]) -> int:
-        """The outputs, as far as they are there at a time."""
+        """The most bytes that the outputs take at a time."""
         return programs.peak_bytes(steps)
 
     def allocate(self, nbytes: int, dtype: DType | None = None) -> HostResident:
-        """Host memory; formulas look at values themselves. Raises OutOfMemoryError."""
+        """Host memory. It needs no dtype: the formulas check values. Raises OutOfMemoryError."""
         del dtype
         return HostResident(nbytes)
 
     @property
     def memory_for_handles(self) -> int:
-        """Handles hold host memory."""
+        """0: handles are in host memory."""
         return 0
 
     def working_bytes(self, call: Prepared | Program) -> int:
-        """What the evaluation holds. Blocks are not counted: each lane has one at a time."""
+        """The memory of the evaluation. Blocks do not count: each lane has one at a time."""
         return call.working_bytes
 
     def piecewise(self, call: Prepared) -> RunPieces | None:
-        """Computes elementwise calls on dense tensors so, with the bits that ``run`` gives."""
+        """For elementwise calls on dense tensors. The results have the same bits as ``run``'s."""
         if not pieces.takes_pieces(call):
             return None
 
@@ -118,7 +119,7 @@ class CpuDevice:
         return run
 
     def facts(self) -> None:
-        """It is no hardware."""
+        """None: it is not hardware."""
 
     def watch(self, lost: Callable[[NpucallError], None]) -> None:
         """It cannot be lost."""
@@ -130,5 +131,5 @@ class CpuDevice:
 
 
 def _cores() -> int:
-    """Of Linux the cores that the process may use; elsewhere that is not known."""
+    """The cores that the process may use, on Linux; 2 elsewhere, where that is not known."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 2

@@ -1,4 +1,4 @@
-"""What handles hold on a device that computes in host memory."""
+"""The memory of handles on a device that computes in host memory."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class HostResident:
-    """Host memory of anything, until somebody has written it. Raises OutOfMemoryError."""
+    """Host memory. Its content is undefined until it is written. Raises OutOfMemoryError."""
 
     def __init__(self, nbytes: int) -> None:
         try:
@@ -41,17 +41,17 @@ class HostResident:
             np.copyto(np.frombuffer(part, np.uint8), np.frombuffer(data, np.uint8))
 
     def read(self, offset: int, length: int) -> Buffer:
-        """A view: nobody writes it again."""
+        """A view: the bytes do not change any more."""
         return self.view(offset, length)
 
     def view(self, offset: int, length: int) -> Buffer:
-        """A part of it. Raises ValueError for one that is not inside."""
+        """A part of it. Raises ValueError if the part is not inside."""
         if not 0 <= offset <= offset + length <= len(self.memory):
             raise ValueError(f"{offset} + {length} of {len(self.memory)} bytes")
         return self.memory[offset : offset + length]
 
     def free(self) -> None:
-        """Lets go of it; who computes with it, or answers from it, has a view that keeps it."""
+        """Drops the memory. Calls and answers that still use it have views, which keep it."""
         self.memory = _NOTHING
 
 
@@ -59,7 +59,7 @@ _NOTHING: Buffer = memoryview(b"")
 
 
 def in_host_memory(storages: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Storages of a call, or of a step, with parts of handles as views of them."""
+    """The storages of a call or a step. Each part of a handle becomes a view of its memory."""
     for source in storages.values():
         if type(source) is ResidentPart:
             return {name: _viewed(source) for name, source in storages.items()}
@@ -67,7 +67,7 @@ def in_host_memory(storages: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def memory_of(targets: Mapping[str, Target]) -> Mapping[str, Buffer]:
-    """Targets of a call with handles as their memory."""
+    """The targets of a call. Each handle becomes its memory."""
     return {
         name: target.memory if isinstance(target, HostResident) else target  # type: ignore[misc]
         for name, target in targets.items()
@@ -77,7 +77,7 @@ def memory_of(targets: Mapping[str, Target]) -> Mapping[str, Buffer]:
 def as_asked(
     call: Prepared, outputs: Sequence[Buffer | None], targets: Mapping[str, Target]
 ) -> list[Any]:
-    """Outputs of a call, those that had a target as just that, as far as they are answered."""
+    """The outputs of a call: the target if there is one, and None for a discarded output."""
     if not targets:
         return list(outputs)
     return [

@@ -1,7 +1,7 @@
-"""The thread of a lane: long-lived, since drivers keep what they know per thread.
+"""The thread of a lane. It lives long, since drivers cache things per thread.
 
-CANN does so with first phases [src:phase-one-cache]. The thread blocks in C while the device works;
-ctypes releases the GIL, so that copies and runs of other lanes go on.
+CANN caches first phases so [src:phase-one-cache]. The thread blocks in C while the device works.
+ctypes releases the GIL meanwhile, so that copies and runs of other lanes go on.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ L = TypeVar("L", bound="InThread")
 
 
 class InThread(Protocol):
-    """What is opened, used and closed in one thread."""
+    """Something that one thread opens, uses and closes."""
 
     @property
     def broken(self) -> NpucallError | None:
@@ -35,7 +35,7 @@ class InThread(Protocol):
 
     @property
     def spent(self) -> bool:
-        """Whether it is to be closed, and opened anew in another thread."""
+        """Whether it must be closed, and opened again in another thread."""
 
     def close(self) -> None:
         """Gives everything back."""
@@ -52,20 +52,20 @@ class Lane(InThread, Protocol):
         targets: Mapping[str, Buffer] = NO_TARGETS,
         owner: str = "",
     ) -> Ran:
-        """Runs a call; when it ends, however it ends, nothing of it is under way any more.
+        """Runs a call. When this returns or raises, the device no longer works on the call.
 
-        ``check`` is called as long as the call can still be stopped; what it raises ends the call.
-        Of what calls of another ``owner`` left in the lane's memory, this one's finds nothing.
+        ``check`` is called while the call can still be stopped; an error that it raises ends the
+        call. The call cannot read what calls of another ``owner`` left in the lane's memory.
         """
 
     def empty(self) -> None:
-        """Gives back all that is kept for the next calls."""
+        """Gives back everything that is kept for later calls."""
 
 
 class LaneThread(Generic[L]):
-    """Does one piece of work after the other in a thread that has a lane open.
+    """Does one piece of work after the other, in a thread that has a lane open.
 
-    ``on_broken`` hears, in that thread, when the device will not work again in this process.
+    Calls ``on_broken``, in that thread, when the device will not work again in this process.
     """
 
     def __init__(
@@ -78,32 +78,32 @@ class LaneThread(Generic[L]):
         self._given_up: NpucallError | None = None
         self._native: NativeThread | None = None
         self.busy_since: float | None = None
-        """``time.monotonic()`` when the work under way began; opening and closing are work too."""
+        """``time.monotonic()`` when the current work began. Opening and closing are work too."""
         self.spent = False
-        """Whether the lane said so behind its last work."""
+        """Whether the lane was spent after its last piece of work."""
 
     def open(self) -> None:
-        """Opens the lane in a new thread. Raises what that raises; then the thread ends."""
+        """Opens the lane in a new thread. If opening fails, raises its error; the thread ends."""
         self.busy_since = time.monotonic()
         threading.Thread(target=self._serve, name="npucall-lane", daemon=True).start()
         self._wait(self._opening)
 
     def do(self, function: Callable[[L], T]) -> T:
-        """Anything with the lane in its thread; the calling thread waits."""
+        """Runs a function with the lane, in the lane's thread. The calling thread waits."""
         result: T = self._wait(self._queued(_Work(function)))
         return result
 
     def close(self) -> None:
-        """Closes the lane; raises what that raises. The thread ends a while later."""
+        """Closes the lane; raises its error if that fails. The thread ends a little later."""
         self._wait(self._queued(_Work(lambda lane: lane.close(), is_last=True)))
 
     @property
     def native(self) -> NativeThread | None:
-        """The system's thread, once it runs."""
+        """The system's thread; None until it runs."""
         return self._native
 
     def give_up(self, error: NpucallError) -> None:
-        """Raises this where somebody waits for the thread, now or later: it will never go on."""
+        """Raises this in all threads that wait for the lane's thread, now or later: it hangs."""
         self._given_up = error
         for work in list(self._waited_for):
             work.give_up(error)
@@ -130,14 +130,14 @@ class LaneThread(Generic[L]):
             pass
 
     def _serve_one(self, lane: L) -> bool:
-        """Whether more can come; what belongs to the work is let go of when this returns."""
+        """Does the next work; whether more can come. Keeps no reference to the work's objects."""
         work = self._work.get()
         was_broken = lane.broken is not None
         self.busy_since = time.monotonic()
         result, error = work.do(lane)
         self.busy_since, self.spent = None, lane.spent
         if lane.broken is not None and not was_broken:
-            # Before the answer, behind which the next call would come.
+            # Before the answer: the next call may come directly after it.
             self._on_broken(lane.broken)
         work.answer(result, error)
         return not work.is_last
@@ -152,7 +152,7 @@ class _Work(Generic[L]):
         self._done: SimpleQueue[tuple[Any, BaseException | None]] = SimpleQueue()
 
     def do(self, lane: L) -> tuple[Any, BaseException | None]:
-        if self._is_given_up:  # before it began: nobody waits for it
+        if self._is_given_up:  # before it began: nobody waits for it any more
             return None, None
         try:
             return self._function(lane), None
@@ -160,7 +160,7 @@ class _Work(Generic[L]):
             return None, error
 
     def give_up(self, error: NpucallError) -> None:
-        """Raises this in the thread that waits; it does not begin any more."""
+        """Raises this in the thread that waits. Work that has not begun will not begin."""
         self._is_given_up = True
         self.answer(None, error)
 

@@ -1,4 +1,4 @@
-"""The lanes of a device: it runs as many calls at a time, and gives each to a free one."""
+"""The lanes of a device. Each call goes to a free lane, so as many calls as lanes can run."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ L = TypeVar("L", bound="Lane")
 
 
 def with_room(work: Callable[[], T], make_room: Callable[[], object]) -> T:
-    """Does it; where it lacks memory, once more behind ``make_room``."""
+    """Calls ``work``. If memory runs out, calls ``make_room``, and then ``work`` once more."""
     try:
         return work()
     except OutOfMemoryError:
@@ -35,11 +35,11 @@ def with_room(work: Callable[[], T], make_room: Callable[[], object]) -> T:
 
 
 class Lanes(Generic[L]):
-    """Opens ``count`` lanes, each in a thread of its own. A turn of the executor is one of them.
+    """Opens ``count`` lanes, each in a thread of its own. A turn of the executor is one lane.
 
-    A lane that a call has spent is replaced before the call is tried again. ``lost`` hears, in any
-    thread, that a lane broke the device, or that one has worked on a call for longer than
-    ``device_timeout`` seconds. ``ending`` gets the threads that have been told to end.
+    If a call has spent a lane, a new lane replaces it before the call is tried again. Calls
+    ``lost``, in any thread, when a lane broke the device, or when a lane has worked on a call for
+    longer than ``device_timeout`` seconds. ``ending`` gets the threads that were told to end.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Lanes(Generic[L]):
     ) -> None:
         ending = ending or EndingThreads()
         lanes = [Renewed(open_lane, lost, ending) for _ in range(count)]
-        self._free: LifoQueue[Renewed[L]] = LifoQueue()  # the one used last knows most
+        self._free: LifoQueue[Renewed[L]] = LifoQueue()  # the last used lane has the fullest caches
         with Cleanup() as opening:
             opening.callback(Watchdog(lanes, device_timeout, lost).close)
             for lane in lanes:
@@ -69,11 +69,11 @@ class Lanes(Generic[L]):
         targets: Mapping[str, Buffer] = NO_TARGETS,
         owner: str = "",
     ) -> Ran:
-        """``Lane.run`` on a free lane; the calling thread waits."""
+        """``Lane.run`` on a free lane. The calling thread waits."""
         return self.do(lambda lane: lane.run(call, storages, check, targets, owner))
 
     def do(self, work: Callable[[L], T]) -> T:
-        """Anything on a free lane, which may be asked to do it a second time; this thread waits."""
+        """Runs a function on a free lane, perhaps twice. The calling thread waits."""
         lane = self._free.get()
         try:
             return with_room(lambda: lane.do(work), lambda: self._empty_pools(lane))
@@ -81,7 +81,7 @@ class Lanes(Generic[L]):
             self._free.put(lane)
 
     def empty_idle(self) -> None:
-        """Gives back what lanes keep that have nothing to do."""
+        """Gives back what idle lanes keep."""
         with suppress(Empty):
             lane = self._free.get_nowait()
             try:
@@ -90,11 +90,11 @@ class Lanes(Generic[L]):
                 self._free.put(lane)
 
     def close(self) -> None:
-        """Closes the lanes, once no call is left. Their threads end a while later."""
+        """Closes the lanes. No call may be running. Their threads end a little later."""
         self._open.close()
 
     def _empty_pools(self, lane: Renewed[L]) -> None:
-        """Gives back what this lane and the idle ones keep; those that work keep what they use."""
+        """Gives back what this lane and the idle ones keep. Busy lanes keep what they use."""
         idle = []
         with suppress(Empty):
             while True:

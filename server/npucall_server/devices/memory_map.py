@@ -1,8 +1,8 @@
 """Where the tensors of a call lie in a lane's memory.
 
-Staging and device memory have the same map, so that one copy takes all that goes in, and one all
-that comes out: first what is sent (inputs, then outputs that go in too), then the other outputs.
-Inputs whose values nobody reads lie elsewhere, all in one place, which holds zeros.
+Staging and device memory have the same map, so that one copy sends everything, and one copy
+fetches everything. First come the tensors that are sent (inputs, then outputs that are sent too),
+then the other outputs. Inputs whose values no kernel reads share another place, which holds zeros.
 """
 
 from __future__ import annotations
@@ -34,22 +34,22 @@ class MemoryMap:
     sent: tuple[Span, ...]
     outputs: tuple[Span, ...]
     cleared: tuple[Span, ...]
-    """What is filled with zeros, since the call does not provably write all of it."""
+    """Spans that are filled with zeros, since the call may leave parts of them unwritten."""
     copied_in: tuple[int, int]
-    """Start and length of all that goes to the device."""
+    """Start and length of everything that goes to the device."""
     copied_out: tuple[int, int]
-    """Start and length of all that comes from it."""
+    """Start and length of everything that comes from the device."""
     starts: Mapping[str, int]
     size: int
-    """Bytes in all, without zeros."""
+    """Bytes in total, without the zeros."""
     unread: tuple[str, ...]
-    """Inputs whose values nobody reads: they lie in zeros."""
+    """Inputs whose values no kernel reads: they lie in the zeros."""
     zeros: int
-    """Bytes of the longest of them."""
+    """Bytes of the longest of these inputs."""
 
 
 def memory_map_of(call: Prepared, bytes_taken: Callable[[int], int]) -> MemoryMap:
-    """The map of a call; ``bytes_taken``: what a tensor of a length takes on that device."""
+    """The map of a call. ``bytes_taken``: how much a tensor of a length takes on the device."""
     unread = [
         name for name, spec in call.inputs.items() if spec.storage_bytes and name not in call.stored
     ]
@@ -78,7 +78,7 @@ def memory_map_of(call: Prepared, bytes_taken: Callable[[int], int]) -> MemoryMa
 def _spans(
     specs: Mapping[str, TensorSpec], order: Iterable[str], bytes_taken: Callable[[int], int]
 ) -> tuple[dict[str, Span], int]:
-    """One behind the other; and where they end."""
+    """Places tensors one after the other; also answers where the last one ends."""
     spans, end = {}, 0
     for name in order:
         if length := specs[name].storage_bytes:

@@ -1,7 +1,7 @@
 """Threads as the system has them: they end later than Python says.
 
-``Thread.join`` returns (before Python 3.13) once a thread runs no Python any more. What libraries
-keep for a thread, C++'s thread_local, is destroyed after that, in C.
+Before Python 3.13, ``Thread.join`` returns as soon as a thread has run its last Python code. Only
+after that the C library destroys what libraries keep for the thread (thread_local of C++).
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from contextlib import suppress
 from pathlib import Path
 
 _START_TIME = 19
-"""Of /proc's ``stat``, behind the name."""
+"""Position of the start time in ``stat`` of /proc, counted after the name."""
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.0002, 0.02
 
 
 class NativeThread:
-    """The thread that makes this. Where there is no /proc it counts as ended at once."""
+    """The thread that makes this object. Without /proc it counts as ended at once."""
 
     def __init__(self) -> None:
         self._stat = Path(f"/proc/self/task/{threading.get_native_id()}/stat")
@@ -25,7 +25,7 @@ class NativeThread:
 
     @property
     def has_ended(self) -> bool:
-        """Whether it is gone; its number may belong to another thread by then."""
+        """Whether the thread has ended. Another thread may have its number by then."""
         return self._began is None or _start_time(self._stat) != self._began
 
 
@@ -37,13 +37,13 @@ class EndingThreads:
         self._lock = threading.Lock()
 
     def add(self, thread: NativeThread) -> None:
-        """One more; those that have ended by now are forgotten."""
+        """Adds a thread, and forgets those that have ended by now."""
         with self._lock:
             self._threads = [each for each in self._threads if not each.has_ended]
             self._threads.append(thread)
 
     def wait(self, seconds: float) -> int:
-        """Waits until all have ended, and no longer than that; answers how many have not."""
+        """Waits until all have ended, ``seconds`` at the most; answers how many have not."""
         end, pause = time.monotonic() + seconds, _SHORTEST_PAUSE
         left = self._threads
         while left := [thread for thread in left if not thread.has_ended]:
@@ -55,7 +55,7 @@ class EndingThreads:
 
 
 def _start_time(stat: Path) -> str | None:
-    """When a thread began, in ticks since the system did; None where there is none."""
+    """When a thread began, in ticks since the system started; None if there is no such thread."""
     with suppress(OSError):
         return stat.read_text().rpartition(")")[2].split()[_START_TIME]
     return None

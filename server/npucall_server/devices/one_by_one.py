@@ -1,4 +1,4 @@
-"""Programs on a device that runs each step as a call, and whose handles hold host memory."""
+"""Programs on a device that runs each step as a call and has its handles in host memory."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ def run_call(
     run: Run, call: Prepared, storages: Mapping[str, Source], turn: Turn,
     targets: Mapping[str, Target],
 ) -> Ran:  # fmt: skip
-    """A call that may read and fill handles, by what runs one that does not."""
+    """Runs a call that may read and fill handles, by a function that knows no handles."""
     ran = run(call, in_host_memory(storages), turn, memory_of(targets))
     outputs: list[Any] = ran.outputs
     return ran._replace(outputs=as_asked(call, outputs, targets))
 
 
 def run_steps(run: Run, steps: Sequence[Step], turn: Turn) -> RanProgram:
-    """``Device.run_program`` by single calls, each of which takes its own turns."""
+    """``Device.run_program`` by single calls. Each call takes its own turns."""
     ended = last_reads([step.storages for step in steps])
     results: dict[StepOutput, Any] = {}
     outputs: list[list[Any]] = []

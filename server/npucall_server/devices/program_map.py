@@ -1,8 +1,9 @@
-"""Where the tensors of a program lie: in memory that a lane gives it, or in handles.
+"""Where the tensors of a program lie: in memory that a lane gives to the program, or in handles.
 
-First what is sent, then what is answered, so that one copy takes all that goes in, and one all that
-comes out; then what only steps need, each in memory that is used again behind its last reader. The
-steps run in order on one stream, which is what makes that right.
+First come the tensors that are sent, then those that are answered, so that one copy sends
+everything, and one copy fetches everything. Then come the tensors that only steps need. After the
+last reader of such a tensor, its memory is used for another one. That is safe because the steps run
+in order on one stream.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from npucall_server.devices.base import Step, Target
 
 Place: TypeAlias = "int | ResidentPart"
-"""Where a tensor lies: the byte of the program's memory, or a part of what a handle holds."""
+"""Where a tensor lies: at a byte of the program's memory, or in a part of a handle."""
 
 
 class Sent(NamedTuple):
@@ -36,7 +37,7 @@ class Sent(NamedTuple):
 
 
 class Answered(NamedTuple):
-    """An output that goes to the host behind the last step."""
+    """An output that goes to the host after the last step."""
 
     step: int
     name: str
@@ -53,16 +54,16 @@ class Move(NamedTuple):
 
 
 class StepMap(NamedTuple):
-    """The tensors of a step; those without elements have no place, nor those that lie in zeros."""
+    """The tensors of a step. Those without elements, and those in the zeros, have no place."""
 
     places: Mapping[str, Place]
     moves: Sequence[Move]
     cleared: Sequence[tuple[Place, int]]
-    """What is filled with zeros before it, since the call does not provably write all of it."""
+    """What is filled with zeros before the step, since the call may leave parts unwritten."""
     written: Sequence[tuple[Place, int]]
-    """What the call writes all of."""
+    """What the call writes completely."""
     unread: Sequence[str]
-    """Inputs whose values nobody reads: they lie in zeros."""
+    """Inputs whose values no kernel reads: they lie in the zeros."""
 
 
 class ProgramMap(NamedTuple):
@@ -72,14 +73,14 @@ class ProgramMap(NamedTuple):
     sent: Sequence[Sent]
     answered: Sequence[Answered]
     sent_end: int
-    """Up to here all comes in one copy from the host."""
+    """One copy brings everything before this byte from the host."""
     staged: int
-    """Bytes from the start on that come from the host, or go to it."""
+    """How many bytes from the start on come from the host, or go to it."""
     size: int
-    """Bytes in all, without zeros."""
+    """Bytes in total, without the zeros."""
     zeros: int
-    """Bytes of the longest input whose values nobody reads. All of them lie in one place, which
-    holds zeros."""
+    """Bytes of the longest input whose values no kernel reads. All such inputs share one place,
+    which holds zeros."""
 
 
 def program_map_of(
@@ -89,9 +90,9 @@ def program_map_of(
 ) -> ProgramMap:
     """The map of a program.
 
-    ``bytes_taken``: what a tensor of a length takes on that device; ``fits``: whether a kernel can
-    read a part of a handle where it lies. One that does not fit is copied on the device first.
-    Storages may be missing of a program that is planned.
+    ``bytes_taken``: how much a tensor of a length takes on the device. ``fits``: whether a kernel
+    can read a part of a handle where it lies; if not, the device copies the part first. For a
+    program that is only planned, storages may be missing.
     """
     return _Maker(steps, bytes_taken, fits).made()
 
@@ -109,12 +110,12 @@ class _Tensors(NamedTuple):
     inputs: Sequence[_Tensor]
     outputs: Sequence[_Tensor]
     unread: int
-    """Bytes of the longest input whose values nobody reads."""
+    """Bytes of the longest input whose values no kernel reads."""
 
 
 @once_a_call
 def _tensors_of(call: Prepared) -> _Tensors:
-    """What of a call has elements."""
+    """The tensors of a call that have elements."""
     go_in, is_known = sent_outputs(call), call.operator.reference
     inputs = [
         _Tensor(name, spec.storage_bytes, name in call.stored)
@@ -131,7 +132,7 @@ def _tensors_of(call: Prepared) -> _Tensors:
 
 
 class _Maker:
-    """Lays out one program, in two passes: what the host sees, then the rest step by step."""
+    """Lays out a program in two passes: first what the host sends or gets, then each step."""
 
     def __init__(
         self,
@@ -146,9 +147,9 @@ class _Maker:
         self._places: dict[StepOutput, Place] = {}
         self._end = 0
         self._free: list[tuple[int, int]] = []
-        """Length and start of memory that is not needed any more, in that order."""
+        """Free memory, as pairs: length, then start."""
         self._pieces: dict[int, int] = {}
-        """Length by start of memory that only steps need."""
+        """Memory that only steps need: the length by the start."""
 
     def made(self) -> ProgramMap:
         sent_inputs = self._sent_inputs()
@@ -171,7 +172,7 @@ class _Maker:
         return sent
 
     def _sent_outputs(self) -> list[Sent]:
-        """Outputs that are read too. Their memory is no other's: they are there from the start."""
+        """Outputs that are read too. They share no memory: they are there from the start."""
         sent = []
         for number, step in enumerate(self._steps):
             for name, length, stored, _ in self._tensors[number].outputs:
@@ -239,7 +240,7 @@ class _Maker:
         return place
 
     def _give_back(self, number: int, scratch: Sequence[int]) -> None:
-        """What no later step needs."""
+        """Frees the memory that no later step needs."""
         outputs = (StepOutput(number, tensor.name) for tensor in self._tensors[number].outputs)
         gone = [*self._ended[number], *(output for output in outputs if output not in self._read)]
         for place in (*(self._places.get(output) for output in gone), *scratch):
@@ -268,5 +269,5 @@ _ON_DEVICE = (StepOutput, ResidentPart)
 
 
 def _handle(target: Target | None, length: int) -> ResidentPart | None:
-    """The memory of a handle that an output is written into; None if it goes elsewhere."""
+    """The handle's memory into which an output is written; None if the output goes elsewhere."""
     return ResidentPart(target, 0, length) if is_resident(target) else None

@@ -1,4 +1,4 @@
-"""What is open in a thread, and is opened anew in another one when it is spent."""
+"""A lane or planner in a thread; when it is spent, it is opened again in another thread."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ L = TypeVar("L", bound="InThread")
 class Renewed(Generic[L]):
     """A lane, or a planner, in a thread. One caller at a time uses it.
 
-    A spent one is closed at once, so that its memory is there for others, and another one is opened
-    where it is needed next. ``ending`` has the threads that have been left; nobody waits for them
-    here. ``lost`` hears, in any thread, that the device will not work again in this process.
+    A spent one is closed at once, so that others can use its memory. The next use opens a new one.
+    ``ending`` gets the threads that are no longer used; this class does not wait for them. Calls
+    ``lost``, in any thread, when the device will not work again in this process.
     """
 
     def __init__(
@@ -37,17 +37,17 @@ class Renewed(Generic[L]):
 
     @property
     def busy_since(self) -> float | None:
-        """``time.monotonic()`` when what is under way began; opening and closing are too."""
+        """``time.monotonic()`` when the current work began. Opening and closing are work too."""
         thread = self._thread
         return None if thread is None else thread.busy_since
 
     def give_up(self, error: NpucallError) -> None:
-        """Raises this where somebody waits for what is under way, which will never end."""
+        """Raises this in the thread that waits for the current work, which will never end."""
         if (thread := self._thread) is not None:
             thread.give_up(error)
 
     def open(self) -> LaneThread[L]:
-        """Opens it. Raises what that raises; then the next use tries again."""
+        """Opens it. If that fails, raises the error, and the next use tries again."""
         self._thread = thread = LaneThread(self._open_lane, self._lost)
         try:
             thread.open()
@@ -57,7 +57,7 @@ class Renewed(Generic[L]):
         return thread
 
     def do(self, work: Callable[[L], T]) -> T:
-        """Anything with it in its thread; the calling thread waits."""
+        """Runs a function with it, in its thread. The calling thread waits."""
         thread = self._thread or self._open_again()
         try:
             return thread.do(work)
@@ -66,7 +66,7 @@ class Renewed(Generic[L]):
                 self._close_spent()
 
     def close(self) -> None:
-        """Closes it, if it is open. Raises what that raises."""
+        """Closes it if it is open; raises the error if that fails."""
         if (thread := self._thread) is not None:
             try:
                 thread.close()
@@ -81,7 +81,7 @@ class Renewed(Generic[L]):
             raise
 
     def _close_spent(self) -> None:
-        """What goes wrong is told by what comes next, unless it is the device's end."""
+        """Ignores errors, since the next use shows them; but a broken device is reported."""
         try:
             self.close()
         except BrokenDeviceError as error:

@@ -1,6 +1,6 @@
 """Times on the device's own clock: events between the steps that a stream runs.
 
-A device that cannot time runs calls all the same; then the times are 0.
+A device without such times still runs calls; then the times are 0.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ if TYPE_CHECKING:
 
 
 class Events(Protocol):
-    """Events of one stream, as the device has them; each function raises NpucallError."""
+    """The events of one stream of the device. Each function can raise NpucallError."""
 
     def create(self) -> int:
         """A new event."""
 
     def record(self, event: int) -> None:
-        """It gets the time when the stream has passed what is queued so far."""
+        """The event gets its time when the stream has done what is queued so far."""
 
     def milliseconds(self, first: int, second: int) -> float:
-        """What lies between two events that the stream has passed."""
+        """The time between two events that the stream has passed."""
 
     def destroy(self, event: int) -> None:
-        """The stream has passed it."""
+        """Destroys an event that the stream has passed."""
 
 
 class Stopwatch:
-    """A few events of one stream, recorded anew by each call.
+    """A few events of one stream; each call records them again.
 
-    ``note`` hears, once, why nothing is timed.
+    If the device cannot measure time, ``note`` is called once with the reason.
     """
 
     def __init__(self, clock: Events, marks: int, note: Callable[[str], None]) -> None:
@@ -47,7 +47,7 @@ class Stopwatch:
             opening.pop_all()
 
     def mark(self, index: int) -> None:
-        """The time when the stream has passed what is queued so far."""
+        """Marks the time when the stream has done what is queued so far."""
         if self._times:
             try:
                 self._clock.record(self._events[index])
@@ -55,7 +55,7 @@ class Stopwatch:
                 self._give_up(error)
 
     def between(self, first: int, second: int) -> int:
-        """Nanoseconds between two marks, once the stream has passed them."""
+        """Nanoseconds between two marks that the stream has passed."""
         if not self._times:
             return 0
         try:
@@ -66,7 +66,7 @@ class Stopwatch:
         return int(found * 1e6) if found > 0 else 0
 
     def close(self) -> None:
-        """Destroys the events; the stream has passed them."""
+        """Destroys the events. The stream must have passed them."""
         with Cleanup() as every:
             while self._events:
                 every.callback(self._clock.destroy, self._events.pop())
@@ -79,7 +79,7 @@ class Stopwatch:
             self._give_up(error)
 
     def _give_up(self, error: NpucallError) -> None:
-        """Times nothing any more. That is worth no call, but a broken device ends everything."""
+        """Stops timing. Calls do not fail because of that, but a broken device is an error."""
         if isinstance(error, BrokenDeviceError):
             raise error
         self._times = False

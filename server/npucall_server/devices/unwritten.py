@@ -1,8 +1,8 @@
-"""Outputs of which a device leaves elements as they were: what lies there before it runs.
+"""Outputs that a kernel does not write completely: which bytes are there before it runs.
 
-Which bytes they get is our decision [src:left-open]. Where that is zeros, the device is cleared;
-anything else goes to it with the inputs, and so does the storage that a call sends for such an
-output.
+npucall decides which bytes the other elements get [src:left-open]. If they are zeros, the device
+clears the memory. All other bytes go to the device with the inputs; so does the storage that a call
+sends for such an output.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ def sent_outputs(call: Prepared) -> frozenset[str]:
 
 
 def begun(call: Prepared, storages: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The storages of a call, and those of ``sent_outputs``, as they are before it runs.
+    """The storages of a call, and those of its ``sent_outputs``, as they are before it runs.
 
-    Raises TensorLayoutError where one of these has gaps and lies on the device already.
+    Raises TensorLayoutError if one of these outputs has gaps and is already on the device.
     """
     names = sent_outputs(call) & call.unwritten.keys() if call.unwritten else ()
     if not names:

@@ -1,4 +1,4 @@
-"""Finds calls that never return: a C function that hangs cannot be ended, only its process can."""
+"""Finds calls that never return. To end a C function that hangs, its process has to end."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ if TYPE_CHECKING:
     from npucall.errors import NpucallError
 
 _GRACE_SECONDS = 1.0
-"""Beyond the time that a launch may take, for the steps before and behind it."""
+"""Added to the time that a launch may take: for the steps before and after it."""
 
 
 class Watched(Protocol):
-    """What may call a C function that never returns: a lane, or ``Visitors``."""
+    """Something that may call a C function that never returns: a lane, or ``Visitors``."""
 
     @property
     def busy_since(self) -> float | None:
-        """``time.monotonic()`` when what is under way began; None while nothing is."""
+        """``time.monotonic()`` when the current work began; None if there is none."""
 
     def give_up(self, error: NpucallError) -> None:
-        """Raises this where somebody waits for it, if anybody can be told."""
+        """Raises this in the threads that wait for it, if that is possible."""
 
 
 class Visitors:
-    """Threads that call C functions though no lane is theirs."""
+    """Threads that call C functions but have no lane."""
 
     def __init__(self) -> None:
         self._since: dict[object, float] = {}
 
     @contextmanager
     def visit(self) -> Iterator[None]:
-        """The block calls C functions, all of which must return in time."""
+        """For a block that calls C functions. All of them must return in time."""
         visit = object()
         self._since[visit] = time.monotonic()
         try:
@@ -47,17 +47,17 @@ class Visitors:
 
     @property
     def busy_since(self) -> float | None:
-        """When the oldest of what is under way began."""
+        """When the oldest block that still runs began."""
         return min(list(self._since.values()), default=None)
 
     def give_up(self, error: NpucallError) -> None:
-        """A thread that is in C for ever cannot be told."""
+        """Does nothing: a thread that hangs in C cannot raise an error."""
 
 
 class Watchdog:
-    """Tells ``lost``, once, when something has been under way for longer than ``device_timeout``.
+    """Calls ``lost``, once, when some work has taken longer than ``device_timeout``.
 
-    It goes on until it is closed, so that nobody waits for another one that hangs later.
+    It watches until it is closed, so that no thread waits for ever if another one hangs later.
     """
 
     def __init__(

@@ -1,13 +1,13 @@
-"""The command ``npucall-server doctor``: what keeps an NPU of this host from working.
+"""The command ``npucall-server doctor``: finds what keeps an NPU of this host from working.
 
 Its modules, from the top::
 
     environment, host, libraries, versions  variables; files; libraries; versions
     prototypes                headers against declarations
-    child                     a process for all that CANN does, since it may hang
-    device, trial, kinds      the device, step by step; calls on it; which calls
-    bench, compare            lanes for these calls; their numbers
-    copies, planning, promises  ways of copying; first phases; what else is taken as true
+    child                     a process for all work of CANN, since CANN may hang
+    device, trial, kinds      the device, step by step; calls on it; the choice of calls
+    bench, compare            lanes for these calls; compares their numbers
+    copies, planning, promises  ways of copying; first phases; other things taken as true
     report, finding, failure, machine  findings as text and JSON; one of them; errors; the host
 """
 
@@ -53,13 +53,14 @@ Messages: TypeAlias = Iterator[Message]
 
 _ROOT = Path("/")
 _SECONDS = 90.0
-"""For each thing that CANN does: a thread that planned may take a minute to end."""
+"""The limit for each step of CANN's work: a thread that planned may take a minute to end."""
 
 
 def run(arguments: Sequence[str], root: Path = _ROOT, seconds: float = _SECONDS) -> int:
     """Runs the command; answers its exit code.
 
-    ``root``: the folder that has /dev, /etc and /usr; ``seconds``: for each thing that CANN does.
+    ``root``: the folder that has /dev, /etc and /usr. ``seconds``: the limit for each step of
+    CANN's work.
     """
     parser = argparse.ArgumentParser("npucall-server doctor", description=_DESCRIPTION)
     parser.add_argument(
@@ -73,9 +74,9 @@ def run(arguments: Sequence[str], root: Path = _ROOT, seconds: float = _SECONDS)
     messages = _kept(diagnose(given.device, root, seconds), kept)
     try:
         _print(header, messages, kept, is_json=given.json)
-    except BrokenPipeError:  # whoever read it, such as head, has enough
+    except BrokenPipeError:  # the program that reads it, such as head, has enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    finally:  # an interrupted one has a report too
+    finally:  # an interrupted run writes a report too
         if given.report is not None:
             given.report.write_text(report.as_file(header, kept), encoding="utf-8")
     faulty = any(isinstance(each, Finding) and each.verdict is Verdict.FAULT for each in kept)
@@ -83,7 +84,7 @@ def run(arguments: Sequence[str], root: Path = _ROOT, seconds: float = _SECONDS)
 
 
 def diagnose(number: int, root: Path, seconds: float) -> Messages:
-    """Everything that is looked at, for device ``number``."""
+    """Runs all checks for device ``number``."""
     paths = ascend_paths()
     yield Section("environment", "")
     yield from check_environment(ascend_environment(), root, number)
@@ -101,7 +102,7 @@ def diagnose(number: int, root: Path, seconds: float) -> Messages:
 def _print(
     header: dict[str, Any], messages: Messages, kept: list[Message], *, is_json: bool
 ) -> None:
-    """Prints what comes; ``kept`` has all of it at the end."""
+    """Prints messages as they come. At the end ``kept`` has all of them."""
     for line in report.as_lines(messages):
         if not is_json:
             sys.stdout.write(line)
@@ -111,7 +112,7 @@ def _print(
 
 
 def _writable(text: str) -> Path:
-    """A file that can be written: better known before than after all the work."""
+    """Checks that a file can be written, before all the work and not after it."""
     path = Path(text)
     try:
         path.open("a").close()
@@ -128,7 +129,7 @@ def _device(text: str) -> int:
 
 
 def _kept(messages: Messages, kept: list[Message]) -> Messages:
-    """The messages, which are kept too; findings with the time since the message before."""
+    """Passes messages on and keeps them. A finding gets the time since the message before it."""
     before = time.perf_counter()
     for message in messages:
         now = time.perf_counter()

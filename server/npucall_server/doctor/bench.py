@@ -1,4 +1,4 @@
-"""Where the doctor tries calls: lanes as a server has them, whose memory is poisoned before."""
+"""Lanes on which the doctor tries calls: as in a server, but their memory is poisoned before."""
 
 from __future__ import annotations
 
@@ -30,24 +30,24 @@ if TYPE_CHECKING:
     from npucall_server.doctor.kinds import Trial
 
 LIMITS = LaneLimits(30.0, 1 << 20, 1 << 30, 64, busy_wait=False)
-"""As a server has them by default, but for smaller memory."""
+"""The defaults of a server, but with less memory."""
 Step = Callable[["Bench"], "Iterator[Section | Finding]"]
 L = TypeVar("L", bound="InThread")
 
 
 class Outcome(NamedTuple):
-    """What a call gave."""
+    """The result of a call."""
 
     wrong: str
     """What is wrong with its numbers; empty if nothing is."""
     launched_nothing: bool
-    """Whether its outputs are what they were before."""
+    """Whether its outputs have not changed."""
     phases: Phases | None
 
 
 @dataclass
 class Bench:
-    """A device that is open, and what is tried on it."""
+    """An open device, and the results of the trials on it."""
 
     context: DeviceContext
     operators: OpApi
@@ -55,32 +55,32 @@ class Bench:
     product: Product
     trials: list[Trial]
     lane: Lane = field(init=False)
-    """Of this thread. It runs calls as a serving lane does; nothing is planned here."""
+    """The lane of this thread. It runs calls as a server's lane does, and plans nothing."""
     notes: list[str] = field(default_factory=list)
-    """What lanes say."""
+    """The notes of the lanes."""
     broken: list[NpucallError] = field(default_factory=list)
-    """Why the device will not work again, by other lanes than that one."""
+    """Why the device will not work again, as other lanes than ``lane`` said."""
     some_are_right: bool = False
     """Whether a call has given the numbers of the reference."""
     phases: list[tuple[Phases, Phases]] = field(default_factory=list)
-    """Of the first and second run of each call that was right."""
+    """The phases of the first and second run of each call whose numbers were right."""
     ending: EndingThreads = field(default_factory=EndingThreads)
-    """Threads that have been told to end: the device must not be given back before they have."""
+    """Threads that were told to end. They must end before the device is given back."""
 
     def __post_init__(self) -> None:
         self.lane = self.open_lane()
 
     def open_lane(self, **limits: Any) -> Lane:
-        """A lane of the calling thread; ``limits``: fields of ``LaneLimits``."""
+        """Opens a lane in the calling thread. ``limits``: fields of ``LaneLimits``."""
         return Lane(self.context, self.operators, LIMITS._replace(**limits), self.notes.append)
 
     def handles(self) -> HandleMemory:
-        """Memory for handles; nothing that is kept makes room for it."""
+        """Memory for handles. If memory runs out, nothing is freed to make room."""
         return HandleMemory(self.context, Visitors(), self.broken.append, lambda: None)
 
     @contextmanager
     def in_thread(self, opened: Callable[[], L]) -> Iterator[LaneThread[L]]:
-        """Something that is opened, used and closed in a thread of its own."""
+        """Opens, uses and closes something in a thread of its own."""
         thread = LaneThread(opened, self.broken.append)
         thread.open()
         try:
@@ -98,10 +98,10 @@ class Bench:
 
 
 def check(lane: Lane, call: Prepared, seed: int) -> Outcome:
-    """Runs a call and compares it with the reference. Raises what the device does."""
+    """Runs a call and compares it with the reference. Raises errors of the device."""
     storages: dict[str, Buffer] = {**sample_storages(call, seed)}
     ran = lane.run(call, storages, lambda: None)
-    outputs: Any = ran.outputs  # nothing is resident
+    outputs: Any = ran.outputs  # no output is in a handle
     wrong = difference(call, storages, outputs)
     launched_nothing = bool(wrong) and is_untouched(call, storages, outputs)
     if launched_nothing:
@@ -111,7 +111,7 @@ def check(lane: Lane, call: Prepared, seed: int) -> Outcome:
 
 @contextmanager
 def poisoned() -> Iterator[None]:
-    """Outputs are filled with a pattern before each run, so that a launch of nothing shows."""
+    """Fills outputs with a pattern before each run, to notice a launch that runs nothing."""
     before = buffers.is_poisoned()
     buffers.poison()
     try:

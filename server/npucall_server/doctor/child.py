@@ -1,4 +1,4 @@
-"""Work in a process of its own, so that a crash or a hang of it is a finding and not the end."""
+"""Runs work in a process of its own, so that a crash or a hang is only a finding."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
 _END_SECONDS = 10.0
-"""To end, once the work is done."""
+"""How long the process may take to end after the work is done."""
 
 Work = Callable[..., Iterable[Message]]
 
 
 def in_child(work: Work, arguments: tuple[Any, ...], seconds: float) -> Iterator[Message]:
-    """What the work yields, as it comes; then a fault if it crashed, or nothing came for so long.
+    """Yields the messages of the work as they come.
 
-    The process is a fresh one, not a fork: CANN must not be forked.
+    Then yields a fault if the process crashed, or if no message came for ``seconds``. The process
+    is a new one, not a fork: CANN must not be forked.
     """
     fresh = multiprocessing.get_context("spawn")
     receiver, sender = fresh.Pipe(duplex=False)
@@ -45,7 +46,7 @@ def in_child(work: Work, arguments: tuple[Any, ...], seconds: float) -> Iterator
 
 
 def _send_all(sender: Connection[Any, Any], work: Work, arguments: tuple[Any, ...]) -> None:
-    os.dup2(2, 1)  # what CANN logs to standard output is no finding
+    os.dup2(2, 1)  # CANN may log to standard output, where the parent prints findings
     for message in work(*arguments):
         sender.send(message)
     sender.close()

@@ -1,4 +1,4 @@
-"""What a device gave for a call, compared with the CPU reference."""
+"""Compares the results of a device with those of the CPU reference."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
 
 _TOLERANCES: dict[DType, float] = {FLOAT16: 4e-3, BF16: 3e-2}
 _OTHERS = 1e-5
-"""Relative to the largest number: some roundings. The conformance suite judges; this finds what is
-wrong altogether."""
+"""Allowed difference, relative to the largest number: some roundings. The conformance suite judges
+the precision; this only finds results that are completely wrong."""
 _SHOWN = 4
 
 
 def difference(
     call: Prepared, storages: Mapping[str, Buffer], given: Sequence[Buffer], roundings: int = 1
 ) -> str:
-    """What is wrong with outputs, in words; empty if they are those of the reference.
+    """What is wrong with the outputs, in words; empty if they agree with the reference.
 
-    ``roundings``: how many calls, one on what the other gave, have led to them.
+    ``roundings``: how many calls led to the outputs, each on the result of the one before.
     """
     expected = evaluate.run(call, storages)
     for (name, spec), found, right in zip(call.outputs.items(), given, expected, strict=True):
@@ -46,7 +46,7 @@ def difference(
 
 
 def is_untouched(call: Prepared, storages: Mapping[str, Buffer], given: Sequence[Buffer]) -> bool:
-    """Whether every output is what it was before the launch: sent, zeros, or poison's pattern."""
+    """Whether no output changed in the launch: it still has sent bytes, zeros, or the pattern."""
     before = begun(call, storages)
     return all(
         bytes(found) == bytes(before.get(name, bytes([_left(call, name)]) * len(found)))
@@ -55,7 +55,7 @@ def is_untouched(call: Prepared, storages: Mapping[str, Buffer], given: Sequence
 
 
 def _left(call: Prepared, name: str) -> int:
-    """The byte of an output before a launch that nothing is sent for."""
+    """The byte that fills an output before a launch if no storage is sent for the output."""
     return 0 if name in call.unwritten else PATTERN
 
 

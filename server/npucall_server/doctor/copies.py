@@ -1,4 +1,4 @@
-"""Copies between host and device: in each way that the server knows, and for handles."""
+"""Tries copies between host and device: in each way that the server knows, and for handles."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
     from npucall_server.doctor.bench import Bench, Outcome
 
 ELEMENTS = 1 << 20
-"""Of each tensor of the call that is copied; more than a staging limit below."""
+"""Elements of each tensor of the call. It is larger than one of the staging limits below."""
 _WAYS = {
     "all at once through pinned memory": 1 << 26,
     "in pieces through pinned memory": 1 << 20,
     "from and to ordinary memory": 0,
 }
-"""With the staging limit that asks for it."""
+"""Each way of copying, with the staging limit that leads to it."""
 _HANDLE = 4 << 20
 _CALLS = 20
 
 
 def ways(bench: Bench) -> Iterator[Section | Finding]:
-    """One large call on a lane of each staging limit, twice."""
+    """Runs one large call twice on a lane with each staging limit."""
     call = call_of_shape(bench.catalogue, bench.product, (ELEMENTS,))
     if call is None:
         return
@@ -64,7 +64,7 @@ def _copied(said: str, outcomes: list[Outcome], settles: tuple[str, ...]) -> Fin
 
 
 def handles(bench: Bench) -> Iterator[Section | Finding]:
-    """What is written into the memory of a handle comes back, while another thread runs calls."""
+    """Writes a handle's memory and reads it back, while another thread runs calls."""
     yield Section("copies", "copying for a handle while a lane of another thread works")
     data = np.random.default_rng(7).integers(0, 256, _HANDLE, np.uint8).tobytes()
     with ThreadPoolExecutor(1) as other, bench.in_thread(bench.open_lane) as thread:
@@ -88,6 +88,6 @@ def handles(bench: Bench) -> Iterator[Section | Finding]:
 
 
 def _work(call: Prepared, lane: Lane) -> str:
-    """Runs a call many times; what is wrong with the first that is."""
+    """Runs a call many times; answers what is wrong with the first wrong result."""
     found = (check(lane, call, seed).wrong for seed in range(_CALLS))
     return next(filter(None, found), "")

@@ -1,6 +1,6 @@
-"""The device, from its libraries to an operator that runs: what the server would do, step by step.
+"""Examines the device, from its libraries to an operator that runs, step by step as the server.
 
-Runs in a process of its own, since a library in disorder may crash or never return.
+It runs in a process of its own, since a badly installed library may crash or never return.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ if TYPE_CHECKING:
 
 _GIB = 1 << 30
 _LITTLE = 2 * _GIB
-"""Free bytes below which a warning is worth it: as much two lanes keep."""
+"""Fewer free bytes than this give a warning: two lanes keep as much."""
 
 
 def examine(number: int, paths: AscendPaths) -> Iterator[Message]:
-    """Examines device ``number``; ends where what comes next needs what failed."""
+    """Examines device ``number``. Stops if the next step needs something that failed."""
     yield Section("libraries", "loading CANN's libraries")
     try:
         libraries = open_libraries(paths)
@@ -99,13 +99,13 @@ def _try(
 ) -> Generator[Message, None, bool]:
     try:
         product = taken_for(context.soc).product
-    except ArgumentError:  # a fault by now
+    except ArgumentError:  # already reported as a fault
         return True
     return (yield from try_device(context, operators, catalogue, product))
 
 
 def check_count(count: int, number: int) -> Finding:
-    """Whether the number is one of a device."""
+    """Whether there is a device with this number."""
     if number < count:
         return ok(f"this process sees {count} device{'s' * (count != 1)}")
     return fault(
@@ -117,7 +117,7 @@ def check_count(count: int, number: int) -> Finding:
 
 
 def check_health(facts: DeviceFacts) -> Finding:
-    """What the device says of its state."""
+    """What the device says about its state."""
     if facts.healthy is None:
         return warning(
             "the device does not report its state", "look at `npu-smi info -t health -i <card>`"
@@ -160,7 +160,7 @@ def check_memory(facts: DeviceFacts) -> Finding:
 
 
 def check_operators(catalogue: HostCatalogue, operators: OpApi) -> Iterator[Finding]:
-    """Which of the declared operators this host has, and what was passed over."""
+    """Which of the declared operators this host has, and which libraries were skipped."""
     names = {operator.name for operator in CATALOGUE}
     there = {name for name in names if operators.find(name) is not None}
     missing = ", ".join(sorted(names - there))

@@ -1,4 +1,4 @@
-"""The environment: what set_env.sh exports, and what else CANN reads."""
+"""The environment: the variables that set_env.sh exports, and others that CANN reads."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ATOMIC = "LD_LIBRARY_PATH is read when a program starts: set it before, not in 
 
 
 def check_environment(environment: Mapping[str, str], root: Path, number: int) -> list[Finding]:
-    """Variables of CANN and the loader's path; ``number`` is that of the device to use."""
+    """Checks variables of CANN and the loader's path. ``number``: of the device to use."""
     home = environment.get("ASCEND_HOME_PATH") or environment.get("ASCEND_TOOLKIT_HOME")
     source = _how_to_source(root, home)
     opp = environment.get("ASCEND_OPP_PATH")
@@ -28,7 +28,7 @@ def check_environment(environment: Mapping[str, str], root: Path, number: int) -
 
 
 def _how_to_source(root: Path, home: str | None) -> str:
-    """What to do for want of a variable."""
+    """What to do if a variable is missing."""
     own = [Path(home, "set_env.sh"), Path(home).parent / "set_env.sh"] if home else []
     found = [str(script) for script in own if script.is_file()]
     found += [f"/{script}" for script in SCRIPTS if (root / script).is_file()]

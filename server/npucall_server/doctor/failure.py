@@ -8,7 +8,7 @@ from npucall_server.doctor.finding import Finding, fault
 
 
 def failed(error: NpucallError, of: str = "", *settles: str) -> Finding:
-    """The fault that an error means, with what its status asks for; ``of``: what was tried."""
+    """The fault for an error, with what to do about its status. ``of``: what was tried."""
     status = error.details.get("device_status")
     todo = advice(int(status)) if status else "report it, with all that stands above"
     return fault(f"{of}: {error}" if of else str(error), todo, *settles)
@@ -18,4 +18,4 @@ WRONG = (
     "wrong numbers: do not use this device. Run `npucall conform` for the extent of it, and send "
     "the report (--report)"
 )
-"""What to do about them."""
+"""What to do about these errors."""

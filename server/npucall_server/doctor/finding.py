@@ -1,4 +1,4 @@
-"""What the doctor has to say: findings in sections."""
+"""The messages of the doctor: findings in sections."""
 
 from __future__ import annotations
 
@@ -8,38 +8,38 @@ from typing import NamedTuple, TypeAlias
 
 
 class Verdict(StrEnum):
-    """How a finding is meant."""
+    """How serious a finding is."""
 
     OK = "ok"
     WARNING = "warning"
-    """The server may run all the same."""
+    """The server may still run."""
     FAULT = "FAULT"
-    """The server will not run, or answers wrongly."""
+    """The server will not run, or gives wrong answers."""
 
 
 class Finding(NamedTuple):
-    """One thing that was looked at."""
+    """The result of one check."""
 
     verdict: Verdict
     found: str
     todo: str = ""
-    """What to do about it; empty for what is well."""
+    """What to do about it; empty if all is well."""
     settles: tuple[str, ...] = ()
     """Keys of the claims of ``unverified`` that it answers: they hold if the verdict is ok."""
     times: tuple[tuple[str, float], ...] = ()
-    """Milliseconds of its steps."""
+    """Milliseconds of the steps of the check."""
 
 
 class Section(NamedTuple):
-    """The findings that follow, up to the next section, belong here."""
+    """The title of the findings that follow, up to the next section."""
 
     title: str
     doing: str
-    """What is done meanwhile: said where it crashes or does not end."""
+    """What runs meanwhile: part of the message if it crashes or does not end."""
 
 
 class Facts(NamedTuple):
-    """What the device and its software say of themselves, by name."""
+    """What the device and its software say about themselves, by name."""
 
     facts: tuple[tuple[str, str], ...]
 
@@ -58,5 +58,5 @@ def warning(found: str, todo: str, *settles: str) -> Finding:
 
 
 def fault(found: str, todo: str, *settles: str) -> Finding:
-    """Something that has to be mended."""
+    """Something that has to be fixed."""
     return Finding(Verdict.FAULT, found, todo, settles)

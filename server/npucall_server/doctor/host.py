@@ -1,4 +1,4 @@
-"""The host, as far as files tell: device nodes, the driver, custom packages."""
+"""What files tell about the host: device nodes, the driver, custom packages."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _usable(node: Path) -> bool:
 
 
 def check_nodes(root: Path, usable: Callable[[Path], bool] = _usable) -> list[Finding]:
-    """The driver's nodes in ``root``/dev: whether they are there and this user may use them."""
+    """Whether the driver's nodes are in ``root``/dev, and whether this user may use them."""
     devices = sorted((root / "dev").glob("davinci[0-9]*"))
     nodes = [*devices, *(root / "dev" / name for name in _SHARED_NODES)]
     missing = [] if devices else ["davinci0 (or another number)"]
@@ -76,7 +76,7 @@ def _self() -> str:
 
 
 def driver_folder(root: Path) -> Path:
-    """Where the driver is: /etc/ascend_install.info says so, if it was not the default place."""
+    """Where the driver is: as /etc/ascend_install.info says, or in the default folder."""
     name = "Driver_Install_Path_Param="
     try:
         lines = (root / "etc/ascend_install.info").read_text(errors="replace").splitlines()
@@ -87,7 +87,7 @@ def driver_folder(root: Path) -> Path:
 
 
 def check_driver(root: Path) -> list[Finding]:
-    """The driver's files, which containers have from the host."""
+    """Checks the driver's files. A container gets them from the host."""
     folder = driver_folder(root)
     shown = f"/{folder.relative_to(root)}"
     library = next(iter(sorted(folder.glob("lib64/**/libascend_hal.so"))), None)
@@ -120,7 +120,7 @@ def _driver_version(file: Path, shown: str) -> Finding:
 
 
 def check_custom_packages(paths: AscendPaths) -> list[Finding]:
-    """Packages that the environment or the operator package's configuration names."""
+    """Checks the packages that the environment or the operator package's configuration names."""
     findings = [_package(entry, "ASCEND_CUSTOM_OPP_PATH") for entry in paths.custom]
     if paths.opp is not None:
         findings += _vendors(paths.opp / "vendors")

@@ -1,6 +1,6 @@
-"""Which calls the doctor tries: few, with parameters of every kind that this host's operators have.
+"""Chooses the calls that the doctor tries: few, but with every kind of parameter on this host.
 
-Chosen from the catalogue, so that a new operator or dtype is tried without being listed anywhere.
+They come from the catalogue, so the doctor also tries new operators and dtypes; no list is needed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 ODD = (Form.VIEWS, Form.SCALARS, Form.EMPTY)
-"""Forms that CANN may take otherwise than dense tensors."""
+"""Forms that CANN may handle differently from dense tensors."""
 
 
 class Trial(NamedTuple):
@@ -37,7 +37,7 @@ class Trial(NamedTuple):
     call: Prepared
     form: Form
     kinds: frozenset[str]
-    """What its parameters are, in words."""
+    """The kinds of its parameters, in words."""
 
     @property
     def title(self) -> str:
@@ -48,7 +48,7 @@ class Trial(NamedTuple):
 
 
 def trials(catalogue: HostCatalogue, operators: OpApi, product: Product) -> list[Trial]:
-    """As few calls as are found that have every kind of parameter, the simple ones first."""
+    """A small set of calls with every kind of parameter, the simple ones first."""
     left = list(_every(catalogue, operators, product))
     wanted = frozenset[str]().union(*(trial.kinds for trial in left))
     chosen: list[Trial] = []
@@ -62,7 +62,7 @@ def trials(catalogue: HostCatalogue, operators: OpApi, product: Product) -> list
 
 
 def summary(trials: Iterable[Trial]) -> str:
-    """What calls have together, in words."""
+    """What the calls cover together, in words."""
     kinds = sorted(frozenset[str]().union(*(trial.kinds for trial in trials)))
     groups: dict[str, list[str]] = {}
     for kind in kinds:
@@ -88,7 +88,7 @@ def call_of_shape(catalogue: HostCatalogue, product: Product, shape: Shape) -> P
                 call = sample(operator, product, catalogue, FLOAT, Form.BARE, shape)
             except NpucallError:  # not on this product
                 continue
-            if [*call.outputs.values()] == expected:  # its elements are not added up
+            if [*call.outputs.values()] == expected:  # it does not reduce
                 return call
     return None
 
@@ -110,7 +110,7 @@ def _calls(
     product: Product,
     form: Form = Form.ORDINARY,
 ) -> Iterator[Prepared]:
-    """A call in each dtype of a product that the rules take in that form."""
+    """A call in that form for each dtype of a product, if the rules accept it."""
     for dtype in operator.dtypes_on(product):
         try:
             yield sample(operator, product, catalogue, dtype, form)

@@ -1,4 +1,4 @@
-"""CANN's two libraries: which files were loaded, and what they lack."""
+"""CANN's two libraries: which files were loaded, and which functions they lack."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _OF_THE_DRIVER = re.compile(r"libascend_hal|libdrv|libmmpa|libdcmi")
 def check_libraries(
     libraries: Libraries, paths: AscendPaths, maps: Path = Path("/proc/self/maps")
 ) -> Iterator[Finding]:
-    """The files behind the libraries' names, and the functions that this version does not have."""
+    """The files that were loaded for the names, and the functions that this version lacks."""
     lib64 = paths.home / "lib64" if paths.home else None
     own = {(lib64 / name).resolve() for name in (*RUNTIME, *BASE)} if lib64 else set()
     for file in sorted(set(_OURS.findall(maps.read_text()))):
@@ -48,7 +48,7 @@ def check_libraries(
 
 
 def check_opening(message: str) -> Finding:
-    """What a LibraryError means, by what the loader said of each path that was tried."""
+    """What a LibraryError means, from the loader's message for each path that was tried."""
     *lines, last = message.splitlines()
     found, todo = ("\n".join(lines), last[0].lower() + last[1:]) if lines else (last, _OLD)
     driver = [name for name in sorted(set(_LACKING.findall(message))) if _OF_THE_DRIVER.match(name)]

@@ -1,4 +1,4 @@
-"""What the report says of the machine: what explains a finding, and nothing that names the host."""
+"""The machine's facts in the report: they help to explain findings, and do not name the host."""
 
 from __future__ import annotations
 

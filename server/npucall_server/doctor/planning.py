@@ -1,4 +1,4 @@
-"""First phases alone: that every operator's is accepted, and what a run behind one does."""
+"""Tries first phases alone: whether each operator's works, and whether a run after it works."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _NEEDED = "a server needs npucall's planner thread on this CANN, and has it: no 
 
 
 class PlansAndRuns:
-    """What no server does: a planner and a lane in one thread."""
+    """A planner and a lane in one thread, which no server has."""
 
     def __init__(self, bench: Bench) -> None:
         self._planner = Planner(bench.context, bench.operators)
@@ -52,7 +52,7 @@ class PlansAndRuns:
 
 
 def plans(bench: Bench) -> Iterator[Section | Finding]:
-    """In a thread of its own, since what plans leave in a thread spoils no other one."""
+    """Plans in a thread of its own, since plans may leave something in their thread."""
     yield Section("planning", "starting a thread that plans and runs")
     with (
         _refusals(bench.context.libraries.base) as refusals,
@@ -88,7 +88,7 @@ def _plan_every_operator(bench: Bench, thread: LaneThread[PlansAndRuns]) -> Iter
 
 
 def _plan_and_run(bench: Bench, thread: LaneThread[PlansAndRuns]) -> Iterator[Any]:
-    """Plan, run, plan, run of each call; what is wrong once is wrong."""
+    """Plans, runs, plans and runs each call. One wrong result is enough for a fault."""
     if bench.is_broken:
         return
     for trial in bench.trials:
@@ -122,7 +122,7 @@ def _of_wrong(title: str, outcome: Outcome) -> Finding:
 
 @contextmanager
 def _refusals(base: NnOpBase) -> Iterator[list[NpucallError]]:
-    """What CANN says where executors are destroyed; who destroys one forgives it."""
+    """Collects the errors of CANN when executors are destroyed; other code ignores them."""
     found: list[NpucallError] = []
     destroy: Callable[..., Any] = base.aclDestroyAclOpExecutor
 

@@ -1,4 +1,4 @@
-"""What CANN is taken to promise beyond single calls: order, infinities, memory that runs out."""
+"""Tries what CANN is assumed to promise beyond single calls: order, infinities, full memory."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ _ORDER = ("moved-descriptors", "stream-order")
 _OVERFLOWS = "aclnnKlDivBackward"
 _ZEROS = "zero-kernel"
 _HANDLE, _BEFORE, _CLEARED = 4 << 20, 64, (3 << 20) + 96
-"""Bytes of device memory, and which of them are filled: no power of two."""
+"""Bytes of a handle, and the start and length of the bytes to fill: no power of two."""
 _LEAKS = "do not let callers share this device who do not trust each other; send the report"
 
 
 def programs(bench: Bench) -> Iterator[Section | Finding]:
-    """Steps of one call, each on what the one before gave, queued without waiting."""
+    """Runs one call in many steps, each on the result of the one before, without waiting."""
     call = call_of_shape(bench.catalogue, bench.product, _SHAPE)
     if call is None:
         return
@@ -59,7 +59,7 @@ def programs(bench: Bench) -> Iterator[Section | Finding]:
 
 
 def overflow(bench: Bench) -> Iterator[Section | Finding]:
-    """What FLOAT16 cannot hold is infinite, and not its largest number."""
+    """Checks that FLOAT16 overflows to infinity, and not to its largest number."""
     call = _overflowing(bench)
     if call is None:
         return
@@ -79,7 +79,7 @@ def overflow(bench: Bench) -> Iterator[Section | Finding]:
 
 
 def clearing(bench: Bench) -> Iterator[Section | Finding]:
-    """What is filled with zeros when memory passes to another caller, and nothing beside it."""
+    """Checks that clearing memory for another caller fills it with zeros, and only it."""
     yield Section("memory", "filling device memory with zeros")
     handle = bench.handles().allocate(_HANDLE)
     handle.write(0, b"\xa5" * _HANDLE)
@@ -100,7 +100,7 @@ def clearing(bench: Bench) -> Iterator[Section | Finding]:
 
 
 def too_much(bench: Bench) -> Iterator[Section | Finding]:
-    """More memory than the device has is refused, and calls go on."""
+    """Checks that CANN refuses more memory than the device has, and that calls still run."""
     total = bench.context.facts().memory_total_bytes
     if not total:
         return
@@ -130,7 +130,7 @@ def too_much(bench: Bench) -> Iterator[Section | Finding]:
 
 
 def _chain(call: Prepared) -> tuple[list[Step], Buffer]:
-    """Steps, and what the last one reads."""
+    """The steps, and the input of the last one."""
     output, first = next(iter(call.outputs)), next(iter(call.stored))
     steps: list[Step] = []
     expected: Buffer = b""

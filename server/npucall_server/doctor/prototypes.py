@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 _PHASE_ONE = "GetWorkspaceSize"
 _BEHIND_ALL = 2
-"""Parameters behind an operator's own: size of the workspace, executor."""
+"""How many parameters follow an operator's own: size of the workspace, executor."""
 
 
 def check_prototypes(folders: Sequence[Path], catalogue: Catalogue = CATALOGUE) -> list[Finding]:
-    """Types, order and names of each operator's parameters, as the headers in ``folders`` say."""
+    """Compares types, order and names of parameters with the headers in ``folders``."""
     installed = _installed(folders)
     if not installed:
         return [
@@ -51,7 +51,7 @@ def _listed(folders: Sequence[Path]) -> str:
 
 
 def _installed(folders: Sequence[Path]) -> dict[str, Found]:
-    """The first phases by operator; the first folder that has one counts, as with libraries."""
+    """The first phases by operator. The first folder that has it counts, as with libraries."""
     phases: dict[str, Found] = {}
     for path in (path for folder in folders for path in headers_in(folder)):
         try:
@@ -65,7 +65,7 @@ def _installed(folders: Sequence[Path]) -> dict[str, Found]:
 
 
 def _compare(operator: Operator[Any, Any], header: Found) -> Iterator[Finding]:
-    """What differs, the worst alone; nothing if nothing does."""
+    """The worst difference; nothing if there is none."""
     ours = [Declared(parameter.c_type, c_name(parameter)) for parameter in operator.parameters]
     pairs = list(zip_longest(ours, header.parameters[:-_BEHIND_ALL]))
     if lines := _differences(pairs, _passed_alike):
@@ -96,7 +96,7 @@ def _differences(pairs: Sequence[_Pair], alike: Callable[..., bool]) -> str:
 
 
 def _passed_alike(ours: Declared | None, theirs: Declared | None) -> bool:
-    """Whether C passes them alike: const makes no difference to a call."""
+    """Whether C passes them in the same way: const makes no difference to a call."""
     if ours is None or theirs is None:
         return False
     return ours.c_type.removeprefix("const ") == theirs.c_type.removeprefix("const ")

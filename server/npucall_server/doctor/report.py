@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 _WIDTH = 100
 _COLUMN = 10
-"""Where a finding's text begins, behind its verdict."""
+"""The column where a finding's text begins, after its verdict."""
 _SETTLED = {Verdict.OK: "holds", Verdict.WARNING: "look", Verdict.FAULT: "does not"}
-"""What the worst finding about a claim says of it."""
+"""What the worst finding about a claim says about it."""
 _FENCE = "```"
 
 
 def as_lines(messages: Iterable[Message]) -> Iterator[str]:
-    """Text, as the findings come: a title a section, a line a finding, and one for what to do."""
+    """Text as findings come: a title a section; a line a finding, and one for what to do."""
     title = shown = ""
     for message in messages:
         if isinstance(message, Section):
@@ -36,7 +36,7 @@ def as_lines(messages: Iterable[Message]) -> Iterator[str]:
 
 
 def ending(messages: Sequence[Message]) -> str:
-    """What is settled of what only hardware can prove, what is left, and the sum."""
+    """Which claims that only hardware can prove are settled, which are left, and the totals."""
     findings = _findings(messages)
     if _count(findings, Verdict.FAULT):
         return f"\n{_sum(findings)}. Begin with the first fault: later ones often follow from it.\n"
@@ -51,7 +51,7 @@ def ending(messages: Sequence[Message]) -> str:
 
 
 def as_object(header: dict[str, Any], messages: Sequence[Message]) -> dict[str, Any]:
-    """All of it for a program."""
+    """Everything, for a program."""
     findings: list[dict[str, Any]] = []
     title = ""
     for message in messages:
@@ -74,12 +74,12 @@ def as_object(header: dict[str, Any], messages: Sequence[Message]) -> dict[str, 
 
 
 def as_json(header: dict[str, Any], messages: Sequence[Message]) -> str:
-    """The same, written."""
+    """``as_object`` as JSON text."""
     return json.dumps(as_object(header, messages), indent=1, ensure_ascii=False) + "\n"
 
 
 def as_file(header: dict[str, Any], messages: Sequence[Message]) -> str:
-    """The report that a person can read and send: facts, findings, claims, and the JSON."""
+    """The report for a person to read and send: facts, findings, claims, and the JSON."""
     findings = _findings(messages)
     facts = {**header, **facts_in(messages), "result": _sum(findings)}
     width = max(map(len, facts)) + 2
@@ -101,7 +101,7 @@ def settled_by(findings: Iterable[Finding]) -> dict[str, list[Finding]]:
 
 
 def facts_in(messages: Iterable[Message]) -> dict[str, str]:
-    """What the device and its software say of themselves, as far as it came to that."""
+    """What the device and its software say about themselves, as far as the doctor came."""
     every = [message.facts for message in messages if isinstance(message, Facts)]
     return {name: value for facts in every for name, value in facts}
 
@@ -161,7 +161,7 @@ def _finding(finding: Finding) -> str:
 
 
 def _indented(start: str, text: str) -> str:
-    """The text behind ``start``, its own lines kept, long ones cut between words."""
+    """The text after ``start``. Its lines are kept; long ones are cut between words."""
     first, *others = text.splitlines() or [""]
     space = " " * len(start)
     wrapped = [_wrapped(first, start, space), *(_wrapped(line, space, space) for line in others)]

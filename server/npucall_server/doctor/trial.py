@@ -1,6 +1,6 @@
-"""Calls on the device, as a server would run them, and their numbers compared with the reference.
+"""Runs calls on the device as a server would, and compares their numbers with the reference.
 
-Each step goes on where the one before failed, unless the device is broken by then.
+If a step fails, the next one still runs, unless the device is broken.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
 
 _USED_AGAIN = ("workspace-reuse", "kept-descriptors", "phase-one-cache")
 _ENDING = 70.0
-"""Seconds; a thread that planned may wait for a minute at its end."""
+"""Seconds to wait for threads to end: a thread that planned may wait for a minute at its end."""
 
 
 def try_device(
     context: DeviceContext, operators: OpApi, catalogue: HostCatalogue, product: Product
 ) -> Generator[Section | Finding, None, bool]:
-    """All that is tried; answers whether the device can still be given back.
+    """Runs all trials; answers whether the device can still be given back.
 
-    Raises NpucallError where no stream can be made, or given back.
+    Raises NpucallError if a stream cannot be made, or given back.
     """
     yield Section("trial", "creating a stream")
     chosen = trials(catalogue, operators, product)
@@ -56,7 +56,7 @@ def try_device(
                 yield failed(error)
             if bench.is_broken:
                 return False
-            if bench.lane.spent or not bench.some_are_right:  # then the others say nothing more
+            if bench.lane.spent or not bench.some_are_right:  # then other trials show nothing new
                 break
     yield Section("trial", "destroying the stream, and waiting for threads to end")
     bench.lane.close()
@@ -69,7 +69,7 @@ def try_device(
 
 
 def _runs(bench: Bench) -> Iterator[Section | Finding]:
-    """Each call twice: the second time CANN answers the first phase from its cache."""
+    """Runs each call twice: the second time CANN answers the first phase from its cache."""
     for trial in bench.trials:
         yield Section("trial", f"first run of {trial.title}, which loads its kernel")
         try:
@@ -82,7 +82,7 @@ def _runs(bench: Bench) -> Iterator[Section | Finding]:
 
 
 def _noted(bench: Bench) -> Iterator[Finding]:
-    """What the lane said of these runs, which may have been timed."""
+    """The lane's notes on these runs, and whether they were timed."""
     yield from (warning(note, "calls run all the same") for note in bench.notes)
     first, second = ([pair[n] for pair in bench.phases] for n in (0, 1))
     if not first:
@@ -114,14 +114,14 @@ def _twice(bench: Bench, trial: Trial) -> Finding:
         )  # fmt: skip
     if first.phases is not None and second.phases is not None:
         bench.phases.append((first.phases, second.phases))
-    bench.some_are_right |= trial.form is not Form.EMPTY  # which nobody computes
+    bench.some_are_right |= trial.form is not Form.EMPTY  # empty tensors are not computed
     told = _told(first.phases, second.phases)
     times = _times({"first": first.phases, "second": second.phases})
     return ok(f"{trial.title}: right twice{told}", *settles, times=times)
 
 
 def _again(bench: Bench) -> Iterator[Section | Finding]:
-    """All of them in turn, from what the lane keeps by now."""
+    """Runs all calls in turn again, with what the lane has kept."""
     yield Section("trial", "running all of them in turn")
     for seed in (3, 4, 5):
         for trial in reversed(bench.trials):

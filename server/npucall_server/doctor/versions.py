@@ -1,4 +1,4 @@
-"""The versions of toolkit, runtime and driver, and whether they fit each other."""
+"""The versions of toolkit, runtime and driver, and whether they fit together."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 _OLDEST_RUNTIME = (1, 13)
 """The interface of CANN 8.1."""
 _OLDEST_DRIVER = (((8, 5), (25, 0)), ((8, 2), (24, 1)))
-"""From which CANN on which driver is the oldest that the vendor's tables name, newest first."""
+"""Pairs, newest first: from this CANN on, this is the oldest driver in the vendor's tables."""
 
 
 def check_versions(facts: DeviceFacts) -> list[Finding]:
-    """What the software says of itself."""
+    """Checks the versions that the software reports."""
     return [_runtime(facts), _pair(facts)]
 
 
@@ -54,12 +54,12 @@ def _pair(facts: DeviceFacts) -> Finding:
 
 
 def _oldest_driver(cann: str) -> tuple[int, ...]:
-    """Empty where no table is known."""
+    """The oldest driver for a CANN; empty if no table is known."""
     version = _numbers(cann)
     return next((driver for toolkit, driver in _OLDEST_DRIVER if version >= toolkit), ())
 
 
 def _numbers(version: str) -> tuple[int, ...]:
-    """The two first numbers: (8, 1) of ``8.1.RC1``; empty if it does not begin with two."""
+    """The first two numbers: (8, 1) of ``8.1.RC1``; empty if it does not begin with two."""
     found = re.match(r"\D?(\d+)\.(\d+)", version)
     return (int(found[1]), int(found[2])) if found else ()

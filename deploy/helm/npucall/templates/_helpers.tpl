@@ -8,7 +8,7 @@
 {{- if contains "npucall" .Release.Name }}{{ .Release.Name }}{{ else }}{{ .Release.Name }}-npucall{{ end }}
 {{- end }}
 
-{{/* What selects all pods of a release; its servers have a class besides. */}}
+{{/* Selects all pods of a release; its servers have a class in addition. */}}
 {{- define "npucall.selector" -}}
 app.kubernetes.io/name: npucall
 app.kubernetes.io/instance: {{ .Release.Name }}
@@ -30,14 +30,14 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- end }}
 
-{{/* Of a container: no root, no capabilities, nothing to write to but /tmp. */}}
+{{/* For a container: no root, no capabilities; it can write only to /tmp. */}}
 {{- define "npucall.confined" -}}
 allowPrivilegeEscalation: false
 capabilities: {drop: [ALL]}
 readOnlyRootFilesystem: true
 {{- end }}
 
-{{/* Of a pod; 10001 is the user of the images. */}}
+{{/* For a pod; 10001 is the user of the images. */}}
 {{- define "npucall.user" -}}
 runAsNonRoot: true
 runAsUser: 10001
@@ -46,12 +46,12 @@ fsGroup: 10001
 seccompProfile: {type: RuntimeDefault}
 {{- end }}
 
-{{/* How whoever is asked listens beyond loopback: with TLS and known callers, else on purpose without. */}}
+{{/* Whether to listen without TLS, or without known callers: servers need a setting for that. */}}
 {{- define "npucall.insecure" -}}
 {{- if and .Values.tls.secretName (or .Values.tls.clientCertificates .Values.access.tenantsSecretName) }}false{{ else }}true{{ end }}
 {{- end }}
 
-{{/* Files of certificates and callers; `prefix` is that of the variables. */}}
+{{/* Files of certificates and callers; `prefix` is the prefix of the variables. */}}
 {{- define "npucall.access" -}}
 - {name: {{ .prefix }}INSECURE_BIND, value: {{ include "npucall.insecure" .root | quote }}}
 {{- with .root.Values.tls }}
@@ -97,13 +97,13 @@ seccompProfile: {type: RuntimeDefault}
 {{- end }}
 {{- end }}
 
-{{/* gRPC probes of the health service, which speak no TLS: health has a port of its own. */}}
+{{/* gRPC probes of the health service. They cannot use TLS, so health has a port of its own. */}}
 {{- define "npucall.probe" -}}
 grpc: {port: {{ include "npucall.healthPort" . }}}
 timeoutSeconds: 5
 {{- end }}
 
-{{/* What the pool knows of a server of a class, besides its SoC. */}}
+{{/* What the pool knows about a server of a class in addition to its SoC. */}}
 {{- define "npucall.poolLabels" -}}
 kind={{ .kind }}{{ range $key, $value := .labels }},{{ $key }}={{ $value }}{{ end }}
 {{- end }}

@@ -1,11 +1,11 @@
-"""An Ascend NPU: operators run through CANN's two-phase C API, by ctypes.
+"""An Ascend NPU: runs operators through CANN's two-phase C API, by ctypes.
 
-Downwards: ``device`` puts it together; ``lane`` runs one call at a time, in a thread of
-``devices.lanes``, and ``planner`` plans calls in others; ``launch``, ``descriptors``, ``memory``
-and ``runtime`` are their steps; ``operators`` and ``functions`` are the C functions; ``library``
-loads them; ``statuses`` sorts what they answer.
+From the top: ``device`` puts everything together. ``lane`` runs one call at a time, in a thread of
+``devices.lanes``; ``planner`` plans calls in other threads. Both use ``launch``, ``descriptors``,
+``memory`` and ``runtime``. ``operators`` and ``functions`` are the C functions. ``library`` loads
+them; ``statuses`` sorts the statuses that they answer.
 
-The others::
+The other modules::
 
     advice, unverified, claims  advice on failures; what only hardware can prove
     program, transfer, copies  one run of a program; copies as a whole, or in pieces
@@ -13,5 +13,5 @@ The others::
     clearing, events          fills memory with zeros; times on a stream
     host, headers             the catalogue of a host; operators from installed headers
     header_grammar, header_roles  the grammar of headers; what parameters are for
-    status_table              every status, and what it means
+    status_table              every status and its meaning
 """

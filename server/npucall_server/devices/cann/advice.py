@@ -1,6 +1,6 @@
-"""What an administrator can do about a status of CANN. Doctor and documentation have it from here.
+"""What an administrator can do about a status of CANN. The doctor and the documentation use it.
 
-The doctor's words for statuses that a host in disorder gives; what a caller can do, its error says.
+It covers the statuses that a badly set up host gives. What a caller can do is in the error itself.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ ADVICE: dict[int, str] = {
     561107: "source the toolkit's set_env.sh before the server starts: ASCEND_OPP_PATH is not set",
     561112: f"the kernel package is not installed: {_KERNELS}",
 }
-"""What to do, by status; for others ``advice`` has what their class asks for."""
+"""What to do, by status. For other statuses ``advice`` answers by their class."""
 
 OF_FATE: dict[Fate, str] = {
     Fate.ARGUMENT: "the call is at fault: the message names the parameter",

@@ -1,4 +1,4 @@
-"""What a claim about CANN is that only an NPU can prove, and what hangs on it."""
+"""The type of a claim about CANN that only an NPU can prove, and what depends on it."""
 
 from __future__ import annotations
 
@@ -11,39 +11,39 @@ if TYPE_CHECKING:
 
 
 class Stake(StrEnum):
-    """What fails where a claim is wrong."""
+    """What fails if a claim is wrong."""
 
     START = "the first start"
     """No call is served, not even with the setting ``careful``."""
     FAST = "a start without --careful"
     """Nothing depends on it with the setting ``careful``."""
     LATER = "some calls, or some hosts"
-    """The server serves; it shows in some numbers, under load, or behind a failure."""
+    """The server serves. The fault shows in some numbers, under load, or after a failure."""
 
 
 class Claim(NamedTuple):
-    """One thing that is taken for true."""
+    """One thing that the code takes as true."""
 
     key: str
-    """By which the doctor's findings name it."""
+    """Its name in the doctor's findings."""
     title: str
-    """In a few words."""
+    """The claim in a few words."""
     assumed: str
-    """What is taken for true, and what the code makes of it."""
+    """What the code takes as true, and how it uses that."""
     because: str
-    """Why it is thought to be so, and how it would show if it were not."""
+    """Why we think that it is true, and how one would notice if it were not."""
     stake: Stake
-    """What fails if it is not."""
+    """What fails if it is not true."""
     chance: float
-    """Our estimate that it holds on a host that nobody has tried."""
+    """Our estimate of the chance that it is true on an untested host."""
     where: tuple[str, ...]
     """Where it matters: ``file: name``, the file in ``npucall_server``."""
     check: str
-    """How to see on a host whether it is so."""
+    """How to check on a host whether it is true."""
     seen: str = ""
-    """What was seen: date, SoC, versions of CANN and driver, and the result; empty: nobody has."""
+    """What was seen: date, SoC, versions of CANN and driver, result. Empty: not checked yet."""
 
 
 def chance_of(claims: Iterable[Claim], *stakes: Stake) -> float:
-    """The chance that all claims with these stakes hold, as if none hung on another."""
+    """The chance that all claims with these stakes are true, if they are independent."""
     return math.prod(claim.chance for claim in claims if claim.stake in stakes and not claim.seen)

@@ -1,7 +1,7 @@
 """Fills device memory with zeros, by a kernel on a lane's stream.
 
-aclrtMemsetAsync would do it too, but on all but the newest products it fills memory of the host and
-copies that, which takes as long as a call of that size.
+aclrtMemsetAsync could do it too. But on all products except the newest ones it fills host memory
+and copies it to the device, which takes as long as a call of that size.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ if TYPE_CHECKING:
     from npucall_server.devices.cann.functions import AscendCL
 
     Launch = Callable[[Prepared, Mapping[str, int], Callable[[int], int | None]], int]
-    """Queues a call whose tensors lie at addresses; the last answers where its workspace is."""
+    """Queues a call whose tensors lie at addresses. The function answers where its workspace is."""
 
 SLOWER = "device memory is cleared by aclrtMemsetAsync, which is slower"
-"""How the note begins that the kernel is not to be had."""
+"""Beginning of the note that says that the kernel is missing."""
 _SELF = "selfRef"
 _ZERO = prototype_only(
     "aclnnInplaceZero", (parameter_of(_SELF, "aclTensor*", Output),), "aclnn_zero.h"
 )
 _LARGEST = 1 << 30
-"""Bytes that one kernel fills at most."""
+"""The most bytes that one kernel fills."""
 
 
 class Clearing:
-    """What a lane fills with zeros. Used in its thread.
+    """Fills memory with zeros for a lane. Used in the lane's thread.
 
-    ``note`` hears once that the kernel is not to be had, and that copies do its work.
+    If the kernel is missing, ``note`` is called once with the reason, and copies do its work.
     """
 
     def __init__(
@@ -60,10 +60,10 @@ class Clearing:
         return self._workspace.size
 
     def clear(self, address: int, length: int, room: int = 0) -> None:
-        """Queues that memory is filled with zeros.
+        """Queues work that fills memory with zeros.
 
-        Memory up to the next multiple of 32 bytes is filled too, and may be up to ``room``. The
-        address is a multiple of 32.
+        It also fills the memory up to the next multiple of 32 bytes, and perhaps up to ``room``.
+        The address is a multiple of 32.
         """
         if self._has_kernel:
             try:
@@ -77,12 +77,12 @@ class Clearing:
         self.copy_zeros(address, length)
 
     def copy_zeros(self, address: int, length: int, room: int = 0) -> None:
-        """Likewise without a kernel, so that it can be done between the phases of another one."""
+        """As ``clear``, but without a kernel: allowed between the phases of another kernel."""
         del room
         self._acl.aclrtMemsetAsync(address, length, 0, length, self._stream)
 
     def settle(self) -> None:
-        """The stream has passed what was queued."""
+        """To be called when the stream has done what was queued."""
         self._workspace.settle()
 
     def release(self) -> None:
@@ -90,7 +90,7 @@ class Clearing:
         self._workspace.release()
 
     def _go_without_kernel(self, error: NpucallError) -> None:
-        """Raises what is no refusal of the operator itself: of that no call is to know."""
+        """Goes on without the kernel if the operator itself was refused; else raises the error."""
         refused = error.details.get("function", _ZERO.name).startswith(_ZERO.name)
         if not refused or isinstance(error, BrokenDeviceError | OutOfMemoryError):
             raise error
@@ -98,15 +98,15 @@ class Clearing:
         self._note(f"{SLOWER}: {error}")
 
     def _workspace_of(self, size: int) -> int | None:
-        """Nothing of a caller is ever in it."""
+        """Address of the kernel's workspace, which never holds a caller's data."""
         return self._workspace.reserve_beside(size)
 
 
 def pieces(length: int, room: int) -> tuple[list[int], int]:
-    """Where to begin, and one size that is a power of two, to fill a length with zeros.
+    """The pieces that fill a length with zeros: their starts, and one size, a power of two.
 
-    Few sizes, since the first kernel of each takes long to plan. The last piece may overlap the one
-    before it, or end behind the length, but not behind ``room``.
+    There are only a few sizes, since planning the first kernel of each size takes long. The last
+    piece may overlap the one before it. It may end after the length, but not after ``room``.
     """
     size = 1 << (length - 1).bit_length()
     if size > max(length, room):
@@ -117,6 +117,6 @@ def pieces(length: int, room: int) -> tuple[list[int], int]:
 
 @lru_cache
 def _call(size: int) -> Prepared:
-    """The call that fills so many bytes. It is the same on every product."""
+    """The call that fills ``size`` bytes. It is the same on every product."""
     spec = TensorSpec(FLOAT, (size // FLOAT.itemsize,))
     return prepare(Call(_ZERO, {_SELF: spec}, ()), A2, Catalogue([_ZERO]))

@@ -1,9 +1,9 @@
-"""Copies between ordinary memory and the device, for what does not fit into staging as a whole.
+"""Copies between ordinary memory and the device, for calls that do not fit into staging.
 
-No asynchronous copy is given ordinary memory [src:pinned-copies]: a driver that does not notice
-such memory queues a copy of whatever is there when it runs. So the bytes go through pinned memory
-in pieces: while the device copies some, the host fills or empties others. Or, where no pinned
-memory may be used, by copies that wait.
+Asynchronous copies never use ordinary memory [src:pinned-copies]: if a driver does not notice that
+the memory is ordinary, it queues a copy, and copies the bytes that are there later. So the bytes go
+through pinned memory in pieces: while the device copies some pieces, the host fills or empties
+others. If pinned memory is not allowed, synchronous copies are used.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from npucall_server.devices.cann.memory import PinnedBuffer
 
 COUNT = 4
-"""Pieces of pinned memory."""
+"""How many pieces of pinned memory there are."""
 _ALIGNED = 64
 
 
@@ -40,12 +40,12 @@ class Part(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """What one copy takes: parts that lie behind each other on the device."""
+    """The bytes of one copy: parts that follow each other on the device."""
 
     address: int
     length: int
     parts: Sequence[tuple[int, AnyArray]]
-    """Each with its first byte in the piece."""
+    """Each part with its first byte in the piece."""
 
 
 class Pinned(NamedTuple):
@@ -56,12 +56,12 @@ class Pinned(NamedTuple):
 
 
 def pinned_bytes(limit: int) -> int:
-    """Pinned memory for copies in pieces, where so many bytes are allowed; 0: they wait."""
+    """Bytes of pinned memory for copies in pieces, within the limit. 0: copies are synchronous."""
     return COUNT * _piece_bytes(limit)
 
 
 def pinned_pieces(memory: PinnedBuffer, limit: int) -> list[Pinned]:
-    """The beginning of a buffer, cut; nothing where copies wait."""
+    """The beginning of a buffer, cut into pieces; none if copies are synchronous."""
     size, address = _piece_bytes(limit), memory.address or 0
     starts = range(0, COUNT * size, size) if size else ()
     return [Pinned(address + start, memory.bytes[start : start + size]) for start in starts]
@@ -74,9 +74,9 @@ def _piece_bytes(limit: int) -> int:
 
 
 def pieces_of(parts: Iterable[Part], size: int) -> Iterator[Piece]:
-    """Cuts parts, which come in the order of their addresses, and joins small ones.
+    """Cuts large parts, and joins small ones. Parts come in the order of their addresses.
 
-    What lies between the parts of a piece is copied too: room that belongs to no tensor.
+    The gaps between the parts of a piece are copied too; no tensor owns them.
     """
     begin = end = 0
     inside: list[tuple[int, AnyArray]] = []
@@ -100,7 +100,7 @@ def pieces_of(parts: Iterable[Part], size: int) -> Iterator[Piece]:
 class Copies:
     """Copies for one stream, in the thread of its lane; and the wait for the stream.
 
-    The stream has passed all that was queued before when a call or program begins to copy.
+    When a call or program begins to copy, the stream has done all work that was queued before.
     ``timeout``: milliseconds for each wait.
     """
 
@@ -110,11 +110,11 @@ class Copies:
         self._events: list[c_void_p] = []
 
     def synchronise(self) -> None:
-        """Waits until the stream has passed all that is queued; raises what failed of it."""
+        """Waits until the stream has done all queued work. Raises the error if some work failed."""
         self._acl.aclrtSynchronizeStreamWithTimeout(self.stream, self._timeout)
 
     def send(self, parts: Sequence[Part], pinned: Sequence[Pinned]) -> None:
-        """Copies to the device: queued, through pinned memory, or at once if there is none."""
+        """Copies to the device: queued, through pinned memory; or synchronously without it."""
         if not pinned:
             self._copy_at_once(parts, c.ACL_MEMCPY_HOST_TO_DEVICE)
             return
@@ -129,7 +129,7 @@ class Copies:
             events.append(self._event(number % count))
 
     def fetch(self, parts: Sequence[Part], pinned: Sequence[Pinned]) -> None:
-        """Copies from the device; what failed before is raised, and nothing copied then."""
+        """Copies from the device. If earlier work failed, raises its error and copies nothing."""
         if not pinned:
             self._copy_at_once(parts, c.ACL_MEMCPY_DEVICE_TO_HOST)
             return
@@ -156,7 +156,7 @@ class Copies:
             np.copyto(data, memory.bytes[offset : offset + len(data)])
 
     def _copy_at_once(self, parts: Sequence[Part], kind: int) -> None:
-        """Such copies wait for no stream, so the stream is waited for."""
+        """Waits for the stream first, since synchronous copies do not wait for streams."""
         self.synchronise()
         for address, data in parts:
             host, size = data.ctypes.data, len(data)
@@ -168,7 +168,7 @@ class Copies:
         self._acl.aclrtMemcpyAsync(target, length, source, length, kind, self.stream)
 
     def _event(self, number: int) -> c_void_p | None:
-        """An event behind what is queued so far; None where the device has none to give."""
+        """Records an event after the work queued so far; None if the device has no event left."""
         return self._events[number] if self._tolerating(self._record, number) else None
 
     def _record(self, number: int) -> None:
@@ -180,13 +180,13 @@ class Copies:
         self._acl.aclrtRecordEvent(self._events[number], self.stream)
 
     def _wait(self, event: c_void_p | None) -> None:
-        """Until the stream has passed an event; without one, all that is queued."""
+        """Waits until the stream has passed an event; without an event, until it has done all."""
         wait = self._acl.aclrtSynchronizeEventWithTimeout
         if event is None or not self._tolerating(wait, event, self._timeout):
             self.synchronise()
 
     def _tolerating(self, function: Callable[..., None], *arguments: object) -> bool:
-        """Whether it worked: events save time, no more. A broken device ends everything."""
+        """Whether the call worked: events only save time. Raises if the device is broken."""
         try:
             function(*arguments)
         except BrokenDeviceError:

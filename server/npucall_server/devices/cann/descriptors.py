@@ -1,6 +1,6 @@
-"""Descriptors: what CANN's first phase is told about tensors, scalars and arrays.
+"""Descriptors: they tell CANN's first phase about tensors, scalars and arrays.
 
-They hold metadata and device addresses, never memory of their own.
+They hold metadata and device addresses, but own no memory.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 class Descriptors:
     """The arguments of phase one for a call, in C order; destroyed by ``close`` or ``with``.
 
-    ``addresses``: of each tensor's storage on the device; a tensor without elements needs none.
-    What was made is destroyed if the rest cannot be made.
+    ``addresses``: the address of each tensor's storage on the device; a tensor without elements
+    needs none. If one descriptor cannot be made, those made before it are destroyed.
     """
 
     def __init__(self, base: NnOpBase, call: Prepared, addresses: Mapping[str, int]) -> None:
@@ -66,7 +66,7 @@ class Descriptors:
             self.close()
 
     def move(self, addresses: Mapping[str, int]) -> None:
-        """The tensors lie elsewhere from now on. Not between the phases."""
+        """Sets new addresses of the tensors. Must not be called between the phases."""
         if addresses == self._addresses:
             return
         known = self._addresses
@@ -76,7 +76,7 @@ class Descriptors:
                 known[name] = address
 
     def close(self) -> None:
-        """Destroys all of them, also if destroying one fails; raises the first failure."""
+        """Destroys all of them, even if destroying one fails; raises the first failure."""
         first: Exception | None = None
         while self._owned:
             destroy, handle = self._owned.pop()
@@ -152,11 +152,11 @@ _ARRAYS: dict[Kind, tuple[Any, str, str]] = {
     Kind.FLOAT_ARRAY: (ctypes.c_float, "aclCreateFloatArray", "aclDestroyFloatArray"),
     Kind.BOOL_ARRAY: (ctypes.c_bool, "aclCreateBoolArray", "aclDestroyBoolArray"),
 }
-"""Element, and the functions that make and destroy an array of it."""
+"""The element type, and the functions that make and destroy an array of it."""
 
 
 def _strides(spec: TensorSpec) -> Sequence[int]:
-    """Its strides; of a tensor without elements those that PyTorch gives it, for none may be 0."""
+    """The strides. Without elements: those of PyTorch, since no stride may be 0."""
     return spec.strides if spec.elements else row_major(tuple(max(n, 1) for n in spec.shape))
 
 
@@ -167,13 +167,16 @@ def _by_value(value: Any) -> Any:
 
 
 class KeptDescriptors:
-    """Descriptors by call, so that the same call makes none; those used longest ago go first.
+    """Keeps descriptors by call, so that the same call makes no new ones.
 
-    Where its tensors lie elsewhere than the last time, they are told so: that costs a call for each
-    that has moved, and no more are kept however many handles a call is run with.
+    Drops first those that were used longest ago.
 
-    An operator without reference may change what it is given (the shape of an output that depends
-    on data), so its descriptors serve once. So do all where ``limit`` is 0.
+    If tensors of the call have moved since the last time, the descriptors get the new addresses.
+    That costs one C call for each moved tensor, and a call has only one set of descriptors,
+    however many handles it runs with.
+
+    An operator without reference may change its descriptors (the shape of an output that depends on
+    data), so they are used only once. If ``limit`` is 0, all descriptors are used only once.
     """
 
     def __init__(self, base: NnOpBase, limit: int) -> None:
@@ -182,7 +185,7 @@ class KeptDescriptors:
 
     @contextmanager
     def of(self, call: Prepared, addresses: Mapping[str, int]) -> Iterator[list[Any]]:
-        """The arguments of phase one, for as long as the block lasts."""
+        """The arguments of phase one, for the duration of the block."""
         if not self.keeps(call):
             with Descriptors(self._base, call, addresses) as once:
                 yield once.arguments
@@ -191,11 +194,11 @@ class KeptDescriptors:
         self.trim()
 
     def keeps(self, call: Prepared) -> bool:
-        """Whether the call's descriptors may serve again."""
+        """Whether the call's descriptors may be used again."""
         return bool(self._limit) and call.operator.reference
 
     def arguments(self, call: Prepared, addresses: Mapping[str, int]) -> list[Any]:
-        """Likewise for a call that it ``keeps``, until the next call of it or ``trim``."""
+        """The arguments of a call that it ``keeps``: valid until its next use, or ``trim``."""
         descriptors = self._kept.pop(call, None)
         if descriptors is None:
             descriptors = Descriptors(self._base, call, addresses)
@@ -210,7 +213,7 @@ class KeptDescriptors:
         return descriptors.arguments
 
     def trim(self) -> None:
-        """Keeps no more than allowed."""
+        """Destroys descriptors until no more than ``limit`` are kept."""
         while len(self._kept) > self._limit:
             self._kept.popitem(last=False)[1].close()
 

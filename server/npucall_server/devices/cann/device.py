@@ -54,12 +54,12 @@ if TYPE_CHECKING:
 
 
 _SOON_SECONDS, _LATEST_SECONDS = 1.0, 10.0
-"""In which a thread ends. CANN may wait 60 s in one that has left executors behind; whoever stops a
-server grants it about 15 s behind ``drain_timeout``."""
+"""How long to wait until threads have ended. CANN may wait for 60 s in a thread that has left
+executors. Whatever stops a server gives it about 15 s more than ``drain_timeout``."""
 
 
 def open_cann(settings: ServerSettings, note: Callable[[str], None]) -> CannDevice:
-    """The device ``cann:N``, with the variant that was asked for. Raises NoDeviceError."""
+    """Opens the device ``cann:N``, with the variant of the settings. Raises NoDeviceError."""
     tell_cann(settings)
     number = device_kinds.CANN.number_in(settings.device) or 0
     try:
@@ -81,8 +81,8 @@ def open_cann(settings: ServerSettings, note: Callable[[str], None]) -> CannDevi
 class CannDevice:
     """Device ``number`` of this host. Made and closed in the main thread.
 
-    Raises LibraryError, NpucallError for what CANN answers, and ArgumentError for a SoC that no
-    product of npucall has. ``note`` hears what the log should say.
+    Raises LibraryError, NpucallError for failures of CANN, and ArgumentError if no product of
+    npucall has the SoC. ``note`` is called with texts for the log.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class CannDevice:
             self.product, self.guess = taken_for(self.soc)
             self.catalogue = HostCatalogue(self._operators, paths)
             self.memory_for_handles = self._context.free_memory() // 2
-            """Half of what is free when the device is opened."""
+            """Half of the memory that is free when the device is opened."""
             self._handles = HandleMemory(
                 self._context, self._visitors, self._report_lost, self._make_room
             )
@@ -120,7 +120,7 @@ class CannDevice:
 
     @property
     def default_variant(self) -> str:
-        """The variant that the libraries of this host have."""
+        """The variant in the libraries of this host."""
         return self.catalogue.variant
 
     def unavailable_because(self, operator: Operator[..., object]) -> str:
@@ -128,7 +128,7 @@ class CannDevice:
         return self.catalogue.unavailable_because(operator)
 
     def plan(self, call: Prepared, turn: Turn) -> int:
-        """Bytes of workspace, from the first phase, in a thread that runs no calls."""
+        """Bytes of workspace: runs the first phase, in a thread that runs no calls."""
         with turn():
             if self._handles.broken:
                 raise device_lost()
@@ -141,7 +141,7 @@ class CannDevice:
         turn: Turn,
         targets: Mapping[str, Target] = NO_TARGETS,
     ) -> Ran:
-        """Runs on a free lane; the calling thread waits, also when its caller does no longer."""
+        """Runs on a free lane. The calling thread waits, even if its caller no longer does."""
         if used := residents(storages.values(), targets.values()):
             with in_use(used):
                 program = Program([Step(call, storages, targets)], turn.owner, is_call=True)
@@ -154,7 +154,7 @@ class CannDevice:
             return ran_alone
 
     def run_program(self, steps: Sequence[Step], turn: Turn) -> RanProgram:
-        """Runs on free lanes, a few ms on each, all of them in order."""
+        """Runs the steps in order on free lanes, a few ms on each."""
         used = [
             m for step in steps for m in residents(step.storages.values(), step.targets.values())
         ]
@@ -163,35 +163,35 @@ class CannDevice:
             return self._run_program(program, turn)
 
     def program_bytes(self, steps: Sequence[Step]) -> int:
-        """What its tensors take, and the handles that it fills; without workspace."""
+        """The bytes of its tensors and of the handles that it fills, without workspace."""
         kept = [target.nbytes for step in steps for target in residents((), step.targets.values())]
         placed = program_map_of(steps, piece_bytes, is_aligned)
         return placed.size + placed.zeros + sum(map(handle_bytes, kept))
 
     def allocate(self, nbytes: int, dtype: DType | None = None) -> DeviceResident:
-        """Device memory of its own. Raises OutOfMemoryError."""
+        """Allocates device memory for one handle. Raises OutOfMemoryError."""
         return self._handles.allocate(nbytes, dtype)
 
     def working_bytes(self, call: Prepared | Program) -> int:
-        """None: staging is each lane's own, and values are checked a block at a time."""
+        """0: each lane has its own staging, and values are checked one block at a time."""
         del call
         return 0
 
     def piecewise(self, call: Prepared) -> None:
-        """A kernel takes its inputs whole."""
+        """None: a kernel needs complete inputs."""
         del call
 
     def facts(self) -> DeviceFacts:
-        """What device and software say of themselves now."""
+        """What the device and its software say about themselves now."""
         with self._visitors.visit():
             return replace(self._context.facts(), product_guess=self.guess)
 
     def watch(self, lost: Callable[[NpucallError], None]) -> None:
-        """From now on ``lost`` hears that the device is broken, or a lane hangs."""
+        """Calls ``lost`` when the device is broken, or a lane hangs."""
         self._lost = lost
 
     def close(self) -> None:
-        """Closes the lanes, then the device. Handles have been given back by then."""
+        """Closes the lanes, then the device. All handles must have been given back."""
         self._open.close()
 
     def _run_program(self, program: Program, turn: Turn) -> RanProgram:
@@ -213,7 +213,10 @@ class CannDevice:
         return RanProgram(program.outputs(), program.phases)
 
     def _goes_on(self, program: Program, turn: Turn) -> bool:
-        """Whether it has ended. Which step failed a synchronise the second try says."""
+        """Runs the next steps; whether all have run.
+
+        If a synchronise fails, a second, careful try finds the step that failed.
+        """
         try:
             return self._lanes.do(lambda lane: lane.go_on(program, turn.check))
         except BrokenDeviceError:
@@ -248,7 +251,7 @@ class CannDevice:
             self._lost(error)
 
     def _give_back(self) -> None:
-        """What CANN keeps for the threads of lanes goes when they end, before the device does."""
+        """Waits for the lanes' threads to end, so that CANN frees their data before the device."""
         most = f"{_LATEST_SECONDS:g} s"
         if left := self._ending.wait(_SOON_SECONDS):
             self._note(f"threads of lanes that still run: {left}; the server waits {most} for them")

@@ -18,7 +18,7 @@ class StreamEvents:
         self._acl, self._stream = acl, stream
         self._found = c_float()
         self._waited: set[int] = set()
-        """Events whose time has reached the host since they were recorded."""
+        """Events whose time is on the host: they were waited for after they were recorded."""
 
     def create(self) -> int:
         """A new event."""
@@ -27,14 +27,14 @@ class StreamEvents:
         return event.value or 0
 
     def record(self, event: int) -> None:
-        """It gets the time when the stream has passed what is queued so far."""
+        """The event gets its time when the stream has done what is queued so far."""
         self._waited.discard(event)
         self._acl.aclrtRecordEvent(event, self._stream)
 
     def milliseconds(self, first: int, second: int) -> float:
-        """What lies between two events that the stream has passed.
+        """The time between two events that the stream has passed.
 
-        An event has a time on the host when the event itself has been waited for.
+        The host knows the time of an event only after it has waited for that event.
         """
         if first not in self._waited:
             self._wait_for(first)
@@ -48,5 +48,5 @@ class StreamEvents:
         self._waited.add(event)
 
     def destroy(self, event: int) -> None:
-        """The stream has passed it."""
+        """Destroys an event that the stream has passed."""
         self._acl.aclrtDestroyEvent(event)

@@ -100,7 +100,7 @@ class AscendCL(Functions):
     aclrtSetSysParamOpt = StatusFunction(c_int, c_int64)
     aclrtCtxSetSysParamOpt = StatusFunction(c_int, c_int64)
 
-    # Stream, priority, flags. Milliseconds; -1 is for ever, 0 means different things to versions.
+    # Stream, priority, flags. Milliseconds; -1: for ever; the meaning of 0 depends on the version.
     aclrtCreateStreamWithConfig = StatusFunction(POINTER(c_void_p), c_uint32, c_uint32)
     aclrtDestroyStream = StatusFunction(c_void_p)
     aclrtSynchronizeStreamWithTimeout = StatusFunction(c_void_p, c_int32)
@@ -109,7 +109,7 @@ class AscendCL(Functions):
     aclrtDestroyEvent = StatusFunction(c_void_p)
     aclrtRecordEvent = StatusFunction(c_void_p, c_void_p)
     aclrtSynchronizeEvent = StatusFunction(c_void_p)
-    aclrtSynchronizeEventWithTimeout = StatusFunction(c_void_p, c_int32)  # as of a stream
+    aclrtSynchronizeEventWithTimeout = StatusFunction(c_void_p, c_int32)  # as for a stream
     aclrtEventElapsedTime = StatusFunction(POINTER(c_float), c_void_p, c_void_p)  # milliseconds
 
     aclrtMalloc = StatusFunction(POINTER(c_void_p), c_size_t, c_int)

@@ -1,6 +1,6 @@
-"""The C of aclnn headers: which functions a text declares [src:header-grammar].
+"""The grammar of aclnn headers: finds the functions that a text declares [src:header-grammar].
 
-Preprocessor conditions are not evaluated: whatever stands in the text is declared.
+It does not evaluate preprocessor conditions: every declaration in the text counts.
 """
 
 from __future__ import annotations
@@ -8,15 +8,15 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-# Bounded: every pattern reads a text once, whatever it holds. Literals go before anything else is
-# looked for, since the message of a deprecation may hold parentheses, semicolons, comments.
+# Bounded: every pattern reads any text only once. Literals are removed first, since the message of
+# a deprecation may contain parentheses, semicolons, comments.
 _SPLICE = re.compile(r"\\\r?\n")
 _COMMENT_OR_LITERAL = re.compile(
     r"""/\*.*?(?:\*/|\Z) | //[^\n]* | "(?:\\.|[^"\\\n])*+"? | '(?:\\.|[^'\\\n])*+'?""",
     re.DOTALL | re.VERBOSE,
 )
 _DIRECTIVE = re.compile(r"^[^\S\n]*+#[^\n]*", re.MULTILINE)
-# What stands before aclnnStatus is of no concern: ACLNN_API, a visibility, a deprecation, nothing.
+# The words before aclnnStatus do not matter: ACLNN_API, a visibility, a deprecation, or nothing.
 _FUNCTION = re.compile(
     r"\baclnnStatus\s++(acl\w++)\s*+\(((?:[^()]++|\([^()]*+\))*+)\)\s*+;", re.ASCII
 )
@@ -30,9 +30,10 @@ _PARAMETER = re.compile(
 
 @dataclass(frozen=True)
 class Declared:
-    """A parameter, its type as ``const aclTensor*``.
+    """A parameter, with its type written as ``const aclTensor*``.
 
-    The name is empty where C gives none, or more than a type and a name; ``c_type`` is all of it.
+    If the declaration is not just a type and a name, the name is empty, and ``c_type`` is the whole
+    declaration.
     """
 
     c_type: str
@@ -41,7 +42,7 @@ class Declared:
 
 @dataclass(frozen=True)
 class Found:
-    """A function that answers a status, and the file name of the header that declares it."""
+    """A function that returns a status, and the file name of the header that declares it."""
 
     name: str
     parameters: tuple[Declared, ...]
@@ -54,7 +55,7 @@ class Found:
 
 
 def parse(text: str, source: str) -> list[Found]:
-    """The functions that a header declares, in its order."""
+    """The functions that a header declares, in the order of the header."""
     plain = _COMMENT_OR_LITERAL.sub(" ", _SPLICE.sub("", text))
     declarations = _FUNCTION.finditer(_DIRECTIVE.sub("", plain))
     return [Found(found[1], _parameters(found[2]), source) for found in declarations]

@@ -1,8 +1,8 @@
 """Which tensors of a C prototype an operator writes.
 
 Headers do not say so [src:output-roles]: a quarter of CANN's operators declare every tensor const,
-outputs included, and some inputs are not const. Names, order and const together tell it for all but
-one operator in a hundred, and those are listed here.
+including outputs, and some inputs are not const. A rule that uses names, order and const together
+is right for 99 operators in a hundred. The others are listed here.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ _IN, _OUT, _IN_OUT = Role.INPUT, Role.OUTPUT, Role.IN_OUT
 _REF = re.compile(r"\w+Ref(?:Optional)?")
 """Names of tensors that are read and written."""
 _OUT_NAME = re.compile(r"(?!gradOut$|grad_out$)\w+(?:Out|_out)(?:Optional)?")
-"""Names of const tensors that are written whatever stands beside them."""
+"""Names of const tensors that are always written."""
 _CONST_OUTPUT = re.compile(
     rf"{_OUT_NAME.pattern}|out|output|y\d*|result|gradInput|\w+Ref(?:Optional)?"
 )
-"""Names of what is written where every tensor is const."""
+"""Names of tensors that are written if every tensor is const."""
 _PURE_OUTPUT = re.compile(
     r"out(?:[A-Z]\w*)?|output\w*|y\d*|result|\w+Out(?:Optional)?|grad[A-Z]\w*|\w+Grad"
 )
-"""Names of tensors without const that are written only."""
+"""Names of tensors without const that are only written, not read."""
 _IN_PLACE = re.compile(r"aclnnInplace\w+|\w+Inplace")
 _RESIDUAL = re.compile(r"aclnnInplace\w*MatmulAllReduceAddRmsNorm")
-"""These overwrite ``residual``; other operators in place their first tensor."""
+"""These operators overwrite ``residual``. Other operators in place overwrite their first tensor."""
 
 _ADVANCE_STEP = dict.fromkeys(("inputTokens", "inputPositions", "seqLens", "slotMapping"), _IN_OUT)
 _EXCEPTIONS: Mapping[str, Mapping[str, Role]] = {
@@ -66,11 +66,11 @@ _EXCEPTIONS: Mapping[str, Mapping[str, Role]] = {
     "aclnnSoftmaxCrossEntropyWithLogits": {"labels": _IN},
     "aclnnXlog1py": {"y": _IN, "z": _OUT},
 }
-"""Operators that the rule gets wrong, by the tables of parameters in their documents."""
+"""Operators for which the rule is wrong; from the tables of parameters in their documents."""
 
 
 def roles_of(operator: str, types: Mapping[str, str]) -> dict[str, Role]:
-    """The role of each tensor; ``types`` are the C types of all parameters by name, in C order."""
+    """The role of each tensor. ``types``: all parameters' C types by name, in C order."""
     tensors = [name for name, c_type in types.items() if c_type in TENSOR_TYPES]
     in_place = _tensor_in_place(operator, tensors)
     written = _written(types, tensors, in_place)
@@ -83,7 +83,7 @@ def roles_of(operator: str, types: Mapping[str, str]) -> dict[str, Role]:
 
 
 def _tensor_in_place(operator: str, tensors: list[str]) -> str | None:
-    """The tensor that an operator overwrites by its name."""
+    """The tensor that the operator overwrites, if its name says that it works in place."""
     if not _IN_PLACE.fullmatch(operator):
         return None
     if _RESIDUAL.fullmatch(operator) and "residual" in tensors:
@@ -103,7 +103,7 @@ def _written(types: Mapping[str, str], tensors: list[str], in_place: str | None)
 
 
 def _behind_attributes(names: list[str], tensors: list[str]) -> set[str]:
-    """What follows the last attribute, if inputs precede it: the order of generated operators."""
+    """The tensors after the last attribute, if inputs come before it, as in generated operators."""
     last = max((index for index, name in enumerate(names) if name not in tensors), default=0)
     if not any(name in tensors for name in names[:last]):
         return set()

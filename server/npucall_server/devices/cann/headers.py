@@ -1,7 +1,7 @@
-"""The headers of an installed CANN: the operators that they declare, as far as C says it.
+"""The headers of an installed CANN, and the operators that they declare.
 
-``read`` makes Operators of them that have a C prototype and no more: no rules, no formula
-[src:generic-operators]. What it leaves out comes with the reason.
+``read`` makes Operators that have only a C prototype: no rules and no formula
+[src:generic-operators]. It gives a reason for everything that it leaves out.
 """
 
 from __future__ import annotations
@@ -38,22 +38,22 @@ class Excluded:
 
 @dataclass(frozen=True)
 class Headers:
-    """What the headers of some folders hold, by name."""
+    """The contents of the headers in some folders, by name."""
 
     operators: Mapping[str, Operator[Any, Any]]
     excluded: list[Excluded]
 
 
 def headers_in(folder: Path) -> list[Path]:
-    """The files of a folder and of its ``level2``, which holds copies and a few headers more."""
+    """The files of a folder and of its ``level2``, which has copies and a few more headers."""
     return [*sorted(folder.glob("*.h")), *sorted(folder.glob("level2/*.h"))]
 
 
 def read(folders: Sequence[Path]) -> Headers:
     """The operators of the headers in these folders.
 
-    The first folder that declares an operator decides about it, as does the first library that
-    has its symbols; so custom packages come before CANN itself.
+    If several folders declare an operator, the first one counts, as with libraries that have the
+    same symbols. So custom packages come before CANN itself.
     """
     functions: dict[str, Found] = {}
     excluded: list[Excluded] = []
@@ -75,7 +75,7 @@ def _operator_name(function: str) -> str:
 
 
 def _functions_of(paths: Iterable[Path], excluded: list[Excluded]) -> dict[str, Found]:
-    """What some headers declare. The first declaration counts; another one has to be the same."""
+    """The functions of some headers. The first declaration counts; others must be the same."""
     functions: dict[str, Found] = {}
     for path in paths:
         for found in _read(path, excluded):

@@ -1,4 +1,4 @@
-"""The operators of a host: the declared ones that its libraries have, and those of its headers."""
+"""The operators of a host: declared ones that its libraries have, and those of its headers."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from npucall_server.npu_settings import AscendPaths
 
 _BUILTIN, COMMUNITY = "builtin", "community"
-"""The variant of CANN's own libraries, and of a custom package."""
+"""The variants: of CANN's own libraries, and of a custom package."""
 
 
 class HostCatalogue(Catalogue):
-    """Every operator that is declared or installed. A declared one wins over a header of its name.
+    """Every operator that is declared or installed. A declaration wins over a header.
 
-    ``runnable`` refuses what this host cannot run. Which variant a host has, the library decides
-    that exports it: a custom package has the community's, CANN itself its own.
+    ``runnable`` refuses operators that this host cannot run. The library that exports an operator
+    decides its variant: a custom package has the community's variant, CANN itself the built-in one.
     """
 
     def __init__(self, libraries: OpApi, paths: AscendPaths) -> None:
@@ -44,15 +44,15 @@ class HostCatalogue(Catalogue):
 
     @property
     def variant(self) -> str:
-        """The variant that this host has of operators that have several; empty for none."""
+        """The variant that this host has if an operator has several; empty if it has none."""
         return next(iter(self._variants.values()), "")
 
     def find(self, name: str, variant: str = "", default: str = "") -> Operator[Any, Any]:
-        """The operator; a variant that is not named is the one that this host has."""
+        """The operator. If no variant is named, it is this host's variant."""
         return super().find(name, variant, self._variants.get(name) or default or _BUILTIN)
 
     def runnable(self, name: str, variant: str = "", default: str = "") -> Operator[Any, Any]:
-        """Also raises OperatorUnavailableError and VariantUnavailableError."""
+        """As ``find``; also raises OperatorUnavailableError and VariantUnavailableError."""
         operator = self.find(name, variant, default)
         reason = self.unavailable_because(operator)
         if not reason:
@@ -78,7 +78,7 @@ class HostCatalogue(Catalogue):
 
 
 def header_folders(paths: AscendPaths) -> Iterator[Path]:
-    """Where headers of operators are installed: custom packages first, as libraries are found."""
+    """The folders with headers of operators: custom packages first, as with libraries."""
     yield from (entry / "op_api" / "include" for entry in paths.custom)
     if paths.opp is not None:
         yield from sorted((paths.opp / "vendors").glob("*/op_api/include"))

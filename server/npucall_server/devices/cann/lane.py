@@ -1,6 +1,6 @@
 """A lane: a stream with memory of its own, on which one call runs at a time.
 
-It belongs to the thread that opens it, and is used in that thread alone.
+It belongs to the thread that opens it. Only that thread uses it.
 """
 
 from __future__ import annotations
@@ -44,16 +44,16 @@ if TYPE_CHECKING:
 _START, _COPIED_IN, _PLANNED, _RUN, _COPIED_OUT, _MARKS = range(6)
 """The marks of a call on the stream, and how many there are."""
 SYNCHRONISE = "aclrtSynchronizeStreamWithTimeout"
-"""The function that answers what became of work that was queued."""
+"""The function that answers whether the queued work succeeded."""
 
 
 class LaneLimits(NamedTuple):
-    """What a lane may take and keep; each is a setting of the server."""
+    """What a lane may take and keep. Each is a setting of the server."""
 
     device_timeout: float
     """Seconds that a launched call may take."""
     staging_limit: int
-    """Bytes of pinned memory; a larger call goes through it in pieces. 0: copies wait."""
+    """Bytes of pinned memory. Larger calls go through it in pieces. 0: copies are synchronous."""
     kept_memory: int
     """Bytes of device memory kept for the next calls."""
     kept_calls: int
@@ -63,14 +63,14 @@ class LaneLimits(NamedTuple):
 
     @property
     def milliseconds(self) -> int:
-        """``device_timeout`` as C functions take it, who have no timeout that is 0."""
+        """``device_timeout`` for C functions, whose timeout must not be 0."""
         return max(round(self.device_timeout * 1000), 1)
 
 
 class Lane:
     """Runs calls. Opened and closed in the thread that uses it.
 
-    ``note`` hears what the log should say though no call fails by it.
+    ``note`` is called with texts for the log, about things that make no call fail.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class Lane:
         self.broken: NpucallError | None = None
         """Why the device will not work again in this process."""
         self._owner: str | None = None
-        """Whose call ran last; None if that is not known, or it failed."""
+        """The owner of the last call; None if that is not known, or if the call failed."""
         device.bind()
         with Cleanup() as opening:
             self._stream = self._create_stream()
@@ -105,15 +105,15 @@ class Lane:
 
     @property
     def spent(self) -> bool:
-        """Whether a launch ended between its phases: what this thread launches may not run."""
+        """Whether a launch ended between its phases: later launches of this thread may not run."""
         return self._launcher.left_unrun
 
     def close(self) -> None:
-        """Gives everything back; raises what goes wrong first when all has been tried."""
+        """Gives everything back. Tries all steps, then raises the first failure."""
         self._open.close()
 
     def empty(self) -> None:
-        """Gives back all that is kept for the next calls."""
+        """Gives back everything that is kept for later calls."""
         with self._unbroken(), Cleanup() as every:
             every.callback(self._transfer.release)
             every.callback(self._scratch.release)
@@ -127,12 +127,12 @@ class Lane:
         targets: Mapping[str, Buffer] = NO_TARGETS,
         owner: str = "",
     ) -> Ran:
-        """Runs a call; when it ends, however it ends, nothing of it is under way any more.
+        """Runs a call. When this returns or raises, the device no longer works on the call.
 
-        ``check`` is called before the first phase, behind which the call is launched, if there is
-        memory for its workspace; what it raises ends the call. Outputs go into ``targets``, and
-        what has none into new memory. What calls of another ``owner`` than the last one's left in
-        kept memory is cleared before.
+        ``check`` is called before the first phase; an error that it raises ends the call. After the
+        first phase the call is launched if there is memory for its workspace. Outputs go into
+        ``targets``; an output without a target goes into new memory. If the call before was of
+        another ``owner``, kept memory is cleared first.
         """
         with self._unbroken():
             self._begin_for(owner)
@@ -146,11 +146,11 @@ class Lane:
             return ran
 
     def go_on(self, program: Program, check: Callable[[], None]) -> bool:
-        """Runs the next steps of a program, a few ms of them; whether it has ended.
+        """Runs the next steps of a program for a few ms; whether the program has ended.
 
-        When it ends, however it ends, nothing of it is under way any more. After an error it begins
-        again. ``check`` is called before each first phase. The program keeps its memory on the
-        device until its end, or ``let_go``.
+        When this returns or raises, the device no longer works on the program. After an error the
+        program begins again. ``check`` is called before each first phase. The program keeps its
+        memory on the device until it ends, or until ``let_go``.
         """
         with self._unbroken():
             self._begin_for(program.owner)
@@ -171,14 +171,14 @@ class Lane:
             return program.has_ended
 
     def clear(self, address: int, length: int) -> None:
-        """Fills device memory with zeros as it does with its own, and waits for that."""
+        """Fills device memory with zeros, as the lane does with its own, and waits for that."""
         with self._unbroken(), self._settled():
             self._clearing.clear(address, length)
 
     def let_go(self, program: Program) -> None:
-        """Takes back the memory of a program that goes no further."""
+        """Takes back the memory of a program that will not go on."""
         with self._unbroken():
-            self._owner = None  # of the memory that comes
+            self._owner = None  # of the memory that comes back
             self._take_back(program)
 
     def _go_on(self, program: Program, transfer: Transfer, check: Callable[[], None]) -> None:
@@ -205,7 +205,7 @@ class Lane:
     def _queue(
         self, program: Program, transfer: Transfer, zeros: int, check: Callable[[], None]
     ) -> int:
-        """Launches steps until they are enough for now; nanoseconds of their first phases."""
+        """Launches steps for one slice of time; answers the nanoseconds of their first phases."""
         steps, is_first, planned, expected = program.steps, True, 0, 0.0
 
         def ready(workspace_size: int) -> int | None:
@@ -240,7 +240,7 @@ class Lane:
     def _launch(
         self, call: Prepared, addresses: Mapping[str, int], ready: Callable[[int], int | None]
     ) -> int:
-        """Nanoseconds of phase one. Behind phase two nothing needs the descriptors any more."""
+        """Nanoseconds of phase one. After phase two the descriptors are not needed any more."""
         function, launch = self._operators.needed(call.operator), self._launcher.launch
         if self._descriptors.keeps(call):
             return launch(function, self._descriptors.arguments(call, addresses), ready)
@@ -248,18 +248,18 @@ class Lane:
             return launch(function, arguments, ready)
 
     def _begin_again(self, program: Program, error: BaseException) -> None:
-        """Nothing of a program is under way any more, unless the device is broken."""
+        """Resets a program, whose work has ended; not if the device is broken."""
         program.begin_again()
         self._unless_broken(error, lambda: self._take_back(program))
 
     def _unless_broken(self, error: BaseException, give_back: Callable[[], None]) -> None:
-        """Behind an error nobody wants to hear what else fails."""
+        """Gives back after an error, and ignores further errors; not if the device is broken."""
         if self.broken is None and not isinstance(error, BrokenDeviceError):
             with suppress(NpucallError):
                 give_back()
 
     def _take_back(self, program: Program) -> None:
-        """Keeps a program's memory, or what this lane has by now, whichever is larger."""
+        """Keeps the larger one of two: the program's memory, or the memory that this lane has."""
         transfer, program.transfer = program.transfer, None
         if transfer is None:
             return
@@ -273,7 +273,7 @@ class Lane:
         return Transfer(self._acl, self._copies, self._clearing, self._limits.staging_limit)
 
     def _begin_for(self, owner: str) -> None:
-        """What others left is to be cleared; behind a call that fails nobody knows whose it is."""
+        """Marks data of other owners for clearing. After a failed call the owner is unknown."""
         before, self._owner = self._owner, None
         for memory in (self._transfer, self._scratch):
             if before is None:
@@ -328,7 +328,10 @@ class Lane:
 
     @contextmanager
     def _unbroken(self) -> Iterator[None]:
-        """Refuses the block on a broken device, whose memory may still be in use; sees it break."""
+        """Refuses the block if the device is broken, since its memory may still be in use.
+
+        Also notices if the block breaks the device.
+        """
         if self.broken is not None:
             raise device_lost()
         try:
@@ -339,10 +342,10 @@ class Lane:
 
     @contextmanager
     def _settled(self) -> Iterator[None]:
-        """Waits until the stream has passed all that the block queued, however the block ends.
+        """Waits until the stream has done all work of the block, even if the block raises.
 
-        Until then the memory of the call must not be used for anything else. A stream that cannot
-        be waited for keeps it for ever, and only a new process helps.
+        Until then the memory of the call must not be used for anything else. If waiting fails, the
+        stream may use the memory for ever, and only a new process helps.
         """
         try:
             yield
@@ -351,11 +354,11 @@ class Lane:
             raise
         except BaseException as first:
             try:
-                self._synchronise()  # in CONTINUE mode it answers an error once
+                self._synchronise()  # in CONTINUE mode CANN answers an error only once
             except NpucallError as error:
                 self.broken = error
                 if isinstance(first, OutOfMemoryError):
-                    raise  # nobody is to try again
+                    raise  # the call must not be tried again
             raise
 
     def _synchronise(self) -> None:

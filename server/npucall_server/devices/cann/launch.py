@@ -23,8 +23,8 @@ class Launcher:
     def __init__(self, base: NnOpBase, stream: c_void_p) -> None:
         self._base, self._stream = base, stream
         self.left_unrun = False
-        """A first phase was left without its second one: what this thread launches from here on may
-        not run. ``planner`` says why."""
+        """Whether a first phase had no second one. Then later launches of this thread may not run;
+        ``planner`` says why."""
 
     def launch(
         self,
@@ -34,10 +34,10 @@ class Launcher:
     ) -> int:
         """Queues one operator; answers the nanoseconds of phase one.
 
-        ``before_phase_two`` gets the size of the workspace and answers its address; what it raises
-        ends the launch, and with it the use of this thread. A first phase that fails makes no
-        aclOpExecutor; the second consumes it whatever it returns; between the two it has to be
-        destroyed, and nothing else can fail there.
+        ``before_phase_two`` gets the size of the workspace and answers its address. If it raises,
+        the launch ends, and this thread must not be used any more. If the first phase fails, it
+        makes no aclOpExecutor. The second phase consumes the executor, even if it fails. If
+        ``before_phase_two`` fails, the executor has to be destroyed; nothing else can fail there.
         """
         start = perf_counter_ns()
         size, executor = _phase_one(function, arguments)
@@ -60,13 +60,13 @@ def workspace_of(function: OpApiFunction, arguments: Sequence[Any], base: NnOpBa
 
 
 def known_workspace(call: Prepared) -> int | None:
-    """Bytes of workspace that a call is known to need; None where nobody has told."""
+    """Bytes of workspace that a call is known to need; None if no first phase has said it."""
     found = call.followed.get(workspace_of)
     return found if isinstance(found, int) else None
 
 
 def tell_workspace(call: Prepared, size: int) -> None:
-    """Keeps with a call what its first phase said."""
+    """Keeps with a call how much workspace its first phase asked for."""
     call.followed[workspace_of] = size
 
 
@@ -81,6 +81,6 @@ def _phase_one(function: OpApiFunction, arguments: Sequence[Any]) -> tuple[int, 
 
 
 def _destroy(base: NnOpBase, executor: c_void_p) -> None:
-    """One that never ran. CANN may refuse that; what it leaves then is host memory."""
+    """Destroys an executor that never ran. If CANN refuses, only host memory is lost."""
     with suppress(NpucallError):
         base.aclDestroyAclOpExecutor(executor)

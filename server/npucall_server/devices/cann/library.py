@@ -1,7 +1,8 @@
 """C functions in shared libraries, each declared in one line [src:library-opening].
 
-A ``StatusFunction`` raises where the C function answers another status than 0: no caller looks at
-statuses. Every function is resolved when its library is opened, not when it is first called.
+A ``StatusFunction`` raises an error if the C function answers a status other than 0, so callers
+need not check statuses. Every function is resolved when its library is opened, not at its first
+call.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ Failure: TypeAlias = "Callable[[str, int], Exception]"
 
 
 class LibraryError(Exception):
-    """A library or a function of it is not there; the message says what to source or mount."""
+    """A library or one of its functions is missing. The message says what to source or mount."""
 
 
 class Library(NamedTuple):
-    """An opened shared library. It is never closed: threads of its own live in it."""
+    """An opened shared library. It is never closed, since its own threads run in it."""
 
     path: str
     handle: ctypes.CDLL
@@ -29,7 +30,7 @@ class Library(NamedTuple):
     def find(self, name: str) -> Any:
         """The C function of that name, or None.
 
-        A new object each time: the types that one user declares are not those of another.
+        Each call makes a new object, so that each user can declare its own types.
         """
         try:
             return self.handle[name]
@@ -37,7 +38,7 @@ class Library(NamedTuple):
             return None
 
     def defines(self, name: str) -> bool:
-        """Whether the C function is its own; ``find`` also finds those that it is linked with."""
+        """Whether the library itself has the function; ``find`` also looks in linked libraries."""
         function, info = self.find(name), _SymbolInfo()
         if function is None or not _dladdr(function, ctypes.byref(info)):
             return False
@@ -63,10 +64,10 @@ _dlerror.argtypes, _dlerror.restype = (), ctypes.c_char_p
 
 
 def load(path: str) -> Library:
-    """Opens a library, by its path or through the loader's. Raises OSError.
+    """Opens a library, by its path or through the loader's path. Raises OSError.
 
-    With RTLD_LAZY, as CANN's own users do: a library may lack functions that nobody calls. ctypes
-    would make it RTLD_NOW. ``CDLL`` releases the GIL during each call.
+    It uses RTLD_LAZY, as CANN's own users do, since a library may lack functions that are never
+    called. ctypes alone would use RTLD_NOW. ``CDLL`` releases the GIL during each call.
     """
     handle = _dlopen(os.fsencode(path), os.RTLD_LAZY)
     if handle is None:
@@ -106,7 +107,7 @@ class Function:
         self.name = name
 
     def __get__(self, instance: object, owner: type) -> Callable[..., Any]:
-        """Only for type checkers: in an instance the bound function lies in front of it."""
+        """Only for type checkers: an instance has the bound function as an attribute."""
         raise AttributeError(self.name)
 
     def bind(self, raw: Any, failure: Failure) -> Callable[..., Any]:
@@ -121,7 +122,7 @@ class StatusFunction(Function):
     """A C function that answers a status."""
 
     def bind(self, raw: Any, failure: Failure) -> Callable[..., Any]:
-        """The function, which raises for any status but 0."""
+        """The function; it raises an error for every status except 0."""
         raw.argtypes, raw.restype = self.parameters, ctypes.c_int32
         name = self.name
 
@@ -134,10 +135,10 @@ class StatusFunction(Function):
 
 
 class NewStatusFunction(StatusFunction):
-    """One that older versions do not have."""
+    """A function that older versions do not have."""
 
     def __get__(self, instance: object, owner: type) -> Callable[..., Any] | None:  # type: ignore[override]
-        """None where the library does not have it."""
+        """None if the library does not have it."""
         return None
 
 
@@ -148,7 +149,7 @@ class HandleFunction(Function):
         super().__init__(*parameters, result=ctypes.c_void_p)
 
     def bind(self, raw: Any, failure: Failure) -> Callable[..., Any]:
-        """The function, which raises for a null pointer."""
+        """The function; it raises an error for a null pointer."""
         raw.argtypes, raw.restype = self.parameters, self.result
         name = self.name
 
@@ -162,7 +163,7 @@ class HandleFunction(Function):
 
 
 BAD_ALLOC = 200000
-"""The status that stands for a null pointer: allocation is what such functions can fail at."""
+"""The status that is used for a null pointer: such functions can only fail to allocate."""
 
 
 class Functions:

@@ -1,4 +1,4 @@
-"""Memory that a lane keeps: device memory and pinned host memory, in buffers that grow."""
+"""The memory that a lane keeps: device memory and pinned host memory, in buffers that grow."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 PIECE = 512
 """Pieces of a buffer start and end at multiples of this many bytes."""
 ALIGNED = 32
-"""Kernels read and write as many bytes at a time, at multiples of as many; behind the last they may
-touch as many again."""
+"""Kernels read and write 32 bytes at a time, at multiples of 32. They may touch 32 more bytes after
+the last ones."""
 
 
 @lru_cache(1024)
@@ -34,10 +34,10 @@ _NO_BYTES = range(0)
 
 
 class GrowingBuffer:
-    """One allocation that is replaced by a larger one when it is too small.
+    """An allocation that is replaced by a larger one when it is too small.
 
-    Nothing may use it any more when ``reserve`` or ``release`` is called: freeing does not wait for
-    streams.
+    When ``reserve`` or ``release`` is called, no work may use it any more: freeing does not wait
+    for streams.
     """
 
     def __init__(
@@ -47,30 +47,31 @@ class GrowingBuffer:
         granularity: int,
         added: int = 0,
     ) -> None:
-        """``granularity``: of what an allocation takes with the bytes that the runtime adds."""
+        """``granularity``: of the size of an allocation with the bytes that the runtime adds."""
         self._allocate, self._free = allocate, free
         self._granularity, self._added = granularity, added
         self.address: int | None = None
         self.size = 0
         self._touched = 0
         self._foreign = _NO_BYTES
-        """What may hold what belongs to others."""
+        """The part that may hold data of other owners."""
         self._replaced: list[int] = []
 
     def disown(self) -> None:
-        """What has been written until now belongs to others than what comes next."""
+        """The owner changes: everything written so far belongs to another owner."""
         self._foreign = range(max(self._foreign.stop, self._touched))
         self._touched = 0
 
     def distrust(self) -> None:
-        """Likewise, and nobody knows whether what was to be filled has been."""
+        """As ``disown``; in addition, work that was to clear memory may have failed."""
         self._foreign, self._touched = range(self.size), 0
 
     def clear(self, fill: Callable[[int, int, int], None], size: int | None = None) -> None:
-        """Has filled what may hold what belongs to others, if any; of the first bytes, or of all.
+        """Calls ``fill`` for the part that may hold data of other owners, if there is any.
 
-        New memory does: whoever had it before in this process has freed it as it was. ``fill`` gets
-        an address, and how many bytes are to be filled and how many may be.
+        Looks only at the first ``size`` bytes if that is given. New memory may hold such data,
+        since memory is freed without being cleared. ``fill`` gets an address, how many bytes it
+        has to fill, and how many it may fill.
         """
         foreign = self._foreign
         if not foreign:
@@ -82,13 +83,13 @@ class GrowingBuffer:
             self._foreign = range(end, foreign.stop) or _NO_BYTES
 
     def reserve(self, size: int) -> int | None:
-        """Address of at least that many bytes; None for none. Raises OutOfMemoryError."""
+        """Address of at least ``size`` bytes; None if ``size`` is 0. Raises OutOfMemoryError."""
         if size > self.size:
             self.release()
         return self.reserve_beside(size)
 
     def reserve_beside(self, size: int) -> int | None:
-        """Likewise while work may still use what it had until now, which stays till ``settle``."""
+        """As ``reserve``, while work may still use the old memory: it stays until ``settle``."""
         if size > self.size:
             if self.address is not None:
                 self._replaced.append(self.address)
@@ -101,7 +102,7 @@ class GrowingBuffer:
         return self.address if size else None
 
     def settle(self) -> None:
-        """Nothing uses any more what has been replaced."""
+        """Frees replaced memory; no work may use it any more."""
         while self._replaced:
             self._free(self._replaced.pop())
 
@@ -116,12 +117,12 @@ class GrowingBuffer:
 
 _HUGE_PAGE = 2 * 1024 * 1024
 _ADDED = ALIGNED
-"""Bytes that aclrtMalloc adds, so that kernels may touch them."""
+"""Bytes that aclrtMalloc adds to an allocation, so that kernels may touch them."""
 _PINNED_STEP = 64 * 1024
 
 
 def device_buffer(acl: AscendCL) -> GrowingBuffer:
-    """A buffer in device memory, which the host cannot read: it takes whole huge pages."""
+    """A buffer in device memory, which the host cannot read. It consists of whole huge pages."""
 
     def allocate(pointer: c_void_p, size: int) -> None:
         acl.aclrtMalloc(ctypes.byref(pointer), size, ACL_MEM_MALLOC_HUGE_FIRST)
@@ -130,11 +131,11 @@ def device_buffer(acl: AscendCL) -> GrowingBuffer:
 
 
 class PinnedBuffer(GrowingBuffer):
-    """A buffer in host memory that the device can copy from and to by itself."""
+    """A buffer in host memory that the device itself can copy from and to."""
 
     def __init__(self, acl: AscendCL) -> None:
         self.bytes: AnyArray = _NOTHING
-        """All of it as an array, until it grows or is released."""
+        """The whole buffer as an array. Valid until the buffer grows or is released."""
 
         def allocate(pointer: c_void_p, size: int) -> None:
             acl.aclrtMallocHost(ctypes.byref(pointer), size)
@@ -142,7 +143,7 @@ class PinnedBuffer(GrowingBuffer):
             self.bytes = np.ctypeslib.as_array(memory)
 
         def free(address: int) -> None:
-            self.bytes = _NOTHING  # before its memory goes
+            self.bytes = _NOTHING  # before its memory is freed
             acl.aclrtFreeHost(address)
 
         super().__init__(allocate, free, _PINNED_STEP)

@@ -1,4 +1,4 @@
-"""libopapi: where an operator's two functions are found, and how they are called."""
+"""libopapi: finds the two functions of an operator, and declares how to call them."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _C_TYPES: dict[Kind, Any] = {
     Kind.DTYPE: ctypes.c_int,
     Kind.STRING: ctypes.c_char_p,
 }
-"""The C types of attributes that travel by value; all others are pointers to objects."""
+"""The C types of attributes that are passed by value. All others are pointers to objects."""
 _BEHIND_ALL = (ctypes.POINTER(ctypes.c_uint64), ctypes.POINTER(ctypes.c_void_p))
 _PHASE_TWO = (ctypes.c_void_p, ctypes.c_uint64, ctypes.c_void_p, ctypes.c_void_p)
 
@@ -71,10 +71,10 @@ class OpApi:
     paths: AscendPaths
     failure: Failure
     forget: Callable[[], object]
-    """Clears the thread's last error before each phase: one that the library met and tolerated
-    would else be taken for the cause of a later failure."""
+    """Clears the thread's last error before each phase. Otherwise an error that the library had
+    tolerated would be reported as the cause of a later failure."""
     notes: list[str] = field(default_factory=list)
-    """Libraries that were passed over or are owned by somebody else, and why."""
+    """Libraries that were skipped or that belong to another user, and why."""
     _bound: dict[str, OpApiFunction] = field(default_factory=dict)
 
     def function(self, operator: Operator[Any, Any]) -> OpApiFunction | None:
@@ -89,7 +89,7 @@ class OpApi:
         return self._bound[name]
 
     def needed(self, operator: Operator[Any, Any]) -> OpApiFunction:
-        """Likewise. Raises OperatorUnavailableError where no library has them."""
+        """As ``function``, but raises OperatorUnavailableError if no library has the phases."""
         found = self.function(operator)
         if found is None:
             raise OperatorUnavailableError(
@@ -120,7 +120,7 @@ class OpApi:
         return [library for library in opened if library]
 
     def _built_in(self) -> Iterator[Library]:
-        """CANN's own, each opened when no earlier one has the symbol."""
+        """CANN's own libraries. Each is opened only if no earlier one has the symbol."""
         yield from self._split
         for name in _BUILT_IN:
             if (library := self._open_once(name)) is not None:
@@ -146,7 +146,7 @@ class OpApi:
         return {}
 
     def _open_once(self, name: str) -> Library | None:
-        """By its bare name through the loader's path, else in the toolkit's folder."""
+        """Opens a library by name: through the loader's path, or else in the toolkit's folder."""
         if name not in self._opened:
             there = self.paths.home / "lib64" / name if self.paths.home else None
             library = self._open(name, quiet=True)
@@ -166,8 +166,8 @@ class OpApi:
     def _owner_allows(self, path: Path) -> bool:
         """CANN's owner check of custom packages [src:library-search].
 
-        Root takes libraries of root alone; anybody else takes their own, and those of root with a
-        warning.
+        Root accepts only libraries that belong to root. Other users accept their own libraries,
+        and those of root with a warning.
         """
         owner, own = path.stat().st_uid, os.geteuid()
         if owner == own:
@@ -215,7 +215,7 @@ def _c_type(parameter: Parameter) -> Any:
 
 
 def load_priority(vendors: Path) -> list[str]:
-    """The vendors that ``config.ini`` names, in its order, blanks and all."""
+    """The vendors that ``config.ini`` names, in its order. Blanks are kept."""
     try:
         lines = (vendors / "config.ini").read_bytes().decode(errors="replace").split("\n")
     except OSError:

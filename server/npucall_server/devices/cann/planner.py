@@ -1,22 +1,22 @@
-"""Plans calls: first phases that no second one follows, away from the threads that run calls.
+"""Plans calls: runs first phases without second ones, in threads that run no calls.
 
-What CANN does with a first phase alone, by its public sources (of opbase, from 8.5.0 on; those of
-8.1 to 8.3 are not public):
+What CANN does with a first phase alone, according to its public sources (of opbase, from 8.5.0 on;
+those of 8.1 to 8.3 are not public):
 
-- aclDestroyAclOpExecutor is documented for executors that repeat. Of one that never ran it frees
-  the host memory, or gives it back to a pool; what it does not know as an executor it refuses with
-  561000.
-- The entry in the thread's cache stays behind, without its key, until 10,000 others have pushed it
-  out or the thread ends. It answers nothing: a guard sees that no second phase has filled it. A
-  version without that guard would answer the next equal first phase of the thread from the empty
-  entry, and the second phase would launch nothing.
-- An executor that stays alive keeps its entry too; equal first phases of the thread are then not
-  cached any more.
-- A thread that ends waits up to 60 s for executors that its cache still counts, unless some thread
+- aclDestroyAclOpExecutor is documented for executors that repeat. If an executor never ran, it
+  frees the executor's host memory, or gives the memory back to a pool. It refuses an object that it
+  does not know as an executor with 561000.
+- The entry in the thread's cache stays, without its key, until 10,000 other entries have pushed it
+  out or the thread ends. CANN does not answer from it: a guard notices that no second phase has
+  filled it. A version without that guard would answer the thread's next equal first phase from the
+  empty entry, and the second phase would launch nothing.
+- An executor that is not destroyed keeps its entry too. Then equal first phases of the thread are
+  not cached any more.
+- A thread that ends waits up to 60 s for the executors that its cache still counts, unless a thread
   that ran a second phase has ended before.
 
-So a thread that plans runs nothing, is replaced after ``PLANS_A_THREAD`` first phases, and may take
-a minute to end.
+So a thread that plans does not run calls. It is replaced after ``PLANS_A_THREAD`` first phases, and
+may take a minute to end.
 """
 
 from __future__ import annotations
@@ -40,16 +40,17 @@ if TYPE_CHECKING:
     from npucall_server.devices.renewed import Renewed
 
 PLANS_A_THREAD = 1000
-"""First phases after which a thread is replaced: each may leave something behind in it."""
+"""First phases after which a thread is replaced: each of them may leave something in the thread."""
 _NOWHERE = 1 << 40
-"""Where tensors lie whose addresses nobody reads: not null, and aligned as addresses are."""
+"""Start of the addresses of tensors that no kernel reads: not null, and aligned as usual."""
 
 
 class Planner:
-    """Asks first phases for their workspace, in the thread that makes it: it binds the context.
+    """Asks first phases how much workspace they need. Used in the thread that makes it.
 
-    It needs no stream and no memory of the device. Beside a lane, on one thread, it shows whether
-    this CANN runs what has been planned (``npucall-server doctor``); a server keeps them apart.
+    It binds the context to that thread. It needs no stream and no device memory. In a server, a
+    planner and a lane have different threads. ``npucall-server doctor`` puts both into one thread,
+    to see whether this CANN runs a call that was planned before.
     """
 
     def __init__(self, device: DeviceContext, operators: OpApi) -> None:
@@ -65,7 +66,7 @@ class Planner:
         return self._plans >= PLANS_A_THREAD
 
     def plan(self, call: Prepared) -> int:
-        """Bytes of workspace that a call needs. Raises what its first phase does."""
+        """Bytes of workspace that a call needs. Raises the error of its first phase."""
         if self.broken is not None:
             raise device_lost()
         function = self._operators.needed(call.operator)
@@ -78,11 +79,11 @@ class Planner:
             raise
 
     def close(self) -> None:
-        """There is nothing to give back: what is left goes with the thread."""
+        """Does nothing: everything that is left goes with the thread."""
 
 
 def _addresses(call: Prepared) -> dict[str, int]:
-    """Addresses that nobody owns, each tensor's behind the one before, as in a lane's memory."""
+    """Addresses without memory, one tensor after the other, as in a lane's memory."""
     found, end = {}, _NOWHERE
     for name, spec in {**call.inputs, **call.outputs}.items():
         if spec.storage_bytes:
@@ -92,9 +93,9 @@ def _addresses(call: Prepared) -> dict[str, int]:
 
 
 class Plans:
-    """Planners, as many as calls have turns, each in a thread that is opened when it is needed.
+    """As many planners as there are turns. Each gets a thread when it is first needed.
 
-    Where ``keeps``, a call is planned once: what it needs is kept with it.
+    If ``keeps``, a call is planned only once: its workspace size is kept with it.
     """
 
     def __init__(self, planners: Sequence[Renewed[Planner]], *, keeps: bool) -> None:
@@ -104,7 +105,7 @@ class Plans:
             self._free.put(planner)
 
     def plan(self, call: Prepared) -> int:
-        """Bytes of workspace; the calling thread waits. Raises what the first phase does."""
+        """Bytes of workspace. The calling thread waits. Raises the error of the first phase."""
         known = known_workspace(call)
         if self._keeps and known is not None:
             return known
@@ -118,7 +119,7 @@ class Plans:
         return workspace
 
     def close(self) -> None:
-        """Closes them. Their threads end a while later."""
+        """Closes them. Their threads end a little later."""
         with Cleanup() as every:
             for planner in self._planners:
                 every.callback(planner.close)

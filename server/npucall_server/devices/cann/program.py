@@ -1,10 +1,10 @@
-"""One run of a program on lanes: what has been done of it, and what is to do.
+"""One run of a program on lanes: what is done, and what is still to do.
 
-Steps are queued one behind the other on the stream of a lane, and nobody waits between them: what a
-step reads has been written before it in the order of the stream. That order is also why one
-workspace serves all of them, and why memory is used again behind its last reader. After about 10 ms
-of work the lane waits for its stream and is given back, so that others get their turn; the program
-keeps its memory, and goes on with whatever lane comes: the synchronise orders the two streams.
+Steps are queued one after the other on the stream of a lane, without waiting between them. The
+stream runs them in order, so a step finds its inputs written. For the same reason one workspace is
+enough for all steps, and memory can be used again after its last reader. After about 10 ms of work
+the lane waits for its stream and is given back, so that other calls get their turn. The program
+keeps its memory and goes on with the next free lane: the synchronise orders the two streams.
 """
 
 from __future__ import annotations
@@ -33,34 +33,34 @@ if TYPE_CHECKING:
     from npucall_server.devices.program_map import Place, ProgramMap, StepMap
 
 SLICE_NS = 10_000_000
-"""Work after which others have their turn."""
+"""Nanoseconds of work after which other calls have their turn."""
 _UNKNOWN_NS = SLICE_NS / 32
-"""What a step is taken to last at least, until one like it has been timed."""
+"""The assumed minimum duration of a step, until a step like it has been timed."""
 _BYTES_A_NS = 100
-"""Likewise, for each byte of its tensors."""
+"""The assumed speed for the bytes of its tensors, until then."""
 
 
 class Pace:
-    """How long a call takes on the device, as far as that is known."""
+    """How long a call takes on the device: an estimate until the call has been timed."""
 
     def __init__(self, nanoseconds: float) -> None:
         self.nanoseconds = nanoseconds
 
     def correct(self, factor: float) -> None:
-        """It took so many times as long."""
+        """Corrects the estimate: the call took ``factor`` times as long."""
         self.nanoseconds = max(self.nanoseconds * factor, 1.0)
 
 
 @once_a_call
 def pace_of(call: Prepared) -> Pace:
-    """The pace of a call; shared by all who run it."""
+    """The pace of a call. All runs of the call share it."""
     specs = (*call.inputs.values(), *call.outputs.values())
     size = sum(spec.storage_bytes for spec in specs)
     return Pace(max(size / _BYTES_A_NS, _UNKNOWN_NS))
 
 
 def learn(steps: Sequence[Step], ran_ns: int) -> None:
-    """Some steps took so long together; 0 is not known."""
+    """Corrects the paces of steps that took ``ran_ns`` together; 0 means unknown."""
     calls = [step.call for step in steps]
     expected = sum(pace_of(call).nanoseconds for call in calls)
     if ran_ns and expected:
@@ -69,9 +69,9 @@ def learn(steps: Sequence[Step], ran_ns: int) -> None:
 
 
 class Program:
-    """A run of steps for ``owner``, or of a single call. One lane at a time has it.
+    """A run of several steps, or of a single call, for ``owner``. One lane at a time has it.
 
-    ``careful``: wait behind every step, to know which one fails.
+    ``careful``: wait after every step, to learn which one fails.
     """
 
     def __init__(
@@ -81,30 +81,30 @@ class Program:
         self.steps = [self._begun(number, step) for number, step in enumerate(steps)]
         self.map: ProgramMap = program_map_of(self.steps, piece_bytes, is_aligned)
         self.transfer: Transfer | None = None
-        """Its memory, from its first step to its last."""
+        """Its memory, from the first step to the last."""
         self.next = 0
-        """The step to be queued."""
+        """Number of the step that is queued next."""
         self.careful = careful or len(steps) == 1
         self._spent = [0, 0, 0, 0]
         self._arrays: dict[tuple[int, str], AnyArray] = {}
 
     @property
     def has_ended(self) -> bool:
-        """Whether all has been queued."""
+        """Whether all steps have been queued."""
         return self.next == len(self.steps)
 
     def name_step(self, number: int, error: NpucallError) -> None:
-        """Says in an error which step it was, unless this is a single call."""
+        """Adds the number of the step to an error, unless this is a single call."""
         if not self._is_call:
             error.details.setdefault("step", str(number))
 
     def begin_again(self) -> None:
-        """Nothing has been done."""
+        """Goes back to the first step."""
         self.next = 0
         self._spent = [0, 0, 0, 0]
 
     def begin(self, transfer: Transfer) -> None:
-        """Reserves memory, clears what others left in it, and queues what comes from the host."""
+        """Reserves memory, clears other owners' data in it, and queues copies from the host."""
         transfer.reserve_for_program(self.map.size, self.map.staged)
         transfer.clear()
         sent: list[tuple[int, Any]] = []
@@ -117,9 +117,9 @@ class Program:
         transfer.send_parts(sent, self.map.sent_end)
 
     def prepare(self, number: int, transfer: Transfer, zeros: int) -> dict[str, int]:
-        """Queues what comes before the launch of a step; answers where its tensors lie.
+        """Queues the work before the launch of a step; answers the addresses of its tensors.
 
-        ``zeros``: the address of as many as the program's map says.
+        ``zeros``: the address of zeros, as many as the program's map says.
         """
         step: StepMap = self.map.steps[number]
         base = transfer.device(0)
@@ -134,31 +134,31 @@ class Program:
         return addresses
 
     def end(self, transfer: Transfer) -> None:
-        """Queues what goes to the host, or takes it."""
+        """Queues the copies to the host, or copies at once."""
         self._arrays = {(a.step, a.name): self._array(a.step, a.name) for a in self.map.answered}
         transfer.fetch_parts(self._answered(), self.map.staged)
 
     def collect(self, transfer: Transfer) -> None:
-        """Fills the outputs, once the stream has passed: staging belongs to the next call."""
+        """Fills the outputs when the stream is done: the next call will use the staging memory."""
         transfer.collect_parts(self._answered())
 
     def _answered(self) -> list[tuple[int, AnyArray]]:
         return [(a.start, self._arrays[a.step, a.name]) for a in self.map.answered]
 
     def outputs(self) -> list[list[Any]]:
-        """For each step what its outputs are, in order; None for what is discarded."""
+        """The outputs of each step, in order. A discarded output is None."""
         return [
             [self._output(number, step, name) for name in step.call.outputs]
             for number, step in enumerate(self.steps)
         ]
 
     def spend(self, *phases: int) -> None:
-        """Adds to the nanoseconds of copying in, planning, running and copying out."""
+        """Adds nanoseconds to the times of copying in, planning, running and copying out."""
         self._spent = [before + more for before, more in zip(self._spent, phases, strict=True)]
 
     @property
     def phases(self) -> Phases:
-        """Where its time went."""
+        """How long each phase took in total."""
         return Phases(*self._spent)
 
     def _begun(self, number: int, step: Step) -> Step:

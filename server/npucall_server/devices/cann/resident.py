@@ -1,12 +1,14 @@
-"""What handles hold on the device: memory of their own, and what is known of its values.
+"""The memory of handles on the device, and what is known about the values in it.
 
-Order. Work on a stream reads or writes a handle only between the beginning of a run and its end,
-and every run ends with a synchronise of its stream (``Lane``). A handle is read once it is filled,
-which its writer says behind that synchronise; so whoever reads it, on whatever stream, comes later,
-and no event between streams is needed. The copies here are synchronous for the same reason. Memory
-is freed when no run uses it any more: runs hold what they use (``in_use``), and what is given back
-meanwhile goes with the last of them. When a run breaks the device, that is known before the run
-ends, and from then on nothing is freed: its stream may still write.
+Order: work on a stream reads or writes a handle only during a run, and every run ends with a
+synchronise of its stream (``Lane``). The writer says that a handle is filled only after this
+synchronise. Readers wait for that, so they always come later, on any stream, and no events between
+streams are needed. For the same reason the copies here are synchronous.
+
+Memory is freed when no run uses it any more. Runs hold the memory that they use (``in_use``). If a
+handle is given back during runs, its memory is freed when the last of them ends. If a run breaks
+the device, that is known before the run ends. From then on no memory is freed, since the stream of
+that run may still write.
 """
 
 from __future__ import annotations
@@ -38,10 +40,10 @@ if TYPE_CHECKING:
 
 
 class HandleMemory:
-    """Allocates and copies for handles, in whatever thread asks.
+    """Allocates and copies memory for handles, in the calling thread.
 
-    ``lost`` hears when the device is found broken. ``make_room`` is called where memory lacks, and
-    what lacked it is tried once more. Each function that is called is one of the ``visitors``.
+    Calls ``lost`` when the device is found to be broken. If memory runs out, calls ``make_room``
+    and tries once more. ``visitors`` watches each call of a C function.
     """
 
     def __init__(
@@ -54,10 +56,10 @@ class HandleMemory:
         self._device, self._acl, self._lost = device, device.libraries.acl, lost
         self._visitors, self._make_room = visitors, make_room
         self.broken = False
-        """The device will not work again: nothing is freed, since work may still use it."""
+        """The device will not work again. Then no memory is freed: work may still use it."""
 
     def allocate(self, nbytes: int, dtype: DType | None = None) -> DeviceResident:
-        """Memory of anything. Raises OutOfMemoryError."""
+        """Allocates memory. Its content is undefined. Raises OutOfMemoryError."""
         pointer = c_void_p()
         if nbytes:
             size = handle_bytes(nbytes)
@@ -65,20 +67,20 @@ class HandleMemory:
         return DeviceResident(self, pointer.value or 0, nbytes, Range(dtype, nbytes))
 
     def to_device(self, address: int, data: Buffer) -> None:
-        """Copies, and returns when that is done."""
+        """Copies to the device, and waits for that."""
         source, size = np.frombuffer(data, np.uint8), len(data)
         kind = c.ACL_MEMCPY_HOST_TO_DEVICE
         self._do(self._acl.aclrtMemcpy, address, size, source.ctypes.data, size, kind)
 
     def to_host(self, address: int, size: int) -> Buffer:
-        """Likewise, into new memory."""
+        """Copies from the device into new memory, and waits for that."""
         target = buffers.fresh_array((size,), np.uint8)
         kind = c.ACL_MEMCPY_DEVICE_TO_HOST
         self._do(self._acl.aclrtMemcpy, target.ctypes.data, size, address, size, kind)
         return target.data
 
     def free(self, address: int) -> None:
-        """Nothing uses it. Raises nothing: who gives memory back can do nothing about it."""
+        """Frees memory that is not in use. Raises no error: the caller could not handle it."""
         if not self.broken:
             try:
                 self._once(self._acl.aclrtFree, address)
@@ -89,7 +91,7 @@ class HandleMemory:
         with_room(lambda: self._once(function, *arguments), self._make_room)
 
     def _once(self, function: Callable[..., None], *arguments: object) -> None:
-        """Calls a C function in a thread that may not have been at the device before."""
+        """Calls a C function in a thread that may never have used the device before."""
         try:
             with self._visitors.visit():
                 self._device.bind()
@@ -101,7 +103,7 @@ class HandleMemory:
 
 
 class Range:
-    """The smallest and the largest of integers that are written in a row, from the first on."""
+    """The smallest and the largest integer, if they are written in order from the first on."""
 
     def __init__(self, dtype: DType | None, nbytes: int) -> None:
         is_integer = dtype is not None and dtype.numpy.kind in "iu"
@@ -111,11 +113,11 @@ class Range:
 
     @property
     def found(self) -> tuple[int, int] | None:
-        """Both, once all has been written; None if that is not known."""
+        """Both numbers when all integers have been written; None if they are not known."""
         return self._found if self.dtype is not None and self._next == self._nbytes else None
 
     def write(self, offset: int, data: Buffer) -> None:
-        """Looks at what is written."""
+        """Looks at integers that are written."""
         if self.dtype is None:
             return
         if offset != self._next:
@@ -155,7 +157,7 @@ class DeviceResident:
         return self._nbytes
 
     def write(self, offset: int, data: Buffer) -> None:
-        """Copies bytes into it, before any call reads it. Raises what the device does."""
+        """Copies bytes into it, before any call reads it. Raises errors of the device."""
         self._check(offset, len(data))
         if len(data):
             with in_use((self,)):
@@ -163,7 +165,7 @@ class DeviceResident:
             self._written.write(offset, data)
 
     def read(self, offset: int, length: int) -> Buffer:
-        """A copy of a part. Raises what the device does."""
+        """A copy of a part. Raises errors of the device."""
         self._check(offset, length)
         with in_use((self,)):
             return self._memory.to_host(self.address + offset, length) if length else b""
@@ -177,14 +179,14 @@ class DeviceResident:
             self._memory.free(address)
 
     def begin_use(self) -> None:
-        """A run uses it until ``end_use``."""
+        """A run uses the memory from now on, until ``end_use``."""
         with self._lock:
             if self._given_back:
                 raise ValueError("the memory of the handle was given back")
             self._users += 1
 
     def end_use(self) -> None:
-        """What the run queued is over."""
+        """The work that the run queued has ended."""
         with self._lock:
             self._users -= 1
             address = self._taken_back()
@@ -192,28 +194,28 @@ class DeviceResident:
             self._memory.free(address)
 
     def range_of(self, dtype: DType, offset: int, length: int) -> tuple[int, int] | None:
-        """Integers between which all of a part are, if that is known without reading it."""
+        """The smallest and largest integer of a part, or wider limits; None if not known."""
         if self._written.dtype == dtype and self._written.found is not None:
             return self._written.found
         return self._known.get((dtype, offset, length))
 
     def learn(self, dtype: DType, offset: int, data: Buffer) -> None:
-        """Keeps the range of integers that have been read back."""
+        """Remembers the range of integers that have been read back."""
         if dtype.numpy.kind in "iu" and len(data) and len(data) % dtype.numpy.itemsize == 0:
             values = np.frombuffer(data, dtype.numpy)
             if len(self._known) < _KNOWN:
                 self._known[dtype, offset, len(data)] = int(values.min()), int(values.max())
 
     def has_passed(self, call: Prepared, name: str, offset: int) -> bool:
-        """Whether a call's check of values has let it pass from there on."""
+        """Whether the values from ``offset`` on have passed this call's check."""
         return (name, offset) in self._passed.get(call, ())
 
     def passes(self, call: Prepared, name: str, offset: int) -> None:
-        """Keeps that it has: nobody writes it again."""
+        """Remembers that they have passed: the handle does not change any more."""
         self._passed.setdefault(call, set()).add((name, offset))
 
     def _taken_back(self) -> int:
-        """The address, once, when nobody uses it any more; else 0."""
+        """The address, if it can be freed now; answers it only once, else 0."""
         if not self._given_back or self._users:
             return 0
         address, self.address = self.address, 0
@@ -225,11 +227,11 @@ class DeviceResident:
 
 
 _KNOWN = 64
-"""Parts of a handle whose range is kept."""
+"""How many parts of a handle have their range remembered."""
 
 
 def handle_bytes(nbytes: int) -> int:
-    """What is allocated for a handle. The runtime adds what kernels may touch behind it."""
+    """Bytes to allocate for a handle. The runtime adds bytes that kernels may touch after it."""
     return round_up(nbytes, ALIGNED)
 
 
@@ -243,7 +245,7 @@ def address_of(part: ResidentPart) -> int:
 def is_aligned(part: ResidentPart) -> bool:
     """Whether a kernel can read it where it lies.
 
-    What kernels touch behind it lies in the same allocation, which is larger than what it holds.
+    The bytes that kernels touch after it are in the same allocation, which is larger.
     """
     return address_of(part) % ALIGNED == 0
 
@@ -256,7 +258,7 @@ def residents(storages: Iterable[Source | object], targets: Iterable[Target]) ->
 
 @contextmanager
 def in_use(used: Iterable[DeviceResident]) -> Iterator[None]:
-    """Nothing of it is freed during the block. If that breaks the device, nothing ever is."""
+    """Frees none of this memory during the block. If the block breaks the device: never."""
     held: list[DeviceResident] = []
     try:
         for memory in used:

@@ -1,4 +1,4 @@
-"""The process's one device: initialised, set, given back, in pairs; and what it says of itself."""
+"""The one device of the process: opened and closed in pairs of calls; and its facts."""
 
 from __future__ import annotations
 
@@ -25,14 +25,17 @@ BASE = ("libnnopbase.so",)
 
 
 class Libraries(NamedTuple):
-    """The two libraries that every operator needs, and their functions."""
+    """The functions of the two libraries that every operator needs."""
 
     acl: AscendCL
     base: NnOpBase
     paths: tuple[str, str]
 
     def failure(self, function: str, status: int) -> NpucallError:
-        """The error of a function that failed in this thread; takes its text [src:recent-error]."""
+        """The error of a function that failed in this thread, with CANN's text [src:recent-error].
+
+        This takes the text out of CANN.
+        """
         return _failure(self.acl, function, status)
 
     def operators(self, paths: AscendPaths) -> OpApi:
@@ -55,7 +58,7 @@ def open_libraries(paths: AscendPaths) -> Libraries:
 
 
 def device_count(libraries: Libraries) -> int:
-    """Devices that this process may use, numbered from 0. Raises what the C function raises."""
+    """How many devices this process may use; their numbers begin with 0. Raises NpucallError."""
     count = c_uint32()
     libraries.acl.aclrtGetDeviceCount(byref(count))
     return count.value
@@ -64,7 +67,7 @@ def device_count(libraries: Libraries) -> int:
 class DeviceContext:
     """Device ``number`` with its context, from aclInit to aclFinalize. Made in the main thread.
 
-    Raises what its C functions raise; then nothing stays open.
+    If a C function fails, raises its error, and nothing stays open.
     """
 
     def __init__(self, libraries: Libraries, number: int, *, deterministic: bool) -> None:
@@ -94,21 +97,21 @@ class DeviceContext:
         self._open.__exit__(kind, error, traceback)
 
     def close(self) -> None:
-        """Gives the device back; streams, events and memory must be gone. In the main thread."""
+        """Gives the device back, in the main thread. Streams, events and memory must be gone."""
         self._open.close()
 
     def bind(self) -> None:
-        """Makes the context that of the calling thread; a thread without one can do nothing."""
+        """Gives the context to the calling thread. Without a context a thread can do nothing."""
         self.libraries.acl.aclrtSetCurrentContext(self._context)
 
     def free_memory(self) -> int:
-        """Bytes of device memory that nobody has now. In a thread that is bound."""
+        """Bytes of device memory that are free now. The calling thread must be bound."""
         free, total = c_size_t(), c_size_t()
         self.libraries.acl.aclrtGetMemInfo(c.ACL_HBM_MEM, byref(free), byref(total))
         return free.value
 
     def facts(self) -> DeviceFacts:
-        """What device and software say of themselves now; what they do not tell is left out."""
+        """What the device and its software say about themselves now. Unknown facts are left out."""
         acl = self.libraries.acl
         if not _told(self.bind):
             return DeviceFacts(healthy=False)
@@ -131,10 +134,11 @@ class DeviceContext:
         )
 
     def _initialise(self, opening: Cleanup) -> None:
-        """Another part of the process may have done it before, and goes on with it behind us.
+        """Initialises CANN, which another part of the process may have done before.
 
-        Then CANN answers a status that is no failure. Newer versions count that call too, so it is
-        given back; in older ones only who was first finalises.
+        Then CANN answers a status that is not a failure. Newer versions count this call too, so we
+        have to finalise as well. In older versions only the first part finalises: the other part of
+        the process may use CANN after us.
         """
         acl, is_first = self.libraries.acl, True
         try:
@@ -156,7 +160,7 @@ class DeviceContext:
 
     def _choose_modes(self, *, deterministic: bool) -> None:
         acl = self.libraries.acl
-        # Infinities and NaN as IEEE has them; products without the choice have no other mode.
+        # Infinities and NaN as in IEEE 754. Products without this choice have no other mode.
         _told(acl.aclrtSetDeviceSatMode, c.ACL_RT_OVERFLOW_MODE_INFNAN)
         if deterministic:
             acl.aclrtSetSysParamOpt(c.ACL_OPT_DETERMINISTIC, 1)
@@ -182,10 +186,10 @@ class DeviceContext:
 
 
 def _failure(acl: AscendCL, function: str, status: int) -> NpucallError:
-    """Reads what the calling thread knows of it. The text lives until it is read the next time.
+    """Reads what CANN knows about it in the calling thread. CANN keeps a text until the next read.
 
-    The last error first: asking for the text may overwrite it. Only phases of operators have
-    the runtime's error behind theirs, since they clear it before they begin.
+    The last error is read first, since reading the text may overwrite it. Only for phases of
+    operators the runtime's error belongs to this failure, since it is cleared before they begin.
     """
     hidden = acl.aclrtGetLastError(c.ACL_RT_THREAD_LEVEL)
     text: bytes | None = acl.aclGetRecentErrMsg()
@@ -196,7 +200,7 @@ def _failure(acl: AscendCL, function: str, status: int) -> NpucallError:
 
 
 def _told(function: object, *arguments: object) -> bool:
-    """Calls a function that only informs; whether it answered."""
+    """Calls a function that only gives information; whether it succeeded."""
     try:
         function(*arguments)  # type: ignore[operator]
     except NpucallError:
@@ -205,5 +209,5 @@ def _told(function: object, *arguments: object) -> bool:
 
 
 def _percent(value: int) -> int | None:
-    """-1 stands for a unit that is not there or does not tell."""
+    """A percentage; None for -1: the unit is missing or gives no number."""
     return value if value >= 0 else None

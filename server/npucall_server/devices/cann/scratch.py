@@ -1,4 +1,4 @@
-"""Device memory that a lane keeps beside the tensors of calls: a workspace, and zeros."""
+"""Device memory that a lane keeps in addition to the tensors of calls: a workspace, and zeros."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 
 class Scratch:
-    """One workspace for all that a lane launches, and what its calls read where nobody reads.
+    """One workspace for all launches of a lane, and zeros for inputs whose values no kernel reads.
 
-    ``clearing`` fills it on the lane's stream.
+    ``clearing`` clears both on the lane's stream.
     """
 
     def __init__(self, acl: AscendCL, clearing: Clearing) -> None:
@@ -31,23 +31,23 @@ class Scratch:
         return self._workspace.size + self._zeros.size + self._clearing.kept
 
     def disown(self) -> None:
-        """The calls until now were another owner's than the next one. Nobody writes zeros."""
+        """The owner changes: the calls until now had another owner. Zeros are never written."""
         self._workspace.disown()
 
     def distrust(self) -> None:
-        """Likewise, and what was queued may have failed."""
+        """As ``disown``; in addition, queued work may have failed."""
         self._workspace.distrust()
         self._zeros.distrust()
 
     def reserve_zeros(self, size: int) -> int:
-        """Address of so many bytes that are zeros behind ``clear``; nothing is under way.
+        """Address of ``size`` bytes, which are zeros after ``clear``. No work may be under way.
 
         Raises OutOfMemoryError.
         """
         return self._zeros.reserve(size) or 0
 
     def clear(self) -> None:
-        """Queues that others' bytes are filled with zeros, and zeros that are new."""
+        """Queues work that fills other owners' bytes, and new memory for zeros, with zeros."""
         self._workspace.clear(self._clearing.clear)
         self._zeros.clear(self._clearing.clear)
 
@@ -56,11 +56,11 @@ class Scratch:
         self._workspace.reserve_beside(known_workspace(call) or 0)
 
     def reserve_workspace(self, call: Prepared, size: int) -> int | None:
-        """Address of so many bytes; None for none. Raises OutOfMemoryError.
+        """Address of ``size`` bytes; None if ``size`` is 0. Raises OutOfMemoryError.
 
-        Between the phases of an operator, where no other one is launched: what is new, which is
-        rare, is filled without a kernel. Where there is none, the next try ``expect``s it, and ends
-        before a first phase.
+        It is called between the phases of an operator, where no other operator may be launched. So
+        new memory, which is rare, is cleared without a kernel. If there is no memory, the next try
+        calls ``expect``, and fails before a first phase.
         """
         try:
             workspace = self._workspace.reserve_beside(size)
@@ -71,7 +71,7 @@ class Scratch:
         return workspace
 
     def settle(self) -> None:
-        """The stream has passed what was queued."""
+        """To be called when the stream has done what was queued."""
         self._workspace.settle()
         self._clearing.settle()
 

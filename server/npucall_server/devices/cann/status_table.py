@@ -1,10 +1,11 @@
-"""The statuses of CANN: the number and name of each, and what it means for call and process.
+"""The statuses of CANN: the number and name of each, and its meaning for call and process.
 
-These are all that the headers of the runtime name, and those of aclnn. 5070xx are broken, since
-after most of them a synchronise that succeeds does not prove that the device is well; but 507005,
-507006 and 507023 only say how a wait ended. 507046 and 507047 are broken because a stream that did
-not finish in time still uses its buffers, and no way is known to get it back. Of the others those
-are broken that stay: an abort from outside, and the loss of a link, a socket or a unit.
+The table has all statuses that the headers of the runtime and of aclnn name. 5070xx are BROKEN:
+after most of them a synchronise can succeed though the device is not well. The exceptions are
+507005, 507006 and 507023, which only say how a wait ended. 507046 and 507047 are BROKEN because a
+stream that did not finish in time still uses its buffers, and there is no known way to get them
+back. Of the other statuses those are BROKEN that do not go away: an abort from outside, and the
+loss of a link, a socket or a unit.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ class Fate(Enum):
     UNAVAILABLE = auto()
     """This host cannot run the operator: a kernel, a package or a feature is missing."""
     MEMORY = auto()
-    """No memory now."""
+    """There is no memory now."""
     CALL = auto()
-    """The call failed; the device goes on."""
+    """The call failed; the device still works."""
     BROKEN = auto()
-    """It sticks to the context or the device, or work still runs: only a new process helps."""
+    """It stays in the context or the device, or work still runs. Only a new process helps."""
 
 
 class Status(NamedTuple):

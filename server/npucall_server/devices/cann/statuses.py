@@ -1,4 +1,4 @@
-"""Every failure of a C function becomes an error of npucall, by its status [src:statuses]."""
+"""Turns every failure of a C function into an error of npucall, by its status [src:statuses]."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from npucall_server.devices.base import BrokenDeviceError
 from npucall_server.devices.cann.status_table import STATUSES, Fate, Status
 
 HIDING = range(561000, 562000)
-"""Statuses of aclnn functions behind which the runtime may know a better one; so has 361001."""
+"""Statuses of aclnn functions for which the runtime may have a more exact one; so has 361001."""
 RUNTIME_ERROR = 361001
 
 _BROKEN_BY_DEFAULT = range(507000, 507100)
 
 
 def status_of(code: int) -> Status:
-    """The row of a status; one that CANN added later is sorted by the class of its number."""
+    """The row of a status. A status that is not in the table is sorted by its number's class."""
     known = STATUSES.get(code)
     if known is not None:
         return known
@@ -34,7 +34,8 @@ def status_of(code: int) -> Status:
 def error_of(function: str, code: int, driver_message: str, hidden: int = 0) -> NpucallError:
     """The error for a C function that answered a status other than 0.
 
-    ``hidden``: the runtime's own status behind an aclnn function's, or 0; it decides then.
+    ``hidden``: the runtime's own status, if it is the cause of an aclnn function's, or 0. If it is
+    not 0, it decides.
     """
     symbol, fate = status_of(code)
     found = f"{code} ({symbol})"

@@ -1,7 +1,8 @@
-"""The tensors of one call at a time: from received bytes to device memory, and back.
+"""Moves the tensors of one call at a time: from received bytes to device memory, and back.
 
-Up to ``staging_limit`` bytes they go as a whole through pinned memory, which the device copies by
-itself while the lane plans; what is larger in pieces of that memory. With a limit of 0 copies wait.
+Calls of up to ``staging_limit`` bytes go through pinned memory as a whole; the device copies it
+while the lane plans. Larger calls go through pinned memory in pieces. If the limit is 0, copies are
+synchronous.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 
 _SMALL = 1 << 14
-"""Bytes below which Python copies sooner than NumPy begins."""
+"""Below so many bytes a copy by Python is faster than one by NumPy."""
 
 
 class Transfer:
@@ -56,11 +57,11 @@ class Transfer:
         return {name: base + start for name, start in memory_map.starts.items()}
 
     def on(self, copies: Copies, clearing: Clearing) -> None:
-        """From now on a lane's stream copies; what another one was given has passed."""
+        """Uses another lane's stream from now on. The old stream must have done all its work."""
         self._copies, self._clearing = copies, clearing
 
     def reserve_for_program(self, size: int, copied: int) -> None:
-        """Room for so many bytes, of which the first come from the host or go there.
+        """Reserves ``size`` bytes. The first ``copied`` of them come from the host, or go to it.
 
         Raises OutOfMemoryError.
         """
@@ -68,34 +69,34 @@ class Transfer:
         self._choose(copied)
 
     def _choose(self, size: int) -> None:
-        """How so many bytes are copied: as a whole, in pieces, or by copies that wait."""
+        """Chooses how ``size`` bytes are copied: as a whole, in pieces, or synchronously."""
         self._staged = size <= self._staging_limit
         self._staging.reserve(size if self._staged else pinned_bytes(self._staging_limit))
 
     def disown(self) -> None:
-        """The calls until now were another owner's than the next one."""
+        """The owner changes: the calls until now had another owner."""
         self._memory.disown()
         self._staging.disown()
 
     def distrust(self) -> None:
-        """Likewise, and what was queued may have failed."""
+        """As ``disown``; in addition, queued work may have failed."""
         self._memory.distrust()
         self._staging.distrust()
 
     def clear(self) -> None:
-        """Clears what others may have left, where there is any: on the stream, and in staging."""
+        """Clears data that other owners may have left: on the stream, and in staging."""
         self._memory.clear(self._clearing.clear)
         self._staging.clear(lambda _, length, __: self._staging.bytes[:length].fill(0))
 
     def fill(self, address: int, length: int, value: int = 0) -> None:
-        """Queues that device memory is filled with a byte; with zeros up to a multiple of 32."""
+        """Queues work that fills device memory with a byte; zeros go up to a multiple of 32."""
         if value:
             self._acl.aclrtMemsetAsync(address, length, value, length, self._copies.stream)
         else:
             self._clearing.clear(address, length)
 
     def stage(self, memory_map: MemoryMap, storages: Mapping[str, Buffer]) -> None:
-        """What comes before the copy: queues what is cleared, and fills staging meanwhile."""
+        """Prepares the copy: queues the clearing, and meanwhile fills staging."""
         if buffers.is_poisoned():
             self._spoil(memory_map.size)
         for span in memory_map.cleared:
@@ -108,11 +109,11 @@ class Transfer:
         size = len(data)
         if size < _SMALL:
             self._staging.bytes.data[start : start + size] = data
-        else:  # others compute meanwhile
+        else:  # other threads can compute meanwhile
             np.copyto(self.pinned(start, size), np.frombuffer(data, np.uint8))
 
     def copy_in(self, memory_map: MemoryMap, storages: Mapping[str, Buffer]) -> None:
-        """Queues what goes to the device; ``storages`` may be changed behind it."""
+        """Queues the copy to the device. After it returns, ``storages`` may change."""
         if not self._staged:
             self._send((span.start, storages[span.name]) for span in memory_map.sent)
             return
@@ -121,7 +122,7 @@ class Transfer:
             self.copy_to_device(self.device(first), self.staging(first), length)
 
     def copy_out(self, memory_map: MemoryMap, outputs: Mapping[str, AnyArray]) -> None:
-        """Queues what comes from the device, or fills the outputs."""
+        """Queues the copy from the device, or fills the outputs at once."""
         if not self._staged:
             self._fetch((span.start, outputs[span.name]) for span in memory_map.outputs)
             return
@@ -130,12 +131,12 @@ class Transfer:
             self.copy_to_host(self.staging(first), self.device(first), length)
 
     def collect(self, memory_map: MemoryMap, outputs: Mapping[str, AnyArray]) -> None:
-        """Fills the outputs, once the stream has passed: staging belongs to the next call."""
+        """Fills the outputs when the stream is done: the next call will use the staging memory."""
         for span in memory_map.outputs if self._staged else ():
             np.copyto(outputs[span.name], self.pinned(span.start, span.length))
 
     def send_parts(self, parts: Sequence[tuple[int, Buffer]], end: int) -> None:
-        """Queues what goes to the device of a program, all of it before ``end``."""
+        """Queues the copies of a program to the device; all bytes lie before ``end``."""
         if not self._staged:
             self._send(parts)
         elif parts:
@@ -144,11 +145,11 @@ class Transfer:
             self.copy_to_device(self.device(0), self.staging(0), end)
 
     def send_to(self, address: int, data: Buffer) -> None:
-        """Copies to device memory that is not the program's, and waits for that."""
+        """Copies to device memory outside the program's memory, and waits for that."""
         self._copies.send([Part(address, np.frombuffer(data, np.uint8))], ())
 
     def fetch_parts(self, parts: Sequence[tuple[int, AnyArray]], end: int) -> None:
-        """Queues what comes from the device of a program, all of it before ``end``, or takes it."""
+        """Queues a program's copies from the device, or copies at once; all before ``end``."""
         if not self._staged:
             self._fetch(parts)
         elif parts:
@@ -156,7 +157,7 @@ class Transfer:
             self.copy_to_host(self.staging(first), self.device(first), end - first)
 
     def collect_parts(self, parts: Sequence[tuple[int, AnyArray]]) -> None:
-        """Fills them, once the stream has passed."""
+        """Fills the arrays when the stream is done."""
         for start, array in parts if self._staged else ():
             np.copyto(array, self.pinned(start, len(array)))
 

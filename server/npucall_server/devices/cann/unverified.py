@@ -1,8 +1,9 @@
-"""What this device assumes about CANN and only an NPU can prove; no simulator can.
+"""What this device assumes about CANN. Only an NPU can prove it; a simulator cannot.
 
-From headers, documents and public sources. If you have a host, check one claim after the other,
-write down what you saw in ``seen``, and run ``make docs``: docs/ascend.md is made of this list. The
-groups: process, streams and time, memory, descriptors and phases, operators, handles.
+The claims come from headers, documents and public sources. If you have a host, check one claim
+after the other, write what you saw into ``seen``, and run ``make docs``, which makes docs/ascend.md
+from this list. The groups: process, streams and time, memory, descriptors and phases, operators,
+handles.
 """
 
 from __future__ import annotations

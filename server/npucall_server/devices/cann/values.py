@@ -1,7 +1,7 @@
-"""Checks of values before a kernel runs, where the values are on the device.
+"""Checks values before a kernel runs, even if they are on the device.
 
-Labels that are no class lead a kernel out of its memory. What handles hold never changes, so it is
-read back once at the most.
+A label that is not a class makes a kernel leave its memory. The values of a handle never change, so
+they are read back once at the most.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def check(call: Prepared, storages: Mapping[str, Any], pause: Callable[[], None]) -> None:
-    """``check_values`` for storages that may be parts of handles."""
+    """As ``check_values``, for storages that may be parts of handles."""
     names = [name for name in call.checked_inputs if not _is_known(call, name, storages[name])]
     if not names:
         return
@@ -33,7 +33,7 @@ def check(call: Prepared, storages: Mapping[str, Any], pause: Callable[[], None]
 
 
 def _is_known(call: Prepared, name: str, source: object) -> bool:
-    """Whether it passes without being read."""
+    """Whether the source is known to pass without being read."""
     if type(source) is not ResidentPart:
         return False
     memory = _memory(source)
