@@ -195,17 +195,58 @@ def test_a_grpc_server_that_is_no_npucall_is_told_at_once(connect: Any) -> None:
     assert f"pool:directory:{target}" in str(caught.value)
 
 
-def test_tls_where_none_was_asked_is_told_at_once(connect: Any, tmp_path: Path) -> None:
+@pytest.fixture
+def authority(tmp_path: Path) -> Any:
     pytest.importorskip("trustme")
     from tests.certificates import Authority
 
-    pair = Authority(tmp_path).server()
+    return Authority(tmp_path)
+
+
+def _tls(pair: Any, ca: Path | None = None) -> grpc.ServerCredentials:
+    """A server's; with ``ca``, which wants certificates of clients."""
     files = [(Path(pair.key).read_bytes(), Path(pair.certificate).read_bytes())]
+    return grpc.ssl_server_credentials(files, ca and ca.read_bytes(), ca is not None)
+
+
+def test_tls_where_none_was_asked_is_told_at_once(connect: Any, authority: Any) -> None:
     with (
-        other_grpc(grpc.ssl_server_credentials(files)) as target,
+        other_grpc(_tls(authority.server())) as target,
         pytest.raises(ServerUnreachableError, match=r"uses TLS; set tls \(NPUCALL_TLS=true\)"),
     ):
         connect(target, connect_timeout=LATE)
+
+
+@pytest.mark.parametrize(
+    ("hosts", "authority_is_known", "says"),
+    [
+        (("127.0.0.1",), False, r"does not trust the certificate .* \(NPUCALL_CA\)$"),
+        (("npu.lab",), True, r"is for another host; say for which one \(NPUCALL_SERVER_NAME\)$"),
+    ],
+    ids=["authority", "name"],
+)
+def test_a_certificate_that_nobody_trusts_is_told_at_once(
+    connect: Any, authority: Any, hosts: tuple[str, ...], authority_is_known: bool, says: str
+) -> None:
+    ca = authority.ca if authority_is_known else type(authority)(authority.folder, "other").ca
+    with (
+        other_grpc(_tls(authority.server(hosts=hosts))) as target,
+        pytest.raises(ServerUnreachableError, match=says),
+    ):
+        connect(target, ca=ca, connect_timeout=LATE)
+
+
+def test_a_server_that_wants_another_certificate_of_the_client_is_told(
+    connect: Any, authority: Any
+) -> None:
+    stranger = type(authority)(authority.folder, "other").client("anna")
+    with other_grpc(_tls(authority.server(), authority.ca)) as target:
+        for given, wanted in (
+            ({}, "wants a certificate"),
+            ({"certificate": stranger.certificate, "key": stranger.key}, "another certificate"),
+        ):
+            with pytest.raises(ServerUnreachableError, match=f"{wanted} of the client"):
+                connect(target, ca=authority.ca, connect_timeout=0.3, **given)
 
 
 def test_no_tls_where_it_was_asked_is_told_at_once(connect: Any) -> None:

@@ -4,6 +4,7 @@ Its modules, from the top::
 
     channel          a server at a target: calls, sessions, shared memory, reservations
     link             sends bytes and receives bytes: repeats, credentials, gRPC's errors
+    looking          whether a server answers, and why none does
     channels         gRPC's channels, and new ones when certificates change
     large_call       one large call on a stream of its own
     stream, streams  many calls on one stream; a stream for each session

@@ -21,6 +21,7 @@ from npucall_client.pipeline import OneByOne
 from npucall_client.remote.failures import unreachable
 from npucall_client.remote.large_call import LargeCall
 from npucall_client.remote.link import Link
+from npucall_client.remote.looking import first_look, why_unreachable
 from npucall_client.remote.server_limits import ServerLimits
 from npucall_client.remote.sessions import RemoteSessions
 from npucall_client.remote.stream import CallStream
@@ -58,8 +59,7 @@ class ChannelTransport(Link):
     def __init__(self, settings: ClientSettings, sender: Sender, *, once: bool = False) -> None:
         super().__init__(settings, sender, once=once)
         self._memories = SharedMemories()
-        self._stream_from = settings.stream_from
-        self._connect_timeout = settings.connect_timeout
+        self._settings = settings
         self.info = pb.GetServerInfoResponse()
 
     async def open(self) -> Self:
@@ -67,15 +67,15 @@ class ChannelTransport(Link):
 
         Raises ServerUnreachableError if nothing answers within ``connect_timeout``.
         """
-        seconds = self._connect_timeout
+        seconds = self._settings.connect_timeout
         try:
             found = await self._first_asked(seconds)
         except (DeadlineError, ServerUnreachableError) as error:
-            why = "" if self._once else await self.why_unreachable()
+            why = "" if self._once else await why_unreachable(self, self._settings)
             await self.close()
             if isinstance(error, ConnectionLostError):
                 raise
-            way = self._connections.way.told
+            way = self.connections.way.told
             raise unreachable(self.target, seconds, why, way) from None
         except BaseException:
             await self.close()
@@ -92,7 +92,7 @@ class ChannelTransport(Link):
         no sentence.
         """
         ends = time.monotonic() + seconds
-        data, found = (None, "") if self._once else await self.first_look(seconds)
+        data, found = (None, "") if self._once else await first_look(self, self._settings, seconds)
         if data is not None:
             self.info = self._learned(pb.GetServerInfoResponse.FromString(data))
         elif not found:
@@ -105,7 +105,7 @@ class ChannelTransport(Link):
 
     def _learned(self, info: pb.GetServerInfoResponse) -> pb.GetServerInfoResponse:
         self._seen.instance = info.server.instance
-        self._limits = ServerLimits(info.limits, self._stream_from)
+        self._limits = ServerLimits(info.limits, self._settings.stream_from)
         return info
 
     async def execute(self, call: BoundCall, timeout: float, request_id: str) -> Response:

@@ -13,8 +13,6 @@ import grpc
 
 from npucall.errors import (
     NpucallError,
-    Repeat,
-    ServerUnreachableError,
     UnauthenticatedError,
 )
 from npucall.wire.status import (
@@ -31,8 +29,8 @@ from npucall_client.remote.channels import Connections
 from npucall_client.remote.credentials import credential_of
 from npucall_client.remote.failures import Origin, failure, lateness
 from npucall_client.remote.following import Following
+from npucall_client.remote.looking import has_ended
 from npucall_client.remote.losses import is_break, told
-from npucall_client.remote.probing import misfit, other_service
 from npucall_client.remote.retry import Attempts, repeated
 from npucall_client.remote.service import MANY_FRAMES, instance_of
 
@@ -46,13 +44,6 @@ if TYPE_CHECKING:
     from npucall_client.settings import ClientSettings
 
 T = TypeVar("T")
-
-_LAST_TRY_SECONDS = 1.0
-"""Seconds of a last attempt, to find out why there is no connection."""
-_NOBODY = "Connection refused"
-_NO_SOCKET = "No such file"
-_LOOK_SECONDS = 2.0
-_BETWEEN_LOOKS = 0.05
 
 
 def _nothing() -> None:
@@ -72,12 +63,11 @@ class Link:
         self.target = settings.target
         self._once = once
         self._waits_for_room = settings.wait
-        self._encrypts = settings.encrypts
         self._seen = Seen()
         self._losses: Losses | None = None
         self._goes_on: Callable[[], object] = _nothing
         self._credential = credential_of(settings)
-        self._connections = Connections(settings, sender)
+        self.connections = Connections(settings, sender)
         self._closed = sender.event()
         self._key = ""
         self._home: Home | None = None
@@ -86,7 +76,7 @@ class Link:
     async def close(self) -> None:
         """Closes the channels; calls under way are cancelled."""
         self._closed.set()
-        await self._connections.close()
+        await self.connections.close()
 
     def under(self, key: str) -> Self:
         """The same connection, for calls under a reservation."""
@@ -121,34 +111,18 @@ class Link:
         return self._seen.instance
 
     async def has_ended(self, instance: str) -> bool:
-        """Whether that process is gone: the address refuses, or another process answers there.
+        """Whether that process is gone: the address refuses, or another process answers there."""
+        return await has_ended(self, instance)
 
-        A process that does not answer within two seconds counts as not ended.
-        """
-        ends = time.monotonic() + _LOOK_SECONDS
-        while (left := ends - time.monotonic()) > 0:
-            try:
-                await self._look(left, await self.authorization())
-            except ServerUnreachableError as error:
-                if _NOBODY in str(error) or _NO_SOCKET in str(error):
-                    return True
-            except NpucallError:
-                return False
-            else:
-                return self.instance != instance
-            await self._closed.wait(_BETWEEN_LOOKS)
-            self.check_open()
-        return False
-
-    async def _look(self, seconds: float, authorization: str) -> bytes:
+    async def look(self, seconds: float, authorization: str) -> bytes:
         """What the server is now; does not wait for a server that does not answer yet."""
         metadata = self._metadata(authorization)
-        channels = self._connections.take()
+        channels = self.connections.take()
         try:
             with self.errors(seconds):
                 answer = await channels.method("GetServerInfo")(b"", seconds, metadata)
         finally:
-            self._connections.give_back(channels)
+            self.connections.give_back(channels)
         self._seen.instance = instance_of(answer)
         return answer
 
@@ -173,11 +147,11 @@ class Link:
         """Opens a method of streams; returns the messages that come. Calls ``ended`` at its end."""
 
         def over() -> None:
-            self._connections.give_back(channels)
+            self.connections.give_back(channels)
             ended()
 
         metadata = (*(self._metadata(authorization, request_id) or ()), MANY_FRAMES)
-        channels = self._connections.take()
+        channels = self.connections.take()
         try:
             return channels.stream(
                 method,
@@ -188,7 +162,7 @@ class Link:
                 ended=over,
             )
         except BaseException:
-            self._connections.give_back(channels)
+            self.connections.give_back(channels)
             raise
 
     async def authorization(self) -> str:
@@ -269,7 +243,7 @@ class Link:
         ``send`` gets the link, the seconds left, and the authorization. Raises PoisonedCallError
         for a call that makes its servers end; ``name`` is its name.
         """
-        authorized = self._authorized(send)
+        authorized = self.authorized(send)
         if self._once:
             return await self.tried(lambda seconds: authorized(self, seconds), timeout)
         following = Following(self, authorized, self._losses, name, request_id)
@@ -288,7 +262,7 @@ class Link:
         """Whether a call waits for a connection."""
         return not self._once and self._goes_on is _nothing
 
-    def _authorized(
+    def authorized(
         self, send: Callable[[Self, float, str], Awaitable[T]]
     ) -> Callable[[Self, float], Awaitable[T]]:
         """An attempt, made twice if the server refuses the credential and there is another one."""
@@ -306,43 +280,6 @@ class Link:
 
         return attempt
 
-    async def first_look(self, seconds: float) -> tuple[bytes | None, str]:
-        """What the server is, if it answers at once; None if it may answer later.
-
-        The second value is a sentence if something else answers there; otherwise it is empty.
-        """
-        look = self._authorized(lambda link, left, who: link._look(left, who))  # noqa: SLF001
-        try:
-            return await look(self, seconds), ""
-        except ServerUnreachableError as error:
-            said, way = str(error), self._connections.way
-            nobody = _NOBODY in said or _NO_SOCKET in said
-            if nobody or not way.is_straight or way.target.startswith("unix"):
-                return None, ""
-        except NpucallError as error:
-            if error.code is grpc.StatusCode.UNIMPLEMENTED:
-                return None, other_service(self.target)
-            if error.repeat is Repeat.NEVER:
-                raise
-            return None, ""
-        found = await self.sender.beside(lambda: misfit(way.target, encrypts=self._encrypts))
-        return None, found
-
-    async def why_unreachable(self) -> str:
-        """The text of gRPC for a connection that was refused, such as for its certificate."""
-        channels = self._connections.take()
-        try:
-            await channels.method("GetServerInfo")(b"", _LAST_TRY_SECONDS)
-        except grpc.RpcError as error:
-            refused: Any = error
-            if refused.code() is grpc.StatusCode.UNAVAILABLE:
-                said = str(refused.details())
-                nobody = _NOBODY in said and self._connections.way.is_straight
-                return "" if nobody else said
-        finally:
-            self._connections.give_back(channels)
-        return ""
-
     async def send_once(  # noqa: PLR0913  # all that goes with it
         self,
         method: str,
@@ -358,14 +295,14 @@ class Link:
         attempts.
         """
         metadata = self._metadata(authorization, request_id)
-        channels = self._connections.take()
+        channels = self.connections.take()
         try:
             with self.errors(timeout):
                 send = channels.method(method)
                 hear = None if self._losses is None else self._seen.hear
                 return await send(request, seconds, metadata, waits=self._waits, hear=hear)
         finally:
-            self._connections.give_back(channels)
+            self.connections.give_back(channels)
 
     def errors(self, timeout: float) -> InOurErrors:
         """A context that turns gRPC's errors into the contract's."""
@@ -398,8 +335,8 @@ class Link:
 
     def _origin(self) -> Origin:
         is_closed = self._closed.is_set()
-        is_connected = not is_closed and self._connections.is_connected()
-        return Origin(self.target, is_connected, is_closed, self._connections.way.told)
+        is_connected = not is_closed and self.connections.is_connected()
+        return Origin(self.target, is_connected, is_closed, self.connections.way.told)
 
 
 class Seen:

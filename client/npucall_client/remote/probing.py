@@ -5,6 +5,7 @@ For most of them gRPC says "Socket closed", and tries again until the time is ov
 
 from __future__ import annotations
 
+import re
 import socket
 import ssl
 from contextlib import suppress
@@ -21,6 +22,10 @@ _ALERT = b"\x15\x03"
 """The first bytes with which a TLS server refuses a client without TLS."""
 _HTTP_1 = (b"HTTP/", b"<")
 """How an answer of HTTP/1 begins; before HTTP/1.0 an answer had no head."""
+_NOT_VERIFIED = re.compile(r"CERTIFICATE_VERIFY_FAILED: ([^:]+)")
+"""gRPC's text, with the reason."""
+_OTHER_NAME = re.compile(r"hostname verification|is not in peer certificate", re.IGNORECASE)
+"""gRPC's texts, of several releases."""
 _SHOWN_BYTES = 40
 _MEANT = "; correct the target (NPUCALL_TARGET)"
 
@@ -33,11 +38,29 @@ def other_service(address: str) -> str:
     )
 
 
+def untrusted(address: str, said: str) -> str:
+    """A sentence on a certificate that the client does not trust, from gRPC's text.
+
+    Empty if the text is about something else.
+    """
+    if refused := _NOT_VERIFIED.search(said):
+        return (
+            f"target: the client does not trust the certificate of the server at {address} "
+            f"({refused[1]}); name the authority that signed it (NPUCALL_CA)"
+        )
+    if _OTHER_NAME.search(said):
+        return (
+            f"target: the certificate of the server at {address} is for another host; say for "
+            "which one (NPUCALL_SERVER_NAME)"
+        )
+    return ""
+
+
 def misfit(address: str, *, encrypts: bool) -> str:
     """A sentence on what answers at HOST:PORT, if the client does not speak its protocol.
 
     Empty if the client does, if nothing answers, and if it cannot be found out. Blocks for at most
-    two seconds.
+    three seconds.
     """
     with suppress(OSError, ValueError):
         first = _first_bytes(address)
@@ -67,6 +90,22 @@ def misfit(address: str, *, encrypts: bool) -> str:
     return ""
 
 
+def refusal(address: str, certificate: str, key: str) -> str:
+    """What to say of a server that ends the connection after a TLS handshake; empty if it does not.
+
+    A server checks the client's certificate then. A proxy in front of a server that is not there
+    does the same, so this says nothing about the cause. Blocks for at most two seconds.
+    """
+    with suppress(OSError, ValueError):
+        if _ends_after_handshake(address, certificate, key):
+            return (
+                "the server ends the connection after the TLS handshake, as a server does that "
+                f"wants {'another' if certificate else 'a'} certificate of the client "
+                "(NPUCALL_CERTIFICATE, NPUCALL_KEY)"
+            )
+    return ""
+
+
 def _connected(address: str) -> socket.socket:
     host, _, port = address.rpartition(":")
     return socket.create_connection((host.strip("[]"), int(port)), _SECONDS)
@@ -82,10 +121,29 @@ def _first_bytes(address: str) -> bytes:
 
 
 def _speaks_tls(address: str) -> bool:
-    """Whether a handshake begins. Nothing is sent after it, so certificates need not be checked."""
+    """Whether a handshake begins."""
+    with _connected(address) as connection, _context().wrap_socket(connection) as encrypted:
+        return encrypted.version() is not None
+
+
+def _ends_after_handshake(address: str, certificate: str, key: str) -> bool:
+    """Whether a server sends no HTTP/2 settings after the handshake, but ends the connection."""
+    context = _context()
+    if certificate and key:
+        context.load_cert_chain(certificate, key)
+    with _connected(address) as connection, context.wrap_socket(connection) as encrypted:
+        try:
+            return not encrypted.recv(1)
+        except TimeoutError:
+            return False
+        except (ssl.SSLError, ConnectionError):  # an alert, such as CERTIFICATE_REQUIRED
+            return True
+
+
+def _context() -> ssl.SSLContext:
+    """For a handshake that sends nothing after it, so that certificates need not be checked."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
     context.set_alpn_protocols(["h2"])
-    with _connected(address) as connection, context.wrap_socket(connection) as encrypted:
-        return encrypted.version() is not None
+    return context

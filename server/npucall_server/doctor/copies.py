@@ -81,8 +81,8 @@ def handles(bench: Bench) -> Iterator[Section | Finding]:
         yield fault(f"a call beside the copies of a handle: {wrong}", WRONG, "handle-copies")
     else:
         yield ok(
-            f"{_HANDLE >> 20} MiB of a handle, and {_CALLS} calls beside it in another thread: "
-            "right",
+            f"{_HANDLE >> 20} MiB of a handle, and {_CALLS} calls in another thread at the "
+            "same time: right",
             "handle-copies", "main-thread",
         )  # fmt: skip
 

@@ -111,7 +111,7 @@ def check_count(count: int, number: int) -> Finding:
     return fault(
         f"there is no cann:{number}: this process sees {count} device{'s' * (count != 1)}, "
         "numbered from 0",
-        "take a smaller number; give the container more devices (--device); look at "
+        "use a smaller number; give the container more devices (--device); look at "
         "ASCEND_RT_VISIBLE_DEVICES above, and at `npu-smi info` on the host",
     )
 
@@ -120,13 +120,13 @@ def check_health(facts: DeviceFacts) -> Finding:
     """What the device says about its state."""
     if facts.healthy is None:
         return warning(
-            "the device does not report its state", "look at `npu-smi info -t health -i <card>`"
+            "the device does not report its state", "check `npu-smi info -t health -i <card>`"
         )
     if facts.healthy:
         return ok("the device reports that it is healthy")
     return fault(
         "the device reports that it is not healthy",
-        "look at `npu-smi info -t health -i <card>` and `dmesg` on the host; reset the device, or "
+        "check `npu-smi info -t health -i <card>` and `dmesg` on the host; reset the device, or "
         "take it out of service",
     )
 
@@ -171,7 +171,7 @@ def check_operators(catalogue: HostCatalogue, operators: OpApi) -> Iterator[Find
         yield fault(
             "the libraries have none of the declared operators (libopapi.so, libopapi_*.so)",
             "install the operator package of the toolkit's version; ASCEND_HOME_PATH/lib64 has its "
-            "libraries, and LD_LIBRARY_PATH leads there",
+            "libraries, and LD_LIBRARY_PATH must contain it",
         )
     others = sum(1 for operator in catalogue if operator.name not in names)
     yield ok(f"the server serves {others} more operators by their headers")
@@ -183,6 +183,6 @@ def check_operators(catalogue: HostCatalogue, operators: OpApi) -> Iterator[Find
 
 _OWNER = (
     "CANN and npucall load a custom library only if its owner is the user that runs them, or root: "
-    "`chown` the file, or run as its owner. A library that cannot be opened needs the one that the "
-    "message names"
+    "`chown` the file, or run as its owner. If a library cannot be opened, install the one "
+    "that the message names"
 )

@@ -34,11 +34,11 @@ def _how_to_source(root: Path, home: str | None) -> str:
     found += [f"/{script}" for script in SCRIPTS if (root / script).is_file()]
     if found:
         return (
-            f"`source {found[0]}` before the server starts; for the systemd unit and the image "
-            f"that is CANN_SET_ENV={found[0]}"
+            f"`source {found[0]}` before the server starts; for the systemd unit and the image, "
+            f"set CANN_SET_ENV={found[0]}"
         )
     return (
-        "no toolkit in /usr/local/Ascend: install CANN 8.1 or newer, or take a CANN image; then "
+        "no toolkit in /usr/local/Ascend: install CANN 8.1 or newer, or use a CANN image; then "
         "`source` its set_env.sh before the server starts"
     )
 
@@ -61,7 +61,7 @@ def _operators(opp: str | None, home: str | None, source: str) -> Iterator[Findi
     elif home is not None and Path(home, "opp").resolve() != Path(opp).resolve():
         yield warning(
             f"ASCEND_OPP_PATH is {opp}, not {home}/opp",
-            "libraries and operators have to be of one version: source one set_env.sh only",
+            "libraries and operators must be of one version: source only one set_env.sh",
         )
     else:
         yield ok(f"ASCEND_OPP_PATH is {opp}")
@@ -80,7 +80,7 @@ def _loader(paths: str, home: str | None, root: Path, source: str) -> Iterator[F
     if missing:
         yield warning(
             f"LD_LIBRARY_PATH does not have {', '.join(missing)}",
-            "add them, unless the driver's installer has told the loader of them (files in "
+            "add them, unless the driver's installer has told the loader about them (files in "
             f"/etc/ld.so.conf.d). {_ATOMIC}",
         )
     elif there:
@@ -89,8 +89,8 @@ def _loader(paths: str, home: str | None, root: Path, source: str) -> Iterator[F
     if stubs:
         yield warning(
             f"LD_LIBRARY_PATH has {', '.join(stubs)}",
-            "remove it, or put it last: it has stub libraries, which are only for linking and "
-            "answer 100039",
+            "remove it, or put it last: its libraries are stubs for linking, and their "
+            "functions answer 100039",
         )
 
 
@@ -101,13 +101,13 @@ def _visible(value: str | None, number: int) -> Finding:
     if not all(entry.isdecimal() for entry in entries):
         return warning(
             f"ASCEND_RT_VISIBLE_DEVICES is {value!r}, which is no list of numbers",
-            "write numbers with commas between them, such as 0,1, or leave it unset",
+            "write numbers with commas between them, such as 0,1, or unset it",
         )
     if number >= len(entries):
         return fault(
             f"ASCEND_RT_VISIBLE_DEVICES is {value}: there is no cann:{number}, since the variable "
             "numbers its devices from 0",
-            f"take cann:0 to cann:{len(entries) - 1}, or leave the variable unset",
+            f"use cann:0 to cann:{len(entries) - 1}, or unset the variable",
         )
     return ok(
         f"ASCEND_RT_VISIBLE_DEVICES is {value}: cann:{number} is its device {entries[number]}"

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _SHARED_NODES = ("davinci_manager", "devmm_svm", "hisi_hdc")
 _GROUP = "HwHiAiUser"
 _GIVE_NODES = (
-    "on the host: install the driver, look at `npu-smi info`, reboot after an installation; in a "
+    "on the host: install the driver, check `npu-smi info`, reboot after an installation; in a "
     "container: start it with --device /dev/davinci0 (each device to use), --device "
     "/dev/davinci_manager, --device /dev/devmm_svm and --device /dev/hisi_hdc"
 )
@@ -50,7 +50,7 @@ def check_nodes(root: Path, usable: Callable[[Path], bool] = _usable) -> list[Fi
 
 
 _JOIN = (
-    f"on the host: `usermod -aG {_GROUP} <user>`, then log in anew (the systemd unit has "
+    f"on the host: `usermod -aG {_GROUP} <user>`, then log in again (the systemd unit has "
     f"SupplementaryGroups={_GROUP}); in a container: --group-add $(stat -c %g "
     "/dev/davinci_manager), which is ASCEND_GID for docker-compose.yml"
 )
@@ -132,8 +132,8 @@ def _package(folder: Path, named_by: str) -> Finding:
         return ok(f"{folder} has {CUSTOM_LIBRARY} ({named_by})")
     missing = f"{folder / CUSTOM_LIBRARY}" if folder.is_dir() else f"{folder}"
     return warning(
-        f"{named_by} names {folder}, but there is no {missing}: the package is passed over",
-        "name the folder that holds op_api, or take the name out",
+        f"{named_by} names {folder}, but there is no {missing}: CANN ignores the package",
+        "name the folder that holds op_api, or remove the name",
     )
 
 
@@ -144,8 +144,8 @@ def _vendors(vendors: Path) -> Iterator[Finding]:
     for folder in sorted(vendors.glob("*/op_api")):
         if folder.parent.name not in listed:
             yield warning(
-                f"{folder.parent} is installed, but {configuration} does not name it: CANN passes "
-                "it over",
-                f"write load_priority={folder.parent.name} there, several with commas and without "
-                "blanks between them",
+                f"{folder.parent} is installed, but {configuration} does not name it: CANN "
+                "ignores it",
+                f"write load_priority={folder.parent.name} there; separate several names with "
+                "commas, without blanks",
             )

@@ -31,8 +31,8 @@ def check_libraries(
             yield ok(f"loaded {file}", "library-names")
         else:
             yield warning(
-                f"loaded {file}, which is not that of {lib64}",
-                "another toolkit stands first in LD_LIBRARY_PATH: source one set_env.sh only",
+                f"loaded {file}, which is not the library in {lib64}",
+                "another toolkit comes first in LD_LIBRARY_PATH: source only one set_env.sh",
                 "library-names",
             )
     new = [
@@ -54,8 +54,8 @@ def check_opening(message: str) -> Finding:
     driver = [name for name in sorted(set(_LACKING.findall(message))) if _OF_THE_DRIVER.match(name)]
     if driver:
         todo = (
-            f"{', '.join(driver)} is the driver's: see the section driver, and add its lib64, "
-            "lib64/common and lib64/driver to LD_LIBRARY_PATH before the server starts"
+            f"{', '.join(driver)} belongs to the driver: see the section driver, and add its "
+            "lib64, lib64/common and lib64/driver to LD_LIBRARY_PATH before the server starts"
         )
     return fault(found, todo, "library-names")
 

@@ -112,8 +112,8 @@ def _plan_and_run(bench: Bench, thread: LaneThread[PlansAndRuns]) -> Iterator[An
 def _of_wrong(title: str, outcome: Outcome) -> Finding:
     if outcome.launched_nothing:
         return warning(
-            f"{title}: a run behind a plan on the same thread launches nothing, and says success: "
-            "this CANN answers it from a first phase that never ran",
+            f"{title}: a run after a plan on the same thread launches nothing, but reports "
+            "success: this CANN answers it from a first phase that never ran",
             _NEEDED,
             _KEY,
         )

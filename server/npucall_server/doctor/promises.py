@@ -95,7 +95,7 @@ def clearing(bench: Bench) -> Iterator[Section | Finding]:
         yield warning(f"{_CLEARED} bytes are zeros, by copies", "calls wait as long", _ZEROS)
     else:
         yield ok(
-            f"{_CLEARED} bytes are zeros, by a kernel; those beside them are as before", _ZEROS
+            f"{_CLEARED} bytes are zeros, by a kernel; the bytes next to them are as before", _ZEROS
         )
 
 
@@ -116,7 +116,7 @@ def too_much(bench: Bench) -> Iterator[Section | Finding]:
     else:
         memory.release()
         yield warning(
-            f"the device gave {2 * total} bytes, of {total} that it says to have",
+            f"the device allocated {2 * total} bytes, but reports {total}",
             "calls that are too large may end the process: set memory_limit",
             "out-of-memory",
         )

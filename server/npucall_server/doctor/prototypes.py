@@ -31,8 +31,8 @@ def check_prototypes(folders: Sequence[Path], catalogue: Catalogue = CATALOGUE) 
             warning(
                 f"there are no headers of operators{_listed(folders)}, to compare the declared "
                 "operators with",
-                "a toolkit has them in include/aclnnop. The declared operators work without, no "
-                "others do",
+                "a toolkit has them in include/aclnnop. Without them, only the declared "
+                "operators work",
             )
         ]
     declared = {operator.name: operator for operator in catalogue}

@@ -25,12 +25,12 @@ def _runtime(facts: DeviceFacts) -> Finding:
     said = f"CANN {facts.cann_version or 'of unknown version'}"
     if not facts.runtime_version:
         return warning(
-            f"{said}; the runtime does not tell its version", "npucall expects CANN 8.1 or newer"
+            f"{said}; the runtime does not report its version", "npucall expects CANN 8.1 or newer"
         )
     said = f"{said}, runtime interface {facts.runtime_version}"
     if _numbers(facts.runtime_version) < _OLDEST_RUNTIME:
         return warning(
-            f"{said}: older than all that npucall was written for", "install CANN 8.1 or newer"
+            f"{said}: older than every version that npucall supports", "install CANN 8.1 or newer"
         )
     return ok(said)
 
@@ -38,17 +38,16 @@ def _runtime(facts: DeviceFacts) -> Finding:
 def _pair(facts: DeviceFacts) -> Finding:
     if not facts.driver_version:
         return warning(
-            "the driver does not tell its version",
-            "look at `npu-smi info` on the host; in a container mount the driver's version.info. A "
-            "driver older than the toolkit answers 207000 to functions that are newer than itself",
+            "the driver does not report its version",
+            "check `npu-smi info` on the host; in a container mount the driver's version.info. A "
+            "driver older than the toolkit answers 207000 to functions that it does not know",
         )
     oldest = _oldest_driver(facts.cann_version)
     if oldest and _numbers(facts.driver_version) < oldest:
         return warning(
-            f"driver {facts.driver_version} is older than CANN {facts.cann_version} wants, which "
-            f"is {'.'.join(map(str, oldest))}: functions that are newer than the driver answer "
-            "207000",
-            "update the driver, or take an older toolkit; the release notes of CANN name the pairs",
+            f"CANN {facts.cann_version} needs driver {'.'.join(map(str, oldest))} or newer, and "
+            f"this one is {facts.driver_version}: functions that it does not know answer 207000",
+            "update the driver, or use an older toolkit; the release notes of CANN name the pairs",
         )
     return ok(f"driver {facts.driver_version}")
 

@@ -95,7 +95,7 @@ def test_a_cache_without_the_guard_is_a_warning_that_settles_the_claim(
     findings = examined(paths)
     (found,) = [finding for finding in findings if finding.verdict is not Verdict.OK]
     assert found.verdict is Verdict.WARNING
-    assert "a run behind a plan on the same thread launches nothing" in found.found
+    assert "a run after a plan on the same thread launches nothing" in found.found
     assert "needs npucall's planner thread" in found.todo
     assert found.settles == ("unrun-executor",)
     assert findings[-1].found == "the device was given back"

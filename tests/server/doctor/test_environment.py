@@ -100,7 +100,7 @@ def test_visible_devices_are_numbered_anew(host: Host) -> None:
 def test_a_device_beyond_the_visible_ones_is_a_fault(host: Host) -> None:
     findings = check(host, 6, ASCEND_RT_VISIBLE_DEVICES="4,6")
     assert len(faults(findings)) == 1
-    assert todo(findings) == "take cann:0 to cann:1, or leave the variable unset"
+    assert todo(findings) == "use cann:0 to cann:1, or unset the variable"
 
 
 @pytest.mark.parametrize("value", ["", "0,", "all", "0;1", "-1"])

@@ -118,8 +118,8 @@ def test_a_custom_package_that_is_not_there_is_a_warning(tmp_path: Path, missing
     package = tmp_path / Path(missing).parts[0]
     (found,) = warnings(check_custom_packages(AscendPaths(None, None, (package,))))
     assert found == (
-        f"ASCEND_CUSTOM_OPP_PATH names {package}, but there is no {tmp_path / missing}: the "
-        "package is passed over"
+        f"ASCEND_CUSTOM_OPP_PATH names {package}, but there is no {tmp_path / missing}: CANN "
+        "ignores the package"
     )
 
 

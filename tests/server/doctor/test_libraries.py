@@ -34,7 +34,7 @@ def test_a_library_of_another_toolkit_is_a_warning(
     other = paths._replace(home=tmp_path)
     found = warnings(check_libraries(open_libraries(paths), other))
     assert len(found) == 3
-    assert all(text.endswith(f"which is not that of {tmp_path}/lib64") for text in found)
+    assert all(text.endswith(f"which is not the library in {tmp_path}/lib64") for text in found)
 
 
 def test_functions_that_an_older_version_does_not_have_are_named(
@@ -55,7 +55,7 @@ def test_every_path_that_was_tried_is_shown() -> None:
 
 def test_a_library_of_the_driver_that_is_missing_leads_to_the_driver() -> None:
     finding = check_opening(f"expected:\n  libascendcl.so: libascend_hal.so: {MISSING}\nSource it")
-    assert finding.todo.startswith("libascend_hal.so is the driver's: see the section driver")
+    assert finding.todo.startswith("libascend_hal.so belongs to the driver: see the section driver")
 
 
 def test_functions_that_are_missing_lead_to_a_newer_version() -> None:

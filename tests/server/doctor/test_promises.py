@@ -152,7 +152,7 @@ def test_memory_that_the_device_does_not_have_and_gives_is_a_warning(
     monkeypatch.setattr(promises, "device_buffer", lambda _: generous)
     (found,) = not_ok(paths)
     assert found.verdict is Verdict.WARNING
-    assert found.found.startswith("the device gave 2147483648 bytes, of 1073741824 ")
+    assert found.found.startswith("the device allocated 2147483648 bytes, but reports 1073741824")
     assert found.settles == ("out-of-memory",)
 
 

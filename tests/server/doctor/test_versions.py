@@ -44,14 +44,14 @@ def test_a_driver_older_than_the_vendor_s_tables_name_is_a_warning(
 def test_a_warning_of_an_old_driver_says_what_comes_of_it() -> None:
     (found,) = warnings(check_versions(replace(FITTING, driver_version="24.1.0")))
     assert found == (
-        "driver 24.1.0 is older than CANN 8.5.0 wants, which is 25.0: functions that are newer "
-        "than the driver answer 207000"
+        "CANN 8.5.0 needs driver 25.0 or newer, and this one is 24.1.0: functions that it does "
+        "not know answer 207000"
     )
 
 
 def test_a_driver_that_does_not_tell_its_version_is_a_warning() -> None:
     findings = check_versions(replace(FITTING, driver_version=""))
-    assert warnings(findings) == ["the driver does not tell its version"]
+    assert warnings(findings) == ["the driver does not report its version"]
     assert "version.info" in todo(findings)
 
 
@@ -59,11 +59,11 @@ def test_a_runtime_older_than_cann_8_1_is_a_warning() -> None:
     facts = replace(FITTING, cann_version="8.0.0", runtime_version="1.12.0")
     (found,) = warnings(check_versions(facts))
     assert found == (
-        "CANN 8.0.0, runtime interface 1.12.0: older than all that npucall was written for"
+        "CANN 8.0.0, runtime interface 1.12.0: older than every version that npucall supports"
     )
 
 
 def test_a_runtime_that_does_not_tell_its_version_is_a_warning() -> None:
     assert warnings(check_versions(replace(FITTING, runtime_version=""))) == [
-        "CANN 8.5.0; the runtime does not tell its version"
+        "CANN 8.5.0; the runtime does not report its version"
     ]
