@@ -19,9 +19,9 @@ def every_third(values: Iterable[Any], first: int = 0) -> list[Any]:
     return _in_turns(values, first, (0, 1, 2, 0, 2, 2))
 
 
-def every_sixth(values: Iterable[Any], first: int = 0) -> list[Any]:
-    """Likewise, for all operators: of six in a row one is quick, one more, four long."""
-    return _in_turns(values, first, (0, 2, 1, 2, 2, 2))
+def every_twelfth(values: Iterable[Any], first: int = 0) -> list[Any]:
+    """Likewise, for all operators: of twelve in a row one is quick, one more, ten long."""
+    return _in_turns(values, first, (0, 2, 2, 2, 2, 2, 1, 2, 2, 2, 2, 2))
 
 
 def _in_turns(values: Iterable[Any], first: int, turns: tuple[int, ...]) -> list[Any]:
@@ -32,10 +32,10 @@ def _in_turns(values: Iterable[Any], first: int, turns: tuple[int, ...]) -> list
 
 
 def only(first: Any, *others: Any) -> list[Any]:
-    """The first as it is, the others more and long in turn."""
+    """The first as it is, the second one more, the others long."""
     rest = (
-        pytest.param(*_values(value), marks=TURNS[1 + number % 2])
-        for number, value in enumerate(others)
+        pytest.param(*_values(value), marks=TURNS[min(number, 2)])
+        for number, value in enumerate(others, 1)
     )
     return [first, *rest]
 

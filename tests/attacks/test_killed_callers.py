@@ -78,6 +78,7 @@ def seconds_until_free(server: Attacked, most: Held) -> float:
     return float("inf")
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("count", [AT_ONCE, pytest.param(KILLED, marks=pytest.mark.long)])
 def test_all_that_killed_callers_held_is_free_within_one_lease(
     start: Start, figure: Figure, count: int

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 import pytest
-from tests.more import every_sixth
+from tests.more import every_twelfth
 from tests.operators.collected import SUBJECTS
 
 from npucall.declare.call import Call
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 each = pytest.mark.parametrize("subject", SUBJECTS, ids=str)
 
 
-@pytest.mark.parametrize("subject", every_sixth(SUBJECTS), ids=str)
+@pytest.mark.parametrize("subject", every_twelfth(SUBJECTS), ids=str)
 def test_a_device_refuses_every_defect_as_the_rules_do(client: Client, subject: Subject) -> None:
     soc = client.server_info().server.soc
     wrong = []

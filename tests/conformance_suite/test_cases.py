@@ -126,6 +126,7 @@ def test_quick_is_much_less_than_everything() -> None:
     assert 3 * len(ids(quick=True)) < len(ids())
 
 
+@pytest.mark.more
 def test_quick_has_few_large_tensors() -> None:
     cases = list(select(statements(), Selection(quick=True)))
     small = [

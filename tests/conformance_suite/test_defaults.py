@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.more import every_sixth
+from tests.more import every_twelfth
 
 from npucall.dtypes import DOUBLE, FLOAT
 from npucall.operators import CATALOGUE
@@ -40,7 +40,7 @@ def another(value: Any) -> Any:
     return value + 1
 
 
-@pytest.mark.parametrize(("title", "name"), every_sixth(SAID))
+@pytest.mark.parametrize(("title", "name"), every_twelfth(SAID))
 def test_another_default_is_reported(
     title: str, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

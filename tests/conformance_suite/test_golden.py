@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 from servers import client_of
-from tests.more import every_sixth
+from tests.more import every_twelfth
 
 from npucall.declare.parameters import Scalar
 from npucall.dtypes import DTYPES
@@ -109,7 +109,7 @@ def read(spec: TensorSpec, storage: bytes) -> Any:
     return array.reshape(spec.shape).astype(np.float64)
 
 
-@pytest.mark.parametrize("operator", every_sixth([each.title for each in statements()], first=2))
+@pytest.mark.parametrize("operator", every_twelfth([each.title for each in statements()], first=2))
 def test_what_is_answered_is_within_the_golden_data(
     tmp_path: Path, judge: Any, operator: str
 ) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.more import TURNS, every_sixth
+from tests.more import TURNS, every_twelfth
 
 from .faults_of_checks import CHECKS
 from .faults_of_classes import CLASSES
@@ -41,7 +41,7 @@ FIRST = reporting_every_block()
 @pytest.mark.parametrize(
     "fault",
     [
-        pytest.param(f, marks=TURNS[0 if f.title in FIRST else 1 if number % 4 == 0 else 2])
+        pytest.param(f, marks=TURNS[0 if f.title in FIRST else 1 if number % 8 == 0 else 2])
         for number, f in enumerate(FAULTS)
     ],
     ids=str,
@@ -56,7 +56,7 @@ def test_a_fault_is_reported_in_the_blocks_that_are_there_for_it(
 
 
 @pytest.mark.parametrize(
-    ("operator", "soc"), every_sixth(sorted({(fault.operator, fault.soc) for fault in FAULTS}))
+    ("operator", "soc"), every_twelfth(sorted({(fault.operator, fault.soc) for fault in FAULTS}))
 )
 def test_the_operator_without_a_fault_passes_the_same_cases(operator: str, soc: str) -> None:
     blocks = frozenset().union(

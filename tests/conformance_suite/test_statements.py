@@ -6,7 +6,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.more import every_sixth
+from tests.more import every_twelfth
 
 from npucall.declare.parameters import Attribute, Input, Output
 from npucall.operators import CATALOGUE
@@ -77,14 +77,14 @@ def test_a_case_for_certain_products_is_for_products_that_there_are(statement: S
         assert set(case.products) <= known, case.id
 
 
-@pytest.mark.parametrize("statement", every_sixth(statements()), ids=title)
+@pytest.mark.parametrize("statement", every_twelfth(statements()), ids=title)
 def test_loops_and_arrays_agree(statement: Statement) -> None:
     for case in cases(statement, *NUMBERS):
         truth = expected(statement, call_of(case, seed=1), filled=case.setup.filled)
         assert truth, case.id  # raises TruthError
 
 
-@pytest.mark.parametrize("statement", every_sixth(statements(), 1), ids=title)
+@pytest.mark.parametrize("statement", every_twelfth(statements(), 1), ids=title)
 @pytest.mark.torch
 @pytest.mark.skipif(not find_spec("torch"), reason="torch is not installed")
 def test_torch_agrees_where_it_computes_the_same(statement: Statement) -> None:
@@ -92,7 +92,7 @@ def test_torch_agrees_where_it_computes_the_same(statement: Statement) -> None:
         assert expected(statement, call_of(case, seed=2), torch=True), case.id  # likewise
 
 
-@pytest.mark.parametrize("statement", every_sixth(statements(), 2), ids=title)
+@pytest.mark.parametrize("statement", every_twelfth(statements(), 2), ids=title)
 def test_no_drawn_case_is_all_zeros_or_all_nan(statement: Statement) -> None:
     unwritten = CATALOGUE.find(statement.operator, statement.variant).unwritten
     for case in cases(statement, "grid"):

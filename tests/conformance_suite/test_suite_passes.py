@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from npucall_client.conformance.reporting.report import Outcome
 
 TITLES = [statement.title for statement in statements()]
-# Every eighth operator here, every 24th over a socket, and others on an NPU; then the next ones.
+# Every 16th operator here, every 48th over a socket, and others on an NPU; then the next ones.
 CASES = [
     pytest.param(device, title, marks=TURNS[min((number - first) % turns, 2)])
-    for device, first, turns in (("local", 0, 8), ("server", 0, 24), ("npu", 12, 24))
+    for device, first, turns in (("local", 0, 16), ("server", 0, 48), ("npu", 12, 48))
     for number, title in enumerate(TITLES)
 ]
 each = pytest.mark.parametrize(("client", "title"), CASES, indirect=["client"])

@@ -17,7 +17,7 @@ pytestmark = [
 ]
 
 from stand_in import install, stand_in  # noqa: E402
-from tests.more import every_sixth  # noqa: E402
+from tests.more import every_twelfth  # noqa: E402
 
 from npucall.dtypes import FLOAT  # noqa: E402
 from npucall_client.conformance import bundle  # noqa: E402
@@ -68,7 +68,7 @@ def test_every_statement_has_a_way_or_a_reason() -> None:
     assert not WAYS.keys() & WITHOUT.keys()
 
 
-@pytest.mark.parametrize("title", every_sixth(sorted(WAYS.keys() - NOT_ON_THE_CPU)))
+@pytest.mark.parametrize("title", every_twelfth(sorted(WAYS.keys() - NOT_ON_THE_CPU)))
 def test_an_operator_passes_through_torch(npu: Any, title: str) -> None:
     filters = {"blocks": ("grid", "layout", "rank"), **OTHERWISE_ON_THE_CPU.get(title, {})}
     outcomes = run(host(), operators=(title,), quick=True, profile="cann-standard", **filters)

@@ -126,6 +126,7 @@ def test_a_store_that_is_none_is_refused(store: str) -> None:
         DirectorySettings(store=store)
 
 
+@pytest.mark.more
 def test_where_the_store_does_not_answer_the_table_is_never_said_to_be_complete() -> None:
     with running(store=f"etcd://127.0.0.1:{free_port()}") as house:
         house.announce(member("a.lab:1"))

@@ -10,6 +10,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.more import only
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -99,7 +100,7 @@ def test_an_empty_variable_is_none(project: Path) -> None:
 
 
 @XDIST
-@pytest.mark.parametrize("target", ["local:", ""])
+@pytest.mark.parametrize("target", only("local:", ""))
 def test_two_workers_have_what_they_need(project: Path, target: str) -> None:
     code, said = outcome_of(project, "-n", "2", NPUCALL_TARGET=target)
     assert (code, "4 passed" in said) == (0, True), said

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 from tests.conformance.forward_examples import EXAMPLES, Example
-from tests.more import TURNS
 from tests.npu import running_npu_server
 
 import npucall_client
@@ -66,9 +65,9 @@ QUICK = [
     for n, path in enumerate(EVERY_PATH)
 ]
 REST = [
-    pytest.param(device, path, EXAMPLES, id=f"{path.__name__}-{device}", marks=TURNS[2 - turn % 2])
-    for start, device in enumerate(DEVICES)
-    for turn, path in enumerate(EVERY_PATH, start)
+    pytest.param(device, path, EXAMPLES, id=f"{path.__name__}-{device}", marks=pytest.mark.long)
+    for device in DEVICES
+    for path in EVERY_PATH
 ]
 
 

@@ -65,7 +65,8 @@ def alone() -> Iterator[Keeper]:
         yield keeper
 
 
-@pytest.mark.parametrize("how", [KILLS, pytest.param(CRASHES, marks=pytest.mark.more)])
+@pytest.mark.more
+@pytest.mark.parametrize("how", [KILLS, pytest.param(CRASHES, marks=pytest.mark.long)])
 def test_a_call_that_ends_its_server_ends_two_of_them_and_is_told_so(
     alone: Keeper, how: int
 ) -> None:
@@ -93,7 +94,7 @@ def works_on(client: Client, run: Callable[[Client, int], AnyArray], ends: threa
     return count
 
 
-@pytest.mark.parametrize("lanes", [1, pytest.param(3, marks=pytest.mark.more)])
+@pytest.mark.parametrize("lanes", [1, pytest.param(3, marks=pytest.mark.long)])
 @pytest.mark.parametrize(
     "way",
     [

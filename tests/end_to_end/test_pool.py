@@ -114,6 +114,7 @@ def test_an_error_that_is_forgotten_keeps_nothing_of_its_call(three: list[Server
             gc.enable()
 
 
+@pytest.mark.more
 def test_members_end_and_start_again_and_no_call_is_lost() -> None:
     """One by signal 9, one by signal 15, under calls of every kind."""
     wrong: list[BaseException] = []

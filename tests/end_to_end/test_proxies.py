@@ -138,7 +138,7 @@ def test_a_certificate_of_another_name_than_the_servers_is_refused_through_a_pro
         npucall_client.connect(
             other, ca=authority.ca, proxy=f"http://{proxy.address}", connect_timeout=1
         )
-    assert "Hostname Verification" in str(raised.value)
+    assert "is for another host" in str(raised.value)
 
 
 def test_through_a_tunnel_the_name_of_the_servers_certificate_is_checked(
@@ -147,7 +147,7 @@ def test_through_a_tunnel_the_name_of_the_servers_certificate_is_checked(
     with cutting(server.target) as tunnel:
         with npucall_client.connect(tunnel.target, ca=authority.ca, server_name=NAME) as client:
             calls_of_every_way_are_answered(client)
-        with pytest.raises(ServerUnreachableError, match="Hostname Verification"):
+        with pytest.raises(ServerUnreachableError, match="is for another host"):
             npucall_client.connect(
                 tunnel.target, ca=authority.ca, server_name="npu2.lab", connect_timeout=1
             )

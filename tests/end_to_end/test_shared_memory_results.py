@@ -7,7 +7,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.more import every_third
+from tests.more import every_twelfth
 from tests.server.scripted import ledger, opened
 
 from npucall.compute.helpers import Unlimited
@@ -115,7 +115,7 @@ def in_place(
     return [bytes(shared.bytes_of(place)) for place in places.values()]
 
 
-@pytest.mark.parametrize("title", every_third(TITLES, 0))
+@pytest.mark.parametrize("title", every_twelfth(TITLES, 0))
 def test_outputs_in_place_have_the_bits_of_outputs_that_travel(
     device: CpuDevice, title: str
 ) -> None:
@@ -125,13 +125,13 @@ def test_outputs_in_place_have_the_bits_of_outputs_that_travel(
         assert in_place(device, call, sent, 64) == travelled(device, call, sent)
 
 
-@pytest.mark.parametrize("title", every_third(TITLES, 1))
+@pytest.mark.parametrize("title", every_twelfth(TITLES, 4))
 def test_tensors_at_any_byte_of_shared_memory_have_them_too(device: CpuDevice, title: str) -> None:
     for call, sent in calls_of(title):
         assert in_place(device, call, sent, 1) == travelled(device, call, sent)
 
 
-@pytest.mark.parametrize("title", every_third(TITLES, 2))
+@pytest.mark.parametrize("title", every_twelfth(TITLES, 8))
 def test_outputs_written_over_the_storage_that_was_sent_for_them_have_them_too(
     device: CpuDevice, title: str
 ) -> None:

@@ -94,19 +94,18 @@ def test_a_server_of_another_authority_is_refused_and_the_error_says_so(
     server: ServerProcess, authority: Authority, tmp_path: Path
 ) -> None:
     given = {**identity(authority), "ca": Authority(tmp_path).ca}
-    assert "CERTIFICATE_VERIFY_FAILED" in refusal(server.target, **given)
+    assert "does not trust the certificate" in refusal(server.target, **given)
 
 
 def test_a_server_with_another_name_is_refused_and_the_error_says_so(
     authority: Authority,
 ) -> None:
     with running_server(*authority.server("elsewhere", ("elsewhere.lab",)).flags) as server:
-        said = refusal(server.target, ca=authority.ca)
-        assert "127.0.0.1" in said.partition("the connection failed: ")[2]
+        assert "is for another host" in refusal(server.target, ca=authority.ca)
 
 
 def test_who_brings_no_certificate_is_refused(server: ServerProcess, authority: Authority) -> None:
-    assert "the connection failed: " in refusal(server.target, ca=authority.ca)
+    assert "wants a certificate of the client" in refusal(server.target, ca=authority.ca)
 
 
 def test_who_does_not_speak_tls_is_refused(server: ServerProcess) -> None:
@@ -153,13 +152,13 @@ def test_new_certificates_of_a_client_count_for_new_calls(tmp_path: Path) -> Non
     ):
         run(client)
         pipeline.submit("aclnnL1LossBackward", ONE, self=ONE, target=ONE).result(20)
-        first = client._transport._connections._current  # type: ignore[attr-defined]
+        first = client._transport.connections._current  # type: ignore[attr-defined]
         after = Authority(tmp_path, "after")
         clients.write_bytes(after.ca.read_bytes())
         after.client("anna")
-        client._transport._connections._next_look = 0.0  # type: ignore[attr-defined]
+        client._transport.connections._next_look = 0.0  # type: ignore[attr-defined]
         run(client)
-        connections = client._transport._connections  # type: ignore[attr-defined]
+        connections = client._transport.connections  # type: ignore[attr-defined]
         assert connections._current is not first
         assert connections._retired == [first]  # the pipeline has a stream there
         pipeline.submit("aclnnL1LossBackward", ONE, self=ONE, target=ONE).result(20)
@@ -174,7 +173,7 @@ def test_half_of_a_new_pair_of_a_client_leaves_the_old_one(tmp_path: Path) -> No
     flags = *authority.server().flags, f"--tls-client-ca={authority.ca}"
     given = identity(authority)
     with running_server(*flags) as server, npucall_client.connect(server.target, **given) as client:
-        connections = client._transport._connections  # type: ignore[attr-defined]
+        connections = client._transport.connections  # type: ignore[attr-defined]
         first = connections._current
         given["certificate"].write_bytes(authority.client("bert").certificate.read_bytes())
         connections._next_look = 0.0
@@ -200,7 +199,7 @@ def test_no_call_fails_while_all_certificates_are_rotated_under_load(
         calls = 0
         while not done.is_set():
             with npucall_client.connect(server.target, **identity(authority, name)) as client:
-                connections = client._transport._connections  # type: ignore[attr-defined]
+                connections = client._transport.connections  # type: ignore[attr-defined]
                 for turn in range(20):
                     if turn % 5 == 0:
                         authority.client(name)

@@ -40,12 +40,13 @@ def test_there_is_an_example_for_each_kind_of_user() -> None:
     assert shown >= {"first.py", "check_kernel.py", "pool.py", "conftest.py", "test_loss.py"}
 
 
+@pytest.mark.long  # half a minute each
 @pytest.mark.parametrize(
     "told",
     [
-        pytest.param(("local:", "--quick"), marks=pytest.mark.more),  # half a minute
-        pytest.param(("SERVER", "--quick", "--html", "report.html"), marks=pytest.mark.long),
-        pytest.param(("SERVER", "--quick", "--against", "local:"), marks=pytest.mark.long),
+        ("local:", "--quick"),
+        ("SERVER", "--quick", "--html", "report.html"),
+        ("SERVER", "--quick", "--against", "local:"),
     ],
     ids=" ".join,
 )

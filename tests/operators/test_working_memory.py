@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pytest
-from tests.more import every_sixth
+from tests.more import every_twelfth
 
 from npucall.compute import evaluate
 from npucall.compute.work import Work
@@ -211,7 +211,7 @@ def test_every_operator_is_measured() -> None:
     assert measured == set(CATALOGUE)
 
 
-@pytest.mark.parametrize("case", every_sixth(CASES), ids=str)
+@pytest.mark.parametrize("case", every_twelfth(CASES), ids=str)
 def test_a_call_takes_what_is_declared_and_no_more_than_a_lane_may(case: Large) -> None:
     call, storages = prepared(case)
     held = taken(call, storages)

@@ -43,6 +43,7 @@ def through_the_wire(info: pb.OperatorInfo) -> pb.OperatorInfo:
     return pb.OperatorInfo.FromString(info.SerializeToString())
 
 
+@pytest.mark.more
 @given(parameters())
 def test_an_operator_comes_back_from_its_listing_as_it_was(listed: tuple[Parameter, ...]) -> None:
     operator = prototype_only("aclnnAny", listed, "aclnn_any.h")

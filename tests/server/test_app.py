@@ -126,6 +126,7 @@ def test_draining_and_stopping_are_logged() -> None:
     assert '"event": "stopped", "finished": true' in log
 
 
+@pytest.mark.more
 def test_a_unix_socket_in_use_is_not_taken_over(socket_folder: Path) -> None:
     target = f"unix:{socket_folder}/used.sock"
     with running_server(listen=target):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from tests.more import TURNS
 
 import npucall_client
 from npucall.errors import HandleLostError, SessionExpiredError, WrongServerError
@@ -135,8 +136,8 @@ def test_an_array_that_changed_since_is_not_filled_in_again(address: str) -> Non
 @pytest.mark.parametrize(
     "method",
     [
-        pytest.param(method, marks=() if method == "program" else pytest.mark.more)
-        for method in METHODS
+        pytest.param(method, marks=TURNS[0 if method == "program" else 1 + number % 2])
+        for number, method in enumerate(METHODS)
     ],
 )
 @pytest.mark.parametrize("refill", [False, pytest.param(True, marks=pytest.mark.long)])
@@ -186,6 +187,7 @@ def test_closing_a_session_whose_server_went_does_not_wait_for_it(address: str) 
     assert time.monotonic() - before < PATIENCE / 4
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("refill", [False, pytest.param(True, marks=pytest.mark.more)])
 def test_a_lease_that_ended(
     npucall_server: str, monkeypatch: pytest.MonkeyPatch, refill: bool

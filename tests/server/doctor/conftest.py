@@ -88,18 +88,17 @@ class Run(NamedTuple):
 
 
 SECRET = "what nobody else may read"
-more = pytest.mark.more
 
 
 @pytest.fixture(
     scope="session",
     params=[
-        pytest.param(("8.1", False), marks=more),
+        pytest.param(("8.1", False), marks=pytest.mark.long),
         ("8.1", True),
-        ("8.3", False),
-        pytest.param(("8.3", True), marks=more),
+        pytest.param(("8.3", False), marks=pytest.mark.more),
+        pytest.param(("8.3", True), marks=pytest.mark.long),
         ("9.x", False),
-        pytest.param(("9.x", True), marks=more),
+        pytest.param(("9.x", True), marks=pytest.mark.long),
     ],
     ids=lambda param: f"{param[0]}{' with a custom package' * param[1]}",
 )

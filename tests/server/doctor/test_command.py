@@ -39,6 +39,7 @@ def test_a_crash_of_cann_is_a_fault_and_not_the_end(
         assert "1 fault, 0 warnings" in said
 
 
+@pytest.mark.more
 def test_a_hang_of_cann_is_a_fault_and_not_the_end(
     simulated_host: Host, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -115,6 +115,7 @@ def test_sessions_of_a_revoked_credential_end(lab: Lab) -> None:
     until(lambda: not held.held, "all is freed")
 
 
+@pytest.mark.more
 def test_after_a_restart_everything_is_lost_and_says_which_server_had_it() -> None:
     with running_server() as server:
         with asking(server.target) as asker:

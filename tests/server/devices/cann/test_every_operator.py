@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.more import every_sixth
+from tests.more import every_twelfth, only
 
 from npucall.compute.evaluate import run as evaluate
 from npucall.declare.samples import Form, sample, sample_storages
@@ -59,7 +59,7 @@ def operators_of(device: Opened) -> list[Operator[Any, Any]]:
     return [each for each in CATALOGUE if not catalogue.unavailable_because(each)]
 
 
-@pytest.mark.parametrize("operator", every_sixth(CATALOGUE), ids=lambda operator: operator.title)
+@pytest.mark.parametrize("operator", every_twelfth(CATALOGUE), ids=lambda operator: operator.title)
 def test_an_operator_gives_the_bits_of_the_cpu(open_device: Open, operator: Any) -> None:
     device = open_device()
     if operator not in operators_of(device):
@@ -68,7 +68,7 @@ def test_an_operator_gives_the_bits_of_the_cpu(open_device: Open, operator: Any)
 
 
 @pytest.mark.more
-@pytest.mark.parametrize("soc", OTHERS)
+@pytest.mark.parametrize("soc", only(*OTHERS))
 def test_other_products_do_so_too(open_device: Open, simulator: Simulator, soc: str) -> None:
     simulator.set_soc(soc)
     device = open_device()

@@ -74,7 +74,7 @@ calls = st.lists(st.tuples(st.sampled_from(list(ASKS)), st.booleans()), min_size
 
 
 @pytest.mark.more
-@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=120, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data(), calls=calls, kind=UNRUN)
 def test_whatever_fails_every_answer_is_right_and_nothing_stays(
     open_device: Open, unrun: Callable[[str], None], functions: list[str], data: st.DataObject,

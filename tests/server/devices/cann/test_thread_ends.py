@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.more import only
 
 from npucall.errors import DeviceError
 from npucall_server.devices.base import BrokenDeviceError
@@ -81,7 +82,7 @@ def test_a_device_is_not_reset_under_threads_that_do_not_end(
 
 
 @pytest.mark.usefixtures("impatient")
-@pytest.mark.parametrize("function", ["aclrtDestroyStream", "aclrtDestroyEvent"])
+@pytest.mark.parametrize("function", only("aclrtDestroyStream", "aclrtDestroyEvent"))
 def test_a_lane_that_hangs_while_it_is_closed_does_not_keep_the_process(
     open_device: Open, function: str
 ) -> None:
