@@ -135,7 +135,7 @@ chart: .venv/.chart  ## the Helm chart: lints and renders it, compares it with t
 # A file's tests stay together, since they share servers.
 AT_ONCE ?= 3
 
-test: check  ## check, then the tests that need no device; five minutes
+test: check  ## check, then the tests that need no device; six minutes
 	$(BIN)/python -m pytest -n $(AT_ONCE) --dist loadfile
 
 test-all: .venv/.dev  ## what make test leaves out: of broad sweeps, and what needs PyTorch (make torch)

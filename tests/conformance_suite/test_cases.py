@@ -122,6 +122,7 @@ def test_quick_is_a_sample_of_every_operator_dtype_and_block() -> None:
     assert strata(quick=False) <= strata(quick=True)
 
 
+@pytest.mark.more
 def test_quick_is_much_less_than_everything() -> None:
     assert 3 * len(ids(quick=True)) < len(ids())
 

@@ -55,6 +55,7 @@ def test_a_fault_is_reported_in_the_blocks_that_are_there_for_it(
     assert failing_blocks(report) == fault.found_in
 
 
+@pytest.mark.more
 @pytest.mark.parametrize(
     ("operator", "soc"), every_twelfth(sorted({(fault.operator, fault.soc) for fault in FAULTS}))
 )

@@ -31,6 +31,7 @@ def health(channel: grpc.Channel) -> int:
     return health_pb2_grpc.HealthStub(channel).Check(request, timeout=wire.PATIENCE).status
 
 
+@pytest.mark.more
 def test_a_running_call_is_finished_and_new_ones_are_refused() -> None:
     with (
         running_server(wire.ENDLESS_LIMIT) as server,

@@ -78,7 +78,7 @@ def test_calls_are_answered_and_the_server_drains_though_nobody_reads_its_log(
     assert process.wait(EXIT_SECONDS) == 0  # DRAINED
 
 
-@pytest.mark.more
+@pytest.mark.long
 def test_who_reads_the_log_again_is_told_how_many_lines_are_missing(
     server: tuple[subprocess.Popen[bytes], str],
 ) -> None:

@@ -34,6 +34,7 @@ def members() -> Iterator[list[ServerProcess]]:
         yield [stack.enter_context(running_server(*flags)) for _ in range(MEMBERS)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "seeds",
     [

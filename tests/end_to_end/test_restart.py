@@ -45,7 +45,7 @@ def large_call(client: npucall_client.Client) -> AnyArray:
     return client.run(kl_div_backward, ONE, ROWS, HALVES, reduction=2)
 
 
-@pytest.mark.more
+@pytest.mark.long
 @pytest.mark.more
 def test_a_call_of_16_mib_survives_a_server_that_is_killed_while_it_runs(
     pool: ThreadPoolExecutor,

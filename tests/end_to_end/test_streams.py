@@ -178,7 +178,7 @@ def test_a_call_whose_connection_is_always_cut_is_a_typed_error(
     wire.until(lambda: is_idle(observer), "the server is idle")
 
 
-@pytest.mark.more
+@pytest.mark.long
 def test_cut_connections_leave_no_thread_behind(
     server: ServerProcess, observer: grpc.Channel
 ) -> None:

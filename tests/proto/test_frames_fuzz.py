@@ -198,6 +198,7 @@ def test_a_request_frame_means_what_it_means_to_the_class(message: bytes) -> Non
     check(message, ours, of_the_class)
 
 
+@pytest.mark.more
 @given(response_frames)
 @settings(max_examples=400)
 def test_a_response_frame_means_what_it_means_to_the_class(message: bytes) -> None:

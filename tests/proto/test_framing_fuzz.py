@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from google.protobuf.message import DecodeError
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -219,6 +220,7 @@ def test_fields_of_any_kind_in_any_order_mean_what_they_mean_to_the_class(messag
     assert ours(message) == of_the_class(message)
 
 
+@pytest.mark.more
 @given(messages, st.data())
 @settings(max_examples=300)
 def test_a_damaged_message_gets_the_verdict_of_the_class(
