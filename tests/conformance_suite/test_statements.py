@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
@@ -11,11 +12,15 @@ from tests.more import every_twelfth
 from npucall.declare.parameters import Attribute, Input, Output
 from npucall.operators import CATALOGUE
 from npucall.products import PRODUCTS
+from npucall_client.conformance.cases.arrangements import Arrangement
 from npucall_client.conformance.cases.blocks import cases_of
 from npucall_client.conformance.cases.calls import call_of
 from npucall_client.conformance.cases.case import BLOCKS
+from npucall_client.conformance.cases.maker import Maker
+from npucall_client.conformance.judging.check import expectation_of
 from npucall_client.conformance.judging.truth import expected
 from npucall_client.conformance.statements import statements
+from npucall_client.conformance.stating.parts import Setup
 
 if TYPE_CHECKING:
     from npucall_client.conformance.cases.case import Case
@@ -99,6 +104,19 @@ def test_no_drawn_case_is_all_zeros_or_all_nan(statement: Statement) -> None:
         for name, truth in expected(statement, call_of(case, seed=3)).items():
             something = abs(truth.value[truth.value == truth.value]).sum() > 0
             assert something or name in unwritten, (case.id, name)
+
+
+@pytest.mark.more
+@EACH
+def test_a_large_case_shows_something_whatever_its_attributes(statement: Statement) -> None:
+    """Cases take attributes in turn, so that a further case gives others to those after it."""
+    make = Maker(statement, "large")
+    large, dtype = Setup(base=statement.large_shape), statement.dtypes[0]
+    for attributes in make.combinations:
+        for name in (each.name for each in statement.inputs):
+            case = make.case(dtype, large, attributes)
+            case = replace(case, layouts={name: Arrangement.EXPANDED})
+            assert expectation_of(case, call_of(case, seed=0), loops=False)  # raises TruthError
 
 
 @EACH

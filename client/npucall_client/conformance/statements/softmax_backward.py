@@ -34,6 +34,12 @@ def vector(k: Given, g: Any, y: Any) -> Any:
     return y * g - y * mean, size
 
 
+def faint(k: Given) -> tuple[str, ...]:
+    """A row of equal gradients has no gradient, since its probabilities add up to 1."""
+    rows = np.moveaxis(np.atleast_1d(k["grad_output"]), k["dim"], -1)
+    return ("out",) if (rows == rows[..., :1]).all() else ()
+
+
 SOFTMAX_BACKWARD = rowwise(
     "aclnnSoftmaxBackward",
     prototype="const aclTensor* gradOutput, const aclTensor* output, int64_t dim, aclTensor* out",
@@ -43,7 +49,7 @@ SOFTMAX_BACKWARD = rowwise(
     row=row,
     vector=vector,
     kernel=dtype_of("grad_output"),
-    faint=shared.faint("output"),
+    faint=faint,
     torch=lambda k, torch: torch.ops.aten._softmax_backward_data(  # noqa: SLF001  # its name
         k["grad_output"], k["output"], k["dim"], torch.float64
     ),
