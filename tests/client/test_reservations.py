@@ -275,7 +275,7 @@ def test_a_command_that_is_not_there_releases_the_device(
     [
         signal.SIGTERM,
         pytest.param(signal.SIGINT, marks=pytest.mark.more),
-        pytest.param(signal.SIGUSR1, marks=pytest.mark.more),
+        pytest.param(signal.SIGUSR1, marks=pytest.mark.long),
     ],
 )
 def test_signals_reach_the_command(target: str, number: signal.Signals, tmp_path: Path) -> None:

@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.more import TURNS
 
 import npucall_client
 from npucall_client.testing import running_server
@@ -112,7 +111,7 @@ CASES = [
         dtype,
         *size,
         id=f"{kind.__name__}-{np.dtype(dtype).name}-{name}",
-        marks=TURNS[(place - row - 2) % 3],  # each dtype with one size
+        marks=pytest.mark.long if (place - row - 2) % 3 else (),  # each dtype with one size
     )
     for kind in KINDS
     for row, dtype in enumerate(DTYPES)
