@@ -130,6 +130,12 @@ def test_the_figures_of_both_are_against_the_truth_and_not_each_other(report: Re
     assert report.pairs()["aclnnKlDivBackward", "f32"].ratios.mare < 1
 
 
+def test_servers_that_agree_on_complex_numbers_differ_in_nothing() -> None:
+    case = "aclnnAdd/mixed/c128+c64-alpha1.0-3x4-complex-0241"
+    outcomes = list(Runner(local(), local()).run(select(statements(), Selection(cases=(case,)))))
+    assert [(each.status, each.problems) for each in outcomes] == [("passed", ())]
+
+
 def test_a_run_of_one_server_has_no_pairs() -> None:
     outcomes = list(Runner(local()).run(select(statements(), CASES)))
     assert Report("cpu-strict", 0, local().server, outcomes=outcomes).pairs() == {}

@@ -313,10 +313,14 @@ class Link:
         if self._closed.is_set():
             raise closed()
 
-    async def pause(self, seconds: float) -> None:
-        """Waits between two attempts. Raises CancelledError once the client is closed."""
+    async def rest(self, seconds: float) -> None:
+        """Waits. Raises CancelledError once the client is closed."""
         if await self._closed.wait(seconds):
             raise closed()
+
+    async def pause(self, seconds: float) -> None:
+        """Waits between two attempts. Raises CancelledError once the client is closed."""
+        await self.rest(seconds)
         self._goes_on()
 
     def failure(self, error: Any, timeout: float) -> NpucallError:

@@ -40,7 +40,7 @@ async def has_ended(link: Link, instance: str) -> bool:
             return False
         else:
             return link.instance != instance
-        await link.pause(_BETWEEN_LOOKS)
+        await link.rest(_BETWEEN_LOOKS)
     return False
 
 

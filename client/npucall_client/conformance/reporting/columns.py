@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from npucall.errors import NpucallError
 from npucall_client.conformance.judging.benchmark import Figures, figures
 from npucall_client.conformance.judging.check import arrays_of
 from npucall_client.conformance.judging.tolerance import judge
 from npucall_client.conformance.reporting.pairs import Column
+from npucall_client.conformance.stating.given import wide
 
 if TYPE_CHECKING:
     from npucall_client.conformance.judging.check import Checked, Expectation
@@ -45,7 +44,7 @@ def differences(
     problems = []
     found = arrays_of(one)
     for name, array in arrays_of(other).items():
-        beside = replace(expectation.outputs[name], value=array.astype(np.float64))
+        beside = replace(expectation.outputs[name], value=wide(array))
         verdict = judge(profile, found[name], beside)
         if not verdict.passed:
             problems.append(f"{name} differs from {target}: {verdict.problem}")
