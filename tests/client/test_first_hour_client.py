@@ -196,11 +196,17 @@ def test_a_grpc_server_that_is_no_npucall_is_told_at_once(connect: Any) -> None:
 
 
 @pytest.fixture
-def authority(tmp_path: Path) -> Any:
+def authorities(tmp_path: Path) -> Callable[..., Any]:
+    """Makes an authority, of the name that it is given."""
     pytest.importorskip("trustme")
     from tests.certificates import Authority
 
-    return Authority(tmp_path)
+    return partial(Authority, tmp_path)
+
+
+@pytest.fixture
+def authority(authorities: Callable[..., Any]) -> Any:
+    return authorities()
 
 
 def _tls(pair: Any, ca: Path | None = None) -> grpc.ServerCredentials:
@@ -226,9 +232,10 @@ def test_tls_where_none_was_asked_is_told_at_once(connect: Any, authority: Any) 
     ids=["authority", "name"],
 )
 def test_a_certificate_that_nobody_trusts_is_told_at_once(
-    connect: Any, authority: Any, hosts: tuple[str, ...], authority_is_known: bool, says: str
-) -> None:
-    ca = authority.ca if authority_is_known else type(authority)(authority.folder, "other").ca
+    connect: Any, authority: Any, authorities: Callable[..., Any],
+    hosts: tuple[str, ...], authority_is_known: bool, says: str,
+) -> None:  # fmt: skip
+    ca = authority.ca if authority_is_known else authorities("other").ca
     with (
         other_grpc(_tls(authority.server(hosts=hosts))) as target,
         pytest.raises(ServerUnreachableError, match=says),
@@ -237,9 +244,9 @@ def test_a_certificate_that_nobody_trusts_is_told_at_once(
 
 
 def test_a_server_that_wants_another_certificate_of_the_client_is_told(
-    connect: Any, authority: Any
+    connect: Any, authority: Any, authorities: Callable[..., Any]
 ) -> None:
-    stranger = type(authority)(authority.folder, "other").client("anna")
+    stranger = authorities("other").client("anna")
     with other_grpc(_tls(authority.server(), authority.ca)) as target:
         for given, wanted in (
             ({}, "wants a certificate"),

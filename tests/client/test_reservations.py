@@ -274,7 +274,7 @@ def test_a_command_that_is_not_there_releases_the_device(
     "number",
     [
         signal.SIGTERM,
-        pytest.param(signal.SIGINT, marks=pytest.mark.more),
+        signal.SIGINT,
         pytest.param(signal.SIGUSR1, marks=pytest.mark.long),
     ],
 )

@@ -27,6 +27,13 @@ _NOT_VERIFIED = re.compile(r"CERTIFICATE_VERIFY_FAILED: ([^:]+)")
 _OTHER_NAME = re.compile(r"hostname verification|is not in peer certificate", re.IGNORECASE)
 """gRPC's texts, of several releases."""
 _SHOWN_BYTES = 40
+_USES_TLS = (
+    "uses TLS; set tls (NPUCALL_TLS=true), or ca (NPUCALL_CA) to the authority of its certificate"
+)
+_HAS_NO_TLS = (
+    "does not use TLS; set tls=False (NPUCALL_TLS=false), or do not give ca, certificate and "
+    "server_name"
+)
 _MEANT = "; correct the target (NPUCALL_TARGET)"
 
 
@@ -65,25 +72,11 @@ def misfit(address: str, *, encrypts: bool) -> str:
     with suppress(OSError, ValueError):
         first = _first_bytes(address)
         if first.startswith(_ALERT) or (not first and _speaks_tls(address)):
-            return (
-                ""
-                if encrypts
-                else (
-                    f"target: the server at {address} uses TLS; set tls (NPUCALL_TLS=true), or ca "
-                    "(NPUCALL_CA) to the authority of its certificate"
-                )
-            )
+            return "" if encrypts else f"target: the server at {address} {_USES_TLS}"
         if first.startswith(_HTTP_1):
             return f"target: an HTTP/1 server answers at {address}, and no npucall server" + _MEANT
         if first[3:4] == bytes((_SETTINGS,)) and first[:1] == b"\0":
-            return (
-                ""
-                if not encrypts
-                else (
-                    f"target: the server at {address} does not use TLS; set tls=False "
-                    "(NPUCALL_TLS=false), or do not give ca, certificate and server_name"
-                )
-            )
+            return f"target: the server at {address} {_HAS_NO_TLS}" if encrypts else ""
         if first:
             said = shown(cut(first.decode(errors="replace").strip(), _SHOWN_BYTES))
             return f"target: no gRPC server answers at {address}; it says {said!r}" + _MEANT

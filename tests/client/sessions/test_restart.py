@@ -188,7 +188,7 @@ def test_closing_a_session_whose_server_went_does_not_wait_for_it(address: str) 
 
 
 @pytest.mark.more
-@pytest.mark.parametrize("refill", [False, pytest.param(True, marks=pytest.mark.more)])
+@pytest.mark.parametrize("refill", [False, True])
 def test_a_lease_that_ended(
     npucall_server: str, monkeypatch: pytest.MonkeyPatch, refill: bool
 ) -> None:
