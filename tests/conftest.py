@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 os.environ["NPUCALL_POISON"] = "1"
 buffers.poison()
 
-pytest_plugins = ["npucall_client.testing"]
+pytest_plugins = ["npucall_client.testing", "tests.alone", "tests.summary"]
 
 # The client's tests also run where no server is installed.
 HAS_SERVER = find_spec("npucall_server") is not None
@@ -70,6 +70,17 @@ def sender(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
     return _connects_by(request, monkeypatch)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A test marked ``threads`` is no test of the client for asyncio."""
+    items[:] = [item for item in items if not _is_of_threads_alone(item)]
+
+
+def _is_of_threads_alone(item: pytest.Item) -> bool:
+    parameters = getattr(item, "callspec", None)
+    chosen = parameters.params.values() if parameters else ()
+    return item.get_closest_marker("threads") is not None and ASYNCIO in chosen
+
+
 @pytest.fixture(params=[_THREADS, pytest.param(ASYNCIO, marks=pytest.mark.long)])
 def sender_in_sweeps(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """The same for tests that take long: asyncio's by make test-long."""
@@ -79,9 +90,6 @@ def sender_in_sweeps(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyP
 def _connects_by(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     name: str = request.param
     if name == ASYNCIO:
-        alone = request.node.get_closest_marker("threads")
-        if alone is not None:
-            pytest.skip(alone.args[0])
         monkeypatch.setattr(npucall_client, "connect", on_a_loop.connect)
     return name
 
