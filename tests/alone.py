@@ -38,7 +38,7 @@ def _run(item: pytest.Item) -> None:
                "-p", "no:cacheprovider", "--no-header", item.nodeid]  # fmt: skip
     done = subprocess.run(
         command, cwd=item.config.rootpath, env={**os.environ, _INSIDE: "1"},
-        capture_output=True, text=True,
+        check=False, capture_output=True, text=True,
     )  # fmt: skip
     if done.returncode:
         pytest.fail(done.stdout + done.stderr, pytrace=False)

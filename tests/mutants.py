@@ -1,4 +1,4 @@
-"""Measures the tests: changes one thing in the product at a time, and counts how many changes they see.
+"""Measures the tests: makes one change in the product at a time, and counts how many they see.
 
 ``make mutants`` draws a sample of changes with a seed, so that two versions of the tests can be
 judged by the same changes. Each change is made in a copy of the checkout. First run the tests that
@@ -65,7 +65,7 @@ class Mutant(NamedTuple):
 
 def sample(root: Path, count: int, seed: int) -> list[Mutant]:
     """As many changes, drawn evenly over the places that can be changed."""
-    draw, drawn = random.Random(seed), []  # noqa: S311
+    draw, drawn = random.Random(seed), []
     for part in _PARTS:
         places: list[list[Mutant]] = []
         for path in sorted((root / part).rglob("*.py")):
@@ -148,8 +148,8 @@ class Copy:
             said, used = self._tried(stages(self._folder, mutant.module)[:most])
         finally:
             path.write_text(before, encoding="utf-8")
-        changed = [n for n in zip(before.split("\n"), after.split("\n"), strict=False) if len({*n})]
-        change = next((f"{a.strip()} -> {b.strip()}" for a, b in changed if a != b), "")
+        lines = zip(before.split("\n"), after.split("\n"), strict=False)
+        change = next((f"{a.strip()} -> {b.strip()}" for a, b in lines if a != b), "")
         return {"mutant": mutant, "said": said, "seconds": round(used, 1), "change": change}
 
     def _tried(self, files: list[list[str]]) -> tuple[str, float]:
