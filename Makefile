@@ -17,11 +17,14 @@ MEMBERS := proto/pyproject.toml server/pyproject.toml client/pyproject.toml pool
 # Old on purpose: their output runs on protobuf 4.25 to 7, that of newer ones refuses protobuf 5.
 GENERATOR := grpcio-tools==1.62.3 mypy-protobuf==3.6.0 "setuptools<81"
 
+# Of constraints.txt; it needs packages that nothing else needs.
+MUTATION_TOOL := cosmic-ray
+
 SBOM_TOOL := "cyclonedx-bom[json-validation]==7.5.0"
 
 .DELETE_ON_ERROR:
 .PHONY: help setup torch ray demo simulator cann-demo check format lint types imports contract \
-	chart containers containers-test test test-all pool-test test-oldest test-long coverage bench bench-full bench-far bench-pool bench-aio bench-cann abi audit sbom pin proto proto-check docs docs-check clean
+	chart containers containers-test test test-all test-steady mutants pool-test test-oldest test-long coverage bench bench-full bench-far bench-pool bench-aio bench-cann abi audit sbom pin proto proto-check docs docs-check clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -63,6 +66,11 @@ torch: .venv/.torch  ## adds PyTorch, which some tests compare with
 	$(call venv,.venv-ray)
 	.venv-ray/bin/python $(PIP) install -c constraints-ray.txt hatchling editables
 	.venv-ray/bin/python $(PIP) install -c constraints-ray.txt --no-build-isolation -e './pool[ray]'
+	@touch $@
+
+.venv-mutants/.setup: constraints.txt
+	$(call venv,.venv-mutants)
+	.venv-mutants/bin/python $(PIP) install -c constraints.txt $(MUTATION_TOOL)
 	@touch $@
 
 .venv-generate/.setup: Makefile
@@ -135,7 +143,7 @@ chart: .venv/.chart  ## the Helm chart: lints and renders it, compares it with t
 # A file's tests stay together, since they share servers.
 AT_ONCE ?= 3
 
-test: check  ## check, then the tests that need no device; six minutes
+test: .venv/.dev  ## the tests that need no device; two minutes
 	$(BIN)/python -m pytest -n $(AT_ONCE) --dist loadfile
 
 test-all: .venv/.dev  ## what make test leaves out: of broad sweeps, and what needs PyTorch (make torch)
@@ -148,6 +156,12 @@ ray: .venv-ray/.setup  ## Ray in an environment of its own, for the tests of poo
 
 test-long: .venv/.dev  ## the tests that take long; those on Ray need make ray
 	$(BIN)/python -m pytest -m "long or containers"
+
+test-steady: .venv/.dev  ## make test twenty times in random orders, ten of them beside eight busy processes
+	$(BIN)/python -m tests.steady
+
+mutants: .venv/.torch .venv-mutants/.setup  ## changes the product in 320 places, counts how many of them make test and test-all see
+	.venv-mutants/bin/python tests/mutants.py
 
 # Warnings are errors here too; pyproject.toml says it to pytest.
 test-oldest: .venv-oldest/.setup  ## contract and client on the oldest supported versions (Python 3.11)
@@ -241,5 +255,5 @@ docs-check: setup  ## are the generated pages up to date?
 	$(BIN)/python docs/generate.py --check
 
 clean:  ## removes the environments and what tools leave behind
-	rm -rf .venv .venv-oldest .venv-generate .venv-ray build .coverage htmlcov .hypothesis .*_cache */dist
+	rm -rf .venv .venv-oldest .venv-generate .venv-mutants .venv-ray build .coverage htmlcov .hypothesis .*_cache */dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
