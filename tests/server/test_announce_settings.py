@@ -11,13 +11,8 @@ from npucall_server.settings import ServerSettings, read
 TLS = {"tls_certificate": "/c.pem", "tls_key": "/c.key"}
 
 
-def directories(**given: Any) -> list[str]:
-    return [str(each) for each in ServerSettings(**given).directories]
-
-
-@pytest.mark.parametrize(
-    ("given", "expected"),
-    [
+def test_a_directory_has_a_port_and_a_security(subtests: pytest.Subtests) -> None:
+    rows: list[tuple[dict[str, Any], list[str]]] = [
         ({"announce": ""}, []),
         ({"announce": "d.lab"}, ["plain:d.lab:50050"]),
         ({"announce": "d.lab, e.lab:7"}, ["plain:d.lab:50050", "plain:e.lab:7"]),
@@ -34,15 +29,14 @@ def directories(**given: Any) -> list[str]:
             {"announce": "plain:127.0.0.1", "announce_ca": "/ca", "announce_token_file": "/t"},
             ["plain:127.0.0.1:50050"],
         ),
-    ],
-)
-def test_a_directory_has_a_port_and_a_security(given: dict[str, Any], expected: list[str]) -> None:
-    assert directories(**given) == expected
+    ]
+    for given, expected in rows:
+        with subtests.test(expected=expected):
+            assert [str(each) for each in ServerSettings(**given).directories] == expected
 
 
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
+def test_what_cannot_be_is_said_in_a_sentence(subtests: pytest.Subtests) -> None:
+    rows: list[tuple[dict[str, Any], str]] = [
         ({"announce": "d.lab:0"}, "announce: expected HOST:PORT"),
         ({"announce": "http://d.lab"}, "announce: expected"),
         ({"announce": "mtls:d.lab"}, "announce: expected tls_certificate and tls_key"),
@@ -60,45 +54,32 @@ def test_a_directory_has_a_port_and_a_security(given: dict[str, Any], expected: 
         ({"labels": "rack"}, "labels: expected NAME=VALUE, found 'rack'"),
         ({"labels": {"Rack": "7"}}, "labels: expected a name"),
         ({"labels": {str(number): "" for number in range(33)}}, "labels: expected at most 32"),
-    ],
-)
-def test_what_cannot_be_is_said_in_a_sentence(given: dict[str, Any], said: str) -> None:
-    with pytest.raises(ValueError, match="expected") as caught:
-        ServerSettings(**given)
-    assert said.partition(": ")[2] in str(caught.value)
-    assert said.partition(":")[0] in str(caught.value)
+    ]
+    for given, said in rows:
+        with subtests.test(said):
+            with pytest.raises(ValueError, match="expected") as caught:
+                ServerSettings(**given)
+            name, _, sentence = said.partition(": ")
+            assert name in str(caught.value)
+            assert sentence in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("given", "bound", "expected"),
-    [
+def test_a_server_is_known_by_its_first_address_unless_told() -> None:
+    rows: list[tuple[dict[str, Any], list[str], str]] = [
         ({}, ["127.0.0.1:4711"], "127.0.0.1:4711"),
         ({"listen": "unix:/run/s,npu1.lab:1", "insecure_bind": True},
          ["unix:/run/s", "npu1.lab:1"], "npu1.lab:1"),
         ({"advertise": "npu1.lab:7"}, ["0.0.0.0:4711"], "npu1.lab:7"),
-    ],
-)  # fmt: skip
-def test_a_server_is_known_by_its_first_address_unless_told(
-    given: dict[str, Any], bound: list[str], expected: str
-) -> None:
-    assert ServerSettings(**given).advertised(bound) == expected
+    ]  # fmt: skip
+    for given, bound, expected in rows:
+        assert ServerSettings(**given).advertised(bound) == expected
 
 
-@pytest.mark.parametrize(
-    ("flags", "expected"),
-    [
-        ([], {}),
-        (["--label", "rack=7", "--label", "lab/driver=a b"], {"rack": "7", "lab/driver": "a b"}),
-        (["--labels=rack=7,row=2"], {"rack": "7", "row": "2"}),
-        (["--label", "expression=a=b"], {"expression": "a=b"}),
-    ],
-)
-def test_labels_are_given_one_by_one_or_together(
-    flags: list[str], expected: dict[str, str]
-) -> None:
-    assert read(flags).labels == expected
-
-
-def test_labels_come_from_the_environment_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_labels_are_given_one_by_one_or_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    apart = read(["--label", "rack=7", "--label", "lab/driver=a b"])
+    assert apart.labels == {"rack": "7", "lab/driver": "a b"}
+    assert read(["--labels=rack=7,row=2"]).labels == {"rack": "7", "row": "2"}
+    assert read(["--label", "expression=a=b"]).labels == {"expression": "a=b"}
+    assert read([]).labels == {}
     monkeypatch.setenv("NPUCALL_LABELS", "rack=7, row=2")
     assert read([]).labels == {"rack": "7", "row": "2"}

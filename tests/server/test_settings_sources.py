@@ -8,49 +8,32 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import ByteSize
-from pydantic_settings import CliApp
 
 from npucall_server import memory_settings as module
-from npucall_server.memory_settings import half_of_memory
 from npucall_server.settings import ServerSettings
+from npucall_server.settings import read as read_flags
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
+
+    Machine = Callable[[str, str, str | None], None]
 
 
 def read(*flags: str) -> ServerSettings:
-    return CliApp.run(ServerSettings, cli_args=list(flags))
+    return read_flags(flags)
 
 
-# Each source gives queue_length a value of its own; the first of these that is there counts.
-SOURCES = {"flag": 1, "environment": 2, "file": 3}
-
-
-@pytest.mark.parametrize(
-    ("given", "expected"),
-    [
-        (("flag", "environment", "file"), 1),
-        (("flag", "file"), 1),
-        (("environment", "file"), 2),
-        (("environment",), 2),
-        (("file",), 3),
-        ((), 64),  # the default
-    ],
-)
 def test_a_flag_goes_before_the_environment_and_that_before_the_file(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, given: tuple[str, ...], expected: int
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    flags = []
-    if "file" in given:
-        config = tmp_path / "settings.toml"
-        config.write_text(f"queue_length = {SOURCES['file']}\n")
-        flags += ["--config", str(config)]
-    if "environment" in given:
-        monkeypatch.setenv("NPUCALL_QUEUE_LENGTH", str(SOURCES["environment"]))
-    if "flag" in given:
-        flags += ["--queue-length", str(SOURCES["flag"])]
-    assert read(*flags).queue_length == expected
+    """Each source gives a value of its own; the first of these that is there counts."""
+    config, name = tmp_path / "settings.toml", "NPUCALL_QUEUE_LENGTH"
+    config.write_text("queue_length = 3\n")
+    flag, file = "--queue-length=1", f"--config={config}"
+    assert [read(*flags).queue_length for flags in ((flag, file), (file,), ())] == [1, 3, 64]
+    monkeypatch.setenv(name, "2")
+    assert [read(*flags).queue_length for flags in ((flag, file), (file,), ())] == [1, 2, 2]
 
 
 def test_an_argument_goes_before_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,9 +48,8 @@ def test_the_environment_may_name_the_file(monkeypatch: pytest.MonkeyPatch, tmp_
     assert read().soc == "Ascend910_9391"
 
 
-@pytest.mark.parametrize(
-    ("flag", "name", "value"),
-    [
+def test_flags_are_written_with_hyphens(subtests: pytest.Subtests) -> None:
+    for flag, name, value in [
         ("--max-message-bytes=64MiB", "max_message_bytes", 64 * 2**20),
         ("--memory-limit=8GiB", "memory_limit", 8 * 2**30),
         ("--memory-limit=1000", "memory_limit", 1000),
@@ -77,10 +59,9 @@ def test_the_environment_may_name_the_file(monkeypatch: pytest.MonkeyPatch, tmp_
         ("--log-calls=slow", "log_calls", "slow"),
         ("--insecure-bind", "insecure_bind", True),
         ("--no-insecure-bind", "insecure_bind", False),
-    ],
-)
-def test_flags_are_written_with_hyphens(flag: str, name: str, value: object) -> None:
-    assert getattr(read(flag), name) == value
+    ]:
+        with subtests.test(flag):
+            assert getattr(read(flag), name) == value
 
 
 # A value other than the default for every setting.
@@ -170,14 +151,11 @@ def test_a_secret_is_never_printed() -> None:
     assert "reservation_key" not in settings.as_toml()
 
 
-@pytest.mark.parametrize("given", [{}, OTHERS])
-def test_printed_settings_are_a_file_that_gives_the_same_settings(
-    tmp_path: Path, given: dict[str, Any]
-) -> None:
-    printed = ServerSettings(**given)
+def test_printed_settings_are_a_file_that_gives_the_same_settings(tmp_path: Path) -> None:
     config = tmp_path / "settings.toml"
-    config.write_text(printed.as_toml())
-    assert read("--config", str(config)) == printed.model_copy(update={"config": config})
+    for printed in ServerSettings(), ServerSettings(**OTHERS):
+        config.write_text(printed.as_toml())
+        assert read("--config", str(config)) == printed.model_copy(update={"config": config})
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0\x7f,")))
@@ -201,55 +179,48 @@ LIMIT_FILES = {
 }
 
 
-@pytest.fixture(params=LIMIT_FILES)
-def machine(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, request: pytest.FixtureRequest
-) -> Path:
-    """A machine with 1 GiB; answers the file where its control group's limit stands."""
-    own, file = LIMIT_FILES[request.param]
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Machine:
+    """A machine with 1 GiB, whose control group has a limit in a file."""
     sizes = {"SC_PHYS_PAGES": 2**18, "SC_PAGE_SIZE": 2**12}
     monkeypatch.setattr(module.os, "sysconf", sizes.__getitem__)
-    (tmp_path / "own").write_text(own + "\n")
-    monkeypatch.setattr(module, "_OWN_CGROUP", tmp_path / "own")
-    monkeypatch.setattr(module, "_CGROUPS", tmp_path / "groups")
-    limit = tmp_path / "groups" / file
-    limit.parent.mkdir(parents=True)
-    return limit
+
+    def limited(own: str, file: str, text: str | None) -> None:
+        """``own``: what the process is told of its group."""
+        folder = tmp_path / f"{len(list(tmp_path.iterdir()))}"
+        limit = folder / "groups" / file
+        limit.parent.mkdir(parents=True)
+        (folder / "own").write_text(own + "\n")
+        monkeypatch.setattr(module, "_OWN_CGROUP", folder / "own")
+        monkeypatch.setattr(module, "_CGROUPS", folder / "groups")
+        if text is not None:
+            limit.write_text(text)
+
+    return limited
 
 
-@pytest.mark.parametrize(
-    ("limit", "half"),
-    [
-        (None, 2**29),  # no control group
-        ("max\n", 2**29),
-        ("9223372036854771712\n", 2**29),  # how version 1 says none
-        (f"{2**28}\n", 2**27),
-        (f"{2**40}\n", 2**29),  # more than the machine has
-    ],
-)
+HALVES: list[tuple[str | None, int, int]] = [
+    (None, 1, 2**29),  # no control group
+    ("max\n", 1, 2**29),
+    ("9223372036854771712\n", 1, 2**29),  # how version 1 says none
+    (f"{2**28}\n", 1, 2**27),
+    (f"{2**40}\n", 1, 2**29),  # more than the machine has
+    (None, 8, 2**26),  # an eighth of the machine's half
+    (f"{2**26}\n", 8, 2**25),  # its own control group, which is less than its share
+    (f"{2**29}\n", 8, 2**26),  # one that allows more than its share
+    (f"{2**29}\n", 1, 2**28),
+]
+"""The limit, servers on this host, and half of what each of them has."""
+
+
 def test_the_memory_limit_is_half_of_what_machine_and_control_group_allow(
-    machine: Path, limit: str | None, half: int
+    machine: Machine, subtests: pytest.Subtests
 ) -> None:
-    if limit is not None:
-        machine.write_text(limit)
-    assert half_of_memory() == half
-    assert read().memory_limit == ByteSize(half)
-    assert read().shared_memory_limit == ByteSize(half // 2)
-
-
-@pytest.mark.parametrize(
-    ("limit", "servers", "half"),
-    [
-        (None, 8, 2**26),  # an eighth of the machine's half
-        (2**26, 8, 2**25),  # its own control group, which is less than its share
-        (2**29, 8, 2**26),  # one that allows more than its share
-        (2**29, 1, 2**28),
-    ],
-)
-def test_servers_of_one_host_share_the_machine_but_not_each_others_control_groups(
-    machine: Path, limit: int | None, servers: int, half: int
-) -> None:
-    if limit is not None:
-        machine.write_text(f"{limit}\n")
-    settings = read(f"--servers-per-host={servers}")
-    assert (settings.memory_limit, settings.shared_memory_limit) == (half, half // 2)
+    """Servers of one host share the machine, but not each other's control groups."""
+    for kind, (own, file) in LIMIT_FILES.items():
+        for limit, servers, half in HALVES:
+            with subtests.test(kind, limit=limit, servers=servers):
+                machine(own, file, limit)
+                given = {} if servers == 1 else {"servers_per_host": servers}
+                settings = ServerSettings(**given)
+                assert (settings.memory_limit, settings.shared_memory_limit) == (half, half // 2)

@@ -2,53 +2,50 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any
 
 import pytest
 
 from npucall_server.addresses import Address, Security, parse
 from npucall_server.settings import ServerSettings
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
+Given = dict[str, Any]
 PLAIN, TLS, MTLS = Security.PLAIN, Security.TLS, Security.MTLS
-CERTIFICATE = {"tls_certificate": "server.pem", "tls_key": "server.key"}
-CLIENTS = {**CERTIFICATE, "tls_client_ca": "ca.pem"}
+CERTIFICATE: Given = {"tls_certificate": "server.pem", "tls_key": "server.key"}
+CLIENTS: Given = {**CERTIFICATE, "tls_client_ca": "ca.pem"}
 
 
-@pytest.mark.parametrize(
-    ("text", "address"),
-    [
-        ("127.0.0.1:1", Address("127.0.0.1:1", TLS)),
-        ("[::1]:1", Address("[::1]:1", TLS)),
-        ("unix:/run/x", Address("unix:/run/x", PLAIN)),
-        ("plain:127.0.0.1:1", Address("127.0.0.1:1", PLAIN)),
-        ("tls:[::1]:1", Address("[::1]:1", TLS)),
-        ("mtls:node.lab:1", Address("node.lab:1", MTLS)),
-        ("mtls:unix:/run/x", Address("unix:/run/x", MTLS)),
-        ("::1:50054", Address("::1:50054", TLS)),
-    ],
-)
-def test_an_address_says_how_it_is_secured(text: str, address: Address) -> None:
-    assert parse(text, TLS) == address
+def test_an_address_says_how_it_is_secured(subtests: pytest.Subtests) -> None:
+    for text, address in {
+        "127.0.0.1:1": Address("127.0.0.1:1", TLS),
+        "[::1]:1": Address("[::1]:1", TLS),
+        "unix:/run/x": Address("unix:/run/x", PLAIN),
+        "plain:127.0.0.1:1": Address("127.0.0.1:1", PLAIN),
+        "tls:[::1]:1": Address("[::1]:1", TLS),
+        "mtls:node.lab:1": Address("node.lab:1", MTLS),
+        "mtls:unix:/run/x": Address("unix:/run/x", MTLS),
+        "::1:50054": Address("::1:50054", TLS),
+    }.items():
+        with subtests.test(text):
+            assert parse(text, TLS) == address
 
 
-@pytest.mark.parametrize("text", ["tls:", "mtls:50051", "ssl", "plain:unix", "tls:mtls:a"])
-def test_a_prefix_needs_an_address_behind_it(text: str) -> None:
-    with pytest.raises(ValueError, match="expected HOST:PORT or unix:PATH"):
-        parse(text, PLAIN)
+def test_a_prefix_needs_an_address_behind_it(subtests: pytest.Subtests) -> None:
+    for text in "tls:", "mtls:50051", "ssl", "plain:unix", "tls:mtls:a":
+        with (
+            subtests.test(text),
+            pytest.raises(ValueError, match="expected HOST:PORT or unix:PATH"),
+        ):
+            parse(text, PLAIN)
 
 
-@pytest.mark.parametrize(("given", "usual"), [({}, PLAIN), (CERTIFICATE, TLS), (CLIENTS, MTLS)])
-def test_the_files_say_what_an_address_without_prefix_is(
-    given: Mapping[str, str], usual: Security
-) -> None:
-    settings = ServerSettings(listen="127.0.0.1:1, unix:/run/x", **given)  # type: ignore[arg-type]
-    assert settings.listens == (Address("127.0.0.1:1", usual), Address("unix:/run/x", PLAIN))
+def test_the_files_say_what_an_address_without_prefix_is() -> None:
+    for given, usual in (Given(), PLAIN), (CERTIFICATE, TLS), (CLIENTS, MTLS):
+        settings = ServerSettings(listen="127.0.0.1:1, unix:/run/x", **given)
+        assert settings.listens == (Address("127.0.0.1:1", usual), Address("unix:/run/x", PLAIN))
 
 
-ALLOWED = [
+ALLOWED: list[tuple[str, Given]] = [
     ("127.0.0.1:1", {}),
     ("tls:127.0.0.1:1,plain:127.0.0.1:2", CERTIFICATE),
     ("mtls:0.0.0.0:1", CLIENTS),
@@ -60,14 +57,15 @@ ALLOWED = [
 ]
 
 
-@pytest.mark.parametrize(("listen", "given"), ALLOWED)
 def test_what_is_encrypted_and_knows_its_callers_may_be_anywhere(
-    listen: str, given: Mapping[str, str]
+    subtests: pytest.Subtests,
 ) -> None:
-    assert ServerSettings(listen=listen, **given).listen == listen  # type: ignore[arg-type]
+    for listen, given in ALLOWED:
+        with subtests.test(listen):
+            assert ServerSettings(listen=listen, **given).listen == listen
 
 
-REFUSED = [
+REFUSED: list[tuple[str, Given, str]] = [
     ("0.0.0.0:1", {}, "listen: expected a loopback address or TLS, found 0.0.0.0:1 without TLS"),
     ("127.0.0.1:1,10.0.0.5:1", {}, "listen: expected a loopback address or TLS, found 10.0.0.5:1 "),
     ("plain:0.0.0.0:1", CLIENTS, "listen: expected a loopback address or TLS, found 0.0.0.0:1 "),
@@ -92,15 +90,15 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("listen", "given", "said"), REFUSED)
 def test_any_other_address_is_refused_in_a_sentence_that_names_the_setting(
-    listen: str, given: Mapping[str, str], said: str
+    subtests: pytest.Subtests,
 ) -> None:
-    with pytest.raises(ValueError) as raised:  # noqa: PT011  # the sentence is looked at
-        ServerSettings(listen=listen, **given)  # type: ignore[arg-type]
-    assert f"Value error, {said}" in str(raised.value)
+    for listen, given, said in REFUSED:
+        with subtests.test(listen, **given), pytest.raises(ValueError) as raised:  # noqa: PT011
+            ServerSettings(listen=listen, **given)
+        assert f"Value error, {said}" in str(raised.value)
 
 
 def test_the_host_said_alone_leaves_the_prefix() -> None:
-    settings = ServerSettings(listen="mtls::50054", listen_host="10.0.0.5", **CLIENTS)  # type: ignore[arg-type]
+    settings = ServerSettings(listen="mtls::50054", listen_host="10.0.0.5", **CLIENTS)
     assert settings.listens == (Address("10.0.0.5:50054", MTLS),)
