@@ -3,7 +3,7 @@
 Its modules, from the top::
 
     script, __main__          the console script; the command
-    app, front                a server of operators; what every server has
+    app, core, front          a server of operators; what runs its calls; what every server has
     access_commands, certificates_command  tokens and tenants; certificates for a lab
     headers_command, health_command  what headers declare; whether a server serves
     directory, doctor         the command ``npucall-directory``; what keeps an NPU from working

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NoReturn
 from npucall import buffers, memory
 from npucall.errors import NpucallError
 from npucall_server import device_lock, health_command, process
-from npucall_server.app import Server
+from npucall_server.app import Server, build
 from npucall_server.binding import BindError
 from npucall_server.devices import NoDeviceError, open_device
 from npucall_server.exits import ExitCode
@@ -100,7 +100,7 @@ def _take_device(settings: ServerSettings, log: Log) -> Device:
 def _serve_on(device: Device, settings: ServerSettings, log: Log) -> ExitCode:
     if settings.keep_memory:
         memory.keep(settings.keep_memory)
-    server = Server(settings, device, log)
+    server = Server(build(settings, device, log))
     signals = process.stop_signals()
     gc.freeze()  # objects made so far stay: no collection during a call looks at them
     try:

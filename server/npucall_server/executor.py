@@ -108,7 +108,9 @@ class Executor:
         limits: Limits,
         tenants: Tenants | None = None,
         usage: Usage | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        """``clock`` counts seconds: whether turns end is judged by it."""
         self.device = device
         tenants, usage = tenants or Tenants({}), usage or Usage()
         self.quotas = Quotas(tenants, usage)
@@ -118,7 +120,7 @@ class Executor:
         self.calls_admitted = 0
         self._places = Ledger(limits.queue_length + device.lanes, self._queue_full)
         self._admitted: set[Admission] = set()
-        self.turns = Turns(device.lanes, tenants, usage.spent)
+        self.turns = Turns(device.lanes, tenants, usage.spent, clock)
         self._lock = threading.Lock()
         self._idle = threading.Condition(self._lock)
         self._refusal: Callable[[], NpucallError] | None = None

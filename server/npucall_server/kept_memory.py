@@ -52,6 +52,9 @@ class IdleMemory:
         self._executor, self._seconds, self._give_back = executor, seconds, give_back
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="npucall-idle", daemon=True)
+
+    def start(self) -> None:
+        """Starts to watch."""
         self._thread.start()
 
     def stop(self) -> None:

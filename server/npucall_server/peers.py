@@ -30,12 +30,14 @@ class Wait:
 
     __slots__ = ("caller", "moved", "room", "seconds", "since", "what")
 
-    def __init__(self, caller: UnaryCaller, what: str, seconds: float, room: Ledger | None) -> None:
+    def __init__(
+        self, caller: UnaryCaller, what: str, seconds: float, room: Ledger | None, since: float
+    ) -> None:
         self.caller = caller
         self.what = what
         self.seconds = seconds
         self.room = room
-        self.since = time.monotonic()
+        self.since = since
         self.moved: int | None = None
 
     def has_moved(self, moved: int | None, seconds: float) -> bool:
@@ -59,15 +61,20 @@ class Peers:
     """All waits for peers. Somebody has to call ``look`` every second.
 
     ``timeout``: seconds without progress, after the first progress. ``first_timeout``: before it.
+    ``clock`` is monotonic.
     """
 
     def __init__(
-        self, log: Log, timeout: float, moved: Callable[[], dict[str, int]] = bytes_moved
+        self,
+        log: Log,
+        timeout: float,
+        moved: Callable[[], dict[str, int]] = bytes_moved,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.timeout = timeout
         self.first_timeout = timeout / 3
         self._log = log
-        self._moved = moved
+        self._moved, self._clock = moved, clock
         self._waits: dict[Wait, None] = {}
 
     def message(self, messages: Iterator[bytes], caller: UnaryCaller, room: Ledger) -> bytes:
@@ -109,7 +116,8 @@ class Peers:
 
         ``room``: the part that it holds of the room for messages on their way in.
         """
-        wait = Wait(caller, what, self.timeout if room is None else self.first_timeout, room)
+        seconds = self.timeout if room is None else self.first_timeout
+        wait = Wait(caller, what, seconds, room, self._clock())
         self._waits[wait] = None
         return wait
 
@@ -119,11 +127,11 @@ class Peers:
 
     def look(self) -> None:
         """Cuts peers that have made no progress for too long."""
-        limit = time.monotonic() - min(_LOOK_SECONDS, self.first_timeout)
+        limit = self._clock() - min(_LOOK_SECONDS, self.first_timeout)
         long = [wait for wait in tuple(self._waits) if wait.since <= limit]
         if not long:
             return
-        moved, now = self._moved(), time.monotonic()
+        moved, now = self._moved(), self._clock()
         for wait in long:
             seconds = now - wait.since
             if wait.has_moved(moved.get(wait.caller.peer), seconds):

@@ -7,7 +7,7 @@ import json
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from npucall_server.app import Server
+from npucall_server.app import Server, build
 from npucall_server.devices import open_device
 from npucall_server.log import Log
 from npucall_server.settings import ServerSettings
@@ -21,7 +21,7 @@ def serving(**settings: Any) -> Iterator[str]:
     """The target of a CPU server with these settings."""
     given = ServerSettings(listen="127.0.0.1:0", memory_limit=1 << 28, **settings)
     text = io.StringIO()
-    server = Server(given, open_device(given, lambda _: None), Log(stream=text))
+    server = Server(build(given, open_device(given, lambda _: None), Log(stream=text)))
     server.start()
     try:
         lines = map(json.loads, text.getvalue().splitlines())

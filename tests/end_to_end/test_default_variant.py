@@ -13,7 +13,7 @@ import pytest
 
 import npucall_client
 from npucall.errors import DTypeError
-from npucall_server.app import Server
+from npucall_server.app import Server, build
 from npucall_server.devices import NoDeviceError, open_device
 from npucall_server.log import Log
 from npucall_server.settings import ServerSettings
@@ -51,7 +51,7 @@ def local(soc: str) -> Iterator[Client]:
 def served(soc: str) -> Iterator[Client]:
     settings = ServerSettings(soc=soc, listen="127.0.0.1:0")
     device = open_device(settings, print)
-    server = Server(settings, device, Log(stream=io.StringIO()))
+    server = Server(build(settings, device, Log(stream=io.StringIO())))
     server.start()
     try:
         with npucall_client.connect(server.address) as client:

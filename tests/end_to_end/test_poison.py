@@ -16,7 +16,7 @@ from npucall.compute import evaluate
 from npucall.compute.work import Work
 from npucall.operators.l1_loss_backward import l1_loss_backward
 from npucall_client.testing import running_server
-from npucall_server.app import Server
+from npucall_server.app import Server, build
 from npucall_server.devices import open_device
 from npucall_server.log import Log
 from npucall_server.settings import ServerSettings
@@ -42,7 +42,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         listen="127.0.0.1:0", shared_memory=tmp_path_factory.mktemp("side") / "socket"
     )
     device = open_device(settings, print)
-    server = Server(settings, device, Log(stream=io.StringIO()))
+    server = Server(build(settings, device, Log(stream=io.StringIO())))
     server.start()
     yield server
     assert server.drain()

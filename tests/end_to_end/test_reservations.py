@@ -60,13 +60,13 @@ def server_here(listen: str, secret: str | None = SECRET) -> Iterator[app.Server
     settings = ServerSettings(listen=listen, reservation_key=secret, reservation_gap=0)
     with Path(os.devnull).open("w", encoding="utf-8") as nowhere:
         device = open_device(settings, print)
-        server = app.Server(settings, device, Log(stream=nowhere))
+        server = app.Server(app.build(settings, device, Log(stream=nowhere)))
         server.start()
         try:
             yield server
         finally:
-            server._grpc.stop(0).wait()
-            server._watch.stop()
+            server.parts.methods.grpc.stop(0).wait()
+            server.parts.watch.stop()
             device.close()
 
 

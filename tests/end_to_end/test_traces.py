@@ -34,13 +34,14 @@ trace.set_tracer_provider(provider)
 import npucall_client
 from npucall.errors import NpucallError
 from npucall.operators.l1_loss_backward import l1_loss_backward
-from npucall_server.app import Server
+from npucall_server.app import Server, build
 from npucall_server.devices import open_device
 from npucall_server.log import Log
 from npucall_server.settings import ServerSettings
 
 settings = ServerSettings(listen="127.0.0.1:0")
-server = Server(settings, open_device(settings, print), Log(stream=open("/dev/null", "w")))
+log = Log(stream=open("/dev/null", "w"))
+server = Server(build(settings, open_device(settings, print), log))
 server.start()
 x, large = np.ones(4, np.float32), np.ones(2**20, np.float32)
 tracer = trace.get_tracer("the application")

@@ -94,6 +94,7 @@ class Served:
         log = Log(stream=self._log)
         peers = Peers(log, given.peer_timeout)
         self.watch = Watch(0.02, log, peers.look, self.sessions.look)
+        self.watch.start()
         services = grpc_server.Services(
             Handling(IDENTITY, log, peers, guard or OpenGuard(), (self.usage.called,)),
             budget,

@@ -14,7 +14,7 @@ import pytest
 
 import npucall_client
 from npucall_server import device_kinds
-from npucall_server.app import Server
+from npucall_server.app import Server, build
 from npucall_server.device_kinds import CANN, CPU, KINDS, DeviceKind
 from npucall_server.devices import open_device
 from npucall_server.log import Log
@@ -63,7 +63,7 @@ def test_a_folder_and_one_registration_are_a_device(
     settings = ServerSettings(device="echo:7", listen="127.0.0.1:0", lanes=2)
     notes: list[str] = []
     device = open_device(settings, notes.append)
-    server = Server(settings, device, Log(stream=io.StringIO()))
+    server = Server(build(settings, device, Log(stream=io.StringIO())))
     server.start()
     try:
         with npucall_client.connect(server.address) as client:

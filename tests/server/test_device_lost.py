@@ -57,7 +57,7 @@ class Served:
         self.device.result = ONE
         self.stream = io.StringIO()
         settings = ServerSettings(listen="127.0.0.1:0", ready_file=ready, queue_length=8)
-        self.server = app.Server(settings, self.device, Log(stream=self.stream))
+        self.server = app.Server(app.build(settings, self.device, Log(stream=self.stream)))
         self.server.start()
         options = [("grpc.use_local_subchannel_pool", 1), ("grpc.enable_retries", 0)]
         self.channel = grpc.insecure_channel(self.server.address, options)
@@ -83,7 +83,7 @@ class Served:
         if self._lost:  # or the end would come to the test's own process
             until(lambda: bool(self._exits.codes), "the process ends")
         self.channel.close()
-        self.server._grpc.stop(0).wait(PATIENCE)
+        self.server.parts.methods.grpc.stop(0).wait(PATIENCE)
 
     def _run(self, turn: Turn) -> None:
         with turn():
@@ -121,7 +121,7 @@ def test_those_who_wait_are_told_when_to_come_back_and_the_one_who_runs_is_answe
     running = served.start()
     until(lambda: served.held == 1, "it runs")
     waiting = [served.start() for _ in range(3)]
-    until(lambda: served.server._executor.calls_in_flight == 4, "the others wait")
+    until(lambda: served.server.parts.core.executor.calls_in_flight == 4, "the others wait")
     served.lose()
     assert [reason_of(call) for call in waiting] == [("DEVICE_LOST", 5.0)] * 3
     served.let_go.set()

@@ -46,6 +46,7 @@ def watched() -> Iterator[tuple[Calls, list[str]]]:
     given: list[str] = []
     executor: Any = calls
     idle = IdleMemory(executor, 0.001, lambda: given.append("back"))
+    idle.start()
     yield calls, given
     idle.stop()
 

@@ -104,7 +104,7 @@ def test_a_user_of_this_host_is_known_by_what_the_side_socket_gave_him(
 def test_many_credentials_take_no_place_on_the_side_socket(lab: Lab) -> None:
     for _ in range(200):
         local_credential(lab)
-    until(lambda: not lab.server._side._holdings, "no connection is left")  # type: ignore[union-attr]
+    until(lambda: not lab.server.parts.side._holdings, "no connection is left")  # type: ignore[union-attr]
 
 
 def test_memory_without_a_credential_is_that_of_the_processes_user(
@@ -284,7 +284,7 @@ def test_a_stream_whose_caller_reads_nothing_ends_too(
     peer = opened(channel, token)
     for number in range(2, 66):  # 32 MiB, which gRPC does not take for who does not read
         peer.begin(number, 1 << 17)
-    (place,) = lab.server._streams._streams
+    (place,) = lab.server.parts.methods.streams._streams
     until(lambda: len(place._calls.answered) > 8, "answers wait for him to read")
     lab.revoke(token)
     wait_until_gone(lab)

@@ -29,7 +29,7 @@ class Clock:
         self.moved: dict[str, int] = {}
         monkeypatch.setattr(module.time, "monotonic", lambda: self.now)
         self.log = io.StringIO()
-        self.peers = Peers(Log(stream=self.log), 30.0, lambda: self.moved)
+        self.peers = Peers(Log(stream=self.log), 30.0, lambda: self.moved, lambda: self.now)
 
     def after(self, seconds: float, moved: int | None = None) -> None:
         self.now += seconds
@@ -134,6 +134,7 @@ def test_a_watch_looks_again_and_again_whatever_is_raised() -> None:
         raise ZeroDivisionError
 
     watch = Watch(0.001, Log(stream=log), broken, lambda: looks.append("other"))
+    watch.start()
     until(lambda: looks[:4] == ["broken", "other"] * 2, "both looked twice")
     watch.stop()
     assert "ZeroDivisionError" in log.getvalue()

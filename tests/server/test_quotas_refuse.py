@@ -63,7 +63,7 @@ def under_way(lab: Lab, channel: grpc.Channel, token: str) -> Iterator[Peer]:
     """A call of a stream whose bytes are still to come."""
     peer = Peer(channel, metadata=bearer(token))
     peer.begin_chunked(1)
-    until(lambda: lab.server._executor.calls_in_flight == 1, "the call is admitted")
+    until(lambda: lab.server.parts.core.executor.calls_in_flight == 1, "the call is admitted")
     yield peer
     peer.call.cancel()
     wait_until_gone(lab)

@@ -66,6 +66,7 @@ class Directory:
 
     def start(self) -> None:
         """Starts to answer, then writes the ready file."""
+        self._watch.start()
         self._front.start(epoch=f"{self.feed.epoch:016x}")
 
     def reload(self) -> None:

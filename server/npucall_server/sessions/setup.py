@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 from npucall_server.sessions.ids import Ids, place_of
@@ -26,9 +27,10 @@ def sessions_of(  # noqa: PLR0913  # all that sessions depend on
     quotas: Quotas,
     make_room: Callable[[int], object] = bool,
     check: Callable[[Identity], None] = lambda _: None,
+    clock: Callable[[], float] = time.monotonic,
 ) -> Sessions:
     """Of a process that is called ``instance``; see ``HandleMemory`` and ``Sessions``."""
     rules = Rules.of(settings, device)
     memory = HandleMemory(device, rules.handle_memory, host, quotas, make_room)
     ids = Ids(place_of(device.name, settings.listens[0].where), instance)
-    return Sessions(memory, rules, ids, settings.call_timeout, check)
+    return Sessions(memory, rules, ids, settings.call_timeout, check, clock)

@@ -109,7 +109,7 @@ def test_sessions_of_a_revoked_credential_end(lab: Lab) -> None:
     eve = Asker(lab.channel(), *bearer(token))
     eve.open()
     eve.put(A, DATA)
-    held = lab.server._sessions.memory.budget
+    held = lab.server.parts.core.sessions.memory.budget
     assert held.held == len(DATA)
     lab.revoke(token)
     until(lambda: not held.held, "all is freed")
