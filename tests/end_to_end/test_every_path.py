@@ -1,4 +1,4 @@
-"""Results have the same bits whatever way a call takes: one test for each way and kind of call."""
+"""Results have the same bits whatever way a call takes: one test for each way, with all calls."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import sys
 import warnings
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from tests.conformance.forward_examples import EXAMPLES
+from tests.npu import running_npu_server
 
 import npucall_client
+from npucall.operators import CATALOGUE
 from npucall_client.testing import running_server
 
 from . import wire
@@ -27,11 +27,12 @@ if TYPE_CHECKING:
 
     from npucall.dtypes import AnyArray
     from npucall_client import Client, SharedMemory
-    from npucall_client.testing import ServerProcess
+
+    Arrays = Mapping[str, AnyArray]
 
 NEVER = 2**62
 """More bytes than any call has: nothing travels in chunks."""
-ROOM = 64 * 2**20
+ROOM = 24 * 2**20
 DTYPES = [np.float32, np.float16, ml_dtypes.bfloat16]
 
 
@@ -40,20 +41,13 @@ class Case:
     """A call."""
 
     operator: str
-    inputs: Mapping[str, AnyArray]
+    inputs: Arrays
     attributes: Mapping[str, Any] = field(default_factory=dict)
-    outputs: Mapping[str, AnyArray] = field(default_factory=dict)
+    outputs: Arrays = field(default_factory=dict)
     """Those that the call gives, for their dtype."""
 
 
-@dataclass
-class Servers:
-    """Where calls go."""
-
-    parallel: ServerProcess
-    """On all cores of the machine."""
-    single: ServerProcess
-    """On one core: one block is computed at a time."""
+# --- Calls ----------------------------------------------------------------------------------------
 
 
 def numbers(shape: Any, dtype: Any, seed: int = 1) -> AnyArray:
@@ -104,19 +98,53 @@ def halved(dtype: Any, rows: int, columns: int) -> Case:
 
 
 KINDS = [elementwise, by_rows, with_sums, with_labels, halved]
-SIZES = {"one number": (1, 1), "one block": (7, 33), "many blocks": (1000, 701)}
-CASES = [
-    pytest.param(
-        kind,
-        dtype,
-        *size,
-        id=f"{kind.__name__}-{np.dtype(dtype).name}-{name}",
-        marks=pytest.mark.long if (place - row - 2) % 3 else (),  # each dtype with one size
-    )
-    for kind in KINDS
-    for row, dtype in enumerate(DTYPES)
-    for place, (name, size) in enumerate(SIZES.items())
-]
+SIZES = [(1, 1), (7, 33), (800, 701)]
+"""One number, one block, many blocks."""
+
+
+def quick() -> Iterator[Case]:
+    """Each dtype with one size; then shapes by chance, also without elements."""
+    for kind in KINDS:
+        for dtype, size in zip(DTYPES, (*SIZES[2:], *SIZES[:2]), strict=True):
+            yield kind(dtype, *size)
+    yield from by_chance(4)
+
+
+def thorough() -> Iterator[Case]:
+    for kind in KINDS:
+        for dtype in DTYPES:
+            yield from (kind(dtype, *size) for size in SIZES)
+    yield from by_chance(100)
+
+
+def by_chance(count: int) -> Iterator[Case]:
+    chance = np.random.default_rng(11)
+    for _ in range(count):
+        kind = (elementwise, by_rows, with_sums, halved)[chance.integers(4)]
+        rows, columns = chance.choice([0, *range(1, 41), *range(200, 701, 10)], 2)
+        yield kind(DTYPES[chance.integers(3)], int(rows), int(columns))
+
+
+# --- Ways -----------------------------------------------------------------------------------------
+
+
+class Clients:
+    """Clients of a few servers, each of which is opened once."""
+
+    def __init__(self, **targets: str) -> None:
+        self.targets = targets
+        self._opened: dict[Any, Client] = {}
+        self._stack = ExitStack()
+
+    def of(self, server: str = "parallel", **settings: Any) -> Client:
+        key = (server, *settings.items())
+        if key not in self._opened:
+            client = npucall_client.connect(self.targets[server], **settings)
+            self._opened[key] = self._stack.enter_context(client)
+        return self._opened[key]
+
+    def close(self) -> None:
+        self._stack.close()
 
 
 def memory_of(case: Case) -> dict[str, AnyArray]:
@@ -124,17 +152,16 @@ def memory_of(case: Case) -> dict[str, AnyArray]:
     return {name: np.full_like(array, 77) for name, array in case.outputs.items()}
 
 
-def run(client: Client, case: Case, **outputs: AnyArray) -> dict[str, AnyArray]:
+def run(client: Client, case: Case, **outputs: AnyArray) -> Arrays:
     calling = client.options(outputs={**memory_of(case), **outputs})
-    answer = calling.execute(case.operator, **case.inputs, **case.attributes)
-    return dict(answer.outputs)
+    return calling.execute(case.operator, **case.inputs, **case.attributes).outputs
 
 
-def submitted(client: Client, case: Case, **outputs: AnyArray) -> dict[str, AnyArray]:
+def submitted(client: Client, case: Case, **outputs: AnyArray) -> Arrays:
     outputs = {**memory_of(case), **outputs}
     with client.pipeline() as pipeline:
         call = pipeline.submit(case.operator, outputs=outputs, **case.inputs, **case.attributes)
-        return dict(call.answer(wire.PATIENCE).outputs)
+        return call.answer(wire.PATIENCE).outputs
 
 
 def copied(memory: SharedMemory, array: AnyArray) -> AnyArray:
@@ -142,104 +169,11 @@ def copied(memory: SharedMemory, array: AnyArray) -> AnyArray:
     return memory.array(array) if array.flags.c_contiguous else memory.array(array.T).T
 
 
-@contextmanager
-def shared(client: Client, case: Case) -> Iterator[tuple[SharedMemory, Case]]:
-    """The same call with its inputs in shared memory; that is where they must have been read."""
-    with client.shared(ROOM) as memory:
-        inputs = {name: copied(memory, array) for name, array in case.inputs.items()}
-        yield memory, replace(case, inputs=inputs)
-        assert memory.shared
+def in_memory(memory: SharedMemory, case: Case) -> Case:
+    return replace(case, inputs={name: copied(memory, each) for name, each in case.inputs.items()})
 
 
-@cache
-def outputs_of(kind: Any, dtype: Any, rows: int, columns: int) -> dict[str, AnyArray]:
-    """Of ``local:``."""
-    return expected(kind(dtype, rows, columns))
-
-
-def expected(case: Case) -> dict[str, AnyArray]:
-    with npucall_client.connect("local:") as client:
-        return run(client, case)
-
-
-def by_unary(servers: Servers, case: Case, _: Any) -> dict[str, AnyArray]:
-    with npucall_client.connect(servers.parallel.target, stream_from=NEVER) as client:
-        return run(client, case)
-
-
-def on_one_core(servers: Servers, case: Case, _: Any) -> dict[str, AnyArray]:
-    with npucall_client.connect(servers.single.target, stream_from=NEVER) as client:
-        return run(client, case)
-
-
-def in_chunks(servers: Servers, case: Case, _: Any) -> dict[str, AnyArray]:
-    with npucall_client.connect(servers.parallel.target, stream_from=0) as client:
-        return run(client, case)
-
-
-def by_pipeline(servers: Servers, case: Case, _: Any) -> dict[str, AnyArray]:
-    with npucall_client.connect(servers.parallel.target) as client:
-        return submitted(client, case)
-
-
-def from_shared_memory(servers: Servers, case: Case, _: Any) -> dict[str, AnyArray]:
-    with (
-        npucall_client.connect(servers.parallel.target) as client,
-        shared(client, case) as (_, there),
-    ):
-        return run(client, there)
-
-
-def in_place(servers: Servers, case: Case, like: Any) -> dict[str, AnyArray]:
-    with (
-        npucall_client.connect(servers.parallel.target) as client,
-        shared(client, case) as (memory, there),
-    ):
-        return run(client, there, **full(memory, like))
-
-
-def in_place_on_one_core(servers: Servers, case: Case, like: Any) -> dict[str, AnyArray]:
-    with (
-        npucall_client.connect(servers.single.target) as client,
-        shared(client, case) as (memory, there),
-    ):
-        return run(client, there, **full(memory, like))
-
-
-def to_shared_memory(servers: Servers, case: Case, like: Any) -> dict[str, AnyArray]:
-    with (
-        npucall_client.connect(servers.parallel.target, stream_from=NEVER) as client,
-        client.shared(ROOM) as memory,
-    ):
-        return run(client, case, **full(memory, like))
-
-
-def by_pipeline_in_place(servers: Servers, case: Case, like: Any) -> dict[str, AnyArray]:
-    with (
-        npucall_client.connect(servers.parallel.target) as client,
-        shared(client, case) as (memory, there),
-    ):
-        return submitted(client, there, **full(memory, like))
-
-
-def over_forgotten_memory(servers: Servers, case: Case, like: Any) -> dict[str, AnyArray]:
-    """The server forgets the memory; the client does not know that yet."""
-    with (
-        npucall_client.connect(servers.parallel.target) as client,
-        client.shared(ROOM) as memory,
-        npucall_client.connect(servers.single.target) as other,
-    ):
-        there = replace(case, inputs={n: copied(memory, a) for n, a in case.inputs.items()})
-        # To another server its id means nothing.
-        other._transport._memories.regions = client._transport._memories.regions
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", RuntimeWarning)
-            outputs = run(other, there, **full(memory, like))
-        assert memory.shared == (not any(array.size for array in case.inputs.values()))
-        return outputs
-
-
-def full(memory: SharedMemory, like: Mapping[str, AnyArray]) -> dict[str, AnyArray]:
+def full(memory: SharedMemory, like: Arrays) -> dict[str, AnyArray]:
     """Outputs in shared memory, of something that no output is."""
     outputs = {name: memory.empty(array.shape, array.dtype) for name, array in like.items()}
     for array in outputs.values():
@@ -247,32 +181,136 @@ def full(memory: SharedMemory, like: Mapping[str, AnyArray]) -> dict[str, AnyArr
     return outputs
 
 
-PATHS: list[Callable[[Servers, Case, Any], dict[str, AnyArray]]] = [
-    by_unary,
-    on_one_core,
-    in_chunks,
-    by_pipeline,
-]
-SHARED_PATHS = [
-    from_shared_memory,
-    to_shared_memory,
-    in_place,
-    in_place_on_one_core,
-    by_pipeline_in_place,
-    over_forgotten_memory,
-]
-if sys.platform == "linux":
-    PATHS += SHARED_PATHS
+def copies(outputs: Arrays) -> Arrays:
+    return {name: array.copy() for name, array in outputs.items()}
+
+
+def from_shared_memory(client: Client, case: Case, _: Arrays) -> Arrays:
+    with client.shared(ROOM) as memory:
+        outputs = run(client, in_memory(memory, case))
+        assert memory.shared  # that is where inputs were read
+        return outputs
+
+
+def to_shared_memory(client: Client, case: Case, like: Arrays) -> Arrays:
+    with client.shared(ROOM) as memory:
+        return copies(run(client, case, **full(memory, like)))
+
+
+def in_place(client: Client, case: Case, like: Arrays, by: Any = run) -> Arrays:
+    with client.shared(ROOM) as memory:
+        outputs = by(client, in_memory(memory, case), **full(memory, like))
+        assert memory.shared
+        return copies(outputs)
+
+
+def in_place_by_pipeline(client: Client, case: Case, like: Arrays) -> Arrays:
+    return in_place(client, case, like, submitted)
+
+
+def in_a_session(client: Client, case: Case, _: Arrays) -> Arrays:
+    with client.session() as session:
+        held = {name: session.put(array) for name, array in case.inputs.items()}
+        value = session.run(case.operator, **held, **case.attributes, outputs=memory_of(case))
+        return arrays_of(case, value)
+
+
+def in_a_program(client: Client, case: Case, _: Arrays) -> Arrays:
+    """Twice, so that its memory is used again."""
+    arguments = {**case.inputs, **case.attributes}
+    with client.session() as session:
+        with session.program() as program:
+            program.run(case.operator, **arguments, outputs=memory_of(case))
+            value = program.run(case.operator, **arguments, outputs=memory_of(case))
+        return arrays_of(case, value)
+
+
+def arrays_of(case: Case, value: Any) -> Arrays:
+    """What a session answers, by output."""
+    names = [output.name for output in CATALOGUE.find(case.operator).outputs]
+    values = value if len(names) > 1 else (value,)
+    return {
+        name: each if isinstance(each, np.ndarray) else each.numpy()
+        for name, each in zip(names, values, strict=True)
+    }
+
+
+class Way(NamedTuple):
+    take: Callable[[Client, Case, Arrays], Arrays]
+    server: str = "parallel"
+    stream_from: int = NEVER
+    linux: bool = False
+    """Only Linux shares memory."""
+
+    def __call__(self, clients: Clients, case: Case, like: Arrays) -> Arrays:
+        return self.take(clients.of(self.server, stream_from=self.stream_from), case, like)
+
+
+def over_forgotten_memory(clients: Clients, case: Case, like: Arrays) -> Arrays:
+    """To the server that is called the id of the memory means nothing; its client trusts in it."""
+    owner, other = clients.of("owner"), npucall_client.connect(clients.targets["other"])
+    with owner.shared(ROOM) as memory, other, warnings.catch_warnings():
+        other._transport._memories.regions = owner._transport._memories.regions
+        warnings.simplefilter("ignore", RuntimeWarning)
+        outputs = run(other, in_memory(memory, case), **full(memory, like))
+        assert memory.shared == (not any(array.size for array in case.inputs.values()))
+        return copies(outputs)
+
+
+def plain(client: Client, case: Case, _: Arrays) -> Arrays:
+    return run(client, case)
+
+
+def by_pipeline(client: Client, case: Case, _: Arrays) -> Arrays:
+    return submitted(client, case)
+
+
+WAYS: dict[str, Callable[[Clients, Case, Arrays], Arrays]] = {
+    "unary": Way(plain),
+    "on one core": Way(plain, "single"),
+    "in chunks": Way(plain, stream_from=0),
+    "in short chunks": Way(plain, "short chunks", stream_from=0),
+    "by pipeline": Way(by_pipeline),
+    "from shared memory": Way(from_shared_memory, linux=True),
+    "to shared memory": Way(to_shared_memory, linux=True),
+    "in place": Way(in_place, linux=True),
+    "in place on one core": Way(in_place, "single", linux=True),
+    "in place by pipeline": Way(in_place_by_pipeline, linux=True),
+    "over forgotten memory": over_forgotten_memory,
+    "in a session": Way(in_a_session),
+    "in a program": Way(in_a_program),
+}
+if sys.platform != "linux":
+    WAYS = {name: way for name, way in WAYS.items() if isinstance(way, Way) and not way.linux}
+
+
+# --- Tests ----------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
-def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
+def clients(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clients]:
     folder = tmp_path_factory.mktemp("sockets")
     with ExitStack() as stack:
-        parallel = stack.enter_context(running_server(*sharing(folder / "parallel")))
+        parallel = stack.enter_context(running_server(*sharing(folder / "parallel"))).target
         with one_core():
-            single = stack.enter_context(running_server(*sharing(folder / "single")))
-        yield Servers(parallel, single)
+            flags = *sharing(folder / "single"), "--chunk-bytes=64KiB"
+            single = stack.enter_context(running_server(*flags)).target
+        targets = {"parallel": parallel, "owner": parallel, "single": single, "other": single}
+        clients = Clients(**targets, **{"short chunks": single})
+        stack.callback(clients.close)
+        yield clients
+
+
+@pytest.fixture(scope="module")
+def clients_of_an_npu(
+    clients: Clients, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Clients]:
+    flags = *sharing(tmp_path_factory.mktemp("sockets") / "npu"), "--chunk-bytes=64KiB"
+    with running_npu_server(*flags) as server:
+        there = dict.fromkeys(clients.targets, server.target)
+        found = Clients(**{**there, "owner": clients.targets["owner"]})
+        yield found
+        found.close()
 
 
 def sharing(path: Path) -> list[str]:
@@ -293,39 +331,57 @@ def one_core() -> Iterator[None]:
         os.sched_setaffinity(0, cores)
 
 
-def bits(outputs: Mapping[str, AnyArray]) -> dict[str, tuple[Any, ...]]:
+def bits(outputs: Arrays) -> dict[str, tuple[Any, ...]]:
     return {name: (a.dtype, a.shape, a.tobytes()) for name, a in outputs.items()}
 
 
-@pytest.mark.parametrize("path", PATHS, ids=lambda path: path.__name__)
-@pytest.mark.parametrize(("kind", "dtype", "rows", "columns"), CASES)
+def expected(case: Case) -> Arrays:
+    with npucall_client.connect("local:") as client:
+        return run(client, case)
+
+
+@pytest.mark.parametrize("cases", [quick, pytest.param(thorough, marks=pytest.mark.long)])
+@pytest.mark.parametrize("way", WAYS)
 def test_results_are_those_of_this_process_bit_by_bit(
-    servers: Servers, path: Any, kind: Any, dtype: Any, rows: int, columns: int
+    clients: Clients, way: str, cases: Callable[[], Iterator[Case]]
 ) -> None:
-    like = outputs_of(kind, dtype, rows, columns)
-    assert bits(path(servers, kind(dtype, rows, columns), like)) == bits(like)
+    wrong = []
+    for case in cases():
+        like = expected(case)
+        if bits(WAYS[way](clients, case, like)) != bits(like):
+            shapes = {name: (each.dtype, each.shape) for name, each in case.inputs.items()}
+            wrong.append((case.operator, shapes))
+    assert wrong == []
 
 
 def test_an_unread_input_that_alone_reaches_the_output_leaves_nothing_unwritten(
-    servers: Servers,
+    clients: Clients,
 ) -> None:
     """In chunks, of which those of ``self`` are read by nobody."""
     one, unread = np.full((1, 1), 2, np.float32), numbers((1024, 1024), np.float32)
     case = Case("aclnnKlDivBackward", {"grad_output": one, "self": unread, "target": one})
-    with npucall_client.connect(servers.parallel.target, stream_from=0, send_unread=True) as client:
-        for _ in range(5):
-            run(client, elementwise(np.float32, 1024, 1024))  # leaves memory behind
-            assert bits(run(client, case)) == bits(expected(case))
+    client = clients.of(stream_from=0, send_unread=True)
+    for _ in range(5):
+        run(client, elementwise(np.float32, 1024, 1024))  # leaves memory behind
+        assert bits(run(client, case)) == bits(expected(case))
 
 
-@pytest.mark.parametrize("path", PATHS, ids=lambda path: path.__name__)
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(data=st.data())
-def test_results_of_any_shape_are_those_of_this_process_bit_by_bit(
-    servers: Servers, path: Any, data: st.DataObject
+@pytest.mark.parametrize("device", ["clients", "clients_of_an_npu"])
+@pytest.mark.parametrize("share", [len(WAYS), pytest.param(1, marks=pytest.mark.long)])
+def test_worked_examples_are_the_same_on_every_way(
+    request: pytest.FixtureRequest, device: str, share: int
 ) -> None:
-    kind = data.draw(st.sampled_from([elementwise, by_rows, with_sums, halved]))
-    sizes = st.integers(0, 40) | st.integers(200, 700)
-    case = kind(data.draw(st.sampled_from(DTYPES)), data.draw(sizes), data.draw(sizes))
-    like = expected(case)
-    assert bits(path(servers, case, like)) == bits(like)
+    """Of ``share`` examples each way takes one."""
+    there, wrong = request.getfixturevalue(device), []
+    for number, way in enumerate(WAYS.values()):
+        for example in EXAMPLES[number % share :: share]:
+            inputs, attributes = example.inputs(), example.arguments()
+            for name in inputs:
+                del attributes[name]
+            case = Case(example.operator_name, inputs, attributes, example.outputs())
+            like = expected(case)
+            found = way(there, case, like)
+            wrong += example.differences(found, example.rounding)
+            if bits(found) != bits(like):
+                wrong.append(f"{example}: expected {like}, found {found}")
+    assert not wrong

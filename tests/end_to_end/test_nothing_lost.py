@@ -16,8 +16,8 @@ from npucall_client.remote.service import OPTIONS
 from npucall_client.testing import running_server
 
 from . import reset_flood, wire
-from .cutting_proxy import cutting
 from .load import KINDS, Load, Supervised, counted_repeats
+from .proxies import cutting
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="Linux shares memory"),

@@ -14,8 +14,7 @@ import npucall_client
 from npucall.errors import ServerUnreachableError
 from npucall_client.testing import running_server
 
-from .connect_proxy import proxying
-from .cutting_proxy import cutting
+from .proxies import cutting, proxying
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -73,11 +72,11 @@ def test_calls_of_every_way_travel_through_a_proxy_that_asks_for_a_password_over
     with (
         proxying({TARGET: server.target}, LOGIN) as proxy,
         npucall_client.connect(
-            TARGET, ca=authority.ca, token="secret", proxy=f"http://{QUOTED}@{proxy.address}"
+            TARGET, ca=authority.ca, token="secret", proxy=f"http://{QUOTED}@{proxy.target}"
         ) as client,
     ):
         calls_of_every_way_are_answered(client)
-        assert set(proxy.asked) == {TARGET}
+        assert set(proxy.servers) == {TARGET}
         assert len(proxy.sent) > LARGE.nbytes
         assert b"secret" not in proxy.sent
 
@@ -85,7 +84,7 @@ def test_calls_of_every_way_travel_through_a_proxy_that_asks_for_a_password_over
 def test_a_server_without_tls_is_reached_through_a_proxy(plain: ServerProcess) -> None:
     with (
         proxying({TARGET: plain.target}) as proxy,
-        npucall_client.connect(TARGET, proxy=f"http://{proxy.address}") as client,
+        npucall_client.connect(TARGET, proxy=f"http://{proxy.target}") as client,
     ):
         calls_of_every_way_are_answered(client)
 
@@ -96,7 +95,7 @@ def test_a_proxy_that_is_set_counts_also_where_the_environment_excepts_the_host(
     monkeypatch.setenv("no_proxy", NAME)
     monkeypatch.setenv("https_proxy", "http://127.0.0.1:1")
     with proxying({TARGET: plain.target}) as proxy:
-        monkeypatch.setenv("NPUCALL_PROXY", f"http://{proxy.address}")
+        monkeypatch.setenv("NPUCALL_PROXY", f"http://{proxy.target}")
         with npucall_client.connect(TARGET) as client:
             calls_of_every_way_are_answered(client)
 
@@ -106,7 +105,7 @@ def test_a_proxy_of_the_environment_is_used(
     monkeypatch: pytest.MonkeyPatch, plain: ServerProcess, variable: str
 ) -> None:
     with proxying({TARGET: plain.target}) as proxy:
-        monkeypatch.setenv(variable, f"http://{proxy.address}")
+        monkeypatch.setenv(variable, f"http://{proxy.target}")
         with npucall_client.connect(TARGET) as client:
             calls_of_every_way_are_answered(client)
 
@@ -136,7 +135,7 @@ def test_a_certificate_of_another_name_than_the_servers_is_refused_through_a_pro
     other = "npu2.lab:50051"
     with proxying({other: server.target}) as proxy, pytest.raises(ServerUnreachableError) as raised:
         npucall_client.connect(
-            other, ca=authority.ca, proxy=f"http://{proxy.address}", connect_timeout=1
+            other, ca=authority.ca, proxy=f"http://{proxy.target}", connect_timeout=1
         )
     assert "is for another host" in str(raised.value)
 
@@ -165,13 +164,13 @@ def test_the_error_names_the_proxy_and_its_variable_and_no_password(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with proxying({}, LOGIN) as proxy:
-        monkeypatch.setenv("https_proxy", f"http://{QUOTED}@{proxy.address}")
+        monkeypatch.setenv("https_proxy", f"http://{QUOTED}@{proxy.target}")
         with pytest.raises(ServerUnreachableError) as raised:
             npucall_client.connect(TARGET, connect_timeout=0.5)
     said = str(raised.value)
     assert said.startswith(
         f"target: expected a server at {TARGET}, found none in 0.5 s, through the HTTP proxy at "
-        f"{proxy.address} of the variable https_proxy (NPUCALL_PROXY=none turns it off)"
+        f"{proxy.target} of the variable https_proxy (NPUCALL_PROXY=none turns it off)"
         "; start one with npucall-server"
     )
     assert "HTTP proxy returned response code 403" in said
@@ -183,7 +182,7 @@ def test_the_error_says_that_a_proxy_refused_the_login_or_is_not_there() -> None
         proxying({}, LOGIN) as proxy,
         pytest.raises(ServerUnreachableError, match=r"\(NPUCALL_PROXY\).* response code 407"),
     ):
-        npucall_client.connect(TARGET, proxy=f"http://{proxy.address}", connect_timeout=0.5)
+        npucall_client.connect(TARGET, proxy=f"http://{proxy.target}", connect_timeout=0.5)
     with pytest.raises(ServerUnreachableError, match=r"127\.0\.0\.1:1 .*Connection refused"):
         npucall_client.connect(TARGET, proxy="http://127.0.0.1:1", connect_timeout=0.5)
 
@@ -196,7 +195,7 @@ def test_a_server_that_stops_behind_a_proxy_is_found_by_pings_and_the_next_one_a
     hosts: dict[str, str] = {}
     with running_server() as server, proxying(hosts) as proxy:
         hosts[TARGET] = server.target
-        with npucall_client.connect(TARGET, proxy=f"http://{proxy.address}", timeout=60) as client:
+        with npucall_client.connect(TARGET, proxy=f"http://{proxy.target}", timeout=60) as client:
             calls_of_every_way_are_answered(client)
             server.process.send_signal(signal.SIGSTOP)
             hosts[TARGET] = plain.target

@@ -18,7 +18,7 @@ import npucall_client
 from npucall.errors import ServerUnreachableError
 from npucall_client.testing import running_server
 
-from .delaying_proxy import delaying
+from .proxies import delaying
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -133,3 +133,14 @@ def long_call(*shape: int) -> bytes:
     ]
     one = b"\0\0\x80\x3f"  # 1.0
     return request_of("aclnnKlDivBackward", arguments, one, one)
+
+
+@contextmanager
+def endless_call(channel: grpc.Channel) -> Iterator[grpc.Future]:
+    """A call that runs, and does not end before it is cancelled."""
+    call = method(channel, "Execute").future(long_call(*ENDLESS))
+    until(lambda: calls_in_flight(channel) > 0, "the call runs")
+    try:
+        yield call
+    finally:
+        call.cancel()

@@ -1,4 +1,4 @@
-"""The first hour with the pytest fixture: a target that does not answer, ``local:``, xdist."""
+"""The pytest fixture for programs that use npucall: what a user's tests get, and are told."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.more import only
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,17 +18,24 @@ CONFTEST = """
 pytest_plugins = ["npucall_client.testing"]
 import npucall_client.testing
 
-asked, connect = [], npucall_client.testing.connect
+calls, connect = [], npucall_client.testing.connect
 
 def counted(*given, **settings):
-    asked.append(given)
+    calls.append(given)
     return connect(*given, **settings)
 
 npucall_client.testing.connect = counted
 
 def pytest_sessionfinish(session):
     if not hasattr(session.config, "workerinput"):
-        print(f"asked {len(asked)} times")
+        print(f"called {len(calls)} times")
+"""
+FLAGS = """
+import pytest
+
+@pytest.fixture(scope="session")
+def npucall_server_flags():
+    return ("--soc=Ascend910_9391", "--queue-length=5")
 """
 TESTS = """
 import numpy as np
@@ -41,8 +47,9 @@ from npucall.operators.exp import exp
 def test_mine(npucall_server, number):
     with npucall_client.connect(npucall_server) as client:
         assert client.run(exp, np.zeros(3, np.float32)).tolist() == [1, 1, 1]
+        info = client.server_info()
+        print("SOC", info.server.soc, info.limits.queue_length, npucall_server)
 """
-XDIST = pytest.mark.skipif(find_spec("xdist") is None, reason="needs pytest-xdist")
 
 
 @pytest.fixture
@@ -69,38 +76,49 @@ def outcome_of(folder: Path, *options: str, **environment: str) -> tuple[int, st
     return said.returncode, said.stdout
 
 
-def test_a_target_that_does_not_answer_is_asked_once_and_told_in_a_sentence(project: Path) -> None:
+def test_a_users_tests_share_a_server_that_starts_for_them_with_their_flags(project: Path) -> None:
+    """An empty variable names no target."""
+    (project / "conftest.py").write_text(CONFTEST + FLAGS)
+    code, said = outcome_of(project, NPUCALL_TARGET="")
+    assert (code, "4 passed" in said, "called 0 times" in said) == (0, True, True), said
+    told = {line for line in said.splitlines() if "SOC" in line}
+    (server,) = {tuple(line.partition("SOC ")[2].split()) for line in told}
+    assert server[:2] == ("Ascend910_9391", "5")
+
+
+@pytest.mark.more
+def test_without_flags_the_server_is_as_it_comes(project: Path) -> None:
+    code, said = outcome_of(project, "-k", "[0]")
+    assert (code, "SOC Ascend910B1 64 " in said) == (0, True), said
+
+
+@pytest.mark.more
+def test_a_target_that_answers_is_called_once(project: Path, npucall_server: str) -> None:
+    code, said = outcome_of(project, NPUCALL_TARGET=npucall_server)
+    assert (code, "4 passed" in said, "called 1 times" in said) == (0, True, True), said
+    assert f" {npucall_server}\n" in said
+
+
+def test_a_target_that_does_not_answer_is_called_once_and_told_in_a_sentence(project: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         target = f"127.0.0.1:{taken.getsockname()[1]}"
     code, said = outcome_of(project, NPUCALL_TARGET=target, NPUCALL_CONNECT_TIMEOUT="0.3")
-    assert code == 1
-    assert "4 errors" in said
-    assert "asked 1 times" in said
+    assert (code, "4 errors" in said, "called 1 times" in said) == (1, True, True), said
     assert f"npucall_server: NPUCALL_TARGET is {target}, and no server answers there: " in said
     assert "Traceback" not in said
     assert "grpc" not in said
 
 
+@pytest.mark.more
 def test_a_target_that_cannot_be_is_told_in_a_sentence(project: Path) -> None:
-    code, said = outcome_of(
-        project, NPUCALL_TARGET="127.0.0.1:no-port", NPUCALL_CONNECT_TIMEOUT="0.3"
-    )
+    code, said = outcome_of(project, NPUCALL_TARGET="127.0.0.1:no-port")
     assert code == 1
     assert "npucall_server: NPUCALL_TARGET is 127.0.0.1:no-port, " in said
 
 
-def test_a_target_that_answers_is_asked_once(project: Path, npucall_server: str) -> None:
-    code, said = outcome_of(project, NPUCALL_TARGET=npucall_server)
-    assert (code, "4 passed" in said, "asked 1 times" in said) == (0, True, True), said
-
-
-def test_an_empty_variable_is_none(project: Path) -> None:
-    code, said = outcome_of(project, "-k", "[0]", NPUCALL_TARGET="")
-    assert (code, "1 passed" in said, "asked 0 times" in said) == (0, True, True), said
-
-
-@XDIST
-@pytest.mark.parametrize("target", only("local:", ""))
+@pytest.mark.more
+@pytest.mark.skipif(find_spec("xdist") is None, reason="needs pytest-xdist")
+@pytest.mark.parametrize("target", ["local:", ""])
 def test_two_workers_have_what_they_need(project: Path, target: str) -> None:
     code, said = outcome_of(project, "-n", "2", NPUCALL_TARGET=target)
     assert (code, "4 passed" in said) == (0, True), said
