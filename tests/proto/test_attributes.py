@@ -8,6 +8,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+from tests.rows import each
 
 from npucall.declare.attributes import attribute_value, check_range
 from npucall.declare.parameters import Attribute, Kind, Scalar
@@ -27,7 +28,7 @@ def converted(kind: Kind, given: Any) -> Any:
     return attribute_value("a", Attribute("a", kind, "any"), given)
 
 
-@pytest.mark.parametrize(
+@each(
     ("given", "dtype", "value"),
     [
         (True, BOOL, True),
@@ -55,7 +56,7 @@ def test_a_number_is_an_aclscalar_of_the_dtype_that_it_has(
     assert type(found.value) is type(value)
 
 
-@pytest.mark.parametrize(
+@each(
     "given",
     [
         2**63,
@@ -76,45 +77,45 @@ def test_what_is_no_number_of_a_dtype_is_no_aclscalar(given: Any) -> None:
     assert (caught.value.parameter, caught.value.aclnn_status) == ("a", None)
 
 
-@pytest.mark.parametrize("given", [1, np.int8(1), np.array(1), Reduction.MEAN, np.uint64(1), True])
+@each("given", [1, np.int8(1), np.array(1), Reduction.MEAN, np.uint64(1), True])
 def test_an_integer_of_any_type_is_an_int(given: Any) -> None:
     found = converted(Kind.INT64, given)
     assert (found, type(found)) == (1, int)
 
 
-@pytest.mark.parametrize("given", [np.True_, 1.0, "1", 2**63, None, np.float32(1)])
+@each("given", [np.True_, 1.0, "1", 2**63, None, np.float32(1)])
 def test_what_is_no_integer_is_refused(given: Any) -> None:
     with pytest.raises(AttributeValueError, match="a: expected an integer of 64 bits"):
         converted(Kind.INT64, given)
 
 
-@pytest.mark.parametrize("kind", [Kind.FLOAT, Kind.DOUBLE])
-@pytest.mark.parametrize("given", [2, 2.0, np.float16(2), np.int64(2), ml_dtypes.bfloat16(2)])
+@each("kind", [Kind.FLOAT, Kind.DOUBLE])
+@each("given", [2, 2.0, np.float16(2), np.int64(2), ml_dtypes.bfloat16(2)])
 def test_a_number_of_any_type_is_a_float(kind: Kind, given: Any) -> None:
     found = converted(kind, given)
     assert (found, type(found)) == (2.0, float)
 
 
-@pytest.mark.parametrize("kind", [Kind.FLOAT, Kind.DOUBLE])
-@pytest.mark.parametrize("given", [True, np.True_, "2", b"2", 1j, None, [2.0], 10**400])
+@each("kind", [Kind.FLOAT, Kind.DOUBLE])
+@each("given", [True, np.True_, "2", b"2", 1j, None, [2.0], 10**400])
 def test_what_is_no_number_is_refused(kind: Kind, given: Any) -> None:
     with pytest.raises(AttributeValueError, match="a: expected a number"):
         converted(kind, given)
 
 
-@pytest.mark.parametrize("given", ["tanh", np.str_("tanh"), Approximate.TANH])
+@each("given", ["tanh", np.str_("tanh"), Approximate.TANH])
 def test_a_text_of_any_type_is_a_str(given: Any) -> None:
     found = converted(Kind.STRING, given)
     assert (found, type(found)) == ("tanh", str)
 
 
-@pytest.mark.parametrize("given", ["ta\0nh", b"tanh", 1, None, ["tanh"]])
+@each("given", ["ta\0nh", b"tanh", 1, None, ["tanh"]])
 def test_what_is_no_text_of_c_is_refused(given: Any) -> None:
     with pytest.raises(AttributeValueError, match="a: expected a text without a zero byte"):
         converted(Kind.STRING, given)
 
 
-@pytest.mark.parametrize(
+@each(
     "given",
     [(1, 2), [1, 2], np.array([1, 2], np.int8), range(1, 3), [np.int64(1), Reduction(1) + 1]],
 )
@@ -127,7 +128,7 @@ def test_an_aclintarray_may_be_empty() -> None:
     assert converted(Kind.INT_ARRAY, []) == ()
 
 
-@pytest.mark.parametrize("given", [3, [1.0], [1, None], "12", [2**63], None, np.ones(2)])
+@each("given", [3, [1.0], [1, None], "12", [2**63], None, np.ones(2)])
 def test_what_is_no_sequence_of_integers_is_refused(given: Any) -> None:
     with pytest.raises(AttributeValueError, match="a: expected a sequence of integers of 64 bits"):
         converted(Kind.INT_ARRAY, given)
@@ -147,7 +148,7 @@ EXPECTED = {
     Kind.INT8: "an integer of 8 bits",
     Kind.UINT64: r"an integer of 0 or more and less than 2\^63",
 }
-integers = pytest.mark.parametrize("kind", ENDS)
+integers = each("kind", ENDS)
 
 
 @integers
@@ -158,7 +159,7 @@ def test_the_ends_of_an_integer_type_are_taken(kind: Kind) -> None:
 
 
 @integers
-@pytest.mark.parametrize("side", [0, 1])
+@each("side", [0, 1])
 def test_a_number_beyond_the_ends_of_its_type_is_refused(kind: Kind, side: int) -> None:
     beyond = ENDS[kind][side] + (-1, 1)[side]
     for ask in (converted, lambda kind, number: check_range("a", kind, number)):
@@ -168,18 +169,18 @@ def test_a_number_beyond_the_ends_of_its_type_is_refused(kind: Kind, side: int) 
 
 
 @integers
-@pytest.mark.parametrize("given", [np.True_, 1.0, "1", None, [1]])
+@each("given", [np.True_, 1.0, "1", None, [1]])
 def test_what_is_no_integer_is_refused_for_every_integer_type(kind: Kind, given: Any) -> None:
     with pytest.raises(AttributeValueError, match=f"a: expected {EXPECTED[kind]}"):
         converted(kind, given)
 
 
-@pytest.mark.parametrize("kind", [Kind.BOOL, Kind.DOUBLE, Kind.STRING, Kind.INT_ARRAY])
+@each("kind", [Kind.BOOL, Kind.DOUBLE, Kind.STRING, Kind.INT_ARRAY])
 def test_a_kind_that_is_no_integer_has_no_range(kind: Kind) -> None:
     check_range("a", kind, 2**70)
 
 
-@pytest.mark.parametrize(
+@each(
     ("given", "dtype"),
     [
         (np.float16, FLOAT16),
@@ -194,31 +195,31 @@ def test_an_element_type_is_whatever_numpy_takes_for_one(given: Any, dtype: Any)
     assert converted(Kind.DTYPE, given) is dtype
 
 
-@pytest.mark.parametrize("given", [None, 1, "FLOAT16", ">f4", "U4", np.void, [("x", "f4")]])
+@each("given", [None, 1, "FLOAT16", ">f4", "U4", np.void, [("x", "f4")]])
 def test_what_is_no_element_type_that_travels_is_refused(given: Any) -> None:
     with pytest.raises(AttributeValueError, match="a: expected an element type"):
         converted(Kind.DTYPE, given)
 
 
-@pytest.mark.parametrize("given", [[1, 0.5], (1, 0.5), np.array([1, 0.5]), [np.float16(1), 0.5]])
+@each("given", [[1, 0.5], (1, 0.5), np.array([1, 0.5]), [np.float16(1), 0.5]])
 def test_a_sequence_of_numbers_is_an_aclfloatarray(given: Any) -> None:
     found = converted(Kind.FLOAT_ARRAY, given)
     assert (found, {*map(type, found)}) == ((1.0, 0.5), {float})
 
 
-@pytest.mark.parametrize("given", [1.0, ["1"], [True], [1j], [1.0, None], "12", None])
+@each("given", [1.0, ["1"], [True], [1j], [1.0, None], "12", None])
 def test_what_is_no_sequence_of_numbers_is_refused(given: Any) -> None:
     with pytest.raises(AttributeValueError, match="a: expected a sequence of numbers"):
         converted(Kind.FLOAT_ARRAY, given)
 
 
-@pytest.mark.parametrize("given", [[True, False], (True, np.False_), np.array([True, False])])
+@each("given", [[True, False], (True, np.False_), np.array([True, False])])
 def test_a_sequence_of_truth_values_is_an_aclboolarray(given: Any) -> None:
     found = converted(Kind.BOOL_ARRAY, given)
     assert (found, {*map(type, found)}) == ((True, False), {bool})
 
 
-@pytest.mark.parametrize("given", [True, [1], [True, 0.0], [None], "yes", None])
+@each("given", [True, [1], [True, 0.0], [None], "yes", None])
 def test_what_is_no_sequence_of_truth_values_is_refused(given: Any) -> None:
     with pytest.raises(AttributeValueError, match="a: expected a sequence of True and False"):
         converted(Kind.BOOL_ARRAY, given)
@@ -231,13 +232,13 @@ def test_each_number_of_an_aclscalarlist_has_a_dtype_of_its_own() -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("given", [1, [1j], ["1"], [None], [2**63], [Scalar(INT8, 128)], None])
+@each("given", [1, [1j], ["1"], [None], [2**63], [Scalar(INT8, 128)], None])
 def test_what_is_no_sequence_of_numbers_with_dtypes_is_refused(given: Any) -> None:
     with pytest.raises(AttributeValueError, match="a: expected a sequence of numbers"):
         converted(Kind.SCALAR_LIST, given)
 
 
-@pytest.mark.parametrize("kind", [Kind.FLOAT_ARRAY, Kind.BOOL_ARRAY, Kind.SCALAR_LIST])
-@pytest.mark.parametrize("given", [[], (), np.array([])])
+@each("kind", [Kind.FLOAT_ARRAY, Kind.BOOL_ARRAY, Kind.SCALAR_LIST])
+@each("given", [[], (), np.array([])])
 def test_every_array_may_be_empty(kind: Kind, given: Any) -> None:
     assert converted(kind, given) == ()

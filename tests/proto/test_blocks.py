@@ -5,9 +5,9 @@ from __future__ import annotations
 from math import prod
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.rows import each
 
 from npucall.compute.evaluate import run
 from npucall.declare.cuts import cut
@@ -55,7 +55,7 @@ def test_a_row_longer_than_the_limit_is_cut_and_the_rest_of_it_follows() -> None
     ]
 
 
-@pytest.mark.parametrize("shape", [(0, 2**60), (2**60, 0), (0,), (3, 0, 2**40)])
+@each("shape", [(0, 2**60), (2**60, 0), (0,), (3, 0, 2**40)])
 def test_a_shape_without_elements_has_no_blocks_however_large_it_is(shape: Shape) -> None:
     assert list(cut(shape, 65_536)) == []
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from tests.rows import each
 
 from npucall import buffers
 
@@ -21,7 +22,7 @@ def _as_it_was() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("_as_it_was")
-@pytest.mark.parametrize("size", [0, 1, 100, 100_000])
+@each("size", [0, 1, 100, 100_000])
 def test_new_memory_is_filled_with_the_pattern_in_the_debug_mode_alone(size: int) -> None:
     buffers.poison(True)
     assert bytes(buffers.fresh(size)) == b"\xa5" * size
@@ -30,8 +31,8 @@ def test_new_memory_is_filled_with_the_pattern_in_the_debug_mode_alone(size: int
     assert size < 100 or bytes(buffers.fresh(size)) != b"\xa5" * size
 
 
-@pytest.mark.parametrize("shape", [(), (0,), (3,), (2, 0, 3), (200, 300)])
-@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.bool_, np.uint8])
+@each("shape", [(), (0,), (3,), (2, 0, 3), (200, 300)])
+@each("dtype", [np.float32, np.float64, np.bool_, np.uint8])
 def test_so_is_a_new_array_of_any_shape(shape: tuple[int, ...], dtype: type) -> None:
     array = buffers.fresh_array(shape, dtype)
     assert (array.shape, array.dtype) == (shape, dtype)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.rows import each
 
 from npucall.dtypes import DTYPES, FLOAT
 from npucall.errors import (
@@ -99,7 +100,7 @@ def test_the_variant_is_the_one_that_the_call_names_or_the_default() -> None:
     assert (named.operator.variant, unnamed.operator.variant) == ("builtin", "community")
 
 
-@pytest.mark.parametrize(
+@each(
     ("call", "error", "message"),
     [
         (pb.Call(operator="aclnnNope"), OperatorUnknownError, "found 'aclnnNope'"),
@@ -119,7 +120,7 @@ def test_an_operator_or_variant_that_is_not_there_is_refused(
         decode(call.SerializeToString(), CATALOGUE, "documented")
 
 
-@pytest.mark.parametrize(
+@each(
     ("argument", "error", "message"),
     [
         (pb.Argument(name="x", integer=1), ArgumentUnknownError, "'x': expected a parameter of"),
@@ -186,7 +187,7 @@ def test_an_argument_given_twice_is_refused() -> None:
         decode(call.SerializeToString(), CATALOGUE)
 
 
-@pytest.mark.parametrize("data", [b"\xff", b"\x0a\x05abc", b"\x0a\x01\xff"])
+@each("data", [b"\xff", b"\x0a\x05abc", b"\x0a\x01\xff"])
 def test_bytes_that_are_no_call_are_refused(data: bytes) -> None:
     with pytest.raises(MessageError, match=r"call: expected a serialised npucall\.v1\.Call"):
         decode(data, CATALOGUE)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.rows import each
 
 from npucall.declare.catalogue import Catalogue
 from npucall.errors import (
@@ -62,14 +63,14 @@ def valid(reduction: int = 0, **fields: Any) -> bytes:
     return call.SerializeToString()
 
 
-@pytest.mark.parametrize("arguments", [fault for fault, _ in FAULTS.values()], ids=list(FAULTS))
+@each("arguments", [fault for fault, _ in FAULTS.values()])
 def test_an_unknown_operator_comes_before_every_other_fault(arguments: list[pb.Argument]) -> None:
     call = pb.Call(operator="aclnnNope", arguments=arguments).SerializeToString()
     with pytest.raises(OperatorUnknownError):
         calls().of(call)
 
 
-@pytest.mark.parametrize("fault", list(FAULTS)[:-1])
+@each("fault", list(FAULTS)[:-1])
 def test_structure_comes_before_the_rules_of_the_operator(fault: str) -> None:
     arguments, error = FAULTS[fault]
     null, _ = FAULTS["null tensor"]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import ml_dtypes
 import numpy as np
 import pytest
+from tests.rows import each
 
 from npucall.compute.conversions import convert, converted
 
@@ -63,7 +64,7 @@ def test_each_normal_float16_is_widened_alone_and_beside_few_or_many_subnormal_o
     assert_as_numpy(subnormal, SINGLE)
 
 
-@pytest.mark.parametrize("dtype", WIDE, ids=str)
+@each("dtype", WIDE)
 def test_each_finite_float16_comes_back_from_what_it_is_and_from_what_is_next_to_it(
     dtype: Any,
 ) -> None:
@@ -71,14 +72,14 @@ def test_each_finite_float16_comes_back_from_what_it_is_and_from_what_is_next_to
     np.testing.assert_array_equal(converted(FINITE.astype(dtype), HALF), FINITE)
 
 
-@pytest.mark.parametrize("dtype", WIDE, ids=str)
+@each("dtype", WIDE)
 def test_half_way_between_two_float16_is_rounded_to_even_and_beside_it_to_the_nearer(
     dtype: Any,
 ) -> None:
     assert_as_numpy(beside((FINITE[1:] + FINITE[:-1]) / 2, dtype), HALF)
 
 
-@pytest.mark.parametrize("dtype", WIDE, ids=str)
+@each("dtype", WIDE)
 def test_from_65520_on_is_infinite_and_below_is_65504(dtype: Any) -> None:
     below = np.nextafter(dtype.type(65520), dtype.type(0))
     source = np.tile([65520, below, -65520, -below], 256).astype(dtype)
@@ -86,7 +87,7 @@ def test_from_65520_on_is_infinite_and_below_is_65504(dtype: Any) -> None:
     assert found.tolist() == [np.inf, 65504, -np.inf, -65504]
 
 
-@pytest.mark.parametrize("dtype", WIDE, ids=str)
+@each("dtype", WIDE)
 def test_what_is_half_the_least_float16_or_less_is_a_zero_of_its_sign(dtype: Any) -> None:
     half = dtype.type(2.0**-25)
     more = np.nextafter(half, dtype.type(1))
@@ -95,13 +96,13 @@ def test_what_is_half_the_least_float16_or_less_is_a_zero_of_its_sign(dtype: Any
     assert bits(found).tolist() == [0, 0x8000, 0, 0x8000, 1, 0x8001]
 
 
-@pytest.mark.parametrize("dtype", WIDE, ids=str)
+@each("dtype", WIDE)
 def test_any_bits_become_the_float16_that_numpy_makes_of_them(dtype: Any) -> None:
     assert_as_numpy(random_bits(dtype, 1 << 18), HALF)
 
 
-@pytest.mark.parametrize("dtype", WIDE, ids=str)
-@pytest.mark.parametrize("exponent", range(-30, 18))
+@each("dtype", WIDE)
+@each("exponent", range(-30, 18))
 def test_numbers_of_each_size_become_the_float16_that_numpy_makes_of_them(
     dtype: Any, exponent: int
 ) -> None:
@@ -110,7 +111,7 @@ def test_numbers_of_each_size_become_the_float16_that_numpy_makes_of_them(
     assert_as_numpy(numbers.astype(dtype), HALF)
 
 
-@pytest.mark.parametrize("dtype", WIDE, ids=str)
+@each("dtype", WIDE)
 def test_nan_keeps_its_sign_and_its_upper_digits_quiet_or_not(dtype: Any) -> None:
     unsigned = UNSIGNED[dtype.itemsize]
     digits = np.finfo(dtype).nmant
@@ -124,14 +125,14 @@ def test_nan_keeps_its_sign_and_its_upper_digits_quiet_or_not(dtype: Any) -> Non
     assert_as_numpy(signed.view(dtype), HALF)
 
 
-@pytest.mark.parametrize("dtype", WIDE, ids=str)
+@each("dtype", WIDE)
 def test_a_few_that_are_not_finite_leave_the_others_as_they_are(dtype: Any) -> None:
     source = np.linspace(-1e-4, 1e-4, 4096).astype(dtype)
     source[[5, 700, 701, 4000]] = np.nan, np.inf, -np.inf, -1e38
     assert_as_numpy(source, HALF)
 
 
-@pytest.mark.parametrize("dtype", [SINGLE, DOUBLE, HALF], ids=str)
+@each("dtype", [SINGLE, DOUBLE, HALF])
 def test_bfloat16_is_what_ml_dtypes_makes_of_any_bits(dtype: Any) -> None:
     assert_as_numpy(random_bits(dtype, 1 << 16), BFLOAT)
 
@@ -140,21 +141,21 @@ def test_each_bfloat16_becomes_what_ml_dtypes_makes_of_it() -> None:
     assert_as_numpy(np.arange(1 << 16, dtype=np.uint16).view(BFLOAT), SINGLE)
 
 
-@pytest.mark.parametrize("dtype", [np.int64, np.int32, np.uint8, np.bool_, np.float16], ids=str)
+@each("dtype", [np.int64, np.int32, np.uint8, np.bool_, np.float16])
 def test_integers_and_truth_values_become_what_numpy_makes_of_them(dtype: Any) -> None:
     numbers = np.random.default_rng(0).integers(0, 200, 2048).astype(dtype)
     for target in HALF, SINGLE, BFLOAT, np.dtype(np.int32):
         assert_as_numpy(numbers, target)
 
 
-@pytest.mark.parametrize("size", [0, 1, 1023, 1024, 1025, 65536, 65537, 200_001])
-@pytest.mark.parametrize(("source", "target"), [(SINGLE, HALF), (HALF, SINGLE), (DOUBLE, HALF)])
+@each("size", [0, 1, 1023, 1024, 1025, 65536, 65537, 200_001])
+@each(("source", "target"), [(SINGLE, HALF), (HALF, SINGLE), (DOUBLE, HALF)])
 def test_arrays_of_any_length_are_converted_alike(source: Any, target: Any, size: int) -> None:
     assert_as_numpy(random_bits(source, size), target)
 
 
-@pytest.mark.parametrize(("source", "target"), [(SINGLE, HALF), (HALF, SINGLE), (DOUBLE, HALF)])
-@pytest.mark.parametrize("shape", [(2048, 1), (1, 2, 70_001), (300, 300), (1, 1, 1, 4096)], ids=str)
+@each(("source", "target"), [(SINGLE, HALF), (HALF, SINGLE), (DOUBLE, HALF)])
+@each("shape", [(2048, 1), (1, 2, 70_001), (300, 300), (1, 1, 1, 4096)])
 def test_strides_on_both_sides_do_not_matter(source: Any, target: Any, shape: Any) -> None:
     count = int(np.prod(shape))
     spread = random_bits(source, 3 * count)[1::3].reshape(shape[::-1]).T
@@ -164,7 +165,7 @@ def test_strides_on_both_sides_do_not_matter(source: Any, target: Any, shape: An
     assert not bits(memory[..., ::2]).any()
 
 
-@pytest.mark.parametrize(("source", "target"), [(SINGLE, HALF), (HALF, SINGLE), (DOUBLE, HALF)])
+@each(("source", "target"), [(SINGLE, HALF), (HALF, SINGLE), (DOUBLE, HALF)])
 def test_neither_side_has_to_be_aligned(source: Any, target: Any) -> None:
     values = random_bits(source, 5000)
     raw = np.frombuffer(b"\0" + values.tobytes(), np.uint8)[1:].view(source)
@@ -175,8 +176,8 @@ def test_neither_side_has_to_be_aligned(source: Any, target: Any) -> None:
     np.testing.assert_array_equal(bits(room), bits(values.astype(target)))
 
 
-@pytest.mark.parametrize(("source", "target"), [(SINGLE, HALF), (HALF, SINGLE), (DOUBLE, HALF)])
-@pytest.mark.parametrize("shape", [(), (1,), (3, 1), (1500,), (1, 1500)], ids=str)
+@each(("source", "target"), [(SINGLE, HALF), (HALF, SINGLE), (DOUBLE, HALF)])
+@each("shape", [(), (1,), (3, 1), (1500,), (1, 1500)])
 def test_an_array_is_broadcast_into_a_larger_one(source: Any, target: Any, shape: Any) -> None:
     smaller = random_bits(source, 1500)[: int(np.prod(shape))].reshape(shape)
     larger = np.zeros((3, 1500), target)

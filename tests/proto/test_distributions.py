@@ -7,8 +7,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import pytest
 from google.protobuf.descriptor_pb2 import FileDescriptorSet
+from tests.rows import each
 
 from npucall.v1 import operator_service_pb2, shared_memory_pb2, tensor_pb2
 
@@ -32,7 +32,7 @@ def requirements(member: str) -> list[str]:
     return [*table["dependencies"], *(line for extra in extras for line in extra)]
 
 
-@pytest.mark.parametrize("member", MEMBERS)
+@each("member", MEMBERS)
 def test_a_member_is_the_distribution_of_its_name(member: str) -> None:
     assert project(member)["name"] == MEMBERS[member]
 
@@ -41,7 +41,7 @@ def test_the_four_distributions_have_one_version() -> None:
     assert len({project(member)["version"] for member in MEMBERS}) == 1
 
 
-@pytest.mark.parametrize("member", ["server", "client"])
+@each("member", ["server", "client"])
 def test_members_depend_on_exactly_their_own_version_of_each_other(member: str) -> None:
     pins = [line for line in requirements(member) if line.startswith("npucall")]
     assert [line.partition("==")[2] for line in pins] == [project(member)["version"]] * len(pins)

@@ -7,7 +7,7 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
-import pytest
+from tests.rows import each
 
 from npucall import dtypes
 from npucall.dtypes import BY_NUMPY, BY_WIRE, DTYPES, DType, can_cast, promote
@@ -67,7 +67,7 @@ def test_the_table_has_the_codes_and_sizes_of_acl() -> None:
     assert {d.name: (d.acl, d.itemsize) for d in DTYPES} == {n: row[:2] for n, row in ACL.items()}
 
 
-@pytest.mark.parametrize("name", ACL)
+@each("name", ACL)
 def test_a_dtype_is_found_by_its_numpy_type(name: str) -> None:
     assert BY_NUMPY[np.dtype(ACL[name][2])] is named(name)
 
@@ -86,7 +86,7 @@ def test_what_a_dtype_has_on_the_wire_is_its_key() -> None:
     assert all(BY_WIRE[dtype.wire] is dtype for dtype in DTYPES)
 
 
-@pytest.mark.parametrize(("first", "second", "expected"), PROMOTED)
+@each(("first", "second", "expected"), PROMOTED)
 def test_two_types_promote_as_opbase_does_in_either_order(
     first: str, second: str, expected: str
 ) -> None:
@@ -94,14 +94,14 @@ def test_two_types_promote_as_opbase_does_in_either_order(
     assert promote(named(second), named(first)) is named(expected)
 
 
-@pytest.mark.parametrize("name", ["UINT16", "UINT32", "UINT64", "FLOAT8_E5M2", "FLOAT8_E8M0"])
+@each("name", ["UINT16", "UINT32", "UINT64", "FLOAT8_E5M2", "FLOAT8_E8M0"])
 def test_a_type_outside_the_table_promotes_with_itself_alone(name: str) -> None:
     others = [dtype for dtype in DTYPES if dtype is not named(name)]
     assert promote(named(name), named(name)) is named(name)
     assert {promote(named(name), other) for other in others} == {None}
 
 
-@pytest.mark.parametrize(
+@each(
     ("first", "second", "expected"),
     [
         ("COMPLEX64", "FLOAT", "COMPLEX64"),

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.rows import each
 
 from npucall.errors import MessageError
 from npucall.exchange import (
@@ -56,7 +57,7 @@ def test_every_state_but_the_last_has_a_way_out_and_is_reached() -> None:
     assert not TRANSITIONS[State.ENDED]
 
 
-@pytest.mark.parametrize(
+@each(
     ("state", "event", "expected"),
     [
         (State.NEW, Event.CHUNK, None),
@@ -130,7 +131,7 @@ def test_storages_have_room_in_a_message_up_to_a_limit() -> None:
     assert not Sending([bytes(10), None]).is_chunked(10)
 
 
-@pytest.mark.parametrize(
+@each(
     ("chunk", "match"),
     [
         (Chunk(2, 0, b""), r"one of the 2 storages of call 7, found 2"),

@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
+from itertools import product
+from typing import Any
+
 import numpy as np
 import pytest
 from google.protobuf.message import DecodeError
 from hypothesis import example, given
 from hypothesis import strategies as st
+from tests.rows import each
 
 from npucall.errors import MessageError
 from npucall.places import RegionPart
 from npucall.v1 import operator_service_pb2 as pb
 from npucall.v1 import tensor_pb2
 from npucall.wire.messages import join_request, join_response, split_request, split_response
+from npucall.wire.programs import StepRequest, join_program
+
+from .any_messages import delimited
 
 ALIGNMENT = 16  # the proto promises it to senders that pad
+DATA = b"\x01\x02\x03\x04"
 
 regions = st.builds(
     RegionPart, st.binary(max_size=20), st.integers(0, 2**64 - 1), st.integers(0, 2**64 - 1)
 )
-storages = st.lists(st.binary(max_size=300), max_size=4)
 places = st.lists(st.one_of(st.binary(max_size=300), regions), max_size=4)
+outputs_at = st.dictionaries(st.text(max_size=5), regions)
 calls = st.builds(
     pb.Call,
     operator=st.text(max_size=20),
@@ -30,46 +38,55 @@ calls = st.builds(
         max_size=3,
     ),
 )
+replies = st.builds(pb.Reply, variant=st.text())
+timings = st.builds(pb.Timings, run_ns=st.integers(0, 2**64 - 1))
 
 
-@given(calls, storages)
-def test_the_class_reads_the_request_that_we_join(call: pb.Call, storage: list[bytes]) -> None:
-    request = pb.ExecuteRequest.FromString(join_request(call.SerializeToString(), storage))
-    assert request.call == call
-    assert [entry.data for entry in request.storage] == storage
+def storage_at(place: bytes | RegionPart) -> tensor_pb2.Storage:
+    """The class of a storage."""
+    if isinstance(place, RegionPart):
+        return tensor_pb2.Storage(region=tensor_pb2.Region(**place._asdict()))
+    return tensor_pb2.Storage(data=place)
 
 
-@given(calls, storages)
-def test_we_split_the_request_that_the_class_writes(call: pb.Call, storage: list[bytes]) -> None:
-    entries = [tensor_pb2.Storage(data=data) for data in storage]
-    request = pb.ExecuteRequest(call=call, storage=entries)
-    split = split_request(request.SerializeToString())
-    assert pb.Call.FromString(split.call) == call
-    assert split.storage == storage
+def without_padding(message: Any) -> Any:
+    for storage in message.storage:
+        storage.ClearField("padding")
+    return message
 
 
-@given(st.text(), st.integers(0, 2**64 - 1), storages)
-def test_the_class_reads_the_response_that_we_join(
-    variant: str, spent: int, storage: list[bytes]
+@given(calls, places, outputs_at)
+def test_a_request_is_the_same_to_us_and_to_the_class(
+    call: pb.Call, storage: list[bytes | RegionPart], outputs: dict[str, RegionPart]
 ) -> None:
-    reply, timings = pb.Reply(variant=variant), pb.Timings(run_ns=spent)
-    joined = join_response(reply.SerializeToString(), timings.SerializeToString(), storage)
-    response = pb.ExecuteResponse.FromString(joined)
-    assert (response.reply, response.timings) == (reply, timings)
-    assert [entry.data for entry in response.storage] == storage
+    request = pb.ExecuteRequest(
+        call=call,
+        storage=map(storage_at, storage),
+        output_places=[
+            pb.OutputPlace(output=name, region=tensor_pb2.Region(**region._asdict()))
+            for name, region in outputs.items()
+        ],
+    )
+    joined = join_request(call.SerializeToString(), storage, outputs)
+    assert without_padding(pb.ExecuteRequest.FromString(joined)) == request
+    for message in joined, request.SerializeToString():
+        split = split_request(message)
+        assert pb.Call.FromString(split.call) == call
+        assert (split.storage, split.output_places) == (storage, outputs)
 
 
-@given(st.text(), st.integers(0, 2**64 - 1), storages)
-def test_we_split_the_response_that_the_class_writes(
-    variant: str, spent: int, storage: list[bytes]
+@given(replies, timings, places)
+def test_a_response_is_the_same_to_us_and_to_the_class(
+    reply: pb.Reply, spent: pb.Timings, storage: list[bytes | RegionPart]
 ) -> None:
-    reply, timings = pb.Reply(variant=variant), pb.Timings(run_ns=spent)
-    entries = [tensor_pb2.Storage(data=data) for data in storage]
-    response = pb.ExecuteResponse(reply=reply, timings=timings, storage=entries)
-    split = split_response(response.SerializeToString())
-    assert pb.Reply.FromString(split.reply) == reply
-    assert pb.Timings.FromString(split.timings) == timings
-    assert split.storage == storage
+    response = pb.ExecuteResponse(reply=reply, timings=spent, storage=map(storage_at, storage))
+    joined = join_response(reply.SerializeToString(), spent.SerializeToString(), storage)
+    assert without_padding(pb.ExecuteResponse.FromString(joined)).storage == response.storage
+    for message in joined, response.SerializeToString():
+        split = split_response(message)
+        assert pb.Reply.FromString(split.reply) == reply
+        assert pb.Timings.FromString(split.timings) == spent
+        assert split.storage == storage
 
 
 # Around 128 and 16384 a length takes one byte more.
@@ -77,20 +94,32 @@ def test_we_split_the_response_that_the_class_writes(
 @example(b"", [*range(96, 132)])
 @example(b"", [*range(16350, 16390)])
 def test_every_data_starts_at_a_multiple_of_16(call: bytes, sizes: list[int]) -> None:
-    message = join_request(call, [bytes(size) for size in sizes])
+    storage = [RegionPart(b"x" * 16, 1, 2), *(bytes(size) for size in sizes)]
+    message = join_request(call, storage)
     base = np.frombuffer(message, np.uint8).ctypes.data
-    views = [np.frombuffer(data, np.uint8) for data in split_request(message).storage if len(data)]
+    found = split_request(message).storage
+    views = [np.frombuffer(data, np.uint8) for data in found[1:] if len(data)]  # type: ignore[arg-type]
     assert [(view.ctypes.data - base) % ALIGNMENT for view in views] == [0] * len(views)
 
 
-def test_storages_are_views_of_the_message() -> None:
-    message = join_request(b"", [b"\1\2\3"])
+@each("edge", [128, 16_384])
+def test_a_program_with_steps_of_any_length_is_what_the_generated_class_reads(edge: int) -> None:
+    """A step of so many bytes takes one more for its length; padding depends on what is before."""
+    for length, before in product(range(edge - 40, edge), range(16)):
+        made = [pb.Call(operator="a" * before), pb.Call(operator="b" * length)]
+        first, second = (call.SerializeToString() for call in made)
+        steps = [StepRequest(first, [], {}), StepRequest(second, [DATA], {})]
+        read = pb.ExecuteProgramRequest.FromString(join_program(steps))
+        assert [step.call for step in read.steps] == made
+        assert [storage.data for step in read.steps for storage in step.storage] == [DATA]
+
+
+def test_storages_are_views_of_the_message_with_little_padding() -> None:
+    message = join_request(b"", [b"\1"])
     (storage,) = split_request(message).storage
+    assert isinstance(storage, memoryview)
     assert storage.obj is message
-
-
-def test_padding_is_less_than_the_alignment_and_a_length() -> None:
-    assert len(join_request(b"", [b"x"])) < 2 * ALIGNMENT
+    assert len(message) < 2 * ALIGNMENT
 
 
 def test_storage_may_be_any_buffer() -> None:
@@ -102,151 +131,68 @@ def test_a_request_without_a_call_has_an_empty_one() -> None:
     assert split_request(b"") == (b"", [], {})
 
 
-@pytest.mark.parametrize("storage", [b"\x12\x00", b"\x12\x02\x0a\x00", b"\x12\x02\x78\x01"])
+@each("storage", [b"\x12\x00", b"\x12\x02\x0a\x00", b"\x12\x02\x78\x01"])
 def test_a_storage_without_a_place_is_left_to_who_knows_whether_it_follows(storage: bytes) -> None:
     pb.ExecuteRequest.FromString(storage)
     assert split_request(storage).storage == [None]
 
 
-def test_bytes_of_two_calls_cannot_make_one_field() -> None:
+MALFORMED = [
     # `operator` of 5 bytes, of which the first part of the call has 1 and the second 4.
-    message = b"\x0a\x03\x0a\x05a" + b"\x0a\x04bcde"
+    (b"\x0a\x03\x0a\x05a" + b"\x0a\x04bcde", "ExecuteRequest: expected"),
+    # Field 5, a number, its tag in 6 bytes, which is more than 32 bits need.
+    (b"\xa8\x80\x80\x80\x80\x00\x01", "a number that does not end"),
+    # Field number 0.
+    (b"\x00\x00", "ExecuteRequest: expected"),
+    (b"\x02\x00", "ExecuteRequest: expected"),
+    (b"\x12\x04\x7a\x00\x00\x00", "(ExecuteRequest|Storage): expected"),
+]
+
+
+@each(("message", "why"), MALFORMED)
+def test_what_the_class_refuses_is_refused(message: bytes, why: str) -> None:
     with pytest.raises(DecodeError):
         pb.ExecuteRequest.FromString(message)
-    with pytest.raises(MessageError):
+    with pytest.raises(MessageError, match=why):
         split_request(message)
 
 
-def test_a_tag_of_more_bytes_than_32_bits_need_is_refused() -> None:
-    message = b"\xa8\x80\x80\x80\x80\x00\x01"  # field 5, a number, its tag in 6 bytes
-    with pytest.raises(DecodeError):
+@each("inside", [False, True])
+@each("depth", [1, 99, 100, 101])
+def test_groups_nest_as_deep_as_the_class_lets_them(inside: bool, depth: int) -> None:
+    groups = b"\x2b" * depth + b"\x2c" * depth  # field 5 starts and ends
+    message = delimited(2, delimited(15, b"") + groups) if inside else groups
+    if depth + inside <= 100:
         pb.ExecuteRequest.FromString(message)
-    with pytest.raises(MessageError, match="a number that does not end"):
         split_request(message)
-
-
-@pytest.mark.parametrize("message", [b"\x00\x00", b"\x02\x00", b"\x12\x04\x7a\x00\x00\x00"])
-def test_field_number_0_is_refused(message: bytes) -> None:
+        return
     with pytest.raises(DecodeError):
         pb.ExecuteRequest.FromString(message)
     with pytest.raises(MessageError, match=r"(ExecuteRequest|Storage): expected"):
         split_request(message)
 
 
-@pytest.mark.parametrize("prefix", [b"", b"\x7a\x00"], ids=["top level", "in a storage"])
-@pytest.mark.parametrize("depth", [1, 99, 100, 101])
-def test_groups_nest_as_deep_as_the_class_lets_them(prefix: bytes, depth: int) -> None:
-    message = prefix + b"\x2b" * depth + b"\x2c" * depth  # field 5 starts and ends
-    if prefix:
-        message = (
-            pb.ExecuteRequest(  # the class writes the length
-                storage=[tensor_pb2.Storage(padding=message)]
-            ).SerializeToString()[:1]
-            + _length(message)
-        )
-    accepted = _accepts(message)
-    assert accepted is (depth + bool(prefix) <= 100)
-    if accepted:
-        split_request(message)
-    else:
-        with pytest.raises(MessageError, match=r"(ExecuteRequest|Storage): expected"):
-            split_request(message)
-
-
-def _length(data: bytes) -> bytes:
-    return bytes([len(data)]) + data if len(data) < 128 else _two_bytes(len(data)) + data
-
-
-def _two_bytes(length: int) -> bytes:
-    return bytes([length & 127 | 128, length >> 7])
-
-
-def _accepts(message: bytes) -> bool:
-    try:
-        pb.ExecuteRequest.FromString(message)
-    except DecodeError:
-        return False
-    return True
-
-
-@pytest.mark.parametrize(
-    "message",
-    [b"\x22\x00" * 4097, b"\x12\x00" * 4097, b"\x2b" + b"\x30\x00" * 4097 + b"\x2c"],
-    ids=["unknown fields", "storages", "a group"],
-)
+# Unknown fields, storages, a group.
+@each("message", [b"\x22\x00" * 4097, b"\x12\x00" * 4097, b"\x2b" + b"\x30\x00" * 4097 + b"\x2c"])
 def test_more_fields_than_any_call_has_are_refused(message: bytes) -> None:
     with pytest.raises(MessageError):
         split_request(message)
 
 
 def test_timings_may_stand_behind_a_storage() -> None:
-    timings = pb.Timings(run_ns=5).SerializeToString()
-    message = (
-        join_response(b"", b"", [b"abc"])
-        + pb.ExecuteResponse(timings=pb.Timings(run_ns=5)).SerializeToString()
-    )
+    spent = pb.Timings(run_ns=5).SerializeToString()
+    message = join_response(b"", b"", [b"abc"])
+    message += pb.ExecuteResponse(timings=pb.Timings(run_ns=5)).SerializeToString()
     message = message[message.index(b"\x1a") :]  # without the empty reply and timings
     message = b"\x0a\x00" + message
     for _ in range(2):
-        assert split_response(message) == (b"", timings, [b"abc"])
-
-
-def place_in(storage: tensor_pb2.Storage) -> bytes | RegionPart:
-    """Where a storage of the class is, as we say it."""
-    region = storage.region
-    if storage.WhichOneof("place") == "data":
-        return storage.data
-    return RegionPart(region.id, region.offset, region.length)
-
-
-@given(calls, places, st.dictionaries(st.text(max_size=5), regions))
-def test_the_class_reads_the_regions_that_we_join(
-    call: pb.Call, storage: list[bytes | RegionPart], outputs: dict[str, RegionPart]
-) -> None:
-    request = pb.ExecuteRequest.FromString(join_request(call.SerializeToString(), storage, outputs))
-    assert request.call == call
-    assert list(map(place_in, request.storage)) == storage
-    written = {place.output: RegionPart(*_fields(place.region)) for place in request.output_places}
-    assert written == outputs
-
-
-@given(calls, places, st.dictionaries(st.text(max_size=5), regions))
-def test_we_split_the_regions_that_the_class_writes(
-    call: pb.Call, storage: list[bytes | RegionPart], outputs: dict[str, RegionPart]
-) -> None:
-    request = pb.ExecuteRequest(
-        call=call,
-        storage=[
-            tensor_pb2.Storage(region=tensor_pb2.Region(**place._asdict()))
-            if isinstance(place, RegionPart)
-            else tensor_pb2.Storage(data=place)
-            for place in storage
-        ],
-        output_places=[
-            pb.OutputPlace(output=name, region=tensor_pb2.Region(**region._asdict()))
-            for name, region in outputs.items()
-        ],
-    )
-    split = split_request(request.SerializeToString())
-    assert (split.storage, split.output_places) == (storage, outputs)
-
-
-@given(places)
-def test_regions_of_a_response_come_back(storage: list[bytes | RegionPart]) -> None:
-    assert split_response(join_response(b"", b"", storage)).storage == storage
-
-
-def test_data_behind_a_region_stays_aligned() -> None:
-    message = join_request(b"call", [RegionPart(b"x" * 16, 1, 2), b"abc"])
-    assert message.index(b"abc") % ALIGNMENT == 0
+        assert split_response(message) == (b"", spent, [b"abc"])
 
 
 def test_the_last_place_of_a_storage_counts() -> None:
-    both = tensor_pb2.Storage(data=b"abc").SerializeToString()
-    both += tensor_pb2.Storage(region=tensor_pb2.Region(length=3)).SerializeToString()
-    both += tensor_pb2.Storage(data=b"xyz").SerializeToString()
-    message = bytes([0x12, len(both)]) + both
-    assert split_request(message).storage == [b"xyz"]
+    one_by_one = (b"abc", RegionPart(b"", 0, 3), b"xyz")
+    places_in = b"".join(storage_at(place).SerializeToString() for place in one_by_one)
+    assert split_request(delimited(2, places_in)).storage == [b"xyz"]
 
 
 def test_an_output_with_two_places_is_refused() -> None:
@@ -254,7 +200,3 @@ def test_an_output_with_two_places_is_refused() -> None:
     message = pb.ExecuteRequest(output_places=[place, place]).SerializeToString()
     with pytest.raises(MessageError, match="output_places: expected one place for an output"):
         split_request(message)
-
-
-def _fields(region: tensor_pb2.Region) -> tuple[bytes, int, int]:
-    return region.id, region.offset, region.length

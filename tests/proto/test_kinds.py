@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.rows import each
 
 from npucall.declare.attributes import attribute_value
 from npucall.declare.parameters import Kind, Scalar
@@ -75,25 +76,25 @@ def test_these_tests_know_every_kind_and_every_member() -> None:
     assert {field.name for field in oneof.fields} == {*MEMBERS, "absent"}
 
 
-@pytest.mark.parametrize("name", KINDS)
+@each("name", KINDS)
 def test_a_value_comes_back_from_the_wire_as_it_was(name: str) -> None:
     found = travelled(name, VALUES[name])
     assert (found, type(found)) == (VALUES[name], type(VALUES[name]))
 
 
-@pytest.mark.parametrize("name", KINDS)
+@each("name", KINDS)
 def test_the_c_function_gets_a_value_as_it_was(name: str) -> None:
     found = prepared(EVERY_KIND, **VALUES, out=PAIR).values[name]
     assert (found, type(found)) == (VALUES[name], type(VALUES[name]))
 
 
-@pytest.mark.parametrize("name", KINDS)
+@each("name", KINDS)
 def test_a_value_travels_in_the_member_that_the_contract_names(name: str) -> None:
     argument = pb.Argument(name=name, **{MEMBER_OF[name]: MEMBERS[MEMBER_OF[name]]})
     assert raw(EVERY_KIND, argument).arguments.keys() == {name}
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "member"),
     [(name, member) for name in KINDS for member in MEMBERS if member != MEMBER_OF[name]],
 )
@@ -104,21 +105,21 @@ def test_a_value_in_another_member_is_refused(name: str, member: str) -> None:
     assert (caught.value.parameter, caught.value.aclnn_status) == (name, None)
 
 
-@pytest.mark.parametrize("name", KINDS)
+@each("name", KINDS)
 def test_an_argument_without_value_is_refused(name: str) -> None:
     with pytest.raises(MessageError, match=f"{name}: expected its value as .* found 'none'"):
         raw(EVERY_KIND, pb.Argument(name=name))
 
 
-@pytest.mark.parametrize("name", KINDS)
+@each("name", KINDS)
 def test_an_attribute_has_no_storage(name: str) -> None:
     argument = pb.Argument(name=name, stored=True, **{MEMBER_OF[name]: MEMBERS[MEMBER_OF[name]]})
     with pytest.raises(MessageError, match=f"{name}: expected a tensor, since `stored` is set"):
         raw(EVERY_KIND, argument)
 
 
-@pytest.mark.parametrize("name", POINTERS)
-@pytest.mark.parametrize("mentioned", [True, False])
+@each("name", POINTERS)
+@each("mentioned", [True, False])
 def test_a_pointer_that_is_absent_is_null_for_the_c_function(name: str, mentioned: bool) -> None:
     given = {**VALUES, name: None, "out": PAIR}
     if not mentioned:
@@ -127,8 +128,8 @@ def test_a_pointer_that_is_absent_is_null_for_the_c_function(name: str, mentione
     assert {key for key, value in values.items() if value is None} == {name}
 
 
-@pytest.mark.parametrize("name", [name for name in KINDS if name not in POINTERS])
-@pytest.mark.parametrize("mentioned", [True, False])
+@each("name", [name for name in KINDS if name not in POINTERS])
+@each("mentioned", [True, False])
 def test_a_value_that_is_no_pointer_cannot_be_absent(name: str, mentioned: bool) -> None:
     given = {**VALUES, name: None, "out": PAIR}
     if not mentioned:
@@ -138,7 +139,7 @@ def test_a_value_that_is_no_pointer_cannot_be_absent(name: str, mentioned: bool)
     assert (caught.value.parameter, caught.value.aclnn_status) == (name, None)
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "least", "most"),
     [
         ("int32", -(2**31), 2**31 - 1),
@@ -157,31 +158,31 @@ def test_a_number_beyond_its_c_type_is_refused(name: str, least: int, most: int)
         assert travelled(name, number) == number
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@each("dtype", DTYPES)
 def test_every_element_type_travels_as_an_attribute(dtype: Any) -> None:
     assert travelled("dtype", dtype) is dtype
 
 
-@pytest.mark.parametrize("value", [value for value in range(-1, 64) if value not in BY_WIRE])
+@each("value", [value for value in range(-1, 64) if value not in BY_WIRE])
 def test_an_element_type_that_the_contract_does_not_list_is_refused(value: int) -> None:
     with pytest.raises(DTypeError, match=f"dtype: expected a dtype .* found value {value}"):
         raw(EVERY_KIND, pb.Argument(name="dtype", dtype=value))  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("name", ARRAYS)
+@each("name", ARRAYS)
 def test_an_array_may_be_empty_and_is_not_null_then(name: str) -> None:
     assert travelled(name, ()) == ()
     assert prepared(EVERY_KIND, **{**VALUES, name: ()}, out=PAIR).values[name] == ()
 
 
-@pytest.mark.parametrize("name", ARRAYS)
+@each("name", ARRAYS)
 def test_an_empty_array_may_come_in_its_own_member(name: str) -> None:
     members = {"integers": pb.IntArray(), "numbers": pb.FloatArray()}
     member = {**MEMBERS, **members}[name]
     assert only(raw(EVERY_KIND, pb.Argument(name=name, **{name: member})).arguments) == ()
 
 
-@pytest.mark.parametrize("name", ["scalars", "numbers", "booleans"])
+@each("name", ["scalars", "numbers", "booleans"])
 def test_integers_stand_for_another_array_only_if_there_are_none(name: str) -> None:
     empty = pb.Argument(name=name, integers=pb.IntArray())
     assert only(raw(EVERY_KIND, empty).arguments) == ()
@@ -245,7 +246,7 @@ PYTHON: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("name", PYTHON)
+@each("name", PYTHON)
 def test_what_a_python_caller_gives_travels_once_it_is_converted(name: str) -> None:
     attribute: Any = EVERY_KIND.by_name[name]
     value = attribute_value(name, attribute, PYTHON[name])

@@ -7,9 +7,9 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.rows import each
 
 from npucall.compute.layouts import Layout
 from npucall.dtypes import BF16, FLOAT, FLOAT16
@@ -47,7 +47,7 @@ def test_a_layout_over_received_bytes_cannot_be_written() -> None:
     assert not Layout.of_spec(TensorSpec(BF16, (2,))).over(bytes(4)).flags.writeable
 
 
-@pytest.mark.parametrize("shape", [(0, 2**60), (2**60, 0)], ids=str)
+@each("shape", [(0, 2**60), (2**60, 0)])
 def test_what_has_no_elements_needs_no_memory_however_large_its_other_extents_are(
     shape: Any,
 ) -> None:
@@ -57,7 +57,7 @@ def test_what_has_no_elements_needs_no_memory_however_large_its_other_extents_ar
     assert Layout.of_spec(TensorSpec(FLOAT, shape, (2**62, 1))).over(b"").shape == shape
 
 
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@each("shape", SHAPES)
 def test_a_layout_is_dense_where_numpy_calls_an_array_contiguous(shape: Any) -> None:
     for array in layouts(shape):
         assert Layout.of_array(array).dense == array.flags.c_contiguous
@@ -68,7 +68,7 @@ def test_strides_along_an_extent_of_1_do_not_matter() -> None:
     assert not Layout(np.dtype(np.float32), (3, 2, 1), (16, 4, 4)).dense
 
 
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@each("shape", SHAPES)
 def test_one_axis_for_all_of_a_dense_array_is_numpys_reshape(shape: Any) -> None:
     array = layouts(shape)[0]
     seen = Layout.of_array(array).flat().seen(array)
@@ -76,14 +76,14 @@ def test_one_axis_for_all_of_a_dense_array_is_numpys_reshape(shape: Any) -> None
     assert seen.shape == (array.size,)
 
 
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@each("shape", SHAPES)
 def test_a_higher_rank_is_numpys_new_axes_in_front(shape: Any) -> None:
     for array in layouts(shape):
         seen = Layout.of_array(array).of_rank(5).seen(array)
         np.testing.assert_array_equal(seen, array[(np.newaxis,) * (5 - array.ndim)])
 
 
-@pytest.mark.parametrize("shape", SHAPES[1:], ids=str)
+@each("shape", SHAPES[1:])
 def test_rows_are_numpys_axis_moved_to_the_end(shape: Any) -> None:
     for array in layouts(shape):
         for dim in range(-len(shape), len(shape)):
@@ -91,7 +91,7 @@ def test_rows_are_numpys_axis_moved_to_the_end(shape: Any) -> None:
             np.testing.assert_array_equal(seen, np.moveaxis(array, dim, -1))
 
 
-@pytest.mark.parametrize("dim", [0, -1])
+@each("dim", [0, -1])
 def test_rank_0_is_one_row_of_one_element(dim: int) -> None:
     number = np.array(3, ml_dtypes.bfloat16)
     assert Layout.of_array(number).rows(dim).seen(number).tolist() == [3]

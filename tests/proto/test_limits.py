@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
+from tests.rows import each
 
 from npucall import limits
 
@@ -51,7 +51,7 @@ OUR_OWN = {
 """What no caller has to know, or the types of the fields say."""
 
 
-@pytest.mark.parametrize("name", STATED)
+@each("name", STATED)
 def test_the_proto_states_the_limit(name: str) -> None:
     assert STATED[name].format(spelled(name)) in COMMENTS
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
+from tests.rows import each
 
 from npucall.declare.declaration import Operator
 from npucall.declare.parameters import c_name
@@ -17,9 +17,7 @@ from npucall.v1 import operator_service_pb2 as pb
 from npucall.v1.tensor_pb2 import DataType
 from npucall.wire.listing import declare, describe
 
-everywhere = pytest.mark.parametrize(
-    "operator", list(CATALOGUE), ids=lambda operator: operator.title
-)
+everywhere = each("operator", list(CATALOGUE))
 
 
 def types(*names: str) -> list[int]:
@@ -153,7 +151,7 @@ def test_the_prototype_is_that_of_the_document() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@each(
     ("operator", "product", "available"),
     [
         (kl_div_backward, A2, True),

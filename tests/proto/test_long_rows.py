@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import ml_dtypes
 import numpy as np
 import pytest
+from tests.rows import each
 
 from npucall.compute import evaluate
 from npucall.compute.helpers import Helpers
@@ -67,9 +68,9 @@ def expected(name: str, tensors: dict[str, Any], dim: int) -> Any:
     return grad - np.exp(output) * grad.sum(dim, keepdims=True)
 
 
-@pytest.mark.parametrize("name", [SOFTMAX, LOG_SOFTMAX])
-@pytest.mark.parametrize("dtype", [np.float32, HALF, BF16])
-@pytest.mark.parametrize(("shape", "dim"), SHAPES)
+@each("name", [SOFTMAX, LOG_SOFTMAX])
+@each("dtype", [np.float32, HALF, BF16])
+@each(("shape", "dim"), SHAPES)
 def test_the_sum_of_a_row_is_that_of_all_its_pieces(
     name: str, dtype: Any, shape: tuple[int, ...], dim: int
 ) -> None:
@@ -82,7 +83,7 @@ def test_the_sum_of_a_row_is_that_of_all_its_pieces(
     )
 
 
-@pytest.mark.parametrize("name", [SOFTMAX, LOG_SOFTMAX])
+@each("name", [SOFTMAX, LOG_SOFTMAX])
 def test_helpers_do_not_change_a_bit_of_a_long_row(name: str, helpers: Helpers) -> None:
     tensors = drawn((4, 5 * BLOCK + 1), np.float32, "grad_output", "output")
     call = call_of(name, tensors, dim=1)
@@ -128,10 +129,8 @@ def test_a_row_of_two_blocks_is_complete_and_one_of_an_element_more_has_three_pi
         assert seen == pieces
 
 
-@pytest.mark.parametrize("dtype", [np.float32, HALF])
-@pytest.mark.parametrize(
-    ("shape", "dim"), [((2 * LONG,), 0), ((3, 2 * LONG), 1), ((2 * LONG, 2), 0)]
-)
+@each("dtype", [np.float32, HALF])
+@each(("shape", "dim"), [((2 * LONG,), 0), ((3, 2 * LONG), 1), ((2 * LONG, 2), 0)])
 def test_a_long_row_of_two_halves_has_the_bits_of_its_elements(
     dtype: Any, shape: tuple[int, ...], dim: int
 ) -> None:
@@ -168,8 +167,8 @@ def forward_of(name: str, x: Any, dim: int) -> Any:
     return result if name == "aclnnLogSoftmax" else np.exp(result)
 
 
-@pytest.mark.parametrize("name", FORWARDS)
-@pytest.mark.parametrize(
+@each("name", FORWARDS)
+@each(
     ("shape", "dim", "dtype"),
     [*((*each, np.float32) for each in SHAPES), (*SHAPES[0], HALF), (*SHAPES[2], BF16)],
 )
@@ -186,8 +185,8 @@ def test_a_maximum_and_a_sum_are_those_of_all_pieces(
     )
 
 
-@pytest.mark.parametrize("name", FORWARDS)
-@pytest.mark.parametrize("place", [0, BLOCK - 1, BLOCK, LONG - 1])
+@each("name", FORWARDS)
+@each("place", [0, BLOCK - 1, BLOCK, LONG - 1])
 def test_a_maximum_in_any_piece_counts_for_all_of_its_row_alone(name: str, place: int) -> None:
     x = np.zeros((2, LONG), np.float32)
     x[1, place] = 3e38
@@ -199,8 +198,8 @@ def test_a_maximum_in_any_piece_counts_for_all_of_its_row_alone(name: str, place
     assert found[1, place] == {"aclnnSoftmax": 1, "aclnnLogSoftmax": 0}[name]
 
 
-@pytest.mark.parametrize("name", FORWARDS)
-@pytest.mark.parametrize("number", [np.nan, np.inf])
+@each("name", FORWARDS)
+@each("number", [np.nan, np.inf])
 def test_nan_and_infinity_in_one_piece_make_all_of_their_row_nan(name: str, number: float) -> None:
     x = np.zeros((2, LONG), np.float32)
     x[0, BLOCK + 1] = number
@@ -210,7 +209,7 @@ def test_nan_and_infinity_in_one_piece_make_all_of_their_row_nan(name: str, numb
     assert np.isfinite(found[1]).all()
 
 
-@pytest.mark.parametrize("name", FORWARDS)
+@each("name", FORWARDS)
 def test_a_piece_of_minus_infinity_alone_counts_nothing(name: str) -> None:
     x = np.full((2, LONG), -np.inf, np.float32)
     x[0, -4:] = 7
@@ -221,8 +220,8 @@ def test_a_piece_of_minus_infinity_alone_counts_nothing(name: str) -> None:
     assert np.isnan(found[LONG:]).all()
 
 
-@pytest.mark.parametrize("name", FORWARDS)
-@pytest.mark.parametrize("shape", [(4, 5 * BLOCK + 1), (3 * BLOCK, 2)])
+@each("name", FORWARDS)
+@each("shape", [(4, 5 * BLOCK + 1), (3 * BLOCK, 2)])
 def test_helpers_do_not_change_a_bit_of_three_passes(
     name: str, shape: tuple[int, int], helpers: Helpers
 ) -> None:
@@ -232,7 +231,7 @@ def test_helpers_do_not_change_a_bit_of_three_passes(
     assert all(run(call, {"self": x}, helpers=helpers) == alone for _ in range(5))
 
 
-@pytest.mark.parametrize("of", [np.float32, HALF, BF16])
+@each("of", [np.float32, HALF, BF16])
 def test_a_long_row_is_rounded_to_the_dtype_of_its_output_first(of: Any) -> None:
     x = np.random.default_rng(9).normal(0, 3, LONG).astype(np.float32)
     out = TensorSpec(BY_NUMPY[np.dtype(of)], (LONG,))
@@ -241,8 +240,8 @@ def test_a_long_row_is_rounded_to_the_dtype_of_its_output_first(of: Any) -> None
     assert converted == run(call_of("aclnnLogSoftmax", short, dim=0), short)
 
 
-@pytest.mark.parametrize("dtype", [np.float32, HALF])
-@pytest.mark.parametrize(("shape", "dim"), [((2 * LONG,), 0), ((3, 2 * LONG), 1)])
+@each("dtype", [np.float32, HALF])
+@each(("shape", "dim"), [((2 * LONG,), 0), ((3, 2 * LONG), 1)])
 def test_a_long_row_of_values_and_gates_has_the_bits_of_its_elements(
     dtype: Any, shape: tuple[int, ...], dim: int
 ) -> None:
@@ -255,8 +254,8 @@ def test_a_long_row_of_values_and_gates_has_the_bits_of_its_elements(
     np.testing.assert_array_equal(ends.reshape(-1), first)
 
 
-@pytest.mark.parametrize("length", [1, 2, 31, 32, 33])
-@pytest.mark.parametrize("count", [1, 255, 256, 1000])
+@each("length", [1, 2, 31, 32, 33])
+@each("count", [1, 255, 256, 1000])
 def test_the_maxima_of_short_rows_are_those_of_numpy(length: int, count: int) -> None:
     x = np.random.default_rng(5).normal(0, 3, (count, length)).astype(np.float32)
     x[count // 3, 0] = np.inf
@@ -266,7 +265,7 @@ def test_the_maxima_of_short_rows_are_those_of_numpy(length: int, count: int) ->
     assert np.isnan(found[count // 2])
 
 
-@pytest.mark.parametrize("dim", [0, 1, 2])
+@each("dim", [0, 1, 2])
 def test_a_row_along_any_dimension_has_the_bits_of_the_same_row_alone(dim: int) -> None:
     x = np.random.default_rng(6).normal(0, 3, (70, 60, 50)).astype(np.float32)
     found = np.frombuffer(run(call_of("aclnnSoftmax", {"self": x}, dim=dim), {"self": x}), x.dtype)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from google.protobuf.message import DecodeError
 from hypothesis import assume, given
+from tests.rows import each
 
 from npucall.errors import MessageError
 from npucall.exchange import Begin, Chunk
@@ -27,7 +28,7 @@ from npucall.wire.frames import join_begin, join_chunk, split_request_frame
 from npucall.wire.messages import join_request, split_request
 from npucall.wire.protobuf import Malformed, data_bytes_in
 
-from .test_framing_fuzz import LONG_NUMBER, delimited, messages, tagged
+from .any_messages import LONG_NUMBER, delimited, requests, tagged
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -73,7 +74,7 @@ def read_frame(message: bytes) -> None:
     read_all(frame.request)
 
 
-@pytest.mark.parametrize("bomb", BOMBS.values(), ids=BOMBS)
+@each("bomb", BOMBS.values())
 def test_many_small_fields_are_refused_for_their_number_or_bytes(bomb: bytes) -> None:
     for message in bomb, UNKNOWN + bomb:
         with pytest.raises(MessageError, match=REFUSED):
@@ -82,7 +83,7 @@ def test_many_small_fields_are_refused_for_their_number_or_bytes(bomb: bytes) ->
             read_frame(begin(message))
 
 
-@pytest.mark.parametrize("bomb", [GROUP * 200 + END * 200, GROUP * 60_000, UNKNOWN * 60_000])
+@each("bomb", [GROUP * 200 + END * 200, GROUP * 60_000, UNKNOWN * 60_000])
 def test_frames_have_the_same_budget(bomb: bytes) -> None:
     for message in bomb, begin(bomb), delimited(3, bomb), delimited(4, bomb):
         with pytest.raises(MessageError, match=r"more than 32768 fields or 100 levels"):
@@ -114,7 +115,7 @@ def test_as_many_storages_as_a_request_may_have_fit_in_every_spelling() -> None:
         assert split_request(message[len(CALL) + 2 :] + message[: len(CALL) + 2]).storage == found
 
 
-@pytest.mark.parametrize(
+@each(
     "spelled",
     [
         lambda padding: delimited(1, CALL) + delimited(2, delimited(1, padding) + data(b"x")),
@@ -170,7 +171,7 @@ def test_the_frame_of_a_program_may_have_more_besides_data() -> None:
             split_request_frame(before + join_begin(1, too_long))
 
 
-@pytest.mark.parametrize("last", [join_begin(1, Begin(b"")), join_chunk(1, Chunk(0, 0, b"x"))])
+@each("last", [join_begin(1, Begin(b"")), join_chunk(1, Chunk(0, 0, b"x"))])
 def test_a_program_lends_its_room_to_no_other_frame_of_the_message(last: bytes) -> None:
     """Of several the class takes the last one."""
     program = join_begin(1, Begin(b"", program=True))
@@ -180,23 +181,19 @@ def test_a_program_lends_its_room_to_no_other_frame_of_the_message(last: bytes) 
         split_request_frame(program + junk + last)
 
 
-@given(messages)
+@given(requests)
 def test_the_data_that_is_counted_is_that_of_the_class(message: bytes) -> None:
-    with suppress(DecodeError, Malformed):  # of no message nothing is counted
-        held = sum(len(each.data) for each in pb.ExecuteRequest.FromString(message).storage)
-        counted = data_bytes_in(message, REQUEST, MAX_NESTED_FIELDS)
-        assert counted >= held  # of a field that comes twice the class keeps the last
-        assert data_bytes_in(begin(message), FRAME, MAX_NESTED_FIELDS) == counted
-
-
-@given(messages)
-def test_only_what_is_no_message_is_refused_while_its_data_is_counted(message: bytes) -> None:
     assume(not LONG_NUMBER.search(message))
     try:
-        data_bytes_in(message, REQUEST, MAX_NESTED_FIELDS)
+        counted = data_bytes_in(message, REQUEST, MAX_NESTED_FIELDS)
     except Malformed:
         with pytest.raises(DecodeError):
             pb.ExecuteRequest.FromString(message)
+        return
+    with suppress(DecodeError):  # of no message nothing is counted
+        held = sum(len(each.data) for each in pb.ExecuteRequest.FromString(message).storage)
+        assert counted >= held  # of a field that comes twice the class keeps the last
+        assert data_bytes_in(begin(message), FRAME, MAX_NESTED_FIELDS) == counted
 
 
 def test_groups_are_as_deep_as_protobuf_has_them_and_no_deeper() -> None:

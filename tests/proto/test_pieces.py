@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.more import every_third
+from tests.rows import each
 
 from npucall.compute import evaluate, pieces
 from npucall.compute.pieces import Piece
@@ -87,7 +88,7 @@ def cut_at(call: Prepared, storages: Mapping[str, bytes], edges: Sequence[int]) 
 EDGES = st.lists(st.integers(1, ELEMENTS - 1), max_size=6)
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "dtype"),
     every_third((name, dtype) for dtype in (FLOAT, FLOAT16, BF16) for name in OPERATORS),
 )
@@ -110,7 +111,7 @@ def test_a_number_goes_with_every_piece(edges: list[int]) -> None:
     assert [bytes(found)] == [bytes(one) for one in evaluate.run(call, storages)]
 
 
-@pytest.mark.parametrize("name", OPERATORS)
+@each("name", OPERATORS)
 def test_pieces_of_one_element_give_the_bits_of_the_whole(name: str) -> None:
     call = elementwise(name, FLOAT)
     storages = storages_of(call)
@@ -173,7 +174,7 @@ WHOLE = {
 }
 
 
-@pytest.mark.parametrize("call", WHOLE.values(), ids=WHOLE)
+@each("call", WHOLE.values())
 def test_other_calls_need_all_of_their_inputs(call: Prepared) -> None:
     assert not pieces.takes_pieces(call)
 
@@ -205,7 +206,7 @@ def test_a_call_whose_output_only_an_unread_input_reaches_is_not_taken() -> None
     assert not pieces.takes_pieces(call_of(KL, one, TensorSpec(FLOAT, (20, 50)), one))
 
 
-@pytest.mark.parametrize("spans", [[(0, 999)], [], [(0, 500), (501, 1000)], [(1, 1000)]], ids=str)
+@each("spans", [[(0, 999)], [], [(0, 500), (501, 1000)], [(1, 1000)]])
 def test_memory_that_no_piece_wrote_is_never_handed_out(spans: list[tuple[int, int]]) -> None:
     call = elementwise("aclnnL1LossBackward", FLOAT)
     parts = (

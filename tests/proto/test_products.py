@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.rows import each
 
 from npucall.errors import ArgumentError
 from npucall.products import DEFAULT_SOC, PRODUCTS, product_of, taken_for
@@ -22,7 +23,7 @@ SOCS = {
 PAIRS = [(soc, product) for product, socs in SOCS.items() for soc in socs.split()]
 
 
-@pytest.mark.parametrize(("soc", "product"), PAIRS)
+@each(("soc", "product"), PAIRS)
 def test_a_soc_string_belongs_to_its_product(soc: str, product: str) -> None:
     assert product_of(soc).soc == product
 
@@ -40,7 +41,7 @@ def test_the_default_is_an_a2() -> None:
     assert product_of(DEFAULT_SOC).soc == "Ascend910B"
 
 
-@pytest.mark.parametrize(
+@each(
     "soc",
     ["", "ascend910B1", "910B1", "Ascend910B1\n", " Ascend910B1", "Ascend910B9", "Ascend910_9",
      "Ascend910B1x", "Ascend310P2", "Ascend610Lite"],
@@ -52,12 +53,12 @@ def test_an_unknown_string_is_refused_with_the_families_there_are(soc: str) -> N
     assert repr(soc) in str(caught.value)
 
 
-@pytest.mark.parametrize(("soc", "product"), PAIRS)
+@each(("soc", "product"), PAIRS)
 def test_what_is_known_is_no_guess(soc: str, product: str) -> None:
     assert taken_for(soc) == (product_of(soc), "")
 
 
-@pytest.mark.parametrize(
+@each(
     ("soc", "product"),
     [
         ("Ascend910B5", "Ascend910B"),
@@ -85,9 +86,7 @@ def test_a_name_of_a_host_that_is_unknown_is_taken_for_the_nearest_product(
     assert "npucall conform" in taken.guess
 
 
-@pytest.mark.parametrize(
-    "soc", ["", "ascend910B5", "910B5", "Ascend910B5\n", "Ascend610Lite", "Ascend777X"]
-)
+@each("soc", ["", "ascend910B5", "910B5", "Ascend910B5\n", "Ascend610Lite", "Ascend777X"])
 def test_a_name_that_is_near_to_none_is_refused_as_before(soc: str) -> None:
     with pytest.raises(ArgumentError, match="Ascend910_93"):
         taken_for(soc)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.rows import each
 
 from npucall.declare.declaration import Operator, prototype_only
 from npucall.declare.parameters import Attribute, Input, Kind, Output, Parameter, parameter_of
@@ -67,7 +68,7 @@ def test_a_prototype_has_every_type_and_name_as_the_header_spells_them(
 
 
 # From the headers [src:cann-headers]
-@pytest.mark.parametrize(
+@each(
     ("operator", "own"),
     [
         (CAT, "const aclTensorList* tensors, int64_t dim, aclTensor* out"),
@@ -85,14 +86,14 @@ def test_the_prototype_is_that_of_the_document(operator: Operator[..., Any], own
     )
 
 
-@pytest.mark.parametrize("c_type", ["aclTensor*", "void*", "int64_t*", "const", "int16_t", ""])
+@each("c_type", ["aclTensor*", "void*", "int64_t*", "const", "int16_t", ""])
 def test_a_type_that_no_attribute_has_is_refused(c_type: str) -> None:
     with pytest.raises(ValueError, match="x: expected a type of an attribute, found"):
         parameter_of("x", c_type, None)
 
 
-@pytest.mark.parametrize("role", [Input, Output])
-@pytest.mark.parametrize("c_type", ["int64_t", "aclScalar*", "aclTensor", "aclTensor**"])
+@each("role", [Input, Output])
+@each("c_type", ["int64_t", "aclScalar*", "aclTensor", "aclTensor**"])
 def test_a_type_that_no_tensor_has_is_refused(c_type: str, role: Any) -> None:
     with pytest.raises(ValueError, match="x: expected a type of a tensor, found"):
         parameter_of("x", c_type, role)
@@ -120,7 +121,7 @@ def test_every_pointer_may_be_absent_and_no_value() -> None:
     assert describe(CAT, A2).parameters[0].optional
 
 
-@pytest.mark.parametrize(
+@each(
     ("operator", "product", "given_reason", "reason"),
     [
         (CAT, ASCEND_310B, "", ""),
@@ -144,7 +145,7 @@ def test_a_listing_says_why_an_operator_is_unavailable(
 # What a client does with an operator that a newer server declares and it does not know itself.
 
 
-@pytest.mark.parametrize("operator", list(CATALOGUE), ids=lambda operator: operator.title)
+@each("operator", list(CATALOGUE))
 def test_a_declared_operator_is_found_in_its_listing_without_its_formula(
     operator: Operator[..., Any],
 ) -> None:
@@ -159,7 +160,7 @@ def test_a_declared_operator_is_found_in_its_listing_without_its_formula(
     assert found.formula is None
 
 
-@pytest.mark.parametrize("operator", list(CATALOGUE), ids=lambda operator: operator.title)
+@each("operator", list(CATALOGUE))
 def test_what_a_declared_operator_requires_its_listing_requires_too_but_for_null_pointers(
     operator: Operator[..., Any],
 ) -> None:
@@ -176,7 +177,7 @@ def test_defaults_come_back_from_a_listing_with_their_types() -> None:
     assert [type(value) for value in defaults.values()] == [int, bool]
 
 
-@pytest.mark.parametrize("role", [pb.ROLE_UNSPECIFIED, 99])
+@each("role", [pb.ROLE_UNSPECIFIED, 99])
 def test_a_listing_with_a_role_that_is_not_known_is_refused(role: int) -> None:
     parameter = pb.ParameterInfo(name="x", c_type="aclTensor*", role=role)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=f"x: expected a known role, found {role}"):
@@ -209,13 +210,13 @@ def test_arguments_without_a_name_are_refused() -> None:
         CAT.bind(([1], 0), {})
 
 
-@pytest.mark.parametrize("name", ["tensor", "out"])
+@each("name", ["tensor", "out"])
 def test_an_argument_that_is_no_input_or_attribute_is_refused(name: str) -> None:
     with pytest.raises(TypeError, match=f"got an unexpected keyword argument '{name}'; it has ten"):
         CAT.bind((), {"dim": 0, name: 1})
 
 
-@pytest.mark.parametrize("name", keyword.kwlist)
+@each("name", keyword.kwlist)
 def test_c_may_name_a_parameter_as_python_names_none(name: str) -> None:
     # aclnnInplaceUniform has "from".
     parameter = parameter_of(name, "double", None)
@@ -233,7 +234,7 @@ def test_an_operator_without_formula_has_no_signature() -> None:
 # Roles, as a caller states them.
 
 
-@pytest.mark.parametrize("operator", [CAT, SPLIT, ADD_IN_PLACE])
+@each("operator", [CAT, SPLIT, ADD_IN_PLACE])
 def test_stated_roles_change_nothing_of_a_prototype(operator: Operator[..., Any]) -> None:
     tensors = [p.name for p in operator.parameters if not isinstance(p, Attribute)]
     for role in Input, Output:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.rows import each
 
 from npucall.dtypes import BF16, FLOAT, FLOAT16
 from npucall.operators import CATALOGUE
@@ -99,7 +99,7 @@ def test_the_tests_know_every_field_of_the_timings() -> None:
     assert tuple(field.name for field in pb.Timings.DESCRIPTOR.fields) == FIELDS
 
 
-@pytest.mark.parametrize("field", FIELDS)
+@each("field", FIELDS)
 def test_timings_that_a_server_leaves_out_are_0(field: str) -> None:
     spent = pb.Timings(**{field: 5})
     assert decode_timings(spent.SerializeToString()) == Timings(**{field: 5})

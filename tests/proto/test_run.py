@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from tests.rows import each
 
 from npucall.compute import evaluate
 from npucall.compute.helpers import Helpers
@@ -75,7 +76,7 @@ def test_memory_that_is_too_small_is_refused() -> None:
         evaluate.run(call, storages_of(call), targets={"grad_input": bytearray(8)})
 
 
-@pytest.mark.parametrize("given", [False, True], ids=["new memory", "given memory"])
+@each("given", [False, True])
 def test_gaps_of_an_output_come_back_as_they_were_sent(given: bool) -> None:
     spec = TensorSpec(FLOAT, (4, 3), (6, 2), 5)
     call = call_of(L1, (4, 3), (4, 3), (4, 3), grad_input=spec)
@@ -110,7 +111,7 @@ def test_the_memory_of_an_output_may_be_the_storage_that_was_sent_for_it() -> No
     assert answer == expected
 
 
-@pytest.mark.parametrize("given", [False, True], ids=["new memory", "given memory"])
+@each("given", [False, True])
 def test_sums_of_nothing_are_zeros_between_the_gaps_that_were_sent(given: bool) -> None:
     spec = TensorSpec(FLOAT, (2, 1), (3, 1))
     call = call_of(KL, (), (2, 1), (2, 0), out=spec, reduction=0)
@@ -156,7 +157,7 @@ class Counted:
         pass
 
 
-@pytest.mark.parametrize(("elements", "turns"), [(1, 1), (294_912, 1), (294_913, 2), (900_000, 4)])
+@each(("elements", "turns"), [(1, 1), (294_912, 1), (294_913, 2), (900_000, 4)])
 def test_a_turn_is_taken_for_three_blocks(elements: int, turns: int) -> None:
     call, turn = call_of(L1, (elements,), (elements,), (elements,)), Counted()
     evaluate.run(call, storages_of(call), turn)
@@ -174,8 +175,8 @@ def helpers() -> Iterator[Helpers]:
 SUMMED = [((4000, 70), (1, 70)), ((70, 4000), (70, 1)), ((300, 1000), (1, 1))]
 
 
-@pytest.mark.parametrize("dtype", [FLOAT, FLOAT16])
-@pytest.mark.parametrize(("large", "small"), SUMMED)
+@each("dtype", [FLOAT, FLOAT16])
+@each(("large", "small"), SUMMED)
 def test_helpers_do_not_change_a_bit_of_a_sum(
     dtype: Any, large: Any, small: Any, helpers: Helpers
 ) -> None:
@@ -236,8 +237,8 @@ def test_one_preparation_serves_calls_with_other_memory_and_at_the_same_time() -
     assert [evaluate.run(call, first), evaluate.run(call, second)] == answers
 
 
-@pytest.mark.parametrize("shift", [1, 2, 3, 4, 8])
-@pytest.mark.parametrize("name", ["aclnnL1LossBackward", "aclnnKlDivBackward"])
+@each("shift", [1, 2, 3, 4, 8])
+@each("name", ["aclnnL1LossBackward", "aclnnKlDivBackward"])
 def test_where_a_storage_begins_in_memory_does_not_show_in_the_bits(name: str, shift: int) -> None:
     call = call_of(CATALOGUE.find(name), (1000, 90), (1000, 90), (1000, 90))
     storages = storages_of(call)
@@ -283,8 +284,8 @@ def places_told(
     return told
 
 
-@pytest.mark.parametrize("helped", [False, True])
-@pytest.mark.parametrize("number", [False, True])
+@each("helped", [False, True])
+@each("number", [False, True])
 def test_a_formula_may_compute_its_last_step_where_the_result_belongs(
     helped: bool, number: bool, helpers: Helpers
 ) -> None:
@@ -304,7 +305,7 @@ ELSEWHERE: dict[str, tuple[Prepared, int]] = {
 }
 
 
-@pytest.mark.parametrize(("call", "shift"), ELSEWHERE.values(), ids=ELSEWHERE)
+@each(("call", "shift"), ELSEWHERE.values())
 def test_other_results_are_copied_to_where_they_belong(call: Prepared, shift: int) -> None:
     size = call.outputs["grad_input"].storage_bytes
     assert set(places_told(call, poisoned(size + shift), shift=shift)) == {None}

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.rows import each
 
 from npucall.declare import rules
 from npucall.declare.call import Call
@@ -85,8 +86,8 @@ def same(first: Any, second: Any) -> bool:
     return bool(np.array(first).tobytes() == np.array(second).tobytes())
 
 
-@given(st.floats())
-@pytest.mark.parametrize("name", ["single", "double"])
+@each("name", ["single", "double"])
+@given(value=st.floats())
 def test_a_number_comes_back_as_it_was(name: str, value: float) -> None:
     found = travelled(name, value)
     assert same(found, value) or (math.isnan(found) and math.isnan(value))
@@ -105,15 +106,15 @@ def test_integers_come_back_as_they_were(value: tuple[int, ...]) -> None:
     assert isinstance(found, tuple)
 
 
-@given(st.floats(width=16))
-@pytest.mark.parametrize("dtype", [FLOAT16, FLOAT, DOUBLE], ids=str)
+@each("dtype", [FLOAT16, FLOAT, DOUBLE])
+@given(value=st.floats(width=16))
 def test_a_float_scalar_comes_back_with_its_dtype(dtype: Any, value: float) -> None:
     found = travelled("scalar", Scalar(dtype, value))
     assert found.dtype is dtype
     assert same(found.value, value) or (math.isnan(found.value) and math.isnan(value))
 
 
-@pytest.mark.parametrize("dtype", [d for d in DTYPES if d.kind == "int"], ids=str)
+@each("dtype", [d for d in DTYPES if d.kind == "int"])
 def test_the_ends_of_an_integer_dtype_come_back(dtype: Any) -> None:
     limits = np.iinfo(dtype.numpy)
     for value in (int(limits.min), 0, int(limits.max)):
@@ -121,12 +122,12 @@ def test_the_ends_of_an_integer_dtype_come_back(dtype: Any) -> None:
         assert (found.dtype, found.value, type(found.value)) == (dtype, value, int)
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@each("dtype", DTYPES)
 def test_a_scalar_of_every_dtype_travels(dtype: Any) -> None:
     assert travelled("scalar", Scalar(dtype, 1)) == Scalar(dtype, 1)
 
 
-@pytest.mark.parametrize("value", [math.nan, -0.0, math.inf, -math.inf, 5e-324])
+@each("value", [math.nan, -0.0, math.inf, -math.inf, 5e-324])
 def test_numbers_that_equality_does_not_tell_travel_by_their_bits(value: float) -> None:
     for name, number in (("double", value), ("scalar", Scalar(DOUBLE, value))):
         found = travelled(name, number)
@@ -140,17 +141,15 @@ def test_minus_0_and_0_are_two_calls() -> None:
         assert calls[0] != calls[1]
 
 
-@pytest.mark.parametrize(
-    ("byte", "value"), [(b"\x00", False), (b"\x01", True), (b"\x02", True), (b"\xff", True)]
-)
+@each(("byte", "value"), [(b"\x00", False), (b"\x01", True), (b"\x02", True), (b"\xff", True)])
 def test_every_byte_but_0_is_a_true_scalar(byte: bytes, value: bool) -> None:
     found = raw(scalar=pb.Scalar(dtype=BOOL.wire, value=byte)).arguments["scalar"]  # type: ignore[arg-type]
     assert found == Scalar(BOOL, value)
     assert found.value is value  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("difference", [-1, 1])
+@each("dtype", DTYPES)
+@each("difference", [-1, 1])
 def test_a_scalar_of_too_few_or_too_many_bytes_is_refused(dtype: Any, difference: int) -> None:
     found = dtype.itemsize + difference
     message = f"scalar: expected {dtype.itemsize} bytes for a {dtype}, found {found}"
@@ -159,7 +158,7 @@ def test_a_scalar_of_too_few_or_too_many_bytes_is_refused(dtype: Any, difference
     assert (caught.value.parameter, caught.value.aclnn_status) == ("scalar", None)
 
 
-@pytest.mark.parametrize("value", [0, 4711])
+@each("value", [0, 4711])
 def test_a_scalar_of_no_listed_dtype_is_refused(value: int) -> None:
     with pytest.raises(DTypeError, match=f"scalar: expected a dtype .* found value {value}"):
         raw(scalar=pb.Scalar(dtype=value, value=bytes(4)))  # type: ignore[arg-type]
@@ -170,7 +169,7 @@ def test_a_text_with_a_zero_byte_is_refused() -> None:
         raw(text="me\0an")
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "member", "value"),
     [
         ("double", "integer", 1),
@@ -201,7 +200,7 @@ def test_the_formula_gets_a_scalar_and_a_c_float_as_float32_and_a_double_as_it_i
     assert found == {**PLAIN, "scalar": 0.10000000149011612, "single": 0.10000000149011612}
 
 
-@pytest.mark.parametrize("dtype", [DOUBLE, FLOAT, BF16, UINT8, BOOL, INT64, INT8], ids=str)
+@each("dtype", [DOUBLE, FLOAT, BF16, UINT8, BOOL, INT64, INT8])
 def test_a_scalar_of_any_real_dtype_is_a_float_to_the_formula(dtype: Any) -> None:
     found = prepared(scalar=Scalar(dtype, 1)).attributes["scalar"]
     assert (found, type(found)) == (1.0, float)
@@ -212,8 +211,8 @@ def test_a_number_beyond_float32_is_infinite_to_the_formula() -> None:
     assert (found["scalar"], found["single"]) == (-math.inf, math.inf)
 
 
-@pytest.mark.parametrize("name", POINTERS)
-@pytest.mark.parametrize("mentioned", [True, False])
+@each("name", POINTERS)
+@each("mentioned", [True, False])
 def test_an_absent_pointer_is_161001(name: str, mentioned: bool) -> None:
     arguments = {"x": X, **PLAIN, name: None}
     if not mentioned:
@@ -224,8 +223,8 @@ def test_an_absent_pointer_is_161001(name: str, mentioned: bool) -> None:
     assert (caught.value.aclnn_status, caught.value.parameters) == (161001, (name,))
 
 
-@pytest.mark.parametrize("name", [name for name in KINDS if name not in POINTERS])
-@pytest.mark.parametrize("mentioned", [True, False])
+@each("name", [name for name in KINDS if name not in POINTERS])
+@each("mentioned", [True, False])
 def test_an_absent_value_is_no_pointer_that_c_could_be_given(name: str, mentioned: bool) -> None:
     arguments = {"x": X, **PLAIN, name: None}
     if not mentioned:

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.rows import each
 
 from npucall.compute.helpers import Helpers, SharedBlocks, Unlimited
 from npucall.errors import InternalError
@@ -144,7 +145,7 @@ def test_helpers_and_the_caller_compute_at_the_same_time(helpers: Helpers) -> No
 ASKED = [(1, []), (2, []), (3, [1]), (4, [1, 2]), (5, [0, 1, 2, 3])]
 
 
-@pytest.mark.parametrize(("count", "asked"), ASKED)
+@each(("count", "asked"), ASKED)
 def test_help_is_wanted_while_there_are_more_and_behind_the_first_block_of_few(
     helpers: Helpers, count: int, asked: list[int]
 ) -> None:

@@ -6,12 +6,12 @@ import base64
 from typing import Any
 from urllib.parse import quote
 
-import pytest
 from google.rpc.error_details_pb2 import BadRequest, ErrorInfo, RetryInfo
 from google.rpc.status_pb2 import Status
 from grpc import StatusCode
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.rows import each
 
 from npucall import errors
 from npucall.errors import (
@@ -60,7 +60,7 @@ def size_of_trailers(status: Status) -> int:
     return len(base64.b64encode(status.SerializeToString())) + len(quote(status.message))
 
 
-@pytest.mark.parametrize("reason", BY_REASON)
+@each("reason", BY_REASON)
 def test_an_error_arrives_as_it_was_raised(reason: str) -> None:
     error = BY_REASON[reason](
         "x: expected 1, found ü",
@@ -72,7 +72,7 @@ def test_an_error_arrives_as_it_was_raised(reason: str) -> None:
     assert attributes(sent(error)) == attributes(error)
 
 
-@pytest.mark.parametrize("reason", BY_REASON)
+@each("reason", BY_REASON)
 def test_an_error_without_facts_arrives_without_facts(reason: str) -> None:
     error = BY_REASON[reason]("sentence")
     assert attributes(sent(error)) == attributes(error)
@@ -106,7 +106,7 @@ def test_a_status_of_cann_without_a_name_arrives_as_a_number() -> None:
     assert (error.aclnn_status, error.aclnn_name) == (507015, None)
 
 
-@pytest.mark.parametrize("character", ["a", "ü", "中", "😀"])  # 1, 2, 3, 4 bytes in UTF-8
+@each("character", ["a", "ü", "中", "😀"])  # 1, 2, 3, 4 bytes in UTF-8
 def test_the_text_of_the_driver_is_cut_between_characters_to_2_kib(character: str) -> None:
     error = sent(DeviceError("failed", driver_message="E" + character * 3000))
     text = error.details["driver_message"]
@@ -118,8 +118,8 @@ def test_the_sentence_of_an_error_is_one_that_a_terminal_may_show() -> None:
     assert str(error) == r"name: expected x, found \x1b[2J\u202e\n"
 
 
-@pytest.mark.parametrize("character", ["a", "%", "中"])
-@pytest.mark.parametrize("parameters", [0, 1, 4])
+@each("character", ["a", "%", "中"])
+@each("parameters", [0, 1, 4])
 def test_the_trailers_stay_below_the_limit_of_grpc_whatever_an_error_says(
     character: str, parameters: int
 ) -> None:
@@ -135,7 +135,7 @@ def test_the_trailers_stay_below_the_limit_of_grpc_whatever_an_error_says(
     assert type(sent(error)) is ArgumentError
 
 
-@pytest.mark.parametrize(
+@each(
     ("code", "expected"),
     [
         (StatusCode.UNAVAILABLE, ServerUnreachableError),
@@ -145,7 +145,7 @@ def test_the_trailers_stay_below_the_limit_of_grpc_whatever_an_error_says(
         (StatusCode.INTERNAL, InternalError),
     ],
 )
-@pytest.mark.parametrize("trailer", [None, b"", b"\xff\xff"])
+@each("trailer", [None, b"", b"\xff\xff"])
 def test_without_a_trailer_of_ours_the_code_decides(
     code: StatusCode, expected: type[NpucallError], trailer: bytes | None
 ) -> None:
@@ -193,7 +193,7 @@ def test_a_reason_of_a_newer_server_keeps_a_code_that_no_class_has() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@each(
     "metadata",
     [
         {"aclnn_status": "many"},

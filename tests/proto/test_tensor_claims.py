@@ -6,6 +6,7 @@ import tracemalloc
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.rows import each
 
 from npucall.dtypes import COMPLEX128, DOUBLE, FLOAT, INT8
 from npucall.errors import TensorLayoutError
@@ -40,9 +41,7 @@ def test_a_tensor_of_2_to_the_60_elements_is_only_a_claim() -> None:
 
 
 @pytest.mark.usefixtures("nothing_allocated")
-@pytest.mark.parametrize(
-    ("dtype", "shape"), [(DOUBLE, (2**60,)), (COMPLEX128, (2**59,)), (INT8, (2**32, 2**31))]
-)
+@each(("dtype", "shape"), [(DOUBLE, (2**60,)), (COMPLEX128, (2**59,)), (INT8, (2**32, 2**31))])
 def test_a_tensor_of_2_to_the_63_bytes_is_refused(dtype: DType, shape: tuple[int, ...]) -> None:
     with pytest.raises(TensorLayoutError, match="less than 2\\^63 bytes"):
         TensorSpec(dtype, shape)
@@ -84,7 +83,7 @@ def test_a_storage_has_32_dimensions_at_most() -> None:
         TensorSpec(FLOAT, (1,), storage_shape=(1,) * 33)
 
 
-@pytest.mark.parametrize(
+@each(
     ("spec", "message"),
     [
         ({"shape": (2, -1)}, "x: expected a shape of extents of 0 or more"),

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.rows import each
 
 from npucall.declare.call import element, tensors_of
 from npucall.declare.parameters import Output
@@ -82,7 +83,7 @@ def test_storages_are_found_by_the_names_of_the_tensors() -> None:
     assert found == {"tensors[0]": b"12345678", "tensors[1]": b"123456789012"}
 
 
-@pytest.mark.parametrize("sent", [[], [bytes(8)], [bytes(8), bytes(12), bytes(20)]])
+@each("sent", [[], [bytes(8)], [bytes(8), bytes(12), bytes(20)]])
 def test_another_number_of_storages_than_the_list_has_tensors_is_refused(sent: Any) -> None:
     expected = rf"storage: expected 2 \(tensors\[0\], tensors\[1\]\), found {len(sent)}"
     with pytest.raises(TensorLayoutError, match=expected):
@@ -101,7 +102,7 @@ def test_a_list_that_is_read_has_to_be_sent() -> None:
     assert caught.value.parameter == "tensors[0]"
 
 
-@pytest.mark.parametrize("stored", [(), ("tensors",)])
+@each("stored", [(), ("tensors",)])
 def test_a_list_may_be_empty_and_is_not_null_then(stored: tuple[str, ...]) -> None:
     call = prepared(CAT, *stored, tensors=(), dim=0, out=FIVE)
     assert (call.inputs, call.lists, call.stored) == ({}, {"tensors": ()}, ())
@@ -114,7 +115,7 @@ def test_an_empty_list_may_come_in_its_own_member() -> None:
     assert call.arguments == {"tensors": ()}
 
 
-@pytest.mark.parametrize("mentioned", [True, False])
+@each("mentioned", [True, False])
 def test_a_list_may_be_absent(mentioned: bool) -> None:
     given: dict[str, Any] = {"tensors": None} if mentioned else {}
     call = prepared(CAT, **given, dim=0, out=FIVE)
@@ -127,7 +128,7 @@ def test_an_absent_list_has_no_storage() -> None:
         raw(CAT, argument)
 
 
-@pytest.mark.parametrize(
+@each(
     ("argument", "message"),
     [
         (pb.Argument(name="tensors", tensor=SINGLE), "as 'tensors', found 'tensor'"),
@@ -151,7 +152,7 @@ def test_a_list_for_a_tensor_and_a_tensor_for_a_list_are_refused(
         raw(CAT, argument)
 
 
-@pytest.mark.parametrize(
+@each(
     ("fields", "error"),
     [({"dtype": 0}, DTypeError), ({"dtype": 1, "shape": [-1]}, TensorLayoutError)],
 )
@@ -202,7 +203,7 @@ def test_a_reply_names_the_tensors_of_a_list_one_by_one() -> None:
     assert reply.stored == ("out[0]", "out[1]")
 
 
-@pytest.mark.parametrize("out", [(), None])
+@each("out", [(), None])
 def test_a_reply_has_nothing_of_a_list_that_is_empty_or_absent(out: Any) -> None:
     call = prepared(SPLIT, "self", self=FIVE, splitSize=(), dim=0, out=out)
     assert decode_reply(encode_reply(call, SERVER)).outputs == {}

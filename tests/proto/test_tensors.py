@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from tests.rows import each
 
 from npucall.dtypes import DTYPES, FLOAT
 from npucall.errors import TensorLayoutError
@@ -100,7 +101,7 @@ def test_the_rule_refuses_interleaved_strides_though_no_element_is_shared() -> N
     assert TensorSpec(FLOAT, (2, 3), (3, 2)).overlaps_itself()
 
 
-@pytest.mark.parametrize("shape", [(0, 3), (3, 0)])
+@each("shape", [(0, 3), (3, 0)])
 def test_a_tensor_without_elements_does_not_overlap(shape: Shape) -> None:
     assert not TensorSpec(FLOAT, shape, (0, 0)).overlaps_itself()
 
@@ -120,7 +121,7 @@ def test_shapes_broadcast_as_numpy_does_it(shapes: list[Shape]) -> None:
     assert broadcast(*shapes) == expected
 
 
-@pytest.mark.parametrize(("storage", "writable"), [(bytes(4), False), (bytearray(4), True)])
+@each(("storage", "writable"), [(bytes(4), False), (bytearray(4), True)])
 def test_a_view_is_writable_if_its_storage_is(storage: bytes, writable: bool) -> None:
     assert view(TensorSpec(FLOAT, ()), storage).flags.writeable is writable
 

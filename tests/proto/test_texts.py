@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.rows import each
 
 from npucall.texts import cut, middle_cut, retry_in, shown
 
@@ -20,7 +20,7 @@ def test_half_of_a_character_does_not_keep_a_text_from_being_cut() -> None:
     assert cut("\ud800" * 9, 5) == "?????"
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "escaped"),
     [
         ("plain é 数", "plain é 数"),
@@ -39,7 +39,7 @@ def test_of_a_long_text_beginning_and_end_are_left() -> None:
     assert middle_cut("short", 10) == "short"
 
 
-@pytest.mark.parametrize(
+@each(
     ("seconds", "told"),
     [(0.2, "0.2"), (0.05, "0.05"), (1.2345, "1.23"), (30.0, "30"), (1234.56, "1235")],
 )

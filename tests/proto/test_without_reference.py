@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.rows import each
 
 from npucall.declare.parameters import Input, Output, Scalar
 from npucall.declare.prepare import once_a_call
@@ -84,7 +85,7 @@ def test_nothing_but_the_device_says_whether_shapes_and_dtypes_fit() -> None:
     assert call.outputs == {"selfRef": PAIR}
 
 
-@pytest.mark.parametrize(("operator", "out"), [(CAT, "out"), (SPLIT, "out"), (EVERY_KIND, "out")])
+@each(("operator", "out"), [(CAT, "out"), (SPLIT, "out"), (EVERY_KIND, "out")])
 def test_an_output_that_is_not_mentioned_is_missing(operator: Any, out: str) -> None:
     values = {"int64": 1, "int32": 1, "int": 1, "int8": 1, "uint64": 1, "flag": True, "single": 1.0}
     more = {"double": 1.0, "dtype": FLOAT, "dim": 0}
@@ -193,7 +194,7 @@ def test_roles_make_calls_differ() -> None:
     assert len(calls) == 2
 
 
-@pytest.mark.parametrize("role", [pb.ROLE_ATTRIBUTE, pb.ROLE_INPUT_OUTPUT, 99, -1])
+@each("role", [pb.ROLE_ATTRIBUTE, pb.ROLE_INPUT_OUTPUT, 99, -1])
 def test_a_role_that_no_call_can_state_is_refused(role: int) -> None:
     argument = pb.Argument(name="out", tensor=TENSOR, role=role)  # type: ignore[arg-type]
     with pytest.raises(
@@ -203,14 +204,14 @@ def test_a_role_that_no_call_can_state_is_refused(role: int) -> None:
     assert (caught.value.parameter, caught.value.aclnn_status) == ("out", None)
 
 
-@pytest.mark.parametrize("role", [pb.ROLE_INPUT, pb.ROLE_OUTPUT, pb.ROLE_ATTRIBUTE])
+@each("role", [pb.ROLE_INPUT, pb.ROLE_OUTPUT, pb.ROLE_ATTRIBUTE])
 def test_an_attribute_has_no_role(role: Any) -> None:
     with pytest.raises(MessageError, match="dim: expected no role"):
         raw(CAT, pb.Argument(name="dim", integer=1, role=role))
 
 
-@pytest.mark.parametrize("role", [pb.ROLE_INPUT, pb.ROLE_OUTPUT])
-@pytest.mark.parametrize("name", ["target", "out", "reduction"])
+@each("role", [pb.ROLE_INPUT, pb.ROLE_OUTPUT])
+@each("name", ["target", "out", "reduction"])
 def test_a_declared_operator_takes_no_roles(name: str, role: Any) -> None:
     argument = pb.Argument(name=name, absent=pb.Absent(), role=role)
     call = pb.Call(operator="aclnnKlDivBackward", arguments=[argument])

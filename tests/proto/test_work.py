@@ -7,6 +7,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+from tests.rows import each
 
 from npucall.compute.evaluate import evaluate, run
 from npucall.compute.helpers import Unlimited
@@ -81,15 +82,15 @@ def numbers(shape: tuple[int, ...], dtype: Any = np.float32) -> Any:
     return np.asarray(np.random.default_rng(2).integers(-8, 9, shape)).astype(dtype)
 
 
-@pytest.mark.parametrize("block", [1, 7, 12, 1 << 16])
-@pytest.mark.parametrize("dim", [0, 1, 2, -1, -2, -3])
+@each("block", [1, 7, 12, 1 << 16])
+@each("dim", [0, 1, 2, -1, -2, -3])
 def test_rows_lie_along_the_dimension_that_the_attribute_names(dim: int, block: int) -> None:
     x = numbers((3, 4, 5))
     (found,) = computed(row_operator(Recorder()), {"x": x}, block, dim=dim)
     np.testing.assert_array_equal(found, x - 2 * x.sum(dim, keepdims=True))
 
 
-@pytest.mark.parametrize("dim", [0, -1])
+@each("dim", [0, -1])
 def test_rank_0_is_one_row_of_one_element(dim: int) -> None:
     recorder = Recorder()
     (found,) = computed(row_operator(recorder), {"x": np.float32(3) * np.ones(())}, dim=dim)
@@ -97,7 +98,7 @@ def test_rank_0_is_one_row_of_one_element(dim: int) -> None:
     assert recorder.seen[0][0].shape == (1,)
 
 
-@pytest.mark.parametrize(("block", "blocks"), [(1, 6), (10, 6), (24, 4), (50, 2), (60, 1)])
+@each(("block", "blocks"), [(1, 6), (10, 6), (24, 4), (50, 2), (60, 1)])
 def test_a_block_is_complete_rows_side_by_side_as_many_as_the_limit_has_room_for(
     block: int, blocks: int
 ) -> None:
@@ -108,7 +109,7 @@ def test_a_block_is_complete_rows_side_by_side_as_many_as_the_limit_has_room_for
     assert sum(x.size for x, _ in recorder.seen) == 60
 
 
-@pytest.mark.parametrize("dtype", [HALF, np.float32])
+@each("dtype", [HALF, np.float32])
 def test_rows_come_to_the_formula_contiguous_and_widened(dtype: Any) -> None:
     recorder = Recorder()
     computed(row_operator(recorder), {"x": numbers((4, 5), dtype).T}, 8, dim=1)
@@ -122,8 +123,8 @@ def test_rows_are_written_through_the_strides_of_the_output() -> None:
     assert (memory[:, 1::2] == 7).all()
 
 
-@pytest.mark.parametrize("shape", [(0, 3), (3, 0), (0,)])
-@pytest.mark.parametrize("dim", [0, -1])
+@each("shape", [(0, 3), (3, 0), (0,)])
+@each("dim", [0, -1])
 def test_rows_of_nothing_and_no_rows_are_computed(shape: tuple[int, ...], dim: int) -> None:
     (found,) = computed(row_operator(Recorder()), {"x": numbers(shape)}, dim=dim)
     assert found.shape == shape
@@ -151,8 +152,8 @@ def test_rows_of_several_lengths_and_several_outputs_belong_together() -> None:
         np.testing.assert_array_equal(sums, x.sum(1, keepdims=True))
 
 
-@pytest.mark.parametrize("shape", [(), (4,), (2, 3, 4)])
-@pytest.mark.parametrize("block", [1, 1 << 16])
+@each("shape", [(), (4,), (2, 3, 4)])
+@each("block", [1, 1 << 16])
 def test_at_once_means_every_array_complete_in_one_turn(shape: tuple[int, ...], block: int) -> None:
     seen = []
 
@@ -197,7 +198,7 @@ def written_in(blocks: list[tuple[slice, ...]]) -> Operator[..., Any]:
     return declared(at_once(), formula, X, OUT)
 
 
-@pytest.mark.parametrize("dtype", [HALF, np.float32])
+@each("dtype", [HALF, np.float32])
 def test_at_once_a_formula_may_write_its_results_block_by_block(dtype: Any) -> None:
     x = numbers((3, 4), dtype)
     (found,) = computed(written_in([np.s_[:2, :], np.s_[2:, 1:], np.s_[2:, :1]]), {"x": x})
@@ -238,7 +239,7 @@ def test_a_row_that_cannot_be_cut_is_declared_as_it_is() -> None:
     assert (call.working_bytes, call.computation) == (0, BLOCK * BLOCK)
 
 
-@pytest.mark.parametrize("over", [elementwise("x"), rows("dim"), at_once()], ids=repr)
+@each("over", [elementwise("x"), rows("dim"), at_once()])
 def test_what_was_not_given_is_none_and_what_is_not_read_is_zero(over: Any) -> None:
     seen = []
 
@@ -255,7 +256,7 @@ def test_what_was_not_given_is_none_and_what_is_not_read_is_zero(over: Any) -> N
     assert seen == [(0, None)]
 
 
-@pytest.mark.parametrize("over", [elementwise("x"), rows("dim"), at_once()], ids=repr)
+@each("over", [elementwise("x"), rows("dim"), at_once()])
 def test_an_input_as_it_is_keeps_its_dtype_and_others_get_the_kernels(over: Any) -> None:
     seen = []
 
@@ -271,7 +272,7 @@ def test_an_input_as_it_is_keeps_its_dtype_and_others_get_the_kernels(over: Any)
     np.testing.assert_array_equal(found, x + HALF(2048))  # 2049 rounded to the kernel's FLOAT16
 
 
-@pytest.mark.parametrize("over", [elementwise("x"), rows("dim"), at_once()], ids=repr)
+@each("over", [elementwise("x"), rows("dim"), at_once()])
 def test_results_are_rounded_once_to_the_kernel_dtype(over: Any) -> None:
     def formula(whole: Any, x: Any, dim: int = -1) -> Any:
         return whole.read(x, ...) * np.float32(1 / 3)
@@ -285,7 +286,7 @@ def test_results_are_rounded_once_to_the_kernel_dtype(over: Any) -> None:
         )
 
 
-@pytest.mark.parametrize("over", [elementwise("x"), rows("dim"), at_once()], ids=repr)
+@each("over", [elementwise("x"), rows("dim"), at_once()])
 def test_exact_computes_and_answers_in_float64(over: Any) -> None:
     seen = []
 
@@ -300,7 +301,7 @@ def test_exact_computes_and_answers_in_float64(over: Any) -> None:
     np.testing.assert_array_equal(found, x.astype(np.float64) / 3)
 
 
-@pytest.mark.parametrize("over", [elementwise("x"), rows("dim"), at_once()], ids=repr)
+@each("over", [elementwise("x"), rows("dim"), at_once()])
 def test_every_byte_but_0_of_a_truth_value_is_true(over: Any) -> None:
     def formula(whole: Any, x: Any, y: Any, dim: int = -1) -> Any:
         return whole.read(x, ...) + whole.read(y, ...)
