@@ -79,16 +79,13 @@ class Issuer:
         return {**entry, "kid": name, "use": "sig"}
 
     def public_pem(self, name: str = "one") -> bytes:
-        return (
-            self.keys[name][1]
-            .public_key()
-            .public_bytes(
-                serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
-            )
-        )
+        key = self.keys[name][1].public_key()
+        form = serialization.PublicFormat.SubjectPublicKeyInfo
+        return key.public_bytes(serialization.Encoding.PEM, form)  # type: ignore[no-any-return]
 
-    def token(self, name: str = "one", *, seconds: float = 600, **claims: Any) -> str:
-        """A token that its key signs; a claim that is None is left out."""
+    def token(self, name: str = "", *, seconds: float = 600, **claims: Any) -> str:
+        """A token that its key, or its first one, signs; a claim that is None is left out."""
+        name = name or next(iter(self.keys))
         algorithm, key = self.keys[name]
         return jwt.encode(self.claims(seconds, **claims), key, algorithm, {"kid": name})
 

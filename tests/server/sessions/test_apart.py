@@ -7,10 +7,10 @@ from hashlib import sha256
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.server.lab import Lab, bearer, lab_in
 from tests.server.scripted import until
 from tests.server.sessions.asking import Asker, RefusedError, asking
 from tests.server.sessions.held import A, B
+from tests.server.tenant_server import TenantServer, bearer, tenant_server
 
 from npucall.v1 import session_service_pb2 as pb
 from npucall_client.testing import running_server
@@ -23,14 +23,14 @@ DIGEST = sha256(DATA).digest()
 
 
 @pytest.fixture(scope="module")
-def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    with lab_in(tmp_path_factory.mktemp("l")) as lab:
-        yield lab
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TenantServer]:
+    with tenant_server(tmp_path_factory.mktemp("s")) as server:
+        yield server
 
 
-def by(lab: Lab, name: str, tenant: str = "vision") -> Asker:
+def by(server: TenantServer, name: str, tenant: str = "vision") -> Asker:
     """Somebody with a token."""
-    return Asker(lab.channel(), *bearer(lab.token(name, tenant)))
+    return Asker(server.channel(), *bearer(server.token(name, tenant)))
 
 
 def told(asker: Asker, act: str = "renew") -> tuple[str, str]:
@@ -39,13 +39,13 @@ def told(asker: Asker, act: str = "renew") -> tuple[str, str]:
     return caught.value.reason, str(caught.value)
 
 
-def test_nobody_else_uses_a_session_and_all_are_told_alike(lab: Lab) -> None:
-    ann = by(lab, "ann")
+def test_nobody_else_uses_a_session_and_all_are_told_alike(server: TenantServer) -> None:
+    ann = by(server, "ann")
     ann.open()
     ann.put(A, DATA)
     never = ann.session[:-32] + "0" * 32
     for name, tenant in (("bob", "vision"), ("ann", "speech")):
-        other = by(lab, name, tenant)
+        other = by(server, name, tenant)
         answers = []
         for other.session in (ann.session, never):
             answers.append(told(other))
@@ -59,8 +59,8 @@ def test_nobody_else_uses_a_session_and_all_are_told_alike(lab: Lab) -> None:
     ann.close()
 
 
-def test_the_same_person_uses_it_however_it_is_known(lab: Lab) -> None:
-    ann, again = by(lab, "ann"), by(lab, "ann")
+def test_the_same_person_uses_it_however_it_is_known(server: TenantServer) -> None:
+    ann, again = by(server, "ann"), by(server, "ann")
     ann.open()
     ann.put(A, DATA)
     again.session = ann.session
@@ -69,8 +69,8 @@ def test_the_same_person_uses_it_however_it_is_known(lab: Lab) -> None:
     assert told(ann)[0] == "SESSION_UNKNOWN"
 
 
-def test_digests_are_of_one_tenant(lab: Lab) -> None:
-    ann, bob, cid = by(lab, "ann"), by(lab, "bob"), by(lab, "cid", "speech")
+def test_digests_are_of_one_tenant(server: TenantServer) -> None:
+    ann, bob, cid = by(server, "ann"), by(server, "bob"), by(server, "cid", "speech")
     for asker in ann, bob, cid:
         asker.open()
     ann.put(A, DATA, digest=DIGEST)
@@ -92,26 +92,26 @@ def test_digests_are_of_one_tenant(lab: Lab) -> None:
 
 
 @pytest.mark.parametrize("method", ["open", "renew", "close", "release", "missing"])
-def test_nothing_is_done_for_who_is_not_known(lab: Lab, method: str) -> None:
-    assert told(Asker(lab.channel()), method)[0] == "CREDENTIAL_MISSING"
+def test_nothing_is_done_for_who_is_not_known(server: TenantServer, method: str) -> None:
+    assert told(Asker(server.channel()), method)[0] == "CREDENTIAL_MISSING"
 
 
-def test_nothing_is_uploaded_or_downloaded_for_who_is_not_known(lab: Lab) -> None:
-    nobody = Asker(lab.channel())
+def test_nothing_is_uploaded_or_downloaded_for_who_is_not_known(server: TenantServer) -> None:
+    nobody = Asker(server.channel())
     for act in (lambda: nobody.put(A, DATA), lambda: nobody.download(A, 1)):
         with pytest.raises(RefusedError) as caught:
             act()
         assert caught.value.reason == "CREDENTIAL_MISSING"
 
 
-def test_sessions_of_a_revoked_credential_end(lab: Lab) -> None:
-    token = lab.token("eve")
-    eve = Asker(lab.channel(), *bearer(token))
+def test_sessions_of_a_revoked_credential_end(server: TenantServer) -> None:
+    token = server.token("eve")
+    eve = Asker(server.channel(), *bearer(token))
     eve.open()
     eve.put(A, DATA)
-    held = lab.server.parts.core.sessions.memory.budget
+    held = server.server.parts.core.sessions.memory.budget
     assert held.held == len(DATA)
-    lab.revoke(token)
+    server.revoke(token)
     until(lambda: not held.held, "all is freed")
 
 
