@@ -28,112 +28,30 @@ def converted(kind: Kind, given: Any) -> Any:
     return attribute_value("a", Attribute("a", kind, "any"), given)
 
 
-@each(
-    ("given", "dtype", "value"),
-    [
-        (True, BOOL, True),
-        (7, INT64, 7),
-        (-(2**63), INT64, -(2**63)),
-        (0.1, DOUBLE, 0.1),
-        (np.float64(0.1), DOUBLE, 0.1),
-        (np.float32(0.1), FLOAT, 0.10000000149011612),
-        (np.float16(0.1), FLOAT16, 0.0999755859375),
-        (ml_dtypes.bfloat16(0.1), BF16, 0.10009765625),
-        (np.int8(-3), INT8, -3),
-        (np.uint8(200), UINT8, 200),
-        (np.bool_(True), BOOL, True),
-        (np.array(0.5, np.float32), FLOAT, 0.5),
-        (np.complex64(1 + 2j), COMPLEX64, 1 + 2j),
-        (Scalar(FLOAT16, 2.5), FLOAT16, 2.5),
-        (Scalar(INT8, -128), INT8, -128),
-    ],
-)
-def test_a_number_is_an_aclscalar_of_the_dtype_that_it_has(
-    given: Any, dtype: Any, value: Any
-) -> None:
-    found = converted(Kind.SCALAR, given)
-    assert (found.dtype, found.value) == (dtype, value)
-    assert type(found.value) is type(value)
+def types(value: Any) -> Any:
+    """What equality does not tell."""
+    if isinstance(value, Scalar):
+        return Scalar, value.dtype, type(value.value)
+    return (tuple, *map(types, value)) if type(value) is tuple else type(value)
 
 
-@each(
-    "given",
-    [
-        2**63,
-        1 + 2j,
-        "1",
-        None,
-        np.ones(1),
-        [1],
-        np.array("1"),
-        Scalar(INT8, 128),
-        Scalar(UINT8, -1),
-        Scalar(INT32, 1.5),
-    ],
-)
-def test_what_is_no_number_of_a_dtype_is_no_aclscalar(given: Any) -> None:
-    with pytest.raises(AttributeValueError, match="a: expected a number, found") as caught:
-        converted(Kind.SCALAR, given)
-    assert (caught.value.parameter, caught.value.aclnn_status) == ("a", None)
-
-
-@each("given", [1, np.int8(1), np.array(1), Reduction.MEAN, np.uint64(1), True])
-def test_an_integer_of_any_type_is_an_int(given: Any) -> None:
-    found = converted(Kind.INT64, given)
-    assert (found, type(found)) == (1, int)
-
-
-@each("given", [np.True_, 1.0, "1", 2**63, None, np.float32(1)])
-def test_what_is_no_integer_is_refused(given: Any) -> None:
-    with pytest.raises(AttributeValueError, match="a: expected an integer of 64 bits"):
-        converted(Kind.INT64, given)
-
-
-@each("kind", [Kind.FLOAT, Kind.DOUBLE])
-@each("given", [2, 2.0, np.float16(2), np.int64(2), ml_dtypes.bfloat16(2)])
-def test_a_number_of_any_type_is_a_float(kind: Kind, given: Any) -> None:
-    found = converted(kind, given)
-    assert (found, type(found)) == (2.0, float)
-
-
-@each("kind", [Kind.FLOAT, Kind.DOUBLE])
-@each("given", [True, np.True_, "2", b"2", 1j, None, [2.0], 10**400])
-def test_what_is_no_number_is_refused(kind: Kind, given: Any) -> None:
-    with pytest.raises(AttributeValueError, match="a: expected a number"):
-        converted(kind, given)
-
-
-@each("given", ["tanh", np.str_("tanh"), Approximate.TANH])
-def test_a_text_of_any_type_is_a_str(given: Any) -> None:
-    found = converted(Kind.STRING, given)
-    assert (found, type(found)) == ("tanh", str)
-
-
-@each("given", ["ta\0nh", b"tanh", 1, None, ["tanh"]])
-def test_what_is_no_text_of_c_is_refused(given: Any) -> None:
-    with pytest.raises(AttributeValueError, match="a: expected a text without a zero byte"):
-        converted(Kind.STRING, given)
-
-
-@each(
-    "given",
-    [(1, 2), [1, 2], np.array([1, 2], np.int8), range(1, 3), [np.int64(1), Reduction(1) + 1]],
-)
-def test_a_sequence_of_integers_is_an_aclintarray(given: Any) -> None:
-    found = converted(Kind.INT_ARRAY, given)
-    assert (found, {*map(type, found)}) == ((1, 2), {int})
-
-
-def test_an_aclintarray_may_be_empty() -> None:
-    assert converted(Kind.INT_ARRAY, []) == ()
-
-
-@each("given", [3, [1.0], [1, None], "12", [2**63], None, np.ones(2)])
-def test_what_is_no_sequence_of_integers_is_refused(given: Any) -> None:
-    with pytest.raises(AttributeValueError, match="a: expected a sequence of integers of 64 bits"):
-        converted(Kind.INT_ARRAY, given)
-
-
+SCALARS = [
+    (True, BOOL, True),
+    (7, INT64, 7),
+    (-(2**63), INT64, -(2**63)),
+    (0.1, DOUBLE, 0.1),
+    (np.float64(0.1), DOUBLE, 0.1),
+    (np.float32(0.1), FLOAT, 0.10000000149011612),
+    (np.float16(0.1), FLOAT16, 0.0999755859375),
+    (ml_dtypes.bfloat16(0.1), BF16, 0.10009765625),
+    (np.int8(-3), INT8, -3),
+    (np.uint8(200), UINT8, 200),
+    (np.bool_(True), BOOL, True),
+    (np.array(0.5, np.float32), FLOAT, 0.5),
+    (np.complex64(1 + 2j), COMPLEX64, 1 + 2j),
+    (Scalar(FLOAT16, 2.5), FLOAT16, 2.5),
+    (Scalar(INT8, -128), INT8, -128),
+]
 ENDS = {
     Kind.INT64: (-(2**63), 2**63 - 1),
     Kind.INT32: (-(2**31), 2**31 - 1),
@@ -141,104 +59,108 @@ ENDS = {
     Kind.INT8: (-128, 127),
     Kind.UINT64: (0, 2**63 - 1),
 }
+NUMBERS = [2, 2.0, np.float16(2), np.int64(2), ml_dtypes.bfloat16(2)]
+DTYPES = [
+    (np.float16, FLOAT16),
+    ("float32", FLOAT),
+    (np.dtype(np.int8), INT8),
+    (ml_dtypes.bfloat16, BF16),
+    (bool, BOOL),
+    (COMPLEX64, COMPLEX64),
+]
+INTEGERS = [
+    *((1, 2), [1, 2], np.array([1, 2], np.int8), range(1, 3)),
+    [np.int64(1), Reduction(1) + 1],
+]
+TAKEN: list[tuple[Kind, Any, Any]] = [
+    *((Kind.SCALAR, given, Scalar(dtype, value)) for given, dtype, value in SCALARS),
+    *((Kind.INT64, one, 1) for one in (1, np.int8(1), np.array(1), Reduction.MEAN, np.uint64(1))),
+    (Kind.INT64, True, 1),
+    *((kind, end, end) for kind, ends in ENDS.items() for end in ends),
+    *((kind, given, 2.0) for kind in (Kind.FLOAT, Kind.DOUBLE) for given in NUMBERS),
+    *((Kind.STRING, given, "tanh") for given in ("tanh", np.str_("tanh"), Approximate.TANH)),
+    *((Kind.DTYPE, given, dtype) for given, dtype in DTYPES),
+    *((Kind.INT_ARRAY, given, (1, 2)) for given in INTEGERS),
+    *((Kind.FLOAT_ARRAY, given, (1.0, 0.5)) for given in ([1, 0.5], (1, 0.5), np.array([1, 0.5]))),
+    (Kind.FLOAT_ARRAY, [np.float16(1), 0.5], (1.0, 0.5)),
+    *((Kind.BOOL_ARRAY, given, (True, False)) for given in ([True, False], (True, np.False_))),
+    (Kind.BOOL_ARRAY, np.array([True, False]), (True, False)),
+    (
+        Kind.SCALAR_LIST,
+        [1, 0.5, True, np.float16(2), Scalar(INT8, -1)],
+        (
+            *(Scalar(INT64, 1), Scalar(DOUBLE, 0.5), Scalar(BOOL, True), Scalar(FLOAT16, 2.0)),
+            Scalar(INT8, -1),
+        ),
+    ),
+    *((kind, empty, ()) for kind in Kind if "Array" in kind.value for empty in ([], ())),
+    (Kind.SCALAR_LIST, [], ()),
+    *((kind, np.array([]), ()) for kind in (Kind.FLOAT_ARRAY, Kind.BOOL_ARRAY, Kind.SCALAR_LIST)),
+]
+
+
+@each(("kind", "given", "expected"), TAKEN)
+def test_what_python_has_for_a_value_becomes_the_value_of_c(
+    kind: Kind, given: Any, expected: Any
+) -> None:
+    found = converted(kind, given)
+    assert (found, types(found)) == (expected, types(expected))
+
+
+NO_INTEGERS = [np.True_, 1.0, "1", None, np.float32(1), [1]]
+NO_NUMBERS = [True, np.True_, "2", b"2", 1j, None, [2.0], 10**400]
+NO_SCALARS = [
+    *(2**63, 1 + 2j, "1", None, np.ones(1), [1], np.array("1")),
+    *(Scalar(INT8, 128), Scalar(UINT8, -1), Scalar(INT32, 1.5)),
+]
 EXPECTED = {
-    Kind.INT64: "an integer of 64 bits",
-    Kind.INT32: "an integer of 32 bits",
-    Kind.INT: "an integer of 32 bits",
-    Kind.INT8: "an integer of 8 bits",
-    Kind.UINT64: r"an integer of 0 or more and less than 2\^63",
+    Kind.INT64: ("an integer of 64 bits", NO_INTEGERS),
+    Kind.INT32: ("an integer of 32 bits", NO_INTEGERS),
+    Kind.INT: ("an integer of 32 bits", NO_INTEGERS),
+    Kind.INT8: ("an integer of 8 bits", NO_INTEGERS),
+    Kind.UINT64: (r"an integer of 0 or more and less than 2\^63", NO_INTEGERS),
+    Kind.FLOAT: ("a number", NO_NUMBERS),
+    Kind.DOUBLE: ("a number", NO_NUMBERS),
+    Kind.SCALAR: ("a number, found", NO_SCALARS),
+    Kind.STRING: ("a text without a zero byte", ["ta\0nh", b"tanh", 1, None, ["tanh"]]),
+    Kind.DTYPE: ("an element type", [None, 1, "FLOAT16", ">f4", "U4", np.void, [("x", "f4")]]),
+    Kind.INT_ARRAY: (
+        "a sequence of integers of 64 bits",
+        [3, [1.0], [1, None], "12", [2**63], None, np.ones(2)],
+    ),
+    Kind.FLOAT_ARRAY: (
+        "a sequence of numbers",
+        [1.0, ["1"], [True], [1j], [1.0, None], "12", None],
+    ),
+    Kind.BOOL_ARRAY: (
+        "a sequence of True and False",
+        [True, [1], [True, 0.0], [None], "yes", None],
+    ),
+    Kind.SCALAR_LIST: (
+        "a sequence of numbers",
+        [1, [1j], ["1"], [None], [2**63], [Scalar(INT8, 128)], None],
+    ),
 }
-integers = each("kind", ENDS)
 
 
-@integers
-def test_the_ends_of_an_integer_type_are_taken(kind: Kind) -> None:
-    for end in ENDS[kind]:
-        check_range("a", kind, end)
-        assert converted(kind, end) == end
-
-
-@integers
-@each("side", [0, 1])
-def test_a_number_beyond_the_ends_of_its_type_is_refused(kind: Kind, side: int) -> None:
-    beyond = ENDS[kind][side] + (-1, 1)[side]
-    for ask in (converted, lambda kind, number: check_range("a", kind, number)):
-        with pytest.raises(AttributeValueError, match=f"a: expected {EXPECTED[kind]}") as caught:
-            ask(kind, beyond)
-        assert (caught.value.parameter, caught.value.aclnn_status) == ("a", None)
-
-
-@integers
-@each("given", [np.True_, 1.0, "1", None, [1]])
-def test_what_is_no_integer_is_refused_for_every_integer_type(kind: Kind, given: Any) -> None:
-    with pytest.raises(AttributeValueError, match=f"a: expected {EXPECTED[kind]}"):
+@each(("kind", "given"), [(kind, given) for kind, row in EXPECTED.items() for given in row[1]])
+def test_what_is_no_value_of_the_kind_is_refused(kind: Kind, given: Any) -> None:
+    with pytest.raises(AttributeValueError, match=f"a: expected {EXPECTED[kind][0]}") as caught:
         converted(kind, given)
+    assert (caught.value.parameter, caught.value.aclnn_status) == ("a", None)
+
+
+@each("kind", ENDS)
+def test_an_integer_has_the_range_of_its_type(kind: Kind) -> None:
+    least, most = ENDS[kind]
+    check_range("a", kind, least)
+    check_range("a", kind, most)
+    for beyond in least - 1, most + 1:
+        for ask in (converted, lambda kind, number: check_range("a", kind, number)):
+            with pytest.raises(AttributeValueError, match=f"a: expected {EXPECTED[kind][0]}"):
+                ask(kind, beyond)
 
 
 @each("kind", [Kind.BOOL, Kind.DOUBLE, Kind.STRING, Kind.INT_ARRAY])
 def test_a_kind_that_is_no_integer_has_no_range(kind: Kind) -> None:
     check_range("a", kind, 2**70)
-
-
-@each(
-    ("given", "dtype"),
-    [
-        (np.float16, FLOAT16),
-        ("float32", FLOAT),
-        (np.dtype(np.int8), INT8),
-        (ml_dtypes.bfloat16, BF16),
-        (bool, BOOL),
-        (COMPLEX64, COMPLEX64),
-    ],
-)
-def test_an_element_type_is_whatever_numpy_takes_for_one(given: Any, dtype: Any) -> None:
-    assert converted(Kind.DTYPE, given) is dtype
-
-
-@each("given", [None, 1, "FLOAT16", ">f4", "U4", np.void, [("x", "f4")]])
-def test_what_is_no_element_type_that_travels_is_refused(given: Any) -> None:
-    with pytest.raises(AttributeValueError, match="a: expected an element type"):
-        converted(Kind.DTYPE, given)
-
-
-@each("given", [[1, 0.5], (1, 0.5), np.array([1, 0.5]), [np.float16(1), 0.5]])
-def test_a_sequence_of_numbers_is_an_aclfloatarray(given: Any) -> None:
-    found = converted(Kind.FLOAT_ARRAY, given)
-    assert (found, {*map(type, found)}) == ((1.0, 0.5), {float})
-
-
-@each("given", [1.0, ["1"], [True], [1j], [1.0, None], "12", None])
-def test_what_is_no_sequence_of_numbers_is_refused(given: Any) -> None:
-    with pytest.raises(AttributeValueError, match="a: expected a sequence of numbers"):
-        converted(Kind.FLOAT_ARRAY, given)
-
-
-@each("given", [[True, False], (True, np.False_), np.array([True, False])])
-def test_a_sequence_of_truth_values_is_an_aclboolarray(given: Any) -> None:
-    found = converted(Kind.BOOL_ARRAY, given)
-    assert (found, {*map(type, found)}) == ((True, False), {bool})
-
-
-@each("given", [True, [1], [True, 0.0], [None], "yes", None])
-def test_what_is_no_sequence_of_truth_values_is_refused(given: Any) -> None:
-    with pytest.raises(AttributeValueError, match="a: expected a sequence of True and False"):
-        converted(Kind.BOOL_ARRAY, given)
-
-
-def test_each_number_of_an_aclscalarlist_has_a_dtype_of_its_own() -> None:
-    found = converted(Kind.SCALAR_LIST, [1, 0.5, True, np.float16(2), Scalar(INT8, -1)])
-    assert [(scalar.dtype, scalar.value) for scalar in found] == [
-        (INT64, 1), (DOUBLE, 0.5), (BOOL, True), (FLOAT16, 2.0), (INT8, -1)
-    ]  # fmt: skip
-
-
-@each("given", [1, [1j], ["1"], [None], [2**63], [Scalar(INT8, 128)], None])
-def test_what_is_no_sequence_of_numbers_with_dtypes_is_refused(given: Any) -> None:
-    with pytest.raises(AttributeValueError, match="a: expected a sequence of numbers"):
-        converted(Kind.SCALAR_LIST, given)
-
-
-@each("kind", [Kind.FLOAT_ARRAY, Kind.BOOL_ARRAY, Kind.SCALAR_LIST])
-@each("given", [[], (), np.array([])])
-def test_every_array_may_be_empty(kind: Kind, given: Any) -> None:
-    assert converted(kind, given) == ()
