@@ -2,161 +2,135 @@
 
 from __future__ import annotations
 
-import threading
+import ctypes
+import signal
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from pathlib import Path
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any
 
 import grpc
 import numpy as np
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
+from tests.more import only
 
 import npucall_client
-from npucall.errors import DrainingError
+from npucall.errors import DrainingError, OperatorUnknownError
 from npucall.operators.kl_div_backward import kl_div_backward
-from npucall.v1 import operator_service_pb2 as pb
+from npucall_client.remote import retry
 from npucall_client.testing import running_server
 
 from . import wire
+from .contract import ANSWER, KL, PAIR, Caller, begin, chunk, end, kl, numbers, request
 
-SECONDS_LONG = (32, 1024, 65536)
-"""2**31 elements: two seconds or so."""
+if TYPE_CHECKING:
+    from npucall_client import Client
 
+ONE = np.ones(1, np.float32)
+LINUX = pytest.mark.skipif(sys.platform != "linux", reason="threads are found in /proc")
 NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
 SERVING = health_pb2.HealthCheckResponse.SERVING
 
 
-def health(channel: grpc.Channel) -> int:
-    request = health_pb2.HealthCheckRequest()
-    return health_pb2_grpc.HealthStub(channel).Check(request, timeout=wire.PATIENCE).status
+class ChunkedCall:
+    """A call that a server has, and that cannot run before its last chunk is sent."""
+
+    def __init__(self, channel: grpc.Channel) -> None:
+        self._frames: SimpleQueue[Any] = SimpleQueue()
+        self._frames.put(begin(1, request(KL, kl(2)), chunked=True))
+        stub = Caller(channel).stub
+        self._answers = stub.ExecuteStream(iter(self._frames.get, None), timeout=wire.PATIENCE)
+        wire.until(lambda: wire.calls_in_flight(channel) == 1, "the call is there")
+
+    def finish(self) -> tuple[float, ...]:
+        """Its answer."""
+        for frame in (chunk(1, 0, 0, PAIR), chunk(1, 1, 0, PAIR), end(1), None):
+            self._frames.put(frame)
+        (answer,) = self._answers
+        return numbers(answer.reply.storage[0].data)
 
 
-@pytest.mark.more
-def test_a_running_call_is_finished_and_new_ones_are_refused() -> None:
-    with (
-        running_server(wire.ENDLESS_LIMIT) as server,
-        wire.bare_channel(server.target) as channel,
-    ):
-        running = wire.method(channel, "Execute").future(wire.long_call(*SECONDS_LONG))
-        wire.until(lambda: wire.calls_in_flight(channel) == 1, "the call runs")
-        server.process.terminate()
-        wire.until(lambda: health(channel) == NOT_SERVING, "health says so")
-        assert wire.refusal(channel, "Execute", wire.long_call(1)) == "DRAINING"
-        assert not running.done()
-        answer = pb.ExecuteResponse.FromString(running.result(wire.PATIENCE))
-        assert np.frombuffer(answer.storage[0].data, np.float32) == -(2.0**31)
-        assert server.process.wait(wire.PATIENCE) == 0
-
-
-@pytest.mark.more
-def test_whoever_watches_health_is_told() -> None:
-    with (
-        running_server() as server,
-        wire.bare_channel(server.target) as channel,
-    ):
-        watch = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest())
-        assert next(watch).status == SERVING
-        server.process.terminate()
-        assert next(watch).status == NOT_SERVING
-        assert server.process.wait(wire.PATIENCE) == 0
+def test_a_server_that_drains_finishes_what_it_has_and_sends_what_is_new_to_the_next_one() -> None:
+    with ThreadPoolExecutor() as pool:
+        with running_server() as server, wire.bare_channel(server.target) as channel:
+            client = npucall_client.connect(server.target)
+            watch = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest())
+            assert next(watch).status == SERVING
+            running = ChunkedCall(channel)
+            server.process.terminate()
+            assert next(watch).status == NOT_SERVING
+            assert wire.refusal(channel, "Execute", wire.long_call(1)) == "DRAINING"
+            with pytest.MonkeyPatch.context() as patch, pytest.raises(DrainingError) as caught:
+                patch.setattr(retry, "PAUSES", (1e6,))  # there is no time for another attempt
+                client.run(kl_div_backward, ONE, ONE, ONE)
+            assert caught.value.retry_after == 1.0
+            later = client.options(request_id="later")
+            answer = pool.submit(later.run, kl_div_backward, ONE, ONE, ONE, reduction=2)
+            wire.until(lambda: '"request_id": "later"' in server.log.read_text(), "it is refused")
+            assert running.finish() == ANSWER
+            watch.cancel()
+            assert server.process.wait(wire.PATIENCE) == 0
+        with running_server(listen=server.target), client:
+            assert answer.result(wire.PATIENCE).tolist() == [-1.0]
 
 
 def test_a_call_that_outlasts_the_drain_time_is_cut_and_the_process_ends_with_75() -> None:
     with (
         running_server(wire.ENDLESS_LIMIT, "--drain-timeout=0.2") as server,
         wire.bare_channel(server.target) as channel,
+        wire.endless_call(channel) as running,
     ):
-        running = wire.method(channel, "Execute").future(wire.long_call(*wire.ENDLESS))
-        wire.until(lambda: wire.calls_in_flight(channel) == 1, "the call runs")
         assert server.stop() == 75
         error = running.exception(wire.PATIENCE)
         assert error.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
         assert '"finished": false' in server.log.read_text()
 
 
+@LINUX
+@pytest.mark.parametrize("number", only(signal.SIGTERM, signal.SIGINT))
+def test_a_stop_signal_drains_whichever_thread_the_kernel_gives_it_to(number: int) -> None:
+    with running_server() as server:
+        with npucall_client.connect(server.target) as client:
+            client.run(kl_div_backward, ONE, ONE, ONE)  # so that gRPC has threads
+        process = server.process
+        threads = {int(path.name) for path in Path(f"/proc/{process.pid}/task").iterdir()}
+        others = threads - {process.pid}  # the main thread
+        assert others
+        ctypes.CDLL(None).tgkill(process.pid, max(others), int(number))
+        assert process.wait(wire.PATIENCE) == 0
+
+
+CALLS = 6000
+"""A pipe holds some 150 lines, and some 4,400 may wait; then it was over."""
+
+
 @pytest.mark.more
-def test_calls_that_wait_are_finished_too() -> None:
-    calls = wire.LANES + 3
-    with (
-        running_server(wire.ENDLESS_LIMIT) as server,
-        wire.bare_channel(server.target) as channel,
-    ):
-        request = wire.long_call(16, 256, 65536)  # 2**28: a quarter of a second each
-        running = [wire.method(channel, "Execute").future(request) for _ in range(calls)]
-        wire.until(lambda: wire.calls_in_flight(channel) == calls, "all are in")
-        assert server.stop() == 0
-        assert all(call.result(wire.PATIENCE) for call in running)
+def test_a_log_that_nobody_reads_stops_neither_calls_nor_the_end_of_the_server(
+    tmp_path: Path,
+) -> None:
+    ready = tmp_path / "ready"
+    command = [sys.executable, "-m", "npucall_server", "--listen=127.0.0.1:0"]
+    process = subprocess.Popen([*command, f"--ready-file={ready}"], stderr=subprocess.PIPE)
+    try:
+        wire.until(ready.exists, "the server answers")
+        with npucall_client.connect(ready.read_text()) as client, ThreadPoolExecutor(8) as pool:
+            for done in [pool.submit(call_often, client) for _ in range(8)]:
+                done.result(120)
+        process.terminate()
+        assert process.wait(wire.PATIENCE) == 0
+    finally:
+        process.kill()
+        process.communicate()
 
 
-def test_the_client_raises_the_servers_own_error_when_it_may_not_wait() -> None:
-    """DRAINING is repeated, as long as the timeout has room for the next pause."""
-    one = np.ones(1, np.float32)
-    with (
-        running_server(wire.ENDLESS_LIMIT) as server,
-        wire.bare_channel(server.target) as channel,
-        npucall_client.connect(server.target) as client,
-    ):
-        running = wire.method(channel, "Execute").future(wire.long_call(*wire.ENDLESS))
-        wire.until(lambda: wire.calls_in_flight(channel) == 1, "the call runs")
-        server.process.terminate()
-        wire.until(lambda: health(channel) == NOT_SERVING, "health says so")
-        with pytest.raises(DrainingError) as caught:
-            client.options(timeout=3.0).run(kl_div_backward, one, one, one)
-        assert caught.value.retry_after == 1.0
-        running.cancel()
-        assert server.process.wait(wire.PATIENCE) == 0
-
-
-def test_a_call_that_a_draining_server_refused_is_answered_by_the_next_one() -> None:
-    one = np.ones(1, np.float32)
-    with ThreadPoolExecutor() as pool:
-        with (
-            running_server(wire.ENDLESS_LIMIT) as server,
-            wire.bare_channel(server.target) as channel,
-        ):
-            client = npucall_client.connect(server.target)
-            running = wire.method(channel, "Execute").future(wire.long_call(*wire.ENDLESS))
-            wire.until(lambda: wire.calls_in_flight(channel) == 1, "the call runs")
-            server.process.terminate()
-            wire.until(lambda: health(channel) == NOT_SERVING, "health says so")
-            answer = pool.submit(client.run, kl_div_backward, one, one, one, reduction=2)
-            wire.until(lambda: '"reason": "DRAINING"' in server.log.read_text(), "it is refused")
-            running.cancel()
-            assert server.process.wait(wire.PATIENCE) == 0
-        with running_server(listen=server.target), client:
-            assert answer.result(wire.PATIENCE).tolist() == [-1.0]
-
-
-@pytest.mark.long
-def test_no_call_is_lost_while_servers_follow_each_other() -> None:
-    """gRPC answers CANCELLED to calls that it has not dispatched: 17 were lost in 8 drains."""
-    drains, callers = 8, 24
-    ones, ended = np.ones(256, np.float32), threading.Event()
-
-    def call(client: npucall_client.Client, caller: int) -> int:
-        done = 0
-        while not ended.is_set():
-            if caller % 2:
-                answer = client.run(kl_div_backward, ones, ones, ones, reduction=2)
-            else:
-                with client.pipeline() as pipeline:
-                    answer = pipeline.submit(
-                        kl_div_backward, ones, ones, ones, reduction=2
-                    ).result()
-            assert np.unique(answer).tolist() == [-1.0]
-            done += 1
-        return done
-
-    with ExitStack() as stack, ThreadPoolExecutor(callers) as pool:
-        server = stack.enter_context(running_server())
-        clients = [npucall_client.connect(server.target) for _ in range(callers)]
-        running = [pool.submit(call, *each) for each in zip(clients, range(callers), strict=True)]
-        for _ in range(drains):
-            with wire.bare_channel(server.target) as channel:
-                wire.until(lambda: wire.calls_in_flight(channel) > 0, "calls run")
-            assert server.stop() == 0
-            server = stack.enter_context(running_server(listen=server.target))
-        ended.set()
-        assert all(each.result(wire.PATIENCE) > 0 for each in running)
-        for client in clients:
-            client.close()
+def call_often(client: Client) -> None:
+    """Every fourth fails."""
+    for number in range(CALLS // 8):
+        if number % 4:
+            assert client.run(kl_div_backward, ONE, ONE, ONE, reduction=2).tolist() == [-1.0]
+        else:
+            with pytest.raises(OperatorUnknownError):
+                client.operator("x" * 100)

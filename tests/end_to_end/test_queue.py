@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 import npucall_client
 from npucall.errors import DeadlineError, QueueFullError
 from npucall.operators.kl_div_backward import kl_div_backward
+from npucall.texts import retry_in
 from npucall_client.testing import running_server
 
 from . import wire
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
 QUEUE_LENGTH = 2
 PLACES = QUEUE_LENGTH + wire.LANES
 ONES = np.ones(2, np.float32)
+CALL = (kl_div_backward, ONES, ONES, ONES, 2)
+ENDLESS = (kl_div_backward, ONES[:1], ONES[:1], np.broadcast_to(ONES[:1], wire.ENDLESS))
 
 
 @pytest.fixture(scope="module")
@@ -62,21 +66,35 @@ def in_flight(client: Client, count: int) -> None:
     wire.until(lambda: client.server_info().calls_in_flight == count, f"{count} calls in flight")
 
 
-def test_a_call_is_refused_when_every_place_is_taken(target: str, client: Client) -> None:
-    with endless_calls(target, PLACES):
+def test_where_every_place_is_taken_calls_are_refused_and_all_else_is_answered(
+    target: str, client: Client
+) -> None:
+    with endless_calls(target, PLACES) as calls, wire.bare_channel(target) as channel:
         in_flight(client, PLACES)
         with pytest.raises(QueueFullError) as caught:
-            client.options(wait=False).run(kl_div_backward, ONES, ONES, ONES)
-    assert caught.value.details["setting"] == "queue_length"
-    assert caught.value.details["limit"] == str(QUEUE_LENGTH)
+            client.options(wait=False).run(*CALL)
+        health = health_pb2_grpc.HealthStub(channel)
+        asked = health_pb2.HealthCheckRequest()
+        assert health.Check(asked, timeout=wire.PATIENCE).status == 1  # SERVING
+        assert client.server_info().limits.queue_length == QUEUE_LENGTH
+        assert client.operators()
+        assert client.plan(*CALL[:-1]).workspace_bytes == 0
+        assert all(call.cancel() for call in calls)
+        in_flight(client, 0)
+        assert client.server_info().bytes_in_flight == 0
+    assert caught.value.details.items() >= {"setting": "queue_length", "limit": "2"}.items()
     assert caught.value.retry_after is not None
     assert caught.value.retry_after > 0
+    assert retry_in(caught.value.retry_after) in str(caught.value)
 
 
-def test_one_place_is_enough(target: str, client: Client) -> None:
+def test_small_calls_are_answered_in_one_place_while_large_ones_run(
+    target: str, client: Client
+) -> None:
     with endless_calls(target, PLACES - 1):
         in_flight(client, PLACES - 1)
-        assert client.run(kl_div_backward, ONES, ONES, ONES, reduction=2).tolist() == [-1, -1]
+        for _ in range(20):
+            assert client.run(*CALL).tolist() == [-1, -1]
 
 
 def test_of_many_callers_at_once_exactly_those_without_a_place_are_refused(
@@ -89,30 +107,14 @@ def test_of_many_callers_at_once_exactly_those_without_a_place_are_refused(
         refused = [call for call in calls if call.done()]
         assert {wire.reason_of(call.exception()) for call in refused} == {"QUEUE_FULL"}
         assert len(refused) == extra
-    in_flight(client, 0)
 
 
-def test_health_listings_and_checks_are_answered_when_every_place_is_taken(
-    target: str, client: Client
-) -> None:
-    with endless_calls(target, PLACES), wire.bare_channel(target) as channel:
-        in_flight(client, PLACES)
-        health = health_pb2_grpc.HealthStub(channel).Check(
-            health_pb2.HealthCheckRequest(), timeout=wire.PATIENCE
-        )
-        assert health.status == health_pb2.HealthCheckResponse.SERVING
-        assert client.server_info().limits.queue_length == QUEUE_LENGTH
-        assert client.operators()
-        assert client.plan(kl_div_backward, ONES, ONES, ONES).workspace_bytes == 0
-
-
-def test_cancelled_calls_leave_waiting_and_running(target: str, client: Client) -> None:
-    with endless_calls(target, PLACES) as calls:
-        in_flight(client, PLACES)
-        for call in calls:
-            assert call.cancel()
-        in_flight(client, 0)
-    assert client.server_info().bytes_in_flight == 0
+def test_more_calls_than_places_are_all_answered_where_their_callers_wait(client: Client) -> None:
+    with ThreadPoolExecutor(24) as threads, client.pipeline() as pipeline:
+        calls = [threads.submit(client.run, *CALL) for _ in range(96)]
+        submitted = [pipeline.submit(*CALL) for _ in range(96)]
+        for call in (*calls, *submitted):
+            assert call.result().tolist() == [-1, -1]
 
 
 def test_calls_past_their_deadline_leave_waiting_and_running(target: str, client: Client) -> None:
@@ -120,6 +122,9 @@ def test_calls_past_their_deadline_leave_waiting_and_running(target: str, client
         codes = [call.exception(timeout=wire.PATIENCE).code() for call in calls]
         in_flight(client, 0)
     assert codes == [grpc.StatusCode.DEADLINE_EXCEEDED] * PLACES
+    with pytest.raises(DeadlineError, match=r"within 0\.2 s|the deadline of the call ended"):
+        client.options(timeout=0.2).run(*ENDLESS)
+    in_flight(client, 0)
     assert client.server_info().bytes_in_flight == 0
 
 
@@ -131,29 +136,12 @@ def test_the_calls_of_a_caller_who_goes_away_are_dropped(target: str, client: Cl
     in_flight(client, 0)
 
 
-def test_the_clients_own_timeout_is_a_deadline_error(target: str, client: Client) -> None:
-    one = np.ones(1, np.float32)
-    with pytest.raises(DeadlineError, match=r"within 0\.2 s|the deadline of the call ended"):
-        client.options(timeout=0.2).run(
-            kl_div_backward, one, one, np.broadcast_to(one, wire.ENDLESS)
-        )
-    in_flight(client, 0)
-
-
 def test_the_server_ends_a_call_after_its_own_limit() -> None:
     with (
         running_server(wire.ENDLESS_LIMIT, "--call-timeout=0.2") as server,
         npucall_client.connect(server.target) as client,
     ):
-        one = np.ones(1, np.float32)
         with pytest.raises(DeadlineError, match=r"call_timeout = 0\.2 s") as caught:
-            client.run(kl_div_backward, one, one, np.broadcast_to(one, wire.ENDLESS))
+            client.run(*ENDLESS)
         assert caught.value.details["setting"] == "call_timeout"
         in_flight(client, 0)
-
-
-def test_small_calls_are_answered_while_large_ones_run(target: str, client: Client) -> None:
-    with endless_calls(target, PLACES - 1):
-        in_flight(client, PLACES - 1)
-        for _ in range(20):
-            client.run(kl_div_backward, ONES, ONES, ONES)
