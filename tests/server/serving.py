@@ -1,0 +1,182 @@
+"""A server in this process, put together by the product, on a fake device and a fake clock."""
+
+from __future__ import annotations
+
+import io
+import json
+import threading
+from contextlib import contextmanager
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
+
+from npucall.errors import CancelledError
+from npucall.places import HandlePart
+from npucall.wire.messages import join_request, split_response
+from npucall.wire.programs import join_program, split_program_response
+from npucall_server.app import Server, build
+from npucall_server.core import Clock, core_of
+from npucall_server.log import Log, Record
+from npucall_server.settings import ServerSettings
+
+from .fakes import FakeCaller, FakeClock, FakeDevice, is_at_rest, until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from npucall.places import OutputPlace, Place
+    from npucall.wire.messages import Response
+    from npucall.wire.programs import StepRequest
+    from npucall_server.access.guard import Guard
+    from npucall_server.core import Core
+    from npucall_server.sessions.session import Session
+
+_READERS = ("npucall-stream", "npucall-upload")
+
+
+class Offline:
+    """What runs calls, without the network. Time passes when the test says so."""
+
+    def __init__(self, device: Any = None, guard: Guard | None = None, **settings: Any) -> None:
+        self.clock, self.log = FakeClock(), io.StringIO()
+        self.settings = ServerSettings(**{"listen": "127.0.0.1:0", **settings})
+        self.device = device or FakeDevice()
+        self.core = core = self._core(guard)
+        self.executor, self.executions, self.gate = core.executor, core.executions, core.gate
+        self.sessions, self.digests, self.regions = core.sessions, core.digests, core.regions
+
+    def _core(self, guard: Guard | None) -> Core:
+        return core_of(*self._given, guard)
+
+    @property
+    def _given(self) -> tuple[ServerSettings, Any, Log, Clock]:
+        clock = Clock(self.clock.monotonic, self.clock.wall)
+        return self.settings, self.device, Log(stream=self.log), clock
+
+    # --- Calls --------------------------------------------------------------------------------
+
+    def run(
+        self,
+        call: bytes,
+        storage: Sequence[Place],
+        places: Mapping[str, OutputPlace] | None = None,
+        caller: FakeCaller | None = None,
+    ) -> Response:
+        """One call in one message."""
+        with self.executions.begin(caller or FakeCaller(), record()) as execution:
+            execution.prepare(join_request(call, storage, places or {}))
+            execution.admit()
+            execution.run()
+            return split_response(execution.reply_message())
+
+    def run_program(self, steps: Sequence[StepRequest], caller: FakeCaller) -> list[Response]:
+        with self.executions.begin_program(caller, record()) as execution:
+            execution.prepare(join_program(steps))
+            execution.admit()
+            execution.run()
+            return split_program_response(execution.reply_message()).steps
+
+    # --- Sessions -----------------------------------------------------------------------------
+
+    def open(self, who: str = "", **wanted: Any) -> Session:
+        return self.sessions.open(FakeCaller(who=who), **wanted)
+
+    @property
+    def handle_bytes(self) -> int:
+        """That all sessions hold."""
+        return self.sessions.memory.budget.held
+
+    @property
+    def is_empty(self) -> bool:
+        """No session is open, no byte is held, and none is counted."""
+        counts = self.device.allocated, self.handle_bytes, self.executor.memory.used
+        return not len(self.sessions) and counts == (0, 0, 0)
+
+
+class Served(Offline):
+    """And with an address at which it answers."""
+
+    def _core(self, guard: Guard | None) -> Core:
+        self.server = Server(build(*self._given, guard))
+        self.parts = self.server.parts
+        self.streams, self.target = self.parts.methods.streams, self.server.address
+        self.server.start()
+        return self.parts.core
+
+    def look(self) -> None:
+        """What the server does every second."""
+        self.parts.watch.look()
+
+    def drain(self) -> None:
+        """Begins to: what is there is finished."""
+        self.executor.drain()
+        self.streams.drain()
+
+    def events(self, name: str) -> list[dict[str, Any]]:
+        """The lines of the log of one event."""
+        lines = map(json.loads, self.log.getvalue().splitlines())
+        return [line for line in lines if line["event"] == name]
+
+    def lines(self) -> list[dict[str, Any]]:
+        """The lines of the log behind the one of the start."""
+        return [json.loads(line) for line in self.log.getvalue().splitlines()[1:]]
+
+    def reasons(self) -> list[str]:
+        """Of calls; gRPC may tell the end of a connection as the end of its frames."""
+        return [line["reason"] for line in self.lines() if line.get("operator")]
+
+    def is_idle(self) -> bool:
+        """No call is left and no byte is counted, but for those kept by digests."""
+        return is_at_rest(self.executor, self.digests.used)
+
+    def is_at_rest(self) -> bool:
+        """And no stream is open, no thread reads one."""
+        reading = [t for t in threading.enumerate() if t.name in _READERS]
+        return self.is_idle() and not reading and not self.streams._streams
+
+
+@contextmanager
+def serving(device: Any = None, guard: Guard | None = None, **settings: Any) -> Iterator[Served]:
+    """A server that must be at rest when it ends, whatever its streams did."""
+    served = Served(device, guard, **settings)
+    try:
+        yield served
+        until(served.is_at_rest, "the server is at rest")
+    finally:
+        served.server.drain()
+        served.streams._threads.shutdown()
+
+
+def record() -> Record:
+    return Record("Execute", "test", "test")
+
+
+def part(handle: bytes, offset: int = 0, length: int = 4) -> HandlePart:
+    return HandlePart(handle, offset, length)
+
+
+def filled(session: Session, handle: bytes, data: bytes = b"data", identity: bytes = b"") -> None:
+    """Fills a handle."""
+    filling = session.fill(handle, len(data), identity or sha256(data).digest())
+    assert filling.is_new
+    filling.memory.write(0, data)
+    filling.succeed()
+
+
+def read(session: Session, handle: bytes, length: int = 4, offset: int = 0) -> bytes:
+    """Bytes of a handle that is filled."""
+    reading = session.read(part(handle, offset, length), "x")
+    try:
+        found = reading.wait(FakeCaller())
+        return bytes(found.memory.read(found.offset, found.length))
+    finally:
+        reading.done()
+
+
+@contextmanager
+def one_session(offline: Offline) -> Iterator[Session]:
+    """At its end no handle holds anything, and no call is left."""
+    session = offline.open()
+    yield session
+    session.end(lambda: CancelledError("test: over"))
+    assert offline.handle_bytes == 0
+    assert offline.executor.calls_in_flight == 0
