@@ -1,15 +1,18 @@
-"""One process has a device, and a late one waits for it instead of failing."""
+"""One process has a device, and a late one waits for it instead of failing.
+
+What the command does with the lock is in ``test_exits.py``.
+"""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+import threading
 from typing import TYPE_CHECKING
 
 import pytest
 
-from npucall_client import connect
-from npucall_client.testing import running_server
 from npucall_server import device_lock
 
 from .scripted import PATIENCE, until
@@ -17,59 +20,32 @@ from .scripted import PATIENCE, until
 if TYPE_CHECKING:
     from pathlib import Path
 
-
-@pytest.fixture
-def lock(tmp_path: Path) -> Path:
-    return tmp_path / "device.lock"
-
-
-def late_server(lock: Path, wait: float, ready: Path) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "npucall_server", "--listen=127.0.0.1:0", f"--ready-file={ready}",
-         f"--device-lock={lock}", f"--device-lock-wait={wait}"],
-        stderr=subprocess.PIPE,
-    )  # fmt: skip
+HOLDER = """
+import sys
+from pathlib import Path
+from npucall_server.device_lock import take
+take(Path(sys.argv[1]), 0, print)
+print("taken", flush=True)
+input()
+"""
 
 
-def test_a_late_server_waits_until_the_one_before_is_gone_however_it_went(
-    lock: Path, tmp_path: Path
-) -> None:
-    ready = tmp_path / "late"
-    with running_server(f"--device-lock={lock}") as first:
-        late = late_server(lock, PATIENCE, ready)
-        try:
-            assert late.stderr is not None
-            said = late.stderr.readline().decode()
-            assert f"process {first.process.pid} has {lock}" in said
-            assert not ready.exists()
-            first.process.kill()
-            until(ready.exists, "the late server answers")
-            with connect(ready.read_text()) as client:
-                assert client.server_info().calls_in_flight == 0
-            assert lock.read_text() == str(late.pid)
-        finally:
-            late.kill()
-            late.communicate()
-
-
-def test_a_server_that_waited_in_vain_ends_with_72_and_names_who_has_the_device(
-    lock: Path, tmp_path: Path
-) -> None:
-    with running_server(f"--device-lock={lock}") as first:
-        late = late_server(lock, 0.2, tmp_path / "late")
-        said = late.communicate(timeout=PATIENCE)[1].decode()
-        assert late.returncode == 72
-        assert (
-            f"npucall-server: device_lock: process {first.process.pid} has held {lock} for 0.2 s "
-            "(device_lock_wait); end that process, or wait longer"
-        ) in said
-
-
-def test_a_lock_where_no_file_can_be_made_ends_with_2(tmp_path: Path) -> None:
-    late = late_server(tmp_path / "missing" / "lock", 0, tmp_path / "late")
-    said = late.communicate(timeout=PATIENCE)[1].decode()
-    assert (late.returncode, said.count("\n")) == (2, 1)
-    assert said.startswith("npucall-server: device_lock: expected a file that this user may write,")
+def test_a_late_server_waits_until_the_one_before_is_gone_however_it_went(tmp_path: Path) -> None:
+    lock = tmp_path / "lock"
+    notes: list[str] = []
+    late = threading.Thread(target=device_lock.take, args=(lock, PATIENCE, notes.append))
+    pipe = subprocess.PIPE
+    command = [sys.executable, "-c", HOLDER, str(lock)]
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as first:
+        assert first.stdout is not None
+        assert first.stdout.readline() == "taken\n"
+        late.start()
+        until(lambda: bool(notes), "it waits")
+        assert f"process {first.pid} has {lock}" in notes[0]
+        first.kill()
+    late.join(PATIENCE)
+    assert lock.read_text() == str(os.getpid())
+    assert len(notes) == 1
 
 
 def test_a_lock_does_not_follow_a_link_that_somebody_put_there(tmp_path: Path) -> None:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import socket
 import ssl
-import subprocess
-import sys
 import urllib.error
 import urllib.request
+from contextlib import ExitStack, contextmanager
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
@@ -16,11 +14,11 @@ import numpy as np
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from pydantic import ValidationError
+from tests.certificates import Authority
 from tests.server.sessions.asking import asking
 
 import npucall_client
 from npucall.operators.l1_loss_backward import l1_loss_backward
-from npucall_client.testing import running_server
 from npucall_server.devices.base import DeviceFacts
 from npucall_server.log import Record
 from npucall_server.metrics import declared
@@ -32,6 +30,7 @@ from npucall_server.metrics.shown import ServerTls
 from npucall_server.sessions.digests import DIGEST_BYTES
 from npucall_server.settings import ServerSettings
 
+from .running import Running, running
 from .scripted import PATIENCE, ScriptedDevice
 from .streams import serving
 
@@ -39,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-    from npucall_client.testing import ServerProcess
+    from tests.certificates import Pair
 
 KL = "aclnnKlDivBackward"
 ONE = np.ones(1, np.float32)
@@ -216,22 +215,21 @@ def test_gauges_have_what_a_device_tells_and_nothing_else() -> None:
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[tuple[ServerProcess, str]]:
-    """A server and the address of its metrics."""
-    with running_server("--metrics-listen", "127.0.0.1:0") as server:
-        (line,) = [
-            line for line in map(json.loads, server.log.read_text().splitlines())
-            if line["event"] == "serving"
-        ]  # fmt: skip
-        yield server, line["metrics"]
+def server() -> Iterator[Running]:
+    with running(metrics_listen="127.0.0.1:0") as server:
+        with npucall_client.connect(server.target) as client:
+            for _ in range(3):
+                client.run(l1_loss_backward, ONE, ONE, ONE)
+        yield server
 
 
-def test_a_scrape_shows_what_was_called(server: tuple[ServerProcess, str]) -> None:
-    process, address = server
-    with npucall_client.connect(process.target) as client:
-        for _ in range(3):
-            client.run(l1_loss_backward, ONE, ONE, ONE)
-    shown = scraped(address)
+def metrics_of(server: Running) -> str:
+    (serving,) = server.events("serving")
+    return str(serving["metrics"])
+
+
+def test_a_scrape_shows_what_was_called(server: Running) -> None:
+    shown = scraped(metrics_of(server))
     labels = "method=Execute,operator=aclnnL1LossBackward,reason=OK,tenant="
     assert shown["npucall_calls_total"][labels] == 3
     assert shown["npucall_call_seconds_count"]["operator=aclnnL1LossBackward"] == 3
@@ -241,110 +239,71 @@ def test_a_scrape_shows_what_was_called(server: tuple[ServerProcess, str]) -> No
     assert shown["process_open_fds"][""] > 0
 
 
-def test_every_metric_that_a_cpu_has_is_shown(server: tuple[ServerProcess, str]) -> None:
-    process, address = server
-    with npucall_client.connect(process.target) as client:
-        client.run(l1_loss_backward, ONE, ONE, ONE)
+def test_every_metric_that_a_cpu_has_is_shown(server: Running) -> None:
     of_servers = [each for each in METRICS if not each.name.startswith("npucall_directory_")]
-    missing = {name for metric in of_servers for name in metric.series} - set(scraped(address))
-    assert missing == {
+    names = {name for metric in of_servers for name in metric.series}
+    assert names - set(scraped(metrics_of(server))) == {
         "npucall_device_memory_bytes", "npucall_device_utilization_ratio",
         "npucall_device_healthy",
     }  # fmt: skip
 
 
 @pytest.mark.more
-def test_peers_that_say_nothing_do_not_keep_others_from_scraping(
-    server: tuple[ServerProcess, str],
-) -> None:
-    host, _, port = server[1].rpartition(":")
-    silent = [socket.create_connection((host, int(port)), PATIENCE) for _ in range(12)]
+def test_peers_that_say_nothing_do_not_keep_others_from_scraping(server: Running) -> None:
+    host, _, port = metrics_of(server).rpartition(":")
+    with ExitStack() as silent:
+        for _ in range(12):
+            silent.enter_context(socket.create_connection((host, int(port)), PATIENCE))
+        assert scraped(metrics_of(server))["npucall_serving"] == {"": 1}
+
+
+def trusting(pair: Pair) -> ssl.SSLContext:
+    return ssl.create_default_context(cafile=pair.certificate.with_name("ca.pem"))
+
+
+@contextmanager
+def exposed(pair: Pair, client_ca: Path | None = None) -> Iterator[str]:
+    """The address of an exposition over TLS."""
+    tls = ServerTls(pair.certificate, pair.key, client_ca)
+    exposition = Exposition("127.0.0.1", 0, [lambda: [Sample(declared.SERVING, (), 1)]], tls)
     try:
-        assert scraped(server[1])["npucall_serving"] == {"": 1}
+        yield f"127.0.0.1:{exposition.port}"
     finally:
-        for each in silent:
-            each.close()
-
-
-def certificate(folder: Path, name: str) -> ssl.SSLContext:
-    """Makes a certificate in a folder; answers who trusts it."""
-    command = [
-        "openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1",
-        "-nodes", "-days", "2", "-subj", f"/CN={name}", "-addext", "subjectAltName=IP:127.0.0.1",
-        "-keyout", f"{folder}/key.pem", "-out", f"{folder}/certificate.pem",
-    ]  # fmt: skip
-    subprocess.run(command, check=True, capture_output=True)
-    return ssl.create_default_context(cafile=folder / "certificate.pem")
+        exposition.close()
 
 
 def test_metrics_are_shown_over_tls_with_the_certificate_of_the_moment(tmp_path: Path) -> None:
-    old = certificate(tmp_path, "old")
-    tls = ServerTls(tmp_path / "certificate.pem", tmp_path / "key.pem", None)
-    exposition = Exposition("127.0.0.1", 0, [lambda: [Sample(declared.SERVING, (), 1)]], tls)
-    address = f"127.0.0.1:{exposition.port}"
-    try:
+    pair = Authority(tmp_path).server()
+    old = trusting(pair)
+    with exposed(pair) as address:
         assert scraped(address, old)["npucall_serving"] == {"": 1}
         with pytest.raises((urllib.error.URLError, ConnectionError)):
             scraped(address)
-        new = certificate(tmp_path, "new")
+        Authority(tmp_path).server()
+        new = trusting(pair)
         assert scraped(address, new)["npucall_serving"] == {"": 1}
-        (tmp_path / "key.pem").write_text("half of a key")
+        pair.key.write_text("half of a key")
         assert scraped(address, new)["npucall_serving"] == {"": 1}
-    finally:
-        exposition.close()
 
 
 def test_who_scrapes_needs_a_certificate_where_callers_do(tmp_path: Path) -> None:
-    trusting = certificate(tmp_path, "everybody")
-    pair = tmp_path / "certificate.pem", tmp_path / "key.pem"
-    tls = ServerTls(*pair, pair[0])
-    exposition = Exposition("127.0.0.1", 0, [lambda: [Sample(declared.SERVING, (), 1)]], tls)
-    address = f"127.0.0.1:{exposition.port}"
-    try:
+    authority = Authority(tmp_path)
+    pair, own = authority.server(), authority.client("scraper")
+    client = trusting(pair)
+    with exposed(pair, authority.ca) as address:
         with pytest.raises((urllib.error.URLError, ConnectionError, ssl.SSLError)):
-            scraped(address, trusting)
-        trusting.load_cert_chain(*pair)
-        assert scraped(address, trusting)["npucall_serving"] == {"": 1}
-    finally:
-        exposition.close()
+            scraped(address, client)
+        client.load_cert_chain(own.certificate, own.key)
+        assert scraped(address, client)["npucall_serving"] == {"": 1}
 
 
-@pytest.mark.more
 def test_metrics_that_everybody_can_reach_are_a_warning() -> None:
-    with running_server("--metrics-listen", "0.0.0.0:0") as server:
-        lines = list(map(json.loads, server.log.read_text().splitlines()))
-    (warning,) = [line["message"] for line in lines if line["event"] == "warning"]
-    assert warning.startswith("everybody who reaches 0.0.0.0:")
+    with running(metrics_listen="0.0.0.0:0") as server:
+        (warning,) = server.events("warning")
+    assert warning["message"].startswith("everybody who reaches 0.0.0.0:")
 
 
-def test_an_address_that_is_taken_ends_the_server_with_71() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        address = f"127.0.0.1:{taken.getsockname()[1]}"
-        command = [sys.executable, "-m", "npucall_server", "--listen", "127.0.0.1:0"]
-        command += ["--metrics-listen", address]
-        ended = subprocess.run(
-            command, capture_output=True, text=True, timeout=PATIENCE, check=False
-        )
-    assert ended.returncode == 71
-    assert f"metrics_listen: expected a free address, found {address}" in ended.stderr
-
-
-@pytest.mark.parametrize("address", ["9090", "unix:/run/metrics", "127.0.0.1:65536", ":9090"])
-def test_an_address_of_another_kind_is_refused(address: str) -> None:
-    with pytest.raises(ValidationError, match="expected HOST:PORT"):
-        ServerSettings(metrics_listen=address)
-
-
-def test_without_the_extra_the_setting_names_it(tmp_path: Path) -> None:
-    program = (
-        "import sys; sys.modules['prometheus_client'] = None\n"
-        "from npucall_server.__main__ import main; main()"
-    )
-    command = [sys.executable, "-c", program, "--listen", "127.0.0.1:0"]
-    command += ["--metrics-listen", "127.0.0.1:0"]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
-    assert ended.returncode == 2
-    assert ended.stderr.splitlines()[-1] == (
-        "npucall-server: metrics_listen: the extra metrics is missing; "
-        "pip install 'npucall-server[metrics]'"
-    )
+def test_an_address_of_another_kind_is_refused() -> None:
+    for address in "9090", "unix:/run/metrics", "127.0.0.1:65536", ":9090":
+        with pytest.raises(ValidationError, match="expected HOST:PORT"):
+            ServerSettings(metrics_listen=address)

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
-import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
 from npucall_server import ready_file
-
-from .scripted import until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,6 +39,7 @@ def test_the_file_is_there_with_all_of_its_content_and_no_draft_is_left(ready: P
 
 def test_a_link_at_its_path_is_replaced_and_not_followed(ready: Path, precious: Path) -> None:
     ready.symlink_to(precious)
+    ready.with_name("ready.part").symlink_to(precious)  # where drafts were made once
     ready_file.write(ready, "address")
     assert (ready.read_text(), ready.is_symlink()) == ("address", False)
     assert precious.read_text() == "precious"
@@ -64,18 +61,6 @@ def test_what_lies_where_the_draft_is_made_is_not_written_to(
     assert precious.read_text() == "precious"
     assert not ready.exists()
     assert not precious.with_name("nowhere").exists()
-
-
-def test_a_planted_draft_of_the_old_name_neither_is_followed_nor_blocks_the_start(
-    ready: Path, precious: Path
-) -> None:
-    ready.with_name("ready.part").symlink_to(precious)
-    command = [sys.executable, "-m", "npucall_server", "--listen=127.0.0.1:0"]
-    with subprocess.Popen([*command, f"--ready-file={ready}"], stderr=subprocess.DEVNULL) as server:
-        until(ready.exists, "the server answers")
-        server.terminate()
-    assert server.returncode == 0
-    assert precious.read_text() == "precious"
 
 
 def test_a_draft_that_cannot_take_its_place_is_removed(ready: Path) -> None:

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
-import resource
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
 import npucall_client
 from npucall.operators.l1_loss_backward import l1_loss_backward
-from npucall_client.testing import running_server
 from npucall_server import usage_file
 from npucall_server.log import Log, Record
 from npucall_server.usage import Key, Line, Usage
 from npucall_server.usage_file import UsageFile
+
+from .running import running
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -123,17 +124,20 @@ def test_a_torn_last_line_is_passed_over_and_the_next_one_is_whole(path: Path) -
         assert kept.usage.device_seconds("vision") == 2.0
 
 
-@pytest.mark.parametrize(
-    "line",
-    [b"\xff\xfe", b"[]", b"null", b"{}", b'{"minute": 0, "tenant": "a", "caller": "b"}',
-     b'{"minute": "x", "tenant": "a", "caller": "b", "operators": {}}',
-     b'{"minute": 1771200, "tenant": "a", "caller": "b", "operators": {"c": {"calls": null}}}'],
-)  # fmt: skip
-def test_lines_of_another_kind_are_passed_over(path: Path, line: bytes) -> None:
-    path.write_bytes(line + b"\n")
-    with account(path) as kept:
-        assert kept.usage.lines() == {}
-        assert len(kept.warnings) == 1
+OTHER_LINES = [
+    b"\xff\xfe", b"[]", b"null", b"{}", b'{"minute": 0, "tenant": "a", "caller": "b"}',
+    b'{"minute": "x", "tenant": "a", "caller": "b", "operators": {}}',
+    b'{"minute": 1771200, "tenant": "a", "caller": "b", "operators": {"c": {"calls": null}}}',
+]  # fmt: skip
+
+
+def test_lines_of_another_kind_are_passed_over(path: Path, subtests: pytest.Subtests) -> None:
+    for line in OTHER_LINES:
+        with subtests.test(line=line):
+            path.write_bytes(line + b"\n")
+            with account(path) as kept:
+                assert kept.usage.lines() == {}
+                assert len(kept.warnings) == 1
 
 
 def test_the_file_is_rotated_and_all_of_it_is_read(
@@ -154,11 +158,24 @@ def test_the_file_is_rotated_and_all_of_it_is_read(
         assert kept.usage.device_seconds("vision") == 5.0
 
 
-def test_a_full_disk_is_one_warning_and_what_is_missing_is_written_later(path: Path) -> None:
+class FullDisk(io.FileIO):
+    """A file on a disk that has room for 50 bytes of it."""
+
+    def write(self, data: Any) -> int:
+        room = 50 - self.tell()
+        if room == 0:
+            raise OSError(errno.ENOSPC, "full")
+        return super().write(data[:room])
+
+
+def test_a_full_disk_is_one_warning_and_what_is_missing_is_written_later(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with account(path) as kept:
         kept.use()
         kept.now += 60
-        with _no_file_longer_than(50):
+        with monkeypatch.context() as full:
+            full.setattr(UsageFile, "_open", lambda file: FullDisk(file._path, "ab"))
             kept.write()
             kept.use()
             kept.now += 60
@@ -180,30 +197,7 @@ def test_strangers_on_the_host_cannot_read_it(path: Path) -> None:
 
 def test_a_server_begins_where_the_one_before_it_ended(path: Path) -> None:
     for calls in 1, 2:
-        with running_server("--usage-file", str(path)) as server:
-            with npucall_client.connect(server.target) as client:
-                client.run(l1_loss_backward, ONE, ONE, ONE)
-            server.stop()
+        with running(usage_file=path) as server, npucall_client.connect(server.target) as client:
+            client.run(l1_loss_backward, ONE, ONE, ONE)
         used = [json.loads(line)["operators"] for line in path.read_text().splitlines()]
-        calls_made = [each["aclnnL1LossBackward"]["calls"] for each in used]
-        assert sum(calls_made) == calls
-
-
-def test_a_server_whose_file_cannot_be_written_does_not_start(tmp_path: Path) -> None:
-    path = tmp_path / "none" / "usage.jsonl"
-    with (
-        pytest.raises(RuntimeError, match="usage_file: expected a file"),
-        running_server("--usage-file", str(path)),
-    ):
-        pass
-
-
-@contextmanager
-def _no_file_longer_than(size: int) -> Iterator[None]:
-    """As on a disk that is full, for this process."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        assert sum(each["aclnnL1LossBackward"]["calls"] for each in used) == calls
