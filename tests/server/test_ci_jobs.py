@@ -7,19 +7,17 @@ import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
 from npucall.errors import TenantUnknownError
-from npucall_server.access.oidc import Issuer
+from npucall_server.access import oidc
 from npucall_server.access.tenants import Tenants
 from npucall_server.access.tenants_guard import TenantsGuard
 from npucall_server.log import Log
 from npucall_server.settings import ServerSettings
 
-from . import issuer as issuers
+from .issuer import Issuer, write_keys
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    import pytest
 
 PAGE = Path(__file__).parents[2] / "docs" / "operations.md"
 RECIPES = {
@@ -78,26 +76,22 @@ JOBS: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.fixture(scope="module")
-def issuer() -> Iterator[issuers.Issuer]:
-    with issuers.Issuer() as issuer:
-        yield issuer
-
-
-@pytest.mark.parametrize(("claims", "person"), JOBS)
-def test_a_job_is_known_as_the_recipe_says(
-    tmp_path: Path, issuer: issuers.Issuer, claims: dict[str, Any], person: str
-) -> None:
+def test_a_job_is_known_as_the_recipe_says(tmp_path: Path, subtests: pytest.Subtests) -> None:
     """The issuer is the recipe's but for its keys, which nobody else here can sign with."""
-    keys = issuers.write_keys(issuer, tmp_path / "keys")
-    settings = ServerSettings(**RECIPES[claims["iss"]], oidc_keys=str(keys))
-    guard = TenantsGuard(Tenants(settings.tenants), issuer=Issuer(settings, Log()))
-    authorization = f"Bearer {issuer.token(**claims)}"
-    if person == "nobody":
-        with pytest.raises(TenantUnknownError):
-            guard.identify_by(authorization)
-    else:
-        assert guard.identify_by(authorization).person == person
+    with Issuer() as issuer:
+        keys = str(write_keys(issuer, tmp_path / "keys"))
+    for claims, person in JOBS:
+        with subtests.test(person, sub=claims["sub"]):
+            settings = ServerSettings(**RECIPES[claims["iss"]], oidc_keys=keys)
+            guard = TenantsGuard(Tenants(settings.tenants), issuer=oidc.Issuer(settings, Log()))
+            assert known(guard, f"Bearer {issuer.token(**claims)}") == person
+
+
+def known(guard: TenantsGuard, authorization: str) -> str:
+    try:
+        return guard.identify_by(authorization).person
+    except TenantUnknownError:
+        return "nobody"
 
 
 def test_there_is_a_recipe_for_each() -> None:

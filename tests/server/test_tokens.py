@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 import stat
-import subprocess
-import sys
 import threading
 import time
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,7 +14,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from npucall.errors import CredentialExpiredError, UnauthenticatedError
-from npucall_server.access import tokens
+from npucall_server.access import tenants_guard, tokens
 from npucall_server.access.identity import Role
 from npucall_server.access.local_users import LocalUsers
 from npucall_server.access.oidc import Issuer
@@ -44,9 +43,8 @@ def path(tmp_path: Path) -> Path:
 # --- The file -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("line", "token"),
-    [
+def test_a_line_is_hash_tenant_name_role_and_end(subtests: pytest.Subtests) -> None:
+    for line, token in [
         (f"{HASH} vision alice - never", ("vision", "alice", None, "never")),
         (f"  {HASH}\tvision  alice\tbench 2027-02-20T10:00:00Z  # since May", (
             "vision", "alice", Role.BENCH, "2027-02-20T10:00:00Z",
@@ -57,17 +55,17 @@ def path(tmp_path: Path) -> Path:
         (f"{HASH} vision alice user 2027-02-20T12:00:00+02:00", (
             "vision", "alice", Role.USER, "2027-02-20T10:00:00Z",
         )),
-    ],
-)  # fmt: skip
-def test_a_line_is_hash_tenant_name_role_and_end(line: str, token: tuple[object, ...]) -> None:
-    (found,), faults = list(tokens.read(line.encode())[0].values()), tokens.read(line.encode())[1]
-    assert (found.tenant, found.name, found.role, found.end) == token
-    assert faults == []
+    ]:  # fmt: skip
+        with subtests.test(line):
+            by_hash, faults = tokens.read(line.encode())
+            found = by_hash[HASH]
+            assert (found.tenant, found.name, found.role, found.end) == token
+            assert faults == []
 
 
-@pytest.mark.parametrize(
-    ("line", "said"),
-    [
+def test_a_line_that_is_wrong_is_named_and_others_count(subtests: pytest.Subtests) -> None:
+    good = f"{'1' * 64} vision bob - never"
+    for line, said in [
         ("abc vision alice - never", "hash: expected 64 digits"),
         (f"{HASH.upper()[:-1]}G vision alice - never", "hash: expected 64 digits"),
         (f"{HASH} vision alice - ", "found 4 columns"),
@@ -77,15 +75,13 @@ def test_a_line_is_hash_tenant_name_role_and_end(line: str, token: tuple[object,
         (f"{HASH} vision alice - tomorrow", "end: expected a time as 20"),
         (f"{HASH} vision {'a' * 201} - never", "name: expected at most 200"),
         (f"{HASH} vision a\x1bb - never", "name: expected at most 200"),
-    ],
-)
-def test_a_line_that_is_wrong_is_named_and_others_count(line: str, said: str) -> None:
-    good = f"{'1' * 64} vision bob - never"
-    found, faults = tokens.read(f"# tokens\n{line}\n\n{good}\n".encode())
-    assert [token.name for token in found.values()] == ["bob"]
-    (fault,) = faults
-    assert fault.startswith("line 2: ")
-    assert said in fault
+    ]:
+        with subtests.test(line):
+            found, faults = tokens.read(f"# tokens\n{line}\n\n{good}\n".encode())
+            assert [token.name for token in found.values()] == ["bob"]
+            (fault,) = faults
+            assert fault.startswith("line 2: ")
+            assert said in fault
 
 
 def test_a_hash_that_stands_twice_is_the_first_ones() -> None:
@@ -126,15 +122,17 @@ def test_a_file_that_others_may_write_is_named(path: Path) -> None:
 # --- The command ----------------------------------------------------------------------------------
 
 
-def test_the_command_prints_a_token_once_and_lists_whose_there_are(path: Path) -> None:
-    """As a process: what is on standard output is what a script reads."""
-    command = [sys.executable, "-m", "npucall_server", "token"]
+def test_the_command_prints_a_token_alone_and_keeps_its_hash(
+    path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What is on standard output is what a script reads."""
     flags = ["--tenant", "vision", "--name", "alice", "--days", "90", "--file", str(path)]
-    made = subprocess.run([*command, "new", *flags], capture_output=True, text=True, check=True)
-    (text,) = made.stdout.splitlines()
+    assert run_token(["new", *flags]) == 0
+    shown = capsys.readouterr()
+    (text,) = shown.out.splitlines()
     assert tokens.hash_of(text) in path.read_text()
-    assert text not in made.stderr
-    assert "token of vision/alice, valid until " in made.stderr
+    assert text not in shown.err
+    assert "token of vision/alice, valid until " in shown.err
 
 
 def test_the_list_says_whose_tokens_there_are_and_no_hash(
@@ -152,23 +150,22 @@ def test_the_list_says_whose_tokens_there_are_and_no_hash(
     assert tokens.hash_of(text) not in shown
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (("--tenant", "Vision", "--name", "alice"), "tenant: expected a name of a-z"),
-        (("--tenant", "vision", "--name", "a b"), "found 6 columns"),
-        (("--tenant", "vision", "--name", "alice", "--days", "0"), "--days: expected more than 0"),
-        (("--tenant", "vision", "--name", "alice", "--days", "nan"), "--days: expected more"),
-    ],
-)
 def test_a_token_that_no_line_can_say_is_not_made(
-    path: Path, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], said: str
+    path: Path, capsys: pytest.CaptureFixture[str], subtests: pytest.Subtests
 ) -> None:
-    assert run_token(["new", "--file", str(path), *arguments]) == ExitCode.SETTINGS
-    shown = capsys.readouterr()
-    assert said in shown.err
-    assert shown.out == ""
-    assert not path.exists()
+    for tenant, name, days, said in [
+        ("Vision", "alice", "1", "tenant: expected a name of a-z"),
+        ("vision", "a b", "1", "found 6 columns"),
+        ("vision", "alice", "0", "--days: expected more than 0"),
+        ("vision", "alice", "nan", "--days: expected more"),
+    ]:
+        with subtests.test(said, days=days):
+            flags = ["--tenant", tenant, "--name", name, "--days", days, "--file", str(path)]
+            assert run_token(["new", *flags]) == ExitCode.SETTINGS
+            shown = capsys.readouterr()
+            assert said in shown.err
+            assert shown.out == ""
+            assert not path.exists()
 
 
 def test_the_settings_say_where_the_tokens_are_and_whether_the_tenant_is(
@@ -275,7 +272,7 @@ def test_what_was_verified_is_kept_until_its_end(
         guard.identify_by(f"Bearer {each}") is identities[at] for at, each in enumerate(good)
     )
     later = time.time() + 700
-    monkeypatch.setattr(time, "time", lambda: later)
+    monkeypatch.setattr(tenants_guard, "time", SimpleNamespace(time=lambda: later))
     for identity in identities:
         with pytest.raises(CredentialExpiredError):
             guard.check(identity)
@@ -287,8 +284,6 @@ def test_what_was_verified_is_kept_until_its_end(
 def test_no_more_is_kept_than_there_is_room_for(
     guarded: tuple[TenantsGuard, list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from npucall_server.access import tenants_guard
-
     guard, _ = guarded
     monkeypatch.setattr(tenants_guard, "_KEPT", 3)
     users = guard._users
