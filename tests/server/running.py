@@ -17,11 +17,12 @@ if TYPE_CHECKING:
 
 
 class Running:
-    """The server, and the lines of its log."""
+    """The server, the notes of its device, and the lines of its log."""
 
     def __init__(self, settings: ServerSettings) -> None:
         self._log = io.StringIO()
-        self.device = open_device(settings, lambda _: None)
+        self.notes: list[str] = []
+        self.device = open_device(settings, self.notes.append)
         self.server = app.Server(app.build(settings, self.device, Log(stream=self._log)))
         self.server.start()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import stat
+from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,18 +12,14 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 
 import npucall_client
 from npucall.errors import ServerUnreachableError
-from npucall_client.testing import running_server
 from npucall_server.certificates_command import run
+
+from .running import running
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 HOSTS = "127.0.0.1", "localhost", "node7.lab", "::1"
-
-
-def extension(path: Path, kind: type[x509.ExtensionType]) -> x509.Extension[x509.ExtensionType]:
-    certificate = x509.load_pem_x509_certificate(path.read_bytes())
-    return certificate.extensions.get_extension_for_class(kind)
 
 
 def test_a_server_and_its_clients_know_each_other_by_what_it_makes(tmp_path: Path) -> None:
@@ -31,14 +28,14 @@ def test_a_server_and_its_clients_know_each_other_by_what_it_makes(tmp_path: Pat
     assert set(files) == {
         "ca.pem", "ca.key", "127.0.0.1.pem", "127.0.0.1.key", "anna.pem", "anna.key",
     }  # fmt: skip
-    flags = (
-        f"--tls-certificate={files['127.0.0.1.pem']}",
-        f"--tls-key={files['127.0.0.1.key']}",
-        f"--tls-client-ca={files['ca.pem']}",
-    )
+    server_files = {
+        "tls_certificate": files["127.0.0.1.pem"],
+        "tls_key": files["127.0.0.1.key"],
+        "tls_client_ca": files["ca.pem"],
+    }
     anna = {"ca": files["ca.pem"], "certificate": files["anna.pem"], "key": files["anna.key"]}
     swapped = {**anna, "certificate": files["127.0.0.1.pem"], "key": files["127.0.0.1.key"]}
-    with running_server(*flags) as server:
+    with running(**server_files) as server:
         with npucall_client.connect(server.target, **anna) as client:
             assert client.server_info().server.device == "cpu"
         with pytest.raises(ServerUnreachableError):
@@ -52,27 +49,20 @@ def test_keys_are_for_their_owner_alone(tmp_path: Path) -> None:
     assert stat.S_IMODE((tmp_path / "new").stat().st_mode) == 0o700
 
 
-def test_the_names_stand_in_the_certificates(tmp_path: Path) -> None:
+def test_a_certificate_has_its_names_and_is_good_in_one_place_alone(tmp_path: Path) -> None:
     run([str(tmp_path), "--host", *HOSTS, "--client", "anna", "spiffe://lab/ci"])
-    server = extension(tmp_path / "127.0.0.1.pem", x509.SubjectAlternativeName).value
-    assert isinstance(server, x509.SubjectAlternativeName)
-    assert [str(ip) for ip in server.get_values_for_type(x509.IPAddress)] == ["127.0.0.1", "::1"]
-    assert server.get_values_for_type(x509.DNSName) == ["localhost", "node7.lab"]
-    anna = extension(tmp_path / "anna.pem", x509.SubjectAlternativeName).value
-    assert isinstance(anna, x509.SubjectAlternativeName)
-    assert anna.get_values_for_type(x509.DNSName) == ["anna"]
-    job = extension(tmp_path / "spiffe_lab_ci.pem", x509.SubjectAlternativeName).value
-    assert isinstance(job, x509.SubjectAlternativeName)
-    assert job.get_values_for_type(x509.UniformResourceIdentifier) == ["spiffe://lab/ci"]
-
-
-def test_a_certificate_is_good_in_one_place_alone(tmp_path: Path) -> None:
-    run([str(tmp_path), "--host", "x", "--client", "anna"])
-    usages = [extension(tmp_path / f"{n}.pem", x509.ExtendedKeyUsage).value for n in ("x", "anna")]
-    assert usages == [
-        x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]),
-        x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH]),
-    ]
+    dns, uri, ip = x509.DNSName, x509.UniformResourceIdentifier, x509.IPAddress
+    addresses = [ip(ip_address("127.0.0.1")), ip(ip_address("::1"))]
+    server = [addresses[0], dns("localhost"), dns("node7.lab"), addresses[1]]
+    for name, names, usage in [
+        ("127.0.0.1", server, ExtendedKeyUsageOID.SERVER_AUTH),
+        ("anna", [dns("anna")], ExtendedKeyUsageOID.CLIENT_AUTH),
+        ("spiffe_lab_ci", [uri("spiffe://lab/ci")], ExtendedKeyUsageOID.CLIENT_AUTH),
+    ]:
+        certificate = x509.load_pem_x509_certificate((tmp_path / f"{name}.pem").read_bytes())
+        found = certificate.extensions.get_extension_for_class
+        assert found(x509.SubjectAlternativeName).value == x509.SubjectAlternativeName(names)
+        assert found(x509.ExtendedKeyUsage).value == x509.ExtendedKeyUsage([usage])
 
 
 def test_the_authority_that_is_there_issues_further_ones(tmp_path: Path) -> None:
@@ -98,23 +88,21 @@ def test_it_says_what_it_wrote_and_which_settings_name_it(
         assert part in said
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
+def test_what_cannot_be_is_refused_and_nothing_is_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], subtests: pytest.Subtests
+) -> None:
+    for arguments, said in [
         ([], "expected --host NAME or --client NAME, found neither"),
         (["--host", "x", "--days", "0"], "days: expected 1 to 3650, found 0"),
         (["--host", "a b"], "host: expected a name of letters, "),
         (["--client", "anna lab"], "client: expected a name of letters, "),
         (["--host", "x", "--client", "x"], "/x.pem, found one"),
         (["--client", "ca"], "/ca.pem, found one"),
-    ],
-)
-def test_what_cannot_be_is_refused_and_nothing_is_written(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
-) -> None:
-    assert run([str(tmp_path), *arguments]) == 2
-    assert said in capsys.readouterr().err
-    assert not list(tmp_path.iterdir())
+    ]:
+        with subtests.test(said):
+            assert run([str(tmp_path), *arguments]) == 2
+            assert said in capsys.readouterr().err
+            assert not list(tmp_path.iterdir())
 
 
 def test_nothing_is_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

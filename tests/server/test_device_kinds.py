@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import subprocess
 import sys
@@ -14,11 +13,10 @@ import pytest
 
 import npucall_client
 from npucall_server import device_kinds
-from npucall_server.app import Server, build
 from npucall_server.device_kinds import CANN, CPU, KINDS, DeviceKind
-from npucall_server.devices import open_device
-from npucall_server.log import Log
 from npucall_server.settings import ServerSettings
+
+from .running import running
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -60,22 +58,16 @@ def test_a_folder_and_one_registration_are_a_device(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, register: Register
 ) -> None:
     register(monkeypatch, tmp_path)
-    settings = ServerSettings(device="echo:7", listen="127.0.0.1:0", lanes=2)
-    notes: list[str] = []
-    device = open_device(settings, notes.append)
-    server = Server(build(settings, device, Log(stream=io.StringIO())))
-    server.start()
-    try:
-        with npucall_client.connect(server.address) as client:
-            one, two = np.full((2, 3), 1, np.float32), np.full((2, 3), 2, np.float32)
-            inputs = {"grad_output": two, "self": one, "target": one}
-            assert client.server_info().server.device == "echo:7"
-            assert client.plan("aclnnL1LossBackward", **inputs).workspace_bytes == 4 * 64
-            assert client.run("aclnnL1LossBackward", **inputs).tobytes() == two.tobytes()
-    finally:
-        assert server.drain()
-        device.close()
-    assert notes == ["echo:7 is open"]
+    with (
+        running(device="echo:7", lanes=2) as server,
+        npucall_client.connect(server.target) as client,
+    ):
+        one, two = np.full((2, 3), 1, np.float32), np.full((2, 3), 2, np.float32)
+        inputs = {"grad_output": two, "self": one, "target": one}
+        assert client.server_info().server.device == "echo:7"
+        assert client.plan("aclnnL1LossBackward", **inputs).workspace_bytes == 4 * 64
+        assert client.run("aclnnL1LossBackward", **inputs).tobytes() == two.tobytes()
+    assert server.notes == ["echo:7 is open"]
 
 
 def test_a_device_that_nobody_registered_is_refused_with_the_forms_that_are() -> None:
@@ -83,9 +75,8 @@ def test_a_device_that_nobody_registered_is_refused_with_the_forms_that_are() ->
         device_kinds.kind_of("x")
 
 
-@pytest.mark.parametrize(
-    ("kind", "device", "number"),
-    [
+def test_a_device_is_of_the_kind_whose_form_it_has(subtests: pytest.Subtests) -> None:
+    for kind, device, number in [
         (CPU, "cpu", 0),
         (CANN, "cann:0", 0),
         (CANN, "cann:12", 12),
@@ -97,23 +88,16 @@ def test_a_device_that_nobody_registered_is_refused_with_the_forms_that_are() ->
         (CANN, "cann:1\n", None),
         (CANN, "cann:\N{ARABIC-INDIC DIGIT ONE}", None),
         (CANN, "scann:1", None),
-    ],
-)
-def test_a_device_is_of_the_kind_whose_form_it_has(
-    kind: DeviceKind, device: str, number: int | None
-) -> None:
-    assert kind.number_in(device) == number
+    ]:
+        with subtests.test(device, kind=kind.form):
+            assert kind.number_in(device) == number
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.form)
-def test_what_opens_a_kind_is_there(kind: DeviceKind) -> None:
-    assert callable(kind.load())
-
-
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.form)
-def test_help_says_what_each_kind_is(kind: DeviceKind) -> None:
+def test_what_opens_a_kind_is_there_and_help_says_what_each_is() -> None:
     description = str(ServerSettings.model_fields["device"].description)
-    assert f"{kind.form}, {kind.meaning};" in description
+    for kind in KINDS:
+        assert callable(kind.load())
+        assert f"{kind.form}, {kind.meaning};" in description
 
 
 def test_a_server_on_a_cpu_imports_nothing_of_other_devices() -> None:

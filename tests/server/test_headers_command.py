@@ -102,39 +102,27 @@ def test_of_several_folders_the_first_decides(
     }
 
 
-def test_a_folder_that_is_not_there_is_refused(
+def test_a_folder_that_has_no_headers_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run([str(tmp_path / "absent")]) == 2
-    answer = capsys.readouterr()
-    assert answer.out == ""
-    assert answer.err == (
-        f"npucall-server: expected a folder of headers, found none at {tmp_path}/absent\n"
-    )
+    for folder, said in {
+        f"{tmp_path}/absent": f"expected a folder of headers, found none at {tmp_path}/absent\n",
+        f"{tmp_path}": f"expected headers (*.h) in {tmp_path}, found none\n",
+        "x" * 5000: "cannot be read: ",
+    }.items():
+        assert run([folder]) == 2
+        answer = capsys.readouterr()
+        assert answer.out == ""
+        assert answer.err.startswith(f"npucall-server: {said}")
 
 
-def test_a_name_that_no_folder_can_have_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["x" * 5000]) == 2
-    assert capsys.readouterr().err.startswith("npucall-server: cannot be read: ")
-
-
-def test_a_folder_without_headers_is_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run([str(tmp_path)]) == 2
-    answer = capsys.readouterr()
-    assert answer.out == ""
-    assert answer.err == f"npucall-server: expected headers (*.h) in {tmp_path}, found none\n"
-
-
-@pytest.mark.parametrize("arguments", [[], ["--unknown", "x"]])
-def test_arguments_that_it_does_not_know_are_refused(
-    arguments: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit) as ended:
-        run(arguments)
-    assert ended.value.code == 2
-    assert capsys.readouterr().err.startswith("usage: npucall-server headers [-h] [--json] DIR")
+def test_arguments_that_it_does_not_know_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    no_arguments: list[str] = []
+    for arguments in no_arguments, ["--unknown", "x"]:
+        with pytest.raises(SystemExit) as ended:
+            run(arguments)
+        assert ended.value.code == 2
+        assert capsys.readouterr().err.startswith("usage: npucall-server headers [-h] [--json] DIR")
 
 
 def test_help_says_what_it_lists_and_how_it_ends(capsys: pytest.CaptureFixture[str]) -> None:
@@ -146,25 +134,21 @@ def test_help_says_what_it_lists_and_how_it_ends(capsys: pytest.CaptureFixture[s
     assert "Exits with 0, or with 2 if a folder has no headers." in text
 
 
-def test_the_servers_command_runs_it(
+def test_the_servers_command_runs_it_and_its_help_names_it(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(sys, "argv", ["npucall-server", "headers", str(folder)])
-    with pytest.raises(SystemExit) as ended:
-        __main__.main()
-    assert ended.value.code == 0
-    assert "2 operators" in capsys.readouterr().out
+    for arguments, said in [
+        (["headers", str(folder)], "2 operators"),
+        (["--help"], "`npucall-server headers DIR`"),
+    ]:
+        monkeypatch.setattr(sys, "argv", ["npucall-server", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            __main__.main()
+        assert ended.value.code == 0
+        assert said in " ".join(capsys.readouterr().out.split())
 
 
-def test_the_servers_help_names_it(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(sys, "argv", ["npucall-server", "--help"])
-    with pytest.raises(SystemExit):
-        __main__.main()
-    assert "`npucall-server headers DIR`" in " ".join(capsys.readouterr().out.split())
-
-
+@pytest.mark.more
 def test_a_reader_that_has_enough_is_no_error(folder: Path) -> None:
     for number in range(200):  # more than a pipe holds
         name = f"aclnnRelu{number}{'x' * 400}"
