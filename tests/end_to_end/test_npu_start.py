@@ -5,96 +5,105 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
 import pytest
-from tests.more import only
 from tests.npu import environment, running_npu_server
 
 import npucall_client
 
 from . import wire
 
-if TYPE_CHECKING:
-    from pathlib import Path
 
-LIBRARIES = ("libascendcl.so", "libacl_rt.so")
+class Refusal(NamedTuple):
+    """What a server says that ends with 69 instead of serving: how it begins, and lines of it."""
 
-
-def refused(*flags: str, given: dict[str, str]) -> str:
-    """What a server says that ends with 69 instead of serving."""
-    command = [sys.executable, "-m", "npucall_server", "--listen=127.0.0.1:0", *flags]
-    ended = subprocess.run(
-        command, env=given, capture_output=True, text=True, timeout=wire.PATIENCE, check=False
-    )
-    assert ended.returncode == 69, ended.stderr
-    return ended.stderr
+    begins: str
+    has: tuple[str, ...] = ()
+    flags: tuple[str, ...] = ()
+    simulator: dict[str, str] | None = None
+    """Variables of the simulator; None: the host has no CANN."""
+    home: str = ""
+    custom: bool = False
 
 
-def without_cann(**variables: str) -> dict[str, str]:
+DEVICE = "npucall-server: device cann:"
+REFUSALS = {
+    "no toolkit: every name that was tried": Refusal(
+        f"{DEVICE}0: expected one of libascendcl.so, ",
+        ("\n  libascendcl.so: ", "\n  libacl_rt.so: ", "set_env.sh"),
+    ),
+    "no such variant": Refusal(
+        "npucall-server: variant: expected builtin, ",
+        ("found community\n",),
+        ("--variant=community",),
+        {},
+    ),
+    "a toolkit without libraries: path by path": Refusal(
+        f"{DEVICE}0: expected one of ",
+        ("\n  /nowhere/lib64/libascendcl.so: ", "\n  /nowhere/lib64/libacl_rt.so: "),
+        home="/nowhere",
+    ),
+    "no such variant beside a custom package": Refusal(
+        "npucall-server: variant: expected community, ",
+        ("found builtin\n",),
+        ("--variant=builtin",),
+        {},
+        custom=True,
+    ),
+    "no such device": Refusal(
+        f"{DEVICE}2: aclrtSetDevice: ",
+        ("107001 (ACL_ERROR_RT_INVALID_DEVICEID)",),
+        ("--device=cann:2",),
+        {"NPUCALL_SIM_DEVICES": "2"},
+    ),
+    "a SoC of no known product": Refusal(
+        f"{DEVICE}0: ", ("Ascend2000",), simulator={"NPUCALL_SIM_SOC": "Ascend2000"}
+    ),
+    **{
+        f"{function} fails": Refusal(
+            f"{DEVICE}0: {function}: ",
+            ("507033 (ACL_ERROR_RT_DEV_SETUP_ERROR)",),
+            simulator={"NPUCALL_SIM_FAULTS": f"{function}:1:return:507033"},
+        )
+        for function in ("aclrtSetDevice", "aclInit", "aclrtCreateStreamWithConfig")
+    },
+}
+
+
+def without_cann(home: str) -> dict[str, str]:
     names = ("LD_LIBRARY_PATH", "ASCEND_HOME_PATH", "ASCEND_TOOLKIT_HOME", "ASCEND_OPP_PATH")
-    return {k: v for k, v in os.environ.items() if k not in names} | variables
-
-
-def test_without_a_toolkit_every_name_that_was_tried_is_said() -> None:
-    said = refused("--device=cann:0", given=without_cann())
-    assert said.startswith("npucall-server: device cann:0: expected one of libascendcl.so, ")
-    lines = said.splitlines()
-    for library in LIBRARIES:
-        assert any(line.startswith(f"  {library}: ") for line in lines)
-    assert "set_env.sh" in said
-
-
-def test_a_toolkit_without_libraries_is_named_path_by_path(tmp_path: Path) -> None:
-    said = refused("--device=cann:0", given=without_cann(ASCEND_HOME_PATH=str(tmp_path)))
-    lines = said.splitlines()
-    for library in LIBRARIES:
-        assert any(line.startswith(f"  {library}: ") for line in lines)
-        assert any(line.startswith(f"  {tmp_path}/lib64/{library}: ") for line in lines)
+    kept = {key: value for key, value in os.environ.items() if key not in names}
+    return {**kept, "ASCEND_HOME_PATH": home} if home else kept
 
 
 @pytest.mark.parametrize(
-    ("custom", "has", "asked"), [(False, "builtin", "community"), (True, "community", "builtin")]
+    "cases", [[*REFUSALS][:2], pytest.param([*REFUSALS][2:], marks=pytest.mark.more)]
 )
-def test_a_variant_that_the_host_has_not_is_refused(custom: bool, has: str, asked: str) -> None:
-    said = refused("--device=cann:0", f"--variant={asked}", given=environment(custom=custom))
-    assert said.startswith(f"npucall-server: variant: expected {has}, ")
-    assert said.endswith(f"found {asked}\n")
+def test_where_it_cannot_serve_it_says_why_and_ends_with_69(cases: list[str]) -> None:
+    wrong = {}
+    for name in cases:
+        case = REFUSALS[name]
+        if case.simulator is None:
+            given = without_cann(case.home)
+        else:
+            given = environment(custom=case.custom, **case.simulator)
+        command = [sys.executable, "-m", "npucall_server", "--listen=127.0.0.1:0"]
+        ended = subprocess.run(
+            [*command, "--device=cann:0", *case.flags],
+            env=given, capture_output=True, text=True, timeout=wire.PATIENCE, check=False,
+        )  # fmt: skip
+        said = ended.stderr
+        right = ended.returncode == 69 and said.startswith(case.begins)
+        if not right or not all(text in said for text in case.has):
+            wrong[name] = (ended.returncode, said)
+    assert wrong == {}
 
 
-def test_the_variant_that_the_host_has_may_be_asked_for() -> None:
+def test_another_device_of_the_host_serves_under_its_name_with_the_variant_asked_for() -> None:
     with (
-        running_npu_server("--variant=builtin") as server,
+        running_npu_server("--variant=builtin", device=1, NPUCALL_SIM_DEVICES="2") as server,
         npucall_client.connect(server.target) as client,
     ):
-        assert client.server_info().default_variant == "builtin"
-
-
-def test_a_device_that_is_not_there_is_refused() -> None:
-    said = refused("--device=cann:2", given=environment(NPUCALL_SIM_DEVICES="2"))
-    assert said.startswith("npucall-server: device cann:2: aclrtSetDevice: ")
-    assert "107001 (ACL_ERROR_RT_INVALID_DEVICEID)" in said
-
-
-def test_a_soc_of_no_known_product_is_refused() -> None:
-    said = refused("--device=cann:0", given=environment(NPUCALL_SIM_SOC="Ascend2000"))
-    assert said.startswith("npucall-server: device cann:0: ")
-    assert "Ascend2000" in said
-
-
-@pytest.mark.parametrize(
-    "function", only("aclrtSetDevice", "aclInit", "aclrtCreateStreamWithConfig")
-)
-def test_a_host_that_fails_at_the_start_is_refused_with_the_function(function: str) -> None:
-    fault = f"{function}:1:return:507033"
-    said = refused("--device=cann:0", given=environment(NPUCALL_SIM_FAULTS=fault))
-    assert said.startswith(f"npucall-server: device cann:0: {function}: ")
-    assert "507033 (ACL_ERROR_RT_DEV_SETUP_ERROR)" in said
-
-
-def test_another_device_of_the_host_serves_under_its_own_name() -> None:
-    with (
-        running_npu_server(device=1, NPUCALL_SIM_DEVICES="2") as server,
-        npucall_client.connect(server.target) as client,
-    ):
-        assert client.server_info().server.device == "cann:1"
+        info = client.server_info()
+    assert (info.server.device, info.default_variant) == ("cann:1", "builtin")
