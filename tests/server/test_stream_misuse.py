@@ -2,37 +2,60 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from npucall.errors import MessageError
+from npucall.exchange import PASSED_OVER, TRANSITIONS, Event, State
+from npucall.v1 import operator_service_pb2 as pb
 from npucall_server.services.streams.ids import Ids
 
-from .scripted import until, waiting
-from .streams import Peer, serving, stream
-from .test_stream import MIB, Gate, device_that_answers
+from .fakes import BlockingDevice, device_that_answers, until, waiting
+from .raw import MANY, RawStream, message_of, stream
+from .serving import Served, serving
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
-    Act = Callable[[Peer], None]
+    Act = Callable[[RawStream], None]
+
+MIB = 2**20
 
 
-def twice(peer: Peer) -> None:
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Served]:
+    with serving(max_message_bytes="32MiB") as served:
+        yield served
+
+
+@pytest.fixture
+def peer(shared: Served) -> Iterator[RawStream]:
+    """On a server of which a test does not look at more than its answers."""
+    with stream(shared) as peer:
+        yield peer
+
+
+# --- What ends the stream -------------------------------------------------------------------------
+
+
+def twice(peer: RawStream) -> None:
     peer.begin_chunked(1)
     peer.begin_chunked(1)
 
 
-def twice_after_its_answer(peer: Peer) -> None:
+def twice_after_its_answer(peer: RawStream) -> None:
     peer.begin(1)
-    assert peer.receive().call_id == 1
+    assert peer.ids(1) == [1]
     peer.begin(1)
 
 
 def chunk_in(storage: int, offset: int, size: int) -> Act:
-    def act(peer: Peer) -> None:
+    def act(peer: RawStream) -> None:
         peer.begin_chunked(1)
         peer.chunk(1, 0, 0, bytes(4))
         peer.chunk(1, storage, offset, bytes(size))
@@ -40,7 +63,7 @@ def chunk_in(storage: int, offset: int, size: int) -> Act:
     return act
 
 
-def end_too_soon(peer: Peer) -> None:
+def end_too_soon(peer: RawStream) -> None:
     peer.begin_chunked(1)
     peer.chunk(1, 0, 0, bytes(8))
     peer.chunk(1, 1, 0, bytes(8))
@@ -48,14 +71,25 @@ def end_too_soon(peer: Peer) -> None:
     peer.end(1)
 
 
-def close_too_soon(peer: Peer) -> None:
+def close_too_soon(peer: RawStream) -> None:
     peer.begin_chunked(1)
     peer.close()
 
 
-def large_chunk(peer: Peer) -> None:
+def large_chunk(peer: RawStream) -> None:
     peer.begin_chunked(1, elements=8 * MIB)
     peer.chunk(1, 0, 0, bytes(16 * MIB + 1))
+
+
+def cancels(count: int) -> Act:
+    cancel = pb.ExecuteStreamRequest(call_id=1, cancel=pb.Cancel())
+    return lambda peer: peer.send_bytes(message_of([cancel] * count))
+
+
+def frames_within_frames(peer: RawStream) -> None:
+    cancel = pb.ExecuteStreamRequest(call_id=1, cancel=pb.Cancel())
+    inner = pb.ExecuteStreamRequest(call_id=1, cancel=pb.Cancel(), more=[cancel])
+    peer.send_bytes(message_of([cancel, inner]))
 
 
 MISUSES: dict[str, Act] = {
@@ -74,54 +108,23 @@ MISUSES: dict[str, Act] = {
     "a chunk of more than 16 MiB": large_chunk,
     "an end where bytes are missing": end_too_soon,
     "the end of the stream where bytes are missing": close_too_soon,
+    "a message of one frame too many": cancels(65),
+    "a message of far too many frames": cancels(1000),
+    "frames within frames": frames_within_frames,
 }
 
 
-@pytest.mark.parametrize("act", MISUSES.values(), ids=MISUSES)
-def test_a_misuse_ends_the_stream(act: Act) -> None:
-    with serving(max_message_bytes="32MiB") as served, stream(served) as peer:
-        act(peer)
-        assert peer.end_of_stream() == "MESSAGE_MALFORMED"
-
-
-def late_chunk(peer: Peer, call_id: int) -> None:
-    peer.chunk(call_id, 0, 0, b"x")
-
-
-@pytest.mark.parametrize("late", [late_chunk, Peer.end], ids=["chunk", "end"])
-@pytest.mark.parametrize("chunked", [False, True])
-@pytest.mark.parametrize("answered", [False, True], ids=["while it runs", "after its answer"])
-def test_bytes_for_a_call_that_has_all_of_them_are_passed_over(
-    late: Callable[[Peer, int], None], chunked: bool, answered: bool
-) -> None:
-    """Whenever they come: neither this call nor one beside it is lost."""
-    gate = Gate()
-    with serving(gate.device) as served, stream(served) as peer:
-        if chunked:
-            peer.begin_chunked(1)
-            for storage in range(3):
-                peer.chunk(1, storage, 0, bytes(8))
-            peer.end(1)
-        else:
-            peer.begin(1)
-        until(lambda: gate.running == 1, "it runs")
-        peer.begin(2)
-        if answered:
-            gate.let_go(3)
-            assert {peer.receive().call_id, peer.receive().call_id} == {1, 2}
-        late(peer, 1)
-        peer.begin(3)
-        until(lambda: served.executor.calls_admitted == 3, "the late frame was read")
-        gate.let_go(3)
-        left = {3} if answered else {1, 2, 3}
-        assert {peer.receive().call_id for _ in left} == left
-        peer.close()
-        assert peer.end_of_stream() == "OK"
+def test_a_misuse_ends_the_stream(shared: Served) -> None:
+    ends = {}
+    for name, act in MISUSES.items():
+        with stream(shared) as peer:
+            act(peer)
+            ends[name] = peer.end_of_stream()
+    assert ends == dict.fromkeys(MISUSES, "MESSAGE_MALFORMED")
 
 
 def test_a_misuse_ends_the_calls_beside_it() -> None:
-    gate = Gate()
-    with serving(gate.device) as served, stream(served) as peer:
+    with serving(BlockingDevice(checks=True)) as served, stream(served) as peer:
         peer.begin(1)
         peer.begin(2)
         peer.begin_chunked(3)
@@ -129,17 +132,17 @@ def test_a_misuse_ends_the_calls_beside_it() -> None:
         peer.send_bytes(b"")
         assert peer.end_of_stream() == "MESSAGE_MALFORMED"
         until(served.is_at_rest, "all have ended")
-    reasons = sorted(line["reason"] for line in served.lines())
+    reasons = sorted(line["reason"] for line in served.events("call"))
     assert reasons == ["CANCELLED", "CANCELLED", "CANCELLED", "MESSAGE_MALFORMED"]
 
 
 def test_ids_that_skip_about_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("npucall_server.services.streams.calls.Ids", partial(Ids, 3))
     with serving() as served, stream(served) as peer:
-        for call_id in (30, 10, 20, 21, 22, 11, 0):
+        for call_id in (30, 10, 20, 21, 22, 11):
             peer.begin(call_id)
-            if call_id:
-                assert peer.receive().call_id == call_id
+            assert peer.ids(1) == [call_id]
+        peer.begin(0)
         assert peer.end_of_stream() == "MESSAGE_MALFORMED"
 
 
@@ -153,74 +156,109 @@ def test_gaps_of_any_ids_take_16_bytes_each() -> None:
     assert kept == 65_536 * 16
 
 
-def receiving(peer: Peer) -> None:
+# --- What is passed over --------------------------------------------------------------------------
+
+
+def late_chunk(peer: RawStream, call_id: int) -> None:
+    peer.chunk(call_id, 0, 0, b"x")
+
+
+@pytest.mark.parametrize("late", [late_chunk, RawStream.end], ids=["chunk", "end"])
+@pytest.mark.parametrize("chunked", [False, True])
+@pytest.mark.parametrize("answered", [False, True], ids=["while it runs", "after its answer"])
+def test_bytes_for_a_call_that_has_all_of_them_are_passed_over(
+    late: Callable[[RawStream, int], None], chunked: bool, answered: bool
+) -> None:
+    """Whenever they come: neither this call nor one beside it is lost."""
+    device = BlockingDevice()
+    with serving(device) as served, stream(served) as peer:
+        if chunked:
+            peer.begin_chunked(1)
+            peer.chunks(1)
+        else:
+            peer.begin(1)
+        until(lambda: device.running == 1, "it runs")
+        peer.begin(2)
+        if answered:
+            device.let_go(2)
+            assert set(peer.ids(2)) == {1, 2}
+        late(peer, 1)
+        peer.begin(3)
+        until(lambda: served.executor.calls_admitted == 3, "the late frame was read")
+        device.let_go(3)
+        left = {3} if answered else {1, 2, 3}
+        assert set(peer.ids(len(left))) == left
+        peer.close()
+        assert peer.end_of_stream() == "OK"
+
+
+@pytest.mark.parametrize("call_id", [1, 2])
+def test_a_cancel_of_a_call_that_is_answered_or_was_never_begun_does_nothing(
+    peer: RawStream, call_id: int
+) -> None:
+    for each in (1, 3):
+        peer.begin(each)
+        assert peer.ids(1) == [each]
+        peer.cancel(call_id)
+
+
+def test_bytes_of_a_cancelled_call_are_passed_over(peer: RawStream) -> None:
+    receiving(peer)
+    peer.cancel(1)
+    peer.chunk(1, 0, 4, bytes(4))
+    peer.end(1)
+    assert peer.reason(1) == "CANCELLED"
+    peer.begin(2)
+    assert peer.ids(1) == [2]
+
+
+# --- Cancels and peers that go away ---------------------------------------------------------------
+
+
+def receiving(peer: RawStream) -> None:
     peer.begin_chunked(1)
     peer.chunk(1, 0, 0, bytes(4))
 
 
-STAGES: dict[str, tuple[Act, Callable[[Gate], bool]]] = {
-    "receiving": (receiving, lambda gate: True),
-    "running": (lambda peer: peer.begin(1), lambda gate: gate.running == 1),
-}
+def running(peer: RawStream) -> None:
+    peer.begin(1)
 
 
-@pytest.mark.parametrize(("begin", "is_there"), STAGES.values(), ids=STAGES)
-def test_a_cancel_ends_a_call(begin: Act, is_there: Callable[[Gate], bool]) -> None:
-    gate = Gate()
-    with serving(gate.device) as served, stream(served) as peer:
-        begin(peer)
-        until(lambda: served.executor.calls_in_flight == 1, "it is taken in")
-        until(lambda: is_there(gate), "it is there")
+def begun(served: Served, peer: RawStream, begin: Act) -> None:
+    """A call that is there."""
+    begin(peer)
+    until(lambda: served.executor.calls_in_flight == 1, "it is taken in")
+    until(lambda: begin is receiving or served.device.running == 1, "it is there")
+
+
+@pytest.mark.parametrize("begin", [receiving, running])
+def test_a_cancel_ends_a_call(begin: Act) -> None:
+    with serving(BlockingDevice(checks=True)) as served, stream(served) as peer:
+        begun(served, peer, begin)
         peer.cancel(1)
         assert peer.reason(1) == "CANCELLED"
         until(served.is_idle, "its room is free")
 
 
 def test_a_cancel_takes_a_call_out_that_waits() -> None:
-    gate = Gate()
-    with serving(gate.device) as served, stream(served) as peer:
+    device = BlockingDevice()
+    with serving(device) as served, stream(served) as peer:
         peer.begin(1)
         peer.begin(2)
         until(lambda: waiting(served.executor) == 1, "the second one waits")
         peer.cancel(2)
         assert peer.reason(2) == "CANCELLED"
-        gate.let_go()
-        assert peer.receive().call_id == 1
+        device.let_go()
+        assert peer.ids(1) == [1]
 
 
-@pytest.mark.parametrize("call_id", [1, 2])
-def test_a_cancel_of_a_call_that_is_answered_or_was_never_begun_does_nothing(call_id: int) -> None:
-    with serving() as served, stream(served) as peer:
-        peer.begin(1)
-        assert peer.receive().call_id == 1
-        peer.cancel(call_id)
-        peer.begin(3)
-        assert peer.receive().call_id == 3
-
-
-def test_bytes_of_a_cancelled_call_are_passed_over() -> None:
-    with serving() as served, stream(served) as peer:
-        receiving(peer)
-        peer.cancel(1)
-        peer.chunk(1, 0, 4, bytes(4))
-        peer.end(1)
-        assert peer.reason(1) == "CANCELLED"
-        peer.begin(2)
-        assert peer.receive().call_id == 2
-
-
-@pytest.mark.parametrize(("begin", "is_there"), STAGES.values(), ids=STAGES)
-def test_a_peer_that_goes_away_leaves_nothing_behind(
-    begin: Act, is_there: Callable[[Gate], bool]
-) -> None:
-    gate = Gate()
-    with serving(gate.device) as served:
+@pytest.mark.parametrize("begin", [receiving, running])
+def test_a_peer_that_goes_away_leaves_nothing_behind(begin: Act) -> None:
+    with serving(BlockingDevice(checks=True)) as served:
         with stream(served) as peer:
-            begin(peer)
-            until(lambda: served.executor.calls_in_flight == 1, "it is taken in")
-            until(lambda: is_there(gate), "it is there")
+            begun(served, peer, begin)
         until(served.is_at_rest, "nothing is left")
-    assert [line["reason"] for line in served.lines()] == ["CANCELLED"]
+    assert [line["reason"] for line in served.events("call")] == ["CANCELLED"]
 
 
 def test_a_peer_that_goes_away_in_the_middle_of_an_answer_leaves_nothing_behind() -> None:
@@ -234,10 +272,76 @@ def test_a_peer_that_goes_away_in_the_middle_of_an_answer_leaves_nothing_behind(
 
 
 def test_a_peer_that_goes_away_while_the_window_is_full_leaves_nothing_behind() -> None:
-    gate = Gate()
-    with serving(gate.device, stream_window=1) as served:
+    with serving(BlockingDevice(checks=True), stream_window=1) as served:
         with stream(served) as peer:
             peer.begin(1)
             peer.begin(2)
-            until(lambda: gate.running == 1, "the first one runs")
+            until(lambda: served.device.running == 1, "the first one runs")
         until(served.is_at_rest, "nothing is left")
+
+
+# --- Any order of frames --------------------------------------------------------------------------
+
+STORAGES, SIZE = 3, 8
+SENT = ("begin", "begin_chunked", "chunk", "end", "cancel")
+
+
+@dataclass
+class Model:
+    """What a caller knows of its calls: the table, without the server's answers."""
+
+    states: dict[int, State] = field(default_factory=dict)
+    chunks: dict[int, int] = field(default_factory=dict)
+    breaks: bool = False
+    """A frame that the table does not have: the stream ends."""
+
+    def take(self, call_id: int, kind: str) -> None:
+        state = self.states.get(call_id, State.NEW)
+        event = Event.BEGIN_CHUNKED if kind == "begin_chunked" else Event(kind)
+        if event in PASSED_OVER[state]:
+            return
+        self.breaks = event not in TRANSITIONS[state] or (
+            event is Event.END and self.chunks.get(call_id, 0) < STORAGES
+        )
+        if event is Event.CHUNK:
+            self.chunks[call_id] = self.chunks.get(call_id, 0) + 1
+            self.breaks = self.breaks or self.chunks[call_id] > STORAGES
+        cancelled = event is Event.CANCEL and state is State.RECEIVING
+        self.states[call_id] = State.COMPLETE if cancelled else TRANSITIONS[state].get(event, state)
+
+    def send(self, peer: RawStream, call_id: int, kind: str) -> None:
+        """A frame; of chunks the next one that fits."""
+        if kind == "chunk":
+            peer.chunk(call_id, min(self.chunks.get(call_id, 0), STORAGES - 1), 0, bytes(SIZE))
+        else:
+            getattr(peer, kind)(call_id)
+        self.take(call_id, kind)
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    st.lists(st.tuples(st.integers(1, 3), st.sampled_from(SENT), st.booleans()), max_size=14),
+    st.sampled_from([(), MANY]),
+)
+def test_a_stream_ends_where_the_table_says_and_answers_every_other_call_once(
+    shared: Served, frames: list[tuple[int, str, bool]], metadata: tuple[tuple[str, str], ...]
+) -> None:
+    """However the frames are put into messages: True is the last one of its message."""
+    model = Model()
+    with stream(shared, metadata=metadata) as peer:
+        while frames and not model.breaks:
+            with peer.one_message():
+                is_last = False
+                while frames and not model.breaks and not is_last:
+                    call_id, kind, is_last = frames.pop(0)
+                    model.send(peer, call_id, kind)
+        for call_id, state in model.states.items():
+            if state is State.RECEIVING and not model.breaks:
+                peer.cancel(call_id)
+        peer.close()
+        answers, reason = peer.answers()
+    begun = set(model.states) - {i for i, s in model.states.items() if s is State.NEW}
+    assert {len(each) for each in answers.values()} <= {1}
+    assert set(answers) <= begun
+    assert reason == ("MESSAGE_MALFORMED" if model.breaks else "OK")
+    assert model.breaks or set(answers) == begun
