@@ -1,9 +1,10 @@
-"""npucall.wire.listing against the declarations."""
+"""npucall.wire.listing: what a server tells of operators, and what a client finds in it."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from tests.rows import each
 
 from npucall.declare.declaration import Operator
@@ -17,82 +18,75 @@ from npucall.v1 import operator_service_pb2 as pb
 from npucall.v1.tensor_pb2 import DataType
 from npucall.wire.listing import declare, describe
 
-everywhere = each("operator", list(CATALOGUE))
+from .prototypes import ADD_IN_PLACE, CAT, EVERY_KIND
 
-
-def types(*names: str) -> list[int]:
-    return [DataType.Value(f"DATA_TYPE_{name}") for name in names]
+everywhere = each("operator", CATALOGUE)
+KL = describe(kl_div_backward, A2)
 
 
 @everywhere
-def test_a_listing_names_the_operator_as_it_is_declared(operator: Operator[..., Any]) -> None:
+def test_a_listing_says_what_an_operator_declares(operator: Operator[..., Any]) -> None:
     info = describe(operator, A2)
-    assert (info.name, info.variant, info.source) == (
-        operator.name,
-        operator.variant,
-        operator.source,
-    )
-    assert info.description.startswith(info.summary)
+    identity = (operator.name, operator.variant, operator.source)
+    assert (info.name, info.variant, info.source) == identity
     assert info.summary
-
-
-@everywhere
-def test_parameters_are_listed_in_the_order_of_the_c_function(
-    operator: Operator[..., Any],
-) -> None:
-    info = describe(operator, A2)
+    assert info.description.startswith(info.summary)
     declared = [(p.name, p.c_type, p.description) for p in operator.parameters]
     assert [(p.name, p.c_type, p.description) for p in info.parameters] == declared
+    checks = [(r.description, r.blames, r.status) for r in operator.checks]
+    assert [(r.description, tuple(r.blames), r.aclnn_status) for r in info.rules] == checks
+    listed = ", ".join(f"{p.c_type} {p.c_name}" for p in info.parameters)
+    assert f"({listed}, uint64_t* workspaceSize" in info.prototype
+    optional = {p.name: p.optional for p in info.parameters}
+    for attribute in operator.attributes:
+        null_by_default = operator.signature.parameters[attribute.name].default is None
+        assert optional[attribute.name] == null_by_default
 
 
 @everywhere
-def test_rules_are_listed_in_the_order_in_which_they_are_checked(
+def test_an_operator_that_a_client_does_not_know_is_found_in_its_listing_without_its_formula(
     operator: Operator[..., Any],
 ) -> None:
     info = describe(operator, A2)
-    declared = [(r.description, r.blames, r.status) for r in operator.checks]
-    assert [(r.description, tuple(r.blames), r.aclnn_status) for r in info.rules] == declared
+    found = declare(pb.OperatorInfo.FromString(info.SerializeToString()))
+    assert (found.name, found.variant, found.reference) == (operator.name, operator.variant, True)
+    assert (found.prototype, found.formula) == (info.prototype, None)
+    declared = [(p.name, p.c_type) for p in operator.parameters]
+    assert [(p.name, p.c_type) for p in found.parameters] == declared
+    inputs = [(p.read, p.optional) for p in operator.inputs]
+    assert [(p.read, p.optional) for p in found.inputs] == inputs
+    pointers = {p.name for p in operator.attributes if p.kind.nullable}
+    assert found.required - pointers == operator.required - pointers
+    assert found.required <= operator.required
+
+
+# Those of the document: name, name in C, role, type, whether it is read, member of the default.
+PARAMETERS = [
+    ("grad_output", "gradOutput", pb.ROLE_INPUT, "const aclTensor*", True, None),
+    ("self", "self", pb.ROLE_INPUT, "const aclTensor*", False, None),
+    ("target", "target", pb.ROLE_INPUT, "const aclTensor*", True, None),
+    ("reduction", "reduction", pb.ROLE_ATTRIBUTE, "int64_t", False, "integer"),
+    ("log_target", "logTarget", pb.ROLE_ATTRIBUTE, "bool", False, "boolean"),
+    ("out", "out", pb.ROLE_OUTPUT, "aclTensor*", False, None),
+]
 
 
 def test_the_parameters_of_kl_div_backward_are_those_of_the_document() -> None:
-    listed = [(p.name, p.role, p.c_type, p.read) for p in describe(kl_div_backward, A2).parameters]
-    assert listed == [
-        ("grad_output", pb.ROLE_INPUT, "const aclTensor*", True),
-        ("self", pb.ROLE_INPUT, "const aclTensor*", False),
-        ("target", pb.ROLE_INPUT, "const aclTensor*", True),
-        ("reduction", pb.ROLE_ATTRIBUTE, "int64_t", False),
-        ("log_target", pb.ROLE_ATTRIBUTE, "bool", False),
-        ("out", pb.ROLE_OUTPUT, "aclTensor*", False),
-    ]
+    assert [
+        (p.name, p.c_name, p.role, p.c_type, p.read, p.WhichOneof("default_value"))
+        for p in KL.parameters
+    ] == PARAMETERS
+    parameters = {p.name: p for p in KL.parameters}
+    assert (parameters["reduction"].integer, parameters["log_target"].boolean) == (1, False)
 
 
-def test_a_parameter_is_listed_with_its_name_in_c() -> None:
-    listed = {p.name: p.c_name for p in describe(kl_div_backward, A2).parameters}
-    assert listed == {
-        "grad_output": "gradOutput",
-        "self": "self",
-        "target": "target",
-        "reduction": "reduction",
-        "log_target": "logTarget",
-        "out": "out",
-    }
-
-
-@everywhere
-def test_a_prototype_is_made_of_the_types_and_names_that_are_listed(
-    operator: Operator[..., Any],
-) -> None:
-    info = describe(operator, A2)
-    listed = ", ".join(f"{p.c_type} {p.c_name}" for p in info.parameters)
-    assert f"({listed}, uint64_t* workspaceSize" in info.prototype
-
-
-@everywhere
-def test_an_operator_that_is_known_by_its_listing_has_the_same_prototype(
-    operator: Operator[..., Any],
-) -> None:
-    info = describe(operator, A2)
-    assert declare(info).prototype == info.prototype
+def test_the_prototype_is_that_of_the_document() -> None:
+    # From the header [src:cann-headers]
+    assert KL.prototype == (
+        "aclnnStatus aclnnKlDivBackwardGetWorkspaceSize(const aclTensor* gradOutput, "
+        "const aclTensor* self, const aclTensor* target, int64_t reduction, bool logTarget, "
+        "aclTensor* out, uint64_t* workspaceSize, aclOpExecutor** executor);"
+    )
 
 
 def test_a_listing_of_an_older_server_gives_parameters_their_own_names() -> None:
@@ -102,65 +96,87 @@ def test_a_listing_of_an_older_server_gives_parameters_their_own_names() -> None
     assert [c_name(p) for p in declare(info).parameters] == [p.name for p in info.parameters]
 
 
-def test_attributes_have_the_defaults_of_the_document_and_tensors_none() -> None:
-    parameters = {p.name: p for p in describe(kl_div_backward, A2).parameters}
-    members = {name: p.WhichOneof("default_value") for name, p in parameters.items()}
-    assert members == {
-        "grad_output": None,
-        "self": None,
-        "target": None,
-        "reduction": "integer",
-        "log_target": "boolean",
-        "out": None,
-    }
-    assert (parameters["reduction"].integer, parameters["log_target"].boolean) == (1, False)
-
-
-@everywhere
-def test_an_attribute_may_be_absent_if_its_default_is_a_null_pointer(
-    operator: Operator[..., Any],
-) -> None:
-    info = {p.name: p for p in describe(operator, A2).parameters}
-    for attribute in operator.attributes:
-        null_by_default = operator.signature.parameters[attribute.name].default is None
-        assert info[attribute.name].optional == null_by_default
-
-
 def test_a_scalar_without_default_may_not_be_absent() -> None:
     (slope,) = (p for p in describe(leaky_relu_backward, A2).parameters if "Scalar" in p.c_type)
     assert (slope.optional, slope.WhichOneof("default_value")) == (False, None)
 
 
+def test_defaults_come_back_from_a_listing_with_their_types() -> None:
+    found = declare(KL)
+    defaults = {attribute.name: found.default(attribute) for attribute in found.attributes}
+    assert defaults == {"reduction": 1, "log_target": False}
+    assert [type(value) for value in defaults.values()] == [int, bool]
+
+
 def test_products_are_listed_with_their_types_and_whether_documents_name_them() -> None:
-    products = describe(kl_div_backward, A2).products
-    assert [(p.soc, list(p.dtypes), p.legacy) for p in products] == [
-        ("Ascend910B", types("FLOAT", "FLOAT16", "BF16"), False),
-        ("Ascend910_93", types("FLOAT", "FLOAT16", "BF16"), False),
-        ("Ascend950", types("FLOAT", "FLOAT16", "BF16"), False),
-        ("Ascend910", types("FLOAT", "FLOAT16"), True),
-        ("Ascend310P", types("FLOAT", "FLOAT16"), True),
+    def types(*names: str) -> list[int]:
+        return [DataType.Value(f"DATA_TYPE_{name}") for name in names]
+
+    three, two = types("FLOAT", "FLOAT16", "BF16"), types("FLOAT", "FLOAT16")
+    assert [(p.soc, list(p.dtypes), p.legacy) for p in KL.products] == [
+        ("Ascend910B", three, False),
+        ("Ascend910_93", three, False),
+        ("Ascend950", three, False),
+        ("Ascend910", two, True),
+        ("Ascend310P", two, True),
     ]
 
 
-def test_the_prototype_is_that_of_the_document() -> None:
-    # From the header [src:cann-headers]
-    assert describe(kl_div_backward, A2).prototype == (
-        "aclnnStatus aclnnKlDivBackwardGetWorkspaceSize(const aclTensor* gradOutput, "
-        "const aclTensor* self, const aclTensor* target, int64_t reduction, bool logTarget, "
-        "aclTensor* out, uint64_t* workspaceSize, aclOpExecutor** executor);"
-    )
+NOT_ON_310B = "Ascend310B (Atlas 200I/500 A2 inference) does not have it"
+NOT_ON_310 = "Ascend310 (Ascend 310) does not have it"
 
 
 @each(
-    ("operator", "product", "available"),
+    ("operator", "product", "given_reason", "reason"),
     [
-        (kl_div_backward, A2, True),
-        (kl_div_backward, ASCEND_310B, False),
-        (l1_loss_backward, ASCEND_310B, True),  # legacy counts
-        (l1_loss_backward, ASCEND_310, False),
+        (kl_div_backward, A2, "", ""),
+        (kl_div_backward, A2, "not in libopapi.so", "not in libopapi.so"),
+        (kl_div_backward, ASCEND_310B, "", NOT_ON_310B),
+        (l1_loss_backward, ASCEND_310B, "", ""),  # legacy counts
+        (l1_loss_backward, ASCEND_310, "", NOT_ON_310),
+        (CAT, ASCEND_310B, "", ""),
+        (CAT, A2, "not in libopapi.so", "not in libopapi.so"),
     ],
 )
-def test_an_operator_is_available_where_its_product_takes_any_type(
-    operator: Operator[..., Any], product: Any, available: bool
+def test_a_listing_says_why_an_operator_is_unavailable(
+    operator: Operator[..., Any], product: Any, given_reason: str, reason: str
 ) -> None:
-    assert describe(operator, product).available is available
+    info = describe(operator, product, given_reason)
+    assert (info.available, info.unavailable_because) == (not reason, reason)
+
+
+# Operators known by their C prototype alone.
+
+
+def test_a_listing_says_what_is_read_written_and_both() -> None:
+    roles = [parameter.role for parameter in describe(ADD_IN_PLACE, A2).parameters]
+    assert roles == [pb.ROLE_INPUT_OUTPUT, pb.ROLE_INPUT, pb.ROLE_ATTRIBUTE]
+    assert describe(CAT, A2).parameters[2].role == pb.ROLE_OUTPUT
+
+
+def test_a_listing_says_that_there_is_no_reference() -> None:
+    info = describe(CAT, A2)
+    assert (info.reference, KL.reference) == (False, True)
+    assert info.summary == "Known by its C prototype alone: no reference, unvalidated."
+    assert not info.products
+    assert not info.rules
+
+
+def test_every_pointer_may_be_absent_and_no_value() -> None:
+    optional = {p.name for p in describe(EVERY_KIND, A2).parameters if p.optional}
+    assert optional == {"text", "scalar", "scalars", "integers", "numbers", "booleans"}
+    assert describe(CAT, A2).parameters[0].optional
+
+
+@each(
+    ("c_type", "role", "why"),
+    [
+        ("aclTensor*", pb.ROLE_UNSPECIFIED, "x: expected a known role, found 0"),
+        ("aclTensor*", 99, "x: expected a known role, found 99"),
+        ("aclNew*", pb.ROLE_ATTRIBUTE, r"x: expected a type of an attribute, found aclNew\*"),
+    ],
+)
+def test_a_listing_that_is_not_understood_is_refused(c_type: str, role: Any, why: str) -> None:
+    parameter = pb.ParameterInfo(name="x", c_type=c_type, role=role)
+    with pytest.raises(ValueError, match=why):
+        declare(pb.OperatorInfo(name="aclnnNew", parameters=[parameter]))
