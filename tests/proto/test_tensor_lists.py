@@ -46,18 +46,15 @@ def test_tensors_of_a_list_have_its_name_and_their_index() -> None:
     assert element("x", 12) == "x[12]"
     assert list(tensors_of("x", (PAIR, TRIPLE))) == [("x[0]", PAIR), ("x[1]", TRIPLE)]
     assert list(tensors_of("x", PAIR)) == [("x", PAIR)]
-    assert list(tensors_of("x", ())) == []
-    assert list(tensors_of("x", None)) == []
+    assert list(tensors_of("x", ())) == list(tensors_of("x", None)) == []
 
 
-def test_each_tensor_of_a_list_has_a_storage_in_its_order() -> None:
-    call = decoded(CAT, "tensors", "out", tensors=(PAIR, TRIPLE), out=FIVE)
-    assert call.stored == ("tensors[0]", "tensors[1]", "out")
-
-
-def test_the_storage_of_a_list_stands_where_the_call_mentions_the_list() -> None:
-    call = decoded(CAT, "tensors", "out", out=FIVE, tensors=(PAIR, TRIPLE))
-    assert call.stored == ("out", "tensors[0]", "tensors[1]")
+def test_each_tensor_of_a_list_has_a_storage_where_the_call_mentions_the_list() -> None:
+    two = (PAIR, TRIPLE)
+    first = decoded(CAT, "tensors", "out", tensors=two, out=FIVE)
+    last = decoded(CAT, "tensors", "out", out=FIVE, tensors=two)
+    assert first.stored == ("tensors[0]", "tensors[1]", "out")
+    assert last.stored == ("out", "tensors[0]", "tensors[1]")
 
 
 def test_a_prepared_call_has_the_tensors_of_a_list_one_by_one() -> None:
@@ -66,6 +63,8 @@ def test_a_prepared_call_has_the_tensors_of_a_list_one_by_one() -> None:
     assert call.lists == {"tensors": ("tensors[0]", "tensors[1]")}
     assert call.stored_bytes == (8, 12)
     assert call.absent == {}
+    found = call.storages([b"12345678", b"123456789012"])
+    assert found == {"tensors[0]": b"12345678", "tensors[1]": b"123456789012"}
 
 
 def test_the_bytes_in_flight_are_those_of_every_tensor() -> None:
@@ -78,11 +77,6 @@ def test_the_largest_tensor_may_be_one_of_a_list() -> None:
     assert cat(PAIR, wide).largest == ("tensors[1]", 4000)
 
 
-def test_storages_are_found_by_the_names_of_the_tensors() -> None:
-    found = cat(PAIR, TRIPLE).storages([b"12345678", b"123456789012"])
-    assert found == {"tensors[0]": b"12345678", "tensors[1]": b"123456789012"}
-
-
 @each("sent", [[], [bytes(8)], [bytes(8), bytes(12), bytes(20)]])
 def test_another_number_of_storages_than_the_list_has_tensors_is_refused(sent: Any) -> None:
     expected = rf"storage: expected 2 \(tensors\[0\], tensors\[1\]\), found {len(sent)}"
@@ -90,16 +84,29 @@ def test_another_number_of_storages_than_the_list_has_tensors_is_refused(sent: A
         cat(PAIR, TRIPLE).storages(sent)
 
 
-def test_a_storage_of_another_length_is_refused_by_the_name_of_its_tensor() -> None:
-    with pytest.raises(TensorLayoutError, match="expected 12 bytes of storage, found 8") as caught:
-        cat(PAIR, TRIPLE).storages([bytes(8), bytes(8)])
-    assert caught.value.parameter == "tensors[1]"
+SHARED = TensorSpec(PAIR.dtype, (2,), (0,))
 
 
-def test_a_list_that_is_read_has_to_be_sent() -> None:
-    with pytest.raises(TensorLayoutError, match="expected its values, which the") as caught:
-        prepared(CAT, tensors=(PAIR, TRIPLE), dim=0, out=FIVE)
-    assert caught.value.parameter == "tensors[0]"
+@each(
+    ("call", "blamed", "why"),
+    [
+        (
+            lambda: cat(PAIR, TRIPLE).storages([bytes(8), bytes(8)]),
+            "tensors[1]",
+            "expected 12 bytes of storage, found 8",
+        ),
+        (
+            lambda: prepared(CAT, tensors=(PAIR, TRIPLE), dim=0, out=FIVE),
+            "tensors[0]",
+            "expected its values, which the",
+        ),
+        (lambda: split(TRIPLE, SHARED), "out[1]", "whose elements do not share memory"),
+    ],
+)
+def test_a_tensor_of_a_list_is_blamed_by_its_name(call: Any, blamed: str, why: str) -> None:
+    with pytest.raises(TensorLayoutError, match=why) as caught:
+        call()
+    assert caught.value.parameter == blamed
 
 
 @each("stored", [(), ("tensors",)])
@@ -108,48 +115,34 @@ def test_a_list_may_be_empty_and_is_not_null_then(stored: tuple[str, ...]) -> No
     assert (call.inputs, call.lists, call.stored) == ({}, {"tensors": ()}, ())
     assert call.storages([]) == {}
     assert call.absent == {}
+    typed = raw(CAT, pb.Argument(name="tensors", tensors=pb.TensorList()))
+    assert typed.arguments == {"tensors": ()}
 
 
-def test_an_empty_list_may_come_in_its_own_member() -> None:
-    call = raw(CAT, pb.Argument(name="tensors", tensors=pb.TensorList()))
-    assert call.arguments == {"tensors": ()}
-
-
-@each("mentioned", [True, False])
-def test_a_list_may_be_absent(mentioned: bool) -> None:
-    given: dict[str, Any] = {"tensors": None} if mentioned else {}
+@each("given", [{"tensors": None}, {}])
+def test_a_list_may_be_absent(given: dict[str, Any]) -> None:
     call = prepared(CAT, **given, dim=0, out=FIVE)
     assert (call.inputs, call.lists, call.absent) == ({}, {}, {"tensors": None})
 
 
-def test_an_absent_list_has_no_storage() -> None:
-    argument = pb.Argument(name="tensors", stored=True, absent=pb.Absent())
-    with pytest.raises(MessageError, match="tensors: expected a tensor, since `stored` is set"):
-        raw(CAT, argument)
+ONE = pb.TensorList(tensors=[SINGLE])
+WRONG: list[tuple[str, dict[str, Any], str]] = [
+    ("tensors", {"tensor": SINGLE}, "as 'tensors', found 'tensor'"),
+    ("tensors", {"numbers": pb.FloatArray()}, "as 'tensors', found 'numbers'"),
+    ("tensors", {"integers": pb.IntArray(values=[1])}, "as 'tensors', found 'integers'"),
+    ("tensors", {}, "as 'tensors', found 'none'"),
+    ("tensors", {"stored": True, "absent": pb.Absent()}, "a tensor, since `stored` is set"),
+    ("out", {"tensors": ONE}, "as 'tensor', found 'tensors'"),
+    ("out", {"integers": pb.IntArray()}, "as 'tensor', found 'integers'"),
+]
 
 
-@each(
-    ("argument", "message"),
-    [
-        (pb.Argument(name="tensors", tensor=SINGLE), "as 'tensors', found 'tensor'"),
-        (pb.Argument(name="tensors", numbers=pb.FloatArray()), "as 'tensors', found 'numbers'"),
-        (
-            pb.Argument(name="tensors", integers=pb.IntArray(values=[1])),
-            "as 'tensors', found 'integers'",
-        ),
-        (pb.Argument(name="tensors"), "as 'tensors', found 'none'"),
-        (
-            pb.Argument(name="out", tensors=pb.TensorList(tensors=[SINGLE])),
-            "as 'tensor', found 'tensors'",
-        ),
-        (pb.Argument(name="out", integers=pb.IntArray()), "as 'tensor', found 'integers'"),
-    ],
-)
+@each(("name", "value", "message"), WRONG)
 def test_a_list_for_a_tensor_and_a_tensor_for_a_list_are_refused(
-    argument: pb.Argument, message: str
+    name: str, value: dict[str, Any], message: str
 ) -> None:
-    with pytest.raises(MessageError, match=message):
-        raw(CAT, argument)
+    with pytest.raises(MessageError, match=f"{name}: expected .*{message}"):
+        raw(CAT, pb.Argument(name=name, **value))
 
 
 @each(
@@ -165,25 +158,14 @@ def test_a_spec_that_is_wrong_is_blamed_by_its_place_in_the_list(
     assert caught.value.parameter == "tensors[1]"
 
 
-def test_outputs_of_a_list_come_back_dense_one_by_one() -> None:
-    call = split(STRIDED, TRIPLE)
-    assert call.outputs == {"out[0]": PAIR, "out[1]": TRIPLE}
-    assert call.lists == {"out": ("out[0]", "out[1]")}
-    assert call.stored == ("self",)
-
-
-def test_outputs_of_a_list_that_are_sent_come_back_with_their_layout() -> None:
-    call = split(STRIDED, TRIPLE, stored=("self", "out"))
-    assert call.outputs == {"out[0]": STRIDED, "out[1]": TRIPLE}
-    assert call.stored == ("self", "out[0]", "out[1]")
-    assert call.stored_bytes == (20, 20, 12)
-
-
-def test_an_output_of_a_list_whose_elements_share_memory_is_refused() -> None:
-    shared = TensorSpec(PAIR.dtype, (2,), (0,))
-    with pytest.raises(TensorLayoutError, match="whose elements do not share memory") as caught:
-        split(TRIPLE, shared)
-    assert caught.value.parameter == "out[1]"
+def test_outputs_of_a_list_come_back_dense_unless_they_are_sent() -> None:
+    dense, sent = split(STRIDED, TRIPLE), split(STRIDED, TRIPLE, stored=("self", "out"))
+    assert dense.outputs == {"out[0]": PAIR, "out[1]": TRIPLE}
+    assert dense.lists == {"out": ("out[0]", "out[1]")}
+    assert dense.stored == ("self",)
+    assert sent.outputs == {"out[0]": STRIDED, "out[1]": TRIPLE}
+    assert sent.stored == ("self", "out[0]", "out[1]")
+    assert sent.stored_bytes == (20, 20, 12)
 
 
 def test_tensors_of_a_list_may_differ_in_type_and_rank() -> None:

@@ -43,6 +43,11 @@ from .prototypes import (
 SERVER = ServerIdentity("a1b2", "cann:0", "Ascend910B1")
 ONE = Scalar(FLOAT, 1.0)
 TENSOR = tensor_pb2.TensorSpec(dtype=tensor_pb2.DATA_TYPE_FLOAT, shape=[2])
+BOTH = ("selfRef", "other")
+
+
+def cat(*stored: str, **given: Any) -> Any:
+    return prepared(CAT, *stored, **{"dim": 0, **given})
 
 
 def add(*stored: str, roles: Any = None, **given: Any) -> Any:
@@ -74,44 +79,25 @@ def test_a_call_is_kept_unless_it_would_take_much_memory() -> None:
 def test_what_follows_from_a_call_is_found_once_and_goes_with_the_call() -> None:
     asked = []
     warnings_of = once_a_call(lambda call: asked.append(call) or call.warnings)  # type: ignore[func-returns-value]
-    first, second = add("selfRef", "other"), add("selfRef", "other")
+    first, second = add(*BOTH), add(*BOTH)
     for call in first, first, second:
         assert warnings_of(call) == call.warnings
     assert asked == [first, second]
 
 
 def test_nothing_but_the_device_says_whether_shapes_and_dtypes_fit() -> None:
-    call = add("selfRef", "other", other=TensorSpec(FLOAT, (7, 9)))
-    assert call.outputs == {"selfRef": PAIR}
+    assert add(*BOTH, other=TensorSpec(FLOAT, (7, 9))).outputs == {"selfRef": PAIR}
 
 
-@each(("operator", "out"), [(CAT, "out"), (SPLIT, "out"), (EVERY_KIND, "out")])
-def test_an_output_that_is_not_mentioned_is_missing(operator: Any, out: str) -> None:
+@each("operator", [CAT, SPLIT, EVERY_KIND])
+def test_an_output_that_is_not_mentioned_is_missing(operator: Any) -> None:
     values = {"int64": 1, "int32": 1, "int": 1, "int8": 1, "uint64": 1, "flag": True, "single": 1.0}
     more = {"double": 1.0, "dtype": FLOAT, "dim": 0}
     given = {key: value for key, value in {**values, **more}.items() if key in operator.by_name}
-    with pytest.raises(ArgumentMissingError, match=f"{out}: expected the output's shape") as caught:
+    with pytest.raises(ArgumentMissingError, match="out: expected the output's shape") as caught:
         prepared(operator, **given)
-    assert (caught.value.parameter, caught.value.aclnn_status) == (out, None)
+    assert (caught.value.parameter, caught.value.aclnn_status) == ("out", None)
     assert caught.value.details["operator"] == operator.name
-
-
-def test_an_output_may_be_a_null_pointer_and_is_not_in_the_reply_then() -> None:
-    call = prepared(CAT, "tensors", tensors=(PAIR,), dim=0, out=None)
-    assert call.outputs == {}
-    assert decode_reply(encode_reply(call, SERVER)).outputs == {}
-
-
-def test_an_output_that_is_given_comes_back_dense() -> None:
-    call = prepared(CAT, "tensors", tensors=(PAIR,), dim=0, out=STRIDED)
-    assert call.outputs == {"out": PAIR}
-
-
-def test_a_reply_without_reference_tells_no_kernel_dtype() -> None:
-    call = prepared(CAT, "tensors", tensors=(PAIR,), dim=0, out=PAIR)
-    reply = decode_reply(encode_reply(call, SERVER))
-    assert (reply.variant, reply.kernel_dtype, reply.warnings) == ("", None, ())
-    assert (reply.outputs, reply.stored) == ({"out": PAIR}, ("out",))
 
 
 def test_an_attribute_without_value_is_found_before_an_output_that_is_missing() -> None:
@@ -119,18 +105,32 @@ def test_an_attribute_without_value_is_found_before_an_output_that_is_missing() 
         prepared(CAT)
 
 
+def test_an_output_may_be_a_null_pointer_and_is_not_in_the_reply_then() -> None:
+    call = cat("tensors", tensors=(PAIR,), out=None)
+    assert call.outputs == {}
+    assert decode_reply(encode_reply(call, SERVER)).outputs == {}
+
+
 def test_an_input_may_be_a_null_pointer() -> None:
     call = add("selfRef", other=None)
     assert (call.inputs, call.absent) == ({}, {"other": None})
+
+
+def test_a_reply_has_a_dense_output_and_no_kernel_dtype() -> None:
+    call = cat("tensors", tensors=(PAIR,), out=STRIDED)
+    assert call.outputs == {"out": PAIR}
+    reply = decode_reply(encode_reply(call, SERVER))
+    assert (reply.variant, reply.kernel_dtype, reply.warnings) == ("", None, ())
+    assert (reply.outputs, reply.stored) == ({"out": PAIR}, ("out",))
 
 
 # Read and written in place.
 
 
 def test_an_output_in_place_comes_back_with_the_layout_that_was_sent() -> None:
-    call = add("selfRef", "other", selfRef=STRIDED)
+    call = add(*BOTH, selfRef=STRIDED)
     assert call.outputs == {"selfRef": STRIDED}
-    assert call.stored == ("selfRef", "other")
+    assert call.stored == BOTH
     assert call.stored_bytes == (20, 8)
 
 
@@ -140,52 +140,43 @@ def test_an_output_in_place_has_to_be_sent() -> None:
     assert (caught.value.parameter, caught.value.aclnn_status) == ("selfRef", None)
 
 
-def test_an_output_in_place_need_not_be_sent_if_the_caller_states_that_it_is_only_written() -> None:
-    call = add("other", roles={"selfRef": Output})
-    assert (call.outputs, call.stored) == ({"selfRef": PAIR}, ("other",))
-
-
 def test_an_output_in_place_whose_elements_share_memory_is_refused() -> None:
     shared = TensorSpec(FLOAT, (2,), (0,))
     with pytest.raises(TensorLayoutError, match="selfRef: expected an output whose elements do"):
-        add("selfRef", "other", selfRef=shared)
+        add(*BOTH, selfRef=shared)
 
 
-# Stated roles.
+# Stated roles: what is sent, the roles, what is given, and inputs, outputs and storages.
+ROLES: list[tuple[Any, ...]] = [
+    (("other",), {"selfRef": Output}, {}, {"other": PAIR}, {"selfRef": PAIR}),
+    (
+        ("selfRef",),
+        {"selfRef": Input, "other": Output},
+        {"other": TRIPLE},
+        {"selfRef": PAIR},
+        {"other": TRIPLE},
+    ),
+    (BOTH, {"other": Output}, {"other": STRIDED}, {}, {"selfRef": PAIR, "other": STRIDED}),
+    (BOTH, {"other": Input}, {}, {"other": PAIR}, {"selfRef": PAIR}),  # that of the listing
+    (("selfRef",), {"other": Output}, {"other": None}, {}, {"selfRef": PAIR}),
+]
 
 
-def test_a_stated_role_decides_whatever_the_listing_guessed() -> None:
-    roles = {"selfRef": Input, "other": Output}
-    call = add("selfRef", roles=roles, other=TRIPLE)
-    assert (call.inputs, call.outputs) == ({"selfRef": PAIR}, {"other": TRIPLE})
-    assert [type(p) for p in call.operator.parameters[:2]] == [Input, Output]
-
-
-def test_a_stated_role_counts_for_its_call_alone() -> None:
-    add(roles={"selfRef": Input, "other": Output}, selfRef=None)
+@each(("stored", "roles", "given", "inputs", "outputs"), ROLES)
+def test_a_stated_role_decides_whatever_the_listing_guessed(
+    stored: Any, roles: Any, given: Any, inputs: Any, outputs: Any
+) -> None:
+    """For its call alone; what is stated as output and sent is read and written."""
+    call = add(*stored, roles=roles, **given)
+    assert (call.inputs, call.outputs, call.stored) == (inputs, outputs, stored)
+    assert {name: type(call.operator.by_name[name]) for name in roles} == roles
     assert [type(p) for p in ADD_IN_PLACE.parameters[:2]] == [Output, Input]
-    assert add("selfRef", "other").outputs == {"selfRef": PAIR}
+    assert add(*BOTH).outputs == {"selfRef": PAIR}
 
 
 def test_a_stated_input_has_to_be_sent() -> None:
     with pytest.raises(TensorLayoutError, match="out: expected its values, which the operator"):
-        prepared(CAT, roles={"out": Input}, tensors=None, dim=0, out=PAIR)
-
-
-def test_a_stated_output_that_is_sent_is_read_and_written() -> None:
-    call = add("selfRef", "other", roles={"other": Output}, other=STRIDED)
-    assert call.outputs == {"selfRef": PAIR, "other": STRIDED}
-    assert call.stored == ("selfRef", "other")
-
-
-def test_a_stated_role_may_be_that_of_the_listing() -> None:
-    call = add("selfRef", "other", roles={"other": Input})
-    assert call.inputs == {"other": PAIR}
-
-
-def test_a_null_pointer_may_have_a_role() -> None:
-    call = add("selfRef", roles={"other": Output}, other=None)
-    assert call.outputs == {"selfRef": PAIR}
+        cat(roles={"out": Input}, tensors=None, out=PAIR)
 
 
 def test_roles_make_calls_differ() -> None:
@@ -194,30 +185,29 @@ def test_roles_make_calls_differ() -> None:
     assert len(calls) == 2
 
 
-@each("role", [pb.ROLE_ATTRIBUTE, pb.ROLE_INPUT_OUTPUT, 99, -1])
-def test_a_role_that_no_call_can_state_is_refused(role: int) -> None:
-    argument = pb.Argument(name="out", tensor=TENSOR, role=role)  # type: ignore[arg-type]
-    with pytest.raises(
-        MessageError, match=r"out: expected no role, found .*C header alone"
-    ) as caught:
-        raw(CAT, argument)
-    assert (caught.value.parameter, caught.value.aclnn_status) == ("out", None)
+ABSENT = {"absent": pb.Absent()}
+REFUSED: list[tuple[Any, str, dict[str, Any], int]] = [
+    *((CAT, "out", {"tensor": TENSOR}, role) for role in (pb.ROLE_ATTRIBUTE, 99, -1)),
+    (CAT, "out", {"tensor": TENSOR}, pb.ROLE_INPUT_OUTPUT),
+    *((CAT, "dim", {"integer": 1}, role) for role in (pb.ROLE_INPUT, pb.ROLE_OUTPUT)),
+    (CAT, "dim", {"integer": 1}, pb.ROLE_ATTRIBUTE),
+    *(
+        (DECLARED.find("aclnnKlDivBackward"), name, ABSENT, role)
+        for name in ("target", "out", "reduction")
+        for role in (pb.ROLE_INPUT, pb.ROLE_OUTPUT)
+    ),
+]
 
 
-@each("role", [pb.ROLE_INPUT, pb.ROLE_OUTPUT, pb.ROLE_ATTRIBUTE])
-def test_an_attribute_has_no_role(role: Any) -> None:
-    with pytest.raises(MessageError, match="dim: expected no role"):
-        raw(CAT, pb.Argument(name="dim", integer=1, role=role))
-
-
-@each("role", [pb.ROLE_INPUT, pb.ROLE_OUTPUT])
-@each("name", ["target", "out", "reduction"])
-def test_a_declared_operator_takes_no_roles(name: str, role: Any) -> None:
-    argument = pb.Argument(name=name, absent=pb.Absent(), role=role)
-    call = pb.Call(operator="aclnnKlDivBackward", arguments=[argument])
+@each(("operator", "name", "value", "role"), REFUSED)
+def test_a_role_that_no_call_can_state_is_refused(
+    operator: Any, name: str, value: dict[str, Any], role: Any
+) -> None:
+    call = pb.Call(operator=operator.name, arguments=[pb.Argument(name=name, role=role, **value)])
+    catalogue = CATALOGUE if operator is CAT else DECLARED
     with pytest.raises(MessageError, match=f"{name}: expected no role") as caught:
-        decode(call.SerializeToString(), DECLARED)
-    assert caught.value.parameter == name
+        decode(call.SerializeToString(), catalogue)
+    assert (caught.value.parameter, caught.value.aclnn_status) == (name, None)
 
 
 def test_a_role_of_no_parameter_is_refused_as_that() -> None:
