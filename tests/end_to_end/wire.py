@@ -1,7 +1,8 @@
-"""Below the client: requests as bytes over a bare channel, and calls that do not end."""
+"""Below the client: requests as bytes over a bare channel, calls that do not end, servers here."""
 
 from __future__ import annotations
 
+import io
 import os
 import threading
 from contextlib import contextmanager
@@ -17,6 +18,8 @@ from npucall.v1 import tensor_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from npucall_server.app import Server
 
 SERVICE = "npucall.v1.OperatorService"
 METHODS = (
@@ -37,6 +40,25 @@ ENDLESS = (4096, 4096, 32768)
 ENDLESS_LIMIT = "--memory-limit=16TiB"
 
 _POLL_SECONDS = 0.005
+
+
+@contextmanager
+def server_here(listen: str = "127.0.0.1:0", **settings: Any) -> Iterator[Server]:
+    """A server in this process, for what does not need one of its own. At the end it drains."""
+    from npucall_server.app import Server, build
+    from npucall_server.devices import open_device
+    from npucall_server.log import Log
+    from npucall_server.settings import ServerSettings
+
+    given = ServerSettings(listen=listen, **settings)
+    device = open_device(given, print)
+    server = Server(build(given, device, Log(stream=io.StringIO())))
+    server.start()
+    try:
+        yield server
+    finally:
+        server.drain()
+        device.close()
 
 
 def until(condition: Callable[[], bool], what: str, within: float = PATIENCE) -> None:
@@ -78,15 +100,22 @@ def refusal(channel: grpc.Channel, name: str, request: bytes) -> str:
 
 def reason_of(error: Any) -> str:
     """What ErrorInfo says, read with google.rpc's classes; gRPC's own code where there is none."""
+    return details_of(error)[0]
+
+
+def details_of(error: Any) -> tuple[str, str, dict[str, str]]:
+    """Reason, message and metadata of an error; gRPC's code where there are no details."""
     trailers = dict(error.trailing_metadata() or ())
     status = Status.FromString(trailers.get("grpc-status-details-bin", b""))
-    return reason_in(status) or str(error.code().name)
+    info = info_in(status)
+    if info is None:
+        return str(error.code().name), str(error.details()), {}
+    return info.reason, status.message, dict(info.metadata)
 
 
-def reason_in(status: Status) -> str:
-    """What ErrorInfo says in a status; empty where there is none."""
+def info_in(status: Status) -> ErrorInfo | None:
     info = ErrorInfo()
-    return str(info.reason) if any(detail.Unpack(info) for detail in status.details) else ""
+    return info if any(detail.Unpack(info) for detail in status.details) else None
 
 
 def server_info(channel: grpc.Channel) -> pb.GetServerInfoResponse:
