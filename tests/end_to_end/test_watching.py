@@ -1,4 +1,4 @@
-"""``npucall members``, ``npucall usage`` and ``npucall top``: what they show of servers and pools."""
+"""``npucall members``, ``usage`` and ``top``: what they show of servers and pools."""
 
 from __future__ import annotations
 
@@ -23,6 +23,8 @@ from . import wire
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from npucall_client import Client
 
 ONE, TWO, THREE = (np.ones(count, np.float32) for count in (1, 2, 3))
 L1 = "aclnnL1LossBackward"
@@ -200,14 +202,17 @@ def test_usage_prints_a_table_or_json(target: str, capsys: Printed) -> None:
 def test_top_prints_servers_once_and_goes_on_where_one_does_not_answer(
     target: str, capsys: Printed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(top, "_PATIENCE_SECONDS", 0.5)
-    top.top([NOBODY], once=True)
-    printed = capsys.readouterr().out
+    def connect(to: str, **settings: Any) -> Client:
+        return npucall_client.connect(
+            to, **settings | ({"connect_timeout": 0.3} if to == NOBODY else {})
+        )
+
     monkeypatch.setattr(top, "_PATIENCE_SECONDS", wire.PATIENCE)
+    monkeypatch.setattr(top, "connect", connect)
+    top.top([NOBODY, target], once=True)
+    printed = capsys.readouterr().out
     assert f"{NOBODY}  " in printed
     assert "SERVER_UNREACHABLE" in printed
-    top.top([target], once=True)
-    printed = capsys.readouterr().out
     assert f"{target}  cpu as Ascend910B1, up " in printed
     assert "turns taken, 0 calls wait" in printed
     assert "ipv4:127.0.0.1" in printed
