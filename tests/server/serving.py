@@ -7,12 +7,14 @@ import json
 import threading
 from contextlib import contextmanager
 from hashlib import sha256
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from npucall.errors import CancelledError
 from npucall.places import HandlePart
 from npucall.wire.messages import join_request, split_response
 from npucall.wire.programs import join_program, split_program_response
+from npucall_server.access.tenants import Tenant
 from npucall_server.app import Server, build
 from npucall_server.core import Clock, core_of
 from npucall_server.log import Log, Record
@@ -34,13 +36,25 @@ _READERS = ("npucall-stream", "npucall-upload")
 
 
 class Offline:
-    """What runs calls, without the network. Time passes when the test says so."""
+    """What runs calls, without the network. Time passes when the test says so.
 
-    def __init__(self, device: Any = None, guard: Guard | None = None, **settings: Any) -> None:
+    ``tenants``: their limits, though nobody proves to be of one.
+    """
+
+    def __init__(
+        self,
+        device: Any = None,
+        guard: Guard | None = None,
+        tenants: Mapping[str, Mapping[str, object]] = MappingProxyType({}),
+        **settings: Any,
+    ) -> None:
         self.clock, self.log = FakeClock(), io.StringIO()
         self.settings = ServerSettings(**{"listen": "127.0.0.1:0", **settings})
         self.device = device or FakeDevice()
         self.core = core = self._core(guard)
+        if tenants:
+            tables = {name: Tenant.model_validate(table) for name, table in tenants.items()}
+            core.access.tenants.replace(tables)
         self.executor, self.executions, self.gate = core.executor, core.executions, core.gate
         self.sessions, self.digests, self.regions = core.sessions, core.digests, core.regions
 

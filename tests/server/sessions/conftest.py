@@ -5,14 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.server.scripted import until
-from tests.server.sessions.asking import Asker, asking
-from tests.server.streams import serving
+from tests.server.fakes import until
+from tests.server.serving import Served, serving
+from tests.server.sessions.raw import RawSessions, sessions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from tests.server.streams import Served
 
 
 @pytest.fixture(scope="module")
@@ -20,12 +18,11 @@ def served() -> Iterator[Served]:
     with serving(memory_limit=1 << 26, handle_memory=1 << 21, session_memory=1 << 20) as served:
         yield served
         served.digests._limit = 0
-        until(lambda: not served.sessions.memory.budget.held, "nothing is held")
+        until(lambda: not served.handle_bytes, "nothing is held")
 
 
 @pytest.fixture
-def asker(served: Served) -> Iterator[Asker]:
-    with asking(served.target) as asker:
-        asker.open()
-        yield asker
-        asker.close_all()
+def client(served: Served) -> Iterator[RawSessions]:
+    with sessions(served.target) as client:
+        client.open()
+        yield client

@@ -6,7 +6,7 @@ from hashlib import sha256
 from threading import Thread
 
 import pytest
-from tests.server.scripted import PATIENCE, ScriptedCaller, ledger
+from tests.server.fakes import PATIENCE, FakeCaller, ledger
 
 from npucall_server.ledger import Ledger
 from npucall_server.sessions import digests as module
@@ -81,7 +81,7 @@ def test_what_has_no_room_is_not_kept(room: int) -> None:
 
 def test_nothing_is_kept_where_calls_hold_the_memory() -> None:
     host = ledger(2 * EACH)
-    host.take(ScriptedCaller(), EACH + 1)
+    host.take(FakeCaller(), EACH + 1)
     subject = of(1 << 20, host)
     assert not subject.remember("vision", key(1), data(1))
 
@@ -90,7 +90,7 @@ def test_calls_that_need_the_memory_get_it() -> None:
     host = ledger(3 * EACH)
     subject = of(1 << 20, host)
     kept(subject, 1, 2, 3)
-    entry = host.take(ScriptedCaller(), 2 * EACH)
+    entry = host.take(FakeCaller(), 2 * EACH)
     assert len(found(subject)) == 1
     assert subject.used == EACH
     entry.give_back()
@@ -121,7 +121,7 @@ def test_many_threads_keep_and_need_memory_at_a_time() -> None:
             subject.remember(tenant, key(number % 10), data(number % 10))
             if (again := subject.find(tenant, key(number % 7))) is not None:
                 assert bytes(again) == data(number % 7)
-            host.take(ScriptedCaller(peer=tenant), 4 * EACH).give_back()
+            host.take(FakeCaller(peer=tenant), 4 * EACH).give_back()
 
     threads = [Thread(target=work, args=(f"t{number}",)) for number in range(4)]
     for thread in threads:

@@ -1,31 +1,29 @@
-"""Many threads at one session, and at many: nothing is lost, nothing is left, nobody hangs."""
+"""Many threads at one session and at many, and who guesses: nothing is lost, nothing is opened."""
 
 from __future__ import annotations
 
 import random
+import secrets
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from threading import Event
+from itertools import islice
+from typing import TYPE_CHECKING
 
 import pytest
-from tests.server.scripted import PATIENCE, ScriptedCaller, ledger
-from tests.server.sessions.held import Device, Held, User, part
+from tests.server.fakes import PATIENCE, FakeCaller, FakeDevice
+from tests.server.serving import Offline, filled, part, read
 
-from npucall.errors import DeviceError, NpucallError
-from npucall_server.devices.host_memory import HostResident
+from npucall.errors import DeviceError, HandleEmptyError, NpucallError, SessionUnknownError
 from npucall_server.sessions.room import PAGE_BYTES, SESSION_BYTES
-from npucall_server.sessions.session import Session
-from npucall_server.sessions.sessions import Rules
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from npucall_server.sessions.session import Session
 
 THREADS, HANDLES, SIZE = 8, 6, 64
 NAMES = tuple(bytes([number]) * 16 for number in range(HANDLES))
-
-
-class _Plain(Device):
-    """Remembers no memory, of which there is much here; a freed one holds nothing."""
-
-    def allocate(self, nbytes: int, dtype: object = None) -> HostResident:  # type: ignore[override]
-        return HostResident(nbytes)
 
 
 def act(session: Session, chance: random.Random) -> None:
@@ -36,7 +34,7 @@ def act(session: Session, chance: random.Random) -> None:
         if what < 0.4:
             filling = session.fill(name, SIZE, chance.choice([b"1", b"2"]))
             if not filling.is_new:
-                filling.wait(ScriptedCaller(remaining=PATIENCE))
+                filling.wait(FakeCaller(remaining=PATIENCE))
             elif chance.random() < 0.2:
                 filling.fail(DeviceError("no"))
             else:
@@ -45,7 +43,7 @@ def act(session: Session, chance: random.Random) -> None:
         elif what < 0.9:
             reading = session.read(part(name, 0, SIZE), "x")
             try:
-                found = reading.wait(ScriptedCaller(remaining=PATIENCE))
+                found = reading.wait(FakeCaller(remaining=PATIENCE))
                 assert bytes(found.memory.read(0, SIZE)) == name * (SIZE // len(name))
             finally:
                 reading.done()
@@ -54,32 +52,93 @@ def act(session: Session, chance: random.Random) -> None:
 
 
 @pytest.mark.parametrize("own_memory", [0, 1 << 20])
-def test_whatever_threads_do_at_a_time_all_is_given_back(own_memory: int) -> None:
-    host = ledger(2 * SESSION_BYTES + 8 * HANDLES * 1024)
-    all_handles = 3 * PAGE_BYTES if own_memory else 3 * SIZE
-    rules = Rules(all_handles, 3 * SIZE, 2, 60.0)
-    held = Held(rules, _Plain(own_memory), host)
-    stopped = Event()
+@pytest.mark.parametrize("steps", [600, pytest.param(10_000, marks=pytest.mark.long)])
+def test_whatever_threads_do_at_a_time_all_is_given_back(own_memory: int, steps: int) -> None:
+    server = Offline(
+        FakeDevice(own_memory=own_memory),
+        memory_limit=2 * SESSION_BYTES + 8 * HANDLES * 1024,
+        handle_memory=3 * PAGE_BYTES if own_memory else 3 * SIZE,
+        session_memory=3 * SIZE,
+        max_sessions=2,
+    )
 
     def work(seed: int) -> int:
         chance, done = random.Random(seed), 0
-        while not stopped.is_set():
+        for _ in range(steps):
             session = sessions[chance.randrange(2)]
             with suppress(NpucallError):
                 act(session, chance)
                 done += 1
             if chance.random() < 0.02:  # handles that were released can be used no more
-                held.sessions.close(User(session))
+                server.sessions.close(FakeCaller(session=session))
                 with suppress(NpucallError):
-                    sessions[chance.randrange(2)] = held.open()
+                    sessions[chance.randrange(2)] = server.open()
         return done
 
-    sessions = [held.open(), held.open()]
+    sessions = [server.open(), server.open()]
     with ThreadPoolExecutor(THREADS) as pool:
-        working = [pool.submit(work, seed) for seed in range(THREADS)]
-        stopped.wait(1.0)
-        stopped.set()
-        assert sum(each.result(PATIENCE) for each in working) > 100
-    for session, _ in tuple(held.sessions._open.values()):
-        held.sessions.close(User(session))
-    assert held.is_empty
+        assert sum(pool.map(work, range(THREADS))) > 0
+    for session, _ in tuple(server.sessions._open.values()):
+        server.sessions.close(FakeCaller(session=session))
+    assert server.is_empty
+
+
+# --- Who guesses ----------------------------------------------------------------------------------
+
+COUNTS = [5_000, pytest.param(1_000_000, marks=pytest.mark.long)]
+"""In this process, where a guess takes microseconds; ``tests/attacks`` sends some over a socket."""
+HEX = "0123456789abcdef"
+
+
+def ids(real: str) -> Iterator[str]:
+    """One of its secret's digits changed, then two, then all of them."""
+    head, _, secret = real.rpartition("-")
+    once = [
+        secret[:at] + digit + secret[at + 1 :]
+        for at in range(len(secret))
+        for digit in HEX.replace(secret[at], "")
+    ]
+    yield from (f"{head}-{each}" for each in once)
+    for each in once:
+        turned = each[1:] + each[:1]
+        yield f"{head}-{turned}"
+    while True:
+        yield f"{head}-{secrets.token_hex(16)}"
+
+
+def handles(real: bytes) -> Iterator[bytes]:
+    """One of its bits changed, then two, then all of them."""
+    number = int.from_bytes(real)
+    yield from ((number ^ 1 << bit).to_bytes(16) for bit in range(128))
+    for bit in range(128):
+        yield from ((number ^ 1 << bit ^ 1 << other).to_bytes(16) for other in range(bit))
+    while True:
+        yield secrets.token_bytes(16)
+
+
+@pytest.mark.parametrize("count", COUNTS)
+def test_no_guessed_id_opens_a_session(count: int) -> None:
+    server = Offline()
+    session = server.open()
+    told: Counter[str] = Counter()
+    for text in islice(ids(session.id), count):
+        with pytest.raises(SessionUnknownError) as caught:
+            server.sessions.of(FakeCaller(session=text))
+        told[str(caught.value)] += 1
+    assert list(told.values()) == [count]
+    assert server.sessions.of(FakeCaller(session=session)) is session
+
+
+@pytest.mark.parametrize("count", COUNTS)
+def test_no_guessed_handle_is_read(count: int) -> None:
+    server = Offline()
+    victim, session = server.open(), server.open()
+    handle = secrets.token_bytes(16)
+    filled(victim, handle)
+    told: Counter[str] = Counter()
+    for guess in islice(handles(handle), count):
+        with pytest.raises(HandleEmptyError) as caught:
+            session.read(part(guess), "x")
+        told[str(caught.value).replace(guess.hex(), "HANDLE")] += 1
+    assert list(told.values()) == [count]
+    assert read(victim, handle) == b"data"

@@ -17,8 +17,8 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
-from tests.server.scripted import ScriptedCaller
-from tests.server.sessions.held import Device, Held, User, known, part
+from tests.server.fakes import FakeCaller
+from tests.server.serving import Offline, part
 
 from npucall.errors import (
     DeviceError,
@@ -32,7 +32,6 @@ from npucall.errors import (
     SessionUnknownError,
     TensorLayoutError,
 )
-from npucall_server.sessions.sessions import Rules
 
 PEOPLE = ("vision/ann", "vision/bob", "speech/cid")
 HANDLES = tuple(bytes([number]) * 16 for number in range(4))
@@ -76,11 +75,10 @@ class Model(RuleBasedStateMachine):
 
     @initialize()
     def start(self) -> None:
-        self.held = Held(
-            Rules(ALL, SESSION, MOST, LEASE),
-            Device(),
+        self.server = Offline(
+            handle_memory=ALL, session_memory=SESSION, max_sessions=MOST, session_lease=LEASE,
             tenants={"speech": {"handle_memory": OF_SPEECH}},
-        )
+        )  # fmt: skip
         self.known: list[Expected] = []
         self.contents: list[tuple[Expected, Filled]] = []
 
@@ -91,16 +89,16 @@ class Model(RuleBasedStateMachine):
         self.expire()
         if len(self.open_ones) >= MOST:
             with pytest.raises(QueueFullError):
-                self.held.open(known(who))
+                self.server.open(who)
             return multiple()
-        session = Expected(self.held.open(known(who)), who, self.now)
+        session = Expected(self.server.open(who), who, self.now)
         self.known.append(session)
         return session
 
     @rule(session=sessions, who=people)
     def find(self, session: Expected, who: str) -> None:
         def of() -> Any:
-            return self.held.sessions.of(User(session.session, who))
+            return self.server.sessions.of(FakeCaller(who=who, session=session.session))
 
         if self.is_due(session):
             self.expire()
@@ -116,13 +114,13 @@ class Model(RuleBasedStateMachine):
 
     @rule(session=sessions, who=people)
     def close(self, session: Expected, who: str) -> None:
-        self.held.sessions.close(User(session.session, who))
+        self.server.sessions.close(FakeCaller(who=who, session=session.session))
         if who == session.owner and session.end is None:
             self.ended(session, SessionUnknownError)
 
     @rule(seconds=st.sampled_from([1.0, 4.0, LEASE]))
     def wait(self, seconds: float) -> None:
-        self.held.clock.advance(seconds)
+        self.server.clock.advance(seconds)
 
     @rule()
     def look(self) -> None:
@@ -167,7 +165,7 @@ class Model(RuleBasedStateMachine):
         if isinstance(found, Filled):
             assert not filling.is_new
             if found.state == "filled":
-                filling.wait(ScriptedCaller())
+                filling.wait(FakeCaller())
             return multiple()
         assert filling.is_new
         content = Filled(filling, bytes([size]) * size, identity)
@@ -211,11 +209,11 @@ class Model(RuleBasedStateMachine):
     def end_reading(self, reading: tuple[Filled, Any, bytes], times: int) -> None:
         content, subject, expected = reading
         if content.state == "filled":
-            found = subject.wait(ScriptedCaller())
+            found = subject.wait(FakeCaller())
             assert bytes(found.memory.read(found.offset, found.length)) == expected
         elif content.state == "failed":
             with pytest.raises(HandleEmptyError, match="no"):
-                subject.wait(ScriptedCaller())
+                subject.wait(FakeCaller())
         for _ in range(times):
             subject.done()
         content.readers -= 1
@@ -234,30 +232,30 @@ class Model(RuleBasedStateMachine):
         by_session = {id(session): 0 for session in self.known}
         for session, content in self.contents:
             by_session[id(session)] += len(content.data) if content.is_held else 0
-        assert self.held.device.live == sum(by_session.values())
-        assert self.held.memory.budget.held == sum(by_session.values())
+        assert self.server.device.allocated == sum(by_session.values())
+        assert self.server.handle_bytes == sum(by_session.values())
         for session in self.known:
             assert session.session.held == by_session[id(session)]
         due = [session for session in self.open_ones if self.is_due(session)]
-        assert len(self.held.sessions) == len(self.open_ones) or due
+        assert len(self.server.sessions) == len(self.open_ones) or due
 
     def teardown(self) -> None:
         for session in self.known:
-            self.held.sessions.close(User(session.session, session.owner))
+            self.server.sessions.close(FakeCaller(who=session.owner, session=session.session))
             self.ended(session, SessionUnknownError)
         for _, content in self.contents:
             content.filling.succeed()
             content.state = "filled" if content.state == "filling" else content.state
         left = sum(len(content.data) for _, content in self.contents if content.is_held)
-        assert self.held.device.live == left
+        assert self.server.device.allocated == left
         assert all(content.readers for _, content in self.contents if content.is_held)
-        assert left or self.held.is_empty
+        assert left or self.server.is_empty
 
     # --- What the dictionary does -----------------------------------------------------------------
 
     @property
     def now(self) -> float:
-        return self.held.clock.monotonic()
+        return self.server.clock.monotonic()
 
     @property
     def open_ones(self) -> list[Expected]:
@@ -268,7 +266,7 @@ class Model(RuleBasedStateMachine):
 
     def expire(self) -> None:
         """Somebody has looked, and nobody else knows of those that are due."""
-        self.held.sessions.look()
+        self.server.sessions.look()
         for session in self.open_ones:
             if self.is_due(session):
                 self.ended(session, SessionExpiredError)

@@ -1,26 +1,31 @@
-"""SessionService over a real socket: what it refuses."""
+"""SessionService over a real socket: what it refuses, and uploads and downloads that break."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import threading
+from typing import TYPE_CHECKING
 
 import grpc
 import pytest
-from tests.server.scripted import PATIENCE, until
-from tests.server.sessions.asking import (
+from tests.server.fakes import PATIENCE, FakeCaller, until
+from tests.server.serving import serving
+from tests.server.sessions.raw import (
     DATA,
-    SERVICE,
-    Asker,
+    DIGEST,
+    MISSING,
+    SESSIONS,
+    A,
+    B,
+    RawSessions,
+    RawUpload,
     RefusedError,
-    asking,
     begin,
     chunk,
     end,
     entry,
     refused,
+    sessions,
 )
-from tests.server.sessions.held import A, B
-from tests.server.streams import IDENTITY, serving
 
 from npucall.limits import MAX_ENTRIES
 from npucall.v1 import session_service_pb2 as pb
@@ -29,190 +34,270 @@ from npucall.v1 import tensor_pb2
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.server.streams import Served
+    from tests.server.serving import Served
 
-MISSING = b"\0" * 32
-
-
-def test_a_handle_that_nobody_filled_is_empty(asker: Asker) -> None:
-    error = refused(lambda: asker.download(A, 1))
-    assert (error.reason, error.code) == ("HANDLE_EMPTY", grpc.StatusCode.FAILED_PRECONDITION)
+SMALL = 1 << 26
 
 
-def test_a_released_handle_stays_so(asker: Asker) -> None:
-    asker.put(A, DATA)
-    asker.release(A)
-    for act in (lambda: asker.download(A, 1), lambda: asker.put(A, DATA)):
-        error = refused(act)
-        assert error.reason == "HANDLE_RELEASED"
-        assert error.code is grpc.StatusCode.FAILED_PRECONDITION
+def told(act: Callable[[], object]) -> tuple[str, str]:
+    """The reason and the status."""
+    error = refused(act)
+    return error.reason, error.code.name
 
 
-def test_something_else_does_not_fill_a_handle(asker: Asker) -> None:
-    asker.put(A, DATA)
+# --- Handles and sessions -------------------------------------------------------------------------
+
+
+def test_handles_that_do_not_have_what_is_asked_for_are_refused(client: RawSessions) -> None:
+    assert told(lambda: client.download(A, 1)) == ("HANDLE_EMPTY", "FAILED_PRECONDITION")
+    client.put(A)
     for other in DATA[:-1] + b"?", DATA[:-1], b"":
-        error = refused(lambda other=other: asker.put(A, other))
-        assert (error.reason, error.code) == ("HANDLE_EXISTS", grpc.StatusCode.ALREADY_EXISTS)
-    assert asker.download(A, len(DATA)) == DATA
+        found = told(lambda other=other: client.put(A, other))
+        assert found == ("HANDLE_EXISTS", "ALREADY_EXISTS")
+    assert client.download(A, len(DATA)) == DATA
+    for offset, length in ((0, len(DATA) + 1), (len(DATA), 1), (2**64 - 1, 2**64 - 1)):
+        error = refused(lambda o=offset, n=length: client.download(A, n, o))
+        assert error.reason == "TENSOR_LAYOUT"
+    client.release(A)
+    for act in (lambda: client.download(A, 1), lambda: client.put(A)):
+        assert told(act) == ("HANDLE_RELEASED", "FAILED_PRECONDITION")
+    assert refused(lambda: client.put(B, dtype=30)).reason == "DTYPE_UNSUPPORTED"
 
 
 @pytest.mark.parametrize(
     "setting", ["budget_bytes of OpenSession", "session_memory", "handle_memory"]
 )
-def test_a_handle_without_room_is_refused_at_each_level(asker: Asker, setting: str) -> None:
+def test_a_handle_without_room_is_refused_at_each_level(client: RawSessions, setting: str) -> None:
     if setting.startswith("budget"):
-        asker.open(budget_bytes=1000)
+        client.open(budget_bytes=1000)
     if setting == "handle_memory":
         for _ in range(2):
-            asker.open()
-            asker.put(A, bytes((1 << 20) - 1000))
-        asker.open()
+            client.open()
+            client.put(A, bytes((1 << 20) - 1000))
+        client.open()
     size = 3000 if setting != "session_memory" else (1 << 20) + 1
-    error = refused(lambda: asker.put(B, bytes(size)))
-    assert (error.reason, error.code) == ("HANDLE_MEMORY", grpc.StatusCode.RESOURCE_EXHAUSTED)
+    error = refused(lambda: client.put(B, bytes(size)))
+    assert (error.reason, error.code.name) == ("HANDLE_MEMORY", "RESOURCE_EXHAUSTED")
     assert error.details["setting"] == setting
     assert int(error.details["held"]) + size > int(error.details["limit"])
     assert error.details["wanted"] == str(size)
 
 
-def test_a_part_outside_the_handle_is_refused(asker: Asker) -> None:
-    asker.put(A, DATA)
-    for offset, length in ((0, len(DATA) + 1), (len(DATA), 1), (2**64 - 1, 2**64 - 1)):
-        error = refused(lambda o=offset, n=length: asker.download(A, n, o))
-        assert error.reason == "TENSOR_LAYOUT"
-
-
 def test_without_a_session_there_are_no_handles(served: Served) -> None:
-    with asking(served.target) as asker:
+    with sessions(served.target) as client:
         for act in (
-            asker.renew,
-            lambda: asker.release(A),
-            lambda: asker.put(A, DATA),
-            lambda: asker.download(A, 1),
+            client.renew,
+            lambda: client.release(A),
+            lambda: client.put(A),
+            lambda: client.download(A, 1),
         ):
-            error = refused(act)
-            assert (error.reason, error.code) == ("SESSION_UNKNOWN", grpc.StatusCode.NOT_FOUND)
+            assert told(act) == ("SESSION_UNKNOWN", "NOT_FOUND")
 
 
 def test_a_lease_that_ends_frees_everything_and_says_how_long_ago() -> None:
-    with serving(memory_limit=1 << 26) as served, asking(served.target) as asker:
-        asker.open(lease_seconds=0.1)
-        asker.put(A, DATA)
-        until(lambda: not len(served.sessions), "its lease has ended")
-        assert served.sessions.memory.budget.held == 0
-        error = refused(asker.renew)
-        assert error.reason == "SESSION_EXPIRED"
-        assert error.code is grpc.StatusCode.FAILED_PRECONDITION
-        assert float(error.details["expired_seconds"]) >= 0
-        asker.close()
+    with serving(memory_limit=SMALL) as served, sessions(served.target) as client:
+        client.open(lease_seconds=5)
+        client.put(A)
+        served.clock.advance(5)
+        served.look()
+        assert (len(served.sessions), served.handle_bytes) == (0, 0)
+        served.clock.advance(2)
+        error = refused(client.renew)
+        assert (error.reason, error.code.name) == ("SESSION_EXPIRED", "FAILED_PRECONDITION")
+        assert error.details["expired_seconds"] == "2.0"
+        client.close()  # which is no error
 
 
-def test_a_session_of_a_server_before_the_restart_is_lost(asker: Asker) -> None:
-    session = asker.session
-    asker.session = session.replace(IDENTITY.instance, "abcdefabcdef")
+def test_a_session_of_a_server_before_the_restart_is_lost(
+    served: Served, client: RawSessions
+) -> None:
+    client.session = client.session.replace(served.core.identity.instance, "abcdefabcdef")
     for act in (
-        lambda: asker.release(A, B),
-        lambda: asker.put(A, DATA),
-        lambda: asker.download(A, 1),
+        lambda: client.release(A, B),
+        lambda: client.put(A),
+        lambda: client.download(A, 1),
     ):
         error = refused(act)
-        assert (error.reason, error.code) == ("HANDLE_LOST", grpc.StatusCode.ABORTED)
+        assert (error.reason, error.code.name) == ("HANDLE_LOST", "ABORTED")
         assert error.details["instance"] == "abcdefabcdef"
         assert A.hex() in error.details["handles"]
-    asker.close()  # it has ended, which is no error
-    asker.session = session
+    client.close()  # it has ended, which is no error
 
 
-def test_a_session_of_another_server_is_refused(asker: Asker) -> None:
-    session = asker.session
-    asker.session = "ffffffff" + session[8:]
-    for act in (asker.renew, asker.close):
-        error = refused(act)
-        assert (error.reason, error.code) == ("WRONG_SERVER", grpc.StatusCode.FAILED_PRECONDITION)
-    asker.session = session
-
-
-def test_a_server_without_sessions_says_so() -> None:
-    with serving(memory_limit=1 << 26, handle_memory=0) as served, asking(served.target) as asker:
-        error = refused(asker.open)
-        assert (error.reason, error.details["setting"]) == ("HANDLE_MEMORY", "handle_memory")
-
-
-def test_more_sessions_than_the_server_has_are_refused() -> None:
-    with serving(memory_limit=1 << 26, max_sessions=1) as served, asking(served.target) as asker:
-        first = asker.open().session
-        error = refused(asker.open)
-        assert (error.reason, error.details["setting"]) == ("QUEUE_FULL", "max_sessions")
-        asker.session = first
-        asker.close()
-        asker.open()
-        asker.close()
+def test_a_session_of_another_server_is_refused(client: RawSessions) -> None:
+    client.session = "ffffffff" + client.session[8:]
+    for act in (client.renew, client.close):
+        assert told(act) == ("WRONG_SERVER", "FAILED_PRECONDITION")
 
 
 @pytest.mark.parametrize(
-    ("messages", "fault"),
-    [
-        ([], "found the end of the stream"),
-        ([end()], "expected a frame `begin` first"),
-        ([chunk(b"x")], "expected a frame `begin` first"),
-        ([begin()], "expected 1 to 4096, found 0"),
-        ([begin(*[pb.UploadEntry(handle=A)] * (MAX_ENTRIES + 1))], "found 4097"),
-        ([begin(entry(A)[0], entry(A)[0])], "expected each handle once"),
-        ([begin(pb.UploadEntry(length=1))], r"entries\[0\]: expected a handle or a digest"),
-        (
-            [begin(pb.UploadEntry(handle=b"short"))],
-            r"entries\[0\].handle: expected 16 bytes",
-        ),
-        ([begin(pb.UploadEntry(digest=b"short"))], r"entries\[0\].digest: expected 32 bytes"),
-        ([begin(entry(A)[0]), begin(entry(B)[0])], "expected one frame `begin`, found two"),
-        (
-            [begin(entry(A)[0]), chunk(b"x", storage=1)],
-            "one of the 1 storages of the upload, found 1",
-        ),
-        ([begin(entry(A)[0]), chunk(b"x", offset=1)], "of the upload from 0 on"),
-        ([begin(entry(A)[0]), chunk(DATA + b"x")], "found those from 0 to"),
-        ([begin(entry(A)[0]), chunk(DATA[1:]), end()], "expected 256000 bytes"),
-        ([begin(entry(A)[0]), end()], "expected 256000 bytes"),
-        ([begin(entry(A)[0]), chunk(DATA)], "found the end of the stream"),
-        ([pb.UploadRequest()], "expected a frame that this server knows"),
-    ],
+    ("setting", "limit", "reason"),
+    [("handle_memory", 0, "HANDLE_MEMORY"), ("max_sessions", 1, "QUEUE_FULL")],
 )
-def test_an_upload_that_breaks_the_contract_fills_nothing(
-    asker: Asker, messages: list[pb.UploadRequest], fault: str
-) -> None:
-    with pytest.raises(RefusedError, match=fault) as caught:
-        asker.send(messages)
-    assert caught.value.reason == "MESSAGE_MALFORMED"
-    assert asker.renew().held_bytes == 0
+def test_a_server_that_has_no_session_left_says_so(setting: str, limit: int, reason: str) -> None:
+    settings = {"memory_limit": SMALL, setting: limit}
+    with serving(**settings) as served, sessions(served.target) as client:
+        for _ in range(limit):
+            client.open()
+        error = refused(client.open)
+        assert (error.reason, error.details["setting"]) == (reason, setting)
 
 
-def test_a_type_that_does_not_travel_is_refused(asker: Asker) -> None:
-    error = refused(lambda: asker.put(A, DATA, dtype=30))
-    assert error.reason == "DTYPE_UNSUPPORTED"
-    asker.put(A, DATA, dtype=tensor_pb2.DATA_TYPE_INT64)
+# --- What is no upload ----------------------------------------------------------------------------
+
+UPLOADS = [
+    ([], "found the end of the stream"),
+    ([end()], "expected a frame `begin` first"),
+    ([chunk(b"x")], "expected a frame `begin` first"),
+    ([begin()], "expected 1 to 4096, found 0"),
+    ([begin(*[pb.UploadEntry(handle=A)] * (MAX_ENTRIES + 1))], "found 4097"),
+    ([begin(entry(A)[0], entry(A)[0])], "expected each handle once"),
+    ([begin(pb.UploadEntry(length=1))], "entries[0]: expected a handle or a digest"),
+    ([begin(pb.UploadEntry(handle=b"short"))], "entries[0].handle: expected 16 bytes"),
+    ([begin(pb.UploadEntry(digest=b"short"))], "entries[0].digest: expected 32 bytes"),
+    ([begin(entry(A)[0]), begin(entry(B)[0])], "expected one frame `begin`, found two"),
+    ([begin(entry(A)[0]), chunk(b"x", 1)], "one of the 1 storages of the upload, found 1"),
+    ([begin(entry(A)[0]), chunk(b"x", offset=1)], "of the upload from 0 on"),
+    ([begin(entry(A)[0]), chunk(DATA + b"x")], "found those from 0 to"),
+    ([begin(entry(A)[0]), chunk(DATA[1:]), end()], "expected 256000 bytes"),
+    ([begin(entry(A)[0]), end()], "expected 256000 bytes"),
+    ([begin(entry(A)[0]), chunk(DATA)], "found the end of the stream"),
+    ([pb.UploadRequest()], "expected a frame that this server knows"),
+]
+
+
+def test_an_upload_that_breaks_the_contract_fills_nothing(client: RawSessions) -> None:
+    wrong = []
+    for messages, fault in UPLOADS:
+        error = refused(lambda messages=messages: client.send(messages))
+        if error.reason != "MESSAGE_MALFORMED" or fault not in str(error):
+            wrong.append((fault, error.reason, str(error)))
+        if client.renew().held_bytes:
+            wrong.append((fault, "bytes are held", ""))
+    assert wrong == []
 
 
 @pytest.mark.parametrize("data", [b"\xff", b"\x12\x05ab", b"\x0a" * 100])
-def test_what_is_no_message_is_refused(asker: Asker, data: bytes) -> None:
-    call: Any = asker.channel.stream_unary(f"{SERVICE}/Upload")  # type: ignore[call-arg]
-    with pytest.raises(grpc.RpcError) as caught:
-        call(iter([data]), metadata=asker.metadata, timeout=PATIENCE)
-    assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT  # type: ignore[attr-defined]
+def test_what_is_no_message_is_refused(client: RawSessions, data: bytes) -> None:
+    assert refused(lambda: client.send_bytes([data])).code is grpc.StatusCode.INVALID_ARGUMENT
 
 
-@pytest.mark.parametrize(
-    "act",
-    [
-        lambda asker: asker.release(b"short"),
-        lambda asker: asker.download(b"short", 1),
-        lambda asker: asker.missing(b"short"),
-        lambda asker: asker.missing(*[MISSING] * (MAX_ENTRIES + 1)),
-        lambda asker: asker.open(lease_seconds=-1),
-    ],
-)
-def test_a_field_that_cannot_have_its_value_is_refused(
-    asker: Asker, act: Callable[[Asker], object]
+def test_a_field_that_cannot_have_its_value_is_refused(client: RawSessions) -> None:
+    for act in (
+        lambda: client.release(b"short"),
+        lambda: client.download(b"short", 1),
+        lambda: client.missing(b"short"),
+        lambda: client.missing(*[MISSING] * (MAX_ENTRIES + 1)),
+        lambda: client.open(lease_seconds=-1),
+    ):
+        assert refused(act).reason == "MESSAGE_MALFORMED"
+
+
+# --- What breaks ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("sent", [0, 1000, len(DATA)])
+def test_an_upload_that_is_broken_off_leaves_nothing(
+    served: Served, client: RawSessions, sent: int
 ) -> None:
-    session = asker.session
-    assert refused(lambda: act(asker)).reason == "MESSAGE_MALFORMED"
-    asker.session = session
+    """Who waits for it is released."""
+    errors: list[RefusedError] = []
+    session = served.sessions.of(FakeCaller(session=client.session))
+    with RawUpload(client) as upload:
+        upload.send(chunk(DATA[:sent]))
+        until(lambda: upload.holds(served), "it has begun")
+        reader = threading.Thread(
+            target=lambda: errors.append(refused(lambda: client.download(A, len(DATA))))
+        )
+        reader.start()
+        until(lambda: any(held.value.pins > 1 for held in session._handles), "somebody reads")
+    reader.join(PATIENCE)
+    assert [error.reason for error in errors] == ["HANDLE_EMPTY"]
+    until(lambda: not upload.holds(served), "it has left nothing")
+    client.put(A)
+
+
+def test_an_upload_that_stops_is_told_so() -> None:
+    settings = {"memory_limit": SMALL, "peer_timeout": 0.3}
+    with serving(**settings) as served, sessions(served.target) as client:
+        client.open()
+        with RawUpload(client) as upload:
+            upload.send(chunk(DATA[:1000]))
+            assert upload.call.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+        until(lambda: served.lines()[-1].get("reason") == "STALLED", "its line says so")
+        until(lambda: not upload.holds(served), "it has left nothing")
+
+
+def test_an_upload_after_the_session_closed_is_dropped(served: Served, client: RawSessions) -> None:
+    with RawUpload(client) as upload:
+        until(lambda: upload.holds(served), "it has begun")
+        client.close()
+        upload.send(chunk(DATA), end())
+        upload.answer()
+    until(lambda: not served.handle_bytes, "it has left nothing")
+
+
+def test_who_reads_no_answer_keeps_the_handle_until_it_is_cut() -> None:
+    data = bytes(1 << 25)  # more than gRPC and the socket take without a reader
+    settings = {"memory_limit": 1 << 28, "chunk_bytes": 1 << 16}
+    with serving(**settings) as served, sessions(served.target) as client:
+        client.open()
+        client.put(A, data)
+        call = client.channel.unary_stream(f"{SESSIONS}/Download")
+        request = pb.DownloadRequest(part=tensor_pb2.HandlePart(id=A, length=len(data)))
+        answers = call(request.SerializeToString(), metadata=client.metadata, timeout=PATIENCE)
+        next(answers)
+        client.release(A)
+        session = served.sessions.of(FakeCaller(session=client.session))
+        assert session.held == len(data)
+
+        def is_cut() -> bool:
+            served.clock.advance(served.settings.peer_timeout)
+            client.renew()
+            served.look()
+            return not session.held
+
+        until(is_cut, "who does not read is cut")
+
+
+def test_uploads_take_places_of_streams() -> None:
+    settings = {"memory_limit": SMALL, "max_streams": 1}
+    with serving(**settings) as served, sessions(served.target) as client:
+        client.open()
+        with RawUpload(client) as upload:
+            until(lambda: upload.holds(served), "it has begun")
+            with sessions(served.target) as other:
+                other.session = client.session
+                error = refused(lambda: other.put(B))
+            assert (error.reason, error.details["setting"]) == ("QUEUE_FULL", "max_streams")
+        until(lambda: not served.streams.places.used, "its place is free")
+        client.put(B)
+
+
+def test_bytes_for_digests_have_to_have_room_in_memory() -> None:
+    with serving(memory_limit=1 << 20) as served, sessions(served.target) as client:
+        huge = pb.UploadEntry(length=1 << 21, digest=DIGEST)
+        error = refused(lambda: client.send([begin(huge), chunk(b"x" * 1000)]))
+        assert (error.reason, error.details["setting"]) == ("TOO_LARGE", "memory_limit")
+
+
+def test_while_the_device_is_reserved_nothing_is_uploaded() -> None:
+    with serving(memory_limit=SMALL) as served, sessions(served.target) as client:
+        client.open()
+        client.put(A)
+        granted = served.gate.reserve(FakeCaller(session=client.session), 60.0, 0.0)
+        assert refused(lambda: client.put(B)).reason == "RESERVED"
+        assert refused(lambda: client.download(A, 1)).reason == "RESERVED"
+        with sessions(served.target, ("npucall-reservation", granted.key)) as holder:
+            holder.session = client.session
+            holder.put(B)
+        served.gate.release_any()
+
+
+def test_a_server_that_goes_down_opens_no_session() -> None:
+    with serving(memory_limit=SMALL) as served, sessions(served.target) as client:
+        client.open()
+        served.executor.drain()
+        assert refused(lambda: client.put(A)).reason == "DRAINING"
+        client.close()
+        assert refused(client.open).reason == "DRAINING"
