@@ -9,16 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from tests.client.conftest import HAS_SERVER
+from tests.rows import each
 
 import npucall_client
-from npucall.errors import CancelledError, ServerUnreachableError, ShapeError
+from npucall.errors import CancelledError, ServerUnreachableError
 from npucall.operators.l1_loss_backward import l1_loss_backward
 from npucall_client import aio, pipeline
 from npucall_client.senders import finished
 from npucall_client.senders.loop import LoopCondition
 
-from . import stream_script
-from .test_channel import Script, reply_of, serving
+from .fake_server import ONE, PATIENCE, FakeServer, numbers, serving
 
 if TYPE_CHECKING:
     import grpc
@@ -26,120 +27,108 @@ if TYPE_CHECKING:
     from npucall_client.aio import Client
 
 ONES = np.ones((2, 3), np.float32)
-PATIENCE = 30.0
-GIVEN: dict[str, Any] = {"self": ONES, "target": ONES}
+CALL: Any = ("aclnnL1LossBackward", numbers(8), ONE, ONE)
 
 
-class Waiting(Script):
+class SilentServer(FakeServer):
     """Answers no call until its client has ended it, and says when it has."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.ended = threading.Event()
+        self.ended, self.cancelled = threading.Event(), threading.Event()
         self.answer = self._wait
+        self.behaviours = [self._never]
 
     def _wait(self, _: bytes, context: grpc.ServicerContext) -> bytes:
         context.add_callback(self.ended.set)
         self.ended.wait(PATIENCE)
-        return reply_of(ONES)
+        return b""
 
-
-@pytest.fixture
-def cpu_server(request: pytest.FixtureRequest) -> str:
-    """The client's tests also run where no server is installed."""
-    pytest.importorskip("npucall_server")
-    address: str = request.getfixturevalue("npucall_server")
-    return address
+    def _never(self, frames: Any, _: Any) -> Any:
+        for frame in frames:
+            self.asked.set()
+            if frame.WhichOneof("frame") == "cancel":
+                self.cancelled.set()
+        yield from ()
 
 
 async def until(event: threading.Event) -> bool:
     return await asyncio.to_thread(event.wait, PATIENCE)
 
 
-def test_many_calls_at_once_get_their_own_answers(cpu_server: str) -> None:
-    async def work() -> list[Any]:
-        async with aio.connect(cpu_server) as client:
+def test_many_calls_at_once_get_their_own_answers() -> None:
+    async def work(target: str) -> list[Any]:
+        async with aio.connect(target) as client:
             calls = [
-                client.run(l1_loss_backward, n * ONES, ONES, 0 * ONES, reduction=2)
-                for n in range(100)
+                client.run("aclnnL1LossBackward", np.float32([n]), ONE, ONE) for n in range(100)
             ]
-            return [answer.sum() for answer in await asyncio.gather(*calls)]
+            return [float(answer[0]) for answer in await asyncio.gather(*calls)]
 
-    assert asyncio.run(work()) == [6.0 * n for n in range(100)]
-
-
-def test_an_error_of_the_server_is_the_contracts(cpu_server: str) -> None:
-    async def work() -> None:
-        async with aio.connect(cpu_server) as client:
-            await client.execute(l1_loss_backward, ONES, ONES, np.ones(4, np.float32))
-
-    with pytest.raises(ShapeError) as caught:
-        asyncio.run(work())
-    assert caught.value.aclnn_status == 161002
+    with serving(FakeServer()) as target:
+        assert asyncio.run(work(target)) == list(range(100))
 
 
 def test_a_cancelled_task_cancels_its_call_on_the_server() -> None:
-    script = Waiting()
+    server = SilentServer()
 
     async def work(target: str) -> None:
         async with aio.connect(target) as client:
-            task = asyncio.create_task(client.run("aclnnKlDivBackward", ONES, **GIVEN))
-            assert await until(script.asked)
+            task = asyncio.create_task(client.run(*CALL))
+            assert await until(server.asked)
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
-            assert await until(script.ended)
+            assert await until(server.ended)
 
-    with serving(script) as target:
+    with serving(server) as target:
         asyncio.run(work(target))
 
 
 def test_a_timeout_of_asyncio_ends_a_call_on_the_server() -> None:
-    script = Waiting()
+    server = SilentServer()
 
     async def work(target: str) -> None:
         async with aio.connect(target) as client:
+            timeout = asyncio.timeout(None)
+            ends = asyncio.create_task(end_once_asked(timeout))
             with pytest.raises(TimeoutError):
-                async with asyncio.timeout(0.2):
-                    await client.run("aclnnKlDivBackward", ONES, **GIVEN)
-            assert await until(script.ended)
+                await call(client, timeout)
+            await ends
+            assert await until(server.ended)
 
-    with serving(script) as target:
+    async def call(client: Client, timeout: asyncio.Timeout) -> None:
+        async with timeout:
+            await client.run(*CALL)
+
+    async def end_once_asked(timeout: asyncio.Timeout) -> None:
+        assert await until(server.asked)
+        timeout.reschedule(asyncio.get_running_loop().time())
+
+    with serving(server) as target:
         asyncio.run(work(target))
 
 
 def test_a_cancelled_task_cancels_the_call_of_a_pipeline_that_it_awaits() -> None:
-    script = stream_script.StreamScript()
-    begun, cancelled = threading.Event(), threading.Event()
-
-    def never(frames: Any, _: Any) -> Any:
-        for frame in frames:
-            begun.set()
-            if frame.WhichOneof("frame") == "cancel":
-                cancelled.set()
-        yield from ()
-
-    script.behaviours = [never]
+    server = SilentServer()
 
     async def work(target: str) -> None:
         async with aio.connect(target) as client, client.pipeline() as calls:
 
             async def one() -> None:
-                await (await calls.submit("aclnnKlDivBackward", ONES, **GIVEN))
+                await (await calls.submit(*CALL))
 
             task = asyncio.create_task(one())
-            assert await until(begun)
+            assert await until(server.asked)
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
-            assert await until(cancelled)
+            assert await until(server.cancelled)
 
-    with stream_script.serving(script) as target:
+    with serving(server) as target:
         asyncio.run(work(target))
 
 
 def test_the_loop_goes_on_while_a_token_is_asked_for() -> None:
-    script = Script()
     asked, go_on = threading.Event(), threading.Event()
 
     def token() -> str:
@@ -156,12 +145,12 @@ def test_the_loop_goes_on_while_a_token_is_asked_for() -> None:
     async def opened(target: str) -> Client:
         return await aio.connect(target, token=token)
 
-    with serving(script) as target:
+    with serving(FakeServer()) as target:
         asyncio.run(work(target))
 
 
 def test_a_server_that_is_gone_is_unreachable() -> None:
-    with serving(Script()) as target:
+    with serving(FakeServer()) as target:
         pass
 
     async def work() -> None:
@@ -172,9 +161,13 @@ def test_a_server_that_is_gone_is_unreachable() -> None:
         asyncio.run(work())
 
 
-@pytest.mark.parametrize("kind", ["a server", "pool:", "local:"])
-def test_a_closed_client_refuses_calls_and_leaves_no_task(kind: str, cpu_server: str) -> None:
-    target = {"a server": cpu_server, "pool:": f"pool:{cpu_server}"}.get(kind, kind)
+@each("kind", ["local:", *(["a server", "pool:"] if HAS_SERVER else [])])
+def test_a_closed_client_refuses_calls_and_leaves_no_task(
+    request: pytest.FixtureRequest, kind: str
+) -> None:
+    target = "local:"
+    if kind != "local:":
+        target = kind.removeprefix("a server") + request.getfixturevalue("npucall_server")
 
     async def work() -> None:
         client = await aio.connect(target)
@@ -200,7 +193,16 @@ def test_a_setting_that_cannot_be_is_refused_before_anything_is_awaited() -> Non
         aio.connect("local:", nonsense=1)  # type: ignore[call-arg]
 
 
-@pytest.mark.parametrize(
+def public(kind: type) -> dict[str, Any]:
+    """The parameters of its methods, and what else there is, by name."""
+    methods = {name: getattr(kind, name) for name in dir(kind) if not name.startswith("_")}
+    return {
+        name: list(inspect.signature(method).parameters.values()) if callable(method) else ""
+        for name, method in methods.items()
+    }
+
+
+@each(
     ("blocking", "awaited"),
     [
         (npucall_client.Client, aio.Client),
@@ -215,18 +217,6 @@ def test_both_clients_have_the_same_methods_with_the_same_parameters(
     blocking: type, awaited: type
 ) -> None:
     assert public(awaited) == public(blocking)
-
-
-def public(kind: type) -> dict[str, Any]:
-    """The parameters of its methods, and what else there is, by name."""
-    methods = {name: getattr(kind, name) for name in dir(kind) if not name.startswith("_")}
-    return {
-        name: list(inspect.signature(method).parameters.values()) if callable(method) else ""
-        for name, method in methods.items()
-    }
-
-
-def test_both_connect_with_the_same_settings() -> None:
     ours, theirs = map(inspect.signature, (aio.connect, npucall_client.connect))
     assert ours.parameters == theirs.parameters
 

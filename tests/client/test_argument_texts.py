@@ -11,7 +11,7 @@ from npucall.operators.kl_div_backward import kl_div_backward
 from npucall.operators.nll_loss import nll_loss
 from npucall_client.argument_texts import arguments_of
 
-from .scripted import listed
+from .fake_transport import listed
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -14,7 +14,7 @@ from npucall.wire.calls import decode
 from npucall.wire.replies import Reply, ServerIdentity
 from npucall_client import answers, arguments
 
-from .scripted import listed, members, parsed
+from .fake_transport import listed, members, parsed
 
 ONES = np.ones((2, 3), np.float32)
 ANY_NUMBER = listed("aclnnAnyNumber", a="in aclTensor*", n="int64_t", flag="bool", x="double")

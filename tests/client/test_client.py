@@ -6,7 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from tests.client.conftest import EVERYWHERE
+from tests.rows import each
 
+import npucall_client
 from npucall.dtypes import FLOAT, FLOAT16
 from npucall.errors import (
     ArgumentMissingError,
@@ -21,6 +24,9 @@ from npucall.operators.kl_div_target_backward_builtin import kl_div_target_backw
 from npucall.operators.kl_div_target_backward_documented import kl_div_target_backward_documented
 from npucall.operators.l1_loss_backward import l1_loss_backward
 from npucall.tensors import TensorSpec
+from npucall.wire.calls import decode
+from npucall_client import arguments
+from npucall_client.settings import ClientSettings
 
 if TYPE_CHECKING:
     from npucall_client import Client
@@ -28,28 +34,24 @@ if TYPE_CHECKING:
 KL, L1, KL_TARGET = "aclnnKlDivBackward", "aclnnL1LossBackward", "aclnnKlDivTargetBackward"
 ONES = np.ones((2, 3), np.float32)
 TARGET = np.array([[1, 2, 3], [4, 5, 6]], np.float32)
+GIVEN: dict[str, Any] = {"grad_output": ONES, "self": ONES, "target": TARGET}
 
 
-def test_run_answers_an_array(client: Client) -> None:
+@EVERYWHERE
+def test_a_typed_call_and_one_by_name_give_the_same_bits(client: Client) -> None:
     result = client.run(kl_div_backward, ONES, self=ONES, target=TARGET, reduction=2)
     np.testing.assert_array_equal(result, -TARGET, strict=True)
-
-
-@pytest.mark.parametrize(
-    "operator", [kl_div_backward, l1_loss_backward, kl_div_target_backward_builtin]
-)
-def test_a_typed_call_and_one_by_name_give_the_same_bits(client: Client, operator: Any) -> None:
     arguments = {"grad_output": ONES / 3, "self": TARGET / 7, "target": TARGET / 5}
-    typed = client.run(operator, **arguments)
-    variant = operator.variant or None
-    assert client.run(operator.name, variant=variant, **arguments).tobytes() == typed.tobytes()
-
-
-def test_a_declared_operator_takes_positions_by_name_too(client: Client) -> None:
+    called: Any
+    for called in kl_div_backward, l1_loss_backward, kl_div_target_backward_builtin:
+        typed = client.run(called, **arguments)
+        by_name = client.run(called.name, variant=called.variant or None, **arguments)
+        assert by_name.tobytes() == typed.tobytes()
     typed = client.run(kl_div_backward, ONES, ONES, TARGET, 1)
     np.testing.assert_array_equal(client.run(KL, ONES, ONES, TARGET, 1), typed)
 
 
+@EVERYWHERE
 def test_execute_answers_everything(client: Client) -> None:
     half = ONES.astype(np.float16)
     result = client.execute(KL, half, self=half, target=half, reduction=7)
@@ -64,55 +66,44 @@ def test_execute_answers_everything(client: Client) -> None:
     assert result.server.instance == client.server_info().server.instance
 
 
-def test_plan_answers_the_outputs_without_running(client: Client) -> None:
-    plan = client.plan(l1_loss_backward, ONES, self=ONES[:1], target=TARGET)
-    assert plan.outputs == {"grad_input": TensorSpec(FLOAT, (2, 3))}
-    assert (plan.workspace_bytes, plan.variant, plan.kernel_dtype) == (0, "", FLOAT)
-    assert plan.warnings == ()
-    assert plan.server.instance == client.server_info().server.instance
-
-
-def test_plan_refuses_what_run_would_refuse(client: Client) -> None:
+@EVERYWHERE
+def test_plan_refuses_what_run_would_refuse_and_answers_outputs(client: Client) -> None:
     with pytest.raises(ShapeError) as planned:
         client.plan(KL, np.ones((4, 4), np.float32), self=ONES, target=ONES)
     with pytest.raises(ShapeError) as ran:
         client.run(KL, np.ones((4, 4), np.float32), self=ONES, target=ONES)
     assert str(planned.value) == str(ran.value)
     assert planned.value.parameter == ran.value.parameter == "grad_output"
+    plan = client.plan(l1_loss_backward, ONES, self=ONES[:1], target=TARGET)
+    assert plan.outputs == {"grad_input": TensorSpec(FLOAT, (2, 3))}
+    assert (plan.variant, plan.kernel_dtype, plan.warnings) == ("", FLOAT, ())
+    assert plan.server.instance == client.server_info().server.instance
 
 
-def test_operators_lists_the_catalogue_by_name_then_variant(client: Client) -> None:
-    listed = [(info.name, info.variant) for info in client.operators()]
-    assert listed == sorted((operator.name, operator.variant) for operator in CATALOGUE)
-
-
-def test_operator_describes_one(client: Client) -> None:
+@EVERYWHERE
+def test_a_client_describes_one_operator_and_its_server(client: Client) -> None:
     assert client.operator(KL).name == KL
     assert client.operator(KL_TARGET, "builtin").variant == "builtin"
-    assert client.operator(KL_TARGET).variant == client.server_info().default_variant
-
-
-@pytest.mark.parametrize(("name", "variant"), [("aclnnNope", ""), (KL_TARGET, "other")])
-def test_an_operator_that_is_not_there_is_unknown(client: Client, name: str, variant: str) -> None:
-    with pytest.raises(OperatorUnknownError):
-        client.operator(name, variant)
-    with pytest.raises(OperatorUnknownError):
-        client.run(name, variant=variant, grad_output=ONES, self=ONES, target=ONES)
-
-
-def test_server_info_tells_soc_product_and_limits(client: Client) -> None:
     info = client.server_info()
+    assert client.operator(KL_TARGET).variant == info.default_variant
     assert (info.server.soc, info.product) == ("Ascend910B1", "Ascend910B")
-    assert info.default_variant == "documented"
     assert info.limits.max_rank == 32
     assert info.version
 
 
-@pytest.mark.parametrize("variant", ["builtin", "community", "documented"])
-def test_the_variant_of_a_call_by_name_runs(client: Client, variant: str) -> None:
-    arguments = {"grad_output": ONES, "self": ONES, "target": TARGET}
-    assert client.execute(KL_TARGET, variant=variant, **arguments).variant == variant
-    assert client.options(variant=variant).execute(KL_TARGET, **arguments).variant == variant
+def test_the_reference_lists_the_catalogue_and_needs_no_workspace(client: Client) -> None:
+    for each_client in client, npucall_client.connect("local:"):
+        listed = [(info.name, info.variant) for info in each_client.operators()]
+        assert listed == sorted((operator.name, operator.variant) for operator in CATALOGUE)
+        assert each_client.server_info().default_variant == "documented"
+        assert each_client.plan(l1_loss_backward, ONES, ONES, TARGET).workspace_bytes == 0
+
+
+@EVERYWHERE
+def test_the_variant_of_a_call_by_name_runs(client: Client) -> None:
+    for variant in "builtin", "community":
+        assert client.execute(KL_TARGET, variant=variant, **GIVEN).variant == variant
+        assert client.options(variant=variant).execute(KL_TARGET, **GIVEN).variant == variant
 
 
 def test_an_operator_object_runs_as_its_own_variant_whatever_the_options_say(
@@ -121,27 +112,18 @@ def test_an_operator_object_runs_as_its_own_variant_whatever_the_options_say(
     options = client.options(variant="builtin")
     ran = options.execute(kl_div_target_backward_documented, ONES, self=ONES, target=TARGET)
     assert ran.variant == "documented"
-
-
-def test_a_variant_in_the_options_does_not_disturb_an_operator_without_variants(
-    client: Client,
-) -> None:
-    options = client.options(variant="builtin")
+    assert client.execute(KL_TARGET, variant="documented", **GIVEN).variant == "documented"
     assert options.execute(KL, ONES, self=ONES, target=TARGET).variant == ""
 
 
-def test_options_leave_the_client_that_they_come_from_alone(client: Client) -> None:
-    client.options(variant="builtin", outputs={"grad_target": None})
-    ran = client.execute(KL_TARGET, grad_output=ONES, self=ONES, target=TARGET)
-    assert ran.variant == client.server_info().default_variant
-
-
-def test_options_add_up(client: Client) -> None:
+@EVERYWHERE
+def test_options_add_up_and_leave_the_client_that_they_come_from_alone(client: Client) -> None:
     out = np.zeros((2, 3), np.float32)
     options = client.options(variant="builtin").options(outputs={"grad_target": out})
-    ran = options.execute(KL_TARGET, grad_output=ONES, self=ONES, target=TARGET)
-    assert ran.variant == "builtin"
-    assert ran.value is out
+    ran = options.execute(KL_TARGET, **GIVEN)
+    assert (ran.variant, ran.value is out) == ("builtin", True)
+    ran = client.execute(KL_TARGET, **GIVEN)
+    assert (ran.variant, ran.value is out) == (client.server_info().default_variant, False)
 
 
 def test_a_call_by_name_takes_its_options_among_the_arguments(client: Client) -> None:
@@ -153,49 +135,85 @@ def test_a_call_by_name_takes_its_options_among_the_arguments(client: Client) ->
     np.testing.assert_array_equal(out, -TARGET)
 
 
-def test_an_operator_object_takes_no_options_among_its_arguments(client: Client) -> None:
-    with pytest.raises(TypeError, match=r"use client\.options\(timeout=\.\.\.\)"):
-        client.run(kl_div_backward, ONES, self=ONES, target=TARGET, timeout=3.0)  # type: ignore[call-overload]
+@each("method", ["run", "execute", "plan"])
+@each("name", ["timeout", "outputs", "request_id", "keep_layout", "progress"])
+def test_an_option_among_the_arguments_of_an_object_is_told_where_it_goes(
+    client: Client, method: str, name: str
+) -> None:
+    with pytest.raises(TypeError) as caught:
+        getattr(client, method)(kl_div_backward, ONES, self=ONES, target=ONES, **{name: 5})
+    assert f"use client.options({name}=...)" in str(caught.value)
+    with pytest.raises(TypeError, match="call it by name"):
+        client.run(kl_div_backward, ONES, self=ONES, target=ONES, variant="builtin")
 
 
-def test_none_is_a_null_pointer(client: Client) -> None:
-    with pytest.raises(ArgumentMissingError) as caught:
+@EVERYWHERE
+def test_errors_arrive_with_what_they_blame(client: Client) -> None:
+    with pytest.raises(ArgumentMissingError) as missing:
         client.run(KL, ONES, self=ONES, target=None)
-    error = caught.value
+    error = missing.value
     assert (error.parameter, error.aclnn_status) == ("target", 161001)
     assert error.aclnn_name == "ACLNN_ERR_PARAM_NULLPTR"
-    assert error.details["soc"] == "Ascend910B1"
-    assert error.details["operator"] == KL
-
-
-def test_a_type_that_the_product_has_not_is_refused(client: Client) -> None:
+    assert (error.details["soc"], error.details["operator"]) == ("Ascend910B1", KL)
     with pytest.raises(DTypeError) as caught:
         client.run(KL, TARGET.astype(np.float64), self=ONES, target=TARGET)
     assert (caught.value.parameter, caught.value.aclnn_status) == ("grad_output", 161002)
-
-
-def test_a_name_that_is_no_parameter_is_a_type_error_before_anything_is_sent(
-    client: Client,
-) -> None:
-    with pytest.raises(TypeError, match="targt"):
-        client.run(KL, ONES, ONES, TARGET, targt=TARGET)
-
-
-def test_a_null_output_by_a_wrong_name_is_refused_by_the_device(client: Client) -> None:
     with pytest.raises(ArgumentUnknownError):
         client.run(KL, ONES, self=ONES, target=TARGET, outputs={"y": None})
 
 
-@pytest.mark.parametrize("operator", [None, 3, "", ONES])
-def test_what_is_no_operator_is_refused(client: Client, operator: Any) -> None:
-    with pytest.raises((TypeError, OperatorUnknownError)):
-        client.run(operator)
+@EVERYWHERE
+def test_what_is_no_operator_is_refused(client: Client) -> None:
+    for operator in None, 3, "", ONES:
+        with pytest.raises((TypeError, OperatorUnknownError)):
+            client.run(operator)  # type: ignore[call-overload]
+    for name, variant in ("aclnnNope", ""), (KL_TARGET, "other"):
+        with pytest.raises(OperatorUnknownError):
+            client.operator(name, variant)
+        with pytest.raises(OperatorUnknownError):
+            client.run(name, variant=variant, **GIVEN)
 
 
 # A call may be 64 KiB, errors quote its names, and a trailer has to stay below 8 KiB.
-@pytest.mark.parametrize("character", ["a", "中", "%"])
+@each("character", ["a", "中", "%"])
 def test_an_error_that_quotes_a_very_long_name_arrives_as_itself(
     client: Client, character: str
 ) -> None:
     with pytest.raises(OperatorUnknownError, match="operator: expected one that this server lists"):
         client.run(character * 20_000)
+
+
+# Inputs whose values an operator never reads: their shape and dtype go, their bytes do not.
+
+HUGE = np.broadcast_to(np.float16(1), (2**20, 2**20))
+"""Two TiB, should anybody gather it."""
+
+
+def bound(called: Any = kl_div_backward, unread: Any = ONES, **options: Any) -> Any:
+    given = {"grad_output": ONES, "self": unread, "target": ONES}
+    return arguments.bind(called, "", (), given, {}, keep_layout=False, **options)
+
+
+def test_the_bytes_of_an_input_that_is_not_read_stay_at_home() -> None:
+    request = bound(send_unread=False)
+    assert list(request.storage) == ["grad_output", "target"]
+    assert decode(request.call, CATALOGUE).stored == ("grad_output", "target")
+    spec: Any = decode(bound(unread=HUGE).call, CATALOGUE).arguments["self"]
+    assert (str(spec.dtype), spec.shape) == ("FLOAT16", (2**20, 2**20))
+    assert list(bound(l1_loss_backward).storage) == ["grad_output", "self", "target"]
+
+
+def test_a_setting_sends_them_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert list(bound(send_unread=True).storage) == ["grad_output", "self", "target"]
+    with npucall_client.connect("local:", send_unread=True) as sending:
+        assert sending.run(kl_div_backward, ONES, ONES, ONES, 2).tolist() == (-ONES).tolist()
+    assert not ClientSettings.of().send_unread
+    monkeypatch.setenv("NPUCALL_SEND_UNREAD", "true")
+    assert ClientSettings.of().send_unread
+
+
+@EVERYWHERE
+def test_an_unread_input_does_not_change_the_result(client: Client) -> None:
+    for keep_layout in False, True:
+        options = client.options(keep_layout=keep_layout)
+        np.testing.assert_array_equal(options.run(kl_div_backward, ONES, ONES, TARGET, 2), -TARGET)

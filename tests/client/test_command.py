@@ -14,7 +14,7 @@ from npucall.v1 import operator_service_pb2 as pb
 from npucall.wire.listing import describe
 from npucall_client import client as client_module
 
-from .scripted import ScriptedTransport, connected, operator
+from .fake_transport import FakeTransport, connected, operator
 
 typer = pytest.importorskip("typer", reason="the extra cli is not installed")
 from typer.testing import CliRunner  # noqa: E402  # as typer
@@ -58,7 +58,7 @@ def exp2(self: Any, out: Any) -> None:
     out[...] = np.exp2(self)
 
 
-class Server(ScriptedTransport):
+class Server(FakeTransport):
     """Also lists a declared operator, says why it cannot run one, and has a device."""
 
     def __init__(self) -> None:

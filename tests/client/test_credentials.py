@@ -1,4 +1,4 @@
-"""What calls carry so that a server knows who calls, against servers that follow a script."""
+"""What calls carry so that a server knows who calls, against fake servers."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ import http.server
 import json
 import math
 import threading
-import time
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from tests.rows import each
 
 import npucall_client
 from npucall.errors import (
@@ -24,13 +25,26 @@ from npucall.errors import (
 )
 from npucall.v1 import operator_service_pb2 as pb
 from npucall.v1 import shared_memory_pb2
-from npucall.wire.status import TRAILER, to_status
-from npucall_client.remote.credentials import Held, credential_of
+from npucall.wire.status import to_status
+from npucall_client.remote import credentials
+from npucall_client.remote.credentials import Credential, Held, credential_of
 from npucall_client.remote.ways import is_local
 from npucall_client.settings import ClientSettings
 
-from .side_script import ID, SharingScript, SideScript, side
-from .stream_script import MIB, StreamScript, numbers, run, serving, until
+from .fake_server import (
+    MIB,
+    ONE,
+    PATIENCE,
+    FakeServer,
+    connected,
+    fail,
+    numbers,
+    run,
+    serving,
+    submit,
+    until,
+)
+from .fake_side_socket import ID, SharingServer, side_socket
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -38,11 +52,12 @@ if TYPE_CHECKING:
 
     import grpc
 
-pytestmark = pytest.mark.usefixtures("sender")
+BOTH_SENDERS = pytest.mark.usefixtures("sender")
+PAIR, LARGE = numbers(8), numbers(8 * MIB)
 
 
-class GuardedScript(StreamScript):
-    """A server that lets in who brings what ``accepted`` has."""
+class GuardedServer(FakeServer):
+    """Lets in who brings what ``accepted`` has."""
 
     def __init__(self, *accepted: str) -> None:
         super().__init__()
@@ -69,9 +84,7 @@ class GuardedScript(StreamScript):
         kind: type[UnauthenticatedError] = CredentialMissingError
         if brought:
             kind = CredentialExpiredError if brought in self.known else CredentialInvalidError
-        error = kind("who calls", **self.details)
-        context.set_trailing_metadata(((TRAILER, to_status(error).SerializeToString()),))
-        context.abort(error.code, str(error))
+        fail(kind("who calls", **self.details))(b"", context)
 
     def info(self, request: bytes, context: grpc.ServicerContext) -> bytes:
         self._check(context)
@@ -94,41 +107,28 @@ class GuardedScript(StreamScript):
                 yield message
 
 
+class Clock:
+    """Stands still until it is moved, in seconds since 1970."""
+
+    now = 1_700_000_000.0
+
+    def time(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(credentials, "time", clock)
+    monkeypatch.setattr(credentials, "_AGAIN_SECONDS", 0.02)  # a stream looks again so soon
+    return clock
+
+
 def jwt(seconds: float, name: str = "anna") -> str:
     """A token that says when it ends; nobody checks its signature here."""
-    parts = {"alg": "RS256"}, {"sub": name, "exp": time.time() + seconds}, "signature"
+    parts = {"alg": "RS256"}, {"sub": name, "exp": Clock.now + seconds}, "signature"
     encoded = (base64.urlsafe_b64encode(json.dumps(part).encode()) for part in parts)
     return ".".join(part.rstrip(b"=").decode() for part in encoded)
-
-
-@pytest.mark.parametrize("chunked", [False, True], ids=["one message", "in chunks"])
-def test_a_token_travels_with_every_call(chunked: bool) -> None:
-    script = GuardedScript("secret")
-    array = numbers(8 * MIB if chunked else 8)
-    with serving(script) as target, npucall_client.connect(target, token="secret") as client:
-        assert np.array_equal(run(client, array), array)
-        with client.pipeline() as pipeline:
-            pipeline.submit("aclnnL1LossBackward", array, self=ONE, target=ONE).result(20)
-    assert len(script.seen) >= 3
-    assert set(script.seen) == {"Bearer secret"}
-
-
-ONE = np.ones((), np.float32)
-
-
-def test_without_a_token_calls_carry_none() -> None:
-    script = GuardedScript()
-    script.accepted = {""}
-    with serving(script) as target, npucall_client.connect(target) as client:
-        run(client, numbers(8))
-    assert set(script.seen) == {""}
-
-
-def test_a_wrong_token_is_refused_at_once_by_its_reason() -> None:
-    script = GuardedScript("right")
-    with serving(script) as target, pytest.raises(CredentialInvalidError):
-        npucall_client.connect(target, token="wrong")
-    assert len(script.seen) == 1
 
 
 class Tokens:
@@ -137,139 +137,154 @@ class Tokens:
     def __init__(self, *tokens: str) -> None:
         self.tokens = list(tokens)
         self.asked = 0
-        self.most_at_once = self._now = 0
-        self._lock = threading.Lock()
 
     def __call__(self) -> str:
-        with self._lock:
-            self.asked += 1
-            self._now += 1
-            self.most_at_once = max(self.most_at_once, self._now)
-        time.sleep(0.05)  # long enough for others to come meanwhile
-        with self._lock:
-            self._now -= 1
-            return self.tokens.pop(0) if len(self.tokens) > 1 else self.tokens[0]
+        self.asked += 1
+        return self.tokens[min(self.asked, len(self.tokens)) - 1]
 
 
-def test_a_function_is_asked_once_for_many_calls() -> None:
-    script, tokens = GuardedScript("a"), Tokens("a")
-    with serving(script) as target, npucall_client.connect(target, token=tokens) as client:
-        for _ in range(5):
-            run(client, numbers(8))
+def credential(**settings: Any) -> Credential:
+    return credential_of(ClientSettings(**settings))
+
+
+@BOTH_SENDERS
+def test_a_token_travels_with_every_call_and_a_function_is_asked_once() -> None:
+    server, tokens = GuardedServer("secret"), Tokens("secret")
+    with connected(server, token=tokens) as client:
+        for array in PAIR, LARGE:
+            assert np.array_equal(run(client, array), array)
+            with client.pipeline() as pipeline:
+                submit(pipeline, array).result(PATIENCE)
+    assert len(server.seen) == 5
+    assert set(server.seen) == {"Bearer secret"}
     assert tokens.asked == 1
 
 
-def test_a_function_is_asked_again_where_the_server_says_that_its_token_has_ended() -> None:
-    script, tokens = GuardedScript("a"), Tokens("a", "b")
-    with serving(script) as target, npucall_client.connect(target, token=tokens) as client:
-        script.rotate("b")
-        threads = [threading.Thread(target=run, args=(client, numbers(8))) for _ in range(8)]
+def test_without_a_token_calls_carry_none() -> None:
+    server = GuardedServer()
+    server.accepted = {""}
+    with connected(server) as client:
+        run(client, PAIR)
+    assert set(server.seen) == {""}
+
+
+def test_a_wrong_token_is_refused_at_once_by_its_reason() -> None:
+    server = GuardedServer("right")
+    with serving(server) as target, pytest.raises(CredentialInvalidError):
+        npucall_client.connect(target, token="wrong")
+    assert len(server.seen) == 1
+
+
+def test_a_function_is_asked_once_by_all_whose_token_has_ended() -> None:
+    server, asked = GuardedServer("a"), []
+
+    def token() -> str:
+        asked.append(threading.get_ident())
+        if len(asked) > 1:
+            until(lambda: server.seen.count("Bearer a") == 1 + 8, "all are refused")
+        return "a" if len(asked) == 1 else "b"
+
+    with connected(server, token=token) as client:
+        server.rotate("b")
+        threads = [threading.Thread(target=run, args=(client, PAIR)) for _ in range(8)]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
-    assert script.unary == 8
-    assert (tokens.asked, tokens.most_at_once) == (2, 1)
+    assert server.unary == 8
+    assert len(asked) == 2
 
 
-@pytest.mark.parametrize("chunked", [False, True], ids=["one message", "in chunks"])
-def test_a_call_is_repeated_once_with_the_new_token(chunked: bool) -> None:
-    script, tokens = GuardedScript("a"), Tokens("a", "b", "c")
-    array = numbers(8 * MIB if chunked else 8)
-    with serving(script) as target, npucall_client.connect(target, token=tokens) as client:
-        script.rotate("b")
+@BOTH_SENDERS
+@each("array", [PAIR, LARGE])
+def test_a_call_is_repeated_once_with_the_new_token(array: Any) -> None:
+    server, tokens = GuardedServer("a"), Tokens("a", "b", "c")
+    with connected(server, token=tokens) as client:
+        server.rotate("b")
         assert np.array_equal(run(client, array), array)
-        script.rotate("never")
-        script.known.add("Bearer c")
+        server.rotate("never")
+        server.known.add("Bearer c")
         with pytest.raises(CredentialExpiredError):
             run(client, array)
-    assert script.seen[1:] == ["Bearer a", "Bearer b", "Bearer b", "Bearer c"]
+    assert server.seen[1:] == ["Bearer a", "Bearer b", "Bearer b", "Bearer c"]
 
 
+@BOTH_SENDERS
 def test_a_pipeline_whose_token_has_ended_goes_on_with_the_new_one() -> None:
-    script, tokens = GuardedScript("a"), Tokens("a", "b")
-    array = numbers(8)
-    with serving(script) as target, npucall_client.connect(target, token=tokens) as client:
-        script.rotate("b")
+    server = GuardedServer("a")
+    with connected(server, token=Tokens("a", "b")) as client:
+        server.rotate("b")
         with client.pipeline() as pipeline:
-            call = pipeline.submit("aclnnL1LossBackward", array, self=ONE, target=ONE)
-            assert np.array_equal(call.result(20), array)
+            assert np.array_equal(submit(pipeline, PAIR).result(PATIENCE), PAIR)
 
 
-def test_a_token_that_says_its_end_is_asked_again_before_it() -> None:
-    tokens = Tokens(jwt(1.0), jwt(1000.0))
-    script = GuardedScript(*tokens.tokens)
-    with serving(script) as target, npucall_client.connect(target, token=tokens) as client:
-        until(lambda: run(client, ONE) == 1 and tokens.asked == 2, "it is asked again")
-        for _ in range(3):
-            run(client, numbers(8))
-    assert tokens.asked == 2
-    assert all(seen in script.accepted for seen in script.seen)
+def test_a_token_that_says_its_end_is_asked_again_before_it(clock: Clock) -> None:
+    tokens = Tokens(jwt(100.0), jwt(1000.0))
+    server = GuardedServer(*tokens.tokens)
+    with connected(server, token=tokens) as client:
+        for seconds, asked in (0.0, 1), (79.0, 1), (2.0, 2), (100.0, 2):
+            clock.now += seconds
+            run(client, PAIR)
+            assert tokens.asked == asked
+    assert [server.accepted.issuperset(server.seen), len(set(server.seen))] == [True, 2]
 
 
-def test_an_open_stream_is_told_of_a_new_token() -> None:
-    tokens = Tokens(jwt(1.5, "a"), jwt(1000.0, "b"))
+@BOTH_SENDERS
+def test_an_open_stream_is_told_of_a_new_token(clock: Clock) -> None:
+    tokens = Tokens(jwt(0.25, "a"), jwt(1000.0, "b"))
     second = f"Bearer {tokens.tokens[1]}"
-    script = GuardedScript(*tokens.tokens)
-    with (
-        serving(script) as target,
-        npucall_client.connect(target, token=tokens) as client,
-        client.pipeline() as pipeline,
-    ):
-        pipeline.submit("aclnnL1LossBackward", ONE, self=ONE, target=ONE).result(20)
-        until(lambda: script.renewals == [second], "the stream is told, without a call")
-        pipeline.submit("aclnnL1LossBackward", ONE, self=ONE, target=ONE).result(20)
-    assert script.renewals == [second]
-    assert script.streams == 1
+    server = GuardedServer(*tokens.tokens)
+    with connected(server, token=tokens) as client, client.pipeline() as pipeline:
+        submit(pipeline, ONE).result(PATIENCE)
+        clock.now += 1.0
+        until(lambda: server.renewals == [second], "the stream is told, without a call")
+        submit(pipeline, ONE).result(PATIENCE)
+    assert server.renewals == [second]
+    assert server.streams == 1
 
 
-def test_a_token_is_asked_again_a_minute_before_its_end_or_when_a_fifth_is_left() -> None:
-    now = time.time()
-    hour, minute = Held.until("x", now + 3600), Held.until("x", now + 60)
-    assert hour.renew == pytest.approx(now + 3540, abs=5)
-    assert minute.renew == pytest.approx(now + 48, abs=5)
-    assert Held.until("x", now - 10).renew == math.inf
-    assert Held.until("x", math.inf).renew == math.inf
+@each(
+    ("ends", "renew"),
+    [(3600, 3540), (60, 48), (-10, math.inf), (math.inf, math.inf)],
+)
+def test_a_token_is_asked_again_a_minute_before_its_end_or_when_a_fifth_is_left(
+    clock: Clock, ends: float, renew: float
+) -> None:
+    assert Held.until("x", clock.now + ends).renew == pytest.approx(clock.now + renew)
 
 
-def test_what_cannot_be_renewed_is_used_while_it_is_good() -> None:
-    answers: list[Any] = [jwt(1000.0)]
-
-    def function() -> str:
-        return str(answers.pop(0))  # IndexError from the second time on
-
-    credential = credential_of(ClientSettings(token=function))
-    first = credential.authorization()
-    assert credential._held is not None
-    credential._held = credential._held._replace(renew=0.0)
-    assert credential.authorization() == first
-    assert credential._held.renew > time.time()
-    credential._held = credential._held._replace(renew=0.0, ends=0.0)
+def test_what_cannot_be_renewed_is_used_while_it_is_good(clock: Clock) -> None:
+    answers: list[Any] = [jwt(100.0)]
+    asked = credential(token=lambda: str(answers.pop(0)))  # IndexError from the second time on
+    first = asked.authorization()
+    clock.now += 90
+    assert asked.authorization() == first
+    assert asked.at_hand() == first  # it is not asked at once again
+    clock.now += 20
     with pytest.raises(CredentialMissingError, match="to return a token, found IndexError"):
-        credential.authorization()
+        asked.authorization()
 
 
 def test_a_file_is_read_again_when_it_changes(tmp_path: Path) -> None:
     path = tmp_path / "token"
     path.write_text("a\n")
-    script = GuardedScript("a")
-    with serving(script) as target, npucall_client.connect(target, token_file=path) as client:
-        run(client, numbers(8))
+    server = GuardedServer("a")
+    with connected(server, token_file=path) as client:
+        run(client, PAIR)
         path.write_text("b\n")
-        script.rotate("b")
-        run(client, numbers(8))
-    assert script.seen[-1] == "Bearer b"
+        server.rotate("b")
+        run(client, PAIR)
+    assert server.seen[-1] == "Bearer b"
 
 
-def test_half_a_file_leaves_the_token_of_before(tmp_path: Path) -> None:
+def test_half_a_file_leaves_the_token_of_before(tmp_path: Path, clock: Clock) -> None:
     path = tmp_path / "token"
     path.write_text("a")
-    credential = credential_of(ClientSettings(token_file=str(path)))
-    assert credential.authorization() == "Bearer a"
-    assert credential._held is not None
-    credential._held = credential._held._replace(renew=0.0)
-    path.write_text("")
-    assert credential.authorization() == "Bearer a"
+    read = credential(token_file=str(path))
+    for text, token in ("a", "a"), ("", "a"), ("b", "b"):
+        path.write_text(text)
+        clock.now += 1
+        assert read.authorization() == f"Bearer {token}"
 
 
 class Issuer:
@@ -312,45 +327,34 @@ def issuer() -> Iterator[Issuer]:
 
 def test_a_ci_job_is_known_by_the_token_of_its_own_address(issuer: Issuer) -> None:
     issuer.answers = [(200, json.dumps({"value": token}).encode()) for token in ("a", "b")]
-    script = GuardedScript("a")
-    asked: dict[str, Any] = {"token_url": issuer.url, "token_url_bearer": "job"}
-    with serving(script) as target, npucall_client.connect(target, **asked) as client:
-        run(client, numbers(8))
-        script.rotate("b")
-        run(client, numbers(8))
+    server = GuardedServer("a")
+    with connected(server, token_url=issuer.url, token_url_bearer="job") as client:
+        run(client, PAIR)
+        server.rotate("b")
+        run(client, PAIR)
     assert issuer.asked_with == ["bearer job", "bearer job"]
 
 
-@pytest.mark.parametrize(
-    ("status", "body"), [(403, b""), (200, b"nonsense"), (200, b"{}"), (200, b'{"value": 7}')]
-)
-def test_an_address_that_answers_no_token_is_told(issuer: Issuer, status: int, body: bytes) -> None:
-    issuer.answers = [(status, body)]
-    credential = credential_of(ClientSettings(token_url=issuer.url))
+@each("answer", [(403, b""), (200, b"nonsense"), (200, b"{}"), (200, b'{"value": 7}')])
+def test_an_address_that_answers_no_token_is_told(
+    issuer: Issuer, answer: tuple[int, bytes]
+) -> None:
+    issuer.answers = [answer]
     with pytest.raises(CredentialMissingError, match="token_url: expected"):
-        credential.authorization()
+        credential(token_url=issuer.url).authorization()
 
 
 def test_what_proves_a_ci_job_is_sent_nowhere_else(issuer: Issuer) -> None:
     issuer.answers = [(302, b""), (200, b'{"value": "a"}')]
-    settings = ClientSettings(token_url=issuer.url, token_url_bearer="job")
-    assert credential_of(settings).authorization() == "Bearer a"
+    asked = credential(token_url=issuer.url, token_url_bearer="job")
+    assert asked.authorization() == "Bearer a"
     assert issuer.asked_with == ["bearer job", ""]
 
 
-PLAIN = "expected TLS to 10.0.0.5:50051, found none; the client sends a token"
+# Settings.
 
 
-@pytest.mark.parametrize(
-    "given", [{"token": "secret"}, {"token_file": "/x"}, {"token_url": "https://x/"}]
-)
-def test_a_token_never_travels_without_tls(given: dict[str, str]) -> None:
-    with pytest.raises(ValueError, match=PLAIN) as raised:
-        npucall_client.connect("10.0.0.5:50051", connect_timeout=0.1, **given)  # type: ignore[arg-type]
-    assert "secret" not in str(raised.value)
-
-
-@pytest.mark.parametrize(
+@each(
     ("target", "local"),
     [
         ("127.0.0.1:1", True),
@@ -370,34 +374,36 @@ def test_what_stays_on_this_machine(target: str, local: bool) -> None:
     assert is_local(target) is local
 
 
-@pytest.mark.parametrize(
+FAR = {"target": "10.0.0.5:50051"}
+PLAIN = "expected TLS to 10.0.0.5:50051, found none; the client sends a token"
+
+
+@each(
     ("given", "said"),
     [
+        ({"token": "secret", **FAR}, PLAIN),
+        ({"token_file": "/x", **FAR}, PLAIN),
+        ({"token_url": "https://x/", **FAR}, PLAIN),
         ({"token": "a", "token_file": "b"}, "token_file: expected only one of token"),
         ({"token_url": "http://10.0.0.5/"}, "token_url: expected https://..., found http://..."),
         ({"token_url": "file:///etc/passwd"}, "token_url: expected https://..., found file"),
-        (
-            {"ca": "ca.pem", "tls": True, "key": "x"},
-            "certificate: expected a file, since key",
-        ),
+        ({"ca": "ca.pem", "tls": True, "key": "x"}, "certificate: expected a file, since key"),
         ({"certificate": "x"}, "key: expected a file, since certificate is set"),
         ({"ca": "/missing", "tls": True}, "ca: expected a file that can be read, found: "),
     ],
 )
 def test_settings_that_cannot_be_are_refused(given: dict[str, Any], said: str) -> None:
-    with pytest.raises(ValueError, match=said):
-        npucall_client.connect("127.0.0.1:1", connect_timeout=0.1, **given)
+    with pytest.raises(ValueError, match=said) as raised:
+        npucall_client.connect(**{"target": "127.0.0.1:1", "connect_timeout": 0.1, **given})
+    assert "secret" not in str(raised.value)
 
 
-@pytest.mark.parametrize("token", ["two words", "line\nbreak", "é"])
+@each("token", ["two words", "line\nbreak", "é"])
 def test_a_token_that_no_metadata_can_hold_is_refused_and_not_told(token: str) -> None:
     with pytest.raises(CredentialMissingError) as raised:
         npucall_client.connect("127.0.0.1:1", connect_timeout=0.1, token=token)
     assert token not in str(raised.value)
-
-
-def test_a_token_is_not_shown() -> None:
-    assert "secret" not in repr(ClientSettings(token="secret", token_url_bearer="secret"))
+    assert token not in repr(ClientSettings(token=token, token_url_bearer=token))
 
 
 def test_an_argument_puts_the_other_tokens_of_the_environment_aside(
@@ -409,7 +415,7 @@ def test_an_argument_puts_the_other_tokens_of_the_environment_aside(
     assert (settings.token, settings.token_file, settings.certificate) == ("a", "", "/y")
 
 
-@pytest.mark.parametrize(
+@each(
     ("given", "encrypts"),
     [
         ({}, False),
@@ -425,90 +431,89 @@ def test_files_of_certificates_mean_tls(given: dict[str, Any], encrypts: bool) -
     assert ClientSettings(**given).encrypts is encrypts
 
 
-# --- Users of the server's host -------------------------------------------------------------------
+# Users of the server's host.
 
 
-def credentials(*tokens: str, seconds: float = 1000.0) -> list[Callable[[Any, bytes], None]]:
-    """A side socket hands these out, one after the other."""
-
-    def hand_out(token: str) -> Callable[[Any, bytes], None]:
-        def behave(connection: Any, request: bytes) -> None:
-            assert shared_memory_pb2.SharedMemoryRequest.FromString(request).credential
-            local = shared_memory_pb2.LocalCredential(
-                authorization=f"Bearer {token}", expires_seconds=seconds
-            )
-            answer = shared_memory_pb2.SharedMemoryResponse(local_credential=local)
-            connection.send(answer.SerializeToString())
-
-        return behave
-
-    return [hand_out(token) for token in tokens]
+def handed_out(connection: Any, request: bytes, *, token: str, seconds: float = 1000.0) -> None:
+    """A credential, on the side socket."""
+    assert shared_memory_pb2.SharedMemoryRequest.FromString(request).credential
+    local = shared_memory_pb2.LocalCredential(
+        authorization=f"Bearer {token}", expires_seconds=seconds
+    )
+    answer = shared_memory_pb2.SharedMemoryResponse(local_credential=local)
+    connection.send(answer.SerializeToString())
 
 
 @contextmanager
-def host(tmp_path: Path, *accepted: str) -> Iterator[tuple[GuardedScript, SideScript, str]]:
+def host(
+    tmp_path: Path, *behaviours: Callable[[Any, bytes], Any]
+) -> Iterator[tuple[GuardedServer, str]]:
     """A server of this host that knows users by its side socket; and its target."""
-    with side(tmp_path / "side.sock") as socket:
-        script = GuardedScript(*accepted)
-        script.details = {"credential_socket": socket.path}
-        with serving(script) as target:
-            yield script, socket, target
+    with side_socket(tmp_path / "side.sock") as socket:
+        socket.behaviours = list(behaviours)
+        server = GuardedServer("a")
+        server.details = {"credential_socket": socket.path}
+        with serving(server) as target:
+            yield server, target
 
 
+@BOTH_SENDERS
 def test_a_user_of_the_host_gets_a_credential_of_the_side_socket(tmp_path: Path) -> None:
-    with host(tmp_path, "a") as (script, socket, target):
-        socket.behaviours = credentials("a")
-        with npucall_client.connect(target) as client:
-            run(client, numbers(8))
-    assert script.seen == ["", "Bearer a", "Bearer a"]
+    with (
+        host(tmp_path, partial(handed_out, token="a")) as (server, target),
+        npucall_client.connect(target) as client,
+    ):
+        run(client, PAIR)
+    assert server.seen == ["", "Bearer a", "Bearer a"]
 
 
-def test_a_credential_of_the_side_socket_is_renewed_before_its_end(tmp_path: Path) -> None:
-    with host(tmp_path, "a", "b") as (script, socket, target):
-        socket.behaviours = [*credentials("a", seconds=0.5), *credentials("b")]
-        with npucall_client.connect(target) as client:
-            until(lambda: bool(run(client, ONE)) and script.seen[-1] == "Bearer b", "it is renewed")
-    assert script.seen.count("") == 1
+def test_a_credential_of_the_side_socket_is_renewed_before_its_end(
+    tmp_path: Path, clock: Clock
+) -> None:
+    first, second = (partial(handed_out, token=token, seconds=100.0) for token in "ab")
+    with (
+        host(tmp_path, first, second) as (server, target),
+        npucall_client.connect(target) as client,
+    ):
+        server.accepted.add("Bearer b")
+        for seconds in 0, 79, 2:
+            clock.now += seconds
+            run(client, PAIR)
+    assert server.seen == ["", *["Bearer a"] * 3, "Bearer b"]
 
 
-@pytest.mark.parametrize("known", [True, False])
-def test_a_credential_of_a_server_that_is_gone_is_replaced(tmp_path: Path, known: bool) -> None:
-    with host(tmp_path, "a") as (script, socket, target):
-        socket.behaviours = credentials("a", "b")
-        with npucall_client.connect(target) as client:
-            script.rotate("b")
-            if not known:
-                script.known.clear()
-            run(client, numbers(8))
-    assert script.seen[-2:] == ["Bearer a", "Bearer b"]
+@each("known", [True, False])
+def test_a_credential_of_a_server_that_is_gone_is_replaced(
+    tmp_path_factory: pytest.TempPathFactory, known: bool
+) -> None:
+    first, second = (partial(handed_out, token=token) for token in "ab")
+    with (
+        host(tmp_path_factory.mktemp("side"), first, second) as (server, target),
+        npucall_client.connect(target) as client,
+    ):
+        server.rotate("b")
+        if not known:
+            server.known.clear()
+        run(client, PAIR)
+    assert server.seen[-2:] == ["Bearer a", "Bearer b"]
 
 
-def test_where_the_side_socket_gives_none_its_reason_is_told(tmp_path: Path) -> None:
-    with host(tmp_path, "a") as (_, socket, target):
-        status = to_status(TenantUnknownError("user 7 has no tenant")).SerializeToString()
-        answer = shared_memory_pb2.SharedMemoryResponse(error=status).SerializeToString()
-        socket.behaviours = [lambda connection, _: connection.send(answer)]
+def test_where_the_side_socket_gives_none_it_is_told(tmp_path: Path) -> None:
+    status = to_status(TenantUnknownError("user 7 has no tenant")).SerializeToString()
+    refusal = shared_memory_pb2.SharedMemoryResponse(error=status).SerializeToString()
+    with host(tmp_path, lambda connection, _: connection.send(refusal)) as (server, target):
         with pytest.raises(TenantUnknownError, match="user 7"):
             npucall_client.connect(target)
-
-
-def test_where_the_side_socket_is_out_of_reach_the_server_s_error_is_told(tmp_path: Path) -> None:
-    with host(tmp_path, "a") as (script, _, target):
-        script.details = {"credential_socket": str(tmp_path / "elsewhere")}
+        with pytest.raises(CredentialInvalidError):  # a token of the settings is not replaced
+            npucall_client.connect(target, token="wrong")
+        server.details = {"credential_socket": str(tmp_path / "elsewhere")}
         with pytest.raises(CredentialMissingError):
             npucall_client.connect(target)
 
 
-def test_a_token_of_the_settings_is_not_replaced_by_the_side_socket(tmp_path: Path) -> None:
-    with host(tmp_path, "a") as (_, socket, target):
-        socket.behaviours = credentials("a")
-        with pytest.raises(CredentialInvalidError):
-            npucall_client.connect(target, token="wrong")
-
-
 def test_shared_memory_is_asked_for_with_the_token(tmp_path: Path) -> None:
     asked: list[str] = []
-    with side(tmp_path / "side.sock") as socket:
+    with side_socket(tmp_path / "side.sock") as socket:
 
         def grant(connection: Any, request: bytes) -> None:
             wanted = shared_memory_pb2.SharedMemoryRequest.FromString(request)
@@ -516,11 +521,7 @@ def test_shared_memory_is_asked_for_with_the_token(tmp_path: Path) -> None:
             socket.grant(connection, request)
 
         socket.behaviours = [grant]
-        with (
-            serving(SharingScript(socket)) as target,
-            npucall_client.connect(target, token="a") as client,
-            client.shared(4096) as memory,
-        ):
+        with connected(SharingServer(socket), token="a") as client, client.shared(4096) as memory:
             assert memory.shared
             assert ID in socket.memories
     assert asked == ["Bearer a"]

@@ -1,4 +1,4 @@
-"""Outputs that come while a large call is still sent: of a scripted server, and frame by frame."""
+"""Outputs that come while a large call is still sent: of a fake server, and frame by frame."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.rows import each
 
 from npucall.errors import CancelledError, DeviceError, InternalError
 from npucall.exchange import Chunk, End, Error, Event, ReplyFrame, Resolved, State, after
@@ -20,14 +21,25 @@ from npucall_client.arguments import BoundCall
 from npucall_client.remote import retry
 from npucall_client.remote.transfer import Incoming
 
-from .stream_script import MIB, StreamScript, answer, connected, numbers, reply_of, run
+from .fake_server import (
+    MIB,
+    PATIENCE,
+    FakeServer,
+    answer,
+    connected,
+    numbers,
+    piped,
+    reply_of,
+    run,
+    submit,
+)
 
 if TYPE_CHECKING:
     from npucall.exchange import ResponseFrame
 
-    from .stream_script import Answers, Behaviour, Frames
+    from .fake_server import Answers, Behaviour, Frames
 
-pytestmark = pytest.mark.usefixtures("sender")
+BOTH_SENDERS = pytest.mark.usefixtures("sender")
 
 LARGE = numbers(5 * MIB + 8)
 DATA = LARGE.tobytes()
@@ -35,10 +47,10 @@ REPLY = reply_of(DATA, inline=False).reply
 
 
 @pytest.fixture
-def script() -> StreamScript:
-    script = StreamScript()
-    script.limits.early_outputs = True
-    return script
+def server() -> FakeServer:
+    server = FakeServer()
+    server.limits.early_outputs = True
+    return server
 
 
 @pytest.fixture
@@ -77,50 +89,50 @@ def breaking(frames: Frames, context: grpc.ServicerContext) -> Answers:
     yield from ()
 
 
-def test_outputs_that_come_while_inputs_are_sent_are_put_together(script: StreamScript) -> None:
-    script.behaviours = [echoing()]
-    with connected(script) as client:
+@BOTH_SENDERS
+def test_outputs_that_come_while_inputs_are_sent_are_put_together(server: FakeServer) -> None:
+    server.behaviours = [echoing()]
+    with connected(server) as client:
         np.testing.assert_array_equal(run(client, LARGE), LARGE)
-    assert [begin.early_outputs for begin in script.begins] == [True]
+    assert [begin.early_outputs for begin in server.begins] == [True]
 
 
-def test_a_server_that_does_not_know_them_is_not_asked(script: StreamScript) -> None:
-    script.limits.early_outputs = False
-    with connected(script) as client:
-        np.testing.assert_array_equal(run(client, LARGE), LARGE)
-    assert [begin.early_outputs for begin in script.begins] == [False]
-
-
-def test_a_pipeline_does_not_ask(script: StreamScript) -> None:
+def test_neither_a_server_that_does_not_know_them_is_asked_nor_does_a_pipeline_ask(
+    server: FakeServer,
+) -> None:
     """Its other calls fill the way back."""
-    with connected(script) as client, client.pipeline() as pipeline:
-        one = np.ones((), np.float32)
-        call = pipeline.submit("aclnnL1LossBackward", LARGE, self=one, target=one)
-        np.testing.assert_array_equal(call.result(20), LARGE)
-    assert [begin.early_outputs for begin in script.begins] == [False]
+    with piped(server) as pipeline:
+        np.testing.assert_array_equal(submit(pipeline, LARGE).result(PATIENCE), LARGE)
+    server.limits.early_outputs = False
+    with connected(server) as client:
+        np.testing.assert_array_equal(run(client, LARGE), LARGE)
+    assert [begin.early_outputs for begin in server.begins] == [False, False]
 
 
-def test_an_error_behind_outputs_is_that_of_the_call(script: StreamScript) -> None:
-    script.behaviours = [echoing(until=MIB, then=failing)]
-    with connected(script) as client:
+@BOTH_SENDERS
+def test_an_error_behind_outputs_is_that_of_the_call(server: FakeServer) -> None:
+    server.behaviours = [echoing(until=MIB, then=failing)]
+    with connected(server) as client:
         with pytest.raises(DeviceError, match="broken"):
             run(client, LARGE)
         np.testing.assert_array_equal(run(client, LARGE), LARGE)
 
 
+@BOTH_SENDERS
 @pytest.mark.usefixtures("_no_pauses")
-def test_a_stream_that_breaks_behind_outputs_is_begun_anew(script: StreamScript) -> None:
-    script.behaviours = [echoing(until=MIB, then=breaking), echoing()]
+def test_a_stream_that_breaks_behind_outputs_is_begun_anew(server: FakeServer) -> None:
+    server.behaviours = [echoing(until=MIB, then=breaking), echoing()]
     target = np.zeros_like(LARGE)
-    with connected(script) as client:
+    with connected(server) as client:
         out = run(client.options(outputs={"out": target}), LARGE)
     assert out is target
     np.testing.assert_array_equal(target, LARGE)
-    assert script.streams == 2
+    assert server.streams == 2
 
 
-def test_progress_hears_of_one_step_at_a_time(script: StreamScript) -> None:
-    script.behaviours = [echoing()]
+@BOTH_SENDERS
+def test_progress_hears_of_one_step_at_a_time(server: FakeServer) -> None:
+    server.behaviours = [echoing()]
     told: list[tuple[int, int, int]] = []
     inside, together = threading.Lock(), []
 
@@ -131,7 +143,7 @@ def test_progress_hears_of_one_step_at_a_time(script: StreamScript) -> None:
         told.append(numbers)
         inside.release()
 
-    with connected(script) as client:
+    with connected(server) as client:
         run(client.options(progress=progress), LARGE)
     assert not together
     assert [sent for sent, _, _ in told] == sorted(sent for sent, _, _ in told)
@@ -161,7 +173,7 @@ def test_the_reply_behind_all_outputs_makes_the_answer() -> None:
     assert response.reply == SMALL
 
 
-@pytest.mark.parametrize(
+@each(
     "frames",
     [
         (PARTS[0],),

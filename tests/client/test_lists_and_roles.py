@@ -19,7 +19,7 @@ from npucall.wire.calls import decode
 from npucall.wire.replies import Reply
 from npucall_client import answers, arguments
 
-from .scripted import SERVER, bound, listed, members, parsed
+from .fake_transport import SERVER, bound, listed, members, parsed
 
 PAIR, TRIPLE = np.array([1, 2], np.float32), np.array([3, 4, 5], np.float32)
 CAT = listed("aclnnCat", tensors="in const aclTensorList*", dim="int64_t", out="out aclTensor*")

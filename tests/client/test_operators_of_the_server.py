@@ -22,7 +22,7 @@ from npucall.tensors import TensorSpec
 from npucall.v1 import operator_service_pb2 as pb
 from npucall.wire.listing import describe
 
-from .scripted import SERVER, ScriptedTransport, connected, operator
+from .fake_transport import SERVER, FakeTransport, connected, operator
 
 PAIR, TRIPLE = np.array([1, 2], np.float32), np.array([3, 4, 5], np.float32)
 
@@ -97,12 +97,12 @@ FUNCTIONS = {
 
 
 @pytest.fixture
-def transport() -> ScriptedTransport:
-    return ScriptedTransport(FUNCTIONS)
+def transport() -> FakeTransport:
+    return FakeTransport(FUNCTIONS)
 
 
 @pytest.fixture
-def client(transport: ScriptedTransport) -> npucall_client.Client:
+def client(transport: FakeTransport) -> npucall_client.Client:
     return connected(transport)
 
 
@@ -155,7 +155,7 @@ def test_an_output_that_the_listing_takes_for_an_input_is_written(
 
 
 def test_an_output_that_the_listing_takes_for_one_may_be_an_input(
-    client: npucall_client.Client, transport: ScriptedTransport
+    client: npucall_client.Client, transport: FakeTransport
 ) -> None:
     client.run("aclnnMaxDim", self=TRIPLE, values=None, outputs={"where": None})
     (call,) = transport.ran
@@ -178,7 +178,7 @@ def test_an_output_that_is_null_is_not_among_the_results(client: npucall_client.
 
 
 def test_an_attribute_travels_as_its_c_type_says(
-    client: npucall_client.Client, transport: ScriptedTransport
+    client: npucall_client.Client, transport: FakeTransport
 ) -> None:
     out = zeros(3, dtype=np.float16)
     client.run("aclnnCumsum", self=TRIPLE, dim=0, dtype=np.float16, outputs={"out": out})
@@ -211,7 +211,7 @@ def test_plan_answers_the_specs_of_a_list_one_by_one(client: npucall_client.Clie
 
 
 def test_the_server_is_asked_for_an_operator_once(
-    client: npucall_client.Client, transport: ScriptedTransport
+    client: npucall_client.Client, transport: FakeTransport
 ) -> None:
     for _ in range(3):
         client.run("aclnnExp2", self=zeros(2), outputs={"out": zeros(2)})
@@ -220,7 +220,7 @@ def test_the_server_is_asked_for_an_operator_once(
 
 
 def test_what_is_known_of_an_operator_is_shared_with_clients_of_other_options(
-    client: npucall_client.Client, transport: ScriptedTransport
+    client: npucall_client.Client, transport: FakeTransport
 ) -> None:
     options = client.options(outputs={"out": zeros(2)})
     options.run("aclnnExp2", self=zeros(2))
@@ -230,7 +230,7 @@ def test_what_is_known_of_an_operator_is_shared_with_clients_of_other_options(
 
 
 def test_each_operator_is_asked_for(
-    client: npucall_client.Client, transport: ScriptedTransport
+    client: npucall_client.Client, transport: FakeTransport
 ) -> None:
     client.run("aclnnExp2", self=zeros(2), outputs={"out": zeros(2)})
     client.run("aclnnCat", tensors=[PAIR], dim=0, outputs={"out": zeros(2)})
@@ -238,14 +238,14 @@ def test_each_operator_is_asked_for(
 
 
 def test_two_connections_ask_on_their_own() -> None:
-    first, second = ScriptedTransport(FUNCTIONS), ScriptedTransport(FUNCTIONS)
+    first, second = FakeTransport(FUNCTIONS), FakeTransport(FUNCTIONS)
     for each in (first, second):
         connected(each).run("aclnnExp2", self=zeros(2), outputs={"out": zeros(2)})
         assert len(each.asked) == 1
 
 
 def test_a_declared_operator_is_not_asked_for(
-    client: npucall_client.Client, transport: ScriptedTransport
+    client: npucall_client.Client, transport: FakeTransport
 ) -> None:
     with pytest.raises(OperatorUnknownError):  # the scripted server has it not
         client.run("aclnnKlDivBackward", PAIR, PAIR, PAIR)
@@ -264,7 +264,7 @@ def test_a_declared_operator_is_not_asked_for(
 )
 def test_the_timeout_of_the_call_bounds_the_question_too(
     client: npucall_client.Client,
-    transport: ScriptedTransport,
+    transport: FakeTransport,
     options: Any,
     given: Any,
     timeout: float,
@@ -274,7 +274,7 @@ def test_the_timeout_of_the_call_bounds_the_question_too(
 
 
 def test_a_name_that_the_server_does_not_know_is_unknown_each_time(
-    client: npucall_client.Client, transport: ScriptedTransport
+    client: npucall_client.Client, transport: FakeTransport
 ) -> None:
     for _ in range(2):
         with pytest.raises(OperatorUnknownError, match="found 'aclnnNope'"):
@@ -310,8 +310,8 @@ def test_an_output_that_the_operator_has_not_is_unknown(client: npucall_client.C
         client.run("aclnnCat", tensors=[PAIR], dim=0, outputs={"out": zeros(2), "y": zeros(2)})
 
 
-def test_a_list_with_another_number_of_storages_is_refused(transport: ScriptedTransport) -> None:
-    class Losing(ScriptedTransport):
+def test_a_list_with_another_number_of_storages_is_refused(transport: FakeTransport) -> None:
+    class Losing(FakeTransport):
         async def execute(self, request: Any, timeout: float, request_id: str) -> Any:
             request.storage.popitem()
             return await super().execute(request, timeout, request_id)
@@ -325,7 +325,7 @@ def test_a_list_with_another_number_of_storages_is_refused(transport: ScriptedTr
 # A server that is newer than this client declares operators that it does not know.
 
 
-class Newer(ScriptedTransport):
+class Newer(FakeTransport):
     """Lists a declared operator by another name."""
 
     variant = ""

@@ -16,7 +16,7 @@ from npucall.operators.leaky_relu_backward import leaky_relu_backward
 from npucall.wire.calls import decode
 from npucall_client import arguments
 
-from .scripted import listed, parsed
+from .fake_transport import listed, parsed
 
 ONES = np.ones(2, np.float32)
 

@@ -1,28 +1,36 @@
-"""Arrays of ``client.shared``, in memory of this process."""
+"""``client.shared``: arrays in it, and a server that goes while it is asked for memory."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import socket
+import sys
+from typing import TYPE_CHECKING, Any
 
 import ml_dtypes
 import numpy as np
 import pytest
+from tests.rows import each
 
 import npucall_client
-from npucall.errors import DTypeError
+from npucall.errors import DeadlineError, DTypeError, SharedMemoryError
 from npucall.operators.l1_loss_backward import l1_loss_backward
+from npucall_client.remote import retry
+
+from .fake_server import MIB, connected
+from .fake_side_socket import SharingServer, hangs_up, side_socket
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from npucall_client import Client
 
-pytestmark = pytest.mark.usefixtures("sender")
-
+BOTH_SENDERS = pytest.mark.usefixtures("sender")
+ON_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="Linux shares memory")
 ONE = np.ones((), np.float32)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def client() -> Iterator[Client]:
     with npucall_client.connect("local:") as client:
         yield client
@@ -30,12 +38,9 @@ def client() -> Iterator[Client]:
 
 def test_an_array_has_the_shape_and_dtype_asked_for(client: Client) -> None:
     with client.shared(4096) as memory:
+        assert not memory.shared  # nobody else has it
         array = memory.empty((2, 3), ml_dtypes.bfloat16)
-    assert (array.shape, array.dtype, array.nbytes) == ((2, 3), ml_dtypes.bfloat16, 12)
-
-
-def test_an_extent_alone_is_a_shape(client: Client) -> None:
-    with client.shared(4096) as memory:
+        assert (array.shape, array.dtype, array.nbytes) == ((2, 3), ml_dtypes.bfloat16, 12)
         assert memory.empty(5, np.float32).shape == (5,)
         assert memory.empty(np.int64(5), np.float32).shape == (5,)
 
@@ -56,15 +61,23 @@ def test_an_array_of_an_existing_one_is_a_copy_of_it(client: Client) -> None:
     assert array.flags.c_contiguous
 
 
-def test_what_cannot_travel_has_no_place(client: Client) -> None:
-    with client.shared(4096) as memory:
+def test_what_cannot_travel_or_be_has_no_place(client: Client) -> None:
+    with client.shared(64) as memory:
+        shape: Any
+        for shape in -1, (2, -1), (-2, -3):
+            with pytest.raises(ValueError, match="expected extents of 0 or more"):
+                memory.empty(shape, np.uint8)
+        assert memory.left == 64
         with pytest.raises(DTypeError, match="array: expected a dtype among"):
             memory.array(np.array(["text"]))
         with pytest.raises(TypeError, match=r"references|object"):
             memory.empty(2, object)
+    for size in 0, -1:
+        with pytest.raises(ValueError, match=f"nbytes: expected 1 or more, found {size}"):
+            client.shared(size)
 
 
-@pytest.mark.parametrize("size", [1, 63, 64, 65])
+@each("size", [1, 63, 64, 65])
 def test_arrays_begin_at_multiples_of_64_bytes(client: Client, size: int) -> None:
     with client.shared(4096) as memory:
         first, second = memory.empty(size, np.uint8), memory.empty(1, np.uint8)
@@ -72,76 +85,108 @@ def test_arrays_begin_at_multiples_of_64_bytes(client: Client, size: int) -> Non
     assert second.ctypes.data - first.ctypes.data == -(-size // 64) * 64
 
 
-def test_what_is_left_counts_from_the_next_such_place(client: Client) -> None:
-    with client.shared(200) as memory:
-        assert (memory.nbytes, memory.left) == (200, 200)
-        memory.empty(65, np.uint8)
-        assert memory.left == 72
-        memory.empty(72, np.uint8)
-        assert memory.left == 0
-
-
 def test_an_array_without_room_is_a_memory_error_that_says_how_much_there_is(
     client: Client,
 ) -> None:
-    with client.shared(200) as memory:
-        memory.empty(65, np.uint8)
-        with pytest.raises(MemoryError, match="72 of 200 bytes left, and the array needs 73"):
-            memory.empty(73, np.uint8)
-        assert memory.empty(72, np.uint8).size == 72
-
-
-def test_an_empty_array_needs_no_room(client: Client) -> None:
-    with client.shared(64) as memory:
-        memory.empty(64, np.uint8)
-        assert memory.empty((0, 3), np.float32).shape == (0, 3)
-
-
-def test_clear_starts_at_the_beginning_again(client: Client) -> None:
-    with client.shared(128) as memory:
-        first = memory.empty(128, np.uint8)
-        memory.clear()
-        second = memory.empty(128, np.uint8)
-    assert first.ctypes.data == second.ctypes.data
-
-
-@pytest.mark.parametrize("shape", [-1, (2, -1), (-2, -3)])
-def test_a_negative_extent_is_refused(client: Client, shape: int | tuple[int, ...]) -> None:
-    with client.shared(64) as memory:
-        with pytest.raises(ValueError, match="expected extents of 0 or more"):
-            memory.empty(shape, np.uint8)
+    with client.shared(192) as memory:
+        assert (memory.nbytes, memory.left) == (192, 192)
+        first = memory.empty(65, np.uint8)
         assert memory.left == 64
+        with pytest.raises(MemoryError, match="64 of 192 bytes left, and the array needs 65"):
+            memory.empty(65, np.uint8)
+        assert memory.empty(64, np.uint8).size == 64
+        assert memory.left == 0
+        assert memory.empty((0, 3), np.float32).shape == (0, 3)
+        memory.clear()
+        assert memory.empty(128, np.uint8).ctypes.data == first.ctypes.data
 
 
-@pytest.mark.parametrize("size", [0, -1])
-def test_memory_of_no_bytes_is_refused(client: Client, size: int) -> None:
-    with pytest.raises(ValueError, match=f"nbytes: expected 1 or more, found {size}"):
-        client.shared(size)
-
-
-def test_arrays_outlive_their_memory(client: Client) -> None:
+def test_arrays_outlive_their_memory_which_gives_no_more(client: Client) -> None:
     with client.shared(64) as memory:
         array = memory.array(np.arange(4, dtype=np.float32))
     memory.close()
     assert array.tolist() == [0.0, 1.0, 2.0, 3.0]
-
-
-def test_closed_memory_gives_no_arrays(client: Client) -> None:
-    memory = client.shared(64)
-    memory.close()
     with pytest.raises(ValueError, match="the shared memory is closed"):
         memory.empty(1, np.uint8)
     assert repr(memory) == "<SharedMemory of 64 bytes, closed>"
 
 
-def test_nobody_shares_the_memory_of_this_process(client: Client) -> None:
-    with client.shared(64) as memory:
-        assert not memory.shared
-
-
-def test_a_call_with_outputs_in_it_writes_there(client: Client) -> None:
-    with client.shared(4096) as memory:
+@BOTH_SENDERS
+def test_a_call_with_outputs_in_it_writes_there() -> None:
+    with npucall_client.connect("local:") as client, client.shared(4096) as memory:
         array, out = memory.array(np.array([-3, 5], np.float32)), memory.empty(2, np.float32)
         writing = client.options(outputs={"grad_input": out})
         assert writing.run(l1_loss_backward, ONE, array, np.zeros_like(ONE), reduction=2) is out
     assert out.tolist() == [-1.0, 1.0]
+
+
+# A server that goes while it is asked, and one that means what it says.
+
+
+def closes(server: SharingServer) -> None:
+    """Twice."""
+    server.memory.behaviours = [hangs_up] * 2
+
+
+def is_gone(server: SharingServer) -> None:
+    server.socket += "-gone"
+
+
+def refuses(server: SharingServer) -> None:
+    """The socket's file is there and its process is not, as after kill -9."""
+    is_gone(server)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as left:
+        left.bind(server.socket)
+
+
+FAULTS = [closes, is_gone, refuses]
+
+
+@ON_LINUX
+@BOTH_SENDERS
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_server_that_goes_while_it_is_asked_is_followed_by_one_that_shares(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: Callable[[SharingServer], None]
+) -> None:
+    def pause(self: retry.Attempts, error: Exception) -> float | None:
+        server.socket = path  # the next server is there
+        return pause_after(self, error)
+
+    pause_after = retry.Attempts.pause_after
+    monkeypatch.setattr(retry, "PAUSES", (0.0,))
+    monkeypatch.setattr(retry.Attempts, "pause_after", pause)
+    with side_socket(tmp_path / "side") as memory_socket:
+        server = SharingServer(memory_socket)
+        path = server.socket
+        fault(server)
+        # Asked at first by connect, then before and after each time that memory is asked for.
+        server.instances = ["first", "first", "second", "second", "third"]
+        with connected(server) as client, client.shared(MIB) as memory:
+            assert memory.shared
+
+
+@ON_LINUX
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_server_that_lives_on_means_it(
+    tmp_path: Path, fault: Callable[[SharingServer], None]
+) -> None:
+    with side_socket(tmp_path / "side") as memory_socket:
+        server = SharingServer(memory_socket)
+        fault(server)
+        server.instances = ["the same"] * 9
+        said = "you are user" if fault is closes else r"socket .*side"
+        with connected(server) as client, pytest.raises(SharedMemoryError, match=said):
+            client.shared(MIB)
+    assert len(server.instances) == 9 - 3  # connect, before, after: not asked a second time
+
+
+@ON_LINUX
+@BOTH_SENDERS
+def test_it_takes_no_longer_than_the_timeout_of_a_call(tmp_path: Path) -> None:
+    with side_socket(tmp_path / "side") as memory_socket:
+        memory_socket.behaviours = [lambda connection, _: connection.recv(1)]
+        with (
+            connected(SharingServer(memory_socket)) as client,
+            pytest.raises(DeadlineError, match="gave no answer"),
+        ):
+            client.options(timeout=0.2).shared(MIB)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import socket
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from tests.rows import each
 
 from npucall.errors import (
     DeadlineError,
@@ -24,175 +24,184 @@ from npucall.v1 import shared_memory_pb2
 from npucall.wire.status import to_status
 from npucall_client.shared.side_socket import Region, ask
 
-from .side_script import ID, PATIENCE, answering, granted, memory_file, side
+from .fake_server import PATIENCE
+from .fake_side_socket import ID, answering, granted, hangs_up, memory_file, side_socket
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from .side_script import SideScript
+    from .fake_side_socket import Behaviour, FakeSideSocket
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Linux shares memory")
 SIZE = 8192
 
 
 @pytest.fixture
-def script(tmp_path: Path) -> Iterator[SideScript]:
-    gc.collect()  # memory that other tests left to the collector is not to end during this one
-    with side(tmp_path / "side") as script:
-        yield script
+def fake(tmp_path: Path) -> Iterator[FakeSideSocket]:
+    with side_socket(tmp_path / "side") as fake:
+        yield fake
 
 
-def asked(script: SideScript, timeout: float = PATIENCE) -> Region:
-    return ask(script.path, SIZE, timeout)
+def asked(fake: FakeSideSocket, behaviour: Behaviour | None = None) -> Region:
+    if behaviour is not None:
+        fake.behaviours = [behaviour] * 99
+    return ask(fake.path, SIZE, PATIENCE)
 
 
-def open_files() -> list[str]:
-    """What the descriptors of this process are, those of pytest and of threads' own aside."""
-    names = []
-    for entry in Path("/proc/self/fd").iterdir():
-        try:
-            names.append(str(entry.readlink()))
-        except FileNotFoundError:  # the folder's own
-            continue
-    return sorted(name for name in names if "memfd" in name)
+def descriptors() -> int:
+    """How many files of memory this process has open."""
+    links = [os.path.realpath(entry) for entry in Path("/proc/self/fd").iterdir()]
+    return sum("memfd" in link for link in links)
 
 
-def test_the_memory_has_the_size_asked_for_and_the_servers_id(script: SideScript) -> None:
-    region = asked(script)
+def mappings() -> int:
+    return Path("/proc/self/maps").read_text().count("memfd:memory")
+
+
+def test_each_side_sees_what_the_other_writes(fake: FakeSideSocket) -> None:
+    region = asked(fake)
     assert (region.id, region.memory.nbytes, region.memory.dtype) == (ID, SIZE, np.uint8)
     assert region.start == region.memory.ctypes.data
-    region.end()
-
-
-def test_each_side_sees_what_the_other_writes(script: SideScript) -> None:
-    region = asked(script)
     region.memory[5] = 7
-    assert script.memories[ID][5] == 7
-    script.memories[ID][6] = 8
+    assert fake.memories[ID][5] == 7
+    fake.memories[ID][6] = 8
     assert region.memory[6] == 8
     region.end()
 
 
-def test_the_end_of_a_region_is_the_end_of_its_connection(script: SideScript) -> None:
-    region = asked(script)
+def test_the_end_of_a_region_is_the_end_of_its_connection_once(fake: FakeSideSocket) -> None:
+    region = asked(fake)
     assert region.is_open
-    assert region.end()
-    assert script.ended.acquire(timeout=PATIENCE)
-    assert not region.is_open
-
-
-def test_a_region_ends_once(script: SideScript) -> None:
-    region = asked(script)
     assert [region.end(), region.end()] == [True, False]
-
-
-def test_the_memory_outlives_the_region(script: SideScript) -> None:
-    region = asked(script)
-    region.end()
-    region.memory[:] = 3
+    assert fake.ended.acquire(timeout=PATIENCE)
+    assert not region.is_open
+    region.memory[:] = 3  # it outlives the region
     assert region.memory.sum() == 3 * SIZE
 
 
-def test_the_mapping_goes_with_the_last_array(script: SideScript) -> None:
-    before = Path("/proc/self/maps").read_text().count("memfd:memory")
-    region = asked(script)
-    assert Path("/proc/self/maps").read_text().count("memfd:memory") == before + 2
+@pytest.mark.alone
+@pytest.mark.filterwarnings("ignore:.*fork")
+def test_memory_stays_in_no_mapping_no_descriptor_and_no_forked_process(
+    fake: FakeSideSocket,
+) -> None:
+    region = asked(fake)
+    assert mappings() == 2
     region.end()
-    del region  # the script keeps its own
-    assert Path("/proc/self/maps").read_text().count("memfd:memory") == before + 1
+    del region  # the fake keeps its own mapping, and a descriptor for it
+    assert (mappings(), descriptors()) == (1, 1)
+    garbage = answering(b"garbage", memory_file(SIZE), memory_file(SIZE))
+    with pytest.raises(InternalError):
+        asked(fake, garbage)
+    assert [fake.ended.acquire(timeout=PATIENCE) for _ in range(2)] == [True, True]
+    assert (mappings(), descriptors()) == (1, 1)
+    fake.behaviours.clear()
+    _fork(asked(fake), fake)
 
 
-@pytest.mark.parametrize("error", [TooLargeError("too much"), QueueFullError("not now")])
-def test_a_refusal_is_the_servers_own_error(script: SideScript, error: NpucallError) -> None:
+def _fork(region: Region, fake: FakeSideSocket) -> None:
+    """A forked process neither ends a region nor keeps it."""
+    child = os.fork()
+    if child == 0:
+        region.end()
+        os._exit(0)
+    os.waitpid(child, 0)
+    with pytest.raises(BlockingIOError):  # not at its end
+        region._connection.recv(1, socket.MSG_DONTWAIT)
+    assert region.is_open
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(write)
+        os.read(read, 1)  # until the parent is done
+        os._exit(0)
+    os.close(read)
+    region.end()
+    ended = fake.ended.acquire(timeout=PATIENCE)
+    os.close(write)
+    os.waitpid(child, 0)
+    assert ended
+
+
+@each("error", [TooLargeError("too much"), QueueFullError("not now")])
+def test_a_refusal_is_the_servers_own_error(error: NpucallError, tmp_path: Path) -> None:
     status = to_status(error).SerializeToString()
     response = shared_memory_pb2.SharedMemoryResponse(error=status).SerializeToString()
-    script.behaviours = [answering(response)]
-    with pytest.raises(type(error), match=str(error)):
-        asked(script)
+    with (
+        side_socket(tmp_path / type(error).__name__) as fake,
+        pytest.raises(type(error), match=str(error)),
+    ):
+        asked(fake, answering(response))
 
 
-@pytest.mark.parametrize(
-    ("data", "expected"),
+def sends(data: bytes, *sizes: int, **seals: int) -> Any:
+    """An answer with memory of so many bytes."""
+    return lambda _: answering(data, *(memory_file(size, **seals) for size in sizes))
+
+
+def of_a_disk(folder: Path) -> Behaviour:
+    (folder / "file").write_bytes(bytes(SIZE))
+    return answering(granted(), os.open(folder / "file", os.O_RDWR))
+
+
+NUMBERS = np.random.default_rng(1)
+
+
+@each(
+    ("answer", "expected"),
     [
-        (b"garbage", "expected a response, found other bytes"),
-        (b"\x7a\x01x", "expected an id of 16 bytes, found 0"),
-        (granted(b"short"), "expected an id of 16 bytes, found 5"),
-        (granted(), "expected one file descriptor, found 0"),
+        (sends(b"garbage"), "expected a response, found other bytes"),
+        (sends(b"\x7a\x01x"), "expected an id of 16 bytes, found 0"),  # another outcome
+        (sends(granted(b"short")), "expected an id of 16 bytes, found 5"),
+        (sends(granted()), "expected one file descriptor, found 0"),
+        (sends(granted(), SIZE, SIZE), "expected one file descriptor, found 2"),
+        (sends(granted(), SIZE - 1), f"expected a file of {SIZE} bytes, found {SIZE - 1}"),
+        (sends(granted(), SIZE + 1), f"expected a file of {SIZE} bytes, found {SIZE + 1}"),
+        (sends(granted(), SIZE, seals=0), "sealed against truncation"),
+        (of_a_disk, "sealed against truncation"),
+        *((sends(NUMBERS.bytes(size)), ".") for size in range(1, 60)),
     ],
-    ids=["garbage", "another outcome", "short id", "no descriptor"],
 )
-def test_an_answer_that_breaks_the_contract_is_an_internal_error(
-    script: SideScript, data: bytes, expected: str
+def test_an_answer_that_breaks_the_contract_is_an_error(
+    answer: Any, expected: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    script.behaviours = [answering(data)]
-    with pytest.raises(InternalError, match=expected):
-        asked(script)
+    folder = tmp_path_factory.mktemp("side")
+    with (
+        side_socket(folder / "side") as fake,
+        pytest.raises(NpucallError if expected == "." else InternalError, match=expected),
+    ):
+        asked(fake, answer(folder))
 
 
-def test_more_than_one_descriptor_is_refused(script: SideScript) -> None:
-    script.behaviours = [answering(granted(), memory_file(SIZE), memory_file(SIZE))]
-    with pytest.raises(InternalError, match="expected one file descriptor, found 2"):
-        asked(script)
-
-
-@pytest.mark.parametrize("size", [SIZE - 1, SIZE + 1])
-def test_a_file_of_another_size_is_refused(script: SideScript, size: int) -> None:
-    script.behaviours = [answering(granted(), memory_file(size))]
-    with pytest.raises(InternalError, match=f"expected a file of {SIZE} bytes, found {size}"):
-        asked(script)
-
-
-def test_a_file_that_could_be_cut_off_is_refused(script: SideScript) -> None:
-    script.behaviours = [answering(granted(), memory_file(SIZE, seals=0))]
-    with pytest.raises(InternalError, match="sealed against truncation"):
-        asked(script)
-
-
-def test_a_file_on_a_disk_is_refused(script: SideScript, tmp_path: Path) -> None:
-    (tmp_path / "file").write_bytes(bytes(SIZE))
-    file = os.open(tmp_path / "file", os.O_RDWR)
-    script.behaviours = [answering(granted(), file)]
-    with pytest.raises(InternalError, match="sealed against truncation"):
-        asked(script)
-
-
-def test_an_answer_that_is_refused_leaves_no_descriptor(script: SideScript) -> None:
-    before = open_files()
-    script.behaviours = [answering(b"garbage", memory_file(SIZE), memory_file(SIZE))]
-    with pytest.raises(InternalError):
-        asked(script)
-    assert script.ended.acquire(timeout=PATIENCE)
-    assert open_files() == before
-
-
-def test_a_connection_that_is_closed_without_a_word_names_the_setting(script: SideScript) -> None:
-    script.behaviours = [lambda connection, _: connection.shutdown(socket.SHUT_RDWR)]
+def test_a_connection_that_is_closed_without_a_word_names_the_setting(
+    fake: FakeSideSocket,
+) -> None:
     with pytest.raises(SharedMemoryError, match=r"closed .* its setting shared_memory_users"):
-        asked(script)
+        asked(fake, hangs_up)
 
 
-def test_a_server_that_does_not_answer_is_waited_for_in_time(script: SideScript) -> None:
-    script.behaviours = [lambda _, __: None]
+def test_a_server_that_does_not_answer_or_accept_is_waited_for_in_time(
+    fake: FakeSideSocket, tmp_path: Path
+) -> None:
+    fake.behaviours = [lambda _, __: None]
     with pytest.raises(DeadlineError, match=r"side for shared memory gave no answer in 0\.05 s"):
-        asked(script, timeout=0.05)
-    assert script.ended.acquire(timeout=PATIENCE)
-
-
-def test_a_server_that_does_not_accept_is_waited_for_in_time(tmp_path: Path) -> None:
+        ask(fake.path, SIZE, 0.05)
+    assert fake.ended.acquire(timeout=PATIENCE)
     path = str(tmp_path / "busy")
-    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as busy:
+    with (
+        socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as busy,
+        socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as first,
+    ):
         busy.bind(path)
         busy.listen(0)
-        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as first:
-            first.connect(path)  # takes the only place
-            with pytest.raises(DeadlineError, match=r"no answer in 0\.05 s"):
-                ask(path, SIZE, 0.05)
+        first.connect(path)  # takes the only place
+        with pytest.raises(DeadlineError, match=r"no answer in 0\.05 s"):
+            ask(path, SIZE, 0.05)
 
 
-@pytest.mark.parametrize("kind", ["missing", "stale", "long"])
-def test_a_socket_that_is_not_there_says_what_a_volume_would_do(tmp_path: Path, kind: str) -> None:
-    path = tmp_path / ("x" * 120 if kind == "long" else "side")
-    if kind == "stale":
+@each("name", ["missing", "stale", "x" * 120])
+def test_a_socket_that_is_not_there_says_what_a_volume_would_do(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    if name == "stale":
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as gone:
             gone.bind(str(path))
     with pytest.raises(SharedMemoryError, match=r"mount the socket here") as caught:
@@ -205,45 +214,3 @@ def test_another_platform_is_refused_in_a_sentence(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(sys, "platform", "darwin")
     with pytest.raises(SharedMemoryError, match="expected Linux, found darwin"):
         ask("/nowhere", SIZE, PATIENCE)
-
-
-@pytest.mark.filterwarnings("ignore:.*fork")
-def test_a_forked_process_that_ends_its_copy_leaves_the_region(script: SideScript) -> None:
-    region = asked(script)
-    child = os.fork()
-    if child == 0:
-        region.end()
-        os._exit(0)
-    os.waitpid(child, 0)
-    with pytest.raises(BlockingIOError):  # not at its end
-        region._connection.recv(1, socket.MSG_DONTWAIT)
-    assert region.is_open
-    region.end()
-    assert script.ended.acquire(timeout=PATIENCE)
-
-
-@pytest.mark.filterwarnings("ignore:.*fork")
-def test_a_region_ends_though_a_forked_process_lives(script: SideScript) -> None:
-    region = asked(script)
-    read, write = os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.close(write)
-        os.read(read, 1)  # until the parent is done
-        os._exit(0)
-    os.close(read)
-    region.end()
-    ended = script.ended.acquire(timeout=PATIENCE)
-    os.close(write)
-    os.waitpid(child, 0)
-    assert ended
-
-
-def test_garbage_on_any_length_is_refused_and_leaves_nothing(script: SideScript) -> None:
-    before = open_files()
-    numbers = np.random.default_rng(1)
-    script.behaviours = [answering(numbers.bytes(size)) for size in range(1, 60)]
-    for _ in range(1, 60):
-        with pytest.raises(NpucallError):
-            asked(script)
-    assert open_files() == before

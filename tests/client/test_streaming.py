@@ -1,4 +1,4 @@
-"""Large calls travel in chunks, unasked: npucall_client.remote, against a scripted server."""
+"""Large calls travel in chunks, unasked: npucall_client.remote, against a fake server."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import grpc
 import numpy as np
 import pytest
+from tests.rows import each
 
 from npucall.errors import (
     DeadlineError,
@@ -19,14 +20,18 @@ from npucall.errors import (
     ServerUnreachableError,
     TooLargeError,
 )
+from npucall.exchange import ReplyFrame
 from npucall.v1 import operator_service_pb2 as pb
+from npucall.wire.messages import join_response
+from npucall_client.arguments import BoundCall
 from npucall_client.remote import retry
+from npucall_client.remote.transfer import Incoming
 
-from .stream_script import (
+from .fake_server import (
     KIB,
     MIB,
-    ONE,
-    StreamScript,
+    PATIENCE,
+    FakeServer,
     answer,
     broken,
     complete,
@@ -40,19 +45,20 @@ from .stream_script import (
 )
 
 if TYPE_CHECKING:
-    from .stream_script import Answers, Behaviour, Frames
+    from .fake_server import Answers, Behaviour, Frames
 
-pytestmark = pytest.mark.usefixtures("sender")
+BOTH_SENDERS = pytest.mark.usefixtures("sender")
 
 LARGE = numbers(5 * MIB + 8)
+DATA = LARGE.tobytes()
 IN_CHUNKS = [2 * MIB, 4, 4, 2 * MIB, MIB + 8]
 """Bytes of the chunks that a call with it sends; the other two inputs are single numbers."""
 UNAVAILABLE = grpc.StatusCode.UNAVAILABLE
 
 
 @pytest.fixture
-def script() -> StreamScript:
-    return StreamScript()
+def server() -> FakeServer:
+    return FakeServer()
 
 
 @pytest.fixture
@@ -75,204 +81,83 @@ def in_chunks(*chunks: tuple[int, int, bytes], size: int, end: bool = True) -> B
     return behaviour
 
 
-def test_a_large_call_travels_in_chunks_its_storages_in_turn(script: StreamScript) -> None:
-    with connected(script) as client:
-        np.testing.assert_array_equal(run(client, LARGE), LARGE)
-    assert (script.streams, script.unary) == (1, 0)
-    assert script.chunks == IN_CHUNKS
+# Which calls do, and in which chunks.
 
 
-def test_a_small_call_travels_in_one_message(script: StreamScript) -> None:
-    with connected(script) as client:
-        run(client, numbers(4 * MIB - 16))
-    assert (script.streams, script.unary) == (0, 1)
-
-
-@pytest.mark.parametrize(("stream_from", "streams"), [(100, 1), (101, 0)])
-def test_a_setting_says_from_where_on(script: StreamScript, stream_from: int, streams: int) -> None:
-    with connected(script, stream_from=stream_from) as client:
-        run(client, numbers(92))
-    assert script.streams == streams
-
-
-def test_a_server_without_streams_gets_one_message(script: StreamScript) -> None:
-    script.limits.stream_window = 0
-    with connected(script) as client:
-        run(client, LARGE)
-    assert (script.streams, script.unary) == (0, 1)
-
-
-def test_what_no_message_of_the_server_holds_travels_in_smaller_chunks(
-    script: StreamScript,
-) -> None:
-    script.limits.max_message_bytes = 1024
-    with connected(script) as client:
-        np.testing.assert_array_equal(run(client, numbers(2000)), numbers(2000))
-    assert script.chunks == [960, 4, 4, 960, 80]
-
-
-@pytest.mark.parametrize(
-    ("wish", "longest"), [(0, 2 * MIB), (64 * KIB, 64 * KIB), (3 * MIB, 3 * MIB), (2**63, 16 * MIB)]
+@each(
+    ("size", "settings", "limits", "streams"),
+    [
+        (LARGE.nbytes, {}, {}, 1),
+        (4 * MIB - 16, {}, {}, 0),
+        (92, {"stream_from": 100}, {}, 1),
+        (92, {"stream_from": 101}, {}, 0),
+        (LARGE.nbytes, {}, {"stream_window": 0}, 0),
+    ],
 )
-def test_chunks_are_as_long_as_the_server_wishes(
-    script: StreamScript, wish: int, longest: int
+def test_a_large_call_has_a_stream_a_small_one_a_message(
+    size: int, settings: dict[str, Any], limits: dict[str, int], streams: int
+) -> None:
+    server = FakeServer()
+    for name, value in limits.items():
+        setattr(server.limits, name, value)
+    with connected(server, **settings) as client:
+        np.testing.assert_array_equal(run(client, numbers(size)), numbers(size))
+    assert (server.streams, server.unary) == (streams, 1 - streams)
+
+
+@each(
+    ("size", "wish", "message", "chunks"),
+    [
+        (LARGE.nbytes, 0, 0, IN_CHUNKS),  # its storages in turn
+        (2000, 0, 1024, [960, 4, 4, 960, 80]),  # which no message of the server holds
+        (2000, 100, 1024, [100, 4, 4, *[100] * 19]),
+        (2000, 64 * KIB, 1024, [960, 4, 4, 960, 80]),
+        (5 * MIB, 3 * MIB, 0, [3 * MIB, 4, 4, 2 * MIB]),
+        (4 * MIB, 64 * KIB, 0, [64 * KIB, 4, 4, *[64 * KIB] * 63]),
+        (17 * MIB + 8, 2**63, 0, [16 * MIB, 4, 4, MIB + 8]),
+    ],
+)
+def test_chunks_are_as_long_as_the_server_wishes_and_its_messages_hold(
+    size: int, wish: int, message: int, chunks: list[int]
 ) -> None:
     """0 is what a server tells that does not know the field; 16 MiB is what the contract allows."""
-    script.limits.chunk_bytes = wish
-    array = numbers(17 * MIB + 8)
-    with connected(script) as client:
+    server, array = FakeServer(), numbers(size)
+    server.limits.chunk_bytes, server.limits.max_message_bytes = wish, message
+    with connected(server) as client:
         np.testing.assert_array_equal(run(client, array), array)
-    parts = [size for size in script.chunks if size > len(ONE.tobytes())]
-    assert set(parts[:-1]) == {longest}
-    assert sum(parts) == array.nbytes
+    assert server.chunks == chunks
 
 
-@pytest.mark.parametrize(("wish", "longest"), [(100, 100), (64 * KIB, 960)])
-def test_a_wish_does_not_go_beyond_what_a_message_holds(
-    script: StreamScript, wish: int, longest: int
-) -> None:
-    script.limits.max_message_bytes, script.limits.chunk_bytes = 1024, wish
-    with connected(script) as client:
-        np.testing.assert_array_equal(run(client, numbers(2000)), numbers(2000))
-    assert max(script.chunks) == longest
-
-
-def test_what_never_fits_is_refused_before_anything_is_sent(script: StreamScript) -> None:
-    script.limits.memory_limit = 5 * MIB
-    with connected(script) as client, pytest.raises(TooLargeError, match="memory_limit") as caught:
+def test_what_never_fits_is_refused_before_anything_is_sent(server: FakeServer) -> None:
+    server.limits.memory_limit = 5 * MIB
+    with connected(server) as client, pytest.raises(TooLargeError, match="memory_limit") as caught:
         run(client, LARGE)
     assert "5242880" in str(caught.value)
     assert caught.value.details == {"limit": "5242880", "setting": "memory_limit"}
-    assert script.streams == 0
+    assert server.streams == 0
 
 
-def test_the_request_id_goes_with_the_call(script: StreamScript) -> None:
-    with connected(script) as client:
+def test_the_request_id_goes_with_the_call(server: FakeServer) -> None:
+    with connected(server) as client:
         run(client.options(request_id="mine"), LARGE)
-    assert [begin.request_id for begin in script.begins] == ["mine"]
+    assert [begin.request_id for begin in server.begins] == ["mine"]
 
 
-def test_an_answer_in_chunks_is_put_together(script: StreamScript) -> None:
-    data = LARGE.tobytes()
-    parts = ((0, 0, data[:MIB]), (0, MIB, data[MIB : MIB + 1]), (0, MIB + 1, data[MIB + 1 :]))
-    script.behaviours = [in_chunks(*parts, size=len(data))]
-    with connected(script) as client:
-        out = run(client, LARGE)
-    np.testing.assert_array_equal(out, LARGE)
-    assert out.flags.writeable
+# Answers.
 
 
-def test_an_answer_without_elements_needs_no_chunks(script: StreamScript) -> None:
-    script.behaviours = [in_chunks(size=0)]
-    with connected(script) as client:
-        assert run(client, LARGE).shape == (0,)
-
-
-def test_a_refusal_ends_the_sending(script: StreamScript) -> None:
-    """The rest of 64 MiB would be seen by who reads on."""
-    seen = []
-
-    def behaviour(frames: Frames, context: grpc.ServicerContext) -> Answers:
-        yield from refusing(QueueFullError("full", retry_after=0.5))(iter([next(frames)]), context)
-        seen.extend(frames)
-
-    script.behaviours = [behaviour]
-    with (
-        connected(script, wait=False) as client,
-        pytest.raises(QueueFullError, match="full") as caught,
-    ):
-        run(client, numbers(64 * MIB))
-    assert caught.value.retry_after == 0.5
-    assert len(script.chunks) < 32
-
-
-@pytest.mark.usefixtures("_no_pauses")
-@pytest.mark.parametrize("code", [UNAVAILABLE, grpc.StatusCode.CANCELLED])
-@pytest.mark.parametrize("after", [1, 3, 6])
-def test_a_stream_that_breaks_is_begun_anew_from_the_first_chunk(
-    script: StreamScript, after: int, code: grpc.StatusCode
-) -> None:
-    """CANCELLED is what gRPC answers for streams that a server had not begun when it went down."""
-    script.behaviours = [broken(code, after)] * 2
-    with connected(script) as client:
-        np.testing.assert_array_equal(run(client, LARGE), LARGE)
-    assert script.streams == 3
-    assert script.chunks[-5:] == IN_CHUNKS
-
-
-@pytest.mark.usefixtures("_no_pauses")
-def test_a_stream_that_breaks_in_its_answer_is_begun_anew(script: StreamScript) -> None:
-    def behaviour(frames: Frames, context: grpc.ServicerContext) -> Answers:
-        half = in_chunks((0, 0, bytes(MIB)), size=LARGE.nbytes, end=False)
-        yield from half(frames, context)
-        context.abort(UNAVAILABLE, "broken")
-
-    script.behaviours = [behaviour]
-    with connected(script) as client:
-        np.testing.assert_array_equal(run(client, LARGE), LARGE)
-
-
-@pytest.mark.usefixtures("_no_pauses")
-def test_a_server_that_goes_down_is_asked_again(script: StreamScript) -> None:
-    script.behaviours = [refusing(DrainingError("down"))]
-    with connected(script) as client:
-        np.testing.assert_array_equal(run(client, LARGE), LARGE)
-
-
-def test_a_stream_that_always_breaks_is_begun_anew_until_the_timeout(script: StreamScript) -> None:
-    """The server lives on, so it is not the call that ends it."""
-    script.behaviours = [broken(UNAVAILABLE)] * 100
-    with connected(script, timeout=1.0) as client, pytest.raises(ServerUnreachableError):
-        run(client, LARGE)
-    assert script.streams > 1
-
-
-@pytest.mark.usefixtures("_no_pauses")
-@pytest.mark.parametrize("code", [grpc.StatusCode.INTERNAL, grpc.StatusCode.RESOURCE_EXHAUSTED])
-def test_what_ends_for_another_reason_is_not_begun_anew(
-    script: StreamScript, code: grpc.StatusCode
-) -> None:
-    script.behaviours = [broken(code)]
-    with connected(script) as client, pytest.raises(NpucallError) as caught:
-        run(client, LARGE)
-    assert caught.value.code is code
-    assert script.streams == 1
-
-
-def test_no_pause_goes_beyond_the_timeout(
-    script: StreamScript, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(retry, "PAUSES", (1000.0,))
-    script.behaviours = [broken(UNAVAILABLE)]
-    with connected(script) as client, pytest.raises(ServerUnreachableError):
-        run(client, LARGE)
-
-
-def test_a_deadline_ends_a_call_at_any_chunk(script: StreamScript) -> None:
-    """The server reads two frames and no more."""
-    ended = threading.Event()
-
-    def behaviour(frames: Frames, context: grpc.ServicerContext) -> Answers:
-        context.add_callback(ended.set)
-        next(frames), next(frames)
-        ended.wait(10)
-        yield from ()
-
-    script.behaviours = [behaviour]
-    with (
-        connected(script) as client,
-        pytest.raises(DeadlineError, match=r"did not answer within 0\.3 s"),
-    ):
-        run(client.options(timeout=0.3), numbers(64 * MIB))
-    assert ended.wait(10)
-
-
-def test_an_answer_in_chunks_is_received_in_the_callers_own_array(script: StreamScript) -> None:
+@BOTH_SENDERS
+def test_an_answer_in_chunks_is_put_together(server: FakeServer) -> None:
+    parts = ((0, 0, DATA[:MIB]), (0, MIB, DATA[MIB : MIB + 1]), (0, MIB + 1, DATA[MIB + 1 :]))
+    server.behaviours = [in_chunks(*parts, size=len(DATA)), in_chunks(size=0)]
     target = np.zeros_like(LARGE)
-    with connected(script) as client:
-        out = run(client.options(outputs={"out": target}), LARGE)
-    assert out is target
+    with connected(server) as client:
+        out = run(client, LARGE)
+        assert run(client, LARGE).shape == (0,)
+        assert run(client.options(outputs={"out": target}), LARGE) is target
+    np.testing.assert_array_equal(out, LARGE)
     np.testing.assert_array_equal(target, LARGE)
+    assert out.flags.writeable
 
 
 BROKEN_ANSWERS: dict[str, tuple[Behaviour, type[NpucallError]]] = {
@@ -288,20 +173,123 @@ BROKEN_ANSWERS: dict[str, tuple[Behaviour, type[NpucallError]]] = {
 }
 
 
-@pytest.mark.parametrize(("behaviour", "expected"), BROKEN_ANSWERS.values(), ids=BROKEN_ANSWERS)
+@each(("what", "behaviour", "expected"), [(key, *row) for key, row in BROKEN_ANSWERS.items()])
 def test_an_answer_that_makes_no_sense_is_an_error(
-    script: StreamScript, behaviour: Behaviour, expected: type[NpucallError]
+    what: str, behaviour: Behaviour, expected: type[NpucallError]
 ) -> None:
-    script.behaviours = [behaviour]
-    with connected(script) as client, pytest.raises(expected):
+    server = FakeServer()
+    server.behaviours = [behaviour]
+    with connected(server) as client, pytest.raises(expected):
         run(client, LARGE)
 
 
-def test_progress_is_told_from_the_first_chunk_to_the_last(script: StreamScript) -> None:
-    data = LARGE.tobytes()
-    script.behaviours = [in_chunks((0, 0, data[:MIB]), (0, MIB, data[MIB:]), size=len(data))]
+# Streams that end.
+
+
+@BOTH_SENDERS
+def test_a_refusal_ends_the_sending_and_no_thread_stays_behind(server: FakeServer) -> None:
+    """The rest of 64 MiB would be seen by who reads on."""
+    seen = []
+
+    def behaviour(frames: Frames, context: grpc.ServicerContext) -> Answers:
+        yield from refusing(QueueFullError("full", retry_after=0.5))(iter([next(frames)]), context)
+        seen.extend(frames)
+
+    def client_threads() -> list[str]:
+        """The fake server's own aside."""
+        names = [thread.name for thread in set(threading.enumerate()) - before]
+        return [name for name in names if "ThreadPoolExecutor" not in name]
+
+    server.behaviours = [behaviour]
+    with connected(server, wait=False) as client:
+        before = set(threading.enumerate())
+        with pytest.raises(QueueFullError, match="full") as caught:
+            run(client, numbers(64 * MIB))
+        assert caught.value.retry_after == 0.5
+        assert len(server.chunks) < 32
+        run(client, LARGE)
+        until(lambda: not client_threads(), "its threads have ended")
+
+
+def breaks_in_its_answer(frames: Frames, context: grpc.ServicerContext) -> Answers:
+    yield from in_chunks((0, 0, bytes(MIB)), size=LARGE.nbytes, end=False)(frames, context)
+    context.abort(UNAVAILABLE, "broken")
+
+
+@BOTH_SENDERS
+@pytest.mark.usefixtures("_no_pauses")
+@each(
+    "behaviours",
+    [
+        *([broken(UNAVAILABLE, after)] * 2 for after in (1, 3, 6)),
+        [broken(grpc.StatusCode.CANCELLED, 3)] * 2,  # of a server that went before it had begun
+        [breaks_in_its_answer],
+        [refusing(DrainingError("down"))],
+    ],
+)
+def test_a_stream_that_breaks_is_begun_anew_from_the_first_chunk(
+    behaviours: list[Behaviour],
+) -> None:
+    server = FakeServer()
+    server.behaviours = behaviours
+    with connected(server) as client:
+        np.testing.assert_array_equal(run(client, LARGE), LARGE)
+    assert server.streams == len(behaviours) + 1
+    assert server.chunks[-5:] == IN_CHUNKS
+
+
+@BOTH_SENDERS
+def test_a_stream_that_always_breaks_is_begun_anew_until_the_timeout(
+    server: FakeServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server lives on, so it is not the call that ends it. No pause goes beyond the timeout."""
+    monkeypatch.setattr(retry, "PAUSES", (0.0, 0.0, 1000.0))
+    server.behaviours = [broken(UNAVAILABLE)] * 100
+    with connected(server, timeout=900.0) as client, pytest.raises(ServerUnreachableError):
+        run(client, LARGE)
+    assert server.streams == 3
+
+
+@pytest.mark.usefixtures("_no_pauses")
+@each("code", [grpc.StatusCode.INTERNAL, grpc.StatusCode.RESOURCE_EXHAUSTED])
+def test_what_ends_for_another_reason_is_not_begun_anew(code: grpc.StatusCode) -> None:
+    server = FakeServer()
+    server.behaviours = [broken(code)]
+    with connected(server) as client, pytest.raises(NpucallError) as caught:
+        run(client, LARGE)
+    assert caught.value.code is code
+    assert server.streams == 1
+
+
+@BOTH_SENDERS
+def test_a_deadline_ends_a_call_at_any_chunk(server: FakeServer) -> None:
+    """The server reads two frames and no more."""
+    begun, ended = threading.Event(), threading.Event()
+
+    def behaviour(frames: Frames, context: grpc.ServicerContext) -> Answers:
+        if context.add_callback(ended.set):
+            begun.set()
+        next(frames), next(frames)
+        ended.wait(PATIENCE)
+        yield from ()
+
+    server.behaviours = [behaviour]
+    with (
+        connected(server) as client,
+        pytest.raises(DeadlineError, match=r"did not answer within 0\.3 s"),
+    ):
+        run(client.options(timeout=0.3), numbers(64 * MIB))
+    assert not begun.is_set() or ended.wait(PATIENCE)
+
+
+# Progress.
+
+
+@BOTH_SENDERS
+def test_progress_is_told_from_the_first_chunk_to_the_last(server: FakeServer) -> None:
+    server.behaviours = [in_chunks((0, 0, DATA[:MIB]), (0, MIB, DATA[MIB:]), size=len(DATA))]
     told: list[tuple[int, int, int]] = []
-    with connected(script) as client:
+    with connected(server) as client:
         run(client.options(progress=lambda *numbers: told.append(numbers)), LARGE)
     request, reply = LARGE.nbytes + 8, LARGE.nbytes
     assert told == sorted(told)
@@ -310,8 +298,9 @@ def test_progress_is_told_from_the_first_chunk_to_the_last(script: StreamScript)
     assert told[-1] == (request, reply, request + reply)
 
 
-@pytest.mark.parametrize("at", [1, 4, 7])
-def test_what_progress_raises_ends_the_call(script: StreamScript, at: int) -> None:
+@BOTH_SENDERS
+@each("at", [1, 4, 7])
+def test_what_progress_raises_ends_the_call(server: FakeServer, at: int) -> None:
     calls = []
 
     def progress(*numbers: int) -> None:
@@ -319,32 +308,15 @@ def test_what_progress_raises_ends_the_call(script: StreamScript, at: int) -> No
         if len(calls) == at:
             raise KeyError("enough")
 
-    with connected(script) as client, pytest.raises(KeyError, match="enough"):
+    with connected(server) as client, pytest.raises(KeyError, match="enough"):
         run(client.options(progress=progress), LARGE)
 
 
-def test_no_thread_stays_behind(script: StreamScript) -> None:
-    script.behaviours = [refusing(QueueFullError("full"))]
-    with connected(script) as client:
-        before = set(threading.enumerate())
-        with pytest.raises(QueueFullError):
-            run(client, numbers(64 * MIB))
-        run(client, LARGE)
-        client_threads = lambda: [  # noqa: E731  # asked again and again
-            thread
-            for thread in set(threading.enumerate()) - before
-            if "ThreadPoolExecutor" not in thread.name  # the scripted server's own
-        ]
-        until(lambda: not client_threads(), "its threads have ended")
+# Targets.
 
 
 def received_into(sent: Any, target: Any) -> Any:
     """What becomes of a target: the memory in which the answer to a call is received."""
-    from npucall.exchange import ReplyFrame
-    from npucall.wire.messages import join_response
-    from npucall_client.arguments import BoundCall
-    from npucall_client.remote.transfer import Incoming
-
     request = BoundCall("x", storage={"self": sent.reshape(-1).view(np.uint8).data})
     request.targets["out"] = target
     incoming = Incoming(request)
@@ -353,20 +325,10 @@ def received_into(sent: Any, target: Any) -> Any:
     return np.frombuffer(incoming._outputs[0], np.float32)
 
 
-def test_a_dense_target_is_the_memory_of_the_answer() -> None:
-    target = np.zeros(100, np.float32)
-    assert np.shares_memory(received_into(numbers(400), target), target)
-
-
-@pytest.mark.parametrize(
-    "target",
-    [np.zeros(200, np.float32)[::2], np.zeros(100, np.float64), np.zeros((10, 10), np.float32)],
-)
-def test_another_target_is_written_when_all_has_come(target: Any) -> None:
-    assert not np.shares_memory(received_into(numbers(400), target), target)
-
-
-def test_a_target_that_is_an_input_too_is_written_when_all_has_come() -> None:
-    """A stream that breaks in the middle of the answer is begun anew with that input."""
-    array = numbers(400)
-    assert not np.shares_memory(received_into(array, array), array)
+def test_a_dense_target_is_the_memory_of_the_answer_and_any_other_is_written_at_the_end() -> None:
+    """An input too: a stream that breaks in the answer is begun anew with that input."""
+    array, dense = numbers(400), np.zeros(100, np.float32)
+    assert np.shares_memory(received_into(array, dense), dense)
+    gaps, wide = np.zeros(200, np.float32)[::2], np.zeros(100, np.float64)
+    for target in gaps, wide, np.zeros((10, 10), np.float32), array:
+        assert not np.shares_memory(received_into(array, target), target)

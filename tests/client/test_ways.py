@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.rows import each
 
 from npucall_client.remote.credentials import credential_of
 from npucall_client.remote.ways import way_to
@@ -22,11 +23,6 @@ def way(target: str = TARGET, **given: str) -> tuple[str, dict[str, str | int]]:
     """To whom a channel connects, and with what."""
     found = way_to(ClientSettings(target=target, **given))  # type: ignore[arg-type]
     return found.target, dict(found.options)
-
-
-def environment(monkeypatch: pytest.MonkeyPatch, **variables: str) -> None:
-    for name, value in variables.items():
-        monkeypatch.setenv(name, value)
 
 
 def test_without_a_proxy_the_way_is_straight() -> None:
@@ -55,7 +51,7 @@ def test_the_name_of_the_certificate_may_differ_from_the_target() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@each(
     ("url", "address"),
     [
         ("http://login.lab:3128", "login.lab:3128"),
@@ -69,12 +65,15 @@ def test_a_proxy_is_a_host_and_its_port(url: str, address: str) -> None:
     assert way(proxy=url)[0] == address
 
 
-def test_a_login_is_sent_to_the_proxy_as_it_was_before_it_was_quoted() -> None:
-    _, options = way(proxy="http://anna:a%40b@login.lab:3128")
-    assert options["grpc.http_connect_headers"] == "Proxy-Authorization:Basic YW5uYTphQGI="
+def test_a_login_is_sent_to_the_proxy_as_it_was_before_it_was_quoted_and_not_shown() -> None:
+    url = "http://anna:a%40b@login.lab:3128"
+    assert way(proxy=url)[1]["grpc.http_connect_headers"] == (
+        "Proxy-Authorization:Basic YW5uYTphQGI="
+    )
+    assert "a%40b" not in repr(ClientSettings(proxy=url))
 
 
-@pytest.mark.parametrize(
+@each(
     ("url", "found"),
     [
         ("https://anna:secret@login.lab:3128", "https://..."),
@@ -95,19 +94,15 @@ def test_what_is_no_proxy_is_refused_without_showing_what_may_be_a_password(
     assert "secret" not in str(raised.value)
 
 
-def test_settings_do_not_show_a_proxy() -> None:
-    assert "secret" not in repr(ClientSettings(proxy="http://anna:secret@login.lab:3128"))
-
-
 def test_of_several_variables_the_first_counts_as_for_grpc(monkeypatch: pytest.MonkeyPatch) -> None:
     for variable in ("http_proxy", "https_proxy", "grpc_proxy"):
-        environment(monkeypatch, **{variable: f"http://{variable}.lab:3128"})
+        monkeypatch.setenv(variable, f"http://{variable}.lab:3128")
         assert way()[0] == f"{variable}.lab:3128"
-    environment(monkeypatch, grpc_proxy="")
+    monkeypatch.setenv("grpc_proxy", "")
     assert way()[0] == TARGET
 
 
-@pytest.mark.parametrize(
+@each(
     ("target", "excepted"),
     [
         (TARGET, "npu1.lab"),
@@ -121,33 +116,32 @@ def test_of_several_variables_the_first_counts_as_for_grpc(monkeypatch: pytest.M
 def test_who_is_named_by_no_proxy_is_reached_without_one(
     monkeypatch: pytest.MonkeyPatch, target: str, excepted: str
 ) -> None:
-    environment(monkeypatch, https_proxy="http://login.lab:3128", no_proxy=excepted)
+    monkeypatch.delenv("no_grpc_proxy", raising=False)
+    monkeypatch.setenv("https_proxy", "http://login.lab:3128")
+    monkeypatch.setenv("no_proxy", excepted)
     assert way(target)[0] == target
-    environment(monkeypatch, no_grpc_proxy="elsewhere")
+    monkeypatch.setenv("no_grpc_proxy", "elsewhere")
     assert way(target)[0] == "login.lab:3128"
 
 
-@pytest.mark.parametrize("target", ["127.0.0.1:1", "localhost:1", "[::1]:1", "unix:/run/x"])
+@each("target", ["127.0.0.1:1", "localhost:1", "[::1]:1", "unix:/run/x"])
 def test_a_proxy_of_the_environment_is_not_for_this_machine(
     monkeypatch: pytest.MonkeyPatch, target: str
 ) -> None:
-    environment(monkeypatch, grpc_proxy="http://login.lab:3128")
+    monkeypatch.setenv("grpc_proxy", "http://login.lab:3128")
     assert way(target)[0] == target
 
 
-def test_a_proxy_that_is_set_is_for_its_own_machine_too() -> None:
+def test_a_proxy_that_is_set_is_for_its_own_machine_too_but_not_for_a_socket() -> None:
     server, options = way("127.0.0.1:50051", proxy="http://login.lab:3128")
     assert (server, options["grpc.http_connect_server"]) == ("login.lab:3128", "127.0.0.1:50051")
-
-
-def test_a_socket_has_no_proxy() -> None:
     assert way("unix:/run/x", proxy="http://login.lab:3128")[0] == "unix:/run/x"
 
 
 def test_a_variable_that_names_no_http_proxy_is_told_and_not_used(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    environment(monkeypatch, https_proxy="https://anna:secret@login.lab:3128")
+    monkeypatch.setenv("https_proxy", "https://anna:secret@login.lab:3128")
     assert way()[0] == TARGET
     assert way_to(ClientSettings(target=TARGET)).told == (
         ", without a proxy, since https_proxy in the environment is no HTTP proxy"

@@ -6,7 +6,7 @@ import threading
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
-import pytest
+from tests.rows import each
 
 from npucall.limits import FRAMES_PER_MESSAGE
 from npucall.operators.l1_loss_backward import l1_loss_backward
@@ -16,13 +16,12 @@ from npucall_client.remote.retry import Attempts
 from npucall_client.remote.writing import OpenStream, SentCall, Writer
 from npucall_client.senders.threads import THREADS, Driven
 
-from .stream_script import KIB, MIB, PATIENCE, StreamScript, answer, connected, numbers, reply_of
-from .test_pipeline import submit
+from .fake_server import KIB, MIB, PATIENCE, FakeServer, answer, numbers, piped, reply_of, submit
 
 if TYPE_CHECKING:
     import grpc
 
-    from .stream_script import Answers, Frames
+    from .fake_server import Answers, Frames
 
 
 class Connection:
@@ -82,11 +81,6 @@ def kinds(message: bytes) -> list[tuple[int, str]]:
     return [(frame.call_id, str(frame.WhichOneof("frame"))) for frame in (read, *read.more)]
 
 
-@pytest.fixture
-def script() -> StreamScript:
-    return StreamScript()
-
-
 def test_what_is_unsent_goes_in_one_message() -> None:
     written = Written(64)
     written.add(5)
@@ -94,20 +88,17 @@ def test_what_is_unsent_goes_in_one_message() -> None:
     assert written.close() == []
 
 
-@pytest.mark.parametrize(("most", "sizes"), [(0, [1] * 5), (1, [1] * 5), (2, [2, 2, 1])])
+@each(("most", "sizes"), [(0, [1] * 5), (1, [1] * 5), (2, [2, 2, 1])])
 def test_a_server_gets_no_more_frames_than_it_takes(most: int, sizes: list[int]) -> None:
     written = Written(most)
     written.add(5)
     assert [len(written.next()) for _ in sizes] == sizes
 
 
-def test_no_message_has_more_frames_than_the_contract_allows() -> None:
+def test_no_message_has_more_frames_than_the_contract_allows_nor_is_too_long() -> None:
     written = Written(1000)
     written.add(FRAMES_PER_MESSAGE + 1)
     assert [len(written.next()) for _ in range(2)] == [FRAMES_PER_MESSAGE, 1]
-
-
-def test_calls_that_are_long_together_go_in_several_messages() -> None:
     written = Written(64)
     written.add(5, elements=8 * KIB)
     assert [len(written.next()) for _ in range(3)] == [2, 2, 1]
@@ -125,20 +116,12 @@ def test_a_chunk_goes_alone_and_in_its_place() -> None:
 
 def test_a_credential_goes_before_the_calls_and_cancels_too() -> None:
     written = Written(64)
-    written.add(2)
+    written.add(3)
     with written.lock:
-        del written.open[1]
+        del written.open[1], written.open[3]  # 3 was cancelled before it went
         written.writer.cancel(1)
     written.connection.who = "Bearer x"
     assert written.next() == [(0, "credential"), (1, "cancel"), (2, "begin")]
-
-
-def test_a_call_that_is_cancelled_before_it_goes_is_not_sent() -> None:
-    written = Written(64)
-    written.add(3)
-    with written.lock:
-        del written.open[2]
-    assert written.next() == [(1, "begin"), (3, "begin")]
 
 
 def test_a_stream_that_is_over_sends_nothing_more() -> None:
@@ -170,19 +153,21 @@ def collected(count: int) -> Any:
     return behaviour
 
 
-def test_answers_of_one_message_reach_their_calls(script: StreamScript) -> None:
-    script.behaviours = [cast("Any", collected(4))]
-    with connected(script) as client, client.pipeline() as pipeline:
+def test_answers_of_one_message_reach_their_calls() -> None:
+    server = FakeServer()
+    server.behaviours = [cast("Any", collected(4))]
+    with piped(server) as pipeline:
         calls = [submit(pipeline, numbers(4 * size)) for size in range(8)]
         assert [call.result(PATIENCE).size for call in calls] == list(range(8))
 
 
-@pytest.mark.parametrize("most", [0, 1, 3, 64])
-def test_a_pipeline_keeps_to_what_the_server_takes(script: StreamScript, most: int) -> None:
-    script.limits.frames_per_message = most
-    script.limits.stream_window = 32
-    with connected(script) as client, client.pipeline() as pipeline:
+@each("most", [0, 1, 3, 64])
+def test_a_pipeline_keeps_to_what_the_server_takes(most: int) -> None:
+    server = FakeServer()
+    server.limits.frames_per_message = most
+    server.limits.stream_window = 32
+    with piped(server) as pipeline:
         calls = [submit(pipeline, numbers(4 * size)) for size in range(200)]
         assert [call.result(PATIENCE).size for call in calls] == list(range(200))
-    assert max(script.frames) <= max(1, most)
-    assert sum(script.frames) == 200
+    assert max(server.frames) <= max(1, most)
+    assert sum(server.frames) == 200

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from npucall_client.pool.members import Member
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 """Seconds after which a test gives up; none takes so long unless something is broken."""
 
 
@@ -40,14 +40,14 @@ class Heard:
         self.until(lambda heard: set(heard.members) == set(addresses))
 
 
-def until(condition: Callable[[], object]) -> None:
+def until(condition: Callable[[], object], what: str = "what was awaited") -> None:
     """Waits for something that another thread does."""
     never = threading.Event()
-    for _ in range(int(PATIENCE / 0.005)):
+    for _ in range(int(PATIENCE / 0.002)):
         if condition():
             return
-        never.wait(0.005)
-    raise AssertionError("did not happen")
+        never.wait(0.002)
+    raise AssertionError(f"did not happen: {what}")
 
 
 def threads_named(name: str) -> list[threading.Thread]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 from tests.blocking import Blocking
-from tests.client import stream_script
+from tests.client import fake_server
 
 import npucall_client
 from npucall.errors import (
@@ -212,9 +212,8 @@ def test_a_program_that_nobody_has_frees_its_arrays_at_once() -> None:
 
 
 def test_a_server_without_sessions_says_which_setting_allows_them() -> None:
-    script = stream_script.StreamScript()
     with (
-        stream_script.connected(script) as client,
+        fake_server.connected(fake_server.FakeServer()) as client,
         pytest.raises(HandleMemoryError, match="handle_memory"),
     ):
         client.session()

@@ -1,4 +1,4 @@
-"""A server of this process whose operators are known by their C prototype alone.
+"""A fake server in this process whose operators are known by their C prototype alone.
 
 It is a transport: calls arrive as bytes, are prepared as a server prepares them, and run a function
 of the test.
@@ -70,7 +70,7 @@ def members(request: arguments.BoundCall) -> dict[str, str | None]:
     return {name: argument.WhichOneof("value") for name, argument in parsed(request).items()}
 
 
-class ScriptedTransport:
+class FakeTransport:
     """Runs functions, which get arrays, lists of them, and attributes, by name."""
 
     sender = THREADS

@@ -1,4 +1,4 @@
-"""A server whose streams follow a script, in the generated classes and nothing of npucall's own.
+"""A fake server over gRPC, in the generated classes and nothing of npucall's own.
 
 Unless a test says otherwise it answers a call with the bytes of its first storage.
 """
@@ -6,38 +6,44 @@ Unless a test says otherwise it answers a call with the bytes of its first stora
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import grpc
 import numpy as np
+from tests.client.pool.heard import PATIENCE, until
 
 import npucall_client
 from npucall.v1 import operator_service_pb2 as pb
 from npucall.v1 import tensor_pb2
-from npucall.wire.status import to_status
+from npucall.wire.status import TRAILER, to_status
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator, Mapping
 
     from npucall.errors import NpucallError
     from npucall_client import Client
+    from npucall_client.pipeline import PendingCall, Pipeline
 
     Frames = Iterator[pb.ExecuteStreamRequest]
     Answers = Iterator[pb.ExecuteStreamResponse]
     Behaviour = Callable[[Frames, grpc.ServicerContext], Answers]
 
-SERVICE = "npucall.v1.OperatorService"
-PATIENCE = 20.0
+__all__ = ["PATIENCE", "until"]  # beside what is defined here
+Answer = Callable[[bytes, grpc.ServicerContext], bytes]
+"""To a call in one message."""
 KIB, MIB = 2**10, 2**20
+ONE = np.ones((), np.float32)
 
 
-class StreamScript:
-    """What the server does; ``streams`` counts those that were opened."""
+class FakeServer:
+    """Records what it is asked; ``streams`` counts those that were opened."""
 
     def __init__(self) -> None:
         self.limits = pb.Limits(stream_window=4)
+        self.answer: Answer = echo_once
         self.behaviours: list[Behaviour] = []
         """One for each stream, in order; the others echo."""
         self.streams = 0
@@ -46,16 +52,23 @@ class StreamScript:
         """Sizes, of all streams."""
         self.frames: list[int] = []
         """Of each message of a stream."""
-        self.unary = 0
+        self.metadata: list[dict[str, Any]] = []
+        """Of each call in one message."""
+        self.asked = threading.Event()
         self._lock = threading.Lock()
+
+    @property
+    def unary(self) -> int:
+        """How many calls came in one message."""
+        return len(self.metadata)
 
     def info(self, _: bytes, __: grpc.ServicerContext) -> bytes:
         return pb.GetServerInfoResponse(limits=self.limits).SerializeToString()
 
-    def execute(self, request: bytes, _: grpc.ServicerContext) -> bytes:
-        self.unary += 1
-        data = pb.ExecuteRequest.FromString(request).storage[0].data
-        return reply_of(data).SerializeToString()
+    def execute(self, request: bytes, context: grpc.ServicerContext) -> bytes:
+        self.metadata.append(dict(context.invocation_metadata()))
+        self.asked.set()
+        return self.answer(request, context)
 
     def stream(self, messages: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
         with self._lock:
@@ -74,6 +87,42 @@ class StreamScript:
                 elif frame.HasField("chunk"):
                     self.chunks.append(len(frame.chunk.data))
                 yield frame
+
+
+# Calls in one message.
+
+
+def echo_once(request: bytes, _: grpc.ServicerContext) -> bytes:
+    data = pb.ExecuteRequest.FromString(request).storage[0].data
+    return reply_of(data).SerializeToString()
+
+
+def refuse(code: grpc.StatusCode, message: str = "refused") -> Answer:
+    """As gRPC or a proxy does, without our trailer."""
+    return lambda _, context: context.abort(code, message)
+
+
+def fail(error: NpucallError) -> Answer:
+    def answer(_: bytes, context: grpc.ServicerContext) -> bytes:
+        status = to_status(error)
+        context.set_trailing_metadata(((TRAILER, status.SerializeToString()),))
+        context.abort(error.code, status.message)
+
+    return answer
+
+
+def in_turn(*answers: Answer) -> Answer:
+    """Each of them once, the last one for ever."""
+    left = list(answers)
+
+    def answer(request: bytes, context: grpc.ServicerContext) -> bytes:
+        each = left.pop(0) if len(left) > 1 else left[0]
+        return each(request, context)
+
+    return answer
+
+
+# Streams.
 
 
 def echo(frames: Frames, context: grpc.ServicerContext) -> Answers:
@@ -134,28 +183,31 @@ def answer(call_id: int, **frame: Any) -> pb.ExecuteStreamResponse:
     return pb.ExecuteStreamResponse(call_id=call_id, **frame)
 
 
-def reply_of(data: bytes, *, inline: bool = True) -> pb.ExecuteResponse:
+def reply_of(data: bytes, *, name: str = "out", inline: bool = True) -> pb.ExecuteResponse:
     """A reply with one output of float32."""
     spec = tensor_pb2.TensorSpec(dtype=tensor_pb2.DATA_TYPE_FLOAT, shape=[len(data) // 4])
-    reply = pb.Reply(outputs=[pb.Argument(name="out", stored=True, tensor=spec)])
+    reply = pb.Reply(outputs=[pb.Argument(name=name, stored=True, tensor=spec)])
     storage = [tensor_pb2.Storage(data=data)] if inline else []
     return pb.ExecuteResponse(reply=reply, storage=storage)
 
 
+# Clients of it.
+
+
 @contextmanager
-def serving(script: StreamScript) -> Iterator[str]:
-    """The target of a server that follows the script."""
-    server = grpc.server(
-        ThreadPoolExecutor(16),
-        options=[("grpc.max_receive_message_length", -1), ("grpc.so_reuseport", 0)],
-    )
-    handlers: dict[str, Any] = {
-        "GetServerInfo": grpc.unary_unary_rpc_method_handler(script.info),
-        "Execute": grpc.unary_unary_rpc_method_handler(script.execute),
-        "ExecuteStream": grpc.stream_stream_rpc_method_handler(script.stream),
-    }
-    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
-    port = server.add_insecure_port("127.0.0.1:0")
+def grpc_server(
+    methods: Mapping[str, grpc.RpcMethodHandler],
+    *options: tuple[str, int],
+    credentials: grpc.ServerCredentials | None = None,
+) -> Iterator[str]:
+    """The target of a server that has these methods."""
+    server = grpc.server(ThreadPoolExecutor(16), options=[("grpc.so_reuseport", 0), *options])
+    service = "npucall.v1.OperatorService"
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, methods),))
+    if credentials is None:
+        port = server.add_insecure_port("127.0.0.1:0")
+    else:
+        port = server.add_secure_port("127.0.0.1:0", credentials)
     server.start()
     try:
         yield f"127.0.0.1:{port}"
@@ -164,9 +216,26 @@ def serving(script: StreamScript) -> Iterator[str]:
 
 
 @contextmanager
-def connected(script: StreamScript, **settings: Any) -> Iterator[Client]:
-    with serving(script) as target, npucall_client.connect(target, **settings) as client:
+def serving(server: FakeServer, max_bytes: int = -1) -> Iterator[str]:
+    methods: dict[str, Any] = {
+        "GetServerInfo": grpc.unary_unary_rpc_method_handler(server.info),
+        "Execute": grpc.unary_unary_rpc_method_handler(server.execute),
+        "ExecuteStream": grpc.stream_stream_rpc_method_handler(server.stream),
+    }
+    with grpc_server(methods, ("grpc.max_receive_message_length", max_bytes)) as target:
+        yield target
+
+
+@contextmanager
+def connected(server: FakeServer, **settings: Any) -> Iterator[Client]:
+    with serving(server) as target, npucall_client.connect(target, **settings) as client:
         yield client
+
+
+@contextmanager
+def piped(server: FakeServer, **settings: Any) -> Iterator[Pipeline]:
+    with connected(server, **settings) as client, client.pipeline() as pipeline:
+        yield pipeline
 
 
 def numbers(size: int) -> Any:
@@ -178,14 +247,5 @@ def run(client: Client, array: Any) -> Any:
     return client.run("aclnnL1LossBackward", array, self=ONE, target=ONE)
 
 
-ONE = np.ones((), np.float32)
-
-
-def until(condition: Callable[[], bool], what: str) -> None:
-    """Waits for something that another thread does."""
-    never = threading.Event()
-    for _ in range(int(PATIENCE / 0.002)):
-        if condition():
-            return
-        never.wait(0.002)
-    raise AssertionError(f"did not happen: {what}")
+def submit(pipeline: Pipeline, array: Any, **options: Any) -> PendingCall[Any]:
+    return pipeline.submit("aclnnL1LossBackward", array, **{"self": ONE, "target": ONE, **options})

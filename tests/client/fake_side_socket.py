@@ -1,4 +1,4 @@
-"""A server's side socket that follows a script, and a server whose calls name its memory.
+"""A fake side socket of a server, and a fake server whose calls name its memory.
 
 In the generated classes and nothing of npucall's own. Unless a test says otherwise it grants what
 is asked for, and answers a call with its first input times two, in its place where it has one.
@@ -7,6 +7,7 @@ is asked for, and answers a call with its first input times two, in its place wh
 from __future__ import annotations
 
 import fcntl
+import itertools
 import mmap
 import os
 import socket
@@ -14,30 +15,27 @@ import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-import grpc
 import numpy as np
 
-import npucall_client
 from npucall.errors import SharedMemoryError
 from npucall.v1 import operator_service_pb2 as pb
 from npucall.v1 import shared_memory_pb2, tensor_pb2
-from npucall.wire.status import TRAILER, to_status
+from npucall.wire.status import to_status
 
-from . import stream_script
-from .stream_script import PATIENCE, StreamScript
+from . import fake_server
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from npucall_client import Client
+    import grpc
 
     Behaviour = Callable[[socket.socket, bytes], None]
 
 ID = b"0123456789abcdef"
 
 
-class SideScript:
+class FakeSideSocket:
     """What listens at ``path``."""
 
     def __init__(self, path: Path) -> None:
@@ -57,14 +55,12 @@ class SideScript:
         self._socket.close()
 
     def _accept(self) -> None:
-        count = 0
-        while True:
+        for count in itertools.count():
             try:
                 connection, _ = self._socket.accept()
             except OSError:
                 return  # closed
             behaviour = self.behaviours[count] if count < len(self.behaviours) else self.grant
-            count += 1
             threading.Thread(target=self._serve, args=(connection, behaviour), daemon=True).start()
 
     def _serve(self, connection: socket.socket, behaviour: Behaviour) -> None:
@@ -103,19 +99,24 @@ def answering(data: bytes, *files: int) -> Behaviour:
     return lambda connection, _: send(connection, data, *files)
 
 
+def hangs_up(connection: socket.socket, _: bytes) -> None:
+    """Closes the connection where an answer is expected."""
+    connection.shutdown(socket.SHUT_RDWR)
+
+
 @contextmanager
-def side(path: Path) -> Iterator[SideScript]:
-    script = SideScript(path)
+def side_socket(path: Path) -> Iterator[FakeSideSocket]:
+    fake = FakeSideSocket(path)
     try:
-        yield script
+        yield fake
     finally:
-        script.close()
+        fake.close()
 
 
-class SharingScript(StreamScript):
-    """A server whose calls may name memory of a side script."""
+class SharingServer(fake_server.FakeServer):
+    """A server whose calls may name memory of a side socket."""
 
-    def __init__(self, memory: SideScript) -> None:
+    def __init__(self, memory: FakeSideSocket) -> None:
         super().__init__()
         self.memory = memory
         self.socket = memory.path
@@ -127,22 +128,14 @@ class SharingScript(StreamScript):
         self.answers: list[pb.ExecuteResponse] = []
         """Of the next calls, instead of what they ask for."""
         self.behaviours = [self._calls] * 9
+        self.answer = self._in_one_message
 
     def info(self, _: bytes, __: grpc.ServicerContext) -> bytes:
         info = pb.GetServerInfoResponse(limits=self.limits, shared_memory_socket=self.socket)
         info.server.instance = self.instances.pop(0) if self.instances else "last"
         return info.SerializeToString()
 
-    def execute(self, request: bytes, context: grpc.ServicerContext) -> bytes:
-        self.unary += 1
-        try:
-            return self.answer(pb.ExecuteRequest.FromString(request)).SerializeToString()
-        except SharedMemoryError as error:
-            status = to_status(error).SerializeToString()
-            context.set_trailing_metadata(((TRAILER, status),))
-            context.abort(error.code, str(error))
-
-    def answer(self, request: pb.ExecuteRequest) -> pb.ExecuteResponse:
+    def computed(self, request: pb.ExecuteRequest) -> pb.ExecuteResponse:
         self.requests.append(request)
         if self.answers:
             return self.answers.pop(0)
@@ -153,17 +146,23 @@ class SharingScript(StreamScript):
             response.storage[0].region.CopyFrom(place.region)
         return response
 
+    def _in_one_message(self, request: bytes, context: grpc.ServicerContext) -> bytes:
+        try:
+            return self.computed(pb.ExecuteRequest.FromString(request)).SerializeToString()
+        except SharedMemoryError as error:
+            return fake_server.fail(error)(request, context)
+
     def _calls(self, frames: Any, _: grpc.ServicerContext) -> Any:
         """A stream whose calls do not travel in chunks."""
         for frame in frames:
             if frame.HasField("begin") and frame.begin.chunked:
-                yield from stream_script.echo(_again(frame, frames), _)
+                yield from fake_server.echo(itertools.chain([frame], frames), _)
             elif frame.HasField("begin"):
                 try:
-                    answer = {"reply": self.answer(frame.begin.request)}
+                    answer = {"reply": self.computed(frame.begin.request)}
                 except SharedMemoryError as error:
                     answer = {"error": to_status(error).SerializeToString()}
-                yield stream_script.answer(frame.call_id, **answer)
+                yield fake_server.answer(frame.call_id, **answer)
 
     def _bytes(self, storage: tensor_pb2.Storage) -> memoryview:
         place = storage.WhichOneof("place")
@@ -176,16 +175,9 @@ class SharingScript(StreamScript):
         return memory[region.offset : region.offset + region.length]
 
 
-def _again(frame: Any, frames: Any) -> Iterator[Any]:
-    yield frame
-    yield from frames
-
-
 def reply_of(data: bytes) -> pb.ExecuteResponse:
     """A reply with the output of the operator that the tests call."""
-    response = stream_script.reply_of(data)
-    response.reply.outputs[0].name = "grad_input"
-    return response
+    return fake_server.reply_of(data, name="grad_input")
 
 
 def regions_of(request: pb.ExecuteRequest) -> list[tuple[int, int] | None]:
@@ -196,12 +188,3 @@ def regions_of(request: pb.ExecuteRequest) -> list[tuple[int, int] | None]:
 
 def places_of(request: pb.ExecuteRequest) -> dict[str, tuple[int, int]]:
     return {p.output: (p.region.offset, p.region.length) for p in request.output_places}
-
-
-@contextmanager
-def connected(script: SharingScript, **settings: Any) -> Iterator[Client]:
-    with (
-        stream_script.serving(script) as target,
-        npucall_client.connect(target, timeout=PATIENCE, **settings) as client,
-    ):
-        yield client
