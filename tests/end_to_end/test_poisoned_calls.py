@@ -6,6 +6,7 @@ import random
 import signal
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,6 +18,8 @@ import npucall_client
 from npucall.errors import PoisonedCallError
 from npucall.operators.l1_loss_backward import l1_loss_backward
 
+from .wire import until
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -27,8 +30,7 @@ PATIENCE = 240.0
 ONE = np.ones((), np.float32)
 INNOCENTS = 8
 KILLED = 6
-
-Run = "Callable[[Client, int], AnyArray]"
+MEMBERS = 3
 
 
 def arrays(first: int, elements: int) -> tuple[AnyArray, AnyArray]:
@@ -55,22 +57,16 @@ def in_a_pipeline(client: Client, first: int) -> AnyArray:
 WAYS = {"unary": unary, "in chunks": in_chunks, "in a pipeline": in_a_pipeline}
 
 
-def connected(keeper: Keeper) -> Client:
-    return npucall_client.connect(keeper.target, timeout=PATIENCE, stream_from=2**20)
-
-
-@pytest.fixture
-def alone() -> Iterator[Keeper]:
-    with kept_server() as keeper:
-        yield keeper
+def connected(*keepers: Keeper) -> Client:
+    targets = ",".join(keeper.target for keeper in keepers)
+    target = f"pool:{targets}" if len(keepers) > 1 else targets
+    return npucall_client.connect(target, timeout=PATIENCE, stream_from=2**20)
 
 
 @pytest.mark.more
 @pytest.mark.parametrize("how", [KILLS, pytest.param(CRASHES, marks=pytest.mark.long)])
-def test_a_call_that_ends_its_server_ends_two_of_them_and_is_told_so(
-    alone: Keeper, how: int
-) -> None:
-    with connected(alone) as client:
+def test_a_call_that_ends_its_server_ends_two_of_them_and_is_told_so(how: int) -> None:
+    with kept_server() as alone, connected(alone) as client:
         for number, run in enumerate(WAYS.values(), 1):
             with pytest.raises(
                 PoisonedCallError, match="server that ran this call ended"
@@ -85,13 +81,27 @@ def test_a_call_that_ends_its_server_ends_two_of_them_and_is_told_so(
         assert set(alone.endings) == {ending}
 
 
-def works_on(client: Client, run: Callable[[Client, int], AnyArray], ends: threading.Event) -> int:
-    """Answers how many calls were right."""
-    count = 0
-    while not ends.is_set():
-        assert np.unique(run(client, 4)).tolist() == [1.0]
-        count += 1
-    return count
+@contextmanager
+def innocents(*keepers: Keeper) -> Iterator[None]:
+    """Others who call meanwhile; each of their calls is right."""
+    over = threading.Event()
+
+    def works(run: Callable[[Client, int], AnyArray]) -> int:
+        count = 0
+        with connected(*keepers) as client:
+            while not over.is_set():
+                assert np.unique(run(client, 4)).tolist() == [1.0]
+                count += 1
+        return count
+
+    ways = list(WAYS.values())
+    with ThreadPoolExecutor(INNOCENTS) as threads:
+        working = [threads.submit(works, ways[number % 3]) for number in range(INNOCENTS)]
+        try:
+            yield
+        finally:
+            over.set()
+        assert all(each.result(PATIENCE) > 0 for each in working)
 
 
 @pytest.mark.parametrize("lanes", [1, pytest.param(3, marks=pytest.mark.long)])
@@ -99,27 +109,40 @@ def works_on(client: Client, run: Callable[[Client, int], AnyArray], ends: threa
     "way",
     [
         "unary",
-        pytest.param("in chunks", marks=pytest.mark.more),
-        pytest.param("in a pipeline", marks=pytest.mark.more),
+        *(pytest.param(way, marks=pytest.mark.more) for way in ("in chunks", "in a pipeline")),
     ],
 )
 def test_others_lose_nothing_beside_a_call_that_ends_its_server(way: str, lanes: int) -> None:
-    ends = threading.Event()
-    ways = list(WAYS.values())
-    with kept_server(lanes=lanes) as keeper, ThreadPoolExecutor(INNOCENTS) as threads:
-        clients = [connected(keeper) for _ in range(INNOCENTS)]
-        working = [
-            threads.submit(works_on, client, ways[number % 3], ends)
-            for number, client in enumerate(clients)
-        ]
-        try:
-            with connected(keeper) as client, pytest.raises(PoisonedCallError):
-                WAYS[way](client, KILLS)
-            keeper.wait_until_ready(2)
-            assert len(keeper.endings) in (2, 3)
-        finally:
-            ends.set()
-        assert all(each.result(PATIENCE) > 0 for each in working)
+    with kept_server(lanes=lanes) as keeper, innocents(keeper):
+        with connected(keeper) as client, pytest.raises(PoisonedCallError):
+            WAYS[way](client, KILLS)
+        keeper.wait_until_ready(2)
+        assert len(keeper.endings) in (2, 3)
+
+
+@pytest.mark.more
+@pytest.mark.usefixtures("sender_in_sweeps")
+def test_in_a_pool_two_members_end_or_three_beside_others_who_lose_no_call() -> None:
+    with ExitStack() as stack:
+        members = [stack.enter_context(kept_server()) for _ in range(MEMBERS)]
+
+        def endings(least: int) -> int:
+            """Once so many have ended, and all run again."""
+            until(lambda: sum(len(each.endings) for each in members) >= least, "members ended")
+            for each in members:
+                each.wait_until_ready()
+            return sum(len(each.endings) for each in members)
+
+        with connected(*members) as client:
+            for number in range(1, 4):
+                with pytest.raises(PoisonedCallError) as caught:
+                    unary(client, KILLS)
+                assert caught.value.details["operator"] == "aclnnL1LossBackward"
+                assert endings(2 * number) == 2 * number
+                assert np.unique(unary(client, 4)).tolist() == [1.0]
+            with innocents(*members), pytest.raises(PoisonedCallError):
+                unary(client, KILLS)
+            assert endings(8) in (8, 9)
 
 
 @pytest.mark.long
