@@ -1,67 +1,55 @@
 """What was taken is given back, all of it and the last first; the first failure is told."""
 
-from __future__ import annotations
+from typing import Any
 
 import pytest
 
 from npucall_server.devices.cleanup import Cleanup
 
 
-class Steps:
-    """Steps that note that they ran; some fail."""
+def added(ran: list[str], *names: str) -> Cleanup:
+    """Steps that note that they ran; those that are bad fail."""
 
-    def __init__(self) -> None:
-        self.ran: list[str] = []
-
-    def run(self, name: str) -> None:
-        self.ran.append(name)
+    def run(name: str) -> None:
+        ran.append(name)
         if name.startswith("bad"):
             raise ValueError(name)
 
-
-@pytest.fixture
-def steps() -> Steps:
-    return Steps()
-
-
-def added(steps: Steps, *names: str) -> Cleanup:
     cleanup = Cleanup()
     for name in names:
-        cleanup.callback(steps.run, name)
+        cleanup.callback(run, name)
     return cleanup
 
 
-def test_the_last_step_runs_first(steps: Steps) -> None:
-    added(steps, "a", "b", "c").close()
-    assert steps.ran == ["c", "b", "a"]
+@pytest.mark.parametrize(
+    ("names", "raises", "expected"),
+    [(("a", "b", "c"), None, None),
+     (("a", "bad b", "bad c", "d"), None, "bad c"),
+     (("a", "bad b"), KeyError("mine"), "mine"),
+     (("bad",), None, "bad")],
+)  # fmt: skip
+def test_every_step_runs_once_the_last_first_and_the_first_failure_is_raised(
+    names: tuple[str, ...], raises: Exception | None, expected: str | None
+) -> None:
+    """What the block raises counts before its steps."""
+    ran: list[str] = []
+    found: Any = None
+    try:
+        with added(ran, *names):
+            if raises:
+                raise raises
+    except (ValueError, KeyError) as error:
+        (found,) = error.args
+    assert (found, ran) == (expected, list(names[::-1]))
 
 
-def test_every_step_runs_once(steps: Steps) -> None:
-    with added(steps, "a") as cleanup:
+def test_steps_that_ran_or_were_taken_do_not_run_at_the_end() -> None:
+    ran: list[str] = []
+    with added(ran, "a") as cleanup:
         cleanup.close()
-    assert steps.ran == ["a"]
-
-
-def test_all_steps_run_and_the_first_failure_is_raised(steps: Steps) -> None:
-    with pytest.raises(ValueError, match="bad c"):
-        added(steps, "a", "bad b", "bad c", "d").close()
-    assert steps.ran == ["d", "bad c", "bad b", "a"]
-
-
-def test_what_the_block_raises_counts_before_its_steps(steps: Steps) -> None:
-    with pytest.raises(KeyError), added(steps, "a", "bad b"):
-        raise KeyError
-    assert steps.ran == ["bad b", "a"]
-
-
-def test_a_block_that_ends_well_raises_what_its_steps_do(steps: Steps) -> None:
-    with pytest.raises(ValueError, match="bad"), added(steps, "bad"):
-        pass
-
-
-def test_steps_that_were_taken_run_later(steps: Steps) -> None:
-    with added(steps, "a") as cleanup:
+    assert ran == ["a"]
+    with added(ran, "b") as cleanup:
         kept = cleanup.pop_all()
-    assert steps.ran == []
+    assert ran == ["a"]
     kept.close()
-    assert steps.ran == ["a"]
+    assert ran == ["a", "b"]

@@ -1,16 +1,16 @@
 """The CPU device: what handles hold, calls that read and fill them, and programs."""
 
-from __future__ import annotations
-
 import gc
 import weakref
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from typing import Any
 
 import numpy as np
 import pytest
 from tests.operators.collected import SUBJECTS
 
-from npucall.compute import alike
+from npucall.compute import alike, evaluate
 from npucall.declare.call import Call
 from npucall.declare.cuts import BLOCK
 from npucall.declare.prepare import Prepared, prepare
@@ -25,41 +25,38 @@ from npucall_server.devices.cpu import CpuDevice
 
 from .programs import a_program, call_of, differences
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from contextlib import AbstractContextManager
-
-    from tests.operators.subject import Subject
-
 ELEMENTS = 256
 LARGE = 2_000_000
 """Elements of a call of several turns."""
+OUT = "grad_input"
+"""The output of L1LossBackward."""
 
 
 def a_call(name: str, *specs: TensorSpec, **attributes: Any) -> Prepared:
     """A call of an operator on dense tensors, those of its first inputs."""
     operator = CATALOGUE.find(name)
     given = {p.name: spec for p, spec in zip(operator.inputs, specs, strict=False)}
-    call = Call(operator, {**given, **attributes}, tuple(given))
+    stored = (*given, *(name for name in attributes if name == OUT))
+    call = Call(operator, {**given, **attributes}, stored)
     return prepare(call, product_of(DEFAULT_SOC), CATALOGUE)
 
 
-def l1(elements: int = ELEMENTS) -> Prepared:
-    return a_call("aclnnL1LossBackward", *[TensorSpec(FLOAT, (elements,))] * 3, reduction=2)
+def l1(elements: int = ELEMENTS, **more: Any) -> Prepared:
+    specs = [TensorSpec(FLOAT, (elements,))] * 3
+    return a_call("aclnnL1LossBackward", *specs, reduction=2, **more)
 
 
-def numbers(seed: int, elements: int = ELEMENTS) -> bytes:
-    return np.random.default_rng(seed).standard_normal(elements).astype(np.float32).tobytes()
+def storages_of(call: Prepared) -> dict[str, Any]:
+    """Random numbers for each input, no two alike."""
+    found = {}
+    for seed, name in enumerate(call.inputs):
+        numbers = np.random.default_rng(seed).standard_normal(call.inputs[name].elements)
+        found[name] = numbers.astype(np.float32).tobytes()
+    return found
 
 
-def storages_of(call: Prepared) -> dict[str, bytes]:
-    return {
-        name: numbers(seed, call.inputs[name].elements) for seed, name in enumerate(call.stored)
-    }
-
-
-class CountedTurn:
-    """A turn that is there at once, and what it is asked."""
+class FakeTurn:
+    """A turn that is there at once, until it has been asked so often; counts how often."""
 
     owner = "somebody"
 
@@ -67,7 +64,7 @@ class CountedTurn:
         self.taken = self.held = 0
         self._pauses = pauses
 
-    def __call__(self) -> CountedTurn:
+    def __call__(self) -> "FakeTurn":
         return self
 
     def __enter__(self) -> None:
@@ -96,69 +93,54 @@ def device() -> Iterator[CpuDevice]:
     subject.close()
 
 
+def run(device: CpuDevice, call: Prepared, storages: dict[str, Any], **targets: Any) -> list[Any]:
+    return device.run(call, storages, FakeTurn(), targets).outputs
+
+
+def run_program(device: CpuDevice, steps: list[Step]) -> list[list[Any]]:
+    return device.run_program(steps, FakeTurn()).outputs
+
+
 def filled(device: CpuDevice, data: bytes) -> Any:
     memory = device.allocate(len(data))
     memory.write(0, data)
     return memory
 
 
-@pytest.mark.parametrize("offset", [0, 1, 3, 64])
-def test_a_call_reads_a_part_of_a_handle_as_if_it_had_been_sent(
-    device: CpuDevice, offset: int
-) -> None:
-    call = l1()
-    storages: dict[str, Any] = storages_of(call)
-    (expected,) = device.run(call, storages, CountedTurn()).outputs
-    data = bytes(offset) + storages["self"] + bytes(7)
-    storages["self"] = ResidentPart(filled(device, data), offset, len(storages["self"]))
-    (output,) = device.run(call, storages, CountedTurn()).outputs
-    assert bytes(output) == bytes(expected)  # type: ignore[arg-type]
+def bytes_of(memory: Any) -> bytes:
+    return bytes(memory.read(0, memory.nbytes))
 
 
-def test_a_kept_output_is_computed_into_the_handle(device: CpuDevice) -> None:
+# --- Handles --------------------------------------------------------------------------------------
+
+
+def test_a_call_reads_a_part_of_a_handle_and_computes_into_another(device: CpuDevice) -> None:
     call = l1()
     storages = storages_of(call)
-    (expected,) = device.run(call, storages, CountedTurn()).outputs
+    (expected,) = run(device, call, storages)
     kept = device.allocate(ELEMENTS * 4)
-    (output,) = device.run(call, storages, CountedTurn(), {"grad_input": kept}).outputs
-    assert output is kept
-    assert bytes(kept.read(0, kept.nbytes)) == bytes(expected)  # type: ignore[arg-type]
-
-
-def test_a_call_reads_one_handle_and_fills_another(device: CpuDevice) -> None:
-    call = l1()
-    storages: dict[str, Any] = storages_of(call)
-    first, second = device.allocate(ELEMENTS * 4), device.allocate(ELEMENTS * 4)
-    device.run(call, storages, CountedTurn(), {"grad_input": first})
-    storages["self"] = ResidentPart(first, 0, first.nbytes)
-    before = bytes(first.read(0, first.nbytes))
-    device.run(call, storages, CountedTurn(), {"grad_input": second})
-    assert bytes(first.read(0, first.nbytes)) == before
-    (expected,) = device.run(call, {**storages, "self": before}, CountedTurn()).outputs
-    assert bytes(second.read(0, second.nbytes)) == bytes(expected)  # type: ignore[arg-type]
+    for offset in (0, 1, 3, 64):
+        source = filled(device, bytes(offset) + storages["self"] + bytes(7))
+        part = ResidentPart(source, offset, len(storages["self"]))
+        kept.write(0, bytes(kept.nbytes))
+        (output,) = run(device, call, {**storages, "self": part}, grad_input=kept)
+        assert output is kept
+        assert bytes_of(kept) == bytes(expected)
+        assert bytes_of(source) == bytes(offset) + storages["self"] + bytes(7)
 
 
 def test_an_output_that_is_read_from_one_handle_goes_to_another(device: CpuDevice) -> None:
     """Its gaps come as they were sent."""
-    spec = TensorSpec(FLOAT, (4,), strides=(2,), storage_shape=(8,))
-    operator = CATALOGUE.find("aclnnL1LossBackward")
-    given: dict[str, Any] = dict.fromkeys(
-        ("grad_output", "self", "target"), TensorSpec(FLOAT, (4,))
-    )
-    arguments = {**given, "reduction": 2, "grad_input": spec}
-    call = prepare(
-        Call(operator, arguments, (*given, "grad_input")), product_of(DEFAULT_SOC), CATALOGUE
-    )
+    call = l1(4, grad_input=TensorSpec(FLOAT, (4,), strides=(2,), storage_shape=(8,)))
+    storages = storages_of(call)
     before = filled(device, np.arange(8, dtype=np.float32).tobytes())
     kept = device.allocate(32)
-    storages: dict[str, Any] = {n: numbers(k, 4) for k, n in enumerate(given)}
-    storages["grad_input"] = ResidentPart(before, 0, 32)
-    device.run(call, storages, CountedTurn(), {"grad_input": kept})
-    result, sent = (np.frombuffer(m.read(0, 32), np.float32) for m in (kept, before))
+    run(device, call, {**storages, OUT: ResidentPart(before, 0, 32)}, grad_input=kept)
+    result, sent = (np.frombuffer(bytes_of(memory), np.float32) for memory in (kept, before))
     assert sent.tolist() == list(range(8))
     assert result[1::2].tolist() == [1, 3, 5, 7]
-    self, target = (np.frombuffer(storages[n], np.float32) for n in ("self", "target"))
-    grad = np.frombuffer(storages["grad_output"], np.float32)
+    names = ("grad_output", "self", "target")
+    grad, self, target = (np.frombuffer(storages[n], np.float32) for n in names)
     assert result[::2].tolist() == (grad * np.sign(self - target)).tolist()
 
 
@@ -168,6 +150,10 @@ def test_what_a_handle_holds_lives_as_long_as_somebody_reads_it(device: CpuDevic
     memory.free()
     assert bytes(seen) == b"12345678"
     assert memory.nbytes == 0
+    assert device.memory_for_handles == 0  # they hold host memory
+
+
+# --- Programs -------------------------------------------------------------------------------------
 
 
 def chain(steps: int, *, elements: int = ELEMENTS) -> list[Step]:
@@ -178,101 +164,77 @@ def chain(steps: int, *, elements: int = ELEMENTS) -> list[Step]:
     for number in range(steps):
         storages: dict[str, Any] = dict(sent)
         if number:
-            storages["grad_output"] = StepOutput(number - 1, "grad_input")
-        discarded = {"grad_input"} if number < steps - 1 else set()
+            storages["grad_output"] = StepOutput(number - 1, OUT)
+        discarded = {OUT} if number < steps - 1 else set()
         made.append(Step(call, storages, discarded=frozenset(discarded)))
     return made
-
-
-def one_by_one(device: CpuDevice, steps: list[Step]) -> list[list[bytes]]:
-    """The outputs of each step, run as a single call."""
-    results: list[list[bytes]] = []
-    for step in steps:
-        storages = {
-            name: results[source.step][list(steps[source.step].call.outputs).index(source.output)]
-            if isinstance(source, StepOutput)
-            else source
-            for name, source in step.storages.items()
-        }
-        outputs = device.run(step.call, storages, CountedTurn()).outputs
-        results.append([bytes(output) for output in outputs])  # type: ignore[arg-type]
-    return results
 
 
 @pytest.mark.parametrize("elements", [ELEMENTS, LARGE])
 def test_a_chain_gives_the_bits_of_single_calls(device: CpuDevice, elements: int) -> None:
     steps = chain(4, elements=elements)
-    outputs = device.run_program(steps, CountedTurn()).outputs
-    assert outputs[:3] == [[None]] * 3
-    (last,) = outputs[3]
-    assert bytes(last) == one_by_one(device, steps)[3][0]  # type: ignore[arg-type]
+    assert differences(run_program(device, steps), steps) == []
 
 
 def test_small_steps_share_a_turn_and_large_ones_take_their_own(device: CpuDevice) -> None:
-    turn = CountedTurn()
+    turn = FakeTurn()
     device.run_program(chain(100), turn)
     assert turn.taken == 1
     device.run_program(chain(2, elements=LARGE), turn)
     assert turn.taken > 3
 
 
-def test_what_has_two_readers_stays_for_the_second(device: CpuDevice) -> None:
+def test_what_has_two_readers_or_is_kept_stays_for_later_steps(device: CpuDevice) -> None:
     steps = [*chain(4), chain(2)[1]]
     steps[3] = steps[3]._replace(discarded=frozenset())
-    outputs = device.run_program(steps, CountedTurn()).outputs
-    assert bytes(outputs[4][0]) == one_by_one(device, chain(2))[1][0]  # type: ignore[arg-type]
-
-
-def test_a_step_keeps_its_output_and_later_ones_read_it(device: CpuDevice) -> None:
-    steps = chain(2)
+    assert differences(run_program(device, steps), steps) == []
     kept = device.allocate(ELEMENTS * 4)
-    steps[0] = steps[0]._replace(targets={"grad_input": kept}, discarded=frozenset())
-    outputs = device.run_program(steps, CountedTurn()).outputs
-    assert outputs[0] == [kept]
-    expected = one_by_one(device, chain(2))
-    assert bytes(kept.read(0, kept.nbytes)) == expected[0][0]
-    assert bytes(outputs[1][0]) == expected[1][0]  # type: ignore[arg-type]
+    steps[0] = steps[0]._replace(targets={OUT: kept}, discarded=frozenset())
+    assert differences(run_program(device, steps), steps) == []
 
 
 def test_a_failure_names_its_step(device: CpuDevice) -> None:
-    classes = TensorSpec(FLOAT, (2, 3))
-    call = a_call(
-        "aclnnCrossEntropyLossGrad", TensorSpec(FLOAT, ()), classes, TensorSpec(INT64, (2,))
-    )
+    specs = TensorSpec(FLOAT, ()), TensorSpec(FLOAT, (2, 3)), TensorSpec(INT64, (2,))
+    call = a_call("aclnnCrossEntropyLossGrad", *specs)
     labels = np.array([0, 7]).tobytes()
     given = {"grad_loss": bytes(4), "log_prob": bytes(24), "target": labels}
     with pytest.raises(ArgumentError) as caught:
-        device.run_program([*chain(3), Step(call, given)], CountedTurn())
+        run_program(device, [*chain(3), Step(call, given)])
     assert caught.value.details["step"] == "3"
 
 
 def test_a_caller_who_goes_ends_a_program_between_two_steps(device: CpuDevice) -> None:
-    turn = CountedTurn(pauses=5)
+    turn = FakeTurn(pauses=5)
     with pytest.raises(CancelledError) as caught:
         device.run_program(chain(100), turn)
     assert caught.value.details["step"] == "5"
     assert not turn.held
 
 
+def test_a_caller_who_goes_ends_it_between_groups_of_calls_too(device: CpuDevice) -> None:
+    call = l1()
+    steps = [Step(call, storages_of(call))] * (alike.most(call) + 1)
+    with pytest.raises(CancelledError):
+        device.run_program(steps, FakeTurn(pauses=1))
+
+
 def test_a_result_is_freed_behind_its_last_use(
     device: CpuDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from npucall.compute import evaluate
-
     alive: list[int] = []
     made: list[Any] = []
-    run = evaluate.run
+    evaluated = evaluate.run
 
     def watched(*arguments: Any, **more: Any) -> list[Any]:
         gc.collect()
         alive.append(sum(each() is not None for each in made))
-        outputs = run(*arguments, **more)
+        outputs = evaluated(*arguments, **more)
         array = np.frombuffer(outputs[0], np.uint8)
         made.append(weakref.ref(array.base.obj))  # type: ignore[union-attr]
         return outputs
 
     monkeypatch.setattr(evaluate, "run", watched)
-    device.run_program(chain(6, elements=8192), CountedTurn())
+    run_program(device, chain(6, elements=8192))
     assert max(alive) <= 1
 
 
@@ -282,30 +244,25 @@ def test_program_bytes_count_what_is_there_at_a_time(device: CpuDevice) -> None:
     assert device.program_bytes(steps) == 2 * size  # what it reads, what it makes
     answered = [step._replace(discarded=frozenset()) for step in steps]
     assert device.program_bytes(answered) == 6 * size
-    kept = steps[0]._replace(targets={"grad_input": device.allocate(size)}, discarded=frozenset())
+    kept = steps[0]._replace(targets={OUT: device.allocate(size)}, discarded=frozenset())
     assert device.program_bytes([kept, *steps[1:]]) == 3 * size
 
 
 def test_a_program_of_an_operator_that_ends_early_gives_zeros(device: CpuDevice) -> None:
     call = l1(0)
-    (output,) = device.run_program([Step(call, storages_of(call))], CountedTurn()).outputs[0]
-    assert bytes(output) == b""  # type: ignore[arg-type]
+    (output,) = run_program(device, [Step(call, storages_of(call))])[0]
+    assert bytes(output) == b""
 
 
-def test_handles_hold_host_memory(device: CpuDevice) -> None:
-    assert device.memory_for_handles == 0
-
-
-@pytest.mark.parametrize("subject", SUBJECTS, ids=str)
-def test_a_program_of_any_operator_has_the_bits_of_single_calls(
-    device: CpuDevice, subject: Subject
-) -> None:
-    steps, _ = a_program(device, subject)
-    outputs = device.run_program(steps, CountedTurn()).outputs
-    assert differences(outputs, steps) == []
-    for step in steps[:2]:
-        alone = device.run(step.call, step.storages, CountedTurn(), step.targets).outputs  # type: ignore[arg-type]
-        assert differences([alone], [step]) == []
+def test_a_program_of_any_operator_has_the_bits_of_single_calls(device: CpuDevice) -> None:
+    wrong: list[object] = []
+    for subject in SUBJECTS:
+        steps, _ = a_program(device, subject)
+        wrong += [(subject, line) for line in differences(run_program(device, steps), steps)]
+        for step in steps[:2]:
+            alone = run(device, step.call, dict(step.storages), **step.targets)
+            wrong += [(subject, "alone", line) for line in differences([alone], [step])]
+    assert wrong == []
 
 
 def rolled(call: Prepared, storages: dict[str, bytes], by: int) -> dict[str, bytes]:
@@ -318,30 +275,18 @@ def rolled(call: Prepared, storages: dict[str, bytes], by: int) -> dict[str, byt
     return found
 
 
-@pytest.mark.parametrize("subject", SUBJECTS, ids=str)
-def test_calls_computed_as_one_have_the_bits_of_single_calls(
-    device: CpuDevice, subject: Subject
-) -> None:
-    call, storages = call_of(subject, device)
-    each = [rolled(call, storages, by) for by in range(5)]
-    steps = [Step(call, each[by]) for by in (0, 1, 2)]
-    steps += [Step(call, each[3], discarded=frozenset(call.outputs)), Step(call, each[4])]
-    found = device.run_program(steps, CountedTurn()).outputs
-    for by, outputs in enumerate(found):
-        expected = device.run(call, each[by], CountedTurn()).outputs
-        for output, single in zip(outputs, expected, strict=True):
-            assert by == 3 if output is None else bytes(output) == bytes(single)  # type: ignore[arg-type]
+def test_calls_computed_as_one_have_the_bits_of_single_calls(device: CpuDevice) -> None:
+    wrong: list[object] = []
+    for subject in SUBJECTS:
+        call, storages = call_of(subject, device)
+        each = [rolled(call, storages, by) for by in range(5)]
+        steps = [Step(call, own) for own in each]
+        steps[3] = steps[3]._replace(discarded=frozenset(call.outputs))
+        wrong += [(subject, line) for line in differences(run_program(device, steps), steps)]
+    assert wrong == []
 
 
 def test_most_elementwise_operators_compute_small_calls_as_one(device: CpuDevice) -> None:
     calls = [call_of(subject, device)[0] for subject in SUBJECTS]
     assert sum(alike.most(call) > 1 for call in calls) > len(calls) // 3
     assert all(alike.most(call) * call.computation <= BLOCK for call in calls)
-
-
-def test_a_turn_is_offered_between_groups_of_calls(device: CpuDevice) -> None:
-    call = l1()
-    steps = [Step(call, storages_of(call))] * (alike.most(call) + 1)
-    turn = CountedTurn(pauses=1)
-    with pytest.raises(CancelledError):
-        device.run_program(steps, turn)

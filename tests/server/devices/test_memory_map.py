@@ -1,9 +1,7 @@
 """Where tensors lie: no two share bytes, and each copy covers what it has to and nothing else."""
 
-from __future__ import annotations
-
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 from hypothesis import given
@@ -12,10 +10,7 @@ from hypothesis import strategies as st
 from npucall.declare.declaration import Operator
 from npucall.dtypes import FLOAT, INT8
 from npucall.tensors import TensorSpec
-from npucall_server.devices.memory_map import MemoryMap, Span, memory_map_of
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from npucall_server.devices.memory_map import Span, memory_map_of
 
 REFERENCE = Operator("aclnnX", "", (), {}, {}, (), None, None, "", None)
 HEADER_ALONE = Operator("aclnnX", "", (), {}, {}, (), None, None, "", None, reference=False)
@@ -46,30 +41,9 @@ def calls(draw: st.DrawFn) -> Call:
     return Call(inputs, outputs, tuple(stored), operator, left)
 
 
-def going_in(call: Call) -> set[str]:
-    """What the call sends, and outputs that begin as anything but zeros."""
-    return with_bytes(
-        call, {*call.stored, *(name for name, left in call.unwritten.items() if left)}
-    )
-
-
 def taken(length: int) -> int:
     """What a tensor takes on a device that keeps 512 bytes between tensors free."""
     return -(-length // 512) * 512 + 512
-
-
-def specs_of(call: Call) -> dict[str, TensorSpec]:
-    return {**call.inputs, **call.outputs}
-
-
-def with_bytes(call: Call, names: object) -> set[str]:
-    return {name for name in names if specs_of(call)[name].storage_bytes}
-
-
-def spans_of(call: Call, memory_map: MemoryMap) -> list[Span]:
-    specs = specs_of(call)
-    spans = (Span(n, start, specs[n].storage_bytes) for n, start in memory_map.starts.items())
-    return sorted(spans, key=lambda span: span.start)
 
 
 def inside(spans: list[Span], reach: tuple[int, int]) -> set[str]:
@@ -80,64 +54,37 @@ def inside(spans: list[Span], reach: tuple[int, int]) -> set[str]:
 
 
 @given(calls())
-def test_every_tensor_with_bytes_has_a_place_of_its_own(call: Call) -> None:
+def test_every_tensor_has_a_place_and_each_copy_takes_what_it_should(call: Call) -> None:
     memory_map = memory_map_of(call, taken)
-    spans = spans_of(call, memory_map)
-    unread = with_bytes(call, call.inputs) - set(call.stored)
-    assert set(memory_map.starts) == with_bytes(call, specs_of(call)) - unread
+    sizes = {n: spec.storage_bytes for n, spec in {**call.inputs, **call.outputs}.items()}
+    with_bytes = {name for name, size in sizes.items() if size}
+    unread = with_bytes & {*call.inputs} - {*call.stored}
+    # Each tensor with bytes has a place of its own.
+    places = (Span(name, start, sizes[name]) for name, start in memory_map.starts.items())
+    spans = sorted(places, key=lambda span: span.start)
+    assert set(memory_map.starts) == with_bytes - unread
     end = 0
     for span in spans:
         assert span.start == end
         assert span.start % 512 == 0
         end += taken(span.length)
     assert memory_map.size == end
-
-
-@given(calls())
-def test_one_copy_takes_all_that_is_sent_and_nothing_else(call: Call) -> None:
-    memory_map = memory_map_of(call, taken)
-    sent = going_in(call)
-    assert {span.name for span in memory_map.sent} == sent
-    assert inside(spans_of(call, memory_map), memory_map.copied_in) == sent
-    assert_ends(memory_map.sent, memory_map.copied_in)
-
-
-@given(calls())
-def test_one_copy_takes_all_outputs_and_nothing_else(call: Call) -> None:
-    memory_map = memory_map_of(call, taken)
-    outputs = with_bytes(call, call.outputs)
-    assert {span.name for span in memory_map.outputs} == outputs
-    assert inside(spans_of(call, memory_map), memory_map.copied_out) == outputs
-    assert_ends(memory_map.outputs, memory_map.copied_out)
-
-
-@given(calls())
-def test_spans_say_where_their_tensors_are(call: Call) -> None:
-    memory_map = memory_map_of(call, taken)
-    known = {span.name: span for span in spans_of(call, memory_map)}
-    for span in (*memory_map.sent, *memory_map.outputs, *memory_map.cleared):
-        assert span == known[span.name]
-
-
-@given(calls())
-def test_inputs_that_nobody_reads_lie_in_as_many_zeros_as_the_longest_has(call: Call) -> None:
-    memory_map = memory_map_of(call, taken)
-    assert set(memory_map.unread) == with_bytes(call, call.inputs) - set(call.stored)
-    lengths = [call.inputs[name].storage_bytes for name in memory_map.unread]
-    assert memory_map.zeros == max(lengths, default=0)
-
-
-@given(calls())
-def test_outputs_that_are_neither_sent_nor_certainly_written_are_cleared(call: Call) -> None:
-    memory_map = memory_map_of(call, taken)
-    unproven = call.unwritten if call.operator.reference else call.outputs
-    assert {span.name for span in memory_map.cleared} == with_bytes(call, unproven) - going_in(call)
-
-
-def test_outputs_come_in_the_order_of_the_operator() -> None:
-    spec = TensorSpec(FLOAT, (2,))
-    call = Call({}, {"first": spec, "second": spec}, ("second",))
-    assert [span.name for span in memory_map_of(call, taken).outputs] == ["first", "second"]
+    # Outputs that begin as anything but zeros are sent too.
+    begun = {name for name, left in call.unwritten.items() if left}
+    sent, outputs = with_bytes & {*call.stored, *begun}, with_bytes & {*call.outputs}
+    for copied, reach, expected in (
+        (memory_map.sent, memory_map.copied_in, sent),
+        (memory_map.outputs, memory_map.copied_out, outputs),
+    ):
+        assert {span.name for span in copied} == expected == inside(spans, reach)
+        assert_ends(copied, reach)
+    # Inputs that nobody reads lie in as many zeros as the longest has.
+    assert set(memory_map.unread) == unread
+    assert memory_map.zeros == max((sizes[name] for name in unread), default=0)
+    # Outputs that are neither sent nor certainly written are cleared.
+    unproven = {*(call.unwritten if call.operator.reference else call.outputs)}
+    assert {span.name for span in memory_map.cleared} == with_bytes & unproven - sent
+    assert {*memory_map.sent, *memory_map.outputs, *memory_map.cleared} <= {*spans}
 
 
 def assert_ends(spans: tuple[Span, ...], reach: tuple[int, int]) -> None:
@@ -147,3 +94,9 @@ def assert_ends(spans: tuple[Span, ...], reach: tuple[int, int]) -> None:
         return
     starts, ends = zip(*((p.start, p.start + p.length) for p in spans), strict=True)
     assert reach == (min(starts), max(ends) - min(starts))
+
+
+def test_outputs_come_in_the_order_of_the_operator() -> None:
+    spec = TensorSpec(FLOAT, (2,))
+    call = Call({}, {"first": spec, "second": spec}, ("second",))
+    assert [span.name for span in memory_map_of(call, taken).outputs] == ["first", "second"]

@@ -1,28 +1,29 @@
 """Fixtures: the CANN device in this process, on the simulator of CANN 9.x."""
 
-from __future__ import annotations
-
+import itertools
 import os
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from functools import cache
-from typing import TYPE_CHECKING
+from functools import cache, partial
+from types import SimpleNamespace
 
 import pytest
 from tests.simulator.build import DEFAULT_ROOT, build
 from tests.simulator.control import Simulator
+from tests.simulator.tree import Tree
 
+from npucall import buffers
+from npucall_server.devices import lane_thread, watchdog
 from npucall_server.devices.cann import device as device_module
 from npucall_server.devices.cann.host import HostCatalogue
 from npucall_server.devices.cann.operators import OpApi
 from npucall_server.devices.cann.runtime import DeviceContext, Libraries, open_libraries
 from npucall_server.npu_settings import AscendPaths
 
-from .opened import Opened
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from tests.simulator.tree import Tree
+from .calls import WAYS
+from .faults import HEARTBEAT
+from .opened import Open, Opened
 
 ASAN = os.environ.get("NPUCALL_SIM_ASAN") == "1"
 
@@ -34,16 +35,21 @@ def tree() -> Tree:
 
 
 @pytest.fixture(scope="session")
-def loaded(tree: Tree) -> Simulator:
-    """The simulator, loaded by its path; what opens it by its bare name gets the same one."""
-    return Simulator.open(tree.generation("9.x").lib64)
-
-
-@pytest.fixture(scope="session")
 def paths(tree: Tree) -> AscendPaths:
     """Where CANN 9.x is, with a custom package."""
     generation = tree.generation("9.x")
     return AscendPaths(generation.home, generation.opp, (tree.custom,))
+
+
+@pytest.fixture(scope="session")
+def loaded(tree: Tree, paths: AscendPaths) -> Simulator:
+    """The simulator, loaded by its path; what opens it by its bare name gets the same one.
+
+    Custom packages need both libraries of CANN loaded before them, as in a server.
+    """
+    simulator = Simulator.open(tree.generation("9.x").lib64)
+    open_libraries(paths)
+    return simulator
 
 
 @pytest.fixture
@@ -75,23 +81,57 @@ def unrun(simulator: Simulator, monkeypatch: pytest.MonkeyPatch) -> Callable[[st
 
 
 @pytest.fixture
-def open_device(
-    simulator: Simulator, paths: AscendPaths, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Callable[..., Opened]]:
-    """Opens the device with these settings, one lane if nothing else is said; closed at the end."""
-    monkeypatch.setattr(device_module, "HostCatalogue", catalogue_of)
-    with ExitStack() as closing:
+def hang(simulator: Simulator, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Lets a C function hang. From then on each look at the watchdogs' clock is an hour later."""
+    hours, called = itertools.count(), {}
 
-        def opened(**settings: object) -> Opened:
-            return closing.enter_context(Opened(simulator, paths, **settings))
+    def now() -> float:
+        hangs = any(simulator.call_count(name) > count for name, count in called.items())
+        return 3600.0 * next(hours) if hangs else 0.0
 
-        yield opened
+    def choose(function: str) -> None:
+        called.setdefault(function, simulator.call_count(function))
+        simulator.fail(function, status=HEARTBEAT, what="hang")
+
+    class Looks(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            return super().wait(min(timeout or 0.01, 0.01))
+
+    for module in watchdog, lane_thread:
+        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=now))
+    often = SimpleNamespace(Event=Looks, Thread=threading.Thread)
+    monkeypatch.setattr(watchdog, "threading", often)
+    return choose
 
 
 @pytest.fixture
-def device(open_device: Callable[..., Opened]) -> Opened:
+def open_device(
+    simulator: Simulator, paths: AscendPaths, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Open]:
+    """Opens the device with these settings, one lane if nothing else is said; closed at the end."""
+    monkeypatch.setattr(device_module, "HostCatalogue", catalogue_of)
+    with ExitStack() as closing:
+        yield lambda **settings: closing.enter_context(Opened(simulator, paths, **settings))
+
+
+@pytest.fixture
+def device(open_device: Open) -> Opened:
     """The device with one lane."""
     return open_device()
+
+
+@pytest.fixture(params=WAYS)
+def any_way(request: pytest.FixtureRequest, open_device: Open) -> Opened:
+    """However tensors are copied."""
+    return open_device(**WAYS[request.param])
+
+
+@pytest.fixture
+def as_in_production() -> Iterator[None]:
+    """The debug mode would fill the memory of each call anew."""
+    buffers.poison(False)
+    yield
+    buffers.poison()
 
 
 @pytest.fixture
@@ -107,9 +147,14 @@ def context(libraries: Libraries) -> Iterator[DeviceContext]:
         yield context
 
 
+def op_api(paths: AscendPaths) -> OpApi:
+    """The libraries of operators, for tests that call none."""
+    return OpApi(paths, failure=RuntimeError, forget=partial(bool))
+
+
 @cache
 def _catalogue(paths: AscendPaths) -> HostCatalogue:
-    return HostCatalogue(OpApi(paths, failure=RuntimeError, forget=lambda: None), paths)
+    return HostCatalogue(op_api(paths), paths)
 
 
 def catalogue_of(libraries: OpApi, paths: AscendPaths) -> HostCatalogue:

@@ -1,31 +1,33 @@
-"""The CANN device as tests open it, and the turns that they give it."""
+"""The CANN device as tests open it, and the fake turns that they give it."""
 
-from __future__ import annotations
-
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self, TypeAlias
 
+from tests.simulator.control import Simulator
+
+from npucall.compute.evaluate import NO_TARGETS
 from npucall.errors import NpucallError
+from npucall_server.devices.base import Ran, ResidentPart, Step, is_resident
 from npucall_server.devices.cann.device import CannDevice
+from npucall_server.devices.cann.resident import DeviceResident
+from npucall_server.npu_settings import AscendPaths
 from npucall_server.settings import ServerSettings
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.simulator.control import Simulator
-
-    from npucall_server.devices.base import Ran
-    from npucall_server.npu_settings import AscendPaths
-
-    from .asked import Asked
+from .calls import Case
 
 
-class FreeTurn:
-    """A turn that is there at once; ``check`` is what the call is asked before its launch."""
+class FakeTurn:
+    """A turn that is there at once; ``check`` and ``pause`` are called where the device asks."""
 
-    def __init__(self, check: Callable[[], object] = lambda: None, owner: str = "somebody") -> None:
-        self.check, self.owner, self.pauses = check, owner, 0
+    def __init__(
+        self,
+        check: Callable[[], object] = lambda: None,
+        owner: str = "somebody",
+        pause: Callable[[], object] | None = None,
+    ) -> None:
+        self.check, self.owner, self.pause = check, owner, pause or check
 
     def __call__(self) -> Self:
         return self
@@ -35,10 +37,6 @@ class FreeTurn:
 
     def __exit__(self, *error: object) -> None:
         """Nobody waits for it."""
-
-    def pause(self) -> None:
-        self.pauses += 1
-        self.check()
 
 
 @cache
@@ -56,6 +54,7 @@ class Opened:
         self.lost: list[NpucallError] = []
         self.device = CannDevice(0, settings_of(**settings), paths, self.notes.append)
         self.device.watch(self.lost.append)
+        self.catalogue, self.product = self.device.catalogue, self.device.product
         self._close = self.device.close
 
     def __enter__(self) -> Self:
@@ -74,33 +73,74 @@ class Opened:
         self.simulator.clear_faults()
         with suppress(NpucallError):
             self.close()
-        self.device._ending.wait(10)
+        self.device._ending.wait(20)
+        self.simulator.reset()
+
+    def end(self) -> None:
+        """Closes it; executors that CANN refused to destroy are all that may be left."""
+        self.close()
+        assert {*self.simulator.live_objects()} <= {"aclOpExecutor"}
+        assert self.simulator.violations() == []
         self.simulator.reset()
 
     def run(
-        self, asked: Asked, check: Callable[[], object] = lambda: None, owner: str = "somebody"
-    ) -> Ran:
-        return self.device.run(asked.call, asked.storages, FreeTurn(check, owner))
+        self, case: Case, check: Callable[[], object] = lambda: None, owner: str = "somebody",
+        targets: Mapping[str, Any] = NO_TARGETS,
+    ) -> Ran:  # fmt: skip
+        return self.device.run(case.call, case.storages, FakeTurn(check, owner), targets)
 
-    def runs_around(self, asked: Asked, work: Callable[[], object]) -> bool:
+    def answers(self, case: Case, *given: Any, **more: Any) -> list[bytes]:
+        return [bytes(output) for output in self.run(case, *given, **more).outputs]  # type: ignore[arg-type]
+
+    def serves(self, case: Case) -> bool:
+        """Whether it answers what it should."""
+        return self.answers(case) == case.answers
+
+    def runs_around(self, case: Case, work: Callable[[], object]) -> bool:
         """Whether a call is served that is about to be launched while some work is done."""
         todo = [work]
-        outputs = self.run(asked, lambda: todo.pop()() if todo else None).outputs
-        return [bytes(output) for output in outputs] == asked.answers
+        return self.answers(case, lambda: todo.pop()() if todo else None) == case.answers
 
-    def plan(self, asked: Asked) -> int:
-        return self.device.plan(asked.call, FreeTurn())
+    def plan(self, case: Case) -> int:
+        return self.device.plan(case.call, FakeTurn())
 
-    def answers(self, asked: Asked, owner: str = "somebody") -> list[bytes]:
-        return [bytes(output) for output in self.run(asked, owner=owner).outputs]
+    def program(self, steps: Sequence[Step], turn: FakeTurn | None = None) -> list[list[Any]]:
+        """The outputs of each step: bytes, a handle's memory, or None where it is discarded."""
+        outputs = self.device.run_program(steps, turn or FakeTurn()).outputs
+        return [
+            [each if each is None or is_resident(each) else bytes(each) for each in step]  # type: ignore[arg-type]
+            for step in outputs
+        ]
 
-    def serves(self, asked: Asked) -> bool:
-        """Whether it answers what it should."""
-        return self.answers(asked) == asked.answers
+    def filled(self, data: bytes, before: int = 0) -> DeviceResident:
+        """A handle with this content behind so many zeros."""
+        memory = self.device.allocate(before + len(data))
+        memory.write(0, bytes(before) + data)
+        return memory
 
-    def functions(self, work: Callable[[], object]) -> list[str]:
-        """Names of the C functions that some work calls."""
+    def in_handles(self, case: Case, offset: int = 0) -> dict[str, Any]:
+        """The storages of a call, each in a handle of its own."""
+        return {
+            name: ResidentPart(self.filled(data, offset), offset, len(data))
+            for name, data in case.storages.items()
+        }
+
+    def functions(self, work: Callable[[], object]) -> dict[str, int]:
+        """The C functions that some work calls, and how often."""
         before = self.simulator.counters()["calls"]
         work()
         after = self.simulator.counters()["calls"]
-        return [name for name, count in after.items() if count > before.get(name, 0)]
+        return {n: c - before.get(n, 0) for n, c in after.items() if c > before.get(n, 0)}
+
+
+Open: TypeAlias = Callable[..., Opened]
+
+
+def release(storages: Mapping[str, Any]) -> None:
+    """Gives back the handles that ``in_handles`` made."""
+    for part in storages.values():
+        part.memory.free()
+
+
+def bytes_of(memory: DeviceResident) -> bytes:
+    return bytes(memory.read(0, memory.nbytes))

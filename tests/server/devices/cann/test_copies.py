@@ -1,100 +1,82 @@
 """The ways of copying: as a whole, in pieces, waiting. Ordinary memory is never copied late."""
 
-from __future__ import annotations
-
-import threading
+from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.more import only
 
-from npucall_server.devices.base import BrokenDeviceError, Step
+from npucall_server.devices.base import Step
 from npucall_server.devices.cann.copies import COUNT, Part, pieces_of, pinned_bytes
 from npucall_server.devices.cann.launch import Launcher
+from npucall_server.devices.cann.transfer import Transfer
+from npucall_server.devices.stopwatch import Stopwatch
 
-from .faults import failure
-from .opened import FreeTurn
-from .situations import FOUR_PIECES, SITUATIONS, in_place, l1, longer
+from .calls import SMALL_ASKS, WAYS, Case, in_place, l1, large, longer
+from .faults import OVERFLOW, failure
+from .opened import Open, Opened, bytes_of
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from .asked import Asked
-    from .opened import Opened
-
-    Open = Callable[..., Opened]
-    Run = Callable[[Opened, Asked], list[bytes]]
-
-WAYS = {"whole": 1 << 20, "in pieces": FOUR_PIECES, "waiting": 0}
-ASKS = list(dict.fromkeys(situation.then for situation in SITUATIONS.values()))
-OVERFLOW, HEARTBEAT = 207016, 507010
+Run: TypeAlias = Callable[[Opened, Case], list[bytes]]
 SLOWLY = 100_000
 """Bytes a second: what a copy reads late is not read before the host has gone on."""
-PATIENCE = 20.0
 
 
-def call(device: Opened, asked: Asked) -> list[bytes]:
-    return [bytes(output) for output in device.run(asked).outputs]
+def program(device: Opened, case: Case) -> list[bytes]:
+    (outputs,) = device.program([Step(case.call, case.storages)])
+    return outputs
 
 
-def program(device: Opened, asked: Asked) -> list[bytes]:
-    steps = [Step(asked.call, asked.storages)]
-    (outputs,) = device.device.run_program(steps, FreeTurn()).outputs
-    return [bytes(output) for output in outputs]  # type: ignore[arg-type]
-
-
-@pytest.fixture(params=WAYS)
-def device(request: pytest.FixtureRequest, open_device: Open) -> Opened:
-    """However tensors are copied."""
-    return open_device(staging_limit=WAYS[request.param])
+call_or_program = pytest.mark.parametrize("run", [Opened.answers, program])
 
 
 @pytest.fixture
 def in_pieces(open_device: Open) -> Opened:
-    return open_device(staging_limit=FOUR_PIECES)
+    return open_device(**WAYS["in pieces"])
 
 
-@pytest.mark.parametrize("run", [call, program])
-@pytest.mark.parametrize("ask", only(*ASKS), ids=lambda ask: ask.__name__)
+@call_or_program
+@pytest.mark.parametrize("way", WAYS)
 def test_no_asynchronous_copy_is_given_ordinary_memory(
-    device: Opened, run: Run, ask: Callable[[Any], Asked]
+    open_device: Open, run: Run, way: str
 ) -> None:
-    asked = ask(device.device)
-    assert run(device, asked) == asked.answers
-    assert device.simulator.counters()["pageable_copies"] == 0
+    device, wrong = open_device(**WAYS[way]), []
+    for ask in SMALL_ASKS if way == "in pieces" else [*SMALL_ASKS, large]:
+        case = ask(device)
+        wrong += [] if run(device, case) == case.answers else [ask]
+        wrong += [ask] * device.simulator.counters()["pageable_copies"]
+    assert wrong == []
 
 
-def test_nor_where_an_output_that_is_sent_goes_into_a_handle(device: Opened) -> None:
-    asked = in_place(device.device)
-    (name,) = asked.call.outputs
-    kept = device.device.allocate(len(asked.answers[0]))
-    device.device.run(asked.call, asked.storages, FreeTurn(), {name: kept})
-    assert bytes(kept.read(0, kept.nbytes)) == asked.answers[0]
-    assert device.simulator.counters()["pageable_copies"] == 0
+def test_nor_where_an_output_that_is_sent_goes_into_a_handle(any_way: Opened) -> None:
+    case = in_place(any_way)
+    (name,) = case.call.outputs
+    kept = any_way.device.allocate(len(case.answers[0]))
+    any_way.run(case, targets={name: kept})
+    assert bytes_of(kept) == case.answers[0]
+    assert any_way.simulator.counters()["pageable_copies"] == 0
     kept.free()
 
 
-@pytest.mark.parametrize("run", [call, program])
+@call_or_program
 def test_what_happens_to_inputs_behind_their_copy_is_not_seen(
-    device: Opened, run: Run, monkeypatch: pytest.MonkeyPatch
+    any_way: Opened, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = longer(device.device)
-    storages = {name: bytearray(data) for name, data in asked.storages.items()}
-    launch, of_the_call = Launcher.launch, device.device._operators.function(asked.call.operator)
+    case = longer(any_way)
+    storages = {name: bytearray(data) for name, data in case.storages.items()}
+    launch, of_the_call = Launcher.launch, any_way.device._operators.function(case.call.operator)
 
     def changed(launcher: Launcher, function: Any, *arguments: Any) -> int:
         for data in storages.values() if function is of_the_call else ():
             data[:] = bytes(len(data))
         return launch(launcher, function, *arguments)
 
-    device.simulator.set_delays(bytes_per_second=SLOWLY)
+    any_way.simulator.set_delays(bytes_per_second=SLOWLY)
     monkeypatch.setattr(Launcher, "launch", changed)
-    assert run(device, asked._replace(storages=storages)) == asked.answers  # type: ignore[arg-type]
+    assert run(any_way, case._replace(storages=storages)) == case.answers
 
 
 class Fresh(dict[str, bytes]):
@@ -104,69 +86,65 @@ class Fresh(dict[str, bytes]):
         return bytes(bytearray(super().__getitem__(name)))
 
 
-@pytest.mark.parametrize("run", [call, program])
-def test_inputs_are_held_while_they_are_copied(device: Opened, run: Run) -> None:
-    asked = l1(device.device, 100_000)
-    assert run(device, asked._replace(storages=Fresh(asked.storages))) == asked.answers
+@call_or_program
+@pytest.mark.parametrize(("way", "count"), [("whole", 100_000), ("in pieces", 2_000),
+                                            ("waiting", 100_000)])  # fmt: skip
+def test_inputs_are_held_while_they_are_copied(
+    open_device: Open, run: Run, way: str, count: int
+) -> None:
+    device = open_device(**WAYS[way])
+    case = l1(device, count)
+    assert run(device, case._replace(storages=Fresh(case.storages))) == case.answers
 
 
-@pytest.mark.parametrize("run", [call, program])
+@call_or_program
 def test_where_no_event_can_be_had_copies_in_pieces_wait_for_the_stream(
     in_pieces: Opened, run: Run
 ) -> None:
-    asked = longer(in_pieces.device)
+    case = longer(in_pieces)
     in_pieces.simulator.fail("aclrtCreateEventExWithFlag", status=OVERFLOW)
     for nth in range(1, 40, 3):
         in_pieces.simulator.fail("aclrtRecordEvent", nth, status=OVERFLOW)
-    assert run(in_pieces, asked) == asked.answers
+    assert run(in_pieces, case) == case.answers
 
 
 def test_events_are_made_once(in_pieces: Opened) -> None:
-    asked = longer(in_pieces.device)
-    assert in_pieces.serves(asked)
-    before = in_pieces.simulator.call_count("aclrtCreateEventExWithFlag")
-    assert in_pieces.serves(asked)
-    assert in_pieces.simulator.call_count("aclrtCreateEventExWithFlag") == before
+    case = longer(in_pieces)
+    assert in_pieces.serves(case)
+    assert "aclrtCreateEventExWithFlag" not in in_pieces.functions(lambda: in_pieces.run(case))
 
 
 def test_a_call_of_which_a_copy_fails_fills_no_output(in_pieces: Opened) -> None:
-    asked = longer(in_pieces.device)
-    targets = {name: bytearray(spec.storage_bytes) for name, spec in asked.call.outputs.items()}
+    case = longer(in_pieces)
+    targets = {name: bytearray(spec.storage_bytes) for name, spec in case.call.outputs.items()}
     in_pieces.simulator.fail("aclrtMemcpyAsync", 3, status=OVERFLOW, what="at_sync")
-    run = partial(in_pieces.device.run, asked.call, asked.storages, FreeTurn(), targets)
-    assert failure(run) is not None
-    assert [bytes(target) for target in targets.values()] == [bytes(len(asked.answers[0]))]
-    assert in_pieces.serves(asked)
-
-
-def test_a_piece_that_is_not_copied_in_time_breaks_the_device(open_device: Open) -> None:
-    device = open_device(staging_limit=FOUR_PIECES, device_timeout=0.05)
-    asked = longer(device.device)
-    device.simulator.fail("aclrtMemcpyAsync", status=HEARTBEAT, what="stall")
-    with pytest.raises(BrokenDeviceError, match=r"507047 \(ACL_ERROR_RT_EVENT_SYNC_TIMEOUT\)"):
-        device.run(asked)
-    lost, violations = device.lost, device.simulator.violations()
-    device.abandon()
-    assert (len(lost), violations) == (1, [])
-
-
-def test_a_copy_that_waits_for_ever_ends_the_device(open_device: Open) -> None:
-    device = open_device(staging_limit=0, device_timeout=0.05)
-    asked, is_lost = l1(device.device), threading.Event()
-    device.device.watch(lambda error: (device.lost.append(error), is_lost.set()))
-    device.simulator.fail("aclrtMemcpy", status=HEARTBEAT, what="hang")
-    with pytest.raises(BrokenDeviceError, match="device_timeout"):
-        device.run(asked)
-    assert is_lost.wait(PATIENCE)
-    device.abandon()
+    assert failure(partial(in_pieces.run, case, targets=targets)) is not None
+    assert [bytes(target) for target in targets.values()] == [bytes(len(case.answers[0]))]
+    assert in_pieces.serves(case)
 
 
 def test_pinned_memory_for_pieces_is_that_of_whole_calls(open_device: Open) -> None:
     limit = 1 << 20
     device = open_device(staging_limit=limit)
-    small, large = l1(device.device, 50_000), l1(device.device, 100_000)
-    assert [device.serves(each) for each in (small, large, small, large)] == [True] * 4
+    small, larger = l1(device, 50_000), l1(device, 100_000)
+    assert [device.serves(each) for each in (small, larger, small, larger)] == [True] * 4
     assert device.simulator.counters()["pinned_bytes_peak"] <= limit
+
+
+def test_staging_is_filled_before_the_time_of_the_copy_begins(
+    device: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps: list[str] = []
+
+    def note(owner: type, name: str) -> None:
+        method = getattr(owner, name)
+        noted = lambda *arguments: (steps.append(name), method(*arguments))[1]  # noqa: E731
+        monkeypatch.setattr(owner, name, noted)
+
+    for owner, name in (Transfer, "stage"), (Stopwatch, "mark"), (Transfer, "copy_in"):
+        note(owner, name)
+    device.run(l1(device))
+    assert steps[:4] == ["stage", "mark", "copy_in", "mark"]
 
 
 @given(limit=st.integers(1, 1 << 40))
@@ -174,9 +152,6 @@ def test_pieces_keep_to_the_limit(limit: int) -> None:
     size = pinned_bytes(limit)
     assert size % (COUNT * 64) == 0
     assert 0 < size <= max(limit, COUNT * 64)
-
-
-def test_without_pinned_memory_there_are_no_pieces() -> None:
     assert pinned_bytes(0) == 0
 
 
@@ -189,9 +164,9 @@ def test_pieces_have_every_byte_once_and_in_its_place(
 ) -> None:
     parts, end = [], 1000
     for gap, length in lengths:
-        parts.append(Part(end + gap, np.random.default_rng(length).bytes(length)))
+        data = np.random.default_rng(length).bytes(length)
+        parts.append(Part(end + gap, np.frombuffer(data, np.uint8)))
         end += gap + length
-    parts = [Part(address, np.frombuffer(data, np.uint8)) for address, data in parts]
     expected = {part.address + i: byte for part in parts for i, byte in enumerate(part.data)}
     pieces = list(pieces_of(parts, size))
     found = [

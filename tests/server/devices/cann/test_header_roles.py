@@ -5,91 +5,39 @@ const, ``.`` an attribute. A tensor that is written has ``>`` before its name, o
 written ``=``.
 """
 
-from __future__ import annotations
-
-import pytest
-from tests.simulator.prototypes import Prototype, read_prototypes
+from tests.simulator.prototypes import read_prototypes
 
 from npucall_server.devices.cann.header_roles import Role, roles_of
 
-PROTOTYPES = read_prototypes()
 MARKS = {Role.INPUT: "", Role.OUTPUT: ">", Role.IN_OUT: "="}
-
-
-def marked(operator: str, parameters: str) -> str:
-    """The same words, with the marks that the rule gives."""
-    words = [word.replace(">", "").replace("=", "") for word in parameters.split()]
-    names = [word.strip("~") if word != "." else f"attribute{i}" for i, word in enumerate(words)]
-    kinds = {"~": "aclTensor*", ".": "int64_t"}
-    types = [kinds.get(word[0], "const aclTensor*") for word in words]
-    roles = roles_of(operator, dict(zip(names, types, strict=True)))
-    return " ".join(
-        word if word == "." else f"{'~' * word.startswith('~')}{MARKS[roles[name]]}{name}"
-        for word, name in zip(words, names, strict=True)
-    )
-
-
-# --- Some tensor has no const ---------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "name",
-    ["out", "outGelu", "output", "outputScale", "y", "y1", "y2", "result", "valuesOut",
-     "y2OutOptional", "gradInput", "gradWeight", "gradXyz1", "inputGrad"],
-)  # fmt: skip
-def test_a_tensor_without_const_is_an_output(name: str) -> None:
-    assert marked("aclnnX", f"self ~>{name}") == f"self ~>{name}"
-
-
-@pytest.mark.parametrize("name", ["runningMean", "varRef", "grad", "state", "listRefOptional"])
-def test_a_tensor_without_const_is_also_read_unless_it_is_called_as_an_output(name: str) -> None:
-    assert marked("aclnnX", f"self ~={name}") == f"self ~={name}"
-
-
-def test_an_attribute_behind_an_output_without_const_changes_nothing() -> None:
-    assert marked("aclnnMatmul", "self mat2 ~>out .") == "self mat2 ~>out ."
-
-
-@pytest.mark.parametrize("name", ["output", "result", "y", "out", "gradInput"])
-def test_a_const_tensor_beside_one_without_is_an_input_though_it_is_called_as_an_output(
-    name: str,
-) -> None:
-    assert marked("aclnnX", f"gradOutput {name} . ~>gradX") == f"gradOutput {name} . ~>gradX"
-
-
-def test_a_const_tensor_beside_one_without_is_an_output_if_its_name_ends_with_out() -> None:
-    parameters = "tokenX ~=kvCacheRef ~=krCacheRef scaleOptional . >queryOut >queryRopeOut"
-    assert marked("aclnnMlaProlog", parameters) == parameters
-
-
-@pytest.mark.parametrize("name", ["scaleOutOptional", "scale_out"])
-def test_a_const_output_beside_one_without_may_be_optional_or_spelled_with_underscores(
-    name: str,
-) -> None:
-    parameters = f"tokenX ~=kvCacheRef scaleOptional . >queryOut >{name}"
-    assert marked("aclnnMlaProlog", parameters) == parameters
-
-
-@pytest.mark.parametrize("name", ["gradOut", "grad_out"])
-def test_the_gradient_of_the_output_is_an_input(name: str) -> None:
-    parameters = f"{name} input mean ~>gradInput"
-    assert marked("aclnnLayerNormBackward", parameters) == parameters
-
-
-@pytest.mark.parametrize("c_type", ["aclTensorList*", "const aclTensorList*"])
-def test_a_list_of_tensors_is_a_tensor(c_type: str) -> None:
-    assert roles_of("aclnnX", {"x": "const aclTensorList*", "out": c_type}) == {
-        "x": Role.INPUT,
-        "out": Role.OUTPUT,
-    }
-
-
-# --- Every tensor is const ------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("operator", "parameters"),
-    [
+NORM = "x1 x2 bias =residual gamma . . . >normOut"
+RULES = {
+    "a tensor without const is an output if it is called so": [
+        ("aclnnX", f"self ~>{name}")
+        for name in ("out", "outGelu", "output", "outputScale", "y", "y1", "y2", "result",
+                     "valuesOut", "y2OutOptional", "gradInput", "gradWeight", "gradXyz1",
+                     "inputGrad")
+    ],
+    "else it is also read": [
+        ("aclnnX", f"self ~={name}")
+        for name in ("runningMean", "varRef", "grad", "state", "listRefOptional")
+    ],
+    "an attribute behind an output without const changes nothing": [
+        ("aclnnMatmul", "self mat2 ~>out ."),
+    ],
+    "a const tensor beside one without is an input though it is called as an output": [
+        *(("aclnnX", f"gradOutput {name} . ~>gradX")
+          for name in ("output", "result", "y", "out", "gradInput")),
+        ("aclnnLayerNormBackward", "gradOut input mean ~>gradInput"),
+        ("aclnnLayerNormBackward", "grad_out input mean ~>gradInput"),
+    ],
+    "but an output if its name ends with out": [
+        ("aclnnMlaProlog",
+         "tokenX ~=kvCacheRef ~=krCacheRef scaleOptional . >queryOut >queryRopeOut"),
+        ("aclnnMlaProlog", "tokenX ~=kvCacheRef scaleOptional . >queryOut >scaleOutOptional"),
+        ("aclnnMlaProlog", "tokenX ~=kvCacheRef scaleOptional . >queryOut >scale_out"),
+    ],
+    "where all are const those behind the last attribute are the outputs of generated operators": [
         ("aclnnLogit", "input . >out"),
         ("aclnnSwiGluGrad", "yGrad x . >out"),
         ("aclnnAddLora", "y x weightB . . >out"),
@@ -98,22 +46,9 @@ def test_a_list_of_tensors_is_a_tensor(c_type: str) -> None:
         ("aclnnFusedInferAttentionScore", "query key value . deqScale1 . . >out >softmaxLse"),
         ("aclnnRingAttentionUpdate", "prevAttnOut curAttnOut lenOptional . >attnOutOut >sumOut"),
         ("aclnnGroupNormSwishGrad", "dy mean rstd x gamma beta . . >dxOut >dgammaOut >dbetaOut"),
+        ("aclnnFusedSgd", "=paramsRef grads =momentumOptionalRef =stateRefOptional . . >stepOut"),
     ],
-)
-def test_tensors_behind_the_last_attribute_are_the_outputs_of_generated_operators(
-    operator: str, parameters: str
-) -> None:
-    assert marked(operator, parameters) == parameters
-
-
-def test_generated_operators_also_write_what_is_called_ref() -> None:
-    parameters = "=paramsRef grads =momentumOptionalRef =stateRefOptional . . >stepOut"
-    assert marked("aclnnFusedSgd", parameters) == parameters
-
-
-@pytest.mark.parametrize(
-    ("operator", "parameters"),
-    [
+    "without attributes, or where none is between tensors, names tell": [
         ("aclnnRelu", "self >out"),
         ("aclnnGeluBackward", "gradOutput self >gradInput"),
         ("aclnnDynamicQuant", "x smoothScalesOptional >yOut >scaleOut"),
@@ -121,27 +56,10 @@ def test_generated_operators_also_write_what_is_called_ref() -> None:
         ("aclnnX", "x >y >y1 >meanOutOptional"),
         ("aclnnX", "grad_out layout >x_out"),
         ("aclnnX", "x =stateRef >output"),
+        ("aclnnPowScalarTensor", ". exponent >out"),
+        ("aclnnMatmulEmuSplitWeight", "x wHigh wLow >y . ."),
     ],
-)
-def test_without_attributes_names_tell_the_outputs(operator: str, parameters: str) -> None:
-    assert marked(operator, parameters) == parameters
-
-
-def test_names_tell_the_outputs_where_all_attributes_come_first() -> None:
-    assert marked("aclnnPowScalarTensor", ". exponent >out") == ". exponent >out"
-
-
-def test_names_tell_the_outputs_where_no_tensor_is_behind_the_attributes() -> None:
-    parameters = "x wHigh wLow >y . ."
-    assert marked("aclnnMatmulEmuSplitWeight", parameters) == parameters
-
-
-# --- In place -------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("operator", "parameters"),
-    [
+    "an operator in place reads and writes its first tensor": [
         ("aclnnInplaceCopy", "~=selfRef src"),
         ("aclnnInplaceAdd", "=selfRef other ."),
         ("aclnnInplaceHardswish", "=self"),
@@ -150,26 +68,10 @@ def test_names_tell_the_outputs_where_no_tensor_is_behind_the_attributes() -> No
         ("aclnnForeachZeroInplace", "=x"),
         ("aclnnInplaceX", ". =x1 x2 . x3"),
         ("aclnnInplaceX", "=x1 x2 ~>out"),
+        *((f"aclnnInplace{kind}MatmulAllReduceAddRmsNorm", NORM)
+          for kind in ("", "Quant", "WeightQuant")),
     ],
-)
-def test_an_operator_in_place_reads_and_writes_its_first_tensor(
-    operator: str, parameters: str
-) -> None:
-    assert marked(operator, parameters) == parameters
-
-
-@pytest.mark.parametrize("kind", ["", "Quant", "WeightQuant"])
-def test_all_reduce_with_norm_in_place_reads_and_writes_the_residual(kind: str) -> None:
-    parameters = "x1 x2 bias =residual gamma . . . >normOut"
-    assert marked(f"aclnnInplace{kind}MatmulAllReduceAddRmsNorm", parameters) == parameters
-
-
-# --- Exceptions -----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("operator", "parameters"),
-    [
+    "operators that break the rule are known": [
         ("aclnnAdvanceStep",
          "=inputTokens sampledTokenIds =inputPositions =seqLens =slotMapping blockTables . . ."),
         ("aclnnAdvanceStepV2",
@@ -197,22 +99,48 @@ def test_all_reduce_with_norm_in_place_reads_and_writes_the_residual(kind: str) 
         ("aclnnRReluWithNoise", "self =noise . . . ~>out"),
         ("aclnnInplaceRReluWithNoise", "=self =noise . . ."),
     ],
-)  # fmt: skip
-def test_operators_that_break_the_rule_are_known(operator: str, parameters: str) -> None:
-    assert marked(operator, parameters) == parameters
+}  # fmt: skip
+
+
+def marked(operator: str, parameters: str) -> str:
+    """The same words, with the marks that the rule gives."""
+    words = [word.replace(">", "").replace("=", "") for word in parameters.split()]
+    names = [word.strip("~") if word != "." else f"attribute{i}" for i, word in enumerate(words)]
+    kinds = {"~": "aclTensor*", ".": "int64_t"}
+    types = [kinds.get(word[0], "const aclTensor*") for word in words]
+    roles = roles_of(operator, dict(zip(names, types, strict=True)))
+    return " ".join(
+        word if word == "." else f"{'~' * word.startswith('~')}{MARKS[roles[name]]}{name}"
+        for word, name in zip(words, names, strict=True)
+    )
+
+
+def test_every_rule_finds_the_outputs() -> None:
+    wrong = [
+        (rule, operator, marked(operator, parameters))
+        for rule, rows in RULES.items()
+        for operator, parameters in rows
+        if marked(operator, parameters) != parameters
+    ]
+    assert wrong == []
+
+
+def test_a_list_of_tensors_is_a_tensor() -> None:
+    for c_type in "aclTensorList*", "const aclTensorList*":
+        roles = roles_of("aclnnX", {"x": "const aclTensorList*", "out": c_type})
+        assert roles == {"x": Role.INPUT, "out": Role.OUTPUT}
 
 
 def test_an_exception_says_nothing_of_a_tensor_that_is_not_there() -> None:
     assert list(roles_of("aclnnNLLLoss2dBackward", {"self": "const aclTensor*"})) == ["self"]
 
 
-# --- The operators of the documents ---------------------------------------------------------------
-
-
-@pytest.mark.parametrize("prototype", PROTOTYPES, ids=lambda p: f"{p.name}-{p.library}")
-def test_outputs_are_what_the_documents_call_outputs(prototype: Prototype) -> None:
-    types = {parameter.name: parameter.c_type for parameter in prototype.parameters}
-    roles = roles_of(prototype.name, types)
-    assert [name for name, role in roles.items() if role is not Role.INPUT] == [
-        parameter.name for parameter in prototype.parameters if parameter.output
-    ]
+def test_outputs_are_what_the_documents_call_outputs() -> None:
+    prototypes, wrong = read_prototypes(), []
+    for prototype in prototypes:
+        roles = roles_of(prototype.name, {p.name: p.c_type for p in prototype.parameters})
+        found = [name for name, role in roles.items() if role is not Role.INPUT]
+        if found != [p.name for p in prototype.parameters if p.output]:
+            wrong.append((prototype.name, found))
+    assert len(prototypes) > 100
+    assert wrong == []

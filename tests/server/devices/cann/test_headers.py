@@ -1,25 +1,48 @@
 """What folders of headers come to: operators with their parameters, and what is left out."""
 
-from __future__ import annotations
-
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.simulator.install import install_headers
-from tests.simulator.prototypes import GENERATIONS, Prototype, read_prototypes
+from tests.simulator.prototypes import GENERATIONS, read_prototypes
 from tests.simulator.tree import Generation
 
 from npucall.declare.parameters import Attribute, Input, Kind, Output
 from npucall_server.devices.cann.headers import Excluded, Headers, headers_in, read
 
-from .header_folders import PHASE_TWO, RELU, both, folder_of, phase_one, phase_two
-
-PROTOTYPES = read_prototypes()
+BEHIND = "uint64_t *workspaceSize, aclOpExecutor **executor"
+PHASE_TWO = "void *workspace, uint64_t workspaceSize, aclOpExecutor *executor, aclrtStream stream"
+RELU = "const aclTensor *self, const aclTensor *out"
 NOT_SERVED = {"aclnnAllGatherMatmul", "aclnnNonzero", "aclnnNonMaxSuppression"}
+HELPERS = {"aclnnTransQuantParam", "aclnnCalculateConvolutionWeightSize",
+           "aclnnCalculateMatmulWeightSize", "aclnnCalculateMatmulWeightSizeV2"}  # fmt: skip
 
 
-def names(headers: Headers) -> list[str]:
-    return list(headers.operators)
+def phase_one(name: str, parameters: str = RELU) -> str:
+    return f"aclnnStatus {name}GetWorkspaceSize({parameters}, {BEHIND});\n"
+
+
+def phase_two(name: str, parameters: str = PHASE_TWO) -> str:
+    return f"aclnnStatus {name}({parameters});\n"
+
+
+def both(name: str, parameters: str = RELU) -> str:
+    return phase_one(name, parameters) + phase_two(name)
+
+
+def folder_of(path: Path, **texts: str) -> Path:
+    """A folder of headers; ``level2__x`` is a header in its folder ``level2``."""
+    for name, text in texts.items():
+        header = path / f"{name.replace('__', '/')}.h"
+        header.parent.mkdir(parents=True, exist_ok=True)
+        header.write_text(text, encoding="utf-8")
+    return path
+
+
+def names(path: Path, **texts: str) -> list[str]:
+    """The operators of a folder of these headers."""
+    return list(read([folder_of(path, **texts)]).operators)
 
 
 # --- Operators ------------------------------------------------------------------------------------
@@ -44,11 +67,8 @@ def test_parameters_keep_names_types_order_and_roles(tmp_path: Path) -> None:
 
 
 def test_an_operator_is_known_by_its_prototype_alone_and_names_its_header(tmp_path: Path) -> None:
-    operator = read([folder_of(tmp_path, aclnn_relu=both("aclnnRelu", RELU))]).operators[
-        "aclnnRelu"
-    ]
-    assert not operator.reference
-    assert operator.source == "aclnn_relu.h"
+    (operator,) = read([folder_of(tmp_path, aclnn_relu=both("aclnnRelu"))]).operators.values()
+    assert (operator.reference, operator.source) == (False, "aclnn_relu.h")
     assert operator.prototype == (
         "aclnnStatus aclnnReluGetWorkspaceSize(const aclTensor* self, const aclTensor* out, "
         "uint64_t* workspaceSize, aclOpExecutor** executor);"
@@ -56,34 +76,28 @@ def test_an_operator_is_known_by_its_prototype_alone_and_names_its_header(tmp_pa
 
 
 def test_phases_may_stand_in_two_headers_of_a_folder(tmp_path: Path) -> None:
-    folder_of(tmp_path, a=phase_two("aclnnRelu"), b=phase_one("aclnnRelu", RELU))
+    folder_of(tmp_path, a=phase_two("aclnnRelu"), b=phase_one("aclnnRelu"))
     assert read([tmp_path]).operators["aclnnRelu"].source == "b.h"
 
 
 def test_the_stream_of_the_second_phase_may_be_const(tmp_path: Path) -> None:
     second = phase_two("aclnnRelu", PHASE_TWO.replace("aclrtStream", "const aclrtStream"))
-    folder = folder_of(tmp_path, aclnn_relu=phase_one("aclnnRelu", RELU) + second)
-    assert names(read([folder])) == ["aclnnRelu"]
-
-
-def test_versions_of_an_operator_are_operators_of_their_own(tmp_path: Path) -> None:
-    text = both("aclnnGeluV2", RELU) + both("aclnnGelu", RELU)
-    assert names(read([folder_of(tmp_path, gelu=text)])) == ["aclnnGelu", "aclnnGeluV2"]
+    assert names(tmp_path, aclnn_relu=phase_one("aclnnRelu") + second) == ["aclnnRelu"]
 
 
 def test_operators_come_by_name_whatever_the_order_of_headers(tmp_path: Path) -> None:
-    folder_of(tmp_path, a=both("aclnnB", RELU), b=both("aclStft", RELU), c=both("aclnnA", RELU))
-    assert names(read([tmp_path])) == ["aclStft", "aclnnA", "aclnnB"]
+    texts = {"a": both("aclnnBV2") + both("aclnnB"), "b": both("aclStft"), "c": both("aclnnA")}
+    assert names(tmp_path, **texts) == ["aclStft", "aclnnA", "aclnnB", "aclnnBV2"]
 
 
-def test_headers_without_functions_hold_nothing(tmp_path: Path) -> None:
+def test_headers_and_folders_without_functions_hold_nothing(tmp_path: Path) -> None:
     folder_of(tmp_path, aclnn_math='#include "aclnn_add.h"\n', aclnn_util="#define ACLNN_API\n")
-    assert read([tmp_path]) == Headers({}, [])
+    assert read([tmp_path, tmp_path / "absent"]) == Headers({}, [])
 
 
 def test_bytes_that_are_not_utf_8_do_not_hide_what_follows(tmp_path: Path) -> None:
-    (tmp_path / "aclnn_relu.h").write_bytes(b"// \xff\xfe\x00\n" + both("aclnnRelu", RELU).encode())
-    assert names(read([tmp_path])) == ["aclnnRelu"]
+    (tmp_path / "aclnn_relu.h").write_bytes(b"// \xff\xfe\x00\n" + both("aclnnRelu").encode())
+    assert names(tmp_path) == ["aclnnRelu"]
 
 
 # --- Folders --------------------------------------------------------------------------------------
@@ -91,99 +105,121 @@ def test_bytes_that_are_not_utf_8_do_not_hide_what_follows(tmp_path: Path) -> No
 
 def test_headers_of_level2_are_read_behind_those_of_the_folder(tmp_path: Path) -> None:
     folder_of(tmp_path, level2__b="", c="", a="")
-    assert [str(path.relative_to(tmp_path)) for path in headers_in(tmp_path)] == [
-        "a.h",
-        "c.h",
-        "level2/b.h",
-    ]
+    found = [str(path.relative_to(tmp_path)) for path in headers_in(tmp_path)]
+    assert found == ["a.h", "c.h", "level2/b.h"]
 
 
 def test_copies_in_level2_count_once(tmp_path: Path) -> None:
-    text = both("aclnnRelu", RELU)
-    folder = folder_of(tmp_path, relu=text, level2__relu=text, level2__iou=both("aclnnIou", RELU))
-    assert names(read([folder])) == ["aclnnIou", "aclnnRelu"]
-    assert read([folder]).excluded == []
+    text = both("aclnnRelu")
+    folder_of(tmp_path, relu=text, level2__relu=text, level2__iou=both("aclnnIou"))
+    headers = read([tmp_path])
+    assert (list(headers.operators), headers.excluded) == (["aclnnIou", "aclnnRelu"], [])
 
 
 def test_a_copy_that_differs_is_left_out_with_the_reason(tmp_path: Path) -> None:
     other = phase_one("aclnnRelu", "const aclTensor *self, aclTensor *out")
-    headers = read([folder_of(tmp_path, relu=both("aclnnRelu", RELU), level2__relu_2=other)])
+    headers = read([folder_of(tmp_path, relu=both("aclnnRelu"), level2__relu_2=other)])
+    reason = "declared otherwise in relu.h, which counts"
     assert headers.operators["aclnnRelu"].source == "relu.h"
-    assert headers.excluded == [
-        Excluded(
-            "aclnnReluGetWorkspaceSize", "declared otherwise in relu.h, which counts", "relu_2.h"
-        )
-    ]
+    assert headers.excluded == [Excluded("aclnnReluGetWorkspaceSize", reason, "relu_2.h")]
 
 
 def test_the_first_folder_decides_about_an_operator(tmp_path: Path) -> None:
     custom = folder_of(tmp_path / "custom", custom=both("aclnnRelu", f"{RELU}, double factor"))
-    own = folder_of(tmp_path / "own", relu=both("aclnnRelu", RELU), gelu=both("aclnnGelu", RELU))
+    own = folder_of(tmp_path / "own", relu=both("aclnnRelu"), gelu=both("aclnnGelu"))
     assert [o.source for o in read([custom, own]).operators.values()] == ["gelu.h", "custom.h"]
     assert [o.source for o in read([own, custom]).operators.values()] == ["gelu.h", "relu.h"]
 
 
 def test_what_the_first_folder_declares_by_half_no_other_completes(tmp_path: Path) -> None:
-    custom = folder_of(tmp_path / "custom", custom=phase_one("aclnnRelu", RELU))
-    own = folder_of(tmp_path / "own", relu=both("aclnnRelu", RELU))
-    headers = read([custom, own])
+    custom = folder_of(tmp_path / "custom", custom=phase_one("aclnnRelu"))
+    headers = read([custom, folder_of(tmp_path / "own", relu=both("aclnnRelu"))])
     assert not headers.operators
     assert headers.excluded == [Excluded("aclnnRelu", "its second phase is missing", "custom.h")]
 
 
-def test_a_folder_that_is_not_there_holds_nothing(tmp_path: Path) -> None:
-    assert read([tmp_path / "absent"]) == Headers({}, [])
-
-
-# --- A whole installation -------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module", params=GENERATIONS)
-def installed(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[list[Prototype], Headers]:
-    """The prototypes of a release, and its headers as the simulator writes them, read."""
-    tree = Generation(tmp_path_factory.mktemp("cann"))
-    install_headers(request.param, tree, PROTOTYPES)
-    there = [prototype for prototype in PROTOTYPES if request.param in prototype.releases]
-    return there, read([tree.include / "aclnnop"])
-
-
-def test_every_operator_of_an_installation_is_read(
-    installed: tuple[list[Prototype], Headers],
+@pytest.mark.parametrize("release", GENERATIONS)
+def test_of_an_installation_every_prototype_that_can_be_served_is_that_of_the_documents(
+    tmp_path: Path, release: str
 ) -> None:
-    prototypes, headers = installed
-    assert names(headers) == sorted({prototype.name for prototype in prototypes} - NOT_SERVED)
-
-
-def test_of_an_installation_communication_helpers_and_shapes_of_data_are_left_out(
-    installed: tuple[list[Prototype], Headers],
-) -> None:
-    helpers = {"aclnnTransQuantParam", "aclnnCalculateConvolutionWeightSize",
-               "aclnnCalculateMatmulWeightSize", "aclnnCalculateMatmulWeightSizeV2"}  # fmt: skip
-    excluded = {left_out.name for left_out in installed[1].excluded}
-    assert excluded - helpers == NOT_SERVED
+    tree, prototypes = Generation(tmp_path), read_prototypes()
+    install_headers(release, tree, prototypes)
+    headers = read([tree.include / "aclnnop"])
+    declared = {
+        p.name: (p.header, [(each.c_type, each.name, each.output) for each in p.parameters])
+        for p in prototypes
+        if release in p.releases and p.name not in NOT_SERVED
+    }
+    assert declared == {
+        name: (o.source, [(p.c_type, p.name, isinstance(p, Output)) for p in o.parameters])
+        for name, o in headers.operators.items()
+    }
+    assert list(headers.operators) == sorted(declared)
+    excluded = {left_out.name for left_out in headers.excluded}
+    assert excluded - HELPERS == NOT_SERVED
     assert "aclnnTransQuantParam" in excluded
 
 
-def test_every_prototype_of_an_installation_is_that_of_the_documents(
-    installed: tuple[list[Prototype], Headers],
-) -> None:
-    prototypes, headers = installed
-    declared = {
-        prototype.name: [(p.c_type, p.name, p.output) for p in prototype.parameters]
-        for prototype in prototypes
-        if prototype.name not in NOT_SERVED
-    }
-    assert declared == {
-        name: [(p.c_type, p.name, isinstance(p, Output)) for p in operator.parameters]
-        for name, operator in headers.operators.items()
-    }
+# --- What is left out, each with its reason -------------------------------------------------------
 
 
-def test_every_operator_of_an_installation_names_its_header(
-    installed: tuple[list[Prototype], Headers],
-) -> None:
-    prototypes, headers = installed
-    sources = {prototype.name: prototype.header for prototype in prototypes}
-    assert all(sources[name] == operator.source for name, operator in headers.operators.items())
+def of_x(more: str) -> str:
+    return both("aclnnX", f"{RELU}, {more}")
+
+
+NAMELESS = "expected parameters of a type and a name, found"
+LEFT_OUT = [
+    ("aclnnAllGatherMatmul", both("aclnnAllGatherMatmul", f"{RELU}, const char *group"),
+     "communicates between devices: group"),
+    ("aclnnX", of_x("char *groupEp, const char *groupTp"),
+     "communicates between devices: groupEp, groupTp"),
+    ("aclnnX", of_x("char *hcclComm"), "communicates between devices: hcclComm"),
+    ("aclnnTransQuantParam", phase_two("aclnnTransQuantParam", "const float *scale"),
+     "a helper without executor"),
+    ("aclnnX", phase_two("aclnnX"), "its first phase is missing"),
+    ("aclnnX", phase_one("aclnnX"), "its second phase is missing"),
+    ("aclnnX", phase_one("aclnnX") + phase_two("aclnnX", "void *workspace"),
+     "its second phase does not take void*, uint64_t, aclOpExecutor*, aclrtStream"),
+    ("aclnnX", f"aclnnStatus aclnnXGetWorkspaceSize({RELU});{phase_two('aclnnX')}",
+     "its first phase does not end with uint64_t*, aclOpExecutor**"),
+    ("aclnnX", of_x("uint32_t seed"), "seed: expected a type of an attribute, found uint32_t"),
+    ("aclnnX", of_x("aclTensor **all"), "all: expected a type of an attribute, found aclTensor**"),
+    ("aclnnX", of_x("int64_t dim = 0"), f"{NAMELESS} 'int64_t dim = 0'"),
+    ("aclnnX", of_x("x " * 50), f"{NAMELESS} '{'x ' * 30}'"),
+    ("aclnnX", of_x("int64_t self"), "two of its parameters have the same name"),
+    *((name, both(name), "the shapes of its outputs depend on the data")
+      for name in ("aclnnNonzero", "aclnnNonzeroV2", "aclnnNonZero", "aclnnUnique2",
+                   "aclnnUniqueConsecutive", "aclnnMaskedSelect", "aclnnNonMaxSuppression")),
+]  # fmt: skip
+
+
+def test_what_cannot_be_served_is_left_out_with_the_reason(tmp_path: Path) -> None:
+    wrong: list[Any] = []
+    for number, (name, text, reason) in enumerate(LEFT_OUT):
+        folder = folder_of(tmp_path / str(number), aclnn_x=text, aclnn_relu=both("aclnnRelu"))
+        headers = read([folder])
+        if headers.excluded != [Excluded(name, reason, "aclnn_x.h")]:
+            wrong.append((reason, headers.excluded))
+        if list(headers.operators) != ["aclnnRelu"]:
+            wrong.append((reason, list(headers.operators)))
+    assert wrong == []
+
+
+@pytest.mark.parametrize("parameter", ["const char *mode", "int64_t group", "aclTensor *groupList"])
+def test_a_group_that_is_no_text_does_not_communicate(tmp_path: Path, parameter: str) -> None:
+    assert names(tmp_path, aclnn_x=of_x(parameter)) == ["aclnnX"]
+
+
+def test_what_cannot_be_read_is_reported_by_name_and_the_others_are_read(tmp_path: Path) -> None:
+    texts = {"a": phase_two("aclnnC") + phase_two("aclnnA"), "b": phase_two("aclnnB")}
+    folder_of(tmp_path, relu=both("aclnnRelu"), **texts)
+    (tmp_path / "strange.h").mkdir()
+    # A file for the system that fails when read, for root too.
+    (tmp_path / "bad.h").symlink_to("/proc/self/mem")
+    headers = read([tmp_path])
+    assert list(headers.operators) == ["aclnnRelu"]
+    assert [(left.name, left.reason) for left in headers.excluded] == [
+        *((name, "its first phase is missing") for name in ("aclnnA", "aclnnB", "aclnnC")),
+        ("bad.h", "cannot be read: Input/output error"),
+        ("strange.h", "not a file"),
+    ]

@@ -1,11 +1,9 @@
-"""The operators of a host: what is declared or installed, and what of it can run here."""
-
-from __future__ import annotations
+"""Which operators and variants a host has, by its libraries and headers."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
+from tests.simulator.control import Simulator
 
 from npucall.errors import (
     OperatorUnavailableError,
@@ -14,45 +12,36 @@ from npucall.errors import (
 )
 from npucall.operators import CATALOGUE
 from npucall_server.devices.cann.host import HostCatalogue, header_folders
-from npucall_server.devices.cann.operators import OpApi
 from npucall_server.npu_settings import AscendPaths
 
-if TYPE_CHECKING:
-    from tests.simulator.control import Simulator
+from .conftest import op_api
 
-TARGET, OF_VENDOR, HEADER_ONLY = (
-    "aclnnKlDivTargetBackward",
-    "aclnnVendorScale",
-    "aclnnReluGradV4",
-)
+TARGET, L1 = "aclnnKlDivTargetBackward", "aclnnL1LossBackward"
 
 
 def host(paths: AscendPaths) -> HostCatalogue:
-    return HostCatalogue(OpApi(paths, RuntimeError, lambda: None), paths)
+    return HostCatalogue(op_api(paths), paths)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def built_in(paths: AscendPaths, loaded: Simulator) -> HostCatalogue:
     """CANN 9.x without custom packages."""
     return host(paths._replace(custom=()))
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def custom(paths: AscendPaths, loaded: Simulator) -> HostCatalogue:
     """CANN 9.x with the custom package."""
     return host(paths)
 
 
-def test_cann_s_own_library_has_the_variant_builtin(built_in: HostCatalogue) -> None:
-    assert built_in.variant == "builtin"
+def test_the_library_says_the_variant(built_in: HostCatalogue, custom: HostCatalogue) -> None:
+    assert (built_in.variant, custom.variant) == ("builtin", "community")
     assert built_in.find(TARGET).variant == "builtin"
     assert built_in.find(TARGET, default="documented").variant == "builtin"
-
-
-def test_a_custom_package_has_the_variant_community(custom: HostCatalogue) -> None:
-    assert custom.variant == "community"
     assert custom.find(TARGET).variant == "community"
-    assert custom.find(TARGET, "community").variant == "community"
+    for each in built_in, custom:  # what cannot run is described all the same
+        assert each.find(TARGET, "community").variant == "community"
 
 
 @pytest.mark.parametrize("other", ["community", "documented"])
@@ -67,67 +56,46 @@ def test_another_variant_is_refused_with_the_one_that_is_there(
     assert caught.value.details == {"operator": TARGET, "variant": other}
 
 
-def test_a_variant_that_nobody_declares_is_unknown(built_in: HostCatalogue) -> None:
-    with pytest.raises(OperatorUnknownError, match="found 'other'"):
-        built_in.find(TARGET, "other")
-
-
 def test_without_libraries_declared_operators_are_listed_and_unavailable() -> None:
     nowhere = host(AscendPaths(Path("/nowhere"), None, ()))
     assert [operator.title for operator in nowhere] == [operator.title for operator in CATALOGUE]
     assert nowhere.variant == ""
-    reason = "expected aclnnL1LossBackward in a library of this host, found it in no library"
-    assert nowhere.unavailable_because(CATALOGUE.find("aclnnL1LossBackward")) == reason
+    reason = f"expected {L1} in a library of this host, found it in no library"
+    assert nowhere.unavailable_because(CATALOGUE.find(L1)) == reason
     with pytest.raises(OperatorUnavailableError, match=f"^operator: {reason}$") as caught:
-        nowhere.runnable("aclnnL1LossBackward")
+        nowhere.runnable(L1)
     assert type(caught.value) is OperatorUnavailableError
     with pytest.raises(OperatorUnavailableError, match=TARGET):
         nowhere.runnable(TARGET)
 
 
-def test_what_cannot_run_is_described_all_the_same(built_in: HostCatalogue) -> None:
-    assert built_in.find(TARGET, "community").variant == "community"
+def test_every_declared_operator_is_there_but_other_variants(custom: HostCatalogue) -> None:
+    reasons = {operator.title: custom.unavailable_because(operator) for operator in custom}
+    assert reasons.keys() >= {operator.title for operator in CATALOGUE}
+    lacking = {title for title, reason in reasons.items() if reason}
+    assert lacking == {f"{TARGET} (builtin)", f"{TARGET} (documented)"}
 
 
-def test_every_declared_operator_is_there(custom: HostCatalogue) -> None:
-    titles = {operator.title for operator in custom}
-    assert titles >= {operator.title for operator in CATALOGUE}
-    reasons = {o.title: custom.unavailable_because(o) for o in custom}
-    assert {title for title, reason in reasons.items() if reason} == {
-        f"{TARGET} (builtin)",
-        f"{TARGET} (documented)",
-    }
-
-
-def test_headers_add_operators_that_a_library_has(custom: HostCatalogue) -> None:
+def test_headers_add_operators_that_a_library_has_and_no_others(
+    custom: HostCatalogue, built_in: HostCatalogue, paths: AscendPaths
+) -> None:
     added = custom.find("aclnnRsub")
     assert (added.reference, added.source) == (False, "aclnn_rsub.h")
-    assert custom.find(OF_VENDOR).source == "aclnn_vendor_scale.h"
-
-
-def test_an_operator_of_a_header_that_no_library_has_is_unknown(
-    custom: HostCatalogue, paths: AscendPaths
-) -> None:
+    assert custom.find("aclnnVendorScale").source == "aclnn_vendor_scale.h"
+    assert custom.find(L1) is CATALOGUE.find(L1)  # what is declared wins over its header
     assert any((folder / "aclnn_relu_grad_v4.h").exists() for folder in header_folders(paths))
-    with pytest.raises(OperatorUnknownError):
-        custom.find(HEADER_ONLY)
-
-
-def test_what_is_declared_wins_over_a_header_of_its_name(custom: HostCatalogue) -> None:
-    operator = custom.find("aclnnL1LossBackward")
-    assert operator is CATALOGUE.find("aclnnL1LossBackward")
-
-
-def test_the_custom_package_s_own_operator_is_gone_without_it(built_in: HostCatalogue) -> None:
-    with pytest.raises(OperatorUnknownError):
-        built_in.find(OF_VENDOR)
+    for catalogue, name in (custom, "aclnnReluGradV4"), (built_in, "aclnnVendorScale"):
+        with pytest.raises(OperatorUnknownError):
+            catalogue.find(name)
+    with pytest.raises(OperatorUnknownError, match="found 'other'"):
+        built_in.find(TARGET, "other")
 
 
 def test_headers_of_custom_packages_are_looked_at_first(tmp_path: Path) -> None:
     for vendor in ("b", "a"):
         (tmp_path / "opp/vendors" / vendor / "op_api/include").mkdir(parents=True)
-    own = [tmp_path / "y", tmp_path / "x"]
-    folders = header_folders(AscendPaths(tmp_path / "home", tmp_path / "opp", tuple(own)))
+    own = (tmp_path / "y", tmp_path / "x")
+    folders = header_folders(AscendPaths(tmp_path / "home", tmp_path / "opp", own))
     assert [str(folder.relative_to(tmp_path)) for folder in folders] == [
         "y/op_api/include",
         "x/op_api/include",
@@ -136,7 +104,4 @@ def test_headers_of_custom_packages_are_looked_at_first(tmp_path: Path) -> None:
         "home/include/aclnnop",
         "opp/built-in/op_impl/ai_core/tbe/op_api/include/aclnnop",
     ]
-
-
-def test_without_paths_there_are_no_headers() -> None:
     assert list(header_folders(AscendPaths(None, None, ()))) == []

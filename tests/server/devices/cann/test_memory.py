@@ -1,12 +1,12 @@
 """Buffers that grow, and the pieces that tensors take in them."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from ctypes import c_void_p
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.simulator.control import Simulator
 
 from npucall.errors import OutOfMemoryError
 from npucall_server.devices.cann.memory import (
@@ -15,20 +15,12 @@ from npucall_server.devices.cann.memory import (
     device_buffer,
     piece_bytes,
 )
+from npucall_server.devices.cann.runtime import DeviceContext
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from ctypes import c_void_p
-
-    from tests.simulator.control import Simulator
-
-    from npucall_server.devices.cann.runtime import DeviceContext
-
-MIB = 2**20
-KIB = 2**10
+MIB, KIB = 2**20, 2**10
 
 
-class Heap:
+class FakeHeap:
     """Memory whose addresses are 1000, 2000 and so on; ``live`` holds what has not been freed."""
 
     def __init__(self) -> None:
@@ -50,41 +42,19 @@ class Heap:
         return GrowingBuffer(self.allocate, self.free, granularity)
 
 
-def test_nothing_is_allocated_for_nothing() -> None:
-    heap = Heap()
+def test_a_buffer_grows_by_its_granularity_where_it_has_to() -> None:
+    heap = FakeHeap()
     buffer = heap.buffer()
     assert (buffer.reserve(0), buffer.size, heap.made) == (None, 0, [])
-
-
-def test_a_size_is_rounded_up_to_the_granularity() -> None:
-    heap = Heap()
-    buffer = heap.buffer(64)
-    assert (buffer.reserve(65), buffer.size, heap.made) == (1000, 128, [128])
-
-
-def test_what_fits_is_not_allocated_again() -> None:
-    heap = Heap()
-    buffer = heap.buffer(64)
-    addresses = [buffer.reserve(size) for size in (128, 1, 127, 128)]
-    assert (addresses, heap.made) == ([1000] * 4, [128])
-
-
-def test_a_larger_one_replaces_the_smaller() -> None:
-    heap = Heap()
-    buffer = heap.buffer(64)
-    buffer.reserve(64)
-    assert (buffer.reserve(65), heap.live) == (2000, {2000: 128})
-
-
-def test_a_kept_buffer_gives_no_address_for_nothing() -> None:
-    buffer = Heap().buffer()
-    buffer.reserve(64)
-    assert (buffer.reserve(0), buffer.size) == (None, 64)
+    addresses = [buffer.reserve(size) for size in (65, 1, 127, 128)]
+    assert (addresses, buffer.size, heap.made) == ([1000] * 4, 128, [128])
+    assert (buffer.reserve(0), buffer.size) == (None, 128)  # no address for nothing
+    assert (buffer.reserve(129), heap.live) == (2000, {2000: 192})
 
 
 def test_a_released_buffer_is_empty_and_can_be_used_again() -> None:
-    heap = Heap()
-    buffer = heap.buffer(64)
+    heap = FakeHeap()
+    buffer = heap.buffer()
     buffer.reserve(64)
     buffer.release()
     buffer.release()
@@ -93,8 +63,8 @@ def test_a_released_buffer_is_empty_and_can_be_used_again() -> None:
 
 
 def test_a_buffer_that_cannot_grow_is_empty() -> None:
-    heap = Heap()
-    buffer = heap.buffer(64)
+    heap = FakeHeap()
+    buffer = heap.buffer()
     buffer.reserve(64)
     heap.full = True
     with pytest.raises(OutOfMemoryError):
@@ -102,15 +72,15 @@ def test_a_buffer_that_cannot_grow_is_empty() -> None:
     assert (buffer.address, buffer.size, heap.live) == (None, 0, {})
 
 
-def cleared(buffer: GrowingBuffer) -> list[tuple[int, int]]:
+def cleared(buffer: GrowingBuffer, size: int | None = None) -> list[tuple[int, int]]:
     """What is to be cleared: addresses and lengths."""
     found: list[tuple[int, int]] = []
-    buffer.clear(lambda address, length, _: found.append((address, length)))
+    buffer.clear(lambda address, length, _: found.append((address, length)), size)
     return found
 
 
 def test_who_clears_hears_how_much_may_be_cleared() -> None:
-    buffer, found = Heap().buffer(64), []
+    buffer, found = FakeHeap().buffer(), []
     buffer.reserve(128)
     cleared(buffer)
     buffer.disown()
@@ -121,13 +91,13 @@ def test_who_clears_hears_how_much_may_be_cleared() -> None:
 
 
 def test_new_memory_is_to_be_cleared_as_a_whole_and_once() -> None:
-    buffer = Heap().buffer(64)
+    buffer = FakeHeap().buffer()
     buffer.reserve(65)
     assert [cleared(buffer), cleared(buffer)] == [[(1000, 128)], []]
 
 
 def test_for_another_owner_as_much_is_cleared_as_was_touched_since_the_last_one() -> None:
-    buffer = Heap().buffer(4096)
+    buffer = FakeHeap().buffer(4096)
     for size in (4096, 10, 300, 20):
         buffer.reserve(size)
     cleared(buffer)
@@ -141,27 +111,21 @@ def test_for_another_owner_as_much_is_cleared_as_was_touched_since_the_last_one(
 
 
 def test_so_many_bytes_can_be_cleared_first_and_the_others_later() -> None:
-    buffer, found = Heap().buffer(4096), []
+    buffer = FakeHeap().buffer(4096)
     buffer.reserve(100)
-    for size in (100, 128, 200, None, None):
-        buffer.clear(lambda address, length, _: found.append((address, length)), size)
-    assert found == [(1000, 128), (1128, 96), (1224, 4096 - 224)]
+    found = [cleared(buffer, size) for size in (100, 128, 200, None, None)]
+    assert found == [[(1000, 128)], [], [(1128, 96)], [(1224, 4096 - 224)], []]
     buffer.disown()
     assert cleared(buffer) == [(1000, 100)]
 
 
 def test_what_was_not_cleared_for_one_owner_is_cleared_for_the_next() -> None:
-    buffer = Heap().buffer(64)
+    buffer = FakeHeap().buffer()
     buffer.reserve(64)
     cleared(buffer)
     buffer.disown()
     buffer.disown()
     assert cleared(buffer) == [(1000, 64)]
-
-
-def test_of_a_released_buffer_nothing_is_cleared() -> None:
-    buffer = Heap().buffer(64)
-    buffer.reserve(64)
     buffer.release()
     buffer.disown()
     assert cleared(buffer) == []
@@ -171,7 +135,7 @@ def test_of_a_released_buffer_nothing_is_cleared() -> None:
 def test_there_is_always_room_and_never_more_than_one_allocation(
     sizes: list[int], granularity: int
 ) -> None:
-    heap = Heap()
+    heap = FakeHeap()
     buffer = heap.buffer(granularity)
     for size in sizes:
         address = buffer.reserve(size)
@@ -192,25 +156,19 @@ def test_pieces_behind_each_other_leave_room_for_what_kernels_touch(lengths: lis
         start = end
 
 
-def test_device_memory_comes_in_huge_pages(simulator: Simulator, context: DeviceContext) -> None:
-    buffer = device_buffer(context.libraries.acl)
-    address = buffer.reserve(1)
-    assert address is not None
-    assert address % 64 == 0
-    assert (buffer.size, simulator.live_objects()["aclrtMalloc"]) == (2 * MIB - 32, 1)
-    buffer.release()
-    assert "aclrtMalloc" not in simulator.live_objects()
-
-
-@pytest.mark.parametrize("size", [1, 2 * MIB - 32, 2 * MIB - 31, 2 * MIB, 16 * MIB - 32, 16 * MIB])
-def test_a_buffer_takes_no_huge_page_that_it_does_not_need(
-    simulator: Simulator, context: DeviceContext, size: int
+def test_device_memory_comes_in_huge_pages_and_no_more_than_it_needs(
+    simulator: Simulator, context: DeviceContext
 ) -> None:
-    buffer = device_buffer(context.libraries.acl)
-    buffer.reserve(size)
-    taken = simulator.counters()["device_bytes"]
-    buffer.release()
-    assert taken == -(-(size + 32) // (2 * MIB)) * 2 * MIB
+    for size in (1, 2 * MIB - 32, 2 * MIB - 31, 2 * MIB, 16 * MIB - 32, 16 * MIB):
+        buffer = device_buffer(context.libraries.acl)
+        address = buffer.reserve(size)
+        assert address is not None
+        assert address % 64 == 0
+        pages = -(-(size + 32) // (2 * MIB))
+        assert buffer.size == pages * 2 * MIB - 32
+        assert simulator.counters()["device_bytes"] == pages * 2 * MIB
+        buffer.release()
+        assert "aclrtMalloc" not in simulator.live_objects()
 
 
 def test_pinned_memory_is_an_array_until_it_is_released(

@@ -1,217 +1,255 @@
-"""No call sees bytes of another: what nobody sends or writes is zero."""
-
-from __future__ import annotations
+"""No call, program or handle sees bytes of another: what nobody sends or writes is zero."""
 
 import ctypes
 import json
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 
 from npucall import buffers
 from npucall.errors import CancelledError, DeviceError
+from npucall_server.devices.base import Step
+from npucall_server.devices.cann.program import pace_of
 
-from .asked import Asked, declared, installed, like
-from .situations import FOUR_PIECES, add_scalars, l1, numbers, rsub, unread
+from .calls import (
+    Ask,
+    Case,
+    add_scalars,
+    declared,
+    exp2,
+    installed,
+    l1,
+    l1_of,
+    numbers,
+    rsub,
+    unread,
+)
+from .opened import FakeTurn, Open, Opened, bytes_of, release
+from .test_clearing import FILL, KERNEL, SECRET
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from .opened import Opened
-
-    Open = Callable[..., Opened]
-
-SECRET = b"\x5e"
+pytestmark = pytest.mark.usefixtures("as_in_production")
 COUNT = 4096
-
-
-@pytest.fixture(autouse=True)
-def _as_in_production() -> Iterator[None]:
-    """The debug mode would fill the memory of each call anew."""
-    buffers.poison(False)
-    yield
-    buffers.poison()
 
 
 def keep_secrets(device: Opened) -> None:
     """Leaves a secret all over the memory of the lane, on the device and for staging."""
     secret = np.frombuffer(SECRET * (4 * COUNT), np.float32)
-    out = like(secret)
-    asked = installed(device.device, "aclnnExp2", secret, self=secret, out=out)
+    case = exp2(device, secret)
     device.simulator.set_kernels("none")
-    device.run(asked)
-    asked = installed(device.device, "aclnnInplaceRelu", secret, selfRef=secret)
-    assert device.answers(asked) == [SECRET * (4 * COUNT)]
+    device.run(case)
+    case = installed(device, "aclnnInplaceRelu", secret, selfRef=secret)
+    assert device.answers(case) == [SECRET * (4 * COUNT)]
     device.simulator.set_kernels("python")
 
 
-@pytest.fixture(params=[0, FOUR_PIECES, 2**20], ids=["waiting", "in pieces", "whole"])
-def device(request: pytest.FixtureRequest, open_device: Open) -> Opened:
+@pytest.fixture
+def device(any_way: Opened) -> Opened:
     """However tensors are copied, after a call with secrets."""
-    opened = open_device(staging_limit=request.param)
-    keep_secrets(opened)
-    return opened
+    keep_secrets(any_way)
+    return any_way
+
+
+Seen = dict[str, list[bytes]]
+"""The bytes of each tensor of launches as their kernels found them."""
+
+
+def tensors_of(description: str) -> dict[str, Any]:
+    """Where the tensors of a launch are."""
+    arguments = json.loads(description)["arguments"]
+    return {
+        a["name"]: a["value"] for a in arguments if a["kind"] == "Tensor" and a["value"] is not None
+    }
 
 
 @pytest.fixture
-def seen(device: Opened, monkeypatch: pytest.MonkeyPatch) -> dict[str, bytes]:
-    """The bytes of each tensor of the last launch as its kernel found them."""
-    assert device.serves(l1(device.device))  # loads the kernels
-    found: dict[str, bytes] = {}
-    kernels = sys.modules["npucall_simulator.kernels"]
+def kernels(device: Opened) -> Any:
+    """The module whose ``run`` is every kernel."""
+    assert device.serves(l1(device))  # loads them
+    return sys.modules["npucall_simulator.kernels"]
+
+
+@pytest.fixture
+def seen(kernels: Any, monkeypatch: pytest.MonkeyPatch) -> Seen:
+    found: Seen = {}
     real = kernels.run
 
     def run(description: str) -> None:
-        for argument in json.loads(description)["arguments"]:
-            value = argument["value"]
-            if argument["kind"] == "Tensor" and value is not None:
-                found[argument["name"]] = ctypes.string_at(value["address"], value["bytes"])
+        for name, value in tensors_of(description).items():
+            data = ctypes.string_at(value["address"], value["bytes"])
+            found.setdefault(name, []).append(data)
         real(description)
 
     monkeypatch.setattr(kernels, "run", run)
     return found
 
 
-def test_an_input_that_nobody_reads_is_zeros_on_the_device(
-    device: Opened, seen: dict[str, bytes]
-) -> None:
-    asked = unread(device.device)
-    assert device.serves(asked)
-    assert "self" not in asked.call.stored
-    assert seen["self"] == bytes(len(seen["self"]))
-    assert seen["target"] == asked.storages["target"]
+def test_an_input_that_nobody_reads_is_zeros_on_the_device(device: Opened, seen: Seen) -> None:
+    case = unread(device)
+    assert "self" not in case.call.stored
+    assert device.serves(case)
+    device.program([Step(case.call, case.storages)] * 2)
+    assert seen["self"] == [bytes(24)] * 3
+    assert seen["target"] == [case.storages["target"]] * 3
 
 
 def test_an_output_of_an_operator_known_by_its_header_is_zeros_on_the_device(
-    device: Opened, seen: dict[str, bytes]
+    device: Opened, seen: Seen
 ) -> None:
-    assert device.serves(rsub(device.device))
-    assert seen["out"] == bytes(len(seen["out"]))
+    assert device.serves(rsub(device))
+    assert seen["out"] == [bytes(24)]
 
 
 @pytest.mark.parametrize("ask", [rsub, add_scalars])
-def test_what_such_an_operator_never_writes_comes_back_as_zeros(
-    device: Opened, ask: Callable[[Any], Asked]
-) -> None:
+def test_what_such_an_operator_never_writes_comes_back_as_zeros(device: Opened, ask: Ask) -> None:
     device.simulator.set_kernels("none")
-    asked = ask(device.device)
-    assert device.answers(asked) == [bytes(len(answer)) for answer in asked.answers]
+    case = ask(device)
+    assert device.answers(case) == [bytes(len(answer)) for answer in case.answers]
+
+
+def test_also_of_programs_and_in_handles(device: Opened) -> None:
+    device.simulator.set_kernels("none")
+    case = exp2(device, numbers(COUNT))
+    kept = device.filled(SECRET * (4 * COUNT))
+    steps = [Step(case.call, case.storages), Step(case.call, case.storages, {"out": kept})]
+    (first,), _ = device.program(steps)
+    assert not any(first)
+    assert not any(bytes_of(kept))
+    kept.write(0, SECRET * kept.nbytes)
+    device.run(case, targets={"out": kept})
+    assert not any(bytes_of(kept))
+    kept.free()
 
 
 def test_what_a_call_without_elements_leaves_is_zeros(device: Opened) -> None:
     nothing = np.zeros((0, 3), np.float32)
     tensors = {"grad_output": nothing, "self": nothing, "weight": numbers(3)}
-    asked = declared(device.device, "aclnnPreluBackward", **tensors)
-    assert asked.call.done
-    assert [len(answer) for answer in asked.answers] == [0, 12]
-    assert device.answers(asked) == [b"", bytes(12)]
+    case = declared(device, "aclnnPreluBackward", **tensors)
+    assert case.call.done
+    assert device.answers(case) == [b"", bytes(12)]
 
 
-def half_written(device: Opened, monkeypatch: pytest.MonkeyPatch) -> Asked:
-    """A call whose kernel writes the first half of its output."""
-    asked = l1(device.device)
-    assert device.serves(asked)  # loads the kernels
-    kernels = sys.modules["npucall_simulator.kernels"]
-    real = kernels.run
+def test_what_a_kernel_never_writes_is_zeros_for_the_next_owner(
+    device: Opened, kernels: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And the secrets that the next owner left are not for the first."""
+    real, case = kernels.run, l1(device)
 
-    def run(description: str) -> None:
-        (place,) = (
-            argument["value"]
-            for argument in json.loads(description)["arguments"]
-            if argument["name"] == "gradInput"
-        )
+    def write_the_first_half(description: str) -> None:
+        place = tensors_of(description)["gradInput"]
         half = place["bytes"] // 2
         before = ctypes.string_at(place["address"] + half, place["bytes"] - half)
         real(description)
         ctypes.memmove(place["address"] + half, before, len(before))
 
-    monkeypatch.setattr(kernels, "run", run)
-    return asked
-
-
-def test_what_a_kernel_never_writes_is_zeros_for_the_next_owner(
-    device: Opened, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked = half_written(device, monkeypatch)
+    monkeypatch.setattr(kernels, "run", write_the_first_half)
     keep_secrets(device)
-    (expected,) = asked.answers
+    (expected,) = case.answers
     half = len(expected) // 2
-    (answer,) = device.answers(asked, owner="another")
+    (answer,) = device.answers(case, owner="another")
     assert answer == expected[:half] + bytes(len(expected) - half)
-
-
-def test_and_the_secrets_that_the_next_owner_left_are_not_for_the_first(
-    device: Opened, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked = half_written(device, monkeypatch)
-    keep_secrets(device)
-    device.answers(asked, owner="another")
-    (answer,) = device.answers(asked)
-    assert SECRET not in answer[len(answer) // 2 :]
-
-
-def test_while_one_owner_calls_nothing_is_cleared(device: Opened) -> None:
-    asked = l1(device.device)
-    for _ in range(2):  # the second time what is new beyond the first one's workspace
-        device.run(asked, owner="another")
-    assert not clears(device, lambda: device.run(asked, owner="another"))
-    assert clears(device, lambda: device.run(asked))
-
-
-def test_behind_a_call_that_failed_memory_is_cleared_for_anybody(device: Opened) -> None:
-    asked = l1(device.device)
-
-    def refuse() -> None:
-        raise CancelledError("not wanted")
-
-    device.run(asked)
-    with pytest.raises(CancelledError):
-        device.run(asked, refuse)
-    assert clears(device, lambda: device.run(asked))
-
-
-def test_what_was_to_be_cleared_when_a_call_failed_is_cleared_then(open_device: Open) -> None:
-    """Its kernels are told to fail, and the synchronise says so of one."""
-    opened = open_device()
-    opened.simulator.set_kernels("none")
-    for nth in range(1, 9):
-        opened.simulator.fail("aclnnInplaceZero", nth, status=207016, what="at_sync")
-    with pytest.raises(DeviceError):
-        opened.run(l1(opened.device))
-    opened.simulator.clear_faults()
-    for count in (6, 100_000):  # both have room in what was allocated
-        (answer,) = opened.answers(l1(opened.device, count))
-        assert answer == bytes(len(answer))
-
-
-def test_zeros_whose_kernel_failed_are_filled_by_the_next_call(
-    device: Opened, seen: dict[str, bytes]
-) -> None:
-    asked = unread(device.device)
-    for nth in range(1, 9):
-        device.simulator.fail("aclnnInplaceZero", nth, status=207016, what="at_sync")
-    with pytest.raises(DeviceError):
-        device.run(asked)
-    device.simulator.clear_faults()
-    assert device.serves(asked)
-    assert seen["self"] == bytes(len(seen["self"]))
+    (answer,) = device.answers(case)
+    assert SECRET not in answer[half:]
 
 
 def clears(device: Opened, work: Callable[[], object]) -> bool:
     """Whether some work clears device memory; no copies do that."""
     functions = device.functions(work)
-    assert "aclrtMemsetAsync" not in functions
-    return "aclnnInplaceZero" in functions
+    assert FILL not in functions
+    return KERNEL in functions
+
+
+def test_while_one_owner_calls_nothing_is_cleared(device: Opened) -> None:
+    case = l1(device)
+    for _ in range(2):  # the second time what is new beyond the first one's workspace
+        device.run(case, owner="another")
+    assert not clears(device, lambda: device.run(case, owner="another"))
+    assert clears(device, lambda: device.run(case))
+
+
+def test_behind_a_call_that_failed_memory_is_cleared_for_anybody(device: Opened) -> None:
+    case = l1(device)
+
+    def refuse() -> None:
+        raise CancelledError("not wanted")
+
+    device.run(case)
+    with pytest.raises(CancelledError):
+        device.run(case, refuse)
+    assert clears(device, lambda: device.run(case))
+
+
+def fails_to_clear(device: Opened, case: Case) -> None:
+    """The kernels that clear are told to fail, and the synchronise says so of one."""
+    for nth in range(1, 9):
+        device.simulator.fail(KERNEL, nth, status=207016, what="at_sync")
+    with pytest.raises(DeviceError):
+        device.run(case)
+    device.simulator.clear_faults()
+
+
+def test_what_was_to_be_cleared_when_a_call_failed_is_cleared_then(open_device: Open) -> None:
+    opened = open_device()
+    opened.simulator.set_kernels("none")
+    fails_to_clear(opened, l1(opened))
+    for count in (6, 100_000):  # both have room in what was allocated
+        assert not any(opened.answers(l1(opened, count))[0])
+
+
+def test_zeros_whose_kernel_failed_are_filled_by_the_next_call(device: Opened, seen: Seen) -> None:
+    case = unread(device)
+    fails_to_clear(device, case)
+    assert device.serves(case)
+    assert seen["self"][-1] == bytes(24)
 
 
 def test_new_memory_is_cleared_before_its_first_use(open_device: Open) -> None:
     """What another owner's call on another lane has freed may be in it."""
     opened = open_device(kept_device_memory=0)
     opened.simulator.set_kernels("none")
-    (answer,) = opened.answers(l1(opened.device))
-    assert answer == bytes(len(answer))
+    assert not any(opened.answers(l1(opened))[0])
+
+
+def test_a_program_of_another_caller_finds_nothing_in_kept_memory(device: Opened) -> None:
+    case = l1_of(device, np.ones(COUNT, np.float32))
+    storages = device.in_handles(case)  # so that its outputs lie where the secrets were
+    device.simulator.set_kernels("none")
+    outputs = device.program([Step(case.call, storages)] * 2, FakeTurn(owner="another"))
+    assert SECRET * 4 not in b"".join(output for (output,) in outputs)
+    release(storages)
+
+
+def test_a_caller_finds_nothing_of_a_program_of_another(open_device: Open) -> None:
+    """Also where the memory came back from one that was left in the middle."""
+    device = open_device()
+    secret = l1_of(device, np.frombuffer(SECRET * (4 * COUNT), np.float32))
+    other = l1_of(device, np.ones(COUNT, np.float32))
+
+    def leave() -> None:
+        assert device.serves(l1(device))  # as "somebody"
+        raise KeyError
+
+    pace_of(secret.call).nanoseconds = 11e6
+    steps = [Step(secret.call, secret.storages)] * 2
+    with pytest.raises(KeyError):
+        device.program(steps, FakeTurn(owner="first", pause=leave))
+    device.simulator.set_kernels("none")
+    for owner in ("somebody", "third"):
+        assert SECRET * 4 not in device.answers(other, owner=owner)[0]
+
+
+def test_steps_that_need_more_workspace_each_are_right(open_device: Open) -> None:
+    """The workspace grows while work that is queued still uses the smaller one."""
+    device = open_device()
+    buffers.poison()
+    cases = [l1(device, count) for count in (10, 300_000, 10, 700_000)]
+    for case in cases:
+        pace_of(case.call).nanoseconds = 1
+    outputs = device.program([Step(case.call, case.storages) for case in cases])
+    assert outputs == [case.answers for case in cases]
+    assert device.simulator.live_objects()["aclrtMalloc"] == 2  # tensors, and one workspace
 
 
 def test_in_the_debug_mode_the_pattern_comes_back_where_a_kernel_wrote_nothing(
@@ -220,12 +258,12 @@ def test_in_the_debug_mode_the_pattern_comes_back_where_a_kernel_wrote_nothing(
     buffers.poison()
     device.simulator.set_kernels("none")
     for _ in range(2):
-        (answer,) = device.answers(l1(device.device))
+        (answer,) = device.answers(l1(device))
         assert answer == bytes([buffers.PATTERN]) * len(answer)
 
 
 def test_without_clearing_the_secret_would_come_back(device: Opened) -> None:
     """What the other tests rest on: memory is used again as it is."""
     device.simulator.set_kernels("none")
-    (answer,) = device.answers(l1(device.device))
+    (answer,) = device.answers(l1(device))
     assert answer == SECRET * len(answer)
