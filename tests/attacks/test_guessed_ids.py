@@ -18,12 +18,11 @@ import pytest
 from tests.end_to_end.session_caller import (
     METADATA,
     SessionCaller,
-    details_of,
     negated,
     new_handle,
     part,
 )
-from tests.end_to_end.wire import PATIENCE, bare_channel
+from tests.end_to_end.wire import PATIENCE, bare_channel, details_of
 
 from npucall.v1 import operator_service_pb2 as pb
 from npucall.v1 import session_service_pb2 as sessions

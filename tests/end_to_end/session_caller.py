@@ -6,9 +6,6 @@ import hashlib
 import secrets
 from typing import TYPE_CHECKING, Any
 
-from google.rpc.error_details_pb2 import ErrorInfo
-from google.rpc.status_pb2 import Status
-
 from npucall.v1 import operator_service_pb2 as pb
 from npucall.v1 import session_service_pb2 as sessions
 from npucall.v1 import tensor_pb2
@@ -96,7 +93,7 @@ def upload_frames(
 
 
 class SessionCaller:
-    """One session of one caller. Errors are gRPC's; ``details_of`` reads them."""
+    """One session of one caller. Errors are gRPC's; ``wire.details_of`` reads them."""
 
     def __init__(self, channel: grpc.Channel, session: str = "") -> None:
         self.channel = channel
@@ -180,13 +177,3 @@ class SessionCaller:
             f"{service}{method}", type(request).SerializeToString, answer.FromString
         )
         return call.future(request, metadata=self.metadata, timeout=PATIENCE)
-
-
-def details_of(error: Any) -> tuple[str, str, dict[str, str]]:
-    """Reason, message and metadata of an error; gRPC's code where there are no details."""
-    trailers = dict(error.trailing_metadata() or ())
-    status = Status.FromString(trailers.get("grpc-status-details-bin", b""))
-    info = ErrorInfo()
-    if not any(detail.Unpack(info) for detail in status.details):
-        return str(error.code().name), str(error.details()), {}
-    return info.reason, status.message, dict(info.metadata)

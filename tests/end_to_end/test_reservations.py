@@ -7,10 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from contextlib import contextmanager
-from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,20 +16,16 @@ import npucall_client
 from npucall.errors import ReservedError
 from npucall.operators.l1_loss_backward import l1_loss_backward
 from npucall_client.testing import running_server
-from npucall_server import app
-from npucall_server.devices import open_device
-from npucall_server.log import Log
-from npucall_server.reservations import Rules
-from npucall_server.settings import ServerSettings
+
+from . import wire
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from pathlib import Path
 
-pytestmark = [pytest.mark.usefixtures("sender_in_sweeps"), pytest.mark.more]
+pytestmark = pytest.mark.usefixtures("sender_in_sweeps")
 
 SECRET = "a secret of the tests"
 ONE = np.ones(4, np.float32)
-PATIENCE = 60.0
 COMMAND = [sys.executable, "-c", "from npucall_client.command import main; main()"]
 
 
@@ -46,58 +38,12 @@ def events(log: Path) -> list[str]:
     return [line["event"] for line in lines if "reserv" in line["event"]]
 
 
-def until(condition: Callable[[], bool], what: str) -> None:
-    """Waits for something that another process does."""
-    ends = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < ends, what
-        time.sleep(0.02)
-
-
-@contextmanager
-def server_here(listen: str, secret: str | None = SECRET) -> Iterator[app.Server]:
-    """A server in this process, which is cut at the end without a word."""
-    settings = ServerSettings(listen=listen, reservation_key=secret, reservation_gap=0)
-    with Path(os.devnull).open("w", encoding="utf-8") as nowhere:
-        device = open_device(settings, print)
-        server = app.Server(app.build(settings, device, Log(stream=nowhere)))
-        server.start()
-        try:
-            yield server
-        finally:
-            server.parts.methods.grpc.stop(0).wait()
-            server.parts.watch.stop()
-            device.close()
-
-
-@pytest.fixture
-def short_leases(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(app, "Rules", partial(Rules, lease=1.5))
-
-
-def test_a_holder_goes_on_where_the_server_starts_again_with_the_same_secret(
-    short_leases: None,
-) -> None:
-    with server_here("127.0.0.1:0") as server:
-        client = npucall_client.connect(server.address)
-        quiet = client.reserve(60, wait=PATIENCE)
-        run(quiet)
-        address = server.address
-    with server_here(address), client, quiet:
-        run(quiet)
-        with pytest.raises(ReservedError):
-            run(client)
-        with pytest.raises(ReservedError):
-            client.reserve(10, wait=3)
-        run(quiet)
-
-
-def test_a_reservation_ends_with_a_server_without_a_secret(short_leases: None) -> None:
-    with server_here("127.0.0.1:0", None) as server:
+def test_a_reservation_ends_with_a_server_without_a_secret() -> None:
+    with wire.server_here(reservation_gap=0) as server:
         client = npucall_client.connect(server.address)
         quiet = client.reserve(60)
-        address = server.address
-    with server_here(address, None), client, quiet:
+        run(quiet)
+    with wire.server_here(server.address, reservation_gap=0), client, quiet:
         with pytest.raises(ReservedError, match="the reservation has ended"):
             run(quiet)
         run(client)
@@ -105,6 +51,7 @@ def test_a_reservation_ends_with_a_server_without_a_secret(short_leases: None) -
             run(again)
 
 
+@pytest.mark.more
 def test_neither_the_secret_nor_a_key_is_logged() -> None:
     environment = {**os.environ, "NPUCALL_RESERVATION_KEY": SECRET}
     with running_server(environment=environment) as server:
@@ -136,7 +83,7 @@ def test_a_holder_goes_on_where_the_server_is_killed_and_starts_again() -> None:
         with pytest.raises(ReservedError):
             other.reserve(10, wait=45)  # over the time in which keys of before are taken
         run(quiet)
-        until(lambda: events(server.log) == ["reservation restored"], "the log says so")
+        wire.until(lambda: events(server.log) == ["reservation restored"], "the log says so")
 
 
 @pytest.mark.long
@@ -146,11 +93,13 @@ def test_a_holder_that_is_killed_is_free_30_s_later() -> None:
         holder = subprocess.Popen(command, start_new_session=True)
         try:
             with npucall_client.connect(server.target) as client:
-                until(lambda: client.server_info().HasField("reservation"), "it has the device")
+                wire.until(
+                    lambda: client.server_info().HasField("reservation"), "it has the device"
+                )
                 os.killpg(holder.pid, signal.SIGKILL)
                 with client.reserve(10, wait=40) as quiet:  # not 200 s later
                     run(quiet)
-                    until(lambda: len(events(server.log)) == 3, "the log is written")
+                    wire.until(lambda: len(events(server.log)) == 3, "the log is written")
                     expected = ["reserved", "reservation not renewed", "reserved"]
                     assert events(server.log) == expected
         finally:
@@ -166,4 +115,4 @@ def test_a_command_keeps_its_reservation_past_many_renewals() -> None:
         assert holder.wait(90) == 0
         run(client)
         expected = ["reserved", "reservation released"]
-        until(lambda: events(server.log) == expected, "the log says so")
+        wire.until(lambda: events(server.log) == expected, "the log says so")

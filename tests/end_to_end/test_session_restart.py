@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 import pytest
-from tests.more import every_third
 from tests.npu import running_npu_server
 
 from npucall.v1 import operator_service_pb2 as pb
@@ -24,7 +23,6 @@ from .session_caller import (
     OPERATORS,
     SessionCaller,
     chain,
-    details_of,
     negated,
     new_handle,
     part,
@@ -40,7 +38,6 @@ COUNT = 1 << 18
 DATA = struct.pack("<f", 2.0) * COUNT
 EXPECTED = struct.pack("<f", -2.0) * COUNT
 DIGEST = hashlib.sha256(DATA).digest()
-FEW_SECONDS = 10.0
 
 
 def _request(method: str, message: Any, answer: Any, service: str = "") -> Begin:
@@ -127,10 +124,6 @@ def an_address() -> str:
         return "{}:{}".format(*listener.getsockname())
 
 
-def instance_of(channel: grpc.Channel) -> str:
-    return wire.server_info(channel).server.instance
-
-
 def filled(channel: grpc.Channel) -> tuple[SessionCaller, bytes]:
     """A session, and a handle of it that holds DATA."""
     caller = SessionCaller(channel)
@@ -143,7 +136,7 @@ def check_lost(caller: SessionCaller, handle: bytes, instance: str) -> None:
     for name, begin in WITH_SESSION.items():
         if name in ("Close", "ExecuteStream"):  # no error; errors in frames
             continue
-        reason, _, facts = details_of(error_of(begin(caller, handle)))
+        reason, _, facts = wire.details_of(error_of(begin(caller, handle)))
         assert (name, reason) == (name, "HANDLE_LOST")
         assert facts["instance"] == instance
 
@@ -158,23 +151,22 @@ def check_filled_anew(channel: grpc.Channel) -> None:
     assert caller.download(part(kept, len(DATA))) == EXPECTED
 
 
-@pytest.mark.parametrize("method", every_third(METHODS))
-def test_a_server_killed_in_the_middle_of_a_method_is_lost_with_its_sessions(method: str) -> None:
-    """The server is stopped before the method, so it has not answered when it is killed."""
+def test_a_server_killed_in_the_middle_of_any_method_is_lost_with_its_sessions() -> None:
+    """The server is stopped before the methods, so it has not answered when it is killed."""
     listen = an_address()
-    with running_server(listen=listen) as server:
-        with wire.bare_channel(server.target) as channel:
-            caller, handle = filled(channel)
-            instance = instance_of(channel)
-            server.process.send_signal(signal.SIGSTOP)
-            os.waitpid(server.process.pid, os.WUNTRACED)  # until all its threads have stopped
-            call = METHODS[method](caller, handle)
-            server.process.kill()
-            server.process.wait()
-            assert error_of(call).code() is grpc.StatusCode.UNAVAILABLE
-        session = caller.session
+    with running_server(listen=listen) as server, wire.bare_channel(server.target) as channel:
+        instance = wire.server_info(channel).server.instance
+        callers = {name: filled(channel) for name in METHODS}
+        server.process.send_signal(signal.SIGSTOP)
+        os.waitpid(server.process.pid, os.WUNTRACED)  # until all its threads have stopped
+        calls = {name: METHODS[name](*caller) for name, caller in callers.items()}
+        server.process.kill()
+        server.process.wait()
+        ended = {name: error_of(call).code() for name, call in calls.items()}
+        assert ended == dict.fromkeys(METHODS, grpc.StatusCode.UNAVAILABLE)
     with running_server(listen=listen), wire.bare_channel(server.target) as channel:
-        check_lost(SessionCaller(channel, session), handle, instance)
+        for caller, handle in callers.values():
+            check_lost(SessionCaller(channel, caller.session), handle, instance)
         check_filled_anew(channel)
 
 
@@ -202,7 +194,7 @@ def is_filling(caller: SessionCaller, handle: bytes) -> bool:
     """Whether something fills a handle: from then on the server knows that it is not so long."""
     request = negated(part(handle, len(DATA) + 4), COUNT + 1)
     error = error_of(caller.begin("Execute", request, pb.ExecuteResponse, OPERATORS))
-    return details_of(error)[0] == "TENSOR_LAYOUT"
+    return wire.details_of(error)[0] == "TENSOR_LAYOUT"
 
 
 @pytest.mark.long
@@ -212,14 +204,14 @@ def test_a_lost_device_ends_every_method_under_way_and_the_sessions_are_lost() -
     with running_npu_server("--device-timeout=2", listen=listen, **fault) as server:
         with wire.bare_channel(server.target) as channel:
             caller, handle = filled(channel)
-            instance = instance_of(channel)
+            instance = wire.server_info(channel).server.instance
             unfinished = Unfinished(caller, handle)
             breaking = caller.begin("Execute", l1(), pb.ExecuteResponse, OPERATORS)
-            assert details_of(error_of(breaking))[0] == "DEVICE_ERROR"
+            assert wire.details_of(error_of(breaking))[0] == "DEVICE_ERROR"
             ended = {name: error_of(call).code() for name, call in unfinished.calls.items()}
             unfinished.end()
             assert set(ended.values()) == {grpc.StatusCode.UNAVAILABLE}, ended
-        assert server.process.wait(FEW_SECONDS) == 70
+        assert server.process.wait(wire.PATIENCE) == 70
         session = caller.session
     with running_npu_server(listen=listen), wire.bare_channel(server.target) as channel:
         check_lost(SessionCaller(channel, session), handle, instance)
@@ -243,7 +235,7 @@ def broken_at(method: str, nth: int) -> str:
     flags = "--device-timeout=2", "--lanes=1"
     with running_npu_server(*flags, listen=listen, **fault) as server:
         with wire.bare_channel(server.target) as channel:
-            instance = instance_of(channel)
+            instance = wire.server_info(channel).server.instance
             try:
                 caller, handle = filled(channel)
             except grpc.RpcError:
@@ -252,7 +244,7 @@ def broken_at(method: str, nth: int) -> str:
             if error is None:
                 return "nowhere"
         assert error.code() in (grpc.StatusCode.INTERNAL, grpc.StatusCode.UNAVAILABLE)
-        assert server.process.wait(FEW_SECONDS) == 70
+        assert server.process.wait(wire.PATIENCE) == 70
         session = caller.session
     with running_npu_server(listen=listen), wire.bare_channel(server.target) as channel:
         check_lost(SessionCaller(channel, session), handle, instance)
