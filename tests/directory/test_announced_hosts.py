@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import grpc
 import pytest
 from tests.certificates import Authority
+from tests.rows import each
 
 from npucall.errors import (
     CredentialExpiredError,
@@ -14,21 +15,19 @@ from npucall.errors import (
     CredentialMissingError,
     PermissionDeniedError,
 )
-from npucall.v1 import directory_service_pb2 as pb
 from npucall_server.access import tokens
 from npucall_server.access.identity import Identity, KnownBy, Role
 from npucall_server.access.tenants import Tenant, Tenants
+from npucall_server.access.tenants_guard import TenantsGuard
 from npucall_server.directory.hosts import Hosts
 
-from .house import Announcing, Watching, member, refusal, running
+from .directories import SERVING, Announcing, RunningDirectory, Watching, member, refusal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
     from tests.certificates import Pair
-
-    from .house import Running
 
 TENANTS = """
 [tenants.servers]
@@ -42,59 +41,56 @@ admins = ["root.vision.lab"]
 """
 
 
-class Lab:
-    """A directory with tenants, by TLS with certificates and with tokens."""
+class TenantsDirectory(RunningDirectory):
+    """A directory with tenants: with certificates at the first address, tokens at the second."""
 
     def __init__(self, folder: Path) -> None:
-        self.authority = Authority(folder)
-        self.folder, self.token_file = folder, folder / "tokens"
-        config = folder / "settings.toml"
-        config.write_text(TENANTS)
+        self.authority, self.token_file = Authority(folder), folder / "tokens"
+        self.config = folder / "settings.toml"
+        self.config.write_text(TENANTS)
         self.token_file.touch(mode=0o600)
-        self.pair = self.authority.server()
-        self.settings: dict[str, Any] = {
-            "config": config,
-            "listen": "mtls:127.0.0.1:0,tls:127.0.0.1:0",
-            "tls_certificate": self.pair.certificate,
-            "tls_key": self.pair.key,
-            "tls_client_ca": self.authority.ca,
-            "token_hashes": self.token_file,
-        }
+        pair = self.authority.server()
+        super().__init__(
+            config=self.config,
+            listen="mtls:127.0.0.1:0,tls:127.0.0.1:0",
+            tls_certificate=pair.certificate,
+            tls_key=pair.key,
+            tls_client_ca=self.authority.ca,
+            token_hashes=self.token_file,
+        )
 
-    def token(self, tenant: str, role: Role | None = None, seconds: float = 3600) -> str:
-        text, token = tokens.new(tenant, "alice", role, seconds)
+    def token(self, tenant: str) -> str:
+        """A new one, which the directory knows."""
+        text, token = tokens.new(tenant, "alice", None, 3600)
         tokens.append(self.token_file, token)
+        self.directory.reload()
         return text
 
-    def channel(self, house: Running, pair: Pair | None) -> grpc.Channel:
+    def channel_of(self, pair: Pair | None) -> grpc.Channel:
         """With a certificate, or without one to the second address."""
         given = [None, None] if pair is None else [pair.key, pair.certificate]
         files = [path and path.read_bytes() for path in (self.authority.ca, *given)]
-        where = house.addresses[0 if pair else 1]
+        where = self.addresses[0 if pair else 1]
         return grpc.secure_channel(where, grpc.ssl_channel_credentials(*files))
 
+    def answer(self, pair: Pair | None, host: str, token: str = "") -> Any:
+        """What a forger, or an honest server, is answered: its number, or the error."""
+        metadata = [("authorization", f"Bearer {token}")] if token else []
+        with self.channel_of(pair) as channel:
+            try:
+                return Announcing(channel, metadata).beat(member(f"{host}:50051"))
+            except grpc.RpcError as error:
+                return refusal(error)
+
 
 @pytest.fixture(scope="module")
-def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
-    return Lab(tmp_path_factory.mktemp("lab"))
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TenantsDirectory]:
+    started = TenantsDirectory(tmp_path_factory.mktemp("tenants"))
+    yield started
+    started.directory.drain()
 
 
-@pytest.fixture(scope="module")
-def house(lab: Lab) -> Iterator[Running]:
-    with running(**lab.settings) as started:
-        yield started
-
-
-def announced(channel: grpc.Channel, host: str, token: str = "") -> Any:
-    """What a forger, or an honest server, is answered: its number, or the error."""
-    metadata = [("authorization", f"Bearer {token}")] if token else []
-    try:
-        return Announcing(channel, metadata).beat(member(f"{host}:50051"))
-    except grpc.RpcError as error:
-        return refusal(error)
-
-
-@pytest.mark.parametrize(
+@each(
     ("host", "may"),
     [
         ("a.npu.lab", True),
@@ -109,11 +105,10 @@ def announced(channel: grpc.Channel, host: str, token: str = "") -> Any:
     ],
 )
 def test_a_server_announces_the_hosts_of_its_certificate_and_of_its_tenant(
-    lab: Lab, house: Running, host: str, may: bool
+    directory: TenantsDirectory, host: str, may: bool
 ) -> None:
-    pair = lab.authority.member("a", ("a.npu.lab", "10.0.0.7"))
-    with lab.channel(house, pair) as channel:
-        answer = announced(channel, host)
+    pair = directory.authority.member("a", ("a.npu.lab", "10.0.0.7"))
+    answer = directory.answer(pair, host)
     if may:
         assert answer == 1
     else:
@@ -121,63 +116,52 @@ def test_a_server_announces_the_hosts_of_its_certificate_and_of_its_tenant(
         assert f"found {host.lower()}" in str(answer)
 
 
-def test_a_forged_announcement_is_in_nobodys_table(lab: Lab, house: Running) -> None:
-    honest = lab.authority.member("b", ("b.npu.lab",))
-    forger = lab.authority.member("c", ("c.npu.lab",))
-    user = lab.authority.client("carol.vision.lab")
-    with lab.channel(house, honest) as channel, lab.channel(house, forger) as other:
-        announcing = Announcing(channel)
-        announcing.beat(member("b.npu.lab:1", "honest"))
-        assert isinstance(announced(other, "b.npu.lab"), PermissionDeniedError)
+def test_a_forged_announcement_is_in_nobodys_table(directory: TenantsDirectory) -> None:
+    honest = directory.authority.member("b", ("b.npu.lab",))
+    forger = directory.authority.member("c", ("c.npu.lab",))
+    user = directory.authority.client("carol.vision.lab")
+    assert isinstance(directory.answer(forger, "b.npu.lab"), PermissionDeniedError)
+    with directory.channel_of(honest) as channel, directory.channel_of(forger) as other:
+        Announcing(channel).beat(member("b.npu.lab:1", "honest"))
         with pytest.raises(grpc.RpcError):
             Announcing(other).beat(member("b.npu.lab:1", "forger", product="forged"))
-        with lab.channel(house, user) as users:
+        with directory.channel_of(user) as users:
             watching = Watching(users)
-            watching.until_state("b.npu.lab:1", pb.MEMBER_STATE_SERVING)
+            watching.until_state("b.npu.lab:1", SERVING)
             assert watching.members["b.npu.lab:1"].server.instance == "honest"
             assert "b.npu.lab:50051" not in watching.members
 
 
-@pytest.mark.parametrize("name", ["carol.vision.lab", "root.vision.lab"])
+@each("name", ["carol.vision.lab", "root.vision.lab"])
 def test_a_user_announces_nothing_not_even_his_own_name(
-    lab: Lab, house: Running, name: str
+    directory: TenantsDirectory, name: str
 ) -> None:
-    with lab.channel(house, lab.authority.client(name)) as channel:
-        answer = announced(channel, name)
+    answer = directory.answer(directory.authority.client(name), name)
     assert isinstance(answer, PermissionDeniedError)
     assert "expected a caller with the role server" in str(answer)
 
 
-def test_a_token_announces_the_hosts_of_its_tenant(lab: Lab, house: Running) -> None:
-    with lab.channel(house, None) as channel:
-        token = lab.token("servers")
-        house.directory.reload()
-        assert announced(channel, "rack7-1.lab", token) == 1
-        answer = announced(channel, "a.npu.lab", token)
-    assert isinstance(answer, PermissionDeniedError)
+def test_a_token_announces_the_hosts_of_its_tenant_and_a_users_token_nothing(
+    directory: TenantsDirectory,
+) -> None:
+    token, users = directory.token("servers"), directory.token("vision")
+    assert directory.answer(None, "rack7-1.lab", token) == 1
+    assert isinstance(directory.answer(None, "a.npu.lab", token), PermissionDeniedError)
+    assert isinstance(directory.answer(None, "rack7-1.lab", users), PermissionDeniedError)
 
 
-def test_a_users_token_announces_nothing(lab: Lab, house: Running) -> None:
-    with lab.channel(house, None) as channel:
-        token = lab.token("vision")
-        house.directory.reload()
-        assert isinstance(announced(channel, "rack7-1.lab", token), PermissionDeniedError)
-
-
-@pytest.mark.parametrize(
+@each(
     ("token", "error"),
     [("", CredentialMissingError), ("npc_nobodys", CredentialInvalidError)],
 )
 def test_who_is_not_known_announces_nothing(
-    lab: Lab, house: Running, token: str, error: type[Exception]
+    directory: TenantsDirectory, token: str, error: type[Exception]
 ) -> None:
-    with lab.channel(house, None) as channel:
-        assert isinstance(announced(channel, "rack7-1.lab", token), error)
+    assert isinstance(directory.answer(None, "rack7-1.lab", token), error)
 
 
-def test_a_server_may_not_watch(lab: Lab, house: Running) -> None:
-    pair = lab.authority.member("a", ("a.npu.lab",))
-    with lab.channel(house, pair) as channel:
+def test_a_server_may_not_watch(directory: TenantsDirectory) -> None:
+    with directory.channel_of(directory.authority.member("d", ("d.npu.lab",))) as channel:
         watching = Watching(channel)
         watching.until(lambda each: each.ended, "the refusal")
         answer = refusal(watching.call)
@@ -185,29 +169,30 @@ def test_a_server_may_not_watch(lab: Lab, house: Running) -> None:
     assert "and nothing else" in str(answer)
 
 
-def test_a_token_that_is_revoked_ends_its_stream(lab: Lab, tmp_path: Path) -> None:
-    own = Lab(tmp_path)
-    with running(**own.settings) as house, own.channel(house, None) as channel:
-        token = own.token("servers")
-        house.directory.reload()
+def test_a_token_that_is_revoked_ends_its_stream(tmp_path: Path) -> None:
+    directory = TenantsDirectory(tmp_path)
+    token = directory.token("servers")
+    with directory.channel_of(None) as channel:
         announcing = Announcing(channel, [("authorization", f"Bearer {token}")])
         announcing.beat(member("rack7-1.lab:1"))
-        own.token_file.write_text("")
-        house.directory.reload()
+        directory.token_file.write_text("")
+        directory.directory.reload()
         with pytest.raises(grpc.RpcError) as caught:
             announcing.beat(member("rack7-1.lab:1"))
     assert isinstance(refusal(caught.value), CredentialInvalidError)
+    directory.directory.drain()
+
+
+SERVERS = Tenants({"servers": Tenant(role="server")})
 
 
 def test_a_certificate_that_has_ended_announces_nothing_more() -> None:
     ended = Identity("servers", "a", Role.SERVER, KnownBy.CERTIFICATE, expires=1.0)
-    from npucall_server.access.tenants_guard import TenantsGuard
-
     with pytest.raises(CredentialExpiredError):
-        TenantsGuard(Tenants({"servers": Tenant(role="server")})).check(ended)
+        TenantsGuard(SERVERS).check(ended)
 
 
-@pytest.mark.parametrize(
+@each(
     ("names", "host", "may"),
     [
         (("*.npu.lab",), "a.npu.lab", True),
@@ -224,10 +209,9 @@ def test_a_certificate_that_has_ended_announces_nothing_more() -> None:
 def test_a_certificate_names_a_host_as_clients_judge_it(
     names: tuple[str, ...], host: str, may: bool
 ) -> None:
-    hosts = Hosts(Tenants({"servers": Tenant(role="server")}))
     who = Identity("servers", "a", Role.SERVER, KnownBy.CERTIFICATE, names=names)
     if may:
-        hosts.check(who, host)
+        Hosts(SERVERS).check(who, host)
     else:
         with pytest.raises(PermissionDeniedError):
-            hosts.check(who, host)
+            Hosts(SERVERS).check(who, host)

@@ -2,56 +2,73 @@
 
 from __future__ import annotations
 
+import io
 import urllib.request
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import grpc
 import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+from tests.rows import each
+from tests.server.fakes import PATIENCE, until
 
 from npucall.errors import MessageError, QueueFullError
 from npucall.v1 import directory_service_pb2 as pb
 from npucall.v1 import directory_service_pb2_grpc as stubs
-from npucall_server.directory import feed
+from npucall_server.directory import app, feed
+from npucall_server.directory.feed import Feed
+from npucall_server.directory.messages import read_beat
+from npucall_server.directory.table import Table
+from npucall_server.log import Log
 
-from .house import PATIENCE, Announcing, Watching, member, refusal, running
+from .directories import (
+    DRAINING,
+    GONE,
+    SERVING,
+    SUSPECT,
+    Announcing,
+    Watching,
+    member,
+    refusal,
+    running,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from .house import Running
+    from .directories import RunningDirectory
 
 
 @pytest.fixture(scope="module")
-def house() -> Iterator[Running]:
+def directory() -> Iterator[RunningDirectory]:
+    """Whose time never passes."""
     with running() as started:
         yield started
 
 
-def test_who_watches_is_told_the_whole_table_first(house: Running) -> None:
-    house.announce(member("first.lab:1"))
-    house.announce(member("second.lab:1"))
-    watching = house.watch()
-    watching.until(lambda each: each.messages, "a message")
-    assert {"first.lab:1", "second.lab:1"} <= watching.members.keys()
-    assert watching.messages[0].version == 1
-    assert watching.messages[0].epoch == house.directory.feed.epoch
+def test_who_watches_is_told_the_whole_table_first(directory: RunningDirectory) -> None:
+    directory.announce(member("first.lab:1"))
+    directory.announce(member("second.lab:1"))
+    watching = directory.watch()
+    (first, *_) = watching.messages
+    assert {"first.lab:1", "second.lab:1"} <= {each.address for each in first.changed}
+    assert (first.version, first.epoch) == (1, directory.directory.feed.epoch)
 
 
-def test_who_watches_is_told_what_changes(house: Running) -> None:
-    watching = house.watch()
-    announcing = house.announce(member("change.lab:1"))
-    watching.until_state("change.lab:1", pb.MEMBER_STATE_SERVING)
-    going = member("change.lab:1")
-    going.state = pb.MEMBER_STATE_DRAINING
-    announcing.beat(going)
-    watching.until_state("change.lab:1", pb.MEMBER_STATE_DRAINING)
-    going.state = pb.MEMBER_STATE_GONE
-    announcing.beat(going)
+def test_who_watches_is_told_what_changes(directory: RunningDirectory) -> None:
+    watching = directory.watch()
+    announcing = directory.announce(member("change.lab:1"))
+    watching.until_state("change.lab:1", SERVING)
+    announcing.beat(member("change.lab:1", state=DRAINING))
+    watching.until_state("change.lab:1", DRAINING)
+    announcing.beat(member("change.lab:1", state=GONE))
     watching.until_state("change.lab:1", None)
     assert [each.version for each in watching.messages] == [*range(1, len(watching.messages) + 1)]
 
 
-def test_all_that_a_server_says_reaches_who_watches(house: Running) -> None:
+def all_said() -> pb.Member:
     said = member(
         "all.lab:7",
         product="Ascend910B1",
@@ -65,105 +82,120 @@ def test_all_that_a_server_says_reaches_who_watches(house: Running) -> None:
     )
     said.load.reservation.ends_seconds = 5.5
     said.server.device = "cann:0"
-    house.announce(said)
-    watching = house.watch()
-    watching.until_state("all.lab:7", pb.MEMBER_STATE_SERVING)
-    assert watching.members["all.lab:7"] == said
+    return said
 
 
-def test_what_a_newer_server_says_is_passed_on(house: Running) -> None:
-    newer = member("newer.lab:1")
+def said_by_a_newer_server() -> pb.Member:
+    newer = member("newer.lab:1", state=99)
     newer.MergeFromString(b"\xf8\x07\x2a")  # field 127, a number
-    newer.state = 99  # type: ignore[assignment]
-    house.announce(newer)
-    watching = house.watch()
-    watching.until(lambda each: "newer.lab:1" in each.members, "the member")
-    assert watching.members["newer.lab:1"] == newer
+    return newer
 
 
-def test_the_end_of_a_stream_says_nothing_and_silence_makes_a_suspect(house: Running) -> None:
-    announcing = house.announce(member("silent.lab:1"))
-    announcing.end()
-    watching = house.watch()
-    watching.until_state("silent.lab:1", pb.MEMBER_STATE_SERVING)
-    watching.until_state("silent.lab:1", pb.MEMBER_STATE_SUSPECT)
-    house.announce(member("silent.lab:1", "another"))
-    watching.until_state("silent.lab:1", pb.MEMBER_STATE_SERVING)
+@each("said", [all_said(), said_by_a_newer_server()])
+def test_all_that_a_server_says_reaches_who_watches(
+    directory: RunningDirectory, said: pb.Member
+) -> None:
+    directory.announce(said)
+    watching = directory.watch()
+    watching.until(lambda each: said.address in each.members, "the member")
+    assert watching.members[said.address] == said
+
+
+def test_the_end_of_a_stream_says_nothing_and_silence_makes_a_suspect() -> None:
+    with running() as directory:
+        watching = directory.watch()
+        announcing = directory.announce(member())
+        watching.until_state("a.lab:1", SERVING)
+        announcing.end()
+        with pytest.raises(StopIteration):
+            next(announcing.call)
+        directory.pass_time(2.9)
+        directory.announce(member("b.lab:1"))
+        watching.until_state("b.lab:1", SERVING)
+        assert watching.state("a.lab:1") == SERVING
+        directory.pass_time(0.1)
+        watching.until_state("a.lab:1", SUSPECT)
+        directory.announce(member("a.lab:1", "another"))
+        watching.until_state("a.lab:1", SERVING)
 
 
 def test_where_nothing_changes_there_is_a_message_all_the_same(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(feed, "_SPOKEN_SECONDS", 0.05)
-    with running() as house:
-        watching = house.watch()
-        watching.until(lambda each: len(each.messages) > 5, "messages without a change")
+    monkeypatch.setattr(feed, "_SPOKEN_SECONDS", 0.01)
+    with running() as directory:
+        directory.watch().until(lambda each: len(each.messages) > 5, "messages without a change")
 
 
 def test_a_directory_that_has_just_started_says_that_it_does_not_know_all() -> None:
-    with running() as house:
-        watching = house.watch()
-        watching.until(lambda each: each.messages, "a message")
+    with running() as directory:
+        watching = directory.watch()
         assert not watching.messages[0].complete
+        directory.pass_time(3.0)
         watching.until(lambda each: each.messages[-1].complete, "the table is complete")
 
 
 def test_each_start_has_an_epoch_of_its_own() -> None:
-    epochs = set()
-    for _ in range(2):
-        with running() as house:
-            watching = house.watch()
-            watching.until(lambda each: each.messages, "a message")
-            epochs.add(watching.messages[0].epoch)
+    epochs = {Feed(Table(0.0), Log(stream=io.StringIO())).epoch for _ in range(2)}
     assert len(epochs) == 2
 
 
-def test_many_changes_of_load_are_few_messages(house: Running) -> None:
-    watching = house.watch()
-    announcing = house.announce(member("busy.lab:1"))
-    watching.until_state("busy.lab:1", pb.MEMBER_STATE_SERVING)
-    before = len(watching.messages)
-    for running_now in range(500):
-        announcing.beat(member("busy.lab:1", load=pb.MemberLoad(running=running_now)))
-    watching.until(lambda each: each.members["busy.lab:1"].load.running == 499, "the last load")
-    assert len(watching.messages) - before < 200
+def test_many_changes_of_load_are_one_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Loads wait for the next look, here the one that another change asks for."""
+    monkeypatch.setattr(feed, "_LOOK_SECONDS", 10 * PATIENCE)
+    with running() as directory:
+        watching = directory.watch()
+        announcing = directory.announce(member())
+        watching.until_state("a.lab:1", SERVING)
+        before = len(watching.messages)
+        for running_now in range(100):
+            announcing.beat(member(load=pb.MemberLoad(running=running_now)))
+        announcing.beat(member(state=DRAINING, load=pb.MemberLoad(running=100)))
+        watching.until_state("a.lab:1", DRAINING)
+        assert watching.members["a.lab:1"].load.running == 100
+        told = [each for each in watching.messages[before:] if each.changed]
+        assert len(told) == 1
 
 
-def test_who_does_not_read_delays_nobody_and_is_told_the_last_state_in_the_end() -> None:
+def test_who_does_not_read_is_told_all_that_has_changed_in_one_message() -> None:
+    told = Feed(Table(0.0), Log(stream=io.StringIO()))
+    messages = told.messages(lambda: True)
+    next(messages)
+    for number, state in product(range(50), (SERVING, DRAINING)):
+        said = pb.AnnounceRequest(member=member(f"h:{number + 1}", state=state), sequence=state)
+        told.beat(read_beat(said.SerializeToString()), "one")
+    until(lambda: told._now.version == told.ask(lambda table: table.version), "all is announced")
+    message = pb.WatchMembersResponse.FromString(next(messages))
+    assert [each.state for each in message.changed] == [DRAINING] * 50
+    told.stop()
+
+
+def test_who_does_not_read_delays_nobody() -> None:
+    """What it is told fills its connection, and the rest waits at the directory."""
     labels = {f"label{number}": "x" * 250 for number in range(32)}
-    with (
-        running() as house,
-        grpc.insecure_channel(house.addresses[0], [("grpc.use_local_subchannel_pool", 1)]) as slow,
-    ):
+    own = [("grpc.use_local_subchannel_pool", 1)]
+
+    def is_told(members: dict[str, pb.Member]) -> bool:
+        return [each.load.running for each in members.values()] == [20] * 20
+
+    with running() as directory, grpc.insecure_channel(directory.addresses[0], own) as slow:
         call = stubs.DirectoryServiceStub(slow).WatchMembers(pb.WatchMembersRequest())
-        first = next(call)  # and reads no more for a while
-        watching = house.watch()
-        announcings = [
-            house.announce(member(f"large{number}.lab:1", labels=labels)) for number in range(20)
-        ]
-        for round_ in range(1, 30):
+        next(call)  # and reads no more for a while
+        watching = directory.watch()
+        announcings = [Announcing(directory.channel) for _ in range(20)]
+        for count in range(21):
+            load, state = pb.MemberLoad(running=count), DRAINING if count % 2 else SERVING
             for number, announcing in enumerate(announcings):
-                load = pb.MemberLoad(running=round_)
-                state = pb.MEMBER_STATE_DRAINING if round_ % 2 else pb.MEMBER_STATE_SERVING
-                said = member(f"large{number}.lab:1", labels=labels, load=load)
-                said.state = state
-                announcing.beat(said)
-        watching.until(lambda each: has_all(each.members, 29), "the other one is told")
+                where = f"large{number}.lab:1"
+                announcing.beat(member(where, state=state, labels=labels, load=load))
+        watching.until(lambda each: is_told(each.members), "the other one is told")
         members: dict[str, pb.Member] = {}
-        count = 0
-        while not has_all(members, 29):
-            message = next(call)
-            count += 1
-            members |= {each.address: each for each in message.changed}
-        assert first.version == 1
-        assert count <= len(watching.messages)
+        while not is_told(members):
+            members |= {each.address: each for each in next(call).changed}
 
 
-def has_all(members: dict[str, pb.Member], running_now: int) -> bool:
-    found = [each.load.running for name, each in members.items() if name.startswith("large")]
-    return found == [running_now] * 20
-
-
+MANY_LABELS = {f"l{number}": "" for number in range(33)}
+LARGE_LABELS = {f"l{number}": "x" * 1000 for number in range(20)}
 WRONG: dict[str, tuple[pb.Member, str]] = {
     "no address": (member(""), "address: expected HOST:PORT"),
     "no port": (member("a.lab"), "address: expected HOST:PORT"),
@@ -179,112 +211,96 @@ WRONG: dict[str, tuple[pb.Member, str]] = {
     "no instance": (member(instance=""), "instance: expected the id of the announcing process"),
     "a long text": (member(host="h" * 257), "host: expected at most 256 bytes"),
     "what a terminal obeys": (member(version="\x1b[2J"), "version: expected at most 256 bytes"),
-    "many labels": (
-        member(labels={f"l{number}": "" for number in range(33)}),
-        "labels: expected at most 32 labels",
-    ),
+    "many labels": (member(labels=MANY_LABELS), "labels: expected at most 32 labels"),
     "a label's name": (member(labels={"A": "1"}), "labels: expected a name"),
     "a label's long name": (member(labels={"a" * 64: "1"}), "labels: expected a name"),
     "a label's long value": (
         member(labels={"a": "x" * 257}),
         "labels: expected a value of a of at most",
     ),
-    "a large member": (
-        member(labels={f"l{number}": "x" * 1000 for number in range(20)}),
-        "member: expected at most 16384 bytes",
-    ),
+    "a large member": (member(labels=LARGE_LABELS), "member: expected at most 16384 bytes"),
 }
 
 
-@pytest.mark.parametrize("name", WRONG)
-def test_a_member_that_nobody_could_use_is_refused(house: Running, name: str) -> None:
-    given, why = WRONG[name]
+def refused(announcing: Announcing, given: pb.Member, sequence: int | None = None) -> str:
+    """Why a beat is refused."""
     with pytest.raises(grpc.RpcError) as caught:
-        Announcing(house.channel).beat(given)
+        announcing.beat(given, sequence)
     error = refusal(caught.value)
     assert isinstance(error, MessageError)
-    assert str(error).startswith(why)
+    return str(error)
 
 
-def test_a_beat_has_a_number(house: Running) -> None:
+@each("name", WRONG)
+def test_a_member_that_nobody_could_use_is_refused(directory: RunningDirectory, name: str) -> None:
+    given, why = WRONG[name]
+    assert refused(Announcing(directory.channel), given).startswith(why)
+    reasons = [line["reason"] for line in directory.events() if line.get("method") == "Announce"]
+    assert MessageError.reason in reasons
+
+
+def test_a_beat_has_a_number(directory: RunningDirectory) -> None:
+    why = refused(Announcing(directory.channel), member(), sequence=0)
+    assert "sequence: expected 1 or more" in why
+
+
+def test_a_stream_announces_one_server(directory: RunningDirectory) -> None:
+    why = refused(directory.announce(member("one.lab:1")), member("two.lab:1"))
+    assert "expected one.lab:1, as in the first beat" in why
+
+
+@each("message", [b"\xff", b"\x0a\xff"])
+def test_bytes_that_are_no_beat_are_refused(directory: RunningDirectory, message: bytes) -> None:
+    method: Any = directory.channel.stream_stream("/npucall.v1.DirectoryService/Announce")
     with pytest.raises(grpc.RpcError) as caught:
-        Announcing(house.channel).beat(member(), sequence=0)
-    assert "sequence: expected 1 or more" in str(refusal(caught.value))
-
-
-def test_a_stream_announces_one_server(house: Running) -> None:
-    announcing = house.announce(member("one.lab:1"))
-    with pytest.raises(grpc.RpcError) as caught:
-        announcing.beat(member("two.lab:1"))
-    assert "expected one.lab:1, as in the first beat" in str(refusal(caught.value))
-
-
-@pytest.mark.parametrize("bytes_", [b"\xff", b"\x0a\xff"])
-def test_bytes_that_are_no_beat_are_refused(house: Running, bytes_: bytes) -> None:
-    method: Any = house.channel.stream_stream("/npucall.v1.DirectoryService/Announce")
-    with pytest.raises(grpc.RpcError) as caught:
-        next(method(iter([bytes_]), timeout=PATIENCE))
+        next(method(iter([message]), timeout=PATIENCE))
     assert isinstance(refusal(caught.value), MessageError)
 
 
-def test_a_message_of_megabytes_is_refused_before_it_is_read(house: Running) -> None:
+def test_a_message_of_megabytes_is_refused_before_it_is_read(directory: RunningDirectory) -> None:
     with pytest.raises(grpc.RpcError) as caught:
-        Announcing(house.channel).beat(member(host="x" * 2**21))
+        Announcing(directory.channel).beat(member(host="x" * 2**21))
     assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
 
 
 def test_no_more_watch_than_there_is_room_for() -> None:
-    with running(max_connections=1) as house:
-        watching = house.watch()
-        watching.until(lambda each: each.messages, "a message")
+    with running(max_connections=1) as directory:
+        directory.watch()
+        stub = stubs.DirectoryServiceStub(directory.channel)
         with pytest.raises(grpc.RpcError) as caught:
-            next(stubs.DirectoryServiceStub(house.channel).WatchMembers(pb.WatchMembersRequest()))
+            next(stub.WatchMembers(pb.WatchMembersRequest()))
         error = refusal(caught.value)
         assert isinstance(error, QueueFullError)
         assert error.details["setting"] == "max_connections"
 
 
-def test_a_directory_that_goes_down_ends_all_streams() -> None:
-    with running() as house:
-        watching = house.watch()
-        announcing = house.announce(member())
-        house.directory.drain()
+def test_a_directory_that_goes_down_ends_all_streams(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(app, "_LAST_ANSWERS_SECONDS", 0.1)
+    with running() as directory:
+        watching = directory.watch()
+        announcing = directory.announce(member())
+        directory.directory.drain()
         watching.until(lambda each: each.ended, "the end of who watches")
         with pytest.raises((grpc.RpcError, StopIteration)):
             announcing.beat(member())
 
 
-def test_errors_of_a_stream_are_logged_with_their_reason(house: Running) -> None:
-    with pytest.raises(grpc.RpcError):
-        Announcing(house.channel).beat(member("nowhere"))
-    reasons = [line["reason"] for line in house.logged() if line.get("method") == "Announce"]
-    assert MessageError.reason in reasons
-
-
-def test_health_answers_for_the_directory(house: Running) -> None:
-    from grpc_health.v1 import health_pb2, health_pb2_grpc
-
-    request = health_pb2.HealthCheckRequest(service="npucall.v1.DirectoryService")
-    answer = health_pb2_grpc.HealthStub(house.channel).Check(request, timeout=PATIENCE)
+def test_health_and_reflection_answer_for_the_directory(directory: RunningDirectory) -> None:
+    name = "npucall.v1.DirectoryService"
+    asked = health_pb2.HealthCheckRequest(service=name)
+    answer = health_pb2_grpc.HealthStub(directory.channel).Check(asked, timeout=PATIENCE)
     assert answer.status == health_pb2.HealthCheckResponse.SERVING
-
-
-def test_reflection_describes_the_directory(house: Running) -> None:
-    from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
-
     request = reflection_pb2.ServerReflectionRequest(list_services="")
-    stub = reflection_pb2_grpc.ServerReflectionStub(house.channel)
-    (answer,) = stub.ServerReflectionInfo(iter([request]), timeout=PATIENCE)
-    names = {each.name for each in answer.list_services_response.service}
-    assert "npucall.v1.DirectoryService" in names
+    stub = reflection_pb2_grpc.ServerReflectionStub(directory.channel)
+    (listed,) = stub.ServerReflectionInfo(iter([request]), timeout=PATIENCE)
+    assert name in {each.name for each in listed.list_services_response.service}
 
 
 def test_metrics_tell_how_many_members_there_are() -> None:
-    with running(metrics_listen="127.0.0.1:0") as house:
-        house.announce(member("a.lab:1")).beat(member("a.lab:1"))
-        watching = house.watch()
-        watching.until_state("a.lab:1", pb.MEMBER_STATE_SERVING)
-        where = house.directory._front._metrics_address
+    with running(metrics_listen="127.0.0.1:0") as directory:
+        directory.announce(member()).beat(member())
+        directory.watch().until_state("a.lab:1", SERVING)
+        where = directory.directory._front._metrics_address
         with urllib.request.urlopen(f"http://{where}/metrics", timeout=PATIENCE) as answer:
             lines = answer.read().decode().splitlines()
     assert {
@@ -297,7 +313,7 @@ def test_metrics_tell_how_many_members_there_are() -> None:
 
 
 def test_it_listens_on_a_unix_socket_too(tmp_path: Any) -> None:
-    with running(listen=f"127.0.0.1:0,unix:{tmp_path}/d") as house:
-        house.announce(member())
+    with running(listen=f"127.0.0.1:0,unix:{tmp_path}/d") as directory:
+        directory.announce(member())
         with grpc.insecure_channel(f"unix:{tmp_path}/d") as channel:
-            Watching(channel).until_state("a.lab:1", pb.MEMBER_STATE_SERVING)
+            Watching(channel).until_state("a.lab:1", SERVING)

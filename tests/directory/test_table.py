@@ -217,22 +217,6 @@ def test_a_beat_ends_suspicion_at_once() -> None:
     assert table.is_urgent
 
 
-def test_a_beat_that_comes_late_does_not_bring_back_who_is_gone() -> None:
-    table = Table(0.0)
-    table.beat(beat(sequence=1), "one", 0.0)
-    table.beat(beat(sequence=3, state=State.GONE), "one", 0.1)
-    table.beat(beat(sequence=2), "one", 0.2)
-    assert not shown(table)
-
-
-def test_the_end_of_an_old_process_leaves_the_new_one() -> None:
-    table = Table(0.0)
-    table.beat(beat(instance="old", sequence=9), "one", 0.0)
-    table.beat(beat(instance="new", sequence=1), "one", 0.1)
-    table.beat(beat(instance="old", sequence=10, state=State.GONE), "one", 0.2)
-    assert shown(table)["a:1"][0].instance == "new"
-
-
 def test_other_loads_can_wait_and_other_states_cannot() -> None:
     table = Table(0.0)
     table.beat(beat(body=b"idle"), "one", 0.0)

@@ -26,6 +26,8 @@ from npucall_server.peers import Peers
 from npucall_server.watch import Watch
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from npucall_server.directory.settings import DirectorySettings
     from npucall_server.log import Log
 
@@ -39,12 +41,14 @@ _LARGEST_MESSAGE = 4 * MAX_MEMBER_BYTES
 class Directory:
     """A directory, from binding to draining."""
 
-    def __init__(self, settings: DirectorySettings, log: Log) -> None:
+    def __init__(
+        self, settings: DirectorySettings, log: Log, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._log = log
         self._access = access_of(settings, log)
         possible = connections_possible(_OTHER_DESCRIPTORS) // len(settings.listens)
         connections = min(settings.max_connections, possible)
-        self.feed = Feed(Table(time.monotonic()), log)
+        self.feed = Feed(Table(clock()), log, clock)
         self.service = DirectoryService(
             self.feed, Hosts(self._access.tenants), connections, connections
         )

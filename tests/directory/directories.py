@@ -1,4 +1,4 @@
-"""A directory in this process, and who announces and watches there."""
+"""A directory in this process, on a fake clock; who announces there, and who watches."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import grpc
+from tests.server.fakes import PATIENCE, FakeClock
 
 from npucall.v1 import directory_service_pb2 as pb
 from npucall.v1 import directory_service_pb2_grpc as stubs
@@ -21,13 +22,17 @@ from npucall_server.log import Log
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-PATIENCE = 20.0
-"""Seconds after which a test gives up; none takes so long unless something is broken."""
+    Metadata = list[tuple[str, str]] | None
+
+SERVING, SUSPECT = pb.MEMBER_STATE_SERVING, pb.MEMBER_STATE_SUSPECT
+DRAINING, GONE = pb.MEMBER_STATE_DRAINING, pb.MEMBER_STATE_GONE
 
 
-def member(address: str = "a.lab:1", instance: str = "x", **more: Any) -> pb.Member:
+def member(
+    address: str = "a.lab:1", instance: str = "x", state: Any = SERVING, **more: Any
+) -> pb.Member:
     """A member that says no more than it has to."""
-    given = pb.Member(address=address, state=pb.MEMBER_STATE_SERVING, **more)
+    given = pb.Member(address=address, state=state, **more)
     given.server.instance = instance
     return given
 
@@ -35,9 +40,7 @@ def member(address: str = "a.lab:1", instance: str = "x", **more: Any) -> pb.Mem
 class Announcing:
     """A stream of beats, sent as the test says."""
 
-    def __init__(
-        self, channel: grpc.Channel, metadata: list[tuple[str, str]] | None = None
-    ) -> None:
+    def __init__(self, channel: grpc.Channel, metadata: Metadata = None) -> None:
         self._beats: queue.Queue[pb.AnnounceRequest | None] = queue.Queue()
         self.call = stubs.DirectoryServiceStub(channel).Announce(
             iter(self._beats.get, None), metadata=metadata or [], timeout=PATIENCE
@@ -57,9 +60,7 @@ class Announcing:
 class Watching:
     """One who watches, and the table as a client puts it together."""
 
-    def __init__(
-        self, channel: grpc.Channel, metadata: list[tuple[str, str]] | None = None
-    ) -> None:
+    def __init__(self, channel: grpc.Channel, metadata: Metadata = None) -> None:
         self.members: dict[str, pb.Member] = {}
         self.messages: list[pb.WatchMembersResponse] = []
         self.ended = False
@@ -97,13 +98,14 @@ class Watching:
             self._changed.notify_all()
 
 
-class Running:
+class RunningDirectory:
     """A directory that serves, and what it logged."""
 
     def __init__(self, **settings: Any) -> None:
-        self._text = io.StringIO()
+        self._text, self._clock = io.StringIO(), FakeClock()
         given = DirectorySettings(**{"listen": "127.0.0.1:0", **settings})
-        self.directory = Directory(given, Log("all", 1.0, self._text))
+        log = Log("all", 1.0, self._text)
+        self.directory = Directory(given, log, self._clock.monotonic)
         self.directory.start()
         self.addresses = self.directory._front.addresses
         self.channel = grpc.insecure_channel(self.addresses[0])
@@ -115,24 +117,30 @@ class Running:
         return announcing
 
     def watch(self) -> Watching:
-        return Watching(self.channel)
+        """One who has been told the table."""
+        watching = Watching(self.channel)
+        watching.until(lambda each: each.messages, "a message")
+        return watching
 
-    def logged(self) -> list[dict[str, Any]]:
+    def pass_time(self, seconds: float) -> None:
+        """And looks at its table then."""
+        self._clock.advance(seconds)
+        self.directory.feed.change(lambda table, _: setattr(table, "is_urgent", True))
+
+    def events(self) -> list[dict[str, Any]]:
+        """The lines of the log."""
         self.directory._log.flush()
         return [json.loads(line) for line in self._text.getvalue().splitlines()]
 
-    def close(self) -> None:
-        self.channel.close()
-        self.directory.drain()
-
 
 @contextmanager
-def running(**settings: Any) -> Iterator[Running]:
-    house = Running(**settings)
+def running(**settings: Any) -> Iterator[RunningDirectory]:
+    started = RunningDirectory(**settings)
     try:
-        yield house
+        yield started
     finally:
-        house.close()
+        started.channel.close()
+        started.directory.drain()
 
 
 def refusal(error: Any) -> Any:
