@@ -1,182 +1,234 @@
-"""What holds for every operator: memory order, gaps, cuts of blocks, threads, ranks and empties."""
+"""What holds for the bits of every operator: cuts of blocks, threads, roundings, casts."""
 
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from itertools import groupby
-from typing import Any
+from math import fsum
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
-from npucall.compute.evaluate import evaluate
+from npucall.compute.evaluate import compute
 from npucall.compute.work import Work
-from npucall.declare.call import Call
-from npucall.declare.prepare import Prepared, prepare
-from npucall.dtypes import BY_NUMPY
-from npucall.operators import CATALOGUE
-from npucall.products import A2
+from npucall.declare.over import Elementwise
+from npucall.declare.parameters import Kind
+from npucall.dtypes import BF16, COMPLEX64, DOUBLE, FLOAT, FLOAT16
+from npucall.errors import NpucallError
 from npucall.tensors import TensorSpec
+from npucall_client.conformance.cases.maker import Maker
+from npucall_client.conformance.stating.parts import Setup
 
-from .arrangements import (
-    LAYOUTS,
-    assert_gaps_survive,
-    assert_layout_does_not_show,
+from .calls import (
+    LOCAL,
+    MEAN,
+    NONE,
+    SUM,
+    Arrays,
+    bits,
+    drawn,
+    evaluated,
+    prepared,
+    results,
+    stretched,
+    usual,
 )
-from .collected import SUBJECTS
-from .gradients import FLOATS, LOCAL, title
-from .subject import MEAN, Given, Subject, Tensors, every, of_one_shape
+from .defects import TABLES, Table
+from .ulp import SINGLE_NOISE, assert_within, ulp
+
+if TYPE_CHECKING:
+    from npucall_client.conformance.cases.case import Case
 
 THREADS = 4
-ELEMENTWISE = [subject for subject in SUBJECTS if subject.elementwise]
-each = pytest.mark.parametrize("subject", SUBJECTS, ids=str)
-each_elementwise = pytest.mark.parametrize("subject", ELEMENTWISE, ids=str)
-each_float = pytest.mark.parametrize("kind", FLOATS, ids=title)
+each = pytest.mark.parametrize("table", TABLES, ids=str)
+
+
+def reduces(table: Table) -> bool:
+    """Whether it adds up elements that are not rounded before."""
+    over = table.operator.over
+    return isinstance(over, Elementwise) and over.factor is not None
+
+
+LOSSES = [t for t in TABLES if reduces(t) and "reduction" in t.statement.attributes]
+ELEMENTWISE = [t for t in TABLES if isinstance(t.operator.over, Elementwise) and t not in LOSSES]
 
 
 @each
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_the_memory_order_of_the_inputs_does_not_show(subject: Subject, layout: str) -> None:
-    tensors = subject.draw(np.float32)
-    assert_layout_does_not_show(subject.operator, tensors, layout, **subject.attributes)
+def test_blocks_of_any_length_give_the_same_bits(table: Table) -> None:
+    wrong = []
+    for case in (*usual(table.statement, FLOAT, FLOAT16, BF16), *stretched(table.statement)):
+        tensors, attributes = drawn(case)
+        call = prepared(table.operator, tensors, attributes)
+        whole = bits(evaluated(call, tensors))
+        wrong += [(case.id, n) for n in (1, 7) if bits(evaluated(call, tensors, n)) != whole]
+    assert not wrong
 
 
-@each
-def test_outputs_with_gaps_are_written_between_them(subject: Subject) -> None:
-    assert_gaps_survive(subject.operator, subject.draw(np.float32), **subject.attributes)
+def test_short_floats_are_computed_as_float32_and_rounded_once() -> None:
+    wrong = []
+    for table in TABLES:
+        for case in usual(table.statement, FLOAT16, BF16):
+            if table.statement.stepwise(case.dtype) or table.statement.in_kernel:
+                continue  # every step is rounded, or numbers count in the dtype of the kernel
+            wrong += [(case.id, name) for name in rounded_otherwise(table, case)]
+    assert not wrong
 
 
-@each_elementwise
-def test_an_input_with_strides_of_0_is_read_as_if_it_were_full(subject: Subject) -> None:
-    tensors = subject.draw(np.float32)
-    for name, array in tensors.items():
-        stretched = np.broadcast_to(np.float32(0.25), array.shape)
-        found = subject.run({**tensors, name: stretched}, LOCAL.options(keep_layout=True))
-        expected = subject.run({**tensors, name: stretched.copy()})
-        np.testing.assert_array_equal(found, expected)
-
-
-@each
-@each_float
-def test_blocks_of_any_length_give_the_same_bits(subject: Subject, kind: Any) -> None:
-    for given in arranged(subject):
-        attributes = {**subject.attributes, **given.attributes}
-        tensors = subject.draw(kind, given)
-        call = prepared(subject, tensors, attributes)
-        whole = evaluated(call, tensors, None)
-        for block in (1, 3, 7, 64):
-            assert bits(evaluated(call, tensors, block)) == bits(whole)
-
-
-def arranged(subject: Subject) -> list[Given]:
-    """The first of a subject's calls for each arrangement of shapes and dimension."""
-    ordered = sorted(subject.calls, key=arrangement)
-    return [next(group) for _, group in groupby(ordered, arrangement)]
-
-
-def arrangement(given: Given) -> str:
-    return f"{given.shapes} {given.attributes.get('dim')}"
-
-
-def evaluated(call: Prepared, tensors: Tensors, block: int | None) -> list[Any]:
-    """The outputs of a call, computed over memory that held something else."""
-    outputs = {n: np.full(s.shape, 7, s.dtype.numpy) for n, s in call.outputs.items()}
-    evaluate(call, tensors, outputs, block=block)
-    return list(outputs.values())
-
-
-def prepared(subject: Subject, tensors: Tensors, attributes: dict[str, Any]) -> Prepared:
-    """The call on an Atlas A2, its attributes as the C function takes them."""
-    specs = {n: TensorSpec(BY_NUMPY[a.dtype], a.shape) for n, a in tensors.items()}
-    declared = {**subject.table.attributes, **attributes}
-    values = {
-        a.name: subject.table.attributes[a.name] if a in subject.scalars else declared[a.name]
-        for a in subject.operator.attributes
-        if a.name in declared
-    }
-    return prepare(Call(subject.operator, {**specs, **values}, tuple(tensors)), A2, CATALOGUE)
-
-
-@each_elementwise
-@pytest.mark.parametrize("size", [Work.block + 1, 2 * Work.block + 3])
-def test_a_call_of_several_blocks_gives_the_bits_of_its_parts_also_to_many_threads(
-    subject: Subject, size: int
-) -> None:
-    (given,) = every(*of_one_shape(" ".join(p.name for p in subject.operator.inputs), (size,)))
-    tensors = subject.draw(np.float32, given)
-    cuts = range(0, size, 40_000)  # no divisor of the length of a block
-    parts = [
-        subject.run({n: a[start : start + 40_000] for n, a in tensors.items()}, **subject.unscaled)
-        for start in cuts
+def rounded_otherwise(table: Table, case: Case) -> list[str]:
+    """The outputs that are not those of the same numbers in FLOAT, rounded at the end."""
+    tensors, attributes = drawn(case)
+    kind = case.dtype.numpy
+    single = {n: a.astype(np.float32) if a.dtype == kind else a for n, a in tensors.items()}
+    wider = {n: FLOAT if v is case.dtype else v for n, v in attributes.items()}
+    found = evaluated(prepared(table.operator, tensors, attributes), tensors)
+    expected = evaluated(prepared(table.operator, single, wider), single)
+    return [
+        name
+        for name, array in found.items()
+        if not np.array_equal(array, expected[name].astype(array.dtype), equal_nan=True)
     ]
-    expected = np.concatenate(parts).tobytes()
-    with ThreadPoolExecutor(THREADS) as pool:
-        found = pool.map(lambda _: subject.run(tensors, **subject.unscaled), range(THREADS))
-        assert [array.tobytes() for array in found] == [expected] * THREADS
+
+
+def test_results_are_rounded_to_their_own_dtype_and_then_cast_to_that_of_the_output() -> None:
+    wrong, tried = [], 0
+    for table in TABLES:
+        case, *_ = usual(table.statement, FLOAT16)
+        tensors, attributes = drawn(case)
+        plain = prepared(table.operator, tensors, attributes)
+        name, spec = next(iter(plain.outputs.items()))
+        expected = evaluated(plain, tensors)[name]
+        for dtype in (FLOAT, BF16, DOUBLE, COMPLEX64):
+            given = {name: TensorSpec(dtype, spec.shape)}
+            try:
+                call = prepared(table.operator, tensors, attributes, **given)
+            except NpucallError:
+                continue  # it takes no such output
+            if call.kernel_dtype is plain.kernel_dtype:
+                tried += 1
+                found = evaluated(call, tensors)[name]
+                if found.tobytes() != expected.astype(dtype.numpy).tobytes():
+                    wrong.append((case.id, dtype))
+    assert tried > len(TABLES)
+    assert not wrong
+
+
+def test_compute_answers_what_a_client_gives() -> None:
+    for table in TABLES:
+        case, *_ = usual(table.statement, FLOAT)
+        tensors, attributes = drawn(case)
+        computed = results(compute(table.operator, **tensors, **attributes))
+        answered = results(LOCAL.run(table.operator, **tensors, **attributes))
+        assert [a.tobytes() for a in computed] == [a.tobytes() for a in answered], table
+
+
+def test_every_numpy_number_serves_as_an_aclscalar() -> None:
+    for table in TABLES:
+        numbers = [a.name for a in table.operator.attributes if a.kind is Kind.SCALAR]
+        case, *_ = usual(table.statement, FLOAT)
+        tensors, attributes = drawn(case)
+        ones = {**attributes, **dict.fromkeys(numbers, 1.0)}
+        expected = results(LOCAL.run(table.operator, **tensors, **ones)) if numbers else []
+        for kind in (np.float64, np.float32, np.float16, BF16.numpy.type) if numbers else ():
+            given = {**attributes, **dict.fromkeys(numbers, kind(1))}
+            found = results(LOCAL.run(table.operator, **tensors, **given))
+            assert bits_of(found) == bits_of(expected), (table, kind)
+
+
+def bits_of(arrays: list[Any]) -> list[bytes]:
+    return [array.tobytes() for array in arrays]
+
+
+# --- Large calls ----------------------------------------------------------------------------------
+
+
+def large(table: Table, size: int) -> tuple[Arrays, Arrays]:
+    """A call of this many elements in FLOAT, without a reduction."""
+    make = Maker(table.statement, "large")
+    attributes = {**make.combinations[0], **without_reduction(table)}
+    setup = Setup(base=(size,), absent=("",))
+    return drawn(make.case(FLOAT, setup, attributes))
+
+
+def without_reduction(table: Table) -> Arrays:
+    return {"reduction": NONE} if "reduction" in table.statement.attributes else {}
 
 
 @pytest.mark.parametrize(
-    "subject",
-    [s for s in ELEMENTWISE if s.attributes.get("reduction") == MEAN and not s.reduces],
-    ids=str,
+    "table",
+    [
+        pytest.param(table, marks=() if number % 9 == 0 else pytest.mark.more, id=str(table))
+        for number, table in enumerate([*ELEMENTWISE, *LOSSES])
+    ],
 )
-@pytest.mark.parametrize("size", [Work.block, Work.block + 3])
-def test_a_mean_counts_all_elements_and_not_those_of_a_block(subject: Subject, size: int) -> None:
-    (given,) = every(*of_one_shape(" ".join(p.name for p in subject.operator.inputs), (size,)))
-    tensors = subject.draw(np.float32, given)
-    few = subject.run({name: array[:8] for name, array in tensors.items()}, **subject.unscaled)
-    np.testing.assert_allclose(subject.run(tensors)[:8], few / size, rtol=1e-6)
+def test_a_call_of_several_blocks_gives_the_bits_of_its_parts_also_to_many_threads(
+    table: Table,
+) -> None:
+    size = 2 * Work.block + 3
+    tensors, attributes = large(table, size)
+    parts = []
+    for start in range(0, size, 40_000):  # no divisor of the length of a block
+        part = {n: a[start : start + 40_000] for n, a in tensors.items()}
+        parts.append(LOCAL.run(table.operator, **part, **attributes))
+    expected = np.concatenate(parts).tobytes()
+    with ThreadPoolExecutor(THREADS) as pool:
+        found = pool.map(
+            lambda _: LOCAL.run(table.operator, **tensors, **attributes), range(THREADS)
+        )
+        assert [array.tobytes() for array in found] == [expected] * THREADS
 
 
-# --- Shapes ---------------------------------------------------------------------------------------
+def test_a_mean_counts_all_elements_and_not_those_of_a_block() -> None:
+    tried = [t for t in ELEMENTWISE if "reduction" in t.statement.attributes]
+    for table in tried:
+        tensors, attributes = large(table, Work.block + 3)
+        few = {name: array[:8] for name, array in tensors.items()}
+        plain = LOCAL.run(table.operator, **few, **attributes)
+        found = LOCAL.run(table.operator, **tensors, **{**attributes, "reduction": MEAN})
+        np.testing.assert_allclose(found[:8], plain / (Work.block + 3), rtol=1e-4)
+    assert len(tried) > 5
 
 
-@each_elementwise
-@pytest.mark.parametrize("shape", [(), (1,), (2, 1, 3), (2,) * 8], ids=str)
-def test_every_rank_up_to_8_is_computed_alike(subject: Subject, shape: tuple[int, ...]) -> None:
-    (given,) = every(*of_one_shape(" ".join(p.name for p in subject.operator.inputs), shape))
-    tensors = subject.draw(np.float32, given)
-    found = subject.run(tensors, **subject.unscaled)
-    flat = {name: array.reshape(-1) for name, array in tensors.items()}
-    assert found.shape == shape
-    assert found.tobytes() == subject.run(flat, **subject.unscaled).tobytes()
+# --- Losses, which add up elements that they do not round before ----------------------------------
 
 
-@each_elementwise
-@pytest.mark.parametrize("shape", [(0,), (0, 3), (3, 0), (2, 0, 4)], ids=str)
-def test_empty_tensors_give_an_empty_output(subject: Subject, shape: tuple[int, ...]) -> None:
-    (given,) = every(*of_one_shape(" ".join(p.name for p in subject.operator.inputs), shape))
-    tensors = subject.draw(np.float16, given)
-    found = subject.run(tensors, **subject.whole)
-    assert (found.shape, found.dtype) == (shape, np.float16)
-    done = prepared(subject, tensors, subject.whole).done
-    assert done is not subject.computes_empty
+@pytest.mark.parametrize("table", LOSSES, ids=str)
+def test_elements_are_added_up_unrounded_and_the_sum_is_rounded_once(table: Table) -> None:
+    cases = [
+        Maker(table.statement, "sums").case(
+            dtype, Setup(base=base, absent=("",)), {"reduction": code}
+        )
+        for dtype in (FLOAT, FLOAT16, BF16)
+        for base in ((12, 17), (2 * Work.block + 3,), (3, 1, 2))
+        for code in (MEAN, SUM)
+    ]
+    for case in cases:
+        tensors, attributes = drawn(case)
+        found = LOCAL.run(table.operator, **tensors, **attributes)
+        expected = reduced(table, case, tensors, attributes)
+        assert found.dtype == case.dtype.numpy
+        allowed = ulp(expected, found.dtype) + SINGLE_NOISE * np.abs(expected)
+        assert_within(found, expected, allowed)
 
 
-STRETCHING = pytest.mark.parametrize("subject", [s for s in SUBJECTS if s.stretches], ids=str)
+def reduced(table: Table, case: Case, tensors: Arrays, attributes: Arrays) -> Any:
+    """What the elements, as float32 has them, add up to, rounded once by the kernel."""
+    single = {n: a.astype(np.float32) for n, a in tensors.items()}
+    elements = LOCAL.run(table.operator, **single, **{**attributes, "reduction": NONE})
+    mean = attributes["reduction"] == MEAN
+    factor = float(np.float32(1 / elements.size)) if mean else 1.0  # as the device has it
+    total = np.float64(fsum(elements.astype(np.float64).flat)) * factor
+    kernel = prepared(table.operator, tensors, attributes).kernel_dtype
+    assert kernel is not None
+    with np.errstate(over="ignore"):
+        rounded = total.astype(kernel.numpy).astype(case.dtype.numpy)
+    return np.asarray(rounded, np.float64)
 
 
-@STRETCHING
-def test_inputs_broadcast_and_nothing_is_summed(subject: Subject) -> None:
-    names = [p.name for p in subject.operator.inputs]
-    for turn in range(len(names)):
-        shapes = ((4, 1), (6,), *[(2, 1, 1)] * (len(names) - 2))
-        turned = dict(zip(names, shapes[turn:] + shapes[:turn], strict=True))
-        tensors = subject.draw(np.float32, Given(shapes=turned))
-        full = dict(zip(tensors, map(np.copy, np.broadcast_arrays(*tensors.values())), strict=True))
-        found = subject.run(tensors, **subject.unscaled)
-        assert found.shape == np.broadcast_shapes(*shapes)
-        np.testing.assert_array_equal(found, subject.run(full, **subject.unscaled))
-
-
-@STRETCHING
-def test_any_empty_input_gives_an_empty_output(subject: Subject) -> None:
-    names = [p.name for p in subject.operator.inputs]
-    for name in names:
-        shapes = {**dict.fromkeys(names, (1, 1)), name: (0, 3)}
-        found = subject.run(subject.draw(np.float16, Given(shapes=shapes)), **subject.whole)
-        assert found.shape == (0, 3)
-
-
-def bits(arrays: list[Any]) -> list[bytes]:
-    return [np.ascontiguousarray(array).tobytes() for array in arrays]
+def test_many_threads_get_the_same_sum_of_several_blocks() -> None:
+    for table in LOSSES[::4]:
+        tensors, attributes = large(table, 5 * Work.block + 7)
+        given = {**tensors, **attributes, "reduction": SUM}
+        expected = LOCAL.run(table.operator, **given).tobytes()
+        with ThreadPoolExecutor(THREADS) as pool:
+            found = pool.map(lambda _, o=table.operator, g=given: LOCAL.run(o, **g), range(THREADS))
+            assert [array.tobytes() for array in found] == [expected] * THREADS

@@ -1,277 +1,253 @@
-"""What holds for every operator: a new one is tried by all of it without being listed anywhere."""
+"""What holds for every operator, judged by its statement: a new one is not listed anywhere.
+
+The statements belong to the conformance suite. They describe each operator a second time, and take
+nothing from the product.
+"""
 
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import product as iterated
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
+import npucall_client
 from npucall.compute.evaluate import compute
+from npucall.declare.parameters import Kind, Scalar
+from npucall.declare.prepare import prepare
+from npucall.dtypes import BF16, DTYPES, FLOAT, INT8
 from npucall.operators import CATALOGUE
-from npucall.products import PRODUCTS
-from npucall.tensors import TensorSpec
+from npucall.products import A2, ASCEND_950, PRODUCTS
+from npucall_client.conformance.cases.blocks import cases_of
+from npucall_client.conformance.cases.calls import call_of
+from npucall_client.conformance.cases.case import BLOCKS
+from npucall_client.conformance.cases.select import Selection, select
+from npucall_client.conformance.running.judged import judged
+from npucall_client.conformance.running.runner import Runner
+from npucall_client.conformance.stating.parts import Setup
+from npucall_client.conformance.stating.statement import LEFT_OUT
 
-from .arrangements import (
-    SOC_OF,
-    dtypes_taken,
-    results,
-)
-from .collected import SUBJECTS
-from .gradients import BF16, FLOATS, LOCAL, title
-from .subject import MEAN, WITH_BF16, WITHOUT_BF16, Given, Subject, Tensors
-from .ulp import SINGLE_NOISE, assert_within, ulp
+from .calls import LOCAL, drawn, results, usual
+from .defects import TABLES, Table, answer_of, changed
 
 if TYPE_CHECKING:
-    from npucall_client import Client
+    from collections.abc import Iterable
 
-    from .faults import Fault, Table
+    from npucall.dtypes import DType
+    from npucall.products import Product
+    from npucall_client.conformance.cases.case import Case
+    from npucall_client.conformance.stating.given import Given
+    from npucall_client.conformance.stating.parts import Invalid
+    from npucall_client.conformance.stating.statement import Statement
 
-TABLES = [table for subject in SUBJECTS for table in (subject.table, *subject.tables)]
-WITH_TORCH = [subject for subject in SUBJECTS if subject.torch]
-CALLS = [pytest.param(s, call, id=f"{s} {call}") for s in WITH_TORCH for call in s.calls]
-each = pytest.mark.parametrize("subject", SUBJECTS, ids=str)
-each_float = pytest.mark.parametrize("kind", FLOATS, ids=title)
-# torch warns of shapes that broadcast, and that its "mean" will change some day; npucall of values
-# that CANN takes for another one.
-warned = pytest.mark.filterwarnings(
-    "ignore:Using a target size", "ignore:reduction. 'mean' divides",
-    "ignore::npucall_client.CallWarning",
-)  # fmt: skip
-
-
-# --- Declaration ----------------------------------------------------------------------------------
-
-
-def test_every_operator_of_the_catalogue_has_a_test_module_with_a_subject() -> None:
-    assert sorted(map(str, SUBJECTS)) == sorted(operator.title for operator in CATALOGUE)
-
-
-@each
-def test_the_prototype_is_that_of_the_documents(subject: Subject) -> None:
-    assert subject.operator.prototype == (
-        f"aclnnStatus {subject.operator.name}GetWorkspaceSize({subject.prototype}, "
-        "uint64_t* workspaceSize, aclOpExecutor** executor);"
-    )
-
-
-@each
-def test_the_products_are_those_of_the_documents_and_others_are_legacy(subject: Subject) -> None:
-    others = {*WITHOUT_BF16} - {*subject.documented}
-    assert set(subject.operator.products) == {*subject.documented}
-    assert set(subject.operator.legacy) == (others if subject.legacy is None else {*subject.legacy})
-
-
-@each
-def test_every_product_takes_the_dtypes_of_the_documents(subject: Subject) -> None:
-    table = subject.table
-    floats = tuple(name for name, spec in table.call().arguments.items() if is_float(spec))
-    has = {*subject.operator.products, *subject.operator.legacy}
-    expected = {p: subject.newer if p in WITH_BF16 else subject.older for p in PRODUCTS if p in has}
-    tables = {each.soc: each for each in subject.tables}
-    taken = {
-        p: dtypes_taken(tables.get(SOC_OF[p], table), subject.typed or floats, SOC_OF[p])
-        for p in PRODUCTS
-    }
-    assert taken == {p: {*expected.get(p, "").split()} for p in PRODUCTS}
-
-
-@pytest.mark.parametrize("subject", [s for s in SUBJECTS if "reduction" in s.attributes], ids=str)
-def test_the_mean_is_the_reduction_unless_one_is_given(subject: Subject) -> None:
-    if subject.attributes["reduction"] != MEAN:
-        pytest.skip("its reduction has to be given")
-    tensors = subject.draw(np.float32)
-    given = {n: v for n, v in subject.attributes.items() if n != "reduction"}
-    expected = bits(results(subject.run(tensors, reduction=MEAN)))
-    assert bits(results(LOCAL.run(subject.operator, **tensors, **given))) == expected
-    assert bits(results(subject.run(tensors, **subject.unscaled))) != expected
-
+each = pytest.mark.parametrize("table", TABLES, ids=str)
 
 # --- Defects --------------------------------------------------------------------------------------
 
-
-each_table = pytest.mark.parametrize("table", TABLES, ids=str)
-
-
-def wrong(table: Table, *calls: tuple[Fault, ...]) -> dict[str, Any]:
-    """The calls whose answer is not that of their first defect, and what they answer."""
-    answers = {faults: table.refusal(*faults) for faults in calls}
-    return {
-        " before ".join(map(str, faults)): answer
-        for faults, answer in answers.items()
-        if answer != faults[0].answer
-    }
+UNREACHED = (" promote to one", "can be cast to the dtype of", "promotion is one that the product")
+"""Checks that may refuse nothing: whatever the lists of dtypes let pass promotes, and is cast."""
 
 
-@each_table
-def test_a_call_without_defects_passes(table: Table) -> None:
-    assert table.refusal() is None
-
-
-@each_table
-def test_a_defect_is_refused_with_its_class_status_and_parameter(table: Table) -> None:
-    assert not wrong(table, *((fault,) for fault in table.faults))
-
-
-@each_table
-def test_of_two_neighbours_the_one_that_is_checked_first_is_the_answer(table: Table) -> None:
-    assert not wrong(table, *table.neighbours())
+def test_every_operator_of_the_catalogue_is_stated() -> None:
+    assert [str(table) for table in TABLES] == [
+        f"{operator.name}.{operator.variant}".rstrip(".") for operator in CATALOGUE
+    ]
 
 
 @each
-def test_the_table_has_a_defect_for_every_check(subject: Subject) -> None:
-    refusing = set().union(*(t.refusing() for t in (subject.table, *subject.tables)))
-    assert refusing >= subject.table.may_refuse() - subject.unreachable
-    assert not refusing & subject.unreachable
-
-
-# --- Values ---------------------------------------------------------------------------------------
-
-
-CELLS = [
-    pytest.param(subject, kind, id=f"{subject} {title(kind)}")
-    for subject in SUBJECTS
-    if subject.cells
-    for kind in subject.cells.kinds
-]
-
-
-@pytest.mark.parametrize(("subject", "kind"), CELLS)
-def test_each_element_is_what_the_formula_says_and_its_neighbours_stay_clean(
-    subject: Subject, kind: Any
-) -> None:
-    assert subject.cells is not None
-    names = subject.cells.columns.split()
-    wrong = []
-    for row in subject.cells.rows:
-        *given, expected = row
-        values = dict(zip(names, given, strict=True))
-        attributes, (clean, found) = computed_beside(subject, kind, values)
-        assert found.dtype == kind
-        rounded = np.array(expected).astype(kind)
-        beside = np.array_equal(found[[0, 2]], clean[[0, 2]], equal_nan=True)
-        if not beside or not np.array_equal(found[1], rounded, equal_nan=True):
-            wrong.append((values, attributes, found, rounded))
+def test_of_the_defects_of_a_call_the_one_that_is_checked_first_is_the_answer(table: Table) -> None:
+    wrong: list[Any] = []
+    pairs: dict[Any, Any] = {}
+    for product in table.products:
+        rows = table.rows(product)
+        names = tuple(row.row for row in rows)
+        pairs[names] = pairs.get(names) or table.neighbours(product)
+        for defects in ((), *((row,) for row in rows), *pairs[names]):
+            answer = table.refusal(*defects, on=product)
+            if answer != (answer_of(defects[0]) if defects else None):
+                wrong += [(product.soc, " before ".join(row.row for row in defects), answer)]
     assert not wrong
 
 
-def computed_beside(subject: Subject, kind: Any, values: dict[str, Any]) -> Any:
-    """The results of three elements, with ordinary values in the middle and with these."""
-    assert subject.cells is not None
-    inputs = [p.name for p in subject.operator.inputs]
-    given = {n: v for n, v in values.items() if n not in inputs}
-    attributes = {**subject.unscaled, **subject.cells.attributes, **given}
-    present = [name for name in inputs if values.get(name, 0.5) is not None]
-    ordinary = {name: np.full(3, 0.5, kind) for name in present}
-    tried = {name: np.array([0.5, values.get(name, 0.5), 0.5], kind) for name in present}
-    return attributes, [subject.run(tensors, **attributes) for tensors in (ordinary, tried)]
+def test_there_is_a_defect_for_every_check() -> None:
+    assert not {str(table): missed for table in TABLES if (missed := unreached(table))}
 
 
-@pytest.mark.torch
-@warned
-@pytest.mark.parametrize(("subject", "given"), CALLS)
-def test_in_float64_the_result_is_torchs(subject: Subject, given: Given) -> None:
-    pytest.importorskip("torch")
-    assert subject.torch is not None
-    attributes = {**subject.attributes, **given.attributes}
-    tensors = subject.draw(np.float64, given)
-    found = results(compute(subject.operator, **tensors, **attributes))
-    expected = results(subject.torch(tensors, **attributes))
-    for one, other in zip(found, expected, strict=True):
-        assert (one.dtype, one.shape) == (np.float64, other.shape)
-        np.testing.assert_allclose(one, other, rtol=1e-11, atol=1e-13)
+def unreached(table: Table) -> set[str]:
+    """Checks that are never the first to refuse a row, on any product."""
+    rows = ((row, product) for product in table.products for row in table.rows(product))
+    reached = {table.first_of(row, product) for row, product in rows}
+    checks = {rule.description for rule in table.operator.checks if rule.status}
+    return {c for c in checks - reached if not any(part in c for part in UNREACHED)}
 
 
-@pytest.mark.torch
-@warned
-@each_float
-@pytest.mark.parametrize("subject", WITH_TORCH, ids=str)
-def test_rounded_the_result_is_within_an_ulp_of_torchs(subject: Subject, kind: Any) -> None:
-    pytest.importorskip("torch")
-    for given in subject.calls:
-        attributes = {**subject.attributes, **given.attributes}
-        tensors = subject.draw(kind, given, seed=2)
-        found = results(subject.run(tensors, **given.attributes))
-        exact = {n: a.astype(np.float64) if a.dtype == kind else a for n, a in tensors.items()}
-        assert_rounded_from(subject, found, exact, attributes, kind)
+def test_behind_the_end_of_the_checks_of_an_empty_call_nothing_is_looked_at() -> None:
+    tried, wrong = 0, []
+    for table in TABLES:
+        for row in behind_the_end(table):
+            tried += 1
+            if (
+                answer := table.refusal(replace(row, base=Setup(base=empty_base(table))))
+            ) is not None:
+                wrong.append((str(table), row.row, answer))
+    assert tried > 20
+    assert not wrong
 
 
-def assert_rounded_from(
-    subject: Subject, found: list[Any], exact: Tensors, attributes: dict[str, Any], kind: Any
-) -> None:
-    assert subject.torch is not None
-    expected = results(subject.torch(exact, **attributes))
-    sizes = [np.abs(e) for e in expected]
-    if subject.noise is not None:
-        sizes = results(subject.noise(exact, subject.torch(exact, **attributes), **attributes))
-    noise = SINGLE_NOISE + (subject.half_noise if kind is np.float16 else 0)
-    for one, other, size in zip(found, expected, sizes, strict=True):
-        assert one.dtype == kind
-        assert_within(one, other, ulp(other, kind) + noise * np.asarray(size))
-
-
-@each
-@pytest.mark.parametrize("kind", [np.float16, BF16], ids=title)
-def test_short_floats_are_computed_as_float32_and_rounded_once(subject: Subject, kind: Any) -> None:
-    if subject.stepwise and kind is np.float16:
-        pytest.skip("FLOAT16 is rounded after every step")
-    tensors = subject.draw(kind)
-    single = {n: a.astype(np.float32) if a.dtype == kind else a for n, a in tensors.items()}
-    for one, other in zip(results(subject.run(tensors)), results(subject.run(single)), strict=True):
-        assert one.dtype == kind
-        np.testing.assert_array_equal(one, other.astype(kind))
-
-
-@pytest.mark.parametrize(
-    ("subject", "kind"),
-    [pytest.param(s, kind, id=f"{s} {title(kind)}") for s in SUBJECTS for kind in s.casts],
-)
-def test_the_result_is_rounded_to_its_own_dtype_and_then_cast_to_that_of_the_output(
-    subject: Subject, kind: Any
-) -> None:
-    tensors = subject.draw(np.float16)
-    expected, *_ = results(subject.run(tensors))
-    assert expected.dtype == np.float16
-    found, *_ = results(subject.run(tensors, out=np.zeros(expected.shape, kind)))
-    np.testing.assert_array_equal(found, expected.astype(kind))
-
-
-@pytest.mark.parametrize("subject", [s for s in SUBJECTS if s.scalars], ids=str)
-def test_every_numpy_number_serves_as_an_aclscalar(subject: Subject) -> None:
-    tensors = subject.draw(np.float32)
-    for kind in (np.float64, np.float32, np.float16, BF16):
-        numbers = {a.name: kind(subject.attributes[a.name]) for a in subject.scalars}
-        np.testing.assert_array_equal(subject.run(tensors, **numbers), subject.run(tensors))
-
-
-@each
-def test_compute_answers_what_a_client_gives(subject: Subject) -> None:
-    tensors = subject.draw(np.float32)
-    computed = results(compute(subject.operator, **tensors, **subject.attributes))
-    assert bits(computed) == bits(results(subject.run(tensors)))
-
-
-@each
-def test_every_device_plans_and_answers_what_this_process_does(
-    client: Client, subject: Subject
-) -> None:
-    tensors = subject.draw(np.float16)
-    answer = client.execute(subject.operator, **tensors, **subject.of(tensors))
-    plan = client.plan(subject.operator, **tensors, **subject.of(tensors))
-    expected = results(subject.run(tensors))
-    found = results(answer.value)
-    assert [array.tobytes() for array in found] == [array.tobytes() for array in expected]
-    assert [(spec.shape, spec.dtype.numpy) for spec in plan.outputs.values()] == [
-        (array.shape, array.dtype) for array in expected
+def behind_the_end(table: Table) -> list[Invalid]:
+    """Rows that an empty call does not reach, and which do not fill it."""
+    names = [row.row for row in table.statement.invalid]
+    end = table.statement.empty_before
+    inputs = {each.name for each in table.statement.inputs}
+    return [
+        row
+        for row in table.rows()
+        if end and names.index(row.row) >= names.index(end) and row.base == Setup()
+        if not any(n in inputs and "shape" in (c or ()) for n, c in row.changes.items())
     ]
-    assert plan.kernel_dtype is answer.kernel_dtype
-    assert plan.variant == answer.variant == subject.operator.variant
-    assert plan.warnings == answer.warnings
 
 
-def is_float(spec: Any) -> bool:
-    return isinstance(spec, TensorSpec) and spec.dtype.name == "FLOAT"
+def empty_base(table: Table) -> tuple[int, ...]:
+    """The usual shape, with an extent of 0 where the operator may have one."""
+    usual = table.statement.layout_shape
+    empty = next(base for base in table.statement.empty_shapes if len(base) == len(usual))
+    return tuple(extent and there for extent, there in zip(empty, usual, strict=True))
 
 
-def bits(arrays: list[Any]) -> list[bytes]:
-    return [np.ascontiguousarray(array).tobytes() for array in arrays]
+def test_a_call_without_elements_reaches_no_device_unless_nothing_ends_its_checks() -> None:
+    reaching = []
+    for table in TABLES:
+        if any(
+            len(base) == len(table.statement.layout_shape) for base in table.statement.empty_shapes
+        ):
+            row = replace(changed(), base=Setup(base=empty_base(table)))
+            if not prepare(table.call(row), A2, CATALOGUE).done:
+                reaching.append(str(table))
+    assert reaching == ["aclnnLogit", "aclnnLogitGrad"]
+
+
+# --- Products and dtypes --------------------------------------------------------------------------
+
+
+def test_every_product_takes_the_dtypes_that_are_stated() -> None:
+    # What becomes of FLOAT8 the sources do not say.
+    known = [dtype for dtype in DTYPES if dtype.kind != "other"]
+    wrong = [
+        (str(table), product.soc, dtype)
+        for table, product, dtype in iterated(TABLES, PRODUCTS, known)
+        if takes_all_of(table, dtype, product) is not is_stated(table, dtype, product)
+    ]
+    assert not wrong
+
+
+def is_stated(table: Table, dtype: DType, product: Product) -> bool:
+    """Whether the statement has a product and a dtype; one refuses BF16 for grad_output alone."""
+    if table.operator.name == "aclnnSigmoidBackward" and dtype is BF16 and not product.bfloat16:
+        return False
+    return dtype in table.statement.takes.get(product.soc, ())
+
+
+def takes_all_of(table: Table, dtype: DType, product: Product) -> bool:
+    """Whether a product takes a call of it, if integers do for its numbers."""
+    inputs = [each for each in table.statement.inputs if not each.refused]
+    own = [each.name for each in inputs if not each.dtypes] or [inputs[0].name]
+    kinds = {a.name: a.kind for a in table.operator.attributes}
+    numbers = {n: Scalar(INT8, 0) for n, kind in kinds.items() if kind is Kind.SCALAR}
+    asked = {n: dtype for n, kind in kinds.items() if kind is Kind.DTYPE and len(kinds) > 1}
+    outputs = {output.name: LEFT_OUT for output in table.statement.outputs}
+    changes: dict[str, Any] = {name: {"dtype": dtype} for name in own}
+    return table.refusal(changed(**{**changes, **numbers, **asked, **outputs}), on=product) is None
+
+
+# --- Answers --------------------------------------------------------------------------------------
+
+OF_OPERATORS = (
+    *("listing", "products", "defaults", "grid", "broadcast", "mixed", "layout", "empty", "rank"),
+    *("edge", "written", "reduction", "documents"),
+)
+"""The blocks of the suite that are about an operator; its defects are tried above."""
+HERE = judged(LOCAL, "local:")
+
+
+def problems(cases: Iterable[Case], of: Any = HERE) -> list[tuple[str, ...]]:
+    outcomes = Runner(of, loops=False).run(cases)
+    return [(each.case, *each.problems) for each in outcomes if each.status == "failed"]
+
+
+@each
+def test_the_answers_are_those_that_are_stated(table: Table) -> None:
+    assert not problems(select((table.statement,), Selection(blocks=OF_OPERATORS, quick=True)))
+
+
+@pytest.mark.more
+@each
+def test_so_are_those_to_calls_at_every_edge(table: Table) -> None:
+    blocks = ("broadcast", "mixed", "empty", "edge", "rank", "reduction")
+    assert not problems(select((table.statement,), Selection(blocks=blocks)))
+
+
+def test_what_differs_on_other_products_is_answered_as_stated_there() -> None:
+    blocks = tuple({*BLOCKS} - {"crowd", "paths", "large", "products", "invalid"})
+    every = select((table.statement for table in TABLES), Selection(blocks=blocks))
+    cases = [case for case in every if case.products and not case.defects]
+    for product, soc in ((ASCEND_950, "Ascend950PR_9589"), (PRODUCTS[3], "Ascend910A")):
+        own = [case for case in cases if product.soc in case.products]
+        assert own
+        assert not problems(own, judged(npucall_client.connect("local:", soc=soc), "local:"))
+
+
+OTHERWISE_AT_EDGES = {
+    *("aclnnBinaryCrossEntropy", "aclnnBinaryCrossEntropyBackward", "aclnnCrossEntropyLossGrad"),
+    *("aclnnEluBackward", "aclnnHardswishBackward", "aclnnHardswishBackwardV2", "aclnnLogit"),
+    *("aclnnHardtanhBackward", "aclnnKlDiv", "aclnnKlDivTargetBackward", "aclnnLogitGrad"),
+    "aclnnSoftmaxBackward",
+}
+"""Of these torch has other rules for NaN and at the ends."""
+
+
+@pytest.mark.torch
+@pytest.mark.filterwarnings("ignore")  # torch's, of shapes that broadcast and of its mean
+@each
+def test_computed_in_float64_the_result_is_torchs(table: Table) -> None:
+    torch = pytest.importorskip("torch")
+    wrong = []
+    for case in (*usual(table.statement, FLOAT), *edges(table)):
+        tensors, attributes = drawn(case)
+        given = call_of(case, seed=1).given  # in float64, rounded to the dtype of the kernel
+        exact = {n: given[n] if a.dtype.kind == "f" else a for n, a in tensors.items()}
+        expected = torch_says(torch, case.statement, given)
+        found = results(compute(table.operator, **exact, **attributes))
+        outputs = [output.name for output in table.statement.outputs]
+        for name, one in zip(outputs, found, strict=True):
+            other = expected.get(name, one)
+            if not np.allclose(one, other, rtol=1e-10, atol=1e-12, equal_nan=True):
+                wrong.append((case.id, name, one, other))
+    assert not wrong
+
+
+def edges(table: Table) -> list[Case]:
+    """Calls of numbers that no formula likes, where torch has the same rules."""
+    return [
+        case
+        for case in cases_of(table.statement, "edge")
+        if table.operator.name not in OTHERWISE_AT_EDGES
+        and (case.dtype, case.products, dict(case.setup.dtypes)) == (FLOAT, (), {})
+        and call_of(case, seed=1).given.kernel is FLOAT
+    ]
+
+
+def torch_says(torch: Any, statement: Statement, given: Given) -> dict[str, Any]:
+    """torch's outputs of a call, in float64; none if it computes something else."""
+    values = {
+        name: torch.from_numpy(np.array(value)) if isinstance(value, np.ndarray) else value
+        for name, value in given.values.items()
+    }
+    answer = None
+    if statement.torch is not None:
+        answer = statement.torch(replace(given, values=values), torch)
+    if answer is None:
+        return {}
+    named = answer if isinstance(answer, dict) else {statement.outputs[0].name: answer}
+    return {name: tensor.detach().numpy() for name, tensor in named.items()}

@@ -109,7 +109,11 @@ def shapes() -> tuple[Invalid, ...]:
 
 def listed(*names: str) -> tuple[Invalid, ...]:
     """Dtypes that no arithmetic takes, and BF16 where there is none."""
-    return (*defects.dtypes(*names, found=UINT16), *defects.no_bfloat16(*names))
+    return tuple(
+        row
+        for name in names
+        for row in (*defects.dtypes(name, found=UINT16), *defects.no_bfloat16(name))
+    )
 
 
 def complex_beside(output: str = "out") -> tuple[Invalid, ...]:

@@ -95,7 +95,7 @@ def wrong_outputs(dims: str, keep: str) -> tuple[Invalid, ...]:
         Invalid(
             "complex-of-nothing",
             {"self": {"shape": (0, 4)}, "dtype": COMPLEX64, "out": {"dtype": COMPLEX64}},
-            ("out",), DTypeError, base=first, alone=True,
+            ("out",), DTypeError, base=first,
         ),
         *defects.shapes("out", (3,), (4, 1), base=first),
         Invalid("kept", {keep: True}, ("out",), ShapeError, base=first),

@@ -64,6 +64,7 @@ def invalid(out: str, *by_product: Invalid) -> tuple[Invalid, ...]:
     return (
         *defects.nulls(*INPUTS[:3], out),
         *defects.ranks(out),
+        *defects.rank_of_what_follows("self", out),
         *defects.dtypes(*INPUTS, out),
         *by_product,
         *defects.dtypes(out, found=FLOAT16),

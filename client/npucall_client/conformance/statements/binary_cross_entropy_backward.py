@@ -84,6 +84,7 @@ BINARY_CROSS_ENTROPY_BACKWARD = elementwise(
     invalid=(
         *defects.nulls("grad_output", "self", "target", "out"),
         *defects.ranks("out"),
+        *defects.rank_of_what_follows("self", "out"),
         *defects.dtypes(*LISTED),
         *defects.no_bfloat16(*LISTED),
         *(

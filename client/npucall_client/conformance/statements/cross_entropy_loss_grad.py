@@ -249,6 +249,8 @@ CROSS_ENTROPY_LOSS_GRAD = Statement(
         *(tiling(f"out-{i}", {"out": shape})
           for i, shape in enumerate(((4, 5), (20,), (1, 5, 4)))),
         zloss("grad_zloss", ()),
+        Invalid("both-of-the-z-loss", {"grad_zloss": {}}, ("grad_zloss",), ArgumentError,
+                base=Setup(shapes={"grad_zloss": (), "lse_for_zloss": (5,)})),
         zloss("lse_for_zloss", (5,)),
         *defects.values("lse_square_scale_for_zloss", 1.0, -1e-4, NAN),
         *defects.values("label_smoothing", 0.1, 1.0, products=ALL_BUT_950),

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from npucall.declare.parameters import Scalar
-from npucall.dtypes import BF16, BOOL, FLOAT, FLOAT16, INT8, INT32, INT64
+from npucall.dtypes import BF16, BOOL, COMPLEX64, FLOAT, FLOAT16, INT8, INT32, INT64
+from npucall.errors import DTypeError
 from npucall_client.conformance.stating import defects, reals
 from npucall_client.conformance.stating.domains import choice, mixed, normal
 from npucall_client.conformance.stating.elementwise import elementwise
 from npucall_client.conformance.stating.kernels import dtype_of
-from npucall_client.conformance.stating.parts import In, Out, Setup
+from npucall_client.conformance.stating.parts import In, Invalid, Out, Setup
 from npucall_client.conformance.stating.setups import crossed
 from npucall_client.conformance.stating.tables import FLOATS_EVERYWHERE
 
@@ -104,6 +105,10 @@ HARDTANH_BACKWARD = elementwise(
         *defects.ranks(*BOTH),
         *defects.shapes("grad_output", (4, 3), (1, 4), (1, 3, 4)),
         *defects.shapes("self", (4, 3), (1, 4), blames=("grad_output",)),
+        *(
+            Invalid(f"complex-{name}", {name: Scalar(COMPLEX64, 1)}, (name,), DTypeError)
+            for name in ("min", "max")
+        ),
         # What follows is the service's: behind its own checks the operator fails with 561103.
         *defects.dtypes("out", found=FLOAT16),
         *defects.shapes("out", (4, 3), (1, 4), (1, 3, 4)),

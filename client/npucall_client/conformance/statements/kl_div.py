@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from npucall.dtypes import INT32
 from npucall_client.conformance.stating import defects, reals
 from npucall_client.conformance.stating.domains import log_probabilities, probabilities
 from npucall_client.conformance.stating.elementwise import capped, elementwise
@@ -107,7 +108,9 @@ KL_DIV = elementwise(
     empty_before="shape-self-5x3",
     invalid=(
         *defects.nulls(*TENSORS),
-        *defects.dtypes(*TENSORS),
+        *defects.dtypes(*INPUTS),
+        *defects.dtypes("out", found=INT32),
+        *defects.dtypes("out"),
         *defects.no_bfloat16(*TENSORS),
         *defects.ranks(*INPUTS),
         *defects.values("reduction", 4, 7, -1, 2**32 + 1, block="reduction"),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from npucall.dtypes import BOOL, FLOAT, FLOAT16, FLOATS, INT8, INT32, INT64, UINT16
+from npucall.dtypes import BOOL, DOUBLE, FLOAT, FLOAT16, FLOATS, INT8, INT32, INT64, UINT16
 from npucall.errors import DTypeError
 from npucall_client.conformance.statements._torch import loss
 from npucall_client.conformance.stating import defects, reals
@@ -85,6 +85,10 @@ L1_LOSS = elementwise(
         Invalid(
             "integer-beside-a-float",
             {"self": {"dtype": INT64}, "target": {"dtype": FLOAT16}}, ("self",), DTypeError,
+        ),
+        Invalid(
+            "integer-beside-a-double",
+            {"self": {"dtype": INT64}, "target": {"dtype": DOUBLE}}, ("self",), DTypeError,
         ),
         Invalid(
             "mean-of-integers", {"reduction": 1, **defects.all_of(INT64, *INPUTS)}, INPUTS,

@@ -76,7 +76,7 @@ LOG_SOFTMAX_BACKWARD = rowwise(
         *defects.ranks(*CHECKED),
         *shared.SHAPES,
         *shared.BAD_DIMS,
-        *shared.EMPTY_ON_950,
+        shared.EMPTY_DIM,
         *shared.BAD_OUT,
     ),
 )  # fmt: skip

@@ -193,7 +193,7 @@ MATMUL = Statement(
         *defects.shapes("mat2", (5,), blames=PAIR),
         Invalid(
             "batches", {"self": {"shape": (2, 3, 4)}, "mat2": {"shape": (3, 4, 5)}}, PAIR,
-            ShapeError, alone=True,
+            ShapeError,
         ),
         *defects.shapes("out", (5, 3), (1, 3, 5)),
         *defects.formats("self", "out"),

@@ -8,14 +8,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from npucall.dtypes import BF16, FLOAT, FLOAT16
-from npucall.errors import DTypeError
+from npucall.errors import DTypeError, ShapeError
 from npucall_client.conformance.stating import defects, reals
 from npucall_client.conformance.stating.domains import normal
 from npucall_client.conformance.stating.elementwise import elementwise
 from npucall_client.conformance.stating.kernels import promotion
 from npucall_client.conformance.stating.parts import In, Invalid, Out, Setup
 from npucall_client.conformance.stating.setups import crossed, mixed_floats
-from npucall_client.conformance.stating.statement import BEFORE_950, WITHOUT_BFLOAT16, Statement
+from npucall_client.conformance.stating.statement import (
+    BEFORE_950,
+    LEFT_OUT,
+    WITHOUT_BFLOAT16,
+    Statement,
+)
 from npucall_client.conformance.stating.tables import FLOATS_EVERYWHERE
 
 if TYPE_CHECKING:
@@ -105,13 +110,22 @@ SILU_BACKWARD = with_broadcast_on_950(elementwise(
             products=BEFORE_950,
         ),
         Invalid(
+            "self-alone-of-another-dtype", {"self": {"dtype": FLOAT16}, OUTPUT: LEFT_OUT},
+            ("self",), DTypeError, products=BEFORE_950,
+        ),
+        Invalid(
             "bf16-everywhere", defects.all_of(BF16, *TENSORS), ("grad_output",),
             DTypeError, products=WITHOUT_BFLOAT16,
         ),
         *defects.ranks(*INPUTS),
         *defects.shapes("grad_output", (4, 3), (1, 4), products=BEFORE_950),
-        *defects.shapes("self", (4, 3), (1, 4), products=BEFORE_950),
         *defects.shapes(OUTPUT, (4, 3), (1, 3, 4), blames=("grad_output",), products=BEFORE_950),
+        *defects.shapes("self", (4, 3), (1, 4), products=BEFORE_950),
+        # The inputs are compared with each other too, which shows if the call gives no output.
+        Invalid(
+            "self-alone-of-another-shape", {"self": {"shape": (1, 4)}, OUTPUT: LEFT_OUT},
+            ("self",), ShapeError, products=BEFORE_950,
+        ),
         *defects.shapes("grad_output", (5, 3), blames=INPUTS, products=ON_950),
         *defects.shapes("self", (5, 3), blames=INPUTS, products=ON_950),
         *defects.shapes(OUTPUT, (3, 4, 1), (1, 4), products=ON_950),

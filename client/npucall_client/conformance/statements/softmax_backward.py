@@ -80,9 +80,9 @@ SOFTMAX_BACKWARD = rowwise(
         *defects.dtypes("output", found=FLOAT16),
         *defects.dtypes("grad_output", found=FLOAT16, blames=("output",)),
         *shared.BAD_DIMS,
+        shared.EMPTY_DIM,
         *defects.ranks("grad_output"),
         *shared.SHAPES,
-        *shared.EMPTY_ON_950,
         *shared.BAD_OUT,
     ),
 )  # fmt: skip

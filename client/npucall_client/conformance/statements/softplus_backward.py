@@ -22,10 +22,11 @@ from npucall.dtypes import (
     UINT8,
     UINT16,
 )
+from npucall.errors import DTypeError
 from npucall_client.conformance.stating import defects, reals
 from npucall_client.conformance.stating.domains import normal
 from npucall_client.conformance.stating.elementwise import capped, elementwise
-from npucall_client.conformance.stating.parts import In, Out, Setup
+from npucall_client.conformance.stating.parts import In, Invalid, Out, Setup
 from npucall_client.conformance.stating.setups import crossed, mixed_floats
 from npucall_client.conformance.stating.tables import FLOATS_AND_DOUBLE
 
@@ -141,5 +142,9 @@ SOFTPLUS_BACKWARD = elementwise(
         *defects.shapes("self", (4, 3), (1, 4), (1, 3, 4)),
         *defects.shapes("grad_output", (4, 3), (1, 4), (), blames=("self",)),
         *defects.shapes(OUTPUT, (4, 3), (1, 4), (1, 3, 4), blames=("self",)),
+        *(
+            Invalid(f"complex-{name}", {name: Scalar(COMPLEX64, 1)}, (name,), DTypeError)
+            for name in ("beta", "threshold")
+        ),
     ),
 )  # fmt: skip

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from npucall.declare.parameters import Scalar
-from npucall.dtypes import DOUBLE, FLOAT, FLOAT16, FLOATS, INT8, INT32, INT64, UINT8
+from npucall.dtypes import COMPLEX64, DOUBLE, FLOAT, FLOAT16, FLOATS, INT8, INT32, INT64, UINT8
 from npucall.errors import DTypeError
 from npucall_client.conformance.stating import defects, reals
 from npucall_client.conformance.stating.domains import normal, uniform
@@ -98,17 +98,35 @@ THRESHOLD_BACKWARD = elementwise(
     reductions=tuple(map(near_threshold, (LEAST, -LEAST, JUST_MORE, -JUST_MORE))),
     invalid=(
         *defects.nulls("threshold", "out", *INPUTS),
-        *defects.dtypes(*INPUTS),
+        Invalid(
+            "complex-threshold", {"threshold": Scalar(COMPLEX64, 1)}, ("threshold",), DTypeError
+        ),
+        *defects.dtypes("grad_output"),
+        *defects.no_bfloat16("grad_output"),
         Invalid(
             "int64-everywhere", defects.all_of(INT64, *TENSORS), ("grad_output",),
             DTypeError, products=BEFORE_950,
+        ),
+        Invalid(
+            "int64-with-threshold-elsewhere",
+            {**defects.all_of(INT64, *TENSORS), "threshold": 0.5}, ("grad_output",), DTypeError,
+            products=BEFORE_950,
         ),
         Invalid(
             "int64-with-threshold",
             {**defects.all_of(INT64, *TENSORS), "threshold": 0.5},
             ("grad_output", "threshold"), DTypeError, products=("Ascend950",),
         ),
-        *defects.no_bfloat16(*INPUTS),
+        *defects.dtypes("self"),
+        *defects.no_bfloat16("self"),
+        Invalid(
+            "int64-self-elsewhere", {"self": {"dtype": INT64}, "threshold": 0.5}, ("self",),
+            DTypeError, products=BEFORE_950,
+        ),
+        Invalid(
+            "int64-self-with-threshold", {"self": {"dtype": INT64}, "threshold": 0.5},
+            ("self", "threshold"), DTypeError, products=("Ascend950",),
+        ),
         # gradOutput is compared with self, and named first.
         *defects.dtypes("grad_output", found=FLOAT16),
         *defects.dtypes("self", found=INT32, blames=("grad_output",)),

@@ -18,7 +18,7 @@ from npucall.errors import (
 )
 from npucall.tensors import Format
 from npucall_client.conformance.stating.parts import Invalid
-from npucall_client.conformance.stating.statement import WITHOUT_BFLOAT16
+from npucall_client.conformance.stating.statement import LEFT_OUT, WITHOUT_BFLOAT16
 
 if TYPE_CHECKING:
     from npucall.tensors import Shape
@@ -80,6 +80,14 @@ def ranks(*names: str, **more: Any) -> tuple[Invalid, ...]:
         Invalid(f"rank-9-{n}", {n: {"shape": NINE}}, (n,), ShapeError, block="rank", **more)
         for n in names
     )
+
+
+def rank_of_what_follows(name: str, output: str) -> tuple[Invalid, ...]:
+    """The tensor has nine dimensions, and so has the output, which the call leaves out."""
+    changes = {name: {"shape": NINE}, output: LEFT_OUT}
+    return (
+        Invalid(f"rank-9-{name}-of-no-output", changes, (name,), ShapeError, block="rank"),
+    )  # fmt: skip
 
 
 def shapes(
