@@ -10,7 +10,6 @@ from hashlib import sha256
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from npucall.errors import CancelledError
 from npucall.places import HandlePart
 from npucall.wire.messages import join_request, split_response
 from npucall.wire.programs import join_program, split_program_response
@@ -184,13 +183,3 @@ def read(session: Session, handle: bytes, length: int = 4, offset: int = 0) -> b
         return bytes(found.memory.read(found.offset, found.length))
     finally:
         reading.done()
-
-
-@contextmanager
-def one_session(offline: Offline) -> Iterator[Session]:
-    """At its end no handle holds anything, and no call is left."""
-    session = offline.open()
-    yield session
-    session.end(lambda: CancelledError("test: over"))
-    assert offline.handle_bytes == 0
-    assert offline.executor.calls_in_flight == 0
