@@ -26,7 +26,7 @@ def result(draft: Draft) -> DType:
     times an integer is one.
     """
     own, given = draft.dtype("self"), draft.dtype("other")
-    ranks = ("bool", "int", "float", "complex")
+    ranks = ("bool", "int", "other", "float", "complex")  # a float of 8 bits has a fraction
     if ranks.index(given.kind) <= ranks.index(own.kind):
         return own
     out = draft.tensor("out")
