@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import io
-import json
 import os
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -19,12 +17,10 @@ from npucall.v1 import operator_service_pb2 as pb
 from npucall.v1 import shared_memory_pb2
 from npucall_server import app
 from npucall_server.access import tokens
-from npucall_server.devices import open_device
-from npucall_server.log import Log
-from npucall_server.settings import ServerSettings
 
+from .fakes import PATIENCE
 from .issuer import AUDIENCE, Issuer
-from .scripted import PATIENCE, until
+from .serving import Served
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -63,7 +59,7 @@ class Refusal(NamedTuple):
     message: str
 
 
-class TenantServer:
+class TenantServer(Served):
     """The server, its files, and the means to call it."""
 
     def __init__(self, folder: Path, issuer: Issuer) -> None:
@@ -74,7 +70,7 @@ class TenantServer:
         self.authority = Authority(folder)
         pair = self.authority.server()
         self.side, self.unix = folder / "side", f"unix:{folder}/s"
-        settings = ServerSettings(
+        super().__init__(
             config=self.config,
             listen=f"plain:127.0.0.1:0,mtls:127.0.0.1:0,{self.unix}",
             token_hashes=self.token_file,
@@ -87,17 +83,9 @@ class TenantServer:
             reflection=True,
             memory_limit=1 << 26,
         )
-        self._log = io.StringIO()
-        device = open_device(settings, lambda _: None)
-        self.server = app.Server(app.build(settings, device, Log(stream=self._log)))
-        self.server.start()
         (serving,) = self.events("serving")
         where = [each.partition(":")[2] for each in serving["addresses"].split(", ")]
         self.plain, self.mtls = where[:2]
-
-    def events(self, name: str) -> list[dict[str, Any]]:
-        lines = map(json.loads, self._log.getvalue().splitlines())
-        return [line for line in lines if line["event"] == name]
 
     def token(
         self,
@@ -135,11 +123,6 @@ class TenantServer:
             side.socket.send(message.SerializeToString())
             return shared_memory_pb2.SharedMemoryResponse.FromString(side.socket.recv(4096))
 
-    def wait_until_idle(self) -> None:
-        """No call is left, and no stream."""
-        executor, streams = self.server.parts.core.executor, self.server.parts.methods.streams
-        until(lambda: not executor.calls_in_flight and not streams._streams, "all is settled")
-
 
 @contextmanager
 def tenant_server(folder: Path) -> Iterator[TenantServer]:
@@ -151,6 +134,7 @@ def tenant_server(folder: Path) -> Iterator[TenantServer]:
             yield server
         finally:
             server.server.drain()
+            server.streams._threads.shutdown()
 
 
 def bearer(token: str) -> tuple[tuple[str, str], ...]:

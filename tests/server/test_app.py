@@ -14,8 +14,8 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 import npucall_client
 from npucall_server.binding import BindError
 
-from .running import running
-from .scripted import PATIENCE
+from .fakes import PATIENCE
+from .serving import serving
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,25 +29,25 @@ def socket_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def answers(target: str) -> bool:
     with npucall_client.connect(target) as client:
-        return client.server_info().server.device == "cpu"
+        return client.server_info().server.device == "fake"
 
 
 def test_the_ready_file_names_the_address_for_others_until_the_server_has_stopped(
     tmp_path: Path,
 ) -> None:
     ready = tmp_path / "ready"
-    with running(ready_file=ready) as server:
+    with serving(ready_file=ready) as server:
         assert ready.read_text() == server.target
         host, _, port = server.target.rpartition(":")
         assert host == "127.0.0.1"
         assert 0 < int(port) < 65536
     assert not ready.exists()
-    with running(ready_file=ready, advertise="npu1.lab:50051"):
+    with serving(ready_file=ready, advertise="npu1.lab:50051"):
         assert ready.read_text() == "npu1.lab:50051"
 
 
 def test_health_is_that_of_the_server_and_its_service_and_no_other() -> None:
-    with running() as server, grpc.insecure_channel(server.target) as channel:
+    with serving() as server, grpc.insecure_channel(server.target) as channel:
         stub = health_pb2_grpc.HealthStub(channel)
         for service in "", "npucall.v1.OperatorService":
             request = health_pb2.HealthCheckRequest(service=service)
@@ -66,17 +66,17 @@ def test_a_unix_socket_that_a_killed_server_left_does_not_keep_the_next_one_out(
     with closing(socket.socket(socket.AF_UNIX)) as left:
         left.bind(str(path))
     assert path.exists()
-    with running(listen=f"unix:{path}") as server:
+    with serving(listen=f"unix:{path}") as server:
         assert server.target == f"unix:{path}"
         assert answers(server.target)
 
 
 def test_a_unix_socket_in_use_is_not_taken_over(socket_folder: Path) -> None:
     target = f"unix:{socket_folder}/used.sock"
-    with running(listen=target):
+    with serving(listen=target):
         with (
             pytest.raises(BindError, match="where another server answers"),
-            running(listen=target),
+            serving(listen=target),
         ):
             pass
         assert answers(target)
@@ -84,20 +84,20 @@ def test_a_unix_socket_in_use_is_not_taken_over(socket_folder: Path) -> None:
 
 @pytest.mark.skipif(not os.path.exists("/proc/net/if_inet6"), reason="no IPv6")  # noqa: PTH110
 def test_a_server_listens_on_the_other_loopback() -> None:
-    with running(listen="[::1]:0") as server:
+    with serving(listen="[::1]:0") as server:
         assert server.target.startswith("[::1]:")
         assert answers(server.target)
 
 
 def test_listening_for_everybody_is_warned_of_and_loopback_is_not() -> None:
     for settings, warnings in ({"listen": "0.0.0.0:0", "insecure_bind": True}, 1), ({}, 0):
-        with running(**settings) as server:  # type: ignore[arg-type]
+        with serving(**settings) as server:  # type: ignore[arg-type]
             assert len(server.events("serving")) == 1
             assert len(server.events("warning")) == warnings
 
 
 def test_draining_and_stopping_are_logged() -> None:
-    with running() as server:
+    with serving() as server:
         pass
     assert [line["calls"] for line in server.events("draining")] == [0]
     assert [line["finished"] for line in server.events("stopped")] == [True]

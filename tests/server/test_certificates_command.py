@@ -14,7 +14,7 @@ import npucall_client
 from npucall.errors import ServerUnreachableError
 from npucall_server.certificates_command import run
 
-from .running import running
+from .serving import serving
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,9 +35,9 @@ def test_a_server_and_its_clients_know_each_other_by_what_it_makes(tmp_path: Pat
     }
     anna = {"ca": files["ca.pem"], "certificate": files["anna.pem"], "key": files["anna.key"]}
     swapped = {**anna, "certificate": files["127.0.0.1.pem"], "key": files["127.0.0.1.key"]}
-    with running(**server_files) as server:
+    with serving(**server_files) as server:
         with npucall_client.connect(server.target, **anna) as client:
-            assert client.server_info().server.device == "cpu"
+            assert client.server_info().server.device == "fake"
         with pytest.raises(ServerUnreachableError):
             npucall_client.connect(server.target, connect_timeout=0.5, **swapped)
 

@@ -14,9 +14,10 @@ import pytest
 import npucall_client
 from npucall_server import device_kinds
 from npucall_server.device_kinds import CANN, CPU, KINDS, DeviceKind
+from npucall_server.devices import open_device
 from npucall_server.settings import ServerSettings
 
-from .running import running
+from .serving import serving
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -58,16 +59,16 @@ def test_a_folder_and_one_registration_are_a_device(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, register: Register
 ) -> None:
     register(monkeypatch, tmp_path)
-    with (
-        running(device="echo:7", lanes=2) as server,
-        npucall_client.connect(server.target) as client,
-    ):
+    notes: list[str] = []
+    device = open_device(ServerSettings(device="echo:7"), notes.append)
+    with serving(device, lanes=2) as server, npucall_client.connect(server.target) as client:
         one, two = np.full((2, 3), 1, np.float32), np.full((2, 3), 2, np.float32)
         inputs = {"grad_output": two, "self": one, "target": one}
         assert client.server_info().server.device == "echo:7"
         assert client.plan("aclnnL1LossBackward", **inputs).workspace_bytes == 4 * 64
         assert client.run("aclnnL1LossBackward", **inputs).tobytes() == two.tobytes()
-    assert server.notes == ["echo:7 is open"]
+    device.close()
+    assert notes == ["echo:7 is open"]
 
 
 def test_a_device_that_nobody_registered_is_refused_with_the_forms_that_are() -> None:

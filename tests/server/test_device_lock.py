@@ -15,7 +15,7 @@ import pytest
 
 from npucall_server import device_lock
 
-from .scripted import PATIENCE, until
+from .fakes import PATIENCE, until
 
 if TYPE_CHECKING:
     from pathlib import Path

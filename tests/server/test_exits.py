@@ -17,8 +17,8 @@ from npucall_server import __main__, addresses, binding, device_lock
 from npucall_server.devices import NoDeviceError
 from npucall_server.exits import ExitCode
 
-from .running import running
-from .scripted import PATIENCE, until
+from .fakes import PATIENCE, until
+from .serving import serving
 from .tenant_server import ask
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def test_a_socket_s_path_that_no_restart_mends_ends_with_2(
 
 
 def test_an_address_that_is_taken_ends_with_71_and_who_has_it_goes_on(serve: Serve) -> None:
-    with running() as server, socket.create_server(("127.0.0.1", 0)) as listening:
+    with serving() as server, socket.create_server(("127.0.0.1", 0)) as listening:
         other = f"127.0.0.1:{listening.getsockname()[1]}"
         for setting, taken in ("listen", server.target), ("metrics_listen", other):
             code, told = serve(**{setting: taken})

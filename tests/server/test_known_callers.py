@@ -16,8 +16,8 @@ from npucall_server.access import keys, tenants_guard
 from npucall_server.access.identity import Role
 from npucall_server.services.streams import stream
 
-from .scripted import until
-from .streams import Peer, call_of
+from .fakes import until
+from .raw import RawStream, call_of
 from .tenant_server import TENANTS, TenantServer, ask, bearer, refusal, tenant_server, who
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def test_a_user_of_this_host_is_known_by_what_the_side_socket_gave_him(
 def test_many_credentials_take_no_place_on_the_side_socket(server: TenantServer) -> None:
     for _ in range(200):
         local_credential(server)
-    side = server.server.parts.side
+    side = server.parts.side
     assert side is not None
     until(lambda: not side._holdings, "no connection is left")
 
@@ -198,19 +198,19 @@ def test_of_an_issuer_that_changes_its_keys_the_new_one_is_fetched_and_the_old_o
 # --- Streams --------------------------------------------------------------------------------------
 
 
-def opened(channel: grpc.Channel, token: str) -> Peer:
+def opened(channel: grpc.Channel, token: str) -> RawStream:
     """A stream that works."""
-    peer = Peer(channel, metadata=bearer(token))
+    peer = RawStream(channel, metadata=bearer(token))
     assert works(peer, 1)
     return peer
 
 
-def works(peer: Peer, call_id: int) -> bool:
+def works(peer: RawStream, call_id: int) -> bool:
     peer.begin(call_id)
     return peer.receive().WhichOneof("frame") == "reply"
 
 
-def ends_with(peer: Peer) -> tuple[str, str]:
+def ends_with(peer: RawStream) -> tuple[str, str]:
     with pytest.raises(grpc.RpcError) as ended:
         list(iter(peer.receive, None))
     assert ended.value.code() is grpc.StatusCode.UNAUTHENTICATED  # type: ignore[attr-defined]
@@ -232,7 +232,7 @@ def test_a_stream_ends_when_its_callers_token_is_revoked(
     peer.begin_chunked(2)  # one is under way
     server.revoke(token)
     assert ends_with(peer) == ("CREDENTIAL_INVALID", "revoked")
-    server.wait_until_idle()
+    until(server.is_at_rest, "all is settled")
 
 
 def test_a_stream_ends_when_its_callers_credential_ends(
@@ -241,7 +241,7 @@ def test_a_stream_ends_when_its_callers_credential_ends(
     peer = opened(channel, server.token("noah", seconds=600))
     later(monkeypatch, 601)
     assert ends_with(peer) == ("CREDENTIAL_EXPIRED", "expired")
-    server.wait_until_idle()
+    until(server.is_at_rest, "all is settled")
 
 
 def test_a_stream_whose_caller_renews_goes_on(
@@ -251,7 +251,7 @@ def test_a_stream_whose_caller_renews_goes_on(
     peer.renew(f"Bearer {server.token('olga', seconds=6000)}")
     assert works(peer, 2)
     later(monkeypatch, 601)
-    server.server.parts.watch.look()
+    server.look()
     assert works(peer, 3)
     peer.close()
     assert peer.end_of_stream() == "OK"
@@ -279,14 +279,15 @@ def test_a_stream_whose_caller_reads_nothing_ends_too(
     server: TenantServer, channel: grpc.Channel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stream, "_UNREAD_SECONDS", 0.5)
+    monkeypatch.setattr(server.device, "result", bytes(1 << 19))
     token = server.token("tom")
     peer = opened(channel, token)
     for number in range(2, 66):  # 32 MiB, which gRPC does not take for who does not read
         peer.begin(number, 1 << 17)
-    (place,) = server.server.parts.methods.streams._streams
+    (place,) = server.streams._streams
     until(lambda: len(place._calls.answered) > 8, "answers wait for him to read")
     server.revoke(token)
-    server.wait_until_idle()
+    until(server.is_at_rest, "all is settled")
 
 
 def test_a_stream_that_is_never_without_a_call_ends(
@@ -298,7 +299,7 @@ def test_a_stream_that_is_never_without_a_call_ends(
     with pytest.raises(grpc.RpcError) as ended:
         all(works(peer, number) for number in itertools.count(2))
     assert refusal(ended.value).fault == "revoked"
-    server.wait_until_idle()
+    until(server.is_at_rest, "all is settled")
 
 
 def test_memory_of_a_caller_who_is_revoked_ends(server: TenantServer) -> None:

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from npucall_server import log as log_module
 from npucall_server.log import LibraryLines, Log, Record
 
-from .scripted import until
+from .fakes import until
 
 
 def lines(stream: io.StringIO) -> list[dict[str, Any]]:

@@ -19,6 +19,7 @@ from tests.server.sessions.asking import asking
 
 import npucall_client
 from npucall.operators.l1_loss_backward import l1_loss_backward
+from npucall_server.devices import open_device
 from npucall_server.devices.base import DeviceFacts
 from npucall_server.log import Record
 from npucall_server.metrics import declared
@@ -30,9 +31,8 @@ from npucall_server.metrics.shown import ServerTls
 from npucall_server.sessions.digests import DIGEST_BYTES
 from npucall_server.settings import ServerSettings
 
-from .running import Running, running
-from .scripted import PATIENCE, ScriptedDevice
-from .streams import serving
+from .fakes import PATIENCE, FakeDevice
+from .serving import Served, serving
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -158,16 +158,17 @@ def test_no_two_metrics_have_the_same_series() -> None:
 # --- Read -----------------------------------------------------------------------------------------
 
 
-def gauges_of(served: Any) -> Gauges:
-    return Gauges(
+def gauges_of(served: Served) -> list[Sample]:
+    gauges = Gauges(
         served.executor, served.streams.places, served.regions, served.sessions, served.digests,
         served.gate, lambda: True,
     )  # fmt: skip
+    return list(gauges.samples())
 
 
 def test_gauges_of_a_server_at_rest() -> None:
     with serving() as served:
-        samples = gauges_of(served).samples()
+        samples = gauges_of(served)
     found = {sample.metric.name: sample.value for sample in samples}
     assert {name for name, value in found.items() if value == 0} == {
         "npucall_calls_in_flight", "npucall_calls_running", "npucall_calls_waiting",
@@ -186,7 +187,7 @@ def test_gauges_have_what_callers_left_on_the_server() -> None:
         asker.open()
         asker.put(b"a" * 16, data, digest=sha256(data).digest())
         asker.missing(sha256(data).digest(), b"0" * 32)
-        samples = gauges_of(served).samples()
+        samples = gauges_of(served)
         asker.close()
     found = {sample.metric: sample.value for sample in samples}
     assert found[declared.SESSIONS] == 1
@@ -196,7 +197,7 @@ def test_gauges_have_what_callers_left_on_the_server() -> None:
     assert (found[declared.DIGEST_HITS], found[declared.DIGEST_MISSES]) == (1, 1)
 
 
-class _TellingDevice(ScriptedDevice):
+class _TellingDevice(FakeDevice):
     def facts(self) -> DeviceFacts:
         return DeviceFacts(
             memory_total_bytes=100, memory_free_bytes=40, cube_percent=75, healthy=False
@@ -205,7 +206,7 @@ class _TellingDevice(ScriptedDevice):
 
 def test_gauges_have_what_a_device_tells_and_nothing_else() -> None:
     with serving(_TellingDevice()) as served:
-        samples = gauges_of(served).samples()
+        samples = gauges_of(served)
     assert values(samples, declared.DEVICE_MEMORY) == {("free",): 40, ("used",): 60}
     assert values(samples, declared.DEVICE_UTILIZATION) == {("cube",): 0.75}
     assert values(samples, declared.DEVICE_HEALTHY) == {(): False}
@@ -215,20 +216,21 @@ def test_gauges_have_what_a_device_tells_and_nothing_else() -> None:
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[Running]:
-    with running(metrics_listen="127.0.0.1:0") as server:
+def server() -> Iterator[Served]:
+    cpu = open_device(ServerSettings(), print)
+    with serving(cpu, metrics_listen="127.0.0.1:0") as server:
         with npucall_client.connect(server.target) as client:
             for _ in range(3):
                 client.run(l1_loss_backward, ONE, ONE, ONE)
         yield server
 
 
-def metrics_of(server: Running) -> str:
+def metrics_of(server: Served) -> str:
     (serving,) = server.events("serving")
     return str(serving["metrics"])
 
 
-def test_a_scrape_shows_what_was_called(server: Running) -> None:
+def test_a_scrape_shows_what_was_called(server: Served) -> None:
     shown = scraped(metrics_of(server))
     labels = "method=Execute,operator=aclnnL1LossBackward,reason=OK,tenant="
     assert shown["npucall_calls_total"][labels] == 3
@@ -239,7 +241,7 @@ def test_a_scrape_shows_what_was_called(server: Running) -> None:
     assert shown["process_open_fds"][""] > 0
 
 
-def test_every_metric_that_a_cpu_has_is_shown(server: Running) -> None:
+def test_every_metric_that_a_cpu_has_is_shown(server: Served) -> None:
     of_servers = [each for each in METRICS if not each.name.startswith("npucall_directory_")]
     names = {name for metric in of_servers for name in metric.series}
     assert names - set(scraped(metrics_of(server))) == {
@@ -249,7 +251,7 @@ def test_every_metric_that_a_cpu_has_is_shown(server: Running) -> None:
 
 
 @pytest.mark.more
-def test_peers_that_say_nothing_do_not_keep_others_from_scraping(server: Running) -> None:
+def test_peers_that_say_nothing_do_not_keep_others_from_scraping(server: Served) -> None:
     host, _, port = metrics_of(server).rpartition(":")
     with ExitStack() as silent:
         for _ in range(12):
@@ -298,7 +300,7 @@ def test_who_scrapes_needs_a_certificate_where_callers_do(tmp_path: Path) -> Non
 
 
 def test_metrics_that_everybody_can_reach_are_a_warning() -> None:
-    with running(metrics_listen="0.0.0.0:0") as server:
+    with serving(metrics_listen="0.0.0.0:0") as server:
         (warning,) = server.events("warning")
     assert warning["message"].startswith("everybody who reaches 0.0.0.0:")
 

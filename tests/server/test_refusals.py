@@ -22,9 +22,9 @@ from npucall_server.access import local_users, tokens
 from npucall_server.access.identity import Role
 from npucall_server.shared import side_socket
 
+from .fakes import PATIENCE
 from .issuer import Issuer
-from .scripted import PATIENCE
-from .streams import call_of
+from .raw import call_of
 from .tenant_server import (
     SERVICE,
     US,
@@ -247,7 +247,7 @@ def test_a_token_counts_before_the_certificate_even_if_it_is_refused(server: Ten
 def test_a_local_users_credential_that_has_ended_is_refused_with_where_to_get_another(
     server: TenantServer, channel: grpc.Channel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    users, long_ago = server.server.parts.core.access.users, time.time() - 3600
+    users, long_ago = server.core.access.users, time.time() - 3600
     assert users is not None
     with monkeypatch.context() as patched:
         patched.setattr(local_users, "time", SimpleNamespace(time=lambda: long_ago))

@@ -16,7 +16,7 @@ from npucall_server.access.identity import Identity, KnownBy, Role
 from npucall_server.reservation_keys import Keys
 from npucall_server.reservations import Reservations, Rules, Wish
 
-from .scripted import VirtualClock
+from .fakes import FakeClock
 
 LONGEST, GAP, LEASE = 120.0, 60.0, 30.0
 STEPS = 80
@@ -55,7 +55,7 @@ class Schedule:
     """One random schedule on one machine."""
 
     random: random.Random
-    clock: VirtualClock = field(default_factory=VirtualClock)
+    clock: FakeClock = field(default_factory=FakeClock)
     secret: str | None = None
     had: list[Had] = field(default_factory=list)
     waiting: list[Waiting] = field(default_factory=list)

@@ -9,7 +9,7 @@ from npucall_server.access.identity import Identity, KnownBy, Role, anybody
 from npucall_server.reservation_keys import Keys, Term
 from npucall_server.reservations import Granted, Reservations, Rules, Wish
 
-from .scripted import VirtualClock
+from .fakes import FakeClock
 
 SECRET = "a secret of the test"
 RULES = Rules(longest=1000.0, gap=60.0, lease=30.0)
@@ -23,16 +23,16 @@ A, B, C = person("a"), person("b"), person("c")
 
 
 @pytest.fixture
-def clock() -> VirtualClock:
-    return VirtualClock()
+def clock() -> FakeClock:
+    return FakeClock()
 
 
-def started(clock: VirtualClock, secret: str | None = None, rules: Rules = RULES) -> Reservations:
+def started(clock: FakeClock, secret: str | None = None, rules: Rules = RULES) -> Reservations:
     return Reservations(rules, Keys(secret, "cpu"), clock.monotonic, clock.wall)
 
 
 @pytest.fixture
-def subject(clock: VirtualClock) -> Reservations:
+def subject(clock: FakeClock) -> Reservations:
     return started(clock)
 
 
@@ -102,7 +102,7 @@ def test_seconds_that_cannot_be_granted_are_refused(subject: Reservations, secon
     assert is_free(subject)
 
 
-def test_it_ends_a_lease_after_the_last_renewal(subject: Reservations, clock: VirtualClock) -> None:
+def test_it_ends_a_lease_after_the_last_renewal(subject: Reservations, clock: FakeClock) -> None:
     key = reserve(subject, A).key
     clock.advance(29.0)
     assert subject.renew(key, A) == (key, 71.0, 30.0)
@@ -115,7 +115,7 @@ def test_it_ends_a_lease_after_the_last_renewal(subject: Reservations, clock: Vi
         subject.renew(key, A)
 
 
-def test_renewing_never_makes_it_longer(subject: Reservations, clock: VirtualClock) -> None:
+def test_renewing_never_makes_it_longer(subject: Reservations, clock: FakeClock) -> None:
     key = reserve(subject, A, seconds=45.0).key
     clock.advance(25.0)
     assert subject.renew(key, A) == (key, 20.0, 20.0)
@@ -139,9 +139,7 @@ def test_whoever_may_ends_any_reservation(subject: Reservations) -> None:
     assert is_free(subject)
 
 
-def test_who_waits_has_it_in_the_order_of_asking(
-    subject: Reservations, clock: VirtualClock
-) -> None:
+def test_who_waits_has_it_in_the_order_of_asking(subject: Reservations, clock: FakeClock) -> None:
     key = reserve(subject, A, 20.0).key
     second, third = subject.ask(B, 10.0), subject.ask(C, 10.0)
     assert subject.refusal(third).details["position"] == "2"
@@ -166,7 +164,7 @@ def test_who_goes_away_leaves_the_queue(subject: Reservations) -> None:
 
 
 def test_a_tenant_waits_for_its_gap_and_others_go_first(
-    subject: Reservations, clock: VirtualClock
+    subject: Reservations, clock: FakeClock
 ) -> None:
     key = reserve(subject, A).key
     clock.advance(20.0)
@@ -192,7 +190,7 @@ def test_a_tenant_waits_for_its_gap_and_others_go_first(
 
 
 def test_the_gap_is_no_longer_than_the_reservation_was(
-    subject: Reservations, clock: VirtualClock
+    subject: Reservations, clock: FakeClock
 ) -> None:
     key = reserve(subject, A).key
     clock.advance(2.0)
@@ -206,14 +204,14 @@ def test_the_gap_is_no_longer_than_the_reservation_was(
 
 
 def test_the_gap_begins_when_the_reservation_ended_not_when_somebody_looked(
-    subject: Reservations, clock: VirtualClock
+    subject: Reservations, clock: FakeClock
 ) -> None:
     reserve(subject, A)
     clock.advance(90.0)
     assert subject.is_granted(subject.ask(A, 10.0))
 
 
-def test_a_restarted_server_without_a_secret_knows_no_key(clock: VirtualClock) -> None:
+def test_a_restarted_server_without_a_secret_knows_no_key(clock: FakeClock) -> None:
     key = reserve(started(clock), A).key
     after = started(clock)
     with pytest.raises(ReservedError):
@@ -221,7 +219,7 @@ def test_a_restarted_server_without_a_secret_knows_no_key(clock: VirtualClock) -
     reserve(after, B)
 
 
-def test_with_a_secret_the_holder_goes_on_after_a_restart(clock: VirtualClock) -> None:
+def test_with_a_secret_the_holder_goes_on_after_a_restart(clock: FakeClock) -> None:
     before = started(clock, SECRET)
     clock.advance(30.0)
     key = reserve(before, A, 100.0).key
@@ -239,7 +237,7 @@ def test_with_a_secret_the_holder_goes_on_after_a_restart(clock: VirtualClock) -
     assert after.is_granted(wish)
 
 
-def test_a_call_of_the_holder_has_it_go_on_too(clock: VirtualClock) -> None:
+def test_a_call_of_the_holder_has_it_go_on_too(clock: FakeClock) -> None:
     before = started(clock, SECRET)
     clock.advance(30.0)
     key = reserve(before, A).key
@@ -250,7 +248,7 @@ def test_a_call_of_the_holder_has_it_go_on_too(clock: VirtualClock) -> None:
 
 
 def test_with_a_secret_nobody_is_granted_anything_for_a_lease_after_the_start(
-    clock: VirtualClock,
+    clock: FakeClock,
 ) -> None:
     subject = started(clock, SECRET)
     wish = subject.ask(A, 10.0)
@@ -276,7 +274,7 @@ def test_with_a_secret_nobody_is_granted_anything_for_a_lease_after_the_start(
     ids=["secret", "device", "tenant", "person", "ended"],
 )
 def test_a_key_does_not_count_after_a_restart_with_another(
-    clock: VirtualClock, secret: str, device: str, holder: Identity, seconds: float
+    clock: FakeClock, secret: str, device: str, holder: Identity, seconds: float
 ) -> None:
     before = started(clock, SECRET)
     clock.advance(30.0)
@@ -287,7 +285,7 @@ def test_a_key_does_not_count_after_a_restart_with_another(
         after.renew(key, holder)
 
 
-def test_a_key_of_before_is_dead_a_lease_after_the_start(clock: VirtualClock) -> None:
+def test_a_key_of_before_is_dead_a_lease_after_the_start(clock: FakeClock) -> None:
     before = started(clock, SECRET)
     clock.advance(30.0)
     key = reserve(before, A).key
@@ -297,7 +295,7 @@ def test_a_key_of_before_is_dead_a_lease_after_the_start(clock: VirtualClock) ->
         after.renew(key, A)
 
 
-def test_what_ended_in_this_process_is_not_restored_by_it(clock: VirtualClock) -> None:
+def test_what_ended_in_this_process_is_not_restored_by_it(clock: FakeClock) -> None:
     before = started(clock, SECRET)
     clock.advance(30.0)
     key = reserve(before, A).key
@@ -307,7 +305,7 @@ def test_what_ended_in_this_process_is_not_restored_by_it(clock: VirtualClock) -
         after.renew(key, A)
 
 
-def test_a_key_granted_later_proves_that_the_one_before_had_ended(clock: VirtualClock) -> None:
+def test_a_key_granted_later_proves_that_the_one_before_had_ended(clock: FakeClock) -> None:
     before = started(clock, SECRET)
     clock.advance(30.0)
     old = reserve(before, A, 1000.0).key
@@ -322,7 +320,7 @@ def test_a_key_granted_later_proves_that_the_one_before_had_ended(clock: Virtual
     after.check(new, B)
 
 
-def test_a_wall_clock_that_was_set_back_makes_nothing_longer(clock: VirtualClock) -> None:
+def test_a_wall_clock_that_was_set_back_makes_nothing_longer(clock: FakeClock) -> None:
     before = started(clock, SECRET)
     clock.advance(30.0)
     key = reserve(before, A, 100.0).key
@@ -332,7 +330,7 @@ def test_a_wall_clock_that_was_set_back_makes_nothing_longer(clock: VirtualClock
 
 
 def test_a_wall_clock_that_jumps_ends_nothing_meanwhile(
-    subject: Reservations, clock: VirtualClock
+    subject: Reservations, clock: FakeClock
 ) -> None:
     key = reserve(subject, A, 100.0).key
     clock.jump(10_000.0)

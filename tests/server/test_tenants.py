@@ -19,9 +19,9 @@ from npucall_server.exits import ExitCode
 from npucall_server.log import Log
 from npucall_server.settings import ServerSettings
 
+from .fakes import until
 from .issuer import Issuer, write_keys
-from .running import running
-from .scripted import until
+from .serving import serving
 from .tenant_server import ask
 
 if TYPE_CHECKING:
@@ -177,7 +177,7 @@ def test_check_says_what_is_wrong(
 
 
 def test_without_tenants_nothing_is_read_again() -> None:
-    with running() as server:
+    with serving() as server:
         server.server.reload()
         with grpc.insecure_channel(server.target) as channel:
             ask(channel)

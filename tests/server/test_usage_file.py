@@ -11,14 +11,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-import npucall_client
 from npucall.operators.l1_loss_backward import l1_loss_backward
+from npucall_client import connect
 from npucall_server import usage_file
+from npucall_server.devices import open_device
 from npucall_server.log import Log, Record
+from npucall_server.settings import ServerSettings
 from npucall_server.usage import Key, Line, Usage
 from npucall_server.usage_file import UsageFile
 
-from .running import running
+from .serving import serving
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -197,7 +199,8 @@ def test_strangers_on_the_host_cannot_read_it(path: Path) -> None:
 
 def test_a_server_begins_where_the_one_before_it_ended(path: Path) -> None:
     for calls in 1, 2:
-        with running(usage_file=path) as server, npucall_client.connect(server.target) as client:
+        device = open_device(ServerSettings(), print)
+        with serving(device, usage_file=path) as server, connect(server.target) as client:
             client.run(l1_loss_backward, ONE, ONE, ONE)
         used = [json.loads(line)["operators"] for line in path.read_text().splitlines()]
         assert sum(each["aclnnL1LossBackward"]["calls"] for each in used) == calls
