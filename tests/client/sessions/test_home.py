@@ -8,16 +8,18 @@ import os
 import subprocess
 import sys
 import textwrap
+import weakref
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from tests.blocking import Blocking
 from tests.client import fake_server
+from tests.client.pool.heard import until
+from tests.conftest import HAS_SERVER
+from tests.rows import each
 
 import npucall_client
 from npucall.errors import (
-    CancelledError,
     HandleLostError,
     HandleMemoryError,
     ServerUnreachableError,
@@ -33,18 +35,16 @@ from npucall_client.sessions.remote import Remote
 from npucall_client.sessions.transport import Opened, Upload
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-pytestmark = pytest.mark.usefixtures("sender")
+    from collections.abc import Callable, Sequence
 
 ONE = np.ones((), np.float32)
-SECONDS = 60
 
 
-class Script:
-    """Keeps nothing; says what is asked of it, and raises what it is told."""
+class FakeSessions:
+    """A transport that keeps nothing; records what is asked of it, and raises what it is told."""
 
-    def __init__(self) -> None:
+    def __init__(self, lease: float = math.inf) -> None:
+        self.lease = lease
         self.asked: list[Any] = []
         self.opened = 0
         self.errors: list[Exception] = []
@@ -58,7 +58,7 @@ class Script:
 
     async def open(self, lease: float, budget: int, timeout: float) -> Opened:
         self.opened += 1
-        return Opened(f"session {self.opened}", math.inf, budget)
+        return Opened(f"session {self.opened}", self.lease, budget)
 
     async def renew(self, home: Home, timeout: float) -> None:
         self.asked.append("renew")
@@ -81,98 +81,104 @@ class Script:
         return "done"
 
 
-def home_of(script: Any, *, refill: bool = False) -> Any:
-    home = Home(script, "host", 0.0, 0, 9.0, refill=refill, sender=THREADS, remote=Remote)
-    return Blocking(finished(home.open()))
+def opened(fake: Any, *, refill: bool = False) -> Home:
+    home = Home(fake, "host", 0.0, 0, 9.0, refill=refill, sender=THREADS, remote=Remote)
+    return finished(home.open())
+
+
+def attempted(home: Home, call: Callable[[float], Any]) -> Any:
+    return finished(home.attempt(call, 9.0))
+
+
+def uploaded(home: Home, *handles: bytes) -> None:
+    for handle in handles:
+        finished(home.upload(Upload(handle, b"data"), 9.0, "", None))
 
 
 def test_a_full_server_is_given_back_what_was_collected_and_asked_once_more() -> None:
-    script = Script()
-    home = home_of(script)
+    fake = FakeSessions()
+    home = opened(fake)
     home.collect(b"a", 1)
     home.collect(b"b", 1)
-    script.errors = [HandleMemoryError("full")]
-    assert home.attempt(script.call, 9.0) == "done"
-    assert script.asked == [[b"a", b"b"]]
-    script.errors = [HandleMemoryError("full"), HandleMemoryError("full")]
+    fake.errors = [HandleMemoryError("full")]
+    assert attempted(home, fake.call) == "done"
+    assert fake.asked == [[b"a", b"b"]]
+    fake.errors = [HandleMemoryError("full"), HandleMemoryError("full")]
     with pytest.raises(HandleMemoryError):
-        home.attempt(script.call, 9.0)  # there is nothing to give back
-    assert len(script.errors) == 1
+        attempted(home, fake.call)  # there is nothing to give back
+    assert len(fake.errors) == 1
 
 
-@pytest.mark.parametrize("kind", [HandleLostError, SessionExpiredError, WrongServerError])
-def test_what_ended_the_session_is_raised_from_then_on(kind: type[Exception]) -> None:
-    script = Script()
-    home = home_of(script)
-    script.errors = [kind("gone")]
+@each(
+    ("kind", "refill"),
+    [
+        (HandleLostError, False),
+        (SessionExpiredError, False),
+        (WrongServerError, False),
+        (WrongServerError, True),  # it does not move to another server
+    ],
+)
+def test_what_ended_the_session_is_raised_from_then_on(kind: type[Exception], refill: bool) -> None:
+    fake = FakeSessions()
+    home = opened(fake, refill=refill)
+    fake.errors = [kind("gone")]
     for _ in range(3):
         with pytest.raises(kind, match="gone"):
-            home.attempt(script.call, 9.0)
-    home.close()
-    assert script.asked == []  # there is nothing to close
+            attempted(home, fake.call)
+    finished(home.close())
+    assert (fake.asked, fake.opened) == ([], 1)  # there is nothing to close
 
 
-@pytest.mark.parametrize("kind", [HandleLostError, SessionExpiredError])
+@each("kind", [HandleLostError, SessionExpiredError])
 def test_refill_opens_another_session_under_the_same_handles(kind: type[Exception]) -> None:
-    script = Script()
-    home = home_of(script, refill=True)
-    home.upload(Upload(b"kept", b"data"), 9.0, "", None)
-    home.upload(Upload(b"gone", b"data"), 9.0, "", None)
+    fake = FakeSessions()
+    home = opened(fake, refill=True)
+    uploaded(home, b"kept", b"gone", b"collected")
     home.collect(b"gone", 4)
-    home.flush()
-    script.asked.clear()
-    script.errors = [kind("gone")]
-    assert home.attempt(script.call, 9.0) == "done"
-    assert script.asked == [("session 2", b"kept")]
-    assert home.proves(b"kept")
-    assert not home.proves(b"gone")
-
-
-def test_what_was_collected_before_the_session_was_lost_is_not_filled_again() -> None:
-    script = Script()
-    home = home_of(script, refill=True)
-    home.upload(Upload(b"gone", b"data"), 9.0, "", None)
-    home.collect(b"gone", 4)
-    script.errors = [HandleLostError("gone")]
-    assert home.attempt(script.call, 9.0) == "done"
-    assert script.asked == [("session 1", b"gone")]
+    finished(home.flush())
+    home.collect(b"collected", 4)
+    fake.asked.clear()
+    fake.errors = [kind("gone")]
+    assert attempted(home, fake.call) == "done"
+    assert fake.asked == [("session 2", b"kept")]
+    assert [home.proves(each) for each in (b"kept", b"gone", b"collected")] == [True, False, False]
 
 
 def test_a_batch_that_a_server_did_not_get_goes_with_the_next_one() -> None:
-    script = Script()
-    home = home_of(script)
+    fake = FakeSessions()
+    home = opened(fake)
     home.collect(b"a", 1)
-    script.is_away = True
-    assert home.renew()
+    fake.is_away = True
+    assert finished(home.renew())
     home.collect(b"b", 1)
-    script.is_away = False
-    assert home.renew()
-    assert script.asked == [[b"a", b"b"]]
-
-
-def test_refill_does_not_move_to_another_server() -> None:
-    script = Script()
-    home = home_of(script, refill=True)
-    script.errors = [WrongServerError("there")]
-    for _ in range(2):
-        with pytest.raises(WrongServerError):
-            home.attempt(script.call, 9.0)
-    assert script.opened == 1
+    fake.is_away = False
+    assert finished(home.renew())
+    assert fake.asked == [[b"a", b"b"]]
 
 
 def test_two_calls_that_find_the_session_lost_open_one() -> None:
-    script = Script()
-    home = home_of(script, refill=True)
+    fake = FakeSessions()
+    home = opened(fake, refill=True)
 
     async def both(seconds: float) -> str:
-        if script.opened == 1:
-            script.errors = [HandleLostError("gone")]
-            assert await home.awaited.attempt(script.call, seconds) == "done"
+        if fake.opened == 1:
+            fake.errors = [HandleLostError("gone")]
+            assert await home.attempt(fake.call, seconds) == "done"
             raise HandleLostError("gone")
         return "done"
 
-    assert home.attempt(both, 9.0) == "done"
-    assert script.opened == 2
+    assert attempted(home, both) == "done"
+    assert fake.opened == 2
+
+
+def test_an_idle_session_is_renewed_three_times_a_lease_until_nobody_has_it() -> None:
+    fake = FakeSessions(lease=0.03)
+    home = opened(fake)
+    assert (home.lease, home._pause()) == (0.03, 0.01)
+    until(lambda: fake.asked.count("renew") > 2, "it is renewed")
+    task: Any = home._task
+    del home
+    assert finished(task.join(fake_server.PATIENCE))
 
 
 def test_collected_handles_are_many_by_number_or_by_bytes() -> None:
@@ -190,9 +196,8 @@ def test_collected_handles_are_many_by_number_or_by_bytes() -> None:
     assert collected.is_much()
 
 
+@pytest.mark.usefixtures("sender")
 def test_a_program_that_nobody_has_frees_its_arrays_at_once() -> None:
-    import weakref
-
     class Array(np.ndarray):  # type: ignore[type-arg]
         pass
 
@@ -247,19 +252,15 @@ def test_a_forked_process_is_told_to_open_its_own(npucall_server: str) -> None:
     ended(program)
 
 
-@pytest.mark.threads("a child process calls")
-@pytest.mark.parametrize("target", ["local:", "a server"])
-def test_a_process_that_closes_nothing_ends(target: str, request: pytest.FixtureRequest) -> None:
-    if target == "a server":
-        pytest.importorskip("npucall_server")
-    where = request.getfixturevalue("npucall_server") if target == "a server" else target
+def test_a_process_that_closes_nothing_ends(request: pytest.FixtureRequest) -> None:
+    targets = ["local:", *([request.getfixturevalue("npucall_server")] if HAS_SERVER else [])]
     program = f"""
         import numpy as np
         import npucall_client
-        client = npucall_client.connect({where!r})
-        session = client.session(lease=0.3)
-        remotes = [session.put(np.ones(3)) for _ in range(10)]
-        program = session.program()
+        clients = [npucall_client.connect(target) for target in {targets!r}]
+        sessions = [client.session(lease=0.3) for client in clients]
+        remotes = [session.put(np.ones(3)) for session in sessions for _ in range(10)]
+        programs = [session.program() for session in sessions]
         """
     ended(program)
 
@@ -270,14 +271,6 @@ def ended(program: str) -> None:
         env={**os.environ, "GRPC_ENABLE_FORK_SUPPORT": "1"},
         capture_output=True,
         text=True,
-        timeout=SECONDS,
         check=False,
     )
     assert done.returncode == 0, done.stderr
-
-
-def test_a_session_of_a_closed_client_does_not_open() -> None:
-    client = npucall_client.connect("local:")
-    client.close()
-    with pytest.raises(CancelledError):
-        client.session()

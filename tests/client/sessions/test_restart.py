@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import signal
 import socket
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
     from npucall_client import Client, Remote, Session
     from npucall_client.testing import ServerProcess
-
-pytestmark = pytest.mark.usefixtures("sender_in_sweeps")
 
 pytest.importorskip("npucall_server")
 
@@ -77,68 +75,55 @@ def pool() -> Iterator[ThreadPoolExecutor]:
         yield pool
 
 
-def test_without_refill_every_later_use_raises_what_happened(address: str) -> None:
+@pytest.mark.usefixtures("sender_in_sweeps")
+def test_without_refill_all_raises_what_happened_with_it_what_was_put_is_there_again(
+    address: str,
+) -> None:
     with running_server(listen=address) as server:
         client = npucall_client.connect(server.target)
-        session = client.session()
+        session, filled = client.session(), client.session(refill=True)
         remote = session.put(X)
-        kill(server)
-    with running_server(listen=address), client:
-        for use in (
-            remote.numpy,
-            lambda: session.put(X),
-            lambda: session.run(l1_loss_backward, ONE, X, Y),
-            lambda: client.run(l1_loss_backward, ONE, remote, Y),
-            lambda: program(session, remote, remote),
-        ):
-            with pytest.raises(HandleLostError):
-                use()
-        with client.pipeline() as pipeline, pytest.raises(HandleLostError):
-            pipeline.submit(l1_loss_backward, ONE, remote, Y)
-        with client.session() as another:
-            assert another.put(X).numpy().tobytes() == X.tobytes()
-
-
-def test_with_refill_what_was_put_is_there_again_and_results_are_lost(address: str) -> None:
-    with running_server(listen=address) as server:
-        client = npucall_client.connect(server.target)
-        session = client.session(refill=True)
-        x, y = session.put(X), session.put(Y, constant=True)
-        result = session.run(l1_loss_backward, ONE, x, y)
+        x, y = filled.put(X), filled.put(Y, constant=True)
+        changing, steady = X.copy(), filled.put(Y)
+        changed = filled.put(changing)
+        changing[0] = 7
+        result = filled.run(l1_loss_backward, ONE, x, y)
         expected = result.numpy().tobytes()
         kill(server)
     with running_server(listen=address), client:
-        assert session.run(l1_loss_backward, ONE, x, y).numpy().tobytes() == expected
-        with pytest.raises(HandleLostError, match="repeat the call that made it"):
-            result.numpy()
-        with pytest.raises(HandleLostError):
-            session.run(l1_loss_backward, ONE, result, y)
-        assert program(session, x, y).shape == X.shape
+        _is_lost(client, session, remote)
+        assert filled.run(l1_loss_backward, ONE, x, y).numpy().tobytes() == expected
+        for use in result.numpy, lambda: filled.run(l1_loss_backward, ONE, result, y):
+            with pytest.raises(HandleLostError, match="repeat the call that made it"):
+                use()
+        assert program(filled, x, y).shape == X.shape
         with client.pipeline() as pipeline:
             assert pipeline.submit(l1_loss_backward, ONE, x, y).result().tobytes() == expected
-
-
-@pytest.mark.more
-def test_an_array_that_changed_since_is_not_filled_in_again(address: str) -> None:
-    with running_server(listen=address) as server:
-        client = npucall_client.connect(server.target)
-        session = client.session(refill=True)
-        changing, steady = X.copy(), session.put(Y)
-        remote = session.put(changing)
-        changing[0] = 7
-        kill(server)
-    with running_server(listen=address), client:
         assert steady.numpy().tobytes() == Y.tobytes()
         with pytest.raises(HandleLostError):
-            remote.numpy()
+            changed.numpy()
 
 
+def _is_lost(client: Client, session: Session, remote: Remote) -> None:
+    for use in (
+        remote.numpy,
+        lambda: session.put(X),
+        lambda: session.run(l1_loss_backward, ONE, X, Y),
+        lambda: client.run(l1_loss_backward, ONE, remote, Y),
+        lambda: program(session, remote, remote),
+    ):
+        with pytest.raises(HandleLostError):
+            use()
+    with client.pipeline() as pipeline, pytest.raises(HandleLostError):
+        pipeline.submit(l1_loss_backward, ONE, remote, Y)
+    with client.session() as another:
+        assert another.put(X).numpy().tobytes() == X.tobytes()
+
+
+@pytest.mark.usefixtures("sender_in_sweeps")
 @pytest.mark.parametrize(
     "method",
-    [
-        pytest.param(method, marks=TURNS[0 if method == "program" else 1 + number % 2])
-        for number, method in enumerate(METHODS)
-    ],
+    [pytest.param(method, marks=TURNS[1 + number % 2]) for number, method in enumerate(METHODS)],
 )
 @pytest.mark.parametrize("refill", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_a_restart_in_the_middle_of(
@@ -178,13 +163,14 @@ def test_a_session_is_opened_by_the_next_server_where_the_first_one_went(
 @pytest.mark.more
 def test_closing_a_session_whose_server_went_does_not_wait_for_it(address: str) -> None:
     with running_server(listen=address) as server:
-        client = npucall_client.connect(server.target)
+        client = npucall_client.connect(server.target, timeout=1000.0)
         session = client.session()
         session.put(X)
         kill(server)
-    before = time.monotonic()
-    client.close()
-    assert time.monotonic() - before < PATIENCE / 4
+    closing = threading.Thread(target=client.close)
+    closing.start()
+    closing.join(PATIENCE)
+    assert not closing.is_alive()
 
 
 @pytest.mark.more
@@ -192,7 +178,7 @@ def test_closing_a_session_whose_server_went_does_not_wait_for_it(address: str) 
 def test_a_lease_that_ended(
     npucall_server: str, monkeypatch: pytest.MonkeyPatch, refill: bool
 ) -> None:
-    monkeypatch.setattr(Home, "renew", nobody_renews)  # so that nobody does
+    monkeypatch.setattr(Home, "renew", nobody_renews)
     with (
         npucall_client.connect(npucall_server) as client,
         client.session(lease=0.5, refill=refill) as session,
@@ -211,32 +197,14 @@ def test_a_lease_that_ended(
                     remote.numpy()
 
 
-def test_an_idle_session_outlives_its_lease(npucall_server: str) -> None:
-    with (
-        npucall_client.connect(npucall_server) as client,
-        client.session(lease=0.6) as session,
-    ):
-        remote = session.put(X)
-        time.sleep(2.0)
-        assert remote.numpy().tobytes() == X.tobytes()
-
-
-@pytest.mark.threads("it looks inside, where threads are")
-def test_nobody_renews_a_session_that_nobody_has(npucall_server: str) -> None:
-    with npucall_client.connect(npucall_server) as client:
-        session = client.session(lease=0.6)
-        task: Any = session._home._task
-        del session
-        gc.collect()
-        assert finished(task.join(PATIENCE))
-
-
-@pytest.mark.threads("it looks inside, where threads are")
 @pytest.mark.more
-def test_the_idle_thread_sees_that_the_session_was_lost(address: str) -> None:
+def test_the_idle_thread_sees_that_the_session_was_lost(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Home, "_pause", lambda _: 0.2)
     with running_server(listen=address) as server:
         client = npucall_client.connect(server.target)
-        session = client.session(lease=0.6)
+        session = client.session()
         task: Any = session._home._task
         kill(server)
     with running_server(listen=address), client:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import gc
+import re
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import ml_dtypes
 import numpy as np
 import pytest
+from tests.rows import each
 
 import npucall_client
 from npucall.errors import (
@@ -25,15 +28,16 @@ from npucall_client import Remote
 if TYPE_CHECKING:
     from npucall_client import Client, Session
 
-pytestmark = pytest.mark.usefixtures("sender")
+BOTH_SENDERS = pytest.mark.usefixtures("sender")
 
 ONE = np.ones((), np.float32)
 X = np.linspace(-1, 1, 48, dtype=np.float32).reshape(6, 8)
 Y = np.linspace(0.1, 0.9, 48, dtype=np.float32).reshape(6, 8)
+WEIGHT = np.full(8, 0.25, np.float32)
 MIB = 2**20
 
 
-@pytest.mark.parametrize(
+@each(
     "array",
     [
         X,
@@ -47,7 +51,6 @@ MIB = 2**20
         X.astype(">f4"),
         X > 0,
     ],
-    ids=lambda array: f"{array.dtype}{array.shape}{array.strides}",
 )
 def test_what_was_put_comes_back(session: Session, array: Any) -> None:
     remote = session.put(array)
@@ -65,7 +68,25 @@ def test_what_was_put_stays_as_it_was_when_the_array_changes(session: Session) -
     assert np.array_equal(remote.numpy(), X)
 
 
-def test_a_result_stays_there_and_has_the_bits_of_a_single_call(
+def test_a_constant_comes_back_too(session: Session) -> None:
+    array = np.arange(100_000, dtype=np.float32)
+    for _ in range(2):
+        assert np.array_equal(session.put(array, constant=True).numpy(), array)
+    assert session.put(np.zeros((0, 3), np.float32), constant=True).numpy().shape == (0, 3)
+
+
+def test_what_cannot_travel_is_refused(session: Session) -> None:
+    with pytest.raises(TypeError, match="array: expected an array, found list"):
+        session.put([1.0])  # type: ignore[arg-type]
+    with pytest.raises(NpucallError, match="array: expected a dtype among"):
+        session.put(np.array(["text"]))
+
+
+# Calls.
+
+
+@BOTH_SENDERS
+def test_results_stay_there_and_have_the_bits_of_a_single_call(
     connected: Client, session: Session
 ) -> None:
     teacher = session.put(Y)
@@ -74,8 +95,13 @@ def test_a_result_stays_there_and_has_the_bits_of_a_single_call(
     expected = connected.run(kl_div_backward, ONE, self=X, target=Y)
     assert (gradient.shape, gradient.dtype, gradient.nbytes) == (X.shape, X.dtype, X.nbytes)
     assert gradient.numpy().tobytes() == expected.tobytes()
+    of_input, of_weight = session.run(prelu_backward, session.put(X), Y, WEIGHT)
+    both = connected.run(prelu_backward, X, Y, WEIGHT)
+    assert of_input.numpy().tobytes() == both[0].tobytes()
+    assert of_weight.numpy().tobytes() == both[1].tobytes()
 
 
+@BOTH_SENDERS
 def test_a_call_of_the_client_takes_remotes_and_answers_an_array(
     connected: Client, session: Session
 ) -> None:
@@ -87,75 +113,39 @@ def test_a_call_of_the_client_takes_remotes_and_answers_an_array(
     assert connected.options(timeout=9.0).execute(l1_loss_backward, ONE, there, Y).value.size
 
 
-def test_a_pipeline_takes_remotes(connected: Client, session: Session) -> None:
+@BOTH_SENDERS
+def test_a_pipeline_takes_remotes_which_may_be_forgotten_at_once(
+    connected: Client, session: Session
+) -> None:
     there = session.put(X)
     with connected.pipeline() as pipeline:
         calls = [pipeline.submit(l1_loss_backward, ONE, there, Y) for _ in range(20)]
         calls.append(pipeline.submit(l1_loss_backward, ONE, X, Y))
-    assert len({call.result().tobytes() for call in calls}) == 1
-
-
-def test_a_remote_that_a_pipeline_was_given_may_be_forgotten_at_once(
-    connected: Client, session: Session
-) -> None:
-    with connected.pipeline() as pipeline:
-        calls = []
         for _ in range(20):
             calls.append(pipeline.submit(l1_loss_backward, ONE, session.put(X), Y))
             session.release([])
     assert len({call.result().tobytes() for call in calls}) == 1
 
 
-def test_an_operator_with_several_outputs_gives_a_tuple_of_remotes(
-    connected: Client, session: Session
-) -> None:
-    given = (X, Y, np.full(8, 0.25, np.float32))
-    gradient, weight = session.run(prelu_backward, session.put(X), *given[1:])
-    expected = connected.run(prelu_backward, *given)
-    assert gradient.numpy().tobytes() == expected[0].tobytes()
-    assert weight.numpy().tobytes() == expected[1].tobytes()
-
-
 def test_an_output_that_an_array_is_given_for_is_written_there(session: Session) -> None:
     gradient = np.zeros_like(X)
     with_outputs = session.options(outputs={"grad_input": gradient})
-    found = with_outputs.run(prelu_backward, X, Y, np.full(8, 0.25, np.float32))
-    assert found.grad_input is gradient  # type: ignore[attr-defined]  # a named tuple
+    found: Any = with_outputs.run(prelu_backward, X, Y, WEIGHT)
+    assert found.grad_input is gradient
     assert gradient.any()
-    assert isinstance(found.grad_weight, Remote)  # type: ignore[attr-defined]
+    assert isinstance(found.grad_weight, Remote)
 
 
-def test_empty_chooses_the_dtype_of_an_output_that_stays(session: Session) -> None:
+def test_empty_chooses_the_dtype_of_an_output_there_or_here(
+    connected: Client, session: Session
+) -> None:
     outputs = {"grad_input": npucall_client.Empty(X.shape, np.float16)}
     found = session.run(l1_loss_backward.name, ONE, X, Y, outputs=outputs)
-    assert found.dtype == np.float16
-    assert found.numpy().dtype == np.float16
-
-
-def test_empty_gives_a_new_array_without_a_session(connected: Client) -> None:
-    outputs = {"grad_input": npucall_client.Empty(X.shape, np.float16)}
+    assert (found.dtype, found.numpy().dtype) == (np.float16, np.float16)
     assert connected.run(l1_loss_backward.name, ONE, X, Y, outputs=outputs).dtype == np.float16
 
 
-def test_numpy_does_not_download_a_remote_unasked(session: Session) -> None:
-    remote = session.put(X)
-    with pytest.raises(TypeError, match=r"its numpy\(\) downloads it"):
-        np.asarray(remote)
-    with pytest.raises(TypeError):
-        remote + 1
-
-
-def test_a_remote_says_what_it_is_where_it_is_and_how_old(
-    connected: Client, session: Session
-) -> None:
-    remote = session.put(X)
-    host = connected._settings.target
-    assert repr(remote) == f"<Remote float32 (6, 8) on {host}, 0 s old>"
-    remote.release()
-    assert repr(remote) == f"<Remote float32 (6, 8) on {host}, released>"
-    assert host in repr(session)
-
-
+@BOTH_SENDERS
 def test_a_wrong_call_fails_as_it_does_without_a_session(
     connected: Client, session: Session
 ) -> None:
@@ -170,6 +160,37 @@ def test_a_wrong_call_fails_as_it_does_without_a_session(
     assert in_session.value.details["soc"] == alone.value.details["soc"]
 
 
+def test_several_threads_use_one_session(connected: Client, session: Session) -> None:
+    expected = connected.run(l1_loss_backward, ONE, X, Y).tobytes()
+
+    def work(_: int) -> bool:
+        remote = session.put(X)
+        return session.run(l1_loss_backward, ONE, remote, Y).numpy().tobytes() == expected
+
+    with ThreadPoolExecutor(8) as pool:
+        assert all(pool.map(work, range(80)))
+
+
+# What a remote is.
+
+
+def test_a_remote_says_what_it_is_and_numpy_does_not_download_it_unasked(
+    connected: Client, session: Session
+) -> None:
+    remote = session.put(X)
+    with pytest.raises(TypeError, match=r"its numpy\(\) downloads it"):
+        np.asarray(remote)
+    with pytest.raises(TypeError):
+        remote + 1
+    host = connected._settings.target
+    told = r"<Remote float32 \(6, 8\) on " + host.replace(".", r"\.")
+    assert re.fullmatch(rf"{told}, \d+ s old>", repr(remote))
+    remote.release()
+    assert re.fullmatch(rf"{told}, released>", repr(remote))
+    assert host in repr(session)
+
+
+@BOTH_SENDERS
 def test_what_was_released_cannot_be_used(connected: Client, session: Session) -> None:
     remote, other = session.put(X), session.put(Y)
     session.release([remote, other])
@@ -184,7 +205,10 @@ def test_what_was_released_cannot_be_used(connected: Client, session: Session) -
             use()
 
 
-def test_a_closed_session_says_so(connected: Client) -> None:
+@BOTH_SENDERS
+def test_a_closed_session_says_so_and_closing_the_client_closes_its_sessions(
+    connected: Client,
+) -> None:
     session = connected.session()
     remote = session.put(X)
     session.close()
@@ -196,33 +220,28 @@ def test_a_closed_session_says_so(connected: Client) -> None:
     ):
         with pytest.raises(CancelledError, match="the session is closed"):
             use()
-
-
-def test_closing_the_client_closes_its_sessions(connected: Client) -> None:
     with npucall_client.connect(connected._settings.target) as client:
-        session = client.session()
-        remote = session.put(X)
-    with pytest.raises(CancelledError):
-        remote.numpy()
-    with pytest.raises(CancelledError):
-        session.put(X)
+        another = client.session()
+        remote = another.put(X)
+    for use in remote.numpy, lambda: another.put(X), client.session:
+        with pytest.raises(CancelledError):
+            use()
 
 
-def test_remotes_of_two_sessions_cannot_meet_in_a_call(connected: Client, session: Session) -> None:
+def test_remotes_of_two_sessions_or_connections_cannot_meet_in_a_call(
+    connected: Client, session: Session
+) -> None:
+    mine = session.put(X)
     with connected.session() as other:
-        mine, theirs = session.put(X), other.put(Y)
+        theirs = other.put(Y)
         for run in session.run, connected.run, other.run:
             with pytest.raises(ValueError, match="same session"):
                 run(l1_loss_backward, ONE, mine, theirs)
-
-
-def test_a_remote_of_another_connection_is_refused(connected: Client, session: Session) -> None:
-    remote = session.put(X)
     with (
         npucall_client.connect(connected._settings.target) as client,
         pytest.raises(ValueError, match="this connection"),
     ):
-        client.run(l1_loss_backward, ONE, remote, Y)
+        client.run(l1_loss_backward, ONE, mine, Y)
 
 
 def test_collected_remotes_make_room(connected: Client) -> None:
@@ -242,6 +261,10 @@ def test_collected_remotes_make_room(connected: Client) -> None:
         session.run(l1_loss_backward, ONE, np.zeros(MIB // 4, np.float32), ONE)
 
 
+# Progress.
+
+
+@BOTH_SENDERS
 def test_progress_hears_of_uploads_and_downloads(session: Session) -> None:
     array = np.arange(5 * MIB, dtype=np.uint8)
     sent: list[tuple[int, int, int]] = []
@@ -254,44 +277,15 @@ def test_progress_hears_of_uploads_and_downloads(session: Session) -> None:
     assert got == sorted(got)
 
 
+@BOTH_SENDERS
 def test_what_progress_raises_ends_the_upload_or_the_download(session: Session) -> None:
-    class Stop(Exception):  # noqa: N818
-        pass
-
     def stop(*_: int) -> None:
-        raise Stop
+        raise KeyError("enough")
 
     array = np.zeros(5 * MIB, np.uint8)
-    with pytest.raises(Stop):
+    with pytest.raises(KeyError, match="enough"):
         session.put(array, progress=stop)
     remote = session.put(array)
-    with pytest.raises(Stop):
+    with pytest.raises(KeyError, match="enough"):
         remote.numpy(progress=stop)
     assert remote.numpy().nbytes == array.nbytes
-
-
-def test_a_constant_comes_back_too(session: Session) -> None:
-    array = np.arange(100_000, dtype=np.float32)
-    for _ in range(2):
-        assert np.array_equal(session.put(array, constant=True).numpy(), array)
-    assert session.put(np.zeros((0, 3), np.float32), constant=True).numpy().shape == (0, 3)
-
-
-def test_what_cannot_travel_is_refused(session: Session) -> None:
-    with pytest.raises(TypeError, match="array: expected an array, found list"):
-        session.put([1.0])  # type: ignore[arg-type]
-    with pytest.raises(NpucallError, match="array: expected a dtype among"):
-        session.put(np.array(["text"]))
-
-
-def test_several_threads_use_one_session(connected: Client, session: Session) -> None:
-    from concurrent.futures import ThreadPoolExecutor
-
-    expected = connected.run(l1_loss_backward, ONE, X, Y).tobytes()
-
-    def work(_: int) -> bool:
-        remote = session.put(X)
-        return session.run(l1_loss_backward, ONE, remote, Y).numpy().tobytes() == expected
-
-    with ThreadPoolExecutor(8) as pool:
-        assert all(pool.map(work, range(80)))

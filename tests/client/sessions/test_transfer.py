@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.rows import each
 
 from npucall.dtypes import FLOAT
 from npucall.errors import InternalError, TooLargeError
@@ -54,7 +55,7 @@ def test_a_call_that_is_all_chunks_is_spelled_as_ever() -> None:
     assert split_request(begin.request).storage == []
 
 
-@pytest.mark.parametrize("placed", ["handle", "kept"])
+@each("placed", ["handle", "kept"])
 def test_an_older_server_cannot_take_handles_beside_chunks(placed: str) -> None:
     bound = call(a=PART, b=LARGE.data) if placed == "handle" else call(b=LARGE.data)
     bound.kept = {"out": Keep(HANDLE)} if placed == "kept" else {}
@@ -88,7 +89,7 @@ def test_an_output_that_is_kept_has_no_chunks_beside_one_that_comes() -> None:
     assert outputs["comes"].tolist() == data.tolist()
 
 
-@pytest.mark.parametrize(
+@each(
     ("kept", "place"),
     [
         ({}, HandlePart(HANDLE, 0, 16)),
