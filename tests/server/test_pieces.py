@@ -1,10 +1,12 @@
-"""ExecuteStream on the device ``cpu``: calls that are computed while their chunks come."""
+"""ExecuteStream on the device ``cpu``: calls that are computed while their chunks come.
+
+With ``early_outputs`` outputs go while the call's own chunks still come.
+"""
 
 from __future__ import annotations
 
 import threading
 from contextlib import contextmanager
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,91 +15,111 @@ import pytest
 from npucall.compute import evaluate
 from npucall.errors import ArgumentError, DeviceLostError
 from npucall.exchange import State
+from npucall.limits import INLINE_BYTES
 from npucall.operators import DEFAULT_VARIANT
 from npucall.products import DEFAULT_SOC
+from npucall.v1 import operator_service_pb2 as pb
 from npucall_server.devices.cpu import CpuDevice
 
-from .scripted import PATIENCE, prepared, until
-from .streams import INPUTS, Served, serving, stream
+from .fakes import INPUTS, PATIENCE, prepared, until
+from .raw import stream
+from .serving import serving
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from npucall_server.executor import Admission
     from npucall_server.services.streams.call import StreamCall
 
-    from .streams import Peer
+    from .raw import RawStream
+    from .serving import Served
 
-ELEMENTS = 65_536
-CHUNK = 65_536
-CHUNKS = 4 * ELEMENTS // CHUNK
+CHUNK, ROUNDS = 512 * 2**10, 3
+SIZE = ROUNDS * CHUNK - 4
+"""Of a tensor: the last chunk is shorter."""
+ELEMENTS = SIZE // 4
 CALL = prepared(ELEMENTS)
 DATA = [
     np.random.default_rng(seed).standard_normal(ELEMENTS).astype(np.float32).tobytes()
     for seed in range(3)
 ]
+EXPECTED = bytes(evaluate.run(CALL, dict(zip(INPUTS, DATA, strict=True)))[0])
 
 
 @contextmanager
 def serving_cpu(lanes: int = 1, **settings: Any) -> Iterator[Served]:
     """A server on the real device, which is closed when nothing is left."""
     device = CpuDevice(DEFAULT_SOC, DEFAULT_VARIANT, lanes)
-    with serving(device, **settings) as served:  # type: ignore[arg-type]  # another device
+    with serving(device, **{"chunk_bytes": CHUNK, **settings}) as served:
         yield served
     device.close()
 
 
-def send(peer: Peer, chunk: int, call_id: int = 1) -> None:
-    """A chunk of each storage."""
-    start = chunk * CHUNK
-    for storage, data in enumerate(DATA):
-        peer.chunk(call_id, storage, start, data[start : start + CHUNK])
+def begin(peer: RawStream, call_id: int = 1, *, early: bool = False, **more: Any) -> None:
+    peer.begin_chunked(call_id, elements=ELEMENTS, early_outputs=early, **more)
+
+
+def send(peer: RawStream, *rounds: int, call_id: int = 1) -> None:
+    """A chunk of each storage, for each of these rounds."""
+    for start in (number * CHUNK for number in rounds):
+        for storage, data in enumerate(DATA):
+            peer.chunk(call_id, storage, start, data[start : start + CHUNK])
+
+
+def received(frames: Sequence[pb.ExecuteStreamResponse]) -> bytes:
+    """What chunks of the only output say, each of which comes next."""
+    data = bytearray()
+    for frame in frames:
+        if frame.HasField("chunk"):
+            assert (frame.chunk.storage, frame.chunk.offset) == (0, len(data))
+            data += frame.chunk.data
+    return bytes(data)
 
 
 def the_call(served: Served, call_id: int = 1) -> StreamCall:
-    """A call that is open, once it is."""
-    until(lambda: any(call_id in s._calls._open for s in served.streams._streams), "it is open")
-    (call,) = [
-        s._calls._open[call_id] for s in served.streams._streams if call_id in s._calls._open
-    ]
-    until(lambda: call.execution._arrivals is not None, "it is computed piece by piece")
-    return call
+    """A call that is open, once it is computed piece by piece."""
+
+    def found() -> list[StreamCall]:
+        calls = [stream._calls._open.get(call_id) for stream in tuple(served.streams._streams)]
+        return [call for call in calls if call and call.execution._arrivals is not None]
+
+    until(lambda: bool(found()), "it is computed piece by piece")
+    return found()[0]
 
 
 def computed(call: StreamCall) -> int:
-    """Elements that have been handed to the formula."""
+    """Bytes of each input that have been handed to the formula."""
     assert call.execution._arrivals is not None
-    return call.execution._arrivals._taken
+    return 4 * call.execution._arrivals._taken
 
 
-def has_computed(call: StreamCall, elements: int) -> bool:
-    return computed(call) == elements
-
-
-def reasons_of_calls(served: Served) -> list[str]:
-    """Without those of streams: gRPC may tell the end of a connection as the end of its frames."""
-    return [line["reason"] for line in served.lines() if line["operator"]]
+def half_computed(served: Served, peer: RawStream, *, early: bool) -> None:
+    """A call of which one round is computed, and sent."""
+    begin(peer, early=early)
+    send(peer, 0)
+    call = the_call(served)
+    until(lambda: computed(call) == CHUNK, "the first round is computed")
+    assert not early or peer.kinds(2) == ["resolved", "chunk"]
 
 
 class Formula:
-    """Stands for the operator's own formula in a test's call."""
+    """The operator's own formula, that waits before a block or refuses from one on."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.blocks = 0
-        self.failing_at = 10**9
-        self.gate: threading.Event | None = None
-        work = evaluate.recipe_of
-        results = type(work(CALL).work)._results  # type: ignore[union-attr]
+        self.opened = threading.Event()
+        self.opened.set()
+        self.blocks, self.failing_from = 0, 10**9
+        work = type(evaluate.recipe_of(CALL).work)
+        results = work._results  # type: ignore[union-attr]
 
         def watched(subject: Any, inputs: Any, index: Any) -> Any:
             self.blocks += 1
-            if self.blocks >= self.failing_at:
+            if self.blocks >= self.failing_from:
                 raise ArgumentError("a value that the formula refuses")
-            if self.gate is not None:
-                self.gate.wait(PATIENCE)
+            assert self.opened.wait(PATIENCE)
             return results(subject, inputs, index)
 
-        monkeypatch.setattr(type(work(CALL).work), "_results", watched)
+        monkeypatch.setattr(work, "_results", watched)
 
 
 @pytest.fixture
@@ -105,216 +127,113 @@ def formula(monkeypatch: pytest.MonkeyPatch) -> Formula:
     return Formula(monkeypatch)
 
 
-def test_a_call_is_computed_while_its_chunks_come() -> None:
-    with serving_cpu() as served, stream(served) as peer:
-        peer.begin_chunked(1, elements=ELEMENTS)
+both = pytest.mark.parametrize("early", [False, True])
+
+
+# --- What is computed -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("lanes", [1, 2])
+def test_a_chunk_of_the_output_comes_before_the_next_chunks_are_sent(lanes: int) -> None:
+    with serving_cpu(lanes) as served, stream(served) as peer:
+        begin(peer, early=True)
         send(peer, 0)
-        send(peer, 1)
+        frames = [peer.receive(), peer.receive()]
+        for number in range(1, ROUNDS):
+            send(peer, number)
+            frames.append(peer.receive())
+        peer.end(1)
+        frames.append(peer.receive())
+    kinds = [frame.WhichOneof("frame") for frame in frames]
+    assert kinds == ["resolved", "chunk", "chunk", "chunk", "reply"]
+    assert received(frames) == EXPECTED
+    assert frames[0].resolved == frames[-1].reply.reply
+    assert not frames[-1].reply.storage
+    assert frames[-1].reply.timings.run_ns > 0
+    assert served.reasons() == ["OK"]
+
+
+def test_without_being_asked_no_output_comes_before_the_reply_though_it_is_computed() -> None:
+    """What has been computed is freed; waiting for bytes is no time of the device."""
+    with serving_cpu() as served, stream(served) as peer:
+        begin(peer)
         call = the_call(served)
-        until(lambda: computed(call) == 32_768, "half of it is computed")
+        arrivals = call.execution._arrivals
+        assert arrivals is not None
+        for number in range(ROUNDS):
+            send(peer, number)
+            done = min((number + 1) * CHUNK, SIZE)
+            state = done, 0
+            until(lambda state=state: (computed(call), arrivals.held_bytes) == state, "it is freed")  # type: ignore[misc]
         assert not call.execution._storages
-        send(peer, 2)
-        send(peer, 3)
-        peer.end(1)
-        reply = peer.receive().reply
-    (expected,) = evaluate.run(CALL, dict(zip(INPUTS, DATA, strict=True)))
-    assert reply.storage[0].data == bytes(expected)
-    assert reply.timings.run_ns > 0
-
-
-def test_no_answer_comes_before_the_end(formula: Formula) -> None:
-    with serving_cpu() as served, stream(served) as peer:
-        peer.begin_chunked(1, elements=ELEMENTS)
-        for chunk in range(CHUNKS):
-            send(peer, chunk)
-        until(lambda: formula.blocks == CHUNKS, "all is computed")
         peer.begin(2)
-        assert peer.receive().call_id == 2
+        assert peer.ids(1) == [2]
         peer.end(1)
-        assert peer.receive().call_id == 1
+        frames = [peer.receive() for _ in range(ROUNDS + 2)]
+    kinds = [frame.WhichOneof("frame") for frame in frames]
+    assert kinds == ["reply", "chunk", "chunk", "chunk", "end"]
+    assert received(frames) == EXPECTED
+    timings, line = frames[0].reply.timings, served.events("call")[-1]
+    assert arrivals.waited_ns > 0
+    assert timings.run_ns > 0
+    assert timings.run_ns + timings.queue_ns + arrivals.waited_ns <= line["total_ns"]
 
 
-def test_what_has_been_computed_is_freed() -> None:
+@both
+def test_other_calls_are_answered_while_a_large_one_is_not_whole(early: bool) -> None:
     with serving_cpu() as served, stream(served) as peer:
-        peer.begin_chunked(1, elements=ELEMENTS)
-        call = the_call(served)
-        assert call.execution._arrivals is not None
-        for chunk, elements in enumerate((16_384, 32_768, 49_152, 65_536)):
-            send(peer, chunk)
-            until(partial(has_computed, call, elements), "the chunk is computed")
-            assert call.execution._arrivals.held_bytes == 0
-        peer.end(1)
-        peer.receive()
-
-
-def test_time_spent_waiting_for_bytes_is_no_time_of_the_device() -> None:
-    with serving_cpu() as served, stream(served) as peer:
-        peer.begin_chunked(1, elements=ELEMENTS)
-        call = the_call(served)
-        for chunk in range(CHUNKS):
-            send(peer, chunk)
-        until(lambda: computed(call) == ELEMENTS, "all is computed")
-        peer.end(1)
-        timings = peer.receive().reply.timings
-    (line,) = served.lines()
-    assert call.execution._arrivals is not None
-    waited = call.execution._arrivals.waited_ns
-    assert waited > 0
-    assert timings.run_ns + timings.queue_ns + waited <= line["total_ns"]
-
-
-def test_a_small_call_never_waits_for_a_large_one_that_is_not_whole() -> None:
-    with serving_cpu() as served, stream(served) as peer:
-        peer.begin_chunked(1, elements=ELEMENTS)
-        send(peer, 0)
-        the_call(served)
+        half_computed(served, peer, early=early)
         peer.begin(2)
-        assert peer.receive().call_id == 2
+        assert peer.ids(1) == [2]
+        begin(peer, 3, early=True)
+        send(peer, 0, call_id=3)
+        found = [peer.receive(), peer.receive()]
+        assert [frame.call_id for frame in found] == [3, 3]
+        assert [frame.WhichOneof("frame") for frame in found] == ["resolved", "chunk"]
+        send(peer, *range(1, ROUNDS))
+        peer.end(1)
+        first = pb.ExecuteStreamResponse(chunk=pb.Chunk(data=EXPECTED[:CHUNK] if early else b""))
+        frames = [peer.receive() for _ in range(ROUNDS + (0 if early else 2))]
+        assert {frame.call_id for frame in frames} == {1}
+        assert received([first, *frames]) == EXPECTED
 
 
 def test_the_reader_goes_on_while_a_block_is_computed(formula: Formula) -> None:
-    formula.gate = threading.Event()
+    formula.opened.clear()
     with serving_cpu(lanes=2) as served, stream(served) as peer:
-        peer.begin_chunked(1, elements=ELEMENTS)
+        begin(peer)
         call = the_call(served)
         send(peer, 0)
-        until(lambda: formula.blocks == 1, "the first block is computed")
-        send(peer, 1)
-        send(peer, 2)
-        assert call.execution._arrivals is not None
-        until(lambda: call.execution._arrivals.held_bytes == 6 * CHUNK, "two chunks wait")  # type: ignore[union-attr]
-        formula.gate.set()
-        send(peer, 3)
+        until(lambda: formula.blocks > 0, "the first block is computed")
+        send(peer, *range(1, ROUNDS))
+        arrivals: Any = call.execution._arrivals
+        until(lambda: arrivals.held_bytes == 3 * (SIZE - CHUNK), "two chunks wait")
+        formula.opened.set()
         peer.end(1)
-        assert peer.receive().WhichOneof("frame") == "reply"
+        assert peer.kinds(1) == ["reply"]
 
 
-def test_a_cancel_ends_a_call_that_is_half_computed() -> None:
+def test_outputs_that_have_room_in_the_reply_stand_there() -> None:
     with serving_cpu() as served, stream(served) as peer:
-        peer.begin_chunked(1, elements=ELEMENTS)
-        send(peer, 0)
-        call = the_call(served)
-        until(lambda: computed(call) == 16_384, "the first chunk is computed")
-        peer.cancel(1)
-        assert peer.reason(1) == "CANCELLED"
-        until(served.is_idle, "its room is free")
-        send(peer, 1)
+        peer.begin_chunked(1, elements=INLINE_BYTES // 4, early_outputs=True)
+        peer.chunks(1, INLINE_BYTES)
+        assert len(peer.receive().reply.storage[0].data) == INLINE_BYTES
+
+
+def test_a_call_that_is_not_computed_piece_by_piece_is_answered_as_ever() -> None:
+    """Its inputs have the shape of the output twice, and so are computed when all have come."""
+    with serving_cpu() as served, stream(served) as peer:
+        request = pb.ExecuteRequest()
+        request.call.operator = "aclnnSoftmaxBackward"
+        for name in ("grad_output", "output"):
+            argument = request.call.arguments.add(name=name, stored=True)
+            argument.tensor.dtype, argument.tensor.shape[:] = 1, [ELEMENTS // 64, 64]
+        request.call.arguments.add(name="dim", integer=1)
+        peer.send(1, begin=pb.Begin(request=request, chunked=True, early_outputs=True))
+        for storage in range(2):
+            peer.chunk(1, storage, 0, bytes(ELEMENTS // 64 * 256))
         peer.end(1)
-        peer.begin(2)
-        assert peer.receive().call_id == 2
-    assert [line["reason"] for line in served.lines()] == ["CANCELLED", "OK"]
-
-
-@pytest.mark.parametrize("ends", ["while it waits for bytes", "while it computes"])
-def test_a_deadline_ends_a_call_that_is_half_computed(ends: str, formula: Formula) -> None:
-    if ends == "while it computes":
-        formula.gate = threading.Event()
-    with serving_cpu() as served, stream(served) as peer:
-        peer.begin_chunked(1, elements=ELEMENTS, timeout_ns=100_000_000)
-        send(peer, 0)
-        assert peer.reason(1) == "DEADLINE"
-        if formula.gate is not None:
-            formula.gate.set()
-        until(served.is_idle, "its room is free")
-    assert [line["reason"] for line in served.lines()] == ["DEADLINE"]
-
-
-def test_a_formula_that_refuses_ends_its_call_alone_and_once(formula: Formula) -> None:
-    formula.failing_at = 2
-    with serving_cpu() as served, stream(served) as peer:
-        peer.begin_chunked(1, elements=ELEMENTS)
-        send(peer, 0)
-        call = the_call(served)
-        send(peer, 1)
-        assert peer.reason(1) == "ARGUMENT_INVALID"
-        until(served.is_idle, "its room is free")
-        send(peer, 2)
-        send(peer, 3)
-        peer.end(1)
-        formula.failing_at = 10**9
-        peer.begin(2)
-        assert peer.receive().call_id == 2
-        assert call.execution._arrivals is not None
-        assert call.execution._arrivals.held_bytes == 0
-    assert [line["reason"] for line in served.lines()] == ["ARGUMENT_INVALID", "OK"]
-
-
-def test_a_formula_that_refuses_when_all_has_come_ends_its_call(formula: Formula) -> None:
-    formula.gate, formula.failing_at = threading.Event(), 2
-    with serving_cpu() as served, stream(served) as peer:
-        peer.begin_chunked(1, elements=ELEMENTS)
-        call = the_call(served)
-        for chunk in range(CHUNKS):
-            send(peer, chunk)
-        peer.end(1)
-        until(lambda: call.state is State.COMPLETE, "all has come")
-        formula.gate.set()
-        assert peer.reason(1) == "ARGUMENT_INVALID"
-
-
-def test_a_device_that_is_lost_ends_a_call_at_its_next_block() -> None:
-    with serving_cpu() as served, stream(served) as peer:
-        peer.begin_chunked(1, elements=ELEMENTS)
-        the_call(served)
-        served.executor.lose(lambda: DeviceLostError("lost"))
-        send(peer, 0)
-        assert peer.reason(1) == "DEVICE_LOST"
-
-
-@pytest.mark.parametrize("chunks", [0, 1, 3])
-def test_a_peer_that_goes_away_in_the_middle_leaves_nothing_behind(chunks: int) -> None:
-    with serving_cpu() as served:
-        with stream(served) as peer:
-            peer.begin_chunked(1, elements=ELEMENTS)
-            for chunk in range(chunks):
-                send(peer, chunk)
-            call = the_call(served)
-            until(lambda: computed(call) == chunks * CHUNK // 4, "what has come is computed")
-        until(served.is_at_rest, "nothing is left")
-    assert reasons_of_calls(served) == ["CANCELLED"]
-
-
-def test_a_peer_that_goes_away_while_a_block_is_computed_leaves_nothing(formula: Formula) -> None:
-    formula.gate = threading.Event()
-    with serving_cpu() as served:
-        with stream(served) as peer:
-            peer.begin_chunked(1, elements=ELEMENTS)
-            send(peer, 0)
-            until(lambda: formula.blocks == 1, "the first block is computed")
-        formula.gate.set()
-        until(served.is_at_rest, "nothing is left")
-    assert reasons_of_calls(served) == ["CANCELLED"]
-
-
-def test_a_server_that_drains_computes_what_it_has_begun() -> None:
-    with serving_cpu() as served, stream(served) as peer:
-        peer.begin_chunked(1, elements=ELEMENTS)
-        send(peer, 0)
-        the_call(served)
-        served.executor.drain()
-        served.streams.drain()
-        for chunk in range(1, CHUNKS):
-            send(peer, chunk)
-        peer.end(1)
-        assert peer.receive().call_id == 1
-        assert peer.end_of_stream() == "DRAINING"
-
-
-def test_missing_bytes_end_the_stream() -> None:
-    with serving_cpu() as served, stream(served) as peer:
-        peer.begin_chunked(1, elements=ELEMENTS)
-        send(peer, 0)
-        peer.end(1)
-        assert peer.end_of_stream() == "MESSAGE_MALFORMED"
-
-
-def test_bytes_beyond_the_end_end_the_stream() -> None:
-    with serving_cpu() as served, stream(served) as peer:
-        peer.begin_chunked(1, elements=ELEMENTS)
-        for chunk in range(CHUNKS):
-            send(peer, chunk)
-        peer.chunk(1, 0, 4 * ELEMENTS, b"x")
-        assert peer.end_of_stream() == "MESSAGE_MALFORMED"
+        assert peer.kinds(ROUNDS + 2) == ["reply", "chunk", "chunk", "chunk", "end"]
 
 
 def test_a_call_of_another_kind_has_memory_of_its_own() -> None:
@@ -326,10 +245,128 @@ def test_a_call_of_another_kind_has_memory_of_its_own() -> None:
         call = open_stream._calls._open[1]
         until(lambda: len(call.execution._storages) == 3, "it has its memory")
         assert call.execution._arrivals is None
-        for storage in range(3):
-            peer.chunk(1, storage, 0, bytes(4))
+        peer.chunks(1, 4)
+        assert peer.kinds(1) == ["reply"]
+
+
+# --- What ends a call in the middle ---------------------------------------------------------------
+
+
+@both
+def test_a_cancel_ends_a_call_that_is_half_computed_and_nothing_is_sent_behind_it(
+    early: bool,
+) -> None:
+    with serving_cpu() as served, stream(served) as peer:
+        half_computed(served, peer, early=early)
+        peer.cancel(1)
+        assert peer.reason(1) == "CANCELLED"
+        until(served.is_idle, "its room is free")
+        send(peer, *range(1, ROUNDS))
         peer.end(1)
-        assert peer.receive().WhichOneof("frame") == "reply"
+        peer.begin(2)
+        assert peer.ids(1) == [2]
+    assert served.reasons() == ["CANCELLED", "OK"]
+
+
+@pytest.mark.parametrize("ends", ["while it waits for bytes", "while it computes"])
+def test_a_deadline_ends_a_call_that_is_half_computed(ends: str, formula: Formula) -> None:
+    if ends == "while it computes":
+        formula.opened.clear()
+    with serving_cpu() as served, stream(served) as peer:
+        begin(peer, timeout_ns=100_000_000)
+        send(peer, 0)
+        assert peer.reason(1) == "DEADLINE"
+        formula.opened.set()
+        until(served.is_idle, "its room is free")
+    assert served.reasons() == ["DEADLINE"]
+
+
+@both
+def test_a_formula_that_refuses_ends_its_call_alone_and_once(early: bool, formula: Formula) -> None:
+    with serving_cpu() as served, stream(served) as peer:
+        half_computed(served, peer, early=early)
+        arrivals: Any = the_call(served).execution._arrivals
+        formula.failing_from = formula.blocks + 1
+        send(peer, 1)
+        assert peer.reason(1) == "ARGUMENT_INVALID"
+        until(served.is_idle, "its room is free")
+        send(peer, 2)
+        peer.end(1)
+        formula.failing_from = 10**9
+        peer.begin(2)
+        assert peer.ids(1) == [2]
+        assert arrivals.held_bytes == 0
+    assert served.reasons() == ["ARGUMENT_INVALID", "OK"]
+
+
+def test_a_formula_that_refuses_when_all_has_come_ends_its_call(formula: Formula) -> None:
+    formula.failing_from = 2
+    formula.opened.clear()
+    with serving_cpu() as served, stream(served) as peer:
+        begin(peer)
+        call = the_call(served)
+        send(peer, *range(ROUNDS))
+        peer.end(1)
+        until(lambda: call.state is State.COMPLETE, "all has come")
+        formula.opened.set()
+        assert peer.reason(1) == "ARGUMENT_INVALID"
+
+
+def test_a_device_that_is_lost_ends_a_call_at_its_next_block() -> None:
+    with serving_cpu() as served, stream(served) as peer:
+        begin(peer)
+        the_call(served)
+        served.executor.lose(lambda: DeviceLostError("lost"))
+        send(peer, 0)
+        assert peer.reason(1) == "DEVICE_LOST"
+
+
+@both
+def test_a_peer_that_goes_away_in_the_middle_leaves_nothing_behind(early: bool) -> None:
+    with serving_cpu() as served:
+        with stream(served) as peer:
+            half_computed(served, peer, early=early)
+        until(served.is_at_rest, "nothing is left")
+    assert served.reasons() == ["CANCELLED"]
+
+
+@both
+def test_a_peer_that_goes_away_while_a_block_is_computed_leaves_nothing(
+    early: bool, formula: Formula
+) -> None:
+    with serving_cpu() as served:
+        with stream(served) as peer:
+            half_computed(served, peer, early=early)
+            formula.opened.clear()
+            blocks = formula.blocks
+            send(peer, 1)
+            until(lambda: formula.blocks > blocks, "a block is being computed")
+        until(lambda: not served.streams._streams, "its stream has ended")
+        formula.opened.set()
+        until(served.is_at_rest, "nothing is left")
+
+
+def test_a_server_that_drains_computes_what_it_has_begun() -> None:
+    with serving_cpu() as served, stream(served) as peer:
+        half_computed(served, peer, early=False)
+        served.drain()
+        send(peer, *range(1, ROUNDS))
+        peer.end(1)
+        assert peer.kinds(ROUNDS + 2)[-1] == "end"
+        assert peer.end_of_stream() == "DRAINING"
+
+
+@both
+def test_bytes_that_are_missing_or_too_many_end_the_stream(early: bool) -> None:
+    for too_many in False, True:
+        with serving_cpu() as served, stream(served) as peer:
+            half_computed(served, peer, early=early)
+            if too_many:
+                peer.chunk(1, 0, CHUNK, bytes(SIZE - CHUNK + 1))
+            else:
+                peer.end(1)
+            assert peer.end_of_stream() == "MESSAGE_MALFORMED"
+            until(served.is_idle, "its room is free")
 
 
 def test_a_call_is_not_late_before_it_has_its_room(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -345,7 +382,7 @@ def test_a_call_is_not_late_before_it_has_its_room(monkeypatch: pytest.MonkeyPat
             return admission
 
         monkeypatch.setattr(served.executor, "admit", watched)
-        peer.begin_chunked(1, elements=ELEMENTS, timeout_ns=1)
+        begin(peer, timeout_ns=1)
         assert peer.reason(1) == "DEADLINE"
         until(served.is_idle, "its room is free")
     assert late == []
