@@ -164,13 +164,6 @@ def test_a_turn_is_taken_for_three_blocks(elements: int, turns: int) -> None:
     assert turn.taken == turns
 
 
-@pytest.fixture
-def helpers() -> Iterator[Helpers]:
-    pool = Helpers(3)
-    yield pool
-    pool.close()
-
-
 # What is summed goes into 7 sums of all blocks, into sums of a few blocks, or into one.
 SUMMED = [((4000, 70), (1, 70)), ((70, 4000), (70, 1)), ((300, 1000), (1, 1))]
 

@@ -18,13 +18,6 @@ if TYPE_CHECKING:
 PATIENCE = 20.0
 
 
-@pytest.fixture
-def helpers() -> Iterator[Helpers]:
-    pool = Helpers(3)
-    yield pool
-    pool.close()
-
-
 class Turns:
     """A number of turns, of which it counts how many are held, and how many were at most."""
 
