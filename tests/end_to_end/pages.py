@@ -12,13 +12,41 @@ import os
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parents[2]
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_ANY_FENCE = re.compile(r"^ *```(\w*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 HOSTS = re.compile(r"\bnpu-\w+:50051")
 SECONDS = 120
+
+# What is built has pages of others: storage of containers.
+FOLDERS = [p for p in ROOT.iterdir() if p.is_dir() and p.name[0] != "." and p.name != "build"]
+PAGES = [*ROOT.glob("*.md"), *(page for folder in FOLDERS for page in folder.rglob("*.md"))]
+
+
+def text(page: str) -> str:
+    return (ROOT / page).read_text(encoding="utf-8")
+
+
+def prose(page: Path) -> str:
+    """What a page says outside code blocks."""
+    return _ANY_FENCE.sub("", page.read_text(encoding="utf-8"))
+
+
+def blocks(page: str, language: str) -> list[str]:
+    """The blocks of code of a page in this language."""
+    return [block for found, block in FENCE.findall(text(page)) if found == language]
+
+
+@cache
+def tracked() -> list[Path]:
+    """The files of the project, without those that git does not keep."""
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    return [path for line in listed.stdout.splitlines() if (path := ROOT / line).is_file()]
 
 
 class File(NamedTuple):

@@ -13,15 +13,16 @@ from typing import TYPE_CHECKING
 from urllib.request import urlopen
 
 import pytest
-from tests.server.scripted import until
+
+from .pages import blocks
+from .wire import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 pytestmark = pytest.mark.more
 
-PAGE = (Path(__file__).parents[2] / "docs/lab.md").read_text(encoding="utf-8")
-BLOCKS = re.findall(r"^```sh\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+BLOCKS = blocks("docs/lab.md", "sh")
 INSTALL, TENANTS, TOKENS, START, WATCH, USER, RESERVE, USAGE = BLOCKS
 SECONDS = 60
 

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import ast
 import re
-import subprocess
 import tomllib
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
 
-import pytest
-
 from npucall_server.directory.settings import DirectorySettings
 from npucall_server.settings import ServerSettings
 
-ROOT = Path(__file__).parents[2]
+from .pages import ROOT, prose, text, tracked
+
 DOCS = ROOT / "docs"
 ARCHITECTURE = DOCS / "architecture.md"
 NAMING = [
@@ -55,16 +53,6 @@ def page_id(page: Path) -> str:
 
 
 @cache
-def tracked() -> list[Path]:
-    """The files of the project, without those that git does not keep."""
-    listed = subprocess.run(
-        ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
-        cwd=ROOT, capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    return [path for line in listed.stdout.splitlines() if (path := ROOT / line).is_file()]
-
-
-@cache
 def names_in_the_code() -> frozenset[str]:
     """Every name that stands in the code itself: not in comments, docstrings or pages."""
     names: set[str] = set()
@@ -85,41 +73,27 @@ def unknown_names(text: str) -> list[str]:
     return [name for name in NAME.findall(flat) if name not in known]
 
 
-def prose(page: Path) -> str:
-    return FENCE.sub("", page.read_text(encoding="utf-8"))
-
-
 def test_the_architecture_can_be_read_in_a_quarter_of_an_hour() -> None:
     assert len(ARCHITECTURE.read_text(encoding="utf-8").splitlines()) <= 200
 
 
-def test_the_architecture_has_two_pictures() -> None:
-    text = ARCHITECTURE.read_text(encoding="utf-8")
-    assert [language for language, _ in FENCE.findall(text)] == ["mermaid", "mermaid"]
-
-
-@pytest.mark.parametrize("page", NAMING, ids=page_id)
-def test_what_a_page_names_is_in_the_code(page: Path) -> None:
-    codes = CODE.findall(prose(page))
-    assert codes
-    missing = {code: unknown for code in codes if (unknown := unknown_names(code))}
+def test_what_a_page_names_is_in_the_code() -> None:
+    missing = {}
+    for page in NAMING:
+        codes = CODE.findall(prose(page))
+        assert codes
+        missing |= {(page, code): names for code in codes if (names := unknown_names(code))}
     assert missing == {}
-
-
-def test_a_name_that_no_code_has_is_found() -> None:
     assert unknown_names("Executor.admit") == []
     assert unknown_names("--drain-timeout") == []
     assert unknown_names("--drain-patience") == ["drain_patience"]
     assert unknown_names("npucall_server.no_such_room") == ["no_such_room"]
 
 
-@pytest.mark.parametrize("page", NAMING, ids=page_id)
-def test_every_module_that_a_page_names_is_there(page: Path) -> None:
-    dotted = [
-        code
-        for code in CODE.findall(prose(page))
-        if re.fullmatch(r"npucall(_client|_server|_pool)?(\.\w+)+", code)
-    ]
+def test_every_module_that_a_page_names_is_there() -> None:
+    named = {code for page in NAMING for code in CODE.findall(prose(page))}
+    dotted = [n for n in named if re.fullmatch(r"npucall(_client|_server|_pool)?(\.\w+)+", n)]
+    assert dotted
     assert [code for code in dotted if not is_there(code)] == []
 
 
@@ -159,7 +133,7 @@ def flags_of_nothing(page: str) -> list[str]:
 
 
 def test_commands_of_operations_have_only_flags_that_there_are() -> None:
-    page = (DOCS / "operations.md").read_text(encoding="utf-8")
+    page = text("docs/operations.md")
     assert flags_of_nothing(page) == []
     assert flags_of_nothing(page.replace("--tls-key", "--tls-lock")) == ["tls-lock"]
 
@@ -241,38 +215,18 @@ def test_the_picture_of_the_layers_is_that_of_the_import_contracts() -> None:
     picture = picture_of_layers()
     assert set(chains(picture)) == set(PACKAGES)
     assert out_of_order(picture) == []
+    exchanged = out_of_order(picture.replace('c6["pool"]', 'c6["client"]'))
+    assert ("base", "client") in exchanged
+    assert ("client", "base") not in exchanged
 
 
-def test_a_picture_with_two_layers_exchanged_is_found() -> None:
-    picture = picture_of_layers().replace('c6["pool"]', 'c6["client"]')
-    assert ("client", "base") not in out_of_order(picture)
-    assert ("base", "client") in out_of_order(picture)
-
-
-def test_every_room_of_a_distribution_is_in_the_picture() -> None:
-    drawn = {
-        (package, name)
-        for package, lines in chains(picture_of_layers()).items()
-        for chain in lines
-        for box in chain
-        for name in box
-    }
-    rooms = {
-        (package, file.parent.name)
-        for package, folder in PACKAGES.items()
-        for file in folder.glob("*/__init__.py")
-    }
-    assert rooms - drawn == set()
-
-
-def test_every_room_of_a_distribution_is_in_the_table_of_folders() -> None:
+def test_every_room_of_a_distribution_is_in_the_picture_and_in_the_table_of_folders() -> None:
     named = set(CODE.findall(ARCHITECTURE.read_text(encoding="utf-8")))
-    rooms = {
-        page_id(file.parent) + "/"
-        for folder in PACKAGES.values()
-        for file in folder.glob("*/__init__.py")
-    }
-    assert rooms - named == set()
+    for package, lines in chains(picture_of_layers()).items():
+        drawn = {name for chain in lines for box in chain for name in box}
+        rooms = [file.parent for file in PACKAGES[package].glob("*/__init__.py")]
+        assert {room.name for room in rooms} - drawn == set()
+        assert {page_id(room) + "/" for room in rooms} - named == set()
 
 
 # --- What packages say of themselves --------------------------------------------------------------
@@ -293,12 +247,15 @@ def names_said(docstring: str) -> set[str]:
     return {*re.findall(r"``(\w+)``", docstring), *re.findall(r"\w+", " ".join(listed))}
 
 
-@pytest.mark.parametrize("folder", packages(), ids=page_id)
-def test_a_package_says_what_its_modules_are(folder: Path) -> None:
-    source = (folder / "__init__.py").read_text(encoding="utf-8")
-    said = names_said(ast.get_docstring(ast.parse(source)) or "")
-    rooms = {file.parent.name for file in folder.glob("*/__init__.py")}
-    modules = {file.stem for file in folder.glob("*.py")} - {"__init__"}
-    generated = {name for name in modules if name.endswith(("_pb2", "_pb2_grpc"))}
-    assert (rooms | modules) - generated - said == set()
-    assert folder != PACKAGES["npucall"] or "v1" in said
+def test_a_package_says_what_its_modules_are() -> None:
+    wrong = {}
+    for folder in packages():
+        source = (folder / "__init__.py").read_text(encoding="utf-8")
+        said = names_said(ast.get_docstring(ast.parse(source)) or "")
+        rooms = {file.parent.name for file in folder.glob("*/__init__.py")}
+        modules = {file.stem for file in folder.glob("*.py")} - {"__init__"}
+        generated = {name for name in modules if name.endswith(("_pb2", "_pb2_grpc"))}
+        if unsaid := (rooms | modules) - generated - said:
+            wrong[folder] = unsaid
+        assert folder != PACKAGES["npucall"] or "v1" in said
+    assert wrong == {}

@@ -6,41 +6,27 @@ import re
 import shutil
 import subprocess
 import sys
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-from tests.more import only
 
 from npucall.operators import CATALOGUE
 
-from .pages import FENCE, ROOT, files
+from .pages import FOLDERS, PAGES, ROOT, Command, blocks, files, prose, steps, text
 
-SECONDS = 120
-
-# What is built has pages of others: storage of containers.
-FOLDERS = [p for p in ROOT.iterdir() if p.is_dir() and p.name[0] != "." and p.name != "build"]
-PAGES = [*ROOT.glob("*.md"), *(page for folder in FOLDERS for page in folder.rglob("*.md"))]
+if TYPE_CHECKING:
+    from pathlib import Path
 
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 CODE = re.compile(r"`([^`\n]+)`")
 FILE = re.compile(r"[\w.@-][\w./@-]*\.(py|md|toml|yml|txt|proto|svg|binpb|service)|[\w.-][\w./-]*/")
 
+TUTORIALS = ("README.md", "README.zh-CN.md", "docs/pool.md", "docs/laptop.md", "docs/ci.md")
 NUMBERS = {
     "README.md": r"(\d+): (\d+) forward operators and (\d+) gradients",
     "README.zh-CN.md": r"共 (\d+) 个：(\d+) 个前向算子，(\d+) 个反向",
 }
 """How each language says how many operators there are, forward and backward."""
-
-
-def run(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        command, cwd=folder, capture_output=True, text=True, timeout=SECONDS, check=False
-    )
-
-
-def prose(page: Path) -> str:
-    """What a page says outside code blocks."""
-    return FENCE.sub("", page.read_text(encoding="utf-8"))
 
 
 def is_there(name: str, page: Path) -> bool:
@@ -51,33 +37,32 @@ def is_there(name: str, page: Path) -> bool:
     return any(match for folder in FOLDERS for match in folder.rglob(pattern))
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_relative_links_lead_somewhere(page: Path) -> None:
-    targets = {
-        target.partition("#")[0] for target in LINK.findall(prose(page)) if ":" not in target
-    }
-    assert [t for t in sorted(targets) if t and not (page.parent / t).exists()] == []
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_links_within_pages_lead_to_headings(page: Path) -> None:
+def test_relative_links_lead_to_files_and_headings() -> None:
     broken = []
-    for target in LINK.findall(prose(page)):
-        file, _, anchor = target.partition("#")
-        if anchor and ":" not in target:
-            text = ((page.parent / file) if file else page).read_text(encoding="utf-8")
-            headings = re.findall(r"^#+ (.*)$", FENCE.sub("", text), re.MULTILINE)
-            known = [re.sub(r"[^\w -]", "", head.lower()).replace(" ", "-") for head in headings]
-            known += re.findall(r'<a id="([\w-]+)"></a>', text)
-            broken += [target] if anchor not in known else []
+    for page in PAGES:
+        for target in LINK.findall(prose(page)):
+            file, _, anchor = target.partition("#")
+            there = (page.parent / file) if file else page
+            if ":" in target or (there.exists() and (not anchor or anchor in anchors(there))):
+                continue
+            broken.append((page, target))
     assert broken == []
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_files_that_a_page_names_are_there(page: Path) -> None:
-    own = {each.name for each in files(page.read_text(encoding="utf-8"))}
-    named = {name for name in CODE.findall(prose(page)) if FILE.fullmatch(name)} - own
-    assert [name for name in sorted(named) if not is_there(name, page)] == []
+def anchors(page: Path) -> list[str]:
+    """What links can lead to within a page."""
+    headings = re.findall(r"^#+ (.*)$", prose(page), re.MULTILINE)
+    known = [re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings]
+    return known + re.findall(r'<a id="([\w-]+)"></a>', page.read_text(encoding="utf-8"))
+
+
+def test_files_that_a_page_names_are_there() -> None:
+    missing = []
+    for page in PAGES:
+        own = {each.name for each in files(page.read_text(encoding="utf-8"))}
+        named = {name for name in CODE.findall(prose(page)) if FILE.fullmatch(name)} - own
+        missing += [(page, name) for name in sorted(named) if not is_there(name, page)]
+    assert missing == []
 
 
 def test_every_page_of_docs_is_found_from_its_list() -> None:
@@ -93,22 +78,31 @@ def test_the_numbers_of_operators_are_those_of_the_catalogue() -> None:
     gradients = {name for name in names if re.search("Backward|Grad", name)}
     numbers = [str(len(each)) for each in (names, names - gradients, gradients)]
     for page, words in NUMBERS.items():
-        assert re.findall(words, (ROOT / page).read_text(encoding="utf-8")) == [tuple(numbers)]
+        assert re.findall(words, text(page)) == [tuple(numbers)]
+
+
+def generated(folder: Path) -> subprocess.CompletedProcess[str]:
+    """Whether pages that are generated are up to date."""
+    return subprocess.run(
+        [sys.executable, "docs/generate.py", "--check"],
+        cwd=folder, capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
 
 
 def test_generated_pages_are_up_to_date() -> None:
-    done = run([sys.executable, "docs/generate.py", "--check"], ROOT)
+    done = generated(ROOT)
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.more
 @pytest.mark.parametrize(
     ("name", "word"),
-    only(
-        ("docs/ascend.md", "aclnn"),
-        ("docs/errors.md", "elsewhere"),
-        ("docs/limits.md", "MAX_RANK"),
-        ("docs/operators.md", "aclnn"),
-    ),
+    {
+        "docs/ascend.md": "aclnn",
+        "docs/errors.md": "elsewhere",
+        "docs/limits.md": "MAX_RANK",
+        "docs/operators.md": "aclnn",
+    }.items(),
 )
 def test_a_generated_page_that_was_edited_is_named(name: str, word: str, tmp_path: Path) -> None:
     shutil.copytree(ROOT / "docs", tmp_path / "docs")
@@ -117,6 +111,57 @@ def test_a_generated_page_that_was_edited_is_named(name: str, word: str, tmp_pat
         shutil.copy(ROOT / needed, tmp_path / needed)
     page = tmp_path / name
     page.write_text(page.read_text(encoding="utf-8").replace(word, "edited"), encoding="utf-8")
-    done = run([sys.executable, "docs/generate.py", "--check"], tmp_path)
-    assert done.returncode == 1
-    assert done.stderr == f"{name} is out of date: make docs\n"
+    done = generated(tmp_path)
+    assert (done.returncode, done.stderr) == (1, f"{name} is out of date: make docs\n")
+
+
+def test_the_letters_of_the_demos_picture_can_be_read_at_the_width_of_a_page() -> None:
+    """13 pixels on a page of 830, as code hosts show it."""
+    picture = text("docs/demo.svg")
+    (width,) = re.findall(r'viewBox="0 0 ([\d.]+) ', picture)
+    (size,) = set(re.findall(r"-matrix \{[^}]*font-size: (\d+)px", picture))
+    assert int(size) * 830 / float(width) >= 13
+    assert "\N{HORIZONTAL ELLIPSIS}" not in picture
+
+
+# --- Its tutorials, and what is in Chinese --------------------------------------------------------
+
+
+def test_the_readme_begins_with_the_two_commands_that_ci_runs() -> None:
+    for page in "README.md", "README.zh-CN.md":
+        first = blocks(page, "sh")[0]
+        assert re.findall(r"^make \w+", first, re.MULTILINE) == ["make demo", "make test"]
+
+
+def test_every_program_of_a_tutorial_is_run_there_and_each_kind_of_user_has_one() -> None:
+    shown = set()
+    for page in TUTORIALS:
+        said = " ".join(step.line for step in steps(text(page)) if isinstance(step, Command))
+        programs = {block.name for block in files(text(page))}
+        assert [name for name in programs - {"conftest.py"} if name not in said] == [], page
+        shown |= programs
+    assert shown >= {"first.py", "check_kernel.py", "pool.py", "conftest.py", "test_loss.py"}
+
+
+def shell(page: str) -> list[str]:
+    """The lines that a page has its reader type, without remarks and indentation."""
+    found = re.findall(r"^ *```sh\n(.*?)^ *```$", page, re.MULTILINE | re.DOTALL)
+    lines = [re.sub(r"\s+# .*", "", line).strip() for block in found for line in block.splitlines()]
+    return [line for line in lines if line]
+
+
+def first_run(page: str) -> str:
+    """The page from its first step on, without what follows the first run in Docker."""
+    start = page.index("\n1. ")
+    return page[start : page.index("docker compose --profile npu up npu")] + "\n```\n"
+
+
+def test_the_chinese_pages_have_the_code_of_the_english_ones() -> None:
+    english, chinese = text("README.md"), text("README.zh-CN.md")
+    assert shell(chinese) == shell(english)
+    assert steps(chinese) == steps(english)
+    english, chinese = text("docs/ascend.md"), text("docs/ascend.zh-CN.md")
+    assert len(shell(first_run(english))) > 10
+    assert shell(first_run(chinese)) == shell(first_run(english))
+    row = re.compile(r"^   \| (`--.+?`) \| .+? \| (.*) ?\|$", re.MULTILINE)
+    assert row.findall(chinese) == row.findall(english) != []

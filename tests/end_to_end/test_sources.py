@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-import subprocess
+from contextlib import suppress
 from pathlib import Path
 
-import pytest
+from .pages import ROOT, tracked
 
-ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "sources.md"
 
 ROW = re.compile(
@@ -26,17 +25,11 @@ ABSENT = re.compile(
 
 def texts() -> dict[str, str]:
     """Every tracked text file but the two that are about citations."""
-    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
-    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     found = {}
-    for name in listed.stdout.splitlines():
-        path = ROOT / name
-        if path in (PAGE, Path(__file__)) or not path.is_file():
-            continue
-        try:
-            found[name] = path.read_text(encoding="utf-8")
-        except UnicodeDecodeError:
-            continue  # compiled, such as proto/released
+    for path in tracked():
+        if path not in (PAGE, Path(__file__)):
+            with suppress(UnicodeDecodeError):  # compiled, such as proto/released
+                found[str(path.relative_to(ROOT))] = path.read_text(encoding="utf-8")
     return found
 
 
@@ -50,20 +43,11 @@ def test_every_row_has_a_tag_of_its_own_which_is_its_anchor() -> None:
     assert len(ROWS) == PAGE.read_text(encoding="utf-8").count("| <a id=")
 
 
-def test_every_tag_that_is_cited_has_a_row() -> None:
+def test_the_tags_that_are_cited_are_those_that_have_a_row() -> None:
+    cited = {tag: name for name, text in TEXTS.items() for tag in CITED.findall(text)}
     tags = {tag for _, tag in ROWS}
-    missing = [
-        f"{name}: {tag}"
-        for name, text in TEXTS.items()
-        for tag in CITED.findall(text)
-        if tag not in tags
-    ]
-    assert not missing
-
-
-def test_every_row_is_cited() -> None:
-    cited = {tag for text in TEXTS.values() for tag in CITED.findall(text)}
-    assert {tag for _, tag in ROWS} <= cited
+    assert {tag: name for tag, name in cited.items() if tag not in tags} == {}
+    assert tags - set(cited) == set()
 
 
 def test_nothing_cites_a_document_that_no_reader_has() -> None:
@@ -75,23 +59,14 @@ def test_nothing_cites_a_document_that_no_reader_has() -> None:
     assert not found
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_such_citations_are_found_and_links_to_pages_of_the_project_are_not() -> None:
+    for text in (
         "# operators.md 2.3, in order", "forwards.md", "cann-abi.md 6.2", "founding document S2",
         "see architecture.md section 3", "pool.md 4", "performance.md", "(issue 11)",
-    ],
-)  # fmt: skip
-def test_such_citations_are_found(text: str) -> None:
-    assert ABSENT.search(text)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
+    ):  # fmt: skip
+        assert ABSENT.search(text), text
+    for text in (
         "[operators.md](operators.md)", "docs/architecture.md", "docs/operators.md has all",
         "[section 5](docs/architecture.md#5-where-each-change-goes)", "docs/pool.md, which says",
-    ],
-)  # fmt: skip
-def test_links_to_pages_of_the_project_are_not(text: str) -> None:
-    assert not ABSENT.search(text)
+    ):  # fmt: skip
+        assert not ABSENT.search(text), text

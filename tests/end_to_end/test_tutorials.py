@@ -1,45 +1,60 @@
-"""README and the tutorials do what they say: files run, commands print what is shown."""
+"""Pages do what they say: files run, commands print what is shown, names are there."""
 
 from __future__ import annotations
 
+import ast
+import asyncio
+import base64
+import json
 import os
 import re
+import runpy
 import shlex
 import subprocess
-from typing import TYPE_CHECKING
+import sys
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import pytest
 
-from .pages import ROOT, Command, File, files, follow, same, steps
+import npucall_client
+from npucall import errors
+from npucall_client import aio
 
-if TYPE_CHECKING:
-    from pathlib import Path
+from .pages import ROOT, Command, File, blocks, follow, same, steps, text
+from .test_readme import TUTORIALS
 
-PAGES = ("README.md", "README.zh-CN.md", "docs/pool.md", "docs/laptop.md", "docs/ci.md")
+SECONDS = 60
+TOOLS = Path(sys.executable).parent
+needs_buf = pytest.mark.skipif(not (TOOLS / "buf").exists(), reason="buf is not installed")
 
 
-def text(page: str) -> str:
-    return (ROOT / page).read_text(encoding="utf-8")
+def ran(folder: Path, program: str, *arguments: str) -> str:
+    """What a program prints that ends well."""
+    (folder / "program.py").write_text(program, encoding="utf-8")
+    done = run([sys.executable, "-W", "error", "program.py", *arguments], folder)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def run(command: list[str], folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    own = {"PATH": f"{TOOLS}{os.pathsep}{os.environ['PATH']}", "NPUCALL_TARGET": "nobody.invalid:1"}
+    return subprocess.run(
+        command, cwd=folder, env={**os.environ, **own, **variables},
+        capture_output=True, text=True, timeout=SECONDS, check=False,
+    )  # fmt: skip
+
+
+# --- Tutorials ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    "page", [*PAGES[:3], *(pytest.param(page, marks=pytest.mark.more) for page in PAGES[3:])]
+    "page", [TUTORIALS[0], *(pytest.param(page, marks=pytest.mark.more) for page in TUTORIALS[1:])]
 )
-def test_a_page_does_what_it_shows(page: str, npucall_server: str, tmp_path: Path) -> None:
+def test_a_tutorial_does_what_it_shows(page: str, npucall_server: str, tmp_path: Path) -> None:
     assert steps(text(page))
     follow(text(page), tmp_path, npucall_server)
-
-
-@pytest.mark.parametrize("page", PAGES)
-def test_every_program_of_a_page_is_run_there(page: str) -> None:
-    said = " ".join(step.line for step in steps(text(page)) if isinstance(step, Command))
-    shown = [block.name for block in files(text(page))]
-    assert [name for name in shown if name not in said and name != "conftest.py"] == []
-
-
-def test_there_is_an_example_for_each_kind_of_user() -> None:
-    shown = {block.name for page in PAGES for block in files(text(page))}
-    assert shown >= {"first.py", "check_kernel.py", "pool.py", "conftest.py", "test_loss.py"}
 
 
 @pytest.mark.long  # half a minute each
@@ -57,16 +72,6 @@ def test_the_quick_suite_judges_a_cpu_server_right(
 ) -> None:
     line = shlex.join(("npucall", "conform", *told)).replace("SERVER", npucall_server)
     follow(f"```console\n$ {line}\n...\n```\n", tmp_path, npucall_server)
-
-
-def test_the_readme_begins_with_the_two_commands_that_ci_runs() -> None:
-    for page in "README.md", "README.zh-CN.md":
-        (first, *_) = re.findall(r"^```sh\n(.*?)^```$", text(page), re.MULTILINE | re.DOTALL)
-        assert re.findall(r"^make \w+", first, re.MULTILINE) == ["make demo", "make test"]
-
-
-def first_shell_block(page: str) -> str:
-    return re.findall(r"^```sh\n(.*?)^```$", text(page), re.MULTILINE | re.DOTALL)[0]
 
 
 ADDRESS = "https://lab.example/npucall"
@@ -89,7 +94,7 @@ def typed(commands: str, folder: Path, repository: Path) -> None:
 def test_a_tutorial_takes_a_new_user_from_an_empty_folder_to_its_end(
     page: str, repository: Path, npucall_server: str, tmp_path: Path
 ) -> None:
-    typed(first_shell_block(page), tmp_path, repository)
+    typed(blocks(page, "sh")[0], tmp_path, repository)
     follow(text(page), tmp_path, npucall_server, tmp_path / ".venv/bin")
 
 
@@ -100,53 +105,235 @@ def test_one_line_installs_from_git(repository: Path, tmp_path: Path) -> None:
     typed(".venv/bin/npucall info local:", tmp_path, repository)
 
 
-def test_output_that_is_not_as_shown_is_found() -> None:
+def test_what_is_otherwise_than_a_page_shows_is_found(tmp_path: Path) -> None:
     assert same("1 passed in ...\n", "1 passed in 0.02s\n")
     assert same("...\nlast\n", "first  \nsecond\nlast\n")
     assert not same("[-0.1]\n", "[0.1]\n")
     assert not same("[-0.1]\n", "[-0.1]\nWarning\n")
     assert not same("1 passed in ...\n", "2 passed in 0.02s\n")
-
-
-def test_a_command_that_ends_otherwise_than_shown_is_found(tmp_path: Path) -> None:
-    page = "```console\n$ false\n```\n"
     with pytest.raises(AssertionError, match="false"):
-        follow(page, tmp_path, "local:")
-
-
-def test_the_steps_of_a_page_are_files_and_commands_in_its_order() -> None:
+        follow("```console\n$ false\n```\n", tmp_path, "local:")
     page = "```python\n# a.py\nx\n```\n```console\n$ one\n1\n\n2\n$ two\n```\n"
-    assert steps(page) == [
-        File("a.py", "# a.py\nx\n"),
-        Command("one", "1\n\n2\n"),
-        Command("two", ""),
-    ]
+    commands = Command("one", "1\n\n2\n"), Command("two", "")
+    assert steps(page) == [File("a.py", "# a.py\nx\n"), *commands]
 
 
-def shell(page: str) -> list[str]:
-    """The lines that a page has its reader type, without remarks and indentation."""
-    blocks = re.findall(r"^ *```sh\n(.*?)^ *```$", page, re.MULTILINE | re.DOTALL)
-    lines = [
-        re.sub(r"\s+# .*", "", line).strip() for block in blocks for line in block.splitlines()
-    ]
-    return [line for line in lines if line]
+# --- docs/sessions.md -----------------------------------------------------------------------------
 
 
-def first_run(page: str) -> str:
-    """The page from its first step on, without what follows the first run in Docker."""
-    start = page.index("\n1. ")
-    return page[start : page.index("docker compose --profile npu up npu")] + "\n```\n"
+@pytest.mark.parametrize("where", ["a server", pytest.param("local:", marks=pytest.mark.more)])
+def test_the_program_of_sessions_prints_what_it_says(
+    where: str, npucall_server: str, tmp_path: Path
+) -> None:
+    target = npucall_server if where == "a server" else where
+    (program,) = blocks("docs/sessions.md", "python")
+    shape, remote, total = ran(tmp_path, program, target).splitlines()
+    assert shape == "(64, 1000) float32"
+    assert re.fullmatch(rf"<Remote float32 \(64, 1000\) on {target}, \d+ s old>", remote)
+    assert abs(float(total)) < 1
 
 
-def test_the_chinese_readme_has_the_code_of_the_english_one() -> None:
-    english, chinese = text("README.md"), text("README.zh-CN.md")
-    assert shell(chinese) == shell(english)
-    assert steps(chinese) == steps(english)
+def test_the_page_of_sessions_explains_every_error_of_sessions() -> None:
+    page = text("docs/sessions.md")
+    (table,) = re.findall(r"^\| error \|.*?\n\n", page, re.MULTILINE | re.DOTALL)
+    kinds = r"(Handle|Session|WrongServer|Missing|Digest)\w*Error"
+    known = {name for name in vars(errors) if re.fullmatch(kinds, name)}
+    assert set(re.findall(r"^\| (\w+Error) \|", table, re.MULTILINE)) == known
 
 
-def test_the_chinese_first_run_has_the_commands_of_the_english_one() -> None:
-    english, chinese = text("docs/ascend.md"), text("docs/ascend.zh-CN.md")
-    assert len(shell(first_run(english))) > 10
-    assert shell(first_run(chinese)) == shell(first_run(english))
-    row = re.compile(r"^   \| (`--.+?`) \| .+? \| (.*) ?\|$", re.MULTILINE)
-    assert row.findall(chinese) == row.findall(english) != []
+def test_the_methods_that_pages_name_are_there() -> None:
+    for page, pattern, owners in (
+        ("docs/sessions.md", r"`session\.(\w+)", (npucall_client.Session,)),
+        ("docs/sessions.md", r"`p\.(\w+)\(", (npucall_client.Program,)),
+        ("docs/sessions.md", r"`npucall_client\.(\w+)", (npucall_client,)),
+        ("docs/aio.md", r"\bclient\.(\w+)\(", (aio.Client,)),
+        ("docs/aio.md", r"\bs\.(\w+)\(", (aio.Session,)),
+        ("docs/aio.md", r"\bp\.(\w+)\(", (aio.Pipeline, aio.Program)),
+    ):
+        named = re.findall(pattern, text(page))
+        assert named, (page, pattern)
+        assert [n for n in named if not any(hasattr(owner, n) for owner in owners)] == []
+
+
+# --- docs/aio.md ----------------------------------------------------------------------------------
+
+SCRIPT, CELL, SERVICE = blocks("docs/aio.md", "python")
+
+
+@pytest.mark.parametrize("where", ["a server", pytest.param("local:", marks=pytest.mark.more)])
+def test_the_script_of_asyncio_prints_the_sums(
+    where: str, npucall_server: str, tmp_path: Path
+) -> None:
+    printed = ran(tmp_path, SCRIPT, npucall_server if where == "a server" else where)
+    assert [float(line) for line in printed.split()] == [5.0, 0.0, -5.0, -5.0]
+
+
+def test_the_cell_of_asyncio_runs_as_a_notebook_runs_it(
+    npucall_server: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("NPUCALL_TARGET", npucall_server)
+    code = compile(CELL, "cell.py", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+
+    async def notebook() -> None:
+        await eval(code, {})  # the page's own
+
+    asyncio.run(notebook())
+    assert capsys.readouterr().out == "(2, 4)\n"
+
+
+class FastAPI:
+    """As much of FastAPI as the page takes."""
+
+    def __init__(self, lifespan: Any) -> None:
+        self.lifespan, self.state = lifespan, SimpleNamespace()
+        self.routes: dict[str, Any] = {}
+
+    def post(self, path: str) -> Any:
+        return lambda handler: self.routes.setdefault(path, handler)
+
+
+def test_the_web_server_of_asyncio_answers_requests_side_by_side(
+    npucall_server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fastapi = ModuleType("fastapi")
+    fastapi.__dict__.update(FastAPI=FastAPI, Request=object)
+    monkeypatch.setitem(sys.modules, "fastapi", fastapi)
+    monkeypatch.setenv("NPUCALL_TARGET", npucall_server)
+    service: dict[str, Any] = {}
+    exec(compile(SERVICE, "service.py", "exec"), service)  # the page's own
+    app = service["app"]
+
+    def request(*body: list[float]) -> Any:
+        async def json() -> Any:
+            return body
+
+        return SimpleNamespace(app=app, json=json)
+
+    async def serve() -> Any:
+        async with app.lifespan(app):
+            handler = app.routes["/gradient"]
+            bodies = [([n, 2.0], [1.0, 1.0]) for n in (0.0, 1.0, 2.0)]
+            return await asyncio.gather(*(handler(request(*body)) for body in bodies))
+
+    answers = asyncio.run(serve())
+    assert answers == [{"gradient": [sign / 2, 0.5]} for sign in (-1.0, 0.0, 1.0)]
+
+
+# --- docs/clients.md ------------------------------------------------------------------------------
+
+CLIENTS = "docs/clients.md"
+
+
+def shell(number: int, target: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """A command of the page, asked of this server."""
+    command = blocks(CLIENTS, "sh")[number].replace("127.0.0.1:50051", target)
+    return run(["sh", "-c", command], folder)
+
+
+def has(whole: Any, part: Any) -> bool:
+    """Whether what the page shows of an answer is in it."""
+    if isinstance(part, dict):
+        return all(key in whole and has(whole[key], value) for key, value in part.items())
+    if isinstance(part, list):
+        return len(whole) == len(part) and all(map(has, whole, part))
+    return bool(whole == part)
+
+
+def test_the_program_of_clients_prints_what_it_says_with_stubs_and_grpc_alone(
+    npucall_server: str, tmp_path: Path
+) -> None:
+    (program,) = blocks(CLIENTS, "python")
+    imported = re.findall(r"^(?:from|import) (\S+)", program, re.MULTILINE)
+    assert set(imported) == {"struct", "sys", "grpc", "google.rpc", "npucall.v1"}
+    assert ran(tmp_path, program, npucall_server) == blocks(CLIENTS, "text")[1]
+
+
+@needs_buf
+def test_buf_lists_calls_and_decodes_errors_by_reflection_alone(
+    npucall_server: str, tmp_path: Path
+) -> None:
+    jsons = [json.loads(block) for block in blocks(CLIENTS, "json")]
+    done = shell(0, npucall_server, tmp_path)
+    assert done.stdout.strip() == blocks(CLIENTS, "text")[0].strip(), done.stderr
+    for number, name in (1, "plan.json"), (2, "execute.json"):
+        assert f"`{name}`" in text(CLIENTS)
+        (tmp_path / name).write_text(json.dumps(jsons[2 * number - 2]), encoding="utf-8")
+        done = shell(number, npucall_server, tmp_path)
+        assert done.returncode == 0, done.stderr
+        assert has(json.loads(done.stdout), jsons[2 * number - 1])
+    asked = json.dumps({"call": {"operator": "aclnnKlDivBackwards"}})
+    (tmp_path / "plan.json").write_text(asked, encoding="utf-8")
+    (detail,) = json.loads(shell(1, npucall_server, tmp_path).stderr)["details"]
+    padded = detail["value"] + "=" * (-len(detail["value"]) % 4)
+    assert base64.b64decode(padded)
+    decode = blocks(CLIENTS, "sh")[-1].replace("VALUE", padded)
+    assert has(json.loads(run(["sh", "-c", decode], tmp_path).stdout), jsons[-1])
+
+
+# --- docs/torch.md --------------------------------------------------------------------------------
+
+
+class Here:
+    """Runs programs in this process, since torch takes long to import."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str], patch: pytest.MonkeyPatch) -> None:
+        self._capsys, self._patch = capsys, patch
+
+    def output(self, path: Path, *told: str) -> str:
+        """What a program prints that ends well."""
+        self._patch.setattr(sys, "argv", [str(path), *told])
+        ended: object = 0
+        try:
+            runpy.run_path(str(path), run_name="__main__")
+        except SystemExit as end:
+            ended = end.code
+        assert not ended
+        return self._capsys.readouterr().out
+
+
+@pytest.fixture
+def here(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Here:
+    return Here(capsys, monkeypatch)
+
+
+@pytest.mark.torch
+@pytest.mark.filterwarnings("ignore:this backward spent")
+def test_the_programs_of_torch_print_what_it_says(
+    npucall_server: str, tmp_path: Path, here: Here
+) -> None:
+    pytest.importorskip("torch")
+    check, step = blocks("docs/torch.md", "python")
+    (table,) = blocks("docs/torch.md", "")
+    (tmp_path / "check.py").write_text(check, encoding="utf-8")
+    (tmp_path / "step.py").write_text(step, encoding="utf-8")
+    printed = here.output(tmp_path / "check.py", "local:")
+    assert without_numbers(printed) == without_numbers(table)
+    said = re.findall(r"print\(.*?\)  # (.*)$", step, re.MULTILINE)
+    assert here.output(tmp_path / "step.py", npucall_server).splitlines() == said
+
+
+def without_numbers(table: str) -> str:
+    """The table without its errors, which differ from machine to machine."""
+    return re.sub(r" +(?=\n)| {2,}|\b\d(\.\d+)?(e-\d+)?(?=  )", " ", table).replace(" ", "")
+
+
+@pytest.mark.torch
+def test_the_functions_of_torch_are_those_that_there_are() -> None:
+    pytest.importorskip("torch")
+    from npucall_client.torch import Functional
+
+    page = text("docs/torch.md")
+    (listed,) = re.findall(r"^- losses: .*?(?=\n\n)", page, re.MULTILINE | re.DOTALL)
+    there = {name for name in vars(Functional) if not name.startswith("_")}
+    assert set(re.findall(r"`(\w+)`", listed)) == there
+
+
+@pytest.mark.torch
+def test_a_student_learns_with_gradients_of_a_server_as_with_those_of_torch(
+    npucall_server: str, tmp_path: Path, here: Here
+) -> None:
+    pytest.importorskip("torch")
+    picture = tmp_path / "curve.svg"
+    printed = here.output(ROOT / "examples/distill.py", npucall_server, "--picture", str(picture))
+    assert re.search(r"^60 steps in [\d.]+ s, at most \S+ apart$", printed, re.MULTILINE)
+    assert picture.read_text(encoding="utf-8").count("<polyline") == 2
