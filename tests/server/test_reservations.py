@@ -84,21 +84,18 @@ def test_without_tenants_a_key_counts_for_whoever_has_it(subject: Reservations) 
     subject.check(key, anybody("ipv4:10.0.0.2:4321"))
 
 
-@pytest.mark.parametrize("key", ["x", "1.2.3.4", "\N{EM DASH}", "a" * 600])
-def test_what_is_no_key_is_refused_though_nobody_has_the_device(
-    subject: Reservations, key: str
-) -> None:
-    with pytest.raises(ReservedError, match="the reservation has ended"):
-        subject.check(key, A)
-    with pytest.raises(ReservedError, match="the reservation has ended"):
-        subject.renew(key, A)
-    subject.release(key, A)
+def test_what_is_no_key_is_refused_though_nobody_has_the_device(subject: Reservations) -> None:
+    for key in "x", "1.2.3.4", "\N{EM DASH}", "a" * 600:
+        for show in subject.check, subject.renew:
+            with pytest.raises(ReservedError, match="the reservation has ended"):
+                show(key, A)  # type: ignore[operator]
+        subject.release(key, A)
 
 
-@pytest.mark.parametrize("seconds", [0.0, -1.0, 1000.5, float("nan"), float("inf")])
-def test_seconds_that_cannot_be_granted_are_refused(subject: Reservations, seconds: float) -> None:
-    with pytest.raises(MessageError, match="at most 1000 \\(setting max_reservation\\)"):
-        subject.ask(A, seconds)
+def test_seconds_that_cannot_be_granted_are_refused(subject: Reservations) -> None:
+    for seconds in 0.0, -1.0, 1000.5, float("nan"), float("inf"):
+        with pytest.raises(MessageError, match="at most 1000 \\(setting max_reservation\\)"):
+            subject.ask(A, seconds)
     assert is_free(subject)
 
 
@@ -141,26 +138,19 @@ def test_whoever_may_ends_any_reservation(subject: Reservations) -> None:
 
 def test_who_waits_has_it_in_the_order_of_asking(subject: Reservations, clock: FakeClock) -> None:
     key = reserve(subject, A, 20.0).key
-    second, third = subject.ask(B, 10.0), subject.ask(C, 10.0)
+    second, third, fourth = (subject.ask(who, 10.0) for who in (B, C, B))
     assert subject.refusal(third).details["position"] == "2"
     assert subject.refusal(third).retry_after == 30.0
+    subject.withdraw(second)  # who goes away leaves the queue
+    assert subject.refusal(third).details["position"] == "1"
     assert subject.seconds_to_change() == 20.0
     clock.advance(20.0)
     subject.settle()
-    assert subject.is_granted(second)
-    subject.withdraw(second)
-    assert subject.is_granted(third)
+    assert [subject.is_granted(wish) for wish in (third, fourth)] == [True, False]
+    subject.withdraw(third)
+    assert subject.is_granted(fourth)
     with pytest.raises(ReservedError):
         subject.check(key, A)
-
-
-def test_who_goes_away_leaves_the_queue(subject: Reservations) -> None:
-    key = reserve(subject, A).key
-    second, third = subject.ask(B, 10.0), subject.ask(C, 10.0)
-    subject.withdraw(second)
-    assert subject.refusal(third).details["position"] == "1"
-    subject.release(key, A)
-    assert subject.is_granted(third)
 
 
 def test_a_tenant_waits_for_its_gap_and_others_go_first(
@@ -189,28 +179,6 @@ def test_a_tenant_waits_for_its_gap_and_others_go_first(
     assert subject.is_granted(again)
 
 
-def test_the_gap_is_no_longer_than_the_reservation_was(
-    subject: Reservations, clock: FakeClock
-) -> None:
-    key = reserve(subject, A).key
-    clock.advance(2.0)
-    subject.release(key, A)
-    again = subject.ask(A, 10.0)
-    assert not subject.is_granted(again)
-    assert subject.seconds_to_change() == 2.0
-    clock.advance(2.0)
-    subject.settle()
-    assert subject.is_granted(again)
-
-
-def test_the_gap_begins_when_the_reservation_ended_not_when_somebody_looked(
-    subject: Reservations, clock: FakeClock
-) -> None:
-    reserve(subject, A)
-    clock.advance(90.0)
-    assert subject.is_granted(subject.ask(A, 10.0))
-
-
 def test_a_restarted_server_without_a_secret_knows_no_key(clock: FakeClock) -> None:
     key = reserve(started(clock), A).key
     after = started(clock)
@@ -219,9 +187,17 @@ def test_a_restarted_server_without_a_secret_knows_no_key(clock: FakeClock) -> N
     reserve(after, B)
 
 
-def test_with_a_secret_the_holder_goes_on_after_a_restart(clock: FakeClock) -> None:
+@pytest.fixture
+def before(clock: FakeClock) -> Reservations:
+    """With a secret, a lease after its start; those that start after it know its keys."""
     before = started(clock, SECRET)
     clock.advance(30.0)
+    return before
+
+
+def test_with_a_secret_the_holder_goes_on_after_a_restart(
+    before: Reservations, clock: FakeClock
+) -> None:
     key = reserve(before, A, 100.0).key
     clock.advance(20.0)
     after = started(clock, SECRET)
@@ -237,9 +213,7 @@ def test_with_a_secret_the_holder_goes_on_after_a_restart(clock: FakeClock) -> N
     assert after.is_granted(wish)
 
 
-def test_a_call_of_the_holder_has_it_go_on_too(clock: FakeClock) -> None:
-    before = started(clock, SECRET)
-    clock.advance(30.0)
+def test_a_call_of_the_holder_has_it_go_on_too(before: Reservations, clock: FakeClock) -> None:
     key = reserve(before, A).key
     after = started(clock, SECRET)
     after.check(key, A)
@@ -262,32 +236,26 @@ def test_with_a_secret_nobody_is_granted_anything_for_a_lease_after_the_start(
     assert subject.is_granted(wish)
 
 
-@pytest.mark.parametrize(
-    ("secret", "device", "holder", "seconds"),
-    [
-        ("another secret of it", "cpu", A, 0.0),
-        (SECRET, "cann:1", A, 0.0),
-        (SECRET, "cpu", B, 0.0),
-        (SECRET, "cpu", person("a", "bert"), 0.0),
-        (SECRET, "cpu", A, 100.0),
-    ],
-    ids=["secret", "device", "tenant", "person", "ended"],
-)
 def test_a_key_does_not_count_after_a_restart_with_another(
-    clock: FakeClock, secret: str, device: str, holder: Identity, seconds: float
+    before: Reservations, clock: FakeClock, subtests: pytest.Subtests
 ) -> None:
-    before = started(clock, SECRET)
-    clock.advance(30.0)
-    key = reserve(before, A, 100.0).key
-    clock.advance(seconds)
-    after = Reservations(RULES, Keys(secret, device), clock.monotonic, clock.wall)
-    with pytest.raises(ReservedError):
-        after.renew(key, holder)
+    key = reserve(before, A, 25.0).key
+    for what, secret, device, holder, seconds in [
+        ("secret", "another secret of it", "cpu", A, 0.0),
+        ("device", SECRET, "cann:1", A, 0.0),
+        ("tenant", SECRET, "cpu", B, 0.0),
+        ("person", SECRET, "cpu", person("a", "bert"), 0.0),
+        ("ended", SECRET, "cpu", A, 25.0),
+    ]:
+        clock.advance(seconds)
+        after = Reservations(RULES, Keys(secret, device), clock.monotonic, clock.wall)
+        with subtests.test(what), pytest.raises(ReservedError):
+            after.renew(key, holder)
 
 
-def test_a_key_of_before_is_dead_a_lease_after_the_start(clock: FakeClock) -> None:
-    before = started(clock, SECRET)
-    clock.advance(30.0)
+def test_a_key_of_before_is_dead_a_lease_after_the_start(
+    before: Reservations, clock: FakeClock
+) -> None:
     key = reserve(before, A).key
     after = started(clock, SECRET)
     clock.advance(30.0)
@@ -295,9 +263,9 @@ def test_a_key_of_before_is_dead_a_lease_after_the_start(clock: FakeClock) -> No
         after.renew(key, A)
 
 
-def test_what_ended_in_this_process_is_not_restored_by_it(clock: FakeClock) -> None:
-    before = started(clock, SECRET)
-    clock.advance(30.0)
+def test_what_ended_in_this_process_is_not_restored_by_it(
+    before: Reservations, clock: FakeClock
+) -> None:
     key = reserve(before, A).key
     after = started(clock, SECRET)
     after.release(key, A)
@@ -305,9 +273,9 @@ def test_what_ended_in_this_process_is_not_restored_by_it(clock: FakeClock) -> N
         after.renew(key, A)
 
 
-def test_a_key_granted_later_proves_that_the_one_before_had_ended(clock: FakeClock) -> None:
-    before = started(clock, SECRET)
-    clock.advance(30.0)
+def test_a_key_granted_later_proves_that_the_one_before_had_ended(
+    before: Reservations, clock: FakeClock
+) -> None:
     old = reserve(before, A, 1000.0).key
     before.release(old, A)
     clock.advance(1.0)
@@ -320,9 +288,9 @@ def test_a_key_granted_later_proves_that_the_one_before_had_ended(clock: FakeClo
     after.check(new, B)
 
 
-def test_a_wall_clock_that_was_set_back_makes_nothing_longer(clock: FakeClock) -> None:
-    before = started(clock, SECRET)
-    clock.advance(30.0)
+def test_a_wall_clock_that_was_set_back_makes_nothing_longer(
+    before: Reservations, clock: FakeClock
+) -> None:
     key = reserve(before, A, 100.0).key
     clock.jump(-5000.0)
     after = started(clock, SECRET)
