@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
-from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from concurrent.futures import Future, ThreadPoolExecutor
+from random import Random
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -12,13 +13,18 @@ from npucall.errors import (
     CancelledError,
     DeadlineError,
     DeviceError,
+    DeviceLostError,
+    NpucallError,
     QueueFullError,
 )
+from npucall_server import turn as turn_module
 
-from .scripted import (
+from .fakes import (
     PATIENCE,
-    ScriptedCaller,
-    ScriptedDevice,
+    BlockingDevice,
+    FakeCaller,
+    FakeClock,
+    FakeDevice,
     execute,
     executor,
     is_at_rest,
@@ -28,25 +34,11 @@ from .scripted import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from npucall_server.devices.base import Turn
-    from npucall_server.executor import Executor
 
 CALL = prepared()
-
-
-class Gate:
-    """A device's run that holds its turn until the test opens the gate."""
-
-    def __init__(self) -> None:
-        self.opened = threading.Event()
-        self.entered: list[str] = []
-
-    def __call__(self, turn: Turn) -> None:
-        with turn():
-            self.entered.append(threading.current_thread().name)
-            assert self.opened.wait(PATIENCE)
 
 
 @pytest.fixture
@@ -56,63 +48,84 @@ def pool() -> Iterator[ThreadPoolExecutor]:
 
 
 @pytest.fixture
-def gate() -> Iterator[Gate]:
-    gate = Gate()
-    yield gate
-    gate.opened.set()
+def device() -> Iterator[BlockingDevice]:
+    device = BlockingDevice()
+    yield device
+    device.let_all_go()
 
 
-def start(subject: Executor, name: str, caller: ScriptedCaller | None = None) -> threading.Thread:
-    def run() -> None:
-        execute(subject, CALL, {}, caller or ScriptedCaller())
+class Holding:
+    """An executor and a call that holds its one turn."""
 
-    thread = threading.Thread(target=run, name=name)
-    thread.start()
-    return thread
+    def __init__(
+        self, pool: ThreadPoolExecutor, device: BlockingDevice, call_timeout: float = PATIENCE
+    ) -> None:
+        self.executor, self._pool = executor(device, call_timeout=call_timeout), pool
+        self.holder = self.call()
+        until(lambda: device.running == 1, "it holds the turn")
+        self._device = device
+
+    def call(self, caller: FakeCaller | None = None) -> Future[Any]:
+        return self._pool.submit(execute, self.executor, CALL, None, caller)
+
+    def ends_well(self) -> None:
+        """The call that holds the turn, which nobody else has had."""
+        self._device.let_all_go()
+        self.holder.result(PATIENCE)
+        assert len(self._device.entered) == 1
+        assert is_at_rest(self.executor)
 
 
-def test_calls_get_their_turns_in_the_order_in_which_they_came(gate: Gate) -> None:
-    subject = executor(ScriptedDevice(gate))
-    threads = []
+@pytest.fixture
+def holding(pool: ThreadPoolExecutor, device: BlockingDevice) -> Holding:
+    return Holding(pool, device)
+
+
+# --- Who is next ----------------------------------------------------------------------------------
+
+
+def test_calls_get_their_turns_in_the_order_in_which_they_came(device: BlockingDevice) -> None:
+    subject, threads = executor(device), []
     for number in range(6):
-        threads.append(start(subject, str(number)))
-        until(lambda: len(gate.entered) == 1 and waiting(subject) == len(threads) - 1, "it waits")
-    gate.opened.set()
+        thread = threading.Thread(target=execute, args=(subject, CALL), name=str(number))
+        thread.start()
+        threads.append(thread)
+        until(lambda: len(device.entered) == 1 and waiting(subject) == len(threads) - 1, "it waits")
+    device.let_all_go()
     for thread in threads:
         thread.join(PATIENCE)
-    assert gate.entered == ["0", "1", "2", "3", "4", "5"]
+    assert device.entered == ["0", "1", "2", "3", "4", "5"]
 
 
-def test_a_call_between_two_blocks_stands_behind_those_that_wait_already() -> None:
+def test_a_call_between_two_blocks_stands_behind_those_that_wait_already(
+    pool: ThreadPoolExecutor,
+) -> None:
     order: list[str] = []
     second_waits = threading.Event()
 
     def two_blocks(turn: Turn) -> None:
-        name = threading.current_thread().name
         for block in "ab":
             with turn():
-                order.append(name + block)
+                order.append(f"{turn.owner} {block}")
                 assert second_waits.wait(PATIENCE)
 
-    subject = executor(ScriptedDevice(two_blocks))
-    first = start(subject, "1")
+    subject = executor(FakeDevice(two_blocks))
+    calls = [pool.submit(execute, subject, CALL, None, FakeCaller(peer="first"))]
     until(lambda: bool(order), "the first runs")
-    second = start(subject, "2")
+    calls.append(pool.submit(execute, subject, CALL, None, FakeCaller(peer="second")))
     until(lambda: waiting(subject) == 1, "the second waits")
     second_waits.set()
-    first.join(PATIENCE)
-    second.join(PATIENCE)
-    assert order == ["1a", "2a", "1b", "2b"]
+    for call in calls:
+        call.result(PATIENCE)
+    assert order == ["first a", "second a", "first b", "second b"]
 
 
 @pytest.mark.parametrize("lanes", [1, 2, 5])
 def test_there_are_as_many_turns_as_lanes_and_never_more(
     pool: ThreadPoolExecutor, lanes: int
 ) -> None:
-    held = 0
-    most = 0
-    lock = threading.Lock()
-    full = threading.Event()
+    held = most = 0
+    lock, full = threading.Lock(), threading.Event()
 
     def run(turn: Turn) -> None:
         nonlocal held, most
@@ -123,64 +136,76 @@ def test_there_are_as_many_turns_as_lanes_and_never_more(
                     most = max(most, held)
                     if held == lanes:
                         full.set()
-                full.wait(PATIENCE)
+                assert full.wait(PATIENCE)
                 with lock:
                     held -= 1
 
-    subject = executor(ScriptedDevice(run, lanes), queue_length=32)
-    for call in [pool.submit(execute, subject, CALL, {}, ScriptedCaller()) for _ in range(16)]:
+    subject = executor(FakeDevice(run, lanes), queue_length=32)
+    for call in [pool.submit(execute, subject, CALL) for _ in range(16)]:
         call.result(PATIENCE)
     assert most == lanes
     assert is_at_rest(subject)
 
 
-def test_a_call_whose_deadline_ends_while_it_waits_never_runs(gate: Gate) -> None:
-    subject = executor(ScriptedDevice(gate))
-    holder = start(subject, "holder")
-    until(lambda: gate.entered == ["holder"], "it holds the turn")
-    with pytest.raises(DeadlineError, match="the deadline of the call ended"):
-        execute(subject, CALL, {}, ScriptedCaller(remaining=0.02))
-    assert waiting(subject) == 0
-    gate.opened.set()
-    holder.join(PATIENCE)
-    assert gate.entered == ["holder"]
+def test_a_call_that_waits_for_its_first_turn_gives_way_to_another_connection(
+    pool: ThreadPoolExecutor, device: BlockingDevice
+) -> None:
+    """The one that runs goes on."""
+    subject = executor(device, queue_length=3)
+    greedy = [pool.submit(execute, subject, CALL) for _ in range(4)]
+    until(lambda: waiting(subject) == 3, "three wait")
+    asking = pool.submit(execute, subject, CALL, None, FakeCaller(peer="another"))
+    until(lambda: sum(call.done() for call in greedy) == 1, "one gives way")
+    (ended,) = [call for call in greedy if call.done()]
+    with pytest.raises(QueueFullError, match="more than half"):
+        ended.result()
+    device.let_all_go()
+    assert asking.result(PATIENCE).outputs == [[b"result"]]
+    assert sum(call.exception(PATIENCE) is None for call in greedy) == 3
     assert is_at_rest(subject)
 
 
-def test_a_call_that_is_cancelled_while_it_waits_never_runs(
-    gate: Gate, pool: ThreadPoolExecutor
-) -> None:
-    subject, caller = executor(ScriptedDevice(gate)), ScriptedCaller()
-    holder = start(subject, "holder")
-    until(lambda: gate.entered == ["holder"], "it holds the turn")
-    call = pool.submit(execute, subject, CALL, {}, caller)
-    until(lambda: waiting(subject) == 1, "it waits")
+# --- What ends a call -----------------------------------------------------------------------------
+
+
+def test_a_call_whose_deadline_ends_while_it_waits_never_runs(holding: Holding) -> None:
+    with pytest.raises(DeadlineError, match="the deadline of the call ended"):
+        execute(holding.executor, CALL, caller=FakeCaller(remaining=0.02))
+    assert waiting(holding.executor) == 0
+    holding.ends_well()
+
+
+def test_a_call_that_is_cancelled_while_it_waits_never_runs(holding: Holding) -> None:
+    caller = FakeCaller()
+    call = holding.call(caller)
+    until(lambda: waiting(holding.executor) == 1, "it waits")
     caller.cancel()
     with pytest.raises(CancelledError):
         call.result(PATIENCE)
-    gate.opened.set()
-    holder.join(PATIENCE)
-    assert gate.entered == ["holder"]
-    assert is_at_rest(subject)
+    holding.ends_well()
 
 
-def test_a_call_without_a_caller_is_not_started() -> None:
-    ran: list[int] = []
+def test_no_turn_is_lost_when_the_wait_itself_fails(
+    pool: ThreadPoolExecutor, device: BlockingDevice
+) -> None:
+    """A lock cannot wait for infinity: OverflowError."""
+    holding = Holding(pool, device, call_timeout=float("inf"))
+    with pytest.raises(OverflowError):
+        execute(holding.executor, CALL)
+    holding.ends_well()
 
-    def run(turn: Turn) -> None:
-        with turn():
-            ran.append(1)
 
-    subject, caller = executor(ScriptedDevice(run)), ScriptedCaller()
+def test_a_call_without_a_caller_is_not_started(device: BlockingDevice) -> None:
+    subject, caller = executor(device), FakeCaller()
     caller.cancel()
     with pytest.raises(CancelledError):
-        execute(subject, CALL, {}, caller)
-    assert not ran
+        execute(subject, CALL, caller=caller)
+    assert not device.entered
     assert is_at_rest(subject)
 
 
 def test_a_running_call_is_stopped_between_two_blocks_when_it_is_cancelled() -> None:
-    caller, blocks = ScriptedCaller(), []
+    caller, blocks = FakeCaller(), []
 
     def run(turn: Turn) -> None:
         for block in range(3):
@@ -188,114 +213,255 @@ def test_a_running_call_is_stopped_between_two_blocks_when_it_is_cancelled() -> 
                 blocks.append(block)
                 caller.cancel()
 
-    subject = executor(ScriptedDevice(run))
+    subject = executor(FakeDevice(run))
     with pytest.raises(CancelledError):
-        execute(subject, CALL, {}, caller)
+        execute(subject, CALL, caller=caller)
     assert blocks == [0]
     assert is_at_rest(subject)
 
 
-def test_a_running_call_is_stopped_between_two_blocks_when_its_deadline_ends() -> None:
-    def run(turn: Turn) -> None:
-        while True:
-            with turn():
-                pass
+def blocks_without_end(turn: Turn) -> None:
+    while True:
+        with turn():
+            pass
 
-    subject = executor(ScriptedDevice(run))
+
+def pauses_without_end(turn: Turn) -> None:
+    with turn():
+        while True:
+            turn.pause()
+
+
+@pytest.fixture
+def pauses_all_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turn_module, "_SECONDS_BETWEEN_PAUSES", 0.0)
+
+
+@pytest.mark.parametrize("run", [blocks_without_end, pauses_without_end])
+@pytest.mark.usefixtures("pauses_all_the_time")
+def test_a_deadline_or_the_servers_own_limit_ends_a_call_between_blocks_and_in_pauses(
+    run: Callable[[Turn], None],
+) -> None:
+    subject = executor(FakeDevice(run))
     with pytest.raises(DeadlineError, match=r"the deadline of the call ended after 0\.02 s"):
-        execute(subject, CALL, {}, ScriptedCaller(remaining=0.02))
+        execute(subject, CALL, caller=FakeCaller(remaining=0.02))
+    assert is_at_rest(subject)
+    subject = executor(FakeDevice(run), call_timeout=0.02)
+    for remaining in None, float("inf"), 3600.0:
+        with pytest.raises(DeadlineError, match="call_timeout") as caught:
+            execute(subject, CALL, caller=FakeCaller(remaining))
+        assert caught.value.details == {"limit": "0.02", "setting": "call_timeout"}
     assert is_at_rest(subject)
 
 
-@pytest.mark.parametrize("remaining", [None, float("inf"), 3600.0])
-def test_the_servers_own_limit_ends_a_call_whose_deadline_is_later(remaining: float | None) -> None:
-    def run(turn: Turn) -> None:
-        while True:
-            with turn():
-                pass
-
-    subject = executor(ScriptedDevice(run), call_timeout=0.02)
-    with pytest.raises(DeadlineError, match="call_timeout") as caught:
-        execute(subject, CALL, {}, ScriptedCaller(remaining))
-    assert caught.value.details == {"limit": "0.02", "setting": "call_timeout"}
-    assert is_at_rest(subject)
-
-
-@pytest.mark.parametrize("holding", [False, True])
+@pytest.mark.parametrize("holding_a_turn", [False, True])
 @pytest.mark.parametrize("fault", [DeviceError("broken"), ValueError("bug"), KeyboardInterrupt()])
 def test_everything_is_counted_back_whatever_the_device_raises(
-    *, holding: bool, fault: BaseException
+    fault: BaseException, holding_a_turn: bool
 ) -> None:
     def run(turn: Turn) -> None:
-        if not holding:
+        if not holding_a_turn:
             raise fault
         with turn():
             raise fault
 
-    subject = executor(ScriptedDevice(run))
+    subject = executor(FakeDevice(run))
     with pytest.raises(type(fault)):
-        execute(subject, CALL, {}, ScriptedCaller())
+        execute(subject, CALL)
     assert is_at_rest(subject)
 
 
-def test_no_turn_is_lost_when_the_wait_itself_fails(gate: Gate) -> None:
-    """A lock cannot wait for infinity: OverflowError."""
-    subject = executor(ScriptedDevice(gate), call_timeout=float("inf"))
-    holder = start(subject, "holder")
-    until(lambda: gate.entered == ["holder"], "it holds the turn")
-    with pytest.raises(OverflowError):
-        execute(subject, CALL, {}, ScriptedCaller())
-    gate.opened.set()
-    holder.join(PATIENCE)
-    assert is_at_rest(subject)
+# --- Pauses ---------------------------------------------------------------------------------------
 
 
-def test_a_call_that_waits_for_its_first_turn_gives_way_to_another_connection(
-    pool: ThreadPoolExecutor, gate: Gate
-) -> None:
-    """The one that runs goes on."""
-    subject = executor(ScriptedDevice(gate), queue_length=3)
-    greedy = [pool.submit(execute, subject, CALL, {}, ScriptedCaller()) for _ in range(4)]
-    until(lambda: waiting(subject) == 3, "three wait")
-    other = ScriptedCaller()
-    other.peer = "another"
-    asking = pool.submit(execute, subject, CALL, {}, other)
-    until(lambda: sum(call.done() for call in greedy) == 1, "one gives way")
-    (ended,) = [call for call in greedy if call.done()]
-    with pytest.raises(QueueFullError, match="more than half"):
-        ended.result()
-    gate.opened.set()
-    assert asking.result(PATIENCE).outputs == [[b"result"]]
-    assert sum(call.exception(PATIENCE) is None for call in greedy) == 3
-    assert is_at_rest(subject)
+@pytest.mark.usefixtures("pauses_all_the_time")
+def test_who_waits_has_the_turn_during_a_pause_and_gives_it_back(pool: ThreadPoolExecutor) -> None:
+    small_ran, holding = threading.Event(), threading.Event()
 
-
-def test_a_device_is_stuck_when_turns_are_taken_and_none_ends(
-    pool: ThreadPoolExecutor, gate: Gate
-) -> None:
-    subject = executor(ScriptedDevice(gate))
-    assert not subject.is_stuck(0.0)
-    call = pool.submit(execute, subject, CALL, {}, ScriptedCaller())
-    until(lambda: subject.is_stuck(0.02), "its turn does not end")
-    assert not subject.is_stuck(PATIENCE)
-    gate.opened.set()
-    call.result(PATIENCE)
-    assert not subject.is_stuck(0.0)
-
-
-def test_who_computes_long_and_pauses_is_not_stuck(pool: ThreadPoolExecutor) -> None:
-    stop, looked = threading.Event(), threading.Event()
-
-    def compute(turn: Turn) -> None:
+    def run(turn: Turn) -> None:
         with turn():
-            while not stop.wait(0.002):
+            if turn.owner == "small":
+                small_ran.set()
+                return
+            holding.set()
+            while not small_ran.is_set():
                 turn.pause()
-                looked.set()
 
-    subject = executor(ScriptedDevice(compute))
-    call = pool.submit(execute, subject, CALL, {}, ScriptedCaller())
-    assert looked.wait(PATIENCE)
-    stop.wait(0.3)
-    assert not subject.is_stuck(0.25)
-    stop.set()
+    subject = executor(FakeDevice(run))
+    call = pool.submit(execute, subject, CALL)
+    assert holding.wait(PATIENCE)
+    execute(subject, CALL, caller=FakeCaller(peer="small"))
     call.result(PATIENCE)
+    assert is_at_rest(subject)
+
+
+@pytest.mark.usefixtures("pauses_all_the_time")
+def test_nobody_else_computes_while_the_turn_is_held_again(pool: ThreadPoolExecutor) -> None:
+    held = most = 0
+    lock = threading.Lock()
+
+    def run(turn: Turn) -> None:
+        nonlocal held, most
+        with turn():
+            for _ in range(50):
+                with lock:
+                    held += 1
+                    most = max(most, held)
+                with lock:
+                    held -= 1
+                turn.pause()
+
+    subject = executor(FakeDevice(run, lanes=2))
+    for call in [pool.submit(execute, subject, CALL) for _ in range(6)]:
+        call.result(PATIENCE)
+    assert most <= 2
+    assert is_at_rest(subject)
+
+
+@pytest.mark.parametrize("how", [CancelledError, DeviceLostError])
+@pytest.mark.usefixtures("pauses_all_the_time")
+def test_a_cancel_or_a_lost_device_ends_a_call_in_a_pause(
+    pool: ThreadPoolExecutor, how: type[NpucallError]
+) -> None:
+    subject, caller = executor(FakeDevice(pauses_without_end)), FakeCaller()
+    call = pool.submit(execute, subject, CALL, None, caller)
+    until(lambda: bool(subject.turns.running), "it holds the turn")
+    if how is CancelledError:
+        caller.cancel()
+    else:
+        subject.lose(lambda: DeviceLostError("lost"))
+    with pytest.raises(how):
+        call.result(PATIENCE)
+    assert is_at_rest(subject)
+
+
+@pytest.mark.usefixtures("pauses_all_the_time")
+def test_a_call_that_ends_while_it_waits_to_go_on_gives_nothing_back_twice(
+    pool: ThreadPoolExecutor,
+) -> None:
+    """Its turn is another call's by then, which has to keep it."""
+    opened, taken = threading.Event(), threading.Event()
+
+    def run(turn: Turn) -> None:
+        if turn.owner != "keeper":
+            pauses_without_end(turn)
+        with turn():
+            taken.set()
+            assert opened.wait(PATIENCE)
+
+    subject, caller = executor(FakeDevice(run)), FakeCaller()
+    call = pool.submit(execute, subject, CALL, None, caller)
+    until(lambda: bool(subject.turns.running), "it holds the turn")
+    kept = pool.submit(execute, subject, CALL, None, FakeCaller(peer="keeper"))
+    assert taken.wait(PATIENCE)
+    until(lambda: waiting(subject) == 1, "the first waits to go on")
+    caller.cancel()
+    with pytest.raises(CancelledError):
+        call.result(PATIENCE)
+    assert subject.turns.running
+    opened.set()
+    kept.result(PATIENCE)
+    assert is_at_rest(subject)
+
+
+def test_between_two_pauses_a_call_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turn_module, "_SECONDS_BETWEEN_PAUSES", 1e9)
+    caller = FakeCaller()
+
+    def run(turn: Turn) -> None:
+        with turn():
+            turn.pause()
+            caller.cancel()
+            turn.pause()
+
+    assert execute(executor(FakeDevice(run)), CALL, caller=caller).outputs == [[b"result"]]
+
+
+# --- Stuck ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("pauses_all_the_time")
+def test_a_device_is_stuck_when_turns_are_taken_and_none_ends_or_pauses(
+    pool: ThreadPoolExecutor,
+) -> None:
+    pause, go_on = threading.Semaphore(0), threading.Semaphore(0)
+
+    def run(turn: Turn) -> None:
+        with turn():
+            go_on.release()
+            assert pause.acquire(timeout=PATIENCE)
+            turn.pause()
+            go_on.release()
+            assert pause.acquire(timeout=PATIENCE)
+
+    clock = FakeClock()
+    subject = executor(FakeDevice(run), clock=clock.monotonic)
+    assert not subject.is_stuck(0.0)
+    call = pool.submit(execute, subject, CALL)
+    for _ in range(2):
+        assert go_on.acquire(timeout=PATIENCE)
+        assert not subject.is_stuck(5.0)
+        clock.advance(6.0)
+        assert subject.is_stuck(5.0)
+        assert not subject.is_stuck(7.0)
+        pause.release()
+    call.result(PATIENCE)
+    assert not subject.is_stuck(0.0)
+
+
+# --- Stress ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("seeds", "calls"),
+    [(range(2), 500), pytest.param(range(100, 140), 2000, marks=pytest.mark.long)],
+)
+def test_nothing_is_lost_when_calls_fail_end_and_are_cancelled_at_any_moment(
+    pool: ThreadPoolExecutor, seeds: range, calls: int
+) -> None:
+    """Deadlines and cancellations fall before, into and behind the waits, on 3 lanes."""
+    for seed in seeds:
+        stress(pool, seed, calls)
+
+
+def stress(pool: ThreadPoolExecutor, seed: int, calls: int) -> None:
+    random, lock, held = Random(seed), threading.Lock(), 0
+    cancels: list[FakeCaller] = []
+
+    def run(turn: Turn) -> None:
+        nonlocal held
+        for _ in range(random.randrange(4)):
+            with turn():
+                with lock:
+                    held += 1
+                    assert held <= 3
+                fault = random.randrange(8)
+                if random.random() < 0.3 and cancels:
+                    random.choice(cancels[-8:]).cancel()
+                threading.Event().wait(0.0002)
+                with lock:
+                    held -= 1
+                if fault == 0:
+                    raise DeviceError("broken")
+                if fault == 1:
+                    raise MemoryError
+
+    subject = executor(FakeDevice(run, lanes=3), queue_length=26, call_timeout=0.2)
+
+    def call() -> str:
+        caller = FakeCaller(random.choice([None, 0.0, 0.0005, 0.002, 0.01]))
+        cancels.append(caller)
+        try:
+            execute(subject, CALL, caller=caller)
+        except NpucallError as error:
+            return error.reason
+        except MemoryError:
+            return "MEMORY"
+        return "OK"
+
+    reasons = {future.result(PATIENCE) for future in [pool.submit(call) for _ in range(calls)]}
+    assert is_at_rest(subject)
+    assert reasons >= {"OK", "DEADLINE", "DEVICE_ERROR"}
+    assert reasons <= {
+        "OK", "CANCELLED", "DEADLINE", "DEVICE_ERROR", "MEMORY", "QUEUE_FULL"
+    }  # fmt: skip
