@@ -66,6 +66,10 @@ def warnings(findings: Iterable[Finding]) -> list[str]:
     return said(findings, Verdict.WARNING)
 
 
+def not_ok(findings: Iterable[Finding]) -> list[Finding]:
+    return [finding for finding in findings if finding.verdict is not Verdict.OK]
+
+
 def todo(findings: Iterable[Finding]) -> str:
     """What to do about all that is not well."""
     return "\n".join(finding.todo for finding in findings if finding.todo)

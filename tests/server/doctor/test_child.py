@@ -1,15 +1,16 @@
 """Work in a process of its own: what it finds arrives, and its end is a finding too."""
 
-from __future__ import annotations
-
 import os
 import signal
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from npucall_server.doctor import child
 from npucall_server.doctor.child import in_child
 from npucall_server.doctor.finding import Finding, Section, fault, ok
 
@@ -22,7 +23,8 @@ def _importable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(Path(__file__).parents[3])
 
 
-def well(text: str) -> Iterator[Section | Finding]:
+def work(text: str) -> Iterator[Section | Finding]:
+    print("what CANN logs")
     yield Section("work", "working")
     yield ok(text)
 
@@ -38,23 +40,11 @@ def hang() -> Iterator[Section | Finding]:
     yield ok("never")
 
 
-def bug() -> Iterator[Section | Finding]:
-    yield Section("work", "erring")
-    raise SystemExit(3)
-
-
-def noise() -> Iterator[Section | Finding]:
-    print("what CANN logs")
-    yield ok("here")
-
-
-def test_what_the_work_prints_is_no_output(capfd: pytest.CaptureFixture[str]) -> None:
-    assert list(in_child(noise, (), PATIENCE)) == [ok("here")]
+def test_findings_arrive_and_what_the_work_prints_is_no_output(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    assert list(in_child(work, ("here",), PATIENCE)) == [Section("work", "working"), ok("here")]
     assert capfd.readouterr() == ("", "what CANN logs\n")
-
-
-def test_findings_arrive_and_a_good_end_says_nothing() -> None:
-    assert list(in_child(well, ("here",), PATIENCE)) == [Section("work", "working"), ok("here")]
 
 
 def test_a_crash_is_a_fault_that_says_what_was_done() -> None:
@@ -63,10 +53,17 @@ def test_a_crash_is_a_fault_that_says_what_was_done() -> None:
 
 
 def test_a_hang_is_a_fault() -> None:
-    (finding,) = in_child(hang, (), 0.5)
-    assert finding == fault("no answer for 0.5 s while starting", finding.todo)
+    (finding,) = in_child(hang, (), 0.05)
+    assert finding == fault("no answer for 0.05 s while starting", finding.todo)
 
 
-def test_an_exit_code_is_a_fault() -> None:
-    *_, last = in_child(bug, (), PATIENCE)
-    assert last == fault("the process ended with 3 while erring", last.todo)
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [(3, "the process ended with 3 while erring"),
+     (-9, "SIGKILL ended the process while erring"),
+     (None, "no answer for 10 s while erring, then ending"), (0, "")],
+)  # fmt: skip
+def test_an_exit_code_is_a_fault(code: int | None, said: str) -> None:
+    process: Any = SimpleNamespace(join=lambda _: None, exitcode=code)
+    found = list(child._ended(process, "erring"))
+    assert found == ([fault(said, found[0].todo)] if said else [])

@@ -1,181 +1,149 @@
 """What the doctor says of the device, on the simulator: a healthy one, and each fault of one."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
-from tests.more import every_third
+from tests.simulator.control import Simulator
+from tests.simulator.tree import Tree
 
+from npucall.declare.prepare import Prepared
 from npucall_server.devices.base import DeviceFacts
+from npucall_server.devices.cann.runtime import open_libraries
 from npucall_server.devices.cann.statuses import error_of
-from npucall_server.doctor import compare, planning, report
+from npucall_server.doctor import compare, planning, report, trial
 from npucall_server.doctor.bench import Outcome
 from npucall_server.doctor.device import check_health, check_memory, check_product, examine
 from npucall_server.doctor.failure import failed
-from npucall_server.doctor.finding import Finding, Section, Verdict
+from npucall_server.doctor.finding import Finding, Section, Verdict, fault
+from npucall_server.doctor.libraries import check_libraries, check_opening
+from npucall_server.npu_settings import AscendPaths
 
-from .hosts import faults, todo, warnings
-
-if TYPE_CHECKING:
-    from tests.simulator.control import Simulator
-
-    from npucall.declare.prepare import Prepared
-    from npucall_server.npu_settings import AscendPaths
+from .conftest import Examined
+from .hosts import faults, not_ok, todo, warnings
 
 GIB = 1 << 30
+OK, WARNING, FAULT = Verdict.OK, Verdict.WARNING, Verdict.FAULT
+GIVEN_BACK = "the device was given back"
+SECTIONS = [
+    "libraries", "device", "versions", "operators", "trial", "copies", "planning", "memory",
+]  # fmt: skip
+SOCS = ["Ascend910A", "Ascend310P3", "Ascend310B1", "Ascend910_9391", "Ascend950PR_9599"]
+TRIED = "aclnnSmoothL1Loss"
 
 
-def examined(paths: AscendPaths, number: int = 0) -> list[Finding]:
-    return [message for message in examine(number, paths) if isinstance(message, Finding)]
-
-
-def test_a_healthy_device_has_nothing_but_good_findings(
-    simulator: Simulator, paths: AscendPaths
-) -> None:
-    findings = examined(paths)
-    assert {finding.verdict for finding in findings} == {Verdict.OK}
-    assert findings[-1].found == "the device was given back"
-
-
-@pytest.mark.more
-@pytest.mark.parametrize(
-    "soc", ["Ascend910A", "Ascend310P3", "Ascend310B1", "Ascend910_9391", "Ascend950PR_9599"]
-)
-def test_a_healthy_device_of_each_product_has_nothing_but_good_findings(
+@pytest.mark.parametrize("soc", ["", *(pytest.param(soc, marks=pytest.mark.more) for soc in SOCS)])
+def test_a_healthy_device_has_nothing_but_good_findings_and_is_used_as_cann_demands(
     simulator: Simulator, paths: AscendPaths, soc: str
 ) -> None:
-    simulator.set_soc(soc)
-    findings = examined(paths)
-    assert {finding.verdict for finding in findings} == {Verdict.OK}
-    assert (simulator.violations(), simulator.live_objects()) == ([], {})
-
-
-def test_a_healthy_device_is_used_as_cann_demands(simulator: Simulator, paths: AscendPaths) -> None:
-    examined(paths)
+    if soc:
+        simulator.set_soc(soc)
+    messages = list(examine(0, paths))
+    findings = [message for message in messages if isinstance(message, Finding)]
+    assert not_ok(findings) == []
+    assert findings[-1].found == GIVEN_BACK
+    titles = dict.fromkeys(each.title for each in messages if isinstance(each, Section))
+    assert list(titles) == SECTIONS
     assert (simulator.violations(), simulator.live_objects()) == ([], {})
 
 
 def test_launches_of_nothing_are_faults_and_nothing_else_is_tried(
-    simulator: Simulator, paths: AscendPaths
+    examined: Examined, simulator: Simulator
 ) -> None:
     simulator.set_kernels("none")
-    findings = examined(paths)
+    findings = examined()
     wrong = faults(findings)
-    assert len(wrong) > 5
+    assert len(wrong) == 2
     assert all("first run: nothing has run, though every function answered" in w for w in wrong)
-    assert findings[-1].found == "the device was given back"
+    assert findings[-1].found == GIVEN_BACK
     assert simulator.call_count("aclDestroyAclOpExecutor") == 0
 
 
 def test_wrong_numbers_are_faults_that_say_which(
-    simulator: Simulator, paths: AscendPaths, monkeypatch: pytest.MonkeyPatch
+    examined: Examined, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def rather(call: Prepared, *given: Any, **options: Any) -> list[Any]:
         right = evaluate(call, *given, **options)
-        if call.operator.name not in names:
-            names.append(call.operator.name)
-        is_third = names.index(call.operator.name) == 2  # the first ones serve other trials too
-        return [bytes(len(right[0])), *right[1:]] if is_third else right
+        wrong = call.operator.name == TRIED
+        return [bytes(len(right[0])), *right[1:]] if wrong else right
 
     evaluate = compare.evaluate.run
-    names: list[str] = []
     monkeypatch.setattr(compare.evaluate, "run", rather)
-    found = faults(examined(paths))
+    found = faults(examined(trial._runs, trial._again))
     assert found
-    other = [w for w in found if names[2] not in w or " are wrong: expected " not in w]
-    assert not other
+    assert [w for w in found if TRIED not in w or " are wrong: expected " not in w] == []
 
 
-def test_a_cache_without_the_guard_is_a_warning_that_settles_the_claim(
-    simulator: Simulator, paths: AscendPaths, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [("unguarded", "a run after a plan on the same thread launches nothing"),
+     ("refused", "aclDestroyAclOpExecutor: expected status 0, found 561000")],
+)  # fmt: skip
+def test_what_cann_does_with_executors_that_never_ran_is_a_warning_that_settles_the_claim(
+    examined: Examined, simulator: Simulator, monkeypatch: pytest.MonkeyPatch, kind: str, said: str
 ) -> None:
-    monkeypatch.setenv("NPUCALL_SIM_UNRUN", "unguarded")
+    monkeypatch.setenv("NPUCALL_SIM_UNRUN", kind)
     simulator.reset()
-    findings = examined(paths)
-    (found,) = [finding for finding in findings if finding.verdict is not Verdict.OK]
-    assert found.verdict is Verdict.WARNING
-    assert "a run after a plan on the same thread launches nothing" in found.found
+    findings = examined(trial._runs, planning.plans)
+    (found,) = not_ok(findings)
+    assert found.verdict is WARNING
+    assert said in found.found
     assert "needs npucall's planner thread" in found.todo
     assert found.settles == ("unrun-executor",)
-    assert findings[-1].found == "the device was given back"
+    assert findings[-1].found == GIVEN_BACK
     assert "look      A first phase alone harms nothing" in report.as_file({}, findings)
     assert simulator.violations() == []
 
 
-def test_an_executor_that_is_not_destroyed_is_a_warning_that_settles_the_claim(
-    simulator: Simulator, paths: AscendPaths, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("NPUCALL_SIM_UNRUN", "refused")
-    simulator.reset()
-    findings = examined(paths)
-    (found,) = [finding for finding in findings if finding.verdict is not Verdict.OK]
-    assert found.verdict is Verdict.WARNING
-    assert "aclDestroyAclOpExecutor: expected status 0, found 561000" in found.found
-    assert found.settles == ("unrun-executor",)
-    assert findings[-1].found == "the device was given back"
-    assert "look      A first phase alone harms nothing" in report.as_file({}, findings)
-
-
 def test_what_runs_wrong_behind_a_plan_is_a_fault(
-    simulator: Simulator, paths: AscendPaths, monkeypatch: pytest.MonkeyPatch
+    examined: Examined, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def wrong_behind_a_plan(self: planning.PlansAndRuns, call: Prepared, seed: int) -> Outcome:
-        del self, call, seed
-        return Outcome("out: 3 of 6 numbers are wrong", launched_nothing=False, phases=None)
-
-    monkeypatch.setattr(planning.PlansAndRuns, "plan_and_run", wrong_behind_a_plan)
-    (found,) = faults(examined(paths))
+    wrong = Outcome("out: 3 of 6 numbers are wrong", launched_nothing=False, phases=None)
+    monkeypatch.setattr(planning.PlansAndRuns, "plan_and_run", lambda *_: wrong)
+    (found,) = faults(examined(planning.plans))
     assert found.endswith("on the same thread: out: 3 of 6 numbers are wrong")
 
 
 def test_a_device_beyond_those_that_are_there_is_a_fault(
-    simulator: Simulator, paths: AscendPaths
+    examined: Examined, simulator: Simulator
 ) -> None:
-    assert faults(examined(paths, 2)) == [
-        "there is no cann:2: this process sees 2 devices, numbered from 0"
-    ]
+    said = "there is no cann:2: this process sees 2 devices, numbered from 0"
+    assert faults(examined(number=2)) == [said]
     assert simulator.call_count("aclrtSetDevice") == 0
 
 
-@pytest.mark.parametrize(
-    ("function", "status", "advice"),
-    every_third(
-        [
-            ("aclrtGetDeviceCount", 507899, "`npu-smi info`"),
-            ("aclInit", 500000, "CANN found no device"),
-            ("aclrtSetDevice", 507033, "another container may hold it"),
-            ("aclrtSetDevice", 207006, "group HwHiAiUser"),
-            ("aclrtCreateStreamWithConfig", 207008, "end other processes on it"),
-            ("aclrtMalloc", 207001, "`npu-smi info` lists processes"),
-            (
-                "aclnnKlDivBackwardGetWorkspaceSize",
-                561003,
-                "install the operator package of this SoC",
-            ),
-            ("aclnnKlDivBackward", 207000, "the driver may be older than the toolkit"),
-            ("aclrtResetDevice", 507899, "`npu-smi info`"),
-        ]
-    ),
-)
+FAILS = [
+    ("aclrtGetDeviceCount", 507899, "`npu-smi info`"),
+    ("aclInit", 500000, "CANN found no device"),
+    ("aclrtSetDevice", 507033, "another container may hold it"),
+    ("aclrtSetDevice", 207006, "group HwHiAiUser"),
+    ("aclrtCreateStreamWithConfig", 207008, "end other processes on it"),
+    ("aclrtMalloc", 207001, "`npu-smi info` lists processes"),
+    (f"{TRIED}GetWorkspaceSize", 561003, "install the operator package of this SoC"),
+    (TRIED, 207000, "the driver may be older than the toolkit"),
+    ("aclrtResetDevice", 507899, "`npu-smi info`"),
+]
+
+
 def test_a_function_that_fails_is_a_fault_with_what_to_do(
-    simulator: Simulator, paths: AscendPaths, function: str, status: int, advice: str
+    examined: Examined, simulator: Simulator
 ) -> None:
-    simulator.fail(function, status=status)
-    findings = examined(paths)
-    (found,) = faults(findings)
-    assert f"{function}: expected status 0, found {status} " in found
-    assert advice in todo(findings)
+    for function, status, advice in FAILS:
+        simulator.reset()
+        simulator.fail(function, status=status)
+        findings = examined(trial._runs)
+        (found,) = faults(findings)
+        assert f"{function}: expected status 0, found {status} " in found
+        assert advice in todo(findings)
+        if status == 561003:  # a kernel that is missing does not keep the device open
+            assert simulator.live_objects() == {}
 
 
 @pytest.mark.parametrize(
     ("status", "advice"),
-    [
-        (561107, "ASCEND_OPP_PATH is not set"),
-        (561112, "kernel package is not installed"),
-        (207000, "the driver may be older than the toolkit"),
-    ],
-)
+    [(561107, "ASCEND_OPP_PATH is not set"), (561112, "kernel package is not installed"),
+     (207000, "the driver may be older than the toolkit")],
+)  # fmt: skip
 def test_an_error_with_a_status_has_the_advice_of_the_status(status: int, advice: str) -> None:
     finding = failed(error_of("aclnnXxxGetWorkspaceSize", status, "text"), "trying Xxx")
     assert finding.found.startswith("trying Xxx: aclnnXxxGetWorkspaceSize: expected status 0")
@@ -183,99 +151,94 @@ def test_an_error_with_a_status_has_the_advice_of_the_status(status: int, advice
 
 
 def test_a_kernel_that_fails_is_a_fault_and_ends_the_examination(
-    simulator: Simulator, paths: AscendPaths
+    examined: Examined, simulator: Simulator
 ) -> None:
-    simulator.fail("aclnnKlDivBackward", status=507015, what="at_sync")
-    findings = examined(paths)
-    assert findings[-1].verdict is Verdict.FAULT
+    simulator.fail(TRIED, status=507015, what="at_sync")
+    findings = examined()
+    assert findings[-1].verdict is FAULT
     assert "a kernel failed on the device" in findings[-1].todo
     assert simulator.call_count("aclrtResetDevice") == 0
 
 
-def test_a_kernel_that_is_missing_does_not_keep_the_device_open(
-    simulator: Simulator, paths: AscendPaths
-) -> None:
-    simulator.fail("aclnnKlDivBackwardGetWorkspaceSize", status=561003)
-    examined(paths)
-    assert simulator.live_objects() == {}
-
-
-def test_a_device_that_cannot_time_is_a_warning(simulator: Simulator, paths: AscendPaths) -> None:
+def test_a_device_that_cannot_time_is_a_warning(examined: Examined, simulator: Simulator) -> None:
     simulator.fail("aclrtCreateEventExWithFlag", status=207000)
-    findings = examined(paths)
+    findings = examined(trial._runs)
     assert faults(findings) == []
     assert warnings(findings)[0].startswith("nothing is timed on the device from here on")
 
 
-def test_a_soc_that_no_product_has_is_a_fault(simulator: Simulator, paths: AscendPaths) -> None:
-    simulator.set_soc("Ascend777X")
-    findings = examined(paths)
-    assert faults(findings)[0].startswith("soc: expected the name of an Ascend SoC")
-    assert findings[-1].found == "the device was given back"
-
-
-def test_a_soc_that_is_near_to_a_product_is_a_warning(
-    simulator: Simulator, paths: AscendPaths
+@pytest.mark.parametrize(
+    ("soc", "verdict", "said"),
+    [("Ascend777X", FAULT, "soc: expected the name of an Ascend SoC"),
+     ("Ascend910B5", WARNING, "it is like Ascend910B (Atlas A2); dtypes"),
+     ("Ascend310", WARNING,
+      "none of the declared operators is here for Ascend 310: nothing was run")],
+)  # fmt: skip
+def test_a_soc_that_no_product_has_or_that_has_no_operators_is_said(
+    examined: Examined, simulator: Simulator, soc: str, verdict: Verdict, said: str
 ) -> None:
-    simulator.set_soc("Ascend910B5")
-    findings = examined(paths)
-    assert faults(findings) == []
-    (found,) = warnings(findings)
-    assert "it is like Ascend910B (Atlas A2); dtypes" in found
-    assert findings[-1].found == "the device was given back"
+    simulator.set_soc(soc)
+    findings = examined(trial._runs)
+    (found,) = not_ok(findings)
+    assert found.verdict is verdict
+    assert said in found.found
+    assert findings[-1].found == GIVEN_BACK
 
 
-def test_a_product_without_the_operators_is_not_tried(
-    simulator: Simulator, paths: AscendPaths
-) -> None:
-    simulator.set_soc("Ascend310")
-    (found,) = warnings(examined(paths))
-    assert found == "none of the declared operators is here for Ascend 310: nothing was run"
-
-
-def test_a_custom_library_of_another_user_is_a_warning(
-    simulator: Simulator, paths: AscendPaths, tree: object, monkeypatch: pytest.MonkeyPatch
+def test_a_custom_package_names_its_variant_and_an_owner_that_is_another_user(
+    examined: Examined, paths: AscendPaths, tree: Tree, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     custom = paths._replace(custom=(tree.custom,))
-    monkeypatch.setattr("os.geteuid", lambda: 4711)
-    (found,) = warnings(examined(custom))
-    assert "owned by user" in found
-
-
-def test_a_variant_of_a_custom_package_is_named(
-    simulator: Simulator, paths: AscendPaths, tree: object
-) -> None:
-    findings = examined(paths._replace(custom=(tree.custom,)))
-    said = [finding.found for finding in findings]
+    said = [finding.found for finding in examined(trial._again, paths=custom)]
     assert "operators with several variants have the variant community" in said
-
-
-def test_every_step_says_what_it_does(simulator: Simulator, paths: AscendPaths) -> None:
-    titles = [message.title for message in examine(0, paths) if isinstance(message, Section)]
-    assert list(dict.fromkeys(titles)) == [
-        "libraries", "device", "versions", "operators", "trial", "copies", "planning", "memory",
-    ]  # fmt: skip
+    monkeypatch.setattr("os.geteuid", lambda: 4711)
+    (found,) = warnings(examined(trial._again, paths=custom))
+    assert "owned by user" in found
 
 
 def test_the_state_of_a_device_is_what_it_says() -> None:
     verdicts = [check_health(DeviceFacts(healthy=state)).verdict for state in (True, False, None)]
-    assert verdicts == [Verdict.OK, Verdict.FAULT, Verdict.WARNING]
+    assert verdicts == [OK, FAULT, WARNING]
+    assert check_product("Ascend910_9391").found == "Ascend910_9391 is Atlas A3"
 
 
 @pytest.mark.parametrize(
     ("free", "total", "expected"),
-    [
-        (60 * GIB, 64 * GIB, Verdict.OK),
-        (2 * GIB, 64 * GIB, Verdict.OK),
-        (2 * GIB - 1, 64 * GIB, Verdict.WARNING),
-        (GIB, 2 * GIB, Verdict.OK),
-        (0, 0, Verdict.WARNING),
-    ],
-)
+    [(60 * GIB, 64 * GIB, OK), (2 * GIB, 64 * GIB, OK), (2 * GIB - 1, 64 * GIB, WARNING),
+     (GIB, 2 * GIB, OK), (0, 0, WARNING)],
+)  # fmt: skip
 def test_little_memory_is_a_warning(free: int, total: int, expected: Verdict) -> None:
     facts = DeviceFacts(memory_free_bytes=free, memory_total_bytes=total)
     assert check_memory(facts).verdict is expected
 
 
-def test_the_product_of_a_soc_is_named() -> None:
-    assert check_product("Ascend910_9391").found == "Ascend910_9391 is Atlas A3"
+# --- CANN's two libraries -------------------------------------------------------------------------
+
+MISSING = "cannot open shared object file: No such file or directory"
+
+
+def test_the_files_that_were_loaded_are_named_and_functions_that_are_missing(
+    simulator: Simulator, paths: AscendPaths, tmp_path: Path
+) -> None:
+    libraries = open_libraries(paths)
+    said = [finding.found for finding in check_libraries(libraries, paths)]
+    assert f"loaded {paths.home}/lib64/libnnopbase.so" in said
+    assert said[-1] == "every function is there"
+    found = warnings(check_libraries(libraries, paths._replace(home=tmp_path)))
+    assert len(found) == 3
+    assert all(text.endswith(f"which is not the library in {tmp_path}/lib64") for text in found)
+    del libraries.acl.aclFinalizeReference
+    last = list(check_libraries(libraries, paths))[-1]
+    assert last.verdict is OK
+    assert "but for aclFinalizeReference" in last.found
+
+
+def test_libraries_that_cannot_be_opened_lead_to_what_is_missing() -> None:
+    tried = f"expected one of liba.so, libb.so, found none:\n  liba.so: liba.so: {MISSING}"
+    finding = check_opening(f"{tried}\nSource the toolkit's set_env.sh")
+    assert finding == fault(tried, "source the toolkit's set_env.sh", "library-names")
+    finding = check_opening(f"expected:\n  libascendcl.so: libascend_hal.so: {MISSING}\nSource it")
+    assert finding.todo.startswith("libascend_hal.so belongs to the driver: see the section driver")
+    finding = check_opening("expected CANN 8.1 or newer, found no aclrtX in libascendcl.so")
+    assert finding.found.startswith("expected CANN 8.1 or newer")
+    assert finding.todo.startswith("install CANN 8.1 or newer")

@@ -1,7 +1,5 @@
 """What the doctor says of device nodes, driver and custom packages."""
 
-from __future__ import annotations
-
 import grp
 import os
 from pathlib import Path
@@ -20,30 +18,26 @@ LIBRARY = "op_api/lib/libcust_opapi.so"
 def test_nodes_that_are_there_and_may_be_used_are_well(host: Host) -> None:
     (finding,) = check_nodes(host.root)
     assert (finding.verdict, finding.found) == (Verdict.OK, f"/dev has {', '.join(NODES)}")
+    (host.root / "dev/davinci0").unlink()
+    (host.root / "dev/davinci1").rename(host.root / "dev/davinci13")  # any number will do
+    assert faults(check_nodes(host.root)) == []
 
 
-def test_a_host_without_nodes_has_one_fault(tmp_path: Path) -> None:
-    findings = check_nodes(tmp_path)
-    expected = (
-        "/dev does not have davinci0 (or another number), davinci_manager, devmm_svm, hisi_hdc"
-    )
+def test_missing_nodes_are_named(host: Host) -> None:
+    needed = ("davinci_manager", "devmm_svm", "hisi_hdc")
+    for node in needed:
+        (host.root / "dev" / node).unlink()
+        assert faults(check_nodes(host.root)) == [f"/dev does not have {node}"]
+        (host.root / "dev" / node).touch()
+    findings = check_nodes(host.root / "nowhere")
+    expected = f"/dev does not have davinci0 (or another number), {', '.join(needed)}"
     assert faults(findings) == [expected]
     assert "--device /dev/davinci_manager" in todo(findings)
 
 
-@pytest.mark.parametrize("node", ["davinci_manager", "devmm_svm", "hisi_hdc"])
-def test_a_missing_node_is_named(host: Host, node: str) -> None:
-    (host.root / "dev" / node).unlink()
-    assert faults(check_nodes(host.root)) == [f"/dev does not have {node}"]
-
-
-def test_a_device_of_any_number_will_do(host: Host) -> None:
-    (host.root / "dev/davinci0").unlink()
-    (host.root / "dev/davinci1").rename(host.root / "dev/davinci13")
-    assert faults(check_nodes(host.root)) == []
-
-
-def test_a_node_that_the_user_may_not_use_is_named_with_its_group(host: Host) -> None:
+def test_a_node_that_the_user_may_not_use_is_named_with_its_group(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
     node = host.root / "dev/davinci1"
     node.chmod(0o660)
     findings = check_nodes(host.root, usable=lambda node: node.name != "davinci1")
@@ -51,54 +45,47 @@ def test_a_node_that_the_user_may_not_use_is_named_with_its_group(host: Host) ->
     (found,) = faults(findings)
     assert found.endswith(f"may not use /dev/davinci1 (group {group}, mode 0660)")
     assert "usermod -aG HwHiAiUser <user>" in todo(findings)
-
-
-def test_a_node_has_to_be_readable_and_writable(
-    host: Host, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    # It has to be readable and writable.
     monkeypatch.setattr(os, "access", lambda path, mode: mode != os.R_OK | os.W_OK)
     assert len(faults(check_nodes(host.root))) == 1
 
 
 def test_a_driver_that_is_there_is_well(host: Host) -> None:
-    findings = check_driver(host.root)
-    assert [finding.found for finding in findings] == [
-        f"/{DRIVER} has libascend_hal.so",
-        "the driver's version is 25.5.0",
-    ]
+    said = [finding.found for finding in check_driver(host.root)]
+    assert said == [f"/{DRIVER} has libascend_hal.so", "the driver's version is 25.5.0"]
 
 
-def test_a_missing_driver_is_a_fault(tmp_path: Path) -> None:
-    findings = check_driver(tmp_path)
+def test_a_driver_that_is_missing_or_empty_is_a_fault(host: Host) -> None:
+    findings = check_driver(host.root / "nowhere")
     assert faults(findings) == [f"there is no driver in /{DRIVER}"]
     assert f"-v /{DRIVER}/lib64:/{DRIVER}/lib64:ro" in todo(findings)
-
-
-def test_an_empty_mount_of_the_driver_is_a_fault(host: Host) -> None:
-    (host.root / DRIVER / "lib64/driver/libascend_hal.so").unlink()
+    (host.root / DRIVER / "lib64/driver/libascend_hal.so").unlink()  # an empty mount
     assert faults(check_driver(host.root)) == [f"there is no libascend_hal.so in /{DRIVER}/lib64"]
 
 
 def test_a_driver_whose_version_is_not_mounted_is_a_warning(host: Host) -> None:
     (host.root / DRIVER / "version.info").unlink()
     findings = check_driver(host.root)
-    assert faults(findings) == []
-    assert len(warnings(findings)) == 1
+    assert (len(faults(findings)), len(warnings(findings))) == (0, 1)
 
 
 def test_a_driver_in_another_place_is_found_by_the_installer_s_file(host: Host) -> None:
-    (host.root / "opt").mkdir()
+    for folder in "opt", "etc":
+        (host.root / folder).mkdir()
     (host.root / DRIVER).rename(host.root / "opt/driver")
-    (host.root / "etc").mkdir()
     (host.root / "etc/ascend_install.info").write_text(
         "UserGroup=HwHiAiUser\nDriver_Install_Path_Param=/opt\n"
     )
     assert check_driver(host.root)[0].found == "/opt/driver has libascend_hal.so"
 
 
-def install(package: Path) -> None:
-    (package / "op_api/lib").mkdir(parents=True)
-    (package / LIBRARY).touch()
+def install(host: Host, *vendors: str, configured: str | None = None) -> None:
+    for vendor in vendors:
+        library = host.home / "opp/vendors" / vendor / LIBRARY
+        library.parent.mkdir(parents=True)
+        library.touch()
+    if configured is not None:
+        (host.home / "opp/vendors/config.ini").write_text(f"load_priority={configured}\n")
 
 
 def test_a_host_without_custom_packages_says_so(host: Host) -> None:
@@ -106,41 +93,34 @@ def test_a_host_without_custom_packages_says_so(host: Host) -> None:
     assert finding.found == "none is installed: operators are CANN's own"
 
 
-def test_a_custom_package_that_is_there_is_well(tmp_path: Path) -> None:
-    install(tmp_path / "vendor")
-    (finding,) = check_custom_packages(AscendPaths(None, None, (tmp_path / "vendor",)))
+def test_a_custom_package_of_the_environment_is_well_if_its_library_is_there(host: Host) -> None:
+    install(host, "vendor")
+    (host.root / "empty").mkdir()
+    there = host.home / "opp/vendors/vendor"
+    (finding,) = check_custom_packages(AscendPaths(None, None, (there,)))
     assert finding.verdict is Verdict.OK
-
-
-@pytest.mark.parametrize("missing", ["gone", f"empty/{LIBRARY}"])
-def test_a_custom_package_that_is_not_there_is_a_warning(tmp_path: Path, missing: str) -> None:
-    (tmp_path / "empty").mkdir()
-    package = tmp_path / Path(missing).parts[0]
-    (found,) = warnings(check_custom_packages(AscendPaths(None, None, (package,))))
-    assert found == (
-        f"ASCEND_CUSTOM_OPP_PATH names {package}, but there is no {tmp_path / missing}: CANN "
-        "ignores the package"
-    )
+    for missing in "gone", f"empty/{LIBRARY}":
+        package = host.root / Path(missing).parts[0]
+        (said,) = warnings(check_custom_packages(AscendPaths(None, None, (package,))))
+        lacking = f"names {package}, but there is no {host.root / missing}"
+        assert said == f"ASCEND_CUSTOM_OPP_PATH {lacking}: CANN ignores the package"
 
 
 def test_a_vendor_that_the_configuration_names_is_looked_for(host: Host) -> None:
-    install(host.home / "opp/vendors/one")
-    (host.home / "opp/vendors/config.ini").write_text("load_priority=one,two\n")
+    install(host, "one", configured="one,two")
     findings = check_custom_packages(host.paths)
     assert [finding.verdict for finding in findings] == [Verdict.OK, Verdict.WARNING]
 
 
 def test_a_vendor_behind_a_blank_is_a_warning(host: Host) -> None:
-    install(host.home / "opp/vendors/one")
-    install(host.home / "opp/vendors/two")
-    (host.home / "opp/vendors/config.ini").write_text("load_priority=one, two\n")
+    install(host, "one", "two", configured="one, two")
     (unnamed, unlisted) = warnings(check_custom_packages(host.paths))
     assert f"names {host.home}/opp/vendors/ two, but there is no " in unnamed
     assert f"{host.home}/opp/vendors/two is installed, but " in unlisted
 
 
 def test_a_vendor_that_the_configuration_does_not_name_is_a_warning(host: Host) -> None:
-    install(host.home / "opp/vendors/one")
+    install(host, "one")
     findings = check_custom_packages(host.paths)
     assert len(warnings(findings)) == 1
     assert "write load_priority=one there" in todo(findings)

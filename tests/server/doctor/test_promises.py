@@ -1,80 +1,48 @@
 """Each promise of CANN that the doctor tries: where it is broken, a finding names it."""
 
-from __future__ import annotations
-
+from collections.abc import Callable
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
+from tests.simulator.control import Simulator
 
 from npucall_server.devices.base import Ran
 from npucall_server.devices.cann.lane import Lane
 from npucall_server.devices.cann.resident import HandleMemory
 from npucall_server.doctor import copies, promises, trial
 from npucall_server.doctor.bench import Outcome
-from npucall_server.doctor.device import examine
-from npucall_server.doctor.finding import Finding, Verdict
+from npucall_server.doctor.finding import Verdict
 
-if TYPE_CHECKING:
-    from tests.simulator.control import Simulator
-
-    from npucall_server.npu_settings import AscendPaths
+from .conftest import Examined
+from .hosts import not_ok
 
 WRONG = Outcome("out: 1 of 6 numbers are wrong", launched_nothing=False, phases=None)
 USED_AGAIN = {"workspace-reuse", "kept-descriptors", "phase-one-cache"}
+WARNING, FAULT = Verdict.WARNING, Verdict.FAULT
+Break = Callable[[pytest.MonkeyPatch], None]
 
 
-def not_ok(paths: AscendPaths) -> list[Finding]:
-    findings = [message for message in examine(0, paths) if isinstance(message, Finding)]
-    assert findings[-1].found == "the device was given back"
-    return [finding for finding in findings if finding.verdict is not Verdict.OK]
+def wrong_at(*seeds: int) -> Break:
+    """Calls with these numbers come out wrong."""
+
+    def break_it(monkeypatch: pytest.MonkeyPatch) -> None:
+        right = trial.check
+
+        def check(lane: Lane, call: Any, seed: int) -> Outcome:
+            return WRONG if seed in seeds else right(lane, call, seed)
+
+        monkeypatch.setattr(trial, "check", check)
+
+    return break_it
 
 
-def settled(findings: list[Finding]) -> set[str]:
-    return {key for finding in findings for key in finding.settles}
-
-
-def test_what_is_wrong_the_second_time_is_laid_to_what_is_used_again(
-    simulator: Simulator, paths: AscendPaths, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    right = trial.check
-
-    def wrong_again(lane: Lane, call: Any, seed: int) -> Outcome:
-        return WRONG if seed > 1 else right(lane, call, seed)
-
-    monkeypatch.setattr(trial, "check", wrong_again)
-    found = not_ok(paths)
-    assert settled(found) >= USED_AGAIN
-    assert "the first run is right, the second is not: out: 1 of 6" in found[0].found
-
-
-def test_what_is_wrong_behind_other_calls_is_laid_to_what_is_used_again(
-    simulator: Simulator, paths: AscendPaths, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    right = trial.check
-
-    def wrong_later(lane: Lane, call: Any, seed: int) -> Outcome:
-        return WRONG if seed == 4 else right(lane, call, seed)
-
-    monkeypatch.setattr(trial, "check", wrong_later)
-    (found,) = not_ok(paths)
-    assert found.verdict is Verdict.FAULT
-    assert {*found.settles} == USED_AGAIN
-
-
-def test_a_program_that_is_wrong_is_a_fault(
-    simulator: Simulator, paths: AscendPaths, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def order(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(promises, "difference", lambda *_: "out: 1 of 64 numbers are wrong")
-    (found,) = not_ok(paths)
-    assert found.verdict is Verdict.FAULT
-    assert {*found.settles} == {"moved-descriptors", "stream-order"}
 
 
-def test_an_overflow_that_gives_the_largest_number_is_a_warning(
-    simulator: Simulator, paths: AscendPaths, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def infinities(monkeypatch: pytest.MonkeyPatch) -> None:
     right = Lane.run
 
     def saturated(self: Lane, call: Any, *given: Any, **more: Any) -> Ran:
@@ -84,91 +52,100 @@ def test_an_overflow_that_gives_the_largest_number_is_a_warning(
         return ran
 
     monkeypatch.setattr(Lane, "run", saturated)
-    (found,) = not_ok(paths)
-    assert found.verdict is Verdict.WARNING
-    assert found.found == "-120000 in FLOAT16: expected -infinity, found -65504.0"
-    assert found.settles == ("infnan",)
+
+
+def handles(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(HandleMemory, "to_host", lambda _self, _address, size: bytes(size))
+
+
+def fills(start: int, size: int) -> Break:
+    """Zeros are written from another byte on, and so many."""
+
+    def break_it(monkeypatch: pytest.MonkeyPatch) -> None:
+        right = Lane.clear
+        monkeypatch.setattr(Lane, "clear", lambda self, at, _: right(self, at - 64 + start, size))
+
+    return break_it
+
+
+def limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    generous = SimpleNamespace(reserve=lambda _: 1, release=lambda: None)
+    monkeypatch.setattr(promises, "device_buffer", lambda _: generous)
+
+
+@pytest.mark.parametrize(
+    ("step", "broken", "verdict", "said", "settles"),
+    [
+        (trial._again, wrong_at(4), FAULT, "behind the others: out: 1 of 6", USED_AGAIN),
+        (promises.programs, order, FAULT, "a program of 12 steps: out: 1 of 64",
+         {"moved-descriptors", "stream-order"}),
+        (promises.overflow, infinities, WARNING,
+         "-120000 in FLOAT16: expected -infinity, found -65504.0", {"infnan"}),
+        (copies.handles, handles, FAULT, "a handle does not hold what was written into it",
+         {"handle-copies"}),
+        (promises.clearing, fills(64, 64), FAULT,
+         "memory is not zeros though it was filled so", {"zero-kernel"}),
+        (promises.clearing, fills(0, 4 << 20), FAULT,
+         "memory beside what is filled with zeros has changed", {"zero-kernel"}),
+        (promises.too_much, limits, WARNING,
+         "the device allocated 2147483648 bytes, but reports 1073741824", {"out-of-memory"}),
+    ],
+    ids=["reuse", "order", "infinities", "handles", "too few zeros", "too many", "limits"],
+)  # fmt: skip
+def test_a_promise_that_is_broken_is_named_and_the_device_given_back(
+    examined: Examined, monkeypatch: pytest.MonkeyPatch, step: Any, broken: Break,
+    verdict: Verdict, said: str, settles: set[str],
+) -> None:  # fmt: skip
+    broken(monkeypatch)
+    findings = examined(step)
+    (found,) = not_ok(findings)
+    assert said in found.found
+    assert (found.verdict, {*found.settles}) == (verdict, settles)
+    assert findings[-1].found == "the device was given back"
+
+
+def test_what_is_wrong_the_second_time_is_laid_to_what_is_used_again(
+    examined: Examined, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wrong_at(2)(monkeypatch)
+    found = not_ok(examined())
+    assert {key for finding in found for key in finding.settles} >= USED_AGAIN
+    assert "the first run is right, the second is not: out: 1 of 6" in found[0].found
 
 
 def test_copies_that_are_wrong_are_faults_that_name_the_way(
-    simulator: Simulator, paths: AscendPaths, monkeypatch: pytest.MonkeyPatch
+    examined: Examined, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    right = copies.check
-
-    def wrong(lane: Lane, call: Any, seed: int) -> Outcome:
-        return WRONG if call.bytes_in_flight > 1 << 20 else right(lane, call, seed)
-
-    monkeypatch.setattr(copies, "check", wrong)
-    whole, pieces, waiting = not_ok(paths)
+    monkeypatch.setattr(copies, "check", lambda *_: WRONG)
+    whole, pieces, waiting = not_ok(examined(copies.ways))
     assert "all at once through pinned memory (staging_limit 64 MiB): out: 1 of" in whole.found
     assert "in pieces through pinned memory (staging_limit 1 MiB)" in pieces.found
     assert "from and to ordinary memory (staging_limit 0 MiB)" in waiting.found
-    assert settled([whole, pieces, waiting]) == {"pinned-memory"}
-
-
-def test_a_handle_that_holds_something_else_is_a_fault(
-    simulator: Simulator, paths: AscendPaths, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(HandleMemory, "to_host", lambda _self, _address, size: bytes(size))
-    found, *_ = not_ok(paths)  # what is filled with zeros is read through a handle too
-    assert found.found == "a handle does not hold what was written into it"
-    assert found.settles == ("handle-copies",)
-
-
-@pytest.mark.parametrize(
-    ("filled", "said"),
-    [
-        ((64, 64), "memory is not zeros though it was filled so"),
-        ((0, 4 << 20), "memory beside what is filled with zeros has changed"),
-    ],
-)
-def test_a_kernel_that_fills_less_or_more_than_it_should_is_a_fault(
-    simulator: Simulator,
-    paths: AscendPaths,
-    monkeypatch: pytest.MonkeyPatch,
-    filled: tuple[int, int],
-    said: str,
-) -> None:
-    right, (start, size) = Lane.clear, filled
-    monkeypatch.setattr(Lane, "clear", lambda self, at, _: right(self, at - 64 + start, size))
-    (found,) = not_ok(paths)
-    assert (found.verdict, found.found) == (Verdict.FAULT, said)
-    assert found.settles == ("zero-kernel",)
+    assert {key for each in (whole, pieces, waiting) for key in each.settles} == {"pinned-memory"}
+    assert {each.verdict for each in (whole, pieces, waiting)} == {FAULT}
 
 
 def test_where_there_is_no_kernel_for_zeros_the_doctor_says_so(
-    simulator: Simulator, paths: AscendPaths
+    examined: Examined, simulator: Simulator
 ) -> None:
     for nth in range(1, 40):
         simulator.fail("aclnnInplaceZeroGetWorkspaceSize", nth, status=561003)
-    found = next(each for each in not_ok(paths) if "zero-kernel" in each.settles)
-    assert (found.verdict, found.found) == (Verdict.WARNING, "3145824 bytes are zeros, by copies")
+    found = next(each for each in not_ok(examined(promises.clearing)) if each.settles)
+    assert (found.verdict, found.found) == (WARNING, "3145824 bytes are zeros, by copies")
+    assert found.settles == ("zero-kernel",)
 
 
-def test_memory_that_the_device_does_not_have_and_gives_is_a_warning(
-    simulator: Simulator, paths: AscendPaths, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    generous = SimpleNamespace(reserve=lambda _: 1, release=lambda: None)
-    monkeypatch.setattr(promises, "device_buffer", lambda _: generous)
-    (found,) = not_ok(paths)
-    assert found.verdict is Verdict.WARNING
-    assert found.found.startswith("the device allocated 2147483648 bytes, but reports 1073741824")
-    assert found.settles == ("out-of-memory",)
-
-
-@pytest.mark.parametrize(
-    ("function", "said"),
-    [
-        ("aclrtMemcpy", "aclrtMemcpy: expected status 0, found 507899"),
-        ("aclSetRawTensorAddr", "aclSetRawTensorAddr: expected status 0, found 507899"),
-        ("aclrtGetMemInfo", ""),
-    ],
-)
+@pytest.mark.parametrize("function", ["aclrtMemcpy", "aclSetRawTensorAddr", "aclrtGetMemInfo"])
 def test_a_promise_that_fails_with_a_status_is_a_fault_and_the_others_are_tried(
-    simulator: Simulator, paths: AscendPaths, function: str, said: str
+    examined: Examined, simulator: Simulator, function: str
 ) -> None:
     simulator.fail(function, status=507899)
-    found = not_ok(paths)
-    assert [finding.verdict for finding in found] == [Verdict.FAULT if said else Verdict.WARNING]
-    assert said in found[0].found
+    findings = examined()
+    (found,) = not_ok(findings)
+    if function == "aclrtGetMemInfo":
+        assert found.verdict is WARNING
+    else:
+        assert f"{function}: expected status 0, found 507899" in found.found
+        assert found.verdict is FAULT
+    assert findings[-1].found == "the device was given back"
     assert simulator.call_count("aclrtResetDevice") == 1
