@@ -13,10 +13,7 @@ from npucall_server.access.identity import Identity, KnownBy, Role
 from npucall_server.access.tenants import Tenant, Tenants
 from npucall_server.turns import Grant, Turns
 
-from .scripted import Taker
-
-SCHEDULES = 40
-ALL_SCHEDULES = 10_000
+from .fakes import FakeTurn
 
 
 def tenants(**weights: int) -> Tenants:
@@ -42,15 +39,15 @@ class Device:
 
     def __post_init__(self) -> None:
         self.turns = Turns(self.lanes, self.tenants, clock=lambda: self.now)
-        self.running: list[tuple[float, int, Taker]] = []
-        self.waiting: list[Taker] = []
+        self.running: list[tuple[float, int, FakeTurn]] = []
+        self.waiting: list[FakeTurn] = []
         self.count = 0
 
-    def ask(self, taker: Taker) -> None:
+    def ask(self, taker: FakeTurn) -> None:
         grant: Grant | None = self.turns.take(taker)  # type: ignore[arg-type]  # all it asks of one
         self._begin(taker, grant) if grant is not None else self.waiting.append(taker)
 
-    def step(self) -> Taker:
+    def step(self) -> FakeTurn:
         """Until the next turn ends; whose it was."""
         self.now, _, taker = heapq.heappop(self.running)
         grant, taker.granted = taker.granted, None
@@ -61,7 +58,7 @@ class Device:
             self._begin(each, each.granted)
         return taker
 
-    def _begin(self, taker: Taker, grant: Grant) -> None:
+    def _begin(self, taker: FakeTurn, grant: Grant) -> None:
         self.turns_of[taker.identity.person] += 1
         self.count += 1
         taker.granted = grant
@@ -73,7 +70,7 @@ class Device:
 def backlog(device: Device, identity: Identity, lengths: object, calls: int) -> None:
     """So many calls of one caller, each of which wants another turn when it has had one."""
     for _ in range(calls):
-        taker = Taker(identity)
+        taker = FakeTurn(identity)
         taker.seconds = lengths  # type: ignore[attr-defined]
         device.ask(taker)
 
@@ -84,7 +81,8 @@ def endless(rolls: random.Random, shortest: float, longest: float) -> object:
 
 
 @pytest.mark.parametrize(
-    "schedules", [SCHEDULES, pytest.param(ALL_SCHEDULES, marks=pytest.mark.long)]
+    "schedules",
+    [10, pytest.param(40, marks=pytest.mark.more), pytest.param(10_000, marks=pytest.mark.long)],
 )
 def test_backlogged_tenants_get_the_device_by_their_weights(schedules: int) -> None:
     """Never two largest turns apart, and after 10 s not more than a twentieth of their shares."""
@@ -149,7 +147,7 @@ def test_a_small_call_waits_for_one_large_turn_of_another_tenant_at_most() -> No
     backlog(device, caller("large"), endless(rolls, 1, 1), 20)
     for _ in range(3):
         device.ask(device.step())
-    taker = Taker(caller("small"))
+    taker = FakeTurn(caller("small"))
     taker.seconds = endless(rolls, 0.001, 0.001)  # type: ignore[attr-defined]
     device.ask(taker)
     assert device.step() is not taker
@@ -183,8 +181,8 @@ def test_a_weight_that_changes_counts_from_then_on() -> None:
 def test_callers_that_have_gone_are_forgotten() -> None:
     device, rolls = Device(tenants(a=1)), random.Random(1)
     backlog(device, caller("a", "stays"), endless(rolls, 0.01, 0.01), 2)
-    for number in range(5000):
-        passing = Taker(caller("a", f"c{number}"))
+    for number in range(1000):
+        passing = FakeTurn(caller("a", f"c{number}"))
         passing.seconds = endless(rolls, 0.01, 0.01)  # type: ignore[attr-defined]
         device.ask(passing)
         while (taker := device.step()) is not passing:

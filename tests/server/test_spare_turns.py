@@ -15,10 +15,10 @@ from npucall.products import DEFAULT_SOC
 from npucall_server.devices.cpu import CpuDevice
 from npucall_server.executor import Executor, Limits
 
-from .scripted import (
+from .fakes import (
     PATIENCE,
-    ScriptedCaller,
-    ScriptedDevice,
+    FakeCaller,
+    FakeDevice,
     execute,
     executor,
     is_at_rest,
@@ -48,8 +48,8 @@ def test_a_call_takes_every_turn_that_is_free_and_no_more() -> None:
                     with each:
                         pass
 
-    subject = executor(ScriptedDevice(run, lanes=3))
-    execute(subject, CALL, {}, ScriptedCaller())
+    subject = executor(FakeDevice(run, lanes=3))
+    execute(subject, CALL)
     assert taken == [True, True, False]
     assert is_at_rest(subject)
 
@@ -64,8 +64,8 @@ def test_a_spare_turn_is_given_back_when_it_is_left() -> None:
             with spare:
                 taken.append(turn.spare() is None)
 
-    subject = executor(ScriptedDevice(run, lanes=1))
-    execute(subject, CALL, {}, ScriptedCaller())
+    subject = executor(FakeDevice(run, lanes=1))
+    execute(subject, CALL)
     assert taken == [True, True, True]
     assert is_at_rest(subject)
 
@@ -82,10 +82,9 @@ def test_a_turn_that_somebody_waits_for_is_not_to_spare() -> None:
             assert ask.wait(PATIENCE)
             spare.append(turn.spare())
 
-    subject = executor(ScriptedDevice(run))
+    subject = executor(FakeDevice(run))
     threads = [
-        threading.Thread(target=execute, args=(subject, CALL, {}, ScriptedCaller()))
-        for _ in range(2)
+        threading.Thread(target=execute, args=(subject, CALL, {}, FakeCaller())) for _ in range(2)
     ]
     threads[0].start()
     assert begun.wait(PATIENCE)
@@ -106,8 +105,8 @@ def test_a_device_that_is_lost_has_no_turns_to_spare() -> None:
             subject.lose(lambda: DrainingError("lost"))
             spare.append(turn.spare())
 
-    subject = executor(ScriptedDevice(run, lanes=2))
-    execute(subject, CALL, {}, ScriptedCaller())
+    subject = executor(FakeDevice(run, lanes=2))
+    execute(subject, CALL)
     assert spare == [None]
 
 
@@ -128,7 +127,7 @@ def test_a_large_call_on_idle_cores_gives_what_one_core_gives(device: CpuDevice)
     alone = evaluate.run(LARGE, sent)
     subject = Executor(device, Limits(8, 1 << 30, PATIENCE))
     for _ in range(5):
-        assert execute(subject, LARGE, sent, ScriptedCaller()).outputs == [alone]
+        assert execute(subject, LARGE, sent).outputs == [alone]
 
 
 def test_calls_that_help_each_other_give_every_turn_back(device: CpuDevice) -> None:
@@ -138,7 +137,7 @@ def test_calls_that_help_each_other_give_every_turn_back(device: CpuDevice) -> N
     found: list[object] = []
 
     def run() -> None:
-        found.append(execute(subject, LARGE, sent, ScriptedCaller()).outputs == [alone])
+        found.append(execute(subject, LARGE, sent).outputs == [alone])
 
     threads = [threading.Thread(target=run) for _ in range(8)]
     for thread in threads:
@@ -151,7 +150,7 @@ def test_calls_that_help_each_other_give_every_turn_back(device: CpuDevice) -> N
 
 
 def test_a_large_call_that_is_cancelled_leaves_no_turn_taken(device: CpuDevice) -> None:
-    class Leaving(ScriptedCaller):
+    class Leaving(FakeCaller):
         """Goes away when it is asked for the second time whether it is there."""
 
         asked = 0
