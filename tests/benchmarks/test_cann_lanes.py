@@ -15,6 +15,8 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+pytestmark = pytest.mark.more
+
 ROOT = Path(__file__).parents[2]
 STEPS = ["collect", "copy in", "copy out", "plan", "run", "stage"]
 CALLS = 8

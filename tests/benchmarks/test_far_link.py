@@ -30,6 +30,7 @@ def test_without_root_it_says_so_and_measures_nothing(
     assert "skipped: user: expected root" in capsys.readouterr().err
 
 
+@pytest.mark.more
 @needs_a_wire
 def test_bytes_take_no_less_time_than_delay_and_rate_of_the_wire_say() -> None:
     with SLOW.up() as ends:

@@ -6,7 +6,6 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import pytest
 from cases import IN_PLACE, Case, Quantity, Sample, quantities
 from figures import MIB, Figure, Series, compared, noise_of, size_text
 from goals import FULL_GOALS, GOALS, Goal, Row, faults, rows_of
@@ -14,6 +13,7 @@ from page import page
 from plan import Plan, full, quick
 from report import as_json, summary
 from service import in_turn
+from tests.rows import each
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -51,7 +51,7 @@ def test_a_single_round_has_no_noise() -> None:
     assert noise_of([7.0]) == 0.0
 
 
-@pytest.mark.parametrize(
+@each(
     ("ratio", "must", "aim", "verdict"),
     [
         (0.9, 1.0, 2.0, "missed"),
@@ -68,7 +68,7 @@ def test_where_more_is_better_a_goal_is_a_lower_bound(
     assert row(ratio, must, aim).verdict == verdict
 
 
-@pytest.mark.parametrize(
+@each(
     ("ratio", "verdict"),
     [(1.2, "missed"), (1.15, "reached, aim missed"), (1.0, "aim reached")],
 )
@@ -89,9 +89,7 @@ def test_the_summary_counts_and_names_what_is_missed() -> None:
     assert summary(rows) == "must: 2 of 3 reached; aim: 1 of 2 reached; missed: speed"
 
 
-@pytest.mark.parametrize(
-    ("plan", "goals"), [(quick(), GOALS), (full(), FULL_GOALS)], ids=["quick", "full"]
-)
+@each(("plan", "goals"), [(quick(), GOALS), (full(), FULL_GOALS)])
 def test_every_goal_has_a_measurement_of_its_unit_direction_and_client(
     plan: Plan, goals: Sequence[Goal]
 ) -> None:
@@ -149,7 +147,7 @@ def test_whoever_is_first_in_one_round_is_last_in_the_next() -> None:
     assert [list(in_turn("abc", index)) for index in range(2)] == [list("abc"), list("cba")]
 
 
-@pytest.mark.parametrize(("size", "text"), [(1024, "1 KiB"), (65536, "64 KiB"), (MIB, "1 MiB")])
+@each(("size", "text"), [(1024, "1 KiB"), (65536, "64 KiB"), (MIB, "1 MiB")])
 def test_sizes_are_named_in_their_own_unit(size: int, text: str) -> None:
     assert size_text(size) == text
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import link
 import pytest
 from link import Link
+from tests.rows import each
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -65,7 +66,7 @@ def caller_at(ends: link.Ends, target: str) -> Iterator[Caller]:
             process.kill()
 
 
-@pytest.mark.parametrize("elements", [SMALL, 16 * LARGE])
+@each("elements", [SMALL, 16 * LARGE])
 def test_a_call_on_a_cut_link_goes_on_when_it_is_mended_and_knows_before_its_timeout(
     elements: int,
 ) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from ruamel.yaml import YAML
+from tests.rows import each
 
 from npucall_server.directory.settings import DirectorySettings
 from npucall_server.settings import ServerSettings
@@ -42,20 +43,20 @@ def render(values: str, *options: str) -> list[dict[str, Any]]:
         "template", "pool", str(CHART), "--namespace=lab", f"--values={CHART / values}", *options
     )
     assert done.returncode == 0, done.stderr
-    return [each for each in YAML(typ="safe").load_all(done.stdout) if each]
+    return [one for one in YAML(typ="safe").load_all(done.stdout) if one]
 
 
 def of_kind(resources: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
-    return [each for each in resources if each["kind"] == kind]
+    return [one for one in resources if one["kind"] == kind]
 
 
 def pods(resources: list[dict[str, Any]]) -> list[dict[str, Any]]:
     workloads = of_kind(resources, "StatefulSet") + of_kind(resources, "Deployment")
-    return [each["spec"]["template"] for each in workloads]
+    return [one["spec"]["template"] for one in workloads]
 
 
 def servers(resources: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [each["spec"]["template"] for each in of_kind(resources, "StatefulSet")]
+    return [one["spec"]["template"] for one in of_kind(resources, "StatefulSet")]
 
 
 def container(pod: dict[str, Any]) -> dict[str, Any]:
@@ -64,25 +65,25 @@ def container(pod: dict[str, Any]) -> dict[str, Any]:
 
 
 def environment(pod: dict[str, Any]) -> dict[str, str]:
-    return {each["name"]: each.get("value", "") for each in container(pod)["env"]}
+    return {one["name"]: one.get("value", "") for one in container(pod)["env"]}
 
 
 def selects(selector: dict[str, str], pod: dict[str, Any]) -> bool:
     return selector.items() <= pod["metadata"]["labels"].items()
 
 
-@pytest.mark.parametrize("values", VALUES)
+@each("values", VALUES)
 def test_helm_finds_nothing_to_blame(values: str) -> None:
     done = helm("lint", "--strict", str(CHART), f"--values={CHART / values}")
     assert done.returncode == 0, done.stdout
 
 
-@pytest.mark.parametrize("version", KUBERNETES)
-@pytest.mark.parametrize("values", VALUES)
+@each("version", KUBERNETES)
+@each("values", VALUES)
 def test_kubernetes_knows_every_field(values: str, version: str) -> None:
     resources = render(values)
     validate = pytest.importorskip("kubernetes_validate").validate
-    known = [each for each in resources if each["kind"] != "ServiceMonitor"]
+    known = [one for one in resources if one["kind"] != "ServiceMonitor"]
     for resource in known:
         validate(resource, version, strict=True)
     assert len(known) >= 4
@@ -96,13 +97,13 @@ def test_a_field_that_kubernetes_does_not_know_is_found() -> None:
         kubernetes.validate(first, KUBERNETES[-1], strict=True)
 
 
-@pytest.mark.parametrize("values", VALUES)
+@each("values", VALUES)
 def test_a_resource_has_a_name_of_its_own_in_its_kind(values: str) -> None:
-    names = [(each["kind"], each["metadata"]["name"]) for each in render(values)]
+    names = [(one["kind"], one["metadata"]["name"]) for one in render(values)]
     assert len(set(names)) == len(names)
 
 
-@pytest.mark.parametrize("values", VALUES)
+@each("values", VALUES)
 def test_every_variable_is_a_setting(values: str) -> None:
     rendered = render(values)
     for pod in servers(rendered):
@@ -119,7 +120,7 @@ def test_every_variable_is_a_setting(values: str) -> None:
         assert all(name.startswith(prefix) for name in given)
 
 
-@pytest.mark.parametrize("values", ["values.yaml", "ci/cpu.yaml"])
+@each("values", ["values.yaml", "ci/cpu.yaml"])
 def test_a_server_takes_the_settings_that_it_is_given(values: str) -> None:
     given = [environment(pod) for pod in servers(render(values))]
     for variables in given:
@@ -134,14 +135,14 @@ def test_a_server_takes_the_settings_that_it_is_given(values: str) -> None:
         assert f'device = "{variables["NPUCALL_DEVICE"]}"' in result.stdout
 
 
-@pytest.mark.parametrize("values", VALUES)
+@each("values", VALUES)
 def test_a_pod_has_more_time_to_stop_than_draining_takes(values: str) -> None:
     for pod in servers(render(values)):
         drain = float(environment(pod)["NPUCALL_DRAIN_TIMEOUT"])
         assert pod["spec"]["terminationGracePeriodSeconds"] > drain
 
 
-@pytest.mark.parametrize("values", VALUES)
+@each("values", VALUES)
 def test_probes_ask_for_health_where_it_answers(values: str) -> None:
     for pod in pods(render(values)):
         (listen,) = (
@@ -151,7 +152,7 @@ def test_probes_ask_for_health_where_it_answers(values: str) -> None:
             assert container(pod)[probe]["grpc"] == {"port": int(listen.rpartition(":")[2])}
 
 
-@pytest.mark.parametrize("values", VALUES)
+@each("values", VALUES)
 def test_a_pod_has_no_rights_and_can_write_to_its_memory_alone(values: str) -> None:
     for pod in pods(render(values)):
         spec = pod["spec"]
@@ -164,34 +165,34 @@ def test_a_pod_has_no_rights_and_can_write_to_its_memory_alone(values: str) -> N
             "readOnlyRootFilesystem": True,
         }
         writable = [
-            each["mountPath"] for each in container(pod)["volumeMounts"] if not each.get("readOnly")
+            one["mountPath"] for one in container(pod)["volumeMounts"] if not one.get("readOnly")
         ]
         assert writable == ["/tmp"]
         assert container(pod)["resources"]["limits"]["memory"]
 
 
-@pytest.mark.parametrize("values", VALUES)
+@each("values", VALUES)
 def test_every_mount_has_its_volume(values: str) -> None:
     for pod in pods(render(values)):
-        mounted = [each["name"] for each in container(pod)["volumeMounts"]]
-        assert sorted(mounted) == sorted(each["name"] for each in pod["spec"]["volumes"])
+        mounted = [one["name"] for one in container(pod)["volumeMounts"]]
+        assert sorted(mounted) == sorted(one["name"] for one in pod["spec"]["volumes"])
 
 
-@pytest.mark.parametrize("values", VALUES)
+@each("values", VALUES)
 def test_the_names_of_the_pool_resolve_to_pods_that_are_ready(values: str) -> None:
     rendered = render(values)
-    services = {each["metadata"]["name"]: each["spec"] for each in of_kind(rendered, "Service")}
-    for name in ("pool-npucall", *(each["metadata"]["name"] for each in _sets(rendered))):
+    services = {one["metadata"]["name"]: one["spec"] for one in of_kind(rendered, "Service")}
+    for name in ("pool-npucall", *(one["metadata"]["name"] for one in _sets(rendered))):
         assert services[name]["clusterIP"] == "None"
         assert services[name]["publishNotReadyAddresses"] is False
     for pod in servers(rendered):
         assert selects(services["pool-npucall"]["selector"], pod)
-    for each in _sets(rendered):
-        assert each["spec"]["serviceName"] == each["metadata"]["name"]
-        own = services[each["metadata"]["name"]]["selector"]
+    for one in _sets(rendered):
+        assert one["spec"]["serviceName"] == one["metadata"]["name"]
+        own = services[one["metadata"]["name"]]["selector"]
         assert [selects(own, pod) for pod in servers(rendered)].count(True) == 1
-        assert selects(own, each["spec"]["template"])
-        assert each["spec"]["selector"]["matchLabels"] == own
+        assert selects(own, one["spec"]["template"])
+        assert one["spec"]["selector"]["matchLabels"] == own
     for deployment in of_kind(rendered, "Deployment"):
         assert not selects(services["pool-npucall"]["selector"], deployment["spec"]["template"])
 
@@ -200,13 +201,13 @@ def _sets(rendered: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return of_kind(rendered, "StatefulSet")
 
 
-@pytest.mark.parametrize("values", VALUES)
+@each("values", VALUES)
 def test_a_drain_of_nodes_takes_a_few_servers_of_a_class_at_a_time(values: str) -> None:
     rendered = render(values)
     budgets = of_kind(rendered, "PodDisruptionBudget")
     assert len(budgets) == len(_sets(rendered))
-    for budget, each in zip(budgets, _sets(rendered), strict=True):
-        assert budget["spec"]["selector"] == each["spec"]["selector"]
+    for budget, one in zip(budgets, _sets(rendered), strict=True):
+        assert budget["spec"]["selector"] == one["spec"]["selector"]
 
 
 def test_a_class_has_one_device_of_its_own_kind_and_says_so_to_the_pool() -> None:
@@ -234,7 +235,7 @@ def test_servers_announce_names_that_their_certificate_can_have() -> None:
         told = environment(pod)
         assert told["NPUCALL_ADVERTISE"] == f"$(POD_NAME).pool-npucall-{own}.lab.svc:50051"
         assert told["NPUCALL_ANNOUNCE"] == "pool-npucall-directory.lab.svc:50050"
-        names = [each["name"] for each in container(pod)["env"]]
+        names = [one["name"] for one in container(pod)["env"]]
         assert names.index("POD_NAME") < names.index("NPUCALL_ADVERTISE")
 
 
@@ -260,7 +261,7 @@ def test_prometheus_is_told_of_each_server_once() -> None:
         assert [selects(service["selector"], pod) for service in chosen].count(True) == 1
 
 
-@pytest.mark.parametrize(
+@each(
     ("options", "allowed"),
     [
         ([], "true"),
@@ -276,7 +277,7 @@ def test_only_a_server_that_proves_or_knows_nothing_is_told_to_listen_anyway(
         assert environment(pod)["NPUCALL_INSECURE_BIND"] == allowed
 
 
-@pytest.mark.parametrize(
+@each(
     ("option", "blamed"),
     [
         ("classes.cpu.replicas=two", "replicas"),
@@ -305,9 +306,9 @@ def test_the_notes_say_what_to_connect_to(tmp_path: Path) -> None:
     done = helm("template", "pool", str(chart), "--namespace=lab", "--set=directory.enabled=true")
     assert done.returncode == 0, done.stderr
     (shown,) = (
-        each["text"]
-        for each in YAML(typ="safe").load_all(done.stdout)
-        if each and each["kind"] == "Notes"
+        one["text"]
+        for one in YAML(typ="safe").load_all(done.stdout)
+        if one and one["kind"] == "Notes"
     )
     for target in (
         "pool:dns:pool-npucall.lab.svc:50051",

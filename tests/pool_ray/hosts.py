@@ -49,7 +49,7 @@ def until(condition: Callable[[], object], what: str, seconds: float = 240.0) ->
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, f"not within {seconds:g} s: {what}"
-        time.sleep(0.2)
+        time.sleep(0.02)
 
 
 class Host(NamedTuple):

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
-from pathlib import Path
 
 import pytest
+from tests.rows import each
 
-from npucall_pool import report
+from npucall_pool import command, report
 from npucall_pool.plan import Host
 
-PROGRAM = str(Path(sys.executable).with_name("npucall-pool"))
 DEAD = Host("10.0.0.7", "second", 2, 8, is_alive=False, is_head=False)
 ALIVE = Host("10.0.0.6", "first", 2, 8, is_alive=True, is_head=False)
 ANSWER = {
@@ -21,32 +19,33 @@ ANSWER = {
 }  # fmt: skip
 
 
-def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([PROGRAM, *arguments], capture_output=True, text=True, check=False)
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[object, str, str]:
+    """The exit code, and what the command prints."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(sys, "argv", ["npucall-pool", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            command.main()
+    return ended.value.code, *capsys.readouterr()
 
 
-@pytest.mark.parametrize("command", ["up", "status", "drain", "down"])
-def test_every_command_has_its_help_without_ray(command: str) -> None:
-    done = run(command, "--help")
-    assert done.returncode == 0
-    assert "--cluster" in done.stdout
+@each("name", ["up", "status", "drain", "down"])
+def test_every_command_has_its_help_without_ray(
+    capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    code, told, _ = run(capsys, name, "--help")
+    assert code == 0
+    assert "--cluster" in told
 
 
-def test_an_environment_without_ray_is_one_line() -> None:
-    done = run("status")
-    assert done.returncode == 1
-    assert done.stderr == (
-        "npucall-pool: ray: the package is not installed in this environment; "
-        "pip install 'npucall-pool[ray]'\n"
-    )
+NO_RAY = "ray: the package is not installed in this environment; pip install 'npucall-pool[ray]'"
+NO_PORTS = "ports: expected FIRST-LAST, such as 50051-50082, found 'none'"
 
 
-def test_wrong_ports_are_one_line() -> None:
-    done = run("up", "--ports=none")
-    assert done.returncode == 1
-    assert done.stderr == (
-        "npucall-pool: ports: expected FIRST-LAST, such as 50051-50082, found 'none'\n"
-    )
+@each(("arguments", "why"), [(["status"], NO_RAY), (["up", "--ports=none"], NO_PORTS)])
+def test_what_is_wrong_is_one_line(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], why: str
+) -> None:
+    assert run(capsys, *arguments) == (1, "", f"npucall-pool: {why}\n")
 
 
 def test_a_keeper_that_does_not_answer_is_shown_with_the_likely_cause() -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.rows import each
 
 from npucall_client import connect
 from npucall_pool import bound
@@ -92,13 +93,28 @@ def test_an_environment_without_a_server_is_told(folder: Path) -> None:
     )
 
 
-def test_a_server_dies_with_the_process_that_keeps_it(folder: Path) -> None:
-    script = (
-        "import sys, time; from npucall_pool.keeping import Keeping; "
-        "from npucall_pool.order import Order; "
-        "Keeping(Order.of_text(sys.argv[1])); time.sleep(600)"
-    )
-    keeper = subprocess.Popen([sys.executable, "-c", script, order(folder).as_text()])
+FAKE_SERVER = """
+import os, sys, time
+open(sys.argv[1], "w").write(str(os.getpid()))
+time.sleep(600)
+"""
+    "import os, sys, time; open(sys.argv[1], 'w').write(str(os.getpid())); time.sleep(600)"
+)
+KEEPER = (
+    "import sys, time; from npucall_pool.keeping import Keeping; "
+    "from npucall_pool.order import Order; "
+    "Keeping(Order.of_text(sys.argv[1])); time.sleep(600)"
+)
+
+
+def test_a_server_dies_with_the_process_that_keeps_it(folder: Path, tmp_path: Path) -> None:
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    (programs / "python").symlink_to(sys.executable)
+    (programs / "fake-server").write_text(FAKE_SERVER)
+    given = {"environment": str(tmp_path), "program": "fake-server"}
+    told = order(folder, arguments=("{folder}/NPU-{number}.lock",), **given)
+    keeper = subprocess.Popen([sys.executable, "-c", KEEPER, told.as_text()])
     try:
         lock = folder / "NPU-0.lock"
         until(lambda: lock.exists() and lock.read_text(), "the server has its device")
@@ -107,7 +123,7 @@ def test_a_server_dies_with_the_process_that_keeps_it(folder: Path) -> None:
     finally:
         keeper.kill()
         keeper.wait()
-    until(lambda: not server.exists(), "the server is gone", 30)
+    until(lambda: not server.exists(), "the server is gone")
 
 
 def test_a_program_whose_parent_is_gone_already_is_not_started() -> None:
@@ -134,9 +150,7 @@ def test_what_is_rays_own_does_not_reach_the_server(monkeypatch: pytest.MonkeyPa
     assert found["ASCEND_RT_VISIBLE_DEVICES"] == "3"
 
 
-@pytest.mark.parametrize(
-    ("visible", "device"), [("3", "cann:0"), ("", "cann:3"), ("2,3", "cann:3")]
-)
+@each(("visible", "device"), [("3", "cann:0"), ("", "cann:3"), ("2,3", "cann:3")])
 def test_the_device_is_numbered_as_the_server_will_see_it(
     folder: Path, monkeypatch: pytest.MonkeyPatch, visible: str, device: str
 ) -> None:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.rows import each
 
 from npucall_pool.order import Found, Order
 from npucall_pool.plan import Host, Plan, flag
@@ -109,7 +110,7 @@ def test_a_script_of_cann_is_read_before_the_program() -> None:
     assert command == replace(order, set_env="").command(FOUND)
 
 
-@pytest.mark.parametrize(
+@each(
     ("option", "expected"),
     [
         ("queue-length=100", "--queue-length=100"),
@@ -122,13 +123,13 @@ def test_an_option_is_a_flag_of_the_server(option: str, expected: str) -> None:
     assert flag(option) == expected
 
 
-@pytest.mark.parametrize("option", ["", "=3", "queue length=3", "-x", "serve; rm"])
+@each("option", ["", "=3", "queue length=3", "-x", "serve; rm"])
 def test_what_is_no_option_is_refused(option: str) -> None:
     with pytest.raises(ValueError, match="option: expected NAME or NAME=VALUE, such as "):
         flag(option)
 
 
-@pytest.mark.parametrize("text", ["", "50051", "50052-50051", "0-3", "50051-70000", "a-b"])
+@each("text", ["", "50051", "50052-50051", "0-3", "50051-70000", "a-b"])
 def test_what_are_no_ports_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="ports: expected FIRST-LAST, such as 50051-50082, found "):
         Ports.parse(text)
