@@ -218,6 +218,12 @@ def ends_with(peer: RawStream) -> tuple[str, str]:
     return told.reason, told.fault
 
 
+def settles(server: TenantServer) -> None:
+    """No call is left, and no stream."""
+    calls, streams = server.executor, server.streams
+    until(lambda: not calls.calls_in_flight and not streams._streams, "all is settled")
+
+
 def later(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
     """So many seconds pass for the guard."""
     then = time.time() + seconds
@@ -232,7 +238,7 @@ def test_a_stream_ends_when_its_callers_token_is_revoked(
     peer.begin_chunked(2)  # one is under way
     server.revoke(token)
     assert ends_with(peer) == ("CREDENTIAL_INVALID", "revoked")
-    until(server.is_at_rest, "all is settled")
+    settles(server)
 
 
 def test_a_stream_ends_when_its_callers_credential_ends(
@@ -241,7 +247,7 @@ def test_a_stream_ends_when_its_callers_credential_ends(
     peer = opened(channel, server.token("noah", seconds=600))
     later(monkeypatch, 601)
     assert ends_with(peer) == ("CREDENTIAL_EXPIRED", "expired")
-    until(server.is_at_rest, "all is settled")
+    settles(server)
 
 
 def test_a_stream_whose_caller_renews_goes_on(
@@ -287,7 +293,7 @@ def test_a_stream_whose_caller_reads_nothing_ends_too(
     (place,) = server.streams._streams
     until(lambda: len(place._calls.answered) > 8, "answers wait for him to read")
     server.revoke(token)
-    until(server.is_at_rest, "all is settled")
+    settles(server)
 
 
 def test_a_stream_that_is_never_without_a_call_ends(
@@ -299,7 +305,7 @@ def test_a_stream_that_is_never_without_a_call_ends(
     with pytest.raises(grpc.RpcError) as ended:
         all(works(peer, number) for number in itertools.count(2))
     assert refusal(ended.value).fault == "revoked"
-    until(server.is_at_rest, "all is settled")
+    settles(server)
 
 
 def test_memory_of_a_caller_who_is_revoked_ends(server: TenantServer) -> None:
