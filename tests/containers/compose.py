@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import time
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
+
+from tests.pool.callers import LOAD, Calls, calling
 
 from . import images
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-LOAD = Path(__file__).with_name("load.py")
+    from collections.abc import Iterator
+    from contextlib import AbstractContextManager
 
 
 class Engine(Protocol):
@@ -28,51 +27,9 @@ class Engine(Protocol):
     def wait_healthy(self, *containers: str) -> None: ...
 
 
-class Seen(NamedTuple):
-    """What callers saw from the first call to the last."""
-
-    right: int
-    wrong: int
-    slowest: float
-    """Seconds."""
-    errors: list[str]
-
-    def lost_nothing(self) -> None:
-        """There were answers, and all of them right."""
-        assert (self.wrong, self.errors) == (0, []), self
-        assert self.right > 0
-
-
-class Calls:
-    """Callers who go on until they are told to stop."""
-
-    def __init__(self, stop: Callable[[], str]) -> None:
-        self._stop = stop
-
-    def stop(self) -> Seen:
-        """What they saw."""
-        said = self._stop()
-        assert "{" in said, said
-        return Seen(**json.loads(said.splitlines()[-1]))
-
-
-@contextmanager
-def calls_from_here(engine: Engine, target: str) -> Iterator[Calls]:
+def calls_from_here(engine: Engine, target: str) -> AbstractContextManager[Calls]:
     """Callers in the namespace of the engine, with the client of this environment."""
-    command = [*engine.enter, sys.executable, "-I", str(LOAD), target]
-    pipe = subprocess.PIPE
-    with subprocess.Popen(command, stdout=pipe, stderr=subprocess.STDOUT, text=True) as process:
-
-        def stop() -> str:
-            process.terminate()
-            return process.communicate(timeout=120)[0]
-
-        try:
-            assert process.stdout is not None
-            assert process.stdout.readline() == "calling\n"
-            yield Calls(stop)
-        finally:
-            process.kill()
+    return calling(engine.enter, target)
 
 
 @contextmanager
@@ -89,7 +46,7 @@ def calls_in_a_container(engine: Engine, network: str, target: str) -> Iterator[
 
     try:
         end = time.monotonic() + 120
-        while "calling" not in engine("logs", name):
+        while "calls" not in engine("logs", name):
             assert time.monotonic() < end, engine("logs", name)
             time.sleep(0.2)
         yield Calls(stop)

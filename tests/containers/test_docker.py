@@ -67,7 +67,7 @@ def test_nobody_loses_a_call_when_one_of_three_is_killed_and_all_are_rolled(
             engine("restart", "--time=45", name)
             engine.wait_healthy(name)
             time.sleep(UNDER_LOAD)
-        calls.stop().lost_nothing()
+        calls.stop().check()
 
 
 @contextmanager

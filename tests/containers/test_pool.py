@@ -46,7 +46,7 @@ def test_nobody_loses_a_call_when_one_of_three_servers_is_killed(
         time.sleep(UNDER_LOAD)
         os.kill(server_process(podman, pool[0]), signal.SIGKILL)
         time.sleep(UNDER_LOAD)
-        calls.stop().lost_nothing()
+        calls.stop().check()
     podman.wait_healthy(*pool)  # restarted by the engine
 
 
@@ -62,7 +62,7 @@ def test_nobody_loses_a_call_through_the_name_while_one_is_killed_and_all_are_ro
             podman("restart", "--time=45", name)
             podman.wait_healthy(name)
             time.sleep(UNDER_LOAD)
-        calls.stop().lost_nothing()
+        calls.stop().check()
 
 
 @pytest.mark.long
@@ -81,6 +81,6 @@ def test_nobody_loses_a_call_through_the_directory_while_it_restarts_and_a_serve
             os.kill(server_process(podman, names[0]), signal.SIGKILL)
             time.sleep(UNDER_LOAD)
             podman.wait_healthy(*names)
-            calls.stop().lost_nothing()
+            calls.stop().check()
     finally:
         podman.compose(DIRECTORY, "down")

@@ -8,16 +8,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from .callers import calling
 from .hosts import hosts
-from .processes import calling, directory, running, server
+from .processes import Kept, directory, running, server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from contextlib import AbstractContextManager
     from pathlib import Path
 
+    from .callers import Calls
     from .hosts import Host
-    from .processes import Callers, Kept
 
 PORTS = (50051, 50052)
 NAME = "npus.lab"
@@ -48,10 +49,10 @@ class Bench:
         path.write_text(json.dumps({"members": [{"address": each} for each in addresses]}))
         return path
 
-    def calling(self, source: str, *flags: str) -> AbstractContextManager[Callers]:
+    def calling(self, source: str, *flags: str) -> AbstractContextManager[Calls]:
         """Callers at the desk."""
         prefix = self._asks_head() if source == "dns" else ()
-        return calling(self.hosts["desk"], self.target(source), *flags, prefix=prefix)
+        return calling(self.hosts["desk"].command(*prefix), self.target(source), *flags)
 
     def _asks_head(self) -> tuple[str, ...]:
         """Before a command: its name server is that of the head."""
@@ -62,8 +63,6 @@ class Bench:
 
     def name_server(self) -> Kept:
         """A real dnsmasq, which knows the name of the pool."""
-        from .processes import Kept
-
         head, firsts = self.hosts["head"], [e for e in self.servers if e.port == PORTS[0]]
         records = [f"--host-record={NAME},{each.host.address}" for each in firsts]
         command = [

@@ -1,8 +1,7 @@
-"""What runs on the hosts: servers and directories with their keepers, and callers."""
+"""What runs on the hosts: servers and directories with their keepers."""
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 import signal
@@ -11,15 +10,14 @@ import sys
 import time
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
     from .hosts import Host
 
-CALLER = Path(__file__).with_name("caller.py")
 START_SECONDS = 90.0
 _POLL_SECONDS = 0.02
 _KEEPER = """
@@ -128,60 +126,3 @@ def running(every: Sequence[Kept]) -> Iterator[None]:
         for each in every:
             each.wait()
         yield
-
-
-@dataclass(frozen=True)
-class Figures:
-    """What callers saw."""
-
-    right: int
-    wrong: int
-    errors: list[str]
-    slowest: float
-    """Seconds of the slowest call."""
-    by_server: dict[str, float]
-    """Answers by the instance that gave them, a call of 1 MiB counting as one more."""
-    fewest: int
-    """Calls of the caller who had the fewest."""
-
-    def __str__(self) -> str:
-        return (
-            f"{self.right} right, {self.wrong} wrong, {len(self.errors)} errors, slowest "
-            f"{self.slowest:.2f} s, fewest of a caller {self.fewest}"
-        )
-
-    def check(self) -> None:
-        """Every call was answered, rightly."""
-        print(self)
-        assert self.errors == []
-        assert self.wrong == 0
-        assert self.right > 0
-        assert self.fewest > 0
-
-
-class Callers:
-    """Threads of one client that call without end, and compare each answer bit by bit."""
-
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        self._process = process
-
-    def stop(self) -> Figures:
-        """Lets the calls under way end. Answers what was seen."""
-        told, _ = self._process.communicate("stop\n", timeout=150)
-        found: dict[str, Any] = json.loads(told.splitlines()[-1])
-        return Figures(**found)
-
-
-@contextmanager
-def calling(host: Host, target: str, *flags: str, prefix: Sequence[str] = ()) -> Iterator[Callers]:
-    """Callers of a host, from their first answer on."""
-    command = host.command(*prefix, sys.executable, str(CALLER), target, *flags)
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as process:
-        try:
-            assert process.stdout is not None
-            assert process.stdout.readline() == "calls\n"
-            yield Callers(process)
-        finally:
-            process.kill()

@@ -5,17 +5,14 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from contextlib import contextmanager
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
+from tests.pool.callers import calling
 
 from .hosts import until
 from .lab import START_SECONDS, alive
@@ -27,28 +24,18 @@ if TYPE_CHECKING:
     from .lab import Lab
 
 pytestmark = pytest.mark.long
-CALLER = str(Path(__file__).with_name("caller.py"))
 
 
 @contextmanager
 def unharmed(lab: Lab, fault: str) -> Iterator[None]:
     """A user's calls while something happens: all answers right, no errors."""
-    command = lab.site.outside(sys.executable, CALLER, lab.target)
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as caller:
-        try:
-            assert caller.stdout is not None
-            assert caller.stdout.readline() == "calling\n"
-            began = time.monotonic()
-            yield
-            took = time.monotonic() - began
-            story: dict[str, Any] = json.loads(caller.communicate(timeout=120)[0])
-        finally:
-            caller.kill()
-    print(f"{fault}: {took:.1f} s, {story}")
-    assert (story["wrong"], story["failed"]) == (0, 0), story
-    assert story["right"] > 0
+    with calling(lab.site.outside(), lab.target, "--threads=3") as calls:
+        began = time.monotonic()
+        yield
+        took = time.monotonic() - began
+        seen = calls.stop()
+    print(f"{fault}: {took:.1f} s")
+    seen.check()
 
 
 def kill(pids: list[int]) -> None:

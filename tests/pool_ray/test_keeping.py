@@ -98,8 +98,6 @@ import os, sys, time
 open(sys.argv[1], "w").write(str(os.getpid()))
 time.sleep(600)
 """
-    "import os, sys, time; open(sys.argv[1], 'w').write(str(os.getpid())); time.sleep(600)"
-)
 KEEPER = (
     "import sys, time; from npucall_pool.keeping import Keeping; "
     "from npucall_pool.order import Order; "

@@ -2,38 +2,25 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
-import subprocess
 import sys
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from tests.pool.callers import calling
 from tests.pool_slurm.cluster import CONTROLLER, until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from contextlib import AbstractContextManager
 
+    from tests.pool.callers import Calls
     from tests.pool_slurm.cluster import Cluster
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "deploy/slurm/npucall.sbatch"
 SOC = "Ascend910B1"
-
-
-@dataclass
-class Calls:
-    """What a client sees; ``told`` holds it once the client has ended."""
-
-    told: dict[str, Any] = field(default_factory=dict)
-
-    def check(self) -> None:
-        """All calls were answered, and rightly."""
-        assert (self.told["wrong"], self.told["errors"]) == (0, [])
-        assert self.told["right"] > 0
 
 
 @dataclass
@@ -103,28 +90,11 @@ class Pool:
         """Kills a server as the kernel does when memory runs out."""
         os.kill(self.server(name), signal.SIGKILL)
 
-    @contextmanager
-    def calls(self, threads: int = 3, **variables: str) -> Iterator[Calls]:
-        """A client of ``pool:file:`` on the controller's host that calls meanwhile."""
-        calls = Calls()
+    def calls(self, **variables: str) -> AbstractContextManager[Calls]:
+        """Callers of ``pool:file:`` on the controller's host; whom they call the variables say."""
         environment = {**os.environ, "NPUCALL_TARGET": f"pool:file:{self.shared}", **variables}
-        command = [sys.executable, "-m", "tests.pool_slurm.caller", str(threads)]
-        with subprocess.Popen(
-            [*self.cluster.inside(CONTROLLER), *command],
-            cwd=ROOT,
-            env=environment,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        ) as process:
-            try:
-                assert process.stdout is not None
-                assert process.stdout.readline() == "calls\n"
-                yield calls
-                out, _ = process.communicate(timeout=120)
-                calls.told.update(json.loads(out))
-            finally:
-                process.kill()
+        options = "--threads=3", "--sizes", *["4096"] * 3, str(2_400_000)  # the last one in chunks
+        return calling(self.cluster.inside(CONTROLLER), *options, environment=environment)
 
 
 def _content(path: Path) -> bytes:

@@ -36,9 +36,10 @@ def test_a_job_an_npu_makes_a_pool_that_uses_them_all(pool: Pool) -> None:
     print(f"four servers: {pool.wait_for(*ALL_NPUS):.1f} s")
     with pool.calls(**NPUS) as calls:
         _wait(10)
-    calls.check()
-    assert calls.told["devices"].keys() == {"cann:0", "cann:1"}
-    assert len(calls.told["instances"]) == 4
+        seen = calls.stop()
+    seen.check()
+    assert seen.devices.keys() == {"cann:0", "cann:1"}
+    assert len(seen.by_server) == 4
 
 
 def test_servers_on_the_cpu_are_in_the_pool_for_those_who_do_not_mind(pool: Pool) -> None:
@@ -46,16 +47,17 @@ def test_servers_on_the_cpu_are_in_the_pool_for_those_who_do_not_mind(pool: Pool
     job = pool.submit("--gres=none", NPUCALL_SOC="Ascend910B1")
     pool.wait_for("npu1-npu0", "npu1-npu1", f"npu1-cpu{job}")
     with (
-        pool.calls(**NPUS) as on_npus,
-        pool.calls(NPUCALL_LABELS="kind=cpu") as on_cpus,
-        pool.calls(NPUCALL_SOC="any") as anywhere,
+        pool.calls(**NPUS) as npus,
+        pool.calls(NPUCALL_LABELS="kind=cpu") as cpus,
+        pool.calls(NPUCALL_SOC="any") as any_device,
     ):
         _wait(10)
-    for calls in on_npus, on_cpus, anywhere:
-        calls.check()
-    assert on_npus.told["devices"].keys() == {"cann:0", "cann:1"}
-    assert on_cpus.told["devices"].keys() == {"cpu"}
-    assert anywhere.told["devices"].keys() == {"cann:0", "cann:1", "cpu"}
+        on_npus, on_cpus, anywhere = (calls.stop() for calls in (npus, cpus, any_device))
+    for seen in on_npus, on_cpus, anywhere:
+        seen.check()
+    assert on_npus.devices.keys() == {"cann:0", "cann:1"}
+    assert on_cpus.devices.keys() == {"cpu"}
+    assert anywhere.devices.keys() == {"cann:0", "cann:1", "cpu"}
 
 
 def test_a_server_that_is_killed_is_back_and_no_call_is_lost(pool: Pool) -> None:
@@ -67,8 +69,8 @@ def test_a_server_that_is_killed_is_back_and_no_call_is_lost(pool: Pool) -> None
             pool.kill(name)
             until(lambda: pool.servers(name) not in ([], [old]), f"{name} is started again")  # noqa: B023
             print(f"{name} back: {pool.wait_for(*ALL_NPUS):.1f} s")
-    calls.check()
-    print(calls.told)
+        seen = calls.stop()
+    seen.check()
 
 
 def test_a_job_that_is_cancelled_drains_its_server(pool: Pool) -> None:
@@ -78,7 +80,8 @@ def test_a_job_that_is_cancelled_drains_its_server(pool: Pool) -> None:
         pool.cancel(f"{job}_3")
         pool.wait_for(*ALL_NPUS[:3])
         _wait(3)
-    calls.check()
+        seen = calls.stop()
+    seen.check()
     assert '"event": "stopped", "finished": true' in pool.log(job)  # the last task has its number
     assert "the server ended with 0" in pool.log(job)
 
@@ -91,7 +94,8 @@ def test_a_job_whose_time_is_over_drains_and_is_queued_again(pool: Pool) -> None
         until(lambda: "the job is queued again" in pool.log(job), "its time is over")
         print(f"back: {pool.wait_for(*ALL_NPUS[:3]):.1f} s")
         until(lambda: pool.cluster.jobs(job)[job][0] == "RUNNING", "it runs again")
-    calls.check()
+        seen = calls.stop()
+    seen.check()
     assert '"event": "stopped", "finished": true' in pool.log(job)
 
 
@@ -129,8 +133,8 @@ def test_a_lease_of_the_bare_card_takes_a_server_s_place_and_gives_it_back(pool:
         _wait(3)
         pool.cancel(number)
         print(f"server back after the lease: {pool.wait_for(*ALL_NPUS):.1f} s")
-    calls.check()
-    print(calls.told)
+        seen = calls.stop()
+    seen.check()
 
 
 def test_a_job_that_moves_leaves_its_old_server_the_ready_file(pool: Pool) -> None:
@@ -152,8 +156,8 @@ def test_a_job_that_moves_leaves_its_old_server_the_ready_file(pool: Pool) -> No
         pool.submit("--nodelist=npu2")
         until(lambda: len(pool.servers("npu2-npu0")) == 1, "a new server takes the file")
         _wait(5)
-    calls.check()
-    print(calls.told)
+        seen = calls.stop()
+    seen.check()
 
 
 def test_calls_of_a_node_whose_cable_is_cut_go_elsewhere_until_it_is_back(pool: Pool) -> None:
@@ -165,9 +169,9 @@ def test_calls_of_a_node_whose_cable_is_cut_go_elsewhere_until_it_is_back(pool: 
         _wait(10)
         pool.cluster.cut(NPU2, cut=False)
         _wait(10)
-    calls.check()
+        seen = calls.stop()
+    seen.check()
     assert [pool.server(name) for name in ALL_NPUS[:3]] == old
-    print(calls.told)
 
 
 def _wait(seconds: float) -> None:
