@@ -6,10 +6,8 @@ import json
 import os
 import re
 import shutil
-import socket
 import subprocess
 import threading
-import time
 import urllib.parse
 import urllib.request
 from contextlib import contextmanager
@@ -25,6 +23,8 @@ from npucall.errors import NpucallError
 from npucall.operators.l1_loss_backward import l1_loss_backward
 from npucall_client.testing import running_server
 from npucall_server.metrics.declared import METRICS, Metric
+
+from . import wire
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -85,22 +85,20 @@ def command(name: str) -> str:
 # --- Against the declaration ----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("place", queries())
-def test_every_metric_that_is_asked_for_is_declared(place: str) -> None:
-    asked = metrics_in(queries()[place])
-    assert asked <= {*BY_SERIES, *OF_THE_PROCESS}
-    assert asked or "up{" in queries()[place]
-
-
-@pytest.mark.parametrize("place", queries())
-def test_every_label_that_is_asked_for_is_one_of_its_metric(place: str) -> None:
-    expression = queries()[place]
-    for name, label in labels_in(expression):
-        metric = BY_SERIES.get(name)
-        assert label in {*OF_PROMETHEUS, *(metric.labels if metric else ())}, (name, label)
-    declared = {label for name in metrics_in(expression) for label in _labels(BY_SERIES.get(name))}
-    for grouped in re.findall(r"by \((.*?)\)", expression):
-        assert {label.strip() for label in grouped.split(",")} <= declared | OF_PROMETHEUS
+def test_every_metric_and_label_that_is_asked_for_is_declared() -> None:
+    wrong = []
+    for place, expression in queries().items():
+        asked = metrics_in(expression)
+        assert asked or "up{" in expression, place
+        wrong += [(place, name) for name in asked - {*BY_SERIES, *OF_THE_PROCESS}]
+        for name, label in labels_in(expression):
+            if label not in {*OF_PROMETHEUS, *_labels(BY_SERIES.get(name))}:
+                wrong.append((place, f"{name}{{{label}}}"))
+        declared = {label for name in asked for label in _labels(BY_SERIES.get(name))}
+        for grouped in re.findall(r"by \((.*?)\)", expression):
+            labels = {label.strip() for label in grouped.split(",")}
+            wrong += [(place, label) for label in labels - declared - OF_PROMETHEUS]
+    assert wrong == []
 
 
 def _labels(metric: Metric | None) -> tuple[str, ...]:
@@ -128,24 +126,21 @@ def test_reasons_that_are_asked_for_are_reasons_of_errors() -> None:
 
 
 @pytest.mark.more
-def test_promtool_accepts_the_alert_rules() -> None:
-    program = [command("promtool"), "check", "rules", str(DEPLOY / "alerts.yml")]
-    checked = subprocess.run(program, capture_output=True, text=True, check=False)
-    assert checked.returncode == 0, checked.stdout + checked.stderr
-    assert f"{len(RULES)} rules found" in checked.stdout
-
-
-@pytest.mark.more
-def test_promtool_accepts_the_expressions_of_the_dashboard(tmp_path: Path) -> None:
+def test_promtool_accepts_the_alert_rules_and_the_expressions_of_the_dashboard(
+    tmp_path: Path,
+) -> None:
     rules = [
         {"record": f"panel:{number}", "expr": _filled(expression)}
         for number, expression in enumerate(queries().values())
     ]
     file = tmp_path / "rules.yml"
     file.write_text(json.dumps({"groups": [{"name": "dashboard", "rules": rules}]}))
-    program = [command("promtool"), "check", "rules", str(file)]
-    checked = subprocess.run(program, capture_output=True, text=True, check=False)
-    assert checked.returncode == 0, checked.stdout + checked.stderr
+    for path in DEPLOY / "alerts.yml", file:
+        program = [command("promtool"), "check", "rules", str(path)]
+        checked = subprocess.run(program, capture_output=True, text=True, check=False)
+        assert checked.returncode == 0, checked.stdout + checked.stderr
+        count = len(RULES) if path != file else len(rules)
+        assert f"{count} rules found" in checked.stdout
 
 
 @pytest.mark.more
@@ -162,13 +157,14 @@ def test_a_real_prometheus_answers_every_query_of_the_dashboard(tmp_path: Path) 
                 if not metrics_in(each) & (OF_AN_NPU | OF_A_DIRECTORY)
                 and place not in {r["alert"] for r in RULES}
             )  # fmt: skip
-            end = time.monotonic() + PATIENCE
-            while missing and time.monotonic() < end:
+
+            def answered() -> bool:
                 for place in tuple(missing):
                     if _data(address, queries()[place]):
                         del missing[place]
-                time.sleep(0.5)
-            assert not missing
+                return not missing
+
+            wire.until(answered, "Prometheus answers", PATIENCE)
             firing = json.load(_get(address, "/api/v1/rules"))["data"]["groups"][0]["rules"]
             assert {rule["health"] for rule in firing} <= {"ok", "unknown"}
             assert {rule["name"] for rule in firing} == {rule["alert"] for rule in RULES}
@@ -194,8 +190,7 @@ def _prometheus(program: str, target: str, folder: Path) -> Iterator[str]:
             }
         )
     )
-    port = _free_port()
-    address = f"127.0.0.1:{port}"
+    address = wire.free_address()
     flags = [f"--config.file={folder}/prometheus.yml", f"--storage.tsdb.path={folder}/data"]
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(
@@ -206,13 +201,6 @@ def _prometheus(program: str, target: str, folder: Path) -> Iterator[str]:
     finally:
         process.terminate()
         process.wait(PATIENCE)
-
-
-def _free_port() -> int:
-
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port: int = free.getsockname()[1]
-        return port
 
 
 @contextmanager

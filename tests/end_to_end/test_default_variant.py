@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-import io
-import subprocess
-import sys
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from contextlib import ExitStack
 
 import numpy as np
 import pytest
 
 import npucall_client
 from npucall.errors import DTypeError
-from npucall_server.app import Server, build
-from npucall_server.devices import NoDeviceError, open_device
-from npucall_server.log import Log
+from npucall_server import __main__
+from npucall_server.devices import open_device
 from npucall_server.settings import ServerSettings
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from npucall_client import Client
+from . import wire
 
 KL_TARGET = "aclnnKlDivTargetBackward"
 ONES = np.ones((2, 3), np.float32)
@@ -38,91 +30,51 @@ DEFAULTS = {
     "Ascend310": "documented",
 }
 WITHOUT_ANY = ("Ascend910A", "Ascend310P1", "Ascend310B1", "Ascend310")
-WITH_SOME = tuple(soc for soc in DEFAULTS if soc not in WITHOUT_ANY)
 
 
-@contextmanager
-def local(soc: str) -> Iterator[Client]:
-    with npucall_client.connect("local:", soc=soc) as client:
-        yield client
+@pytest.mark.parametrize("where", ["local", "served"])
+def test_the_default_variant_is_one_that_the_product_has(where: str) -> None:
+    """On a product without any a call is refused by the product's name."""
+    for soc, variant in DEFAULTS.items():
+        with ExitStack() as stack:
+            if where == "served":
+                target = stack.enter_context(wire.server_here(soc=soc)).address
+                client = stack.enter_context(npucall_client.connect(target))
+            else:
+                client = stack.enter_context(npucall_client.connect("local:", soc=soc))
+            info = client.server_info()
+            assert (soc, info.default_variant) == (soc, variant)
+            assert client.operator(KL_TARGET).variant == variant
+            if soc in WITHOUT_ANY:
+                said = rf"expected a product that has .*, found {info.product} \("
+                with pytest.raises(DTypeError, match=said):
+                    client.run(KL_TARGET, **ARGUMENTS)
+            else:
+                assert client.execute(KL_TARGET, **ARGUMENTS).variant == variant
 
 
-@contextmanager
-def served(soc: str) -> Iterator[Client]:
-    settings = ServerSettings(soc=soc, listen="127.0.0.1:0")
-    device = open_device(settings, print)
-    server = Server(build(settings, device, Log(stream=io.StringIO())))
-    server.start()
-    try:
-        with npucall_client.connect(server.address) as client:
-            yield client
-    finally:
-        server.drain()
-        device.close()
-
-
-@pytest.fixture(params=[local, served], scope="module")
-def client(request: pytest.FixtureRequest, soc: str) -> Iterator[Client]:
-    with request.param(soc) as client:
-        yield client
-
-
-@pytest.mark.parametrize("soc", DEFAULTS, scope="module")
-def test_the_default_variant_is_one_that_the_product_has(client: Client, soc: str) -> None:
-    assert client.server_info().default_variant == DEFAULTS[soc]
-    assert client.operator(KL_TARGET).variant == DEFAULTS[soc]
-
-
-@pytest.mark.parametrize("soc", WITH_SOME, scope="module")
-def test_a_call_without_a_variant_runs(client: Client, soc: str) -> None:
-    assert client.execute(KL_TARGET, **ARGUMENTS).variant == DEFAULTS[soc]
-
-
-@pytest.mark.parametrize("soc", WITHOUT_ANY, scope="module")
-def test_on_a_product_without_any_variant_a_call_is_refused_by_the_product_s_name(
-    client: Client, soc: str
+def test_a_variant_that_the_product_lacks_ends_the_server_with_69(
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    product = client.server_info().product
-    with pytest.raises(DTypeError, match=rf"expected a product that has .*, found {product} \("):
-        client.run(KL_TARGET, **ARGUMENTS)
-
-
-@pytest.mark.parametrize(
-    ("soc", "variant", "has"),
-    [
+    for soc, variant, has in (
         ("Ascend910_9391", "documented", "builtin"),
         ("Ascend950PR_9589", "community", "builtin"),
         ("Ascend310P1", "documented", "none"),
-    ],
-)
-def test_a_variant_that_the_product_lacks_is_refused_at_the_start(
-    soc: str, variant: str, has: str
-) -> None:
-    with pytest.raises(NoDeviceError) as caught:
-        open_device(ServerSettings(soc=soc, variant=variant), print)
-    said = str(caught.value)
-    assert said.startswith(f"variant: expected {has}, as Ascend")
-    assert said.endswith(f"found {variant}; the setting soc chooses the product")
+    ):
+        flags = f"--soc={soc}", f"--variant={variant}", "--listen=127.0.0.1:0"
+        assert __main__.serve(list(flags)) == 69
+        said = capsys.readouterr().err
+        assert said.startswith(f"npucall-server: variant: expected {has}, as Ascend")
+        assert said.endswith(f"found {variant}; the setting soc chooses the product\n")
 
 
-def test_the_server_then_ends_with_69() -> None:
-    flags = ["--soc=Ascend910_9391", "--variant=documented", "--listen=127.0.0.1:0"]
-    command = [sys.executable, "-m", "npucall_server", *flags]
-    ended = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert ended.returncode == 69
-    assert ended.stderr.startswith("npucall-server: variant: expected builtin, ")
-
-
-@pytest.mark.parametrize("variant", ["builtin", "community", "documented"])
-def test_a_variant_that_the_product_has_is_taken(variant: str) -> None:
-    device = open_device(ServerSettings(soc="Ascend910B1", variant=variant), print)
-    assert device.default_variant == variant
-    device.close()
-
-
-def test_printed_settings_of_any_product_can_be_started_from() -> None:
-    """A default that is printed is no wish."""
+def test_a_variant_that_the_product_has_is_taken() -> None:
+    """A default that is printed is no wish: printed settings of any product can be started from."""
     assert 'variant = ""\n' in ServerSettings(soc="Ascend910_9391").as_toml()
-    device = open_device(ServerSettings(soc="Ascend910_9391", variant=""), print)
-    assert device.default_variant == "builtin"
-    device.close()
+    for soc, variant, found in (
+        *(("Ascend910B1", each, each) for each in ("builtin", "community", "documented")),
+        ("Ascend910_9391", "", "builtin"),
+    ):
+        device = open_device(ServerSettings(soc=soc, variant=variant), print)
+        assert device.default_variant == found
+        device.close()

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import io
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,17 +15,15 @@ from npucall import buffers
 from npucall.compute import evaluate
 from npucall.compute.work import Work
 from npucall.operators.l1_loss_backward import l1_loss_backward
-from npucall_client.testing import running_server
-from npucall_server.app import Server, build
-from npucall_server.devices import open_device
-from npucall_server.log import Log
-from npucall_server.settings import ServerSettings
+
+from . import wire
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from npucall.dtypes import AnyArray
     from npucall_client import Client
+    from npucall_client.testing import ServerProcess
 
 pytestmark = pytest.mark.usefixtures("sender_in_sweeps")
 
@@ -36,21 +34,14 @@ POISON = np.frombuffer(bytes([buffers.PATTERN] * 4), np.float32)[0]
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """In this process, whose evaluation the tests break."""
-    settings = ServerSettings(
-        listen="127.0.0.1:0", shared_memory=tmp_path_factory.mktemp("side") / "socket"
-    )
-    device = open_device(settings, print)
-    server = Server(build(settings, device, Log(stream=io.StringIO())))
-    server.start()
-    yield server
-    assert server.drain()
-    device.close()
+def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Of a server in this process, whose evaluation the tests break."""
+    with wire.server_here(shared_memory=tmp_path_factory.mktemp("side") / "socket") as server:
+        yield server.address
 
 
-@pytest.fixture
-def _half_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+@contextmanager
+def half_left_out() -> Iterator[None]:
     """Of the blocks that a call, or a piece of one, has."""
     whole: Any = evaluate.compute_blocks
 
@@ -58,8 +49,10 @@ def _half_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
         some = [indices[number] for number in range(len(indices) // 2)]
         whole(work, inputs, outputs, some, *rest)
 
-    monkeypatch.setattr(Work, "block", 1000)
-    monkeypatch.setattr(evaluate, "compute_blocks", half)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Work, "block", 1000)
+        patch.setattr(evaluate, "compute_blocks", half)
+        yield
 
 
 def run(client: Client, *arrays: Any) -> AnyArray:
@@ -112,30 +105,22 @@ WAYS: dict[str, tuple[Callable[[Client], AnyArray], dict[str, Any]]] = {
 }
 
 
-@pytest.fixture(params=WAYS)
-def way(request: pytest.FixtureRequest, server: Server) -> Iterator[Callable[[], AnyArray]]:
-    act, options = WAYS[request.param]
+@pytest.mark.parametrize("way", WAYS)
+def test_what_a_computation_leaves_unwritten_is_found_on_every_path(way: str, target: str) -> None:
+    """And what is whole has nothing of the pattern."""
+    act, options = WAYS[way]
     if act is shared and sys.platform != "linux":
         pytest.skip("shared memory needs Linux")
-    with npucall_client.connect(**{"target": server.address, **options}) as client:
-        yield lambda: act(client)
-
-
-def test_what_is_whole_has_nothing_of_the_pattern(way: Callable[[], AnyArray]) -> None:
-    assert np.abs(way()).max() <= 2
-    assert not np.any(way() == POISON)
-
-
-@pytest.mark.usefixtures("_half_is_left_out")
-def test_what_a_computation_leaves_unwritten_is_found_on_every_path(
-    way: Callable[[], AnyArray],
-) -> None:
-    unwritten = np.count_nonzero(way() == POISON)
+    with npucall_client.connect(**{"target": target, **options}) as client:
+        answer = act(client)
+        assert np.abs(answer).max() <= 2
+        assert not np.any(answer == POISON)
+        with half_left_out():
+            unwritten = np.count_nonzero(act(client) == POISON)
     assert unwritten >= ELEMENTS // 4  # half of a few blocks
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the environment is read from /proc")
-def test_a_server_that_a_test_starts_is_in_the_debug_mode() -> None:
-    with running_server() as one:
-        environment = Path(f"/proc/{one.process.pid}/environ").read_bytes()
+def test_a_server_that_a_test_starts_is_in_the_debug_mode(endless_server: ServerProcess) -> None:
+    environment = Path(f"/proc/{endless_server.process.pid}/environ").read_bytes()
     assert b"NPUCALL_POISON=1" in environment.split(b"\0")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import signal
-import socket
 import struct
 import threading
 from typing import TYPE_CHECKING, Any
@@ -118,12 +117,6 @@ def error_of(call: Any) -> Any:
     return call.exception(wire.PATIENCE)
 
 
-def an_address() -> str:
-    """Free a moment ago. A server is known by the address that it is told to listen on."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return "{}:{}".format(*listener.getsockname())
-
-
 def filled(channel: grpc.Channel) -> tuple[SessionCaller, bytes]:
     """A session, and a handle of it that holds DATA."""
     caller = SessionCaller(channel)
@@ -153,7 +146,7 @@ def check_filled_anew(channel: grpc.Channel) -> None:
 
 def test_a_server_killed_in_the_middle_of_any_method_is_lost_with_its_sessions() -> None:
     """The server is stopped before the methods, so it has not answered when it is killed."""
-    listen = an_address()
+    listen = wire.free_address()
     with running_server(listen=listen) as server, wire.bare_channel(server.target) as channel:
         instance = wire.server_info(channel).server.instance
         callers = {name: filled(channel) for name in METHODS}
@@ -200,7 +193,7 @@ def is_filling(caller: SessionCaller, handle: bytes) -> bool:
 @pytest.mark.long
 def test_a_lost_device_ends_every_method_under_way_and_the_sessions_are_lost() -> None:
     fault = {"NPUCALL_SIM_FAULTS": "aclnnL1LossBackward:1:sticky:507018"}
-    listen = an_address()
+    listen = wire.free_address()
     with running_npu_server("--device-timeout=2", listen=listen, **fault) as server:
         with wire.bare_channel(server.target) as channel:
             caller, handle = filled(channel)
@@ -231,7 +224,7 @@ def test_a_device_that_breaks_under_a_method_is_lost_and_the_next_server_takes_i
 def broken_at(method: str, nth: int) -> str:
     """Where a server noticed that its device broke at its nth use; checks what follows."""
     fault = {"NPUCALL_SIM_FAULTS": f"{ON_THE_DEVICE[method]}:{nth}:sticky:507018"}
-    listen = an_address()
+    listen = wire.free_address()
     flags = "--device-timeout=2", "--lanes=1"
     with running_npu_server(*flags, listen=listen, **fault) as server:
         with wire.bare_channel(server.target) as channel:

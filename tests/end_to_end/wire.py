@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import socket
 import threading
 from contextlib import contextmanager
 from pathlib import Path
@@ -59,6 +60,12 @@ def server_here(listen: str = "127.0.0.1:0", **settings: Any) -> Iterator[Server
     finally:
         server.drain()
         device.close()
+
+
+def free_address() -> str:
+    """Free a moment ago. A server that starts again is known by an address that it is told."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return f"127.0.0.1:{listener.getsockname()[1]}"
 
 
 def until(condition: Callable[[], bool], what: str, within: float = PATIENCE) -> None:
