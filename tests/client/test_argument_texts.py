@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from tests.rows import each
 
 from npucall.operators.kl_div_backward import kl_div_backward
 from npucall.operators.nll_loss import nll_loss
@@ -45,7 +46,7 @@ def test_labels_are_integers_whatever_the_dtype_of_the_others() -> None:
     assert arguments_of(["target=null"], nll_loss, "float32")[0]["target"] is None
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "value"),
     [
         ("n=3", 3),
@@ -95,7 +96,7 @@ def test_outputs_are_told_from_arguments() -> None:
     assert (list(given), list(outputs)) == (["n"], ["out", "x"])
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "message"),
     [
         ("y=1", "y=1: expected NAME=VALUE with a name among x, xs, n, flag, alpha,"),
@@ -115,15 +116,23 @@ def test_a_type_that_does_not_travel_is_refused() -> None:
         arguments_of(["x=1"], EVERY, "float4")
 
 
-def test_outputs_of_a_declared_operator_are_not_typed() -> None:
-    with pytest.raises(ValueError, match="out=1: expected NAME=VALUE with a name among grad"):
-        arguments_of(["out=1"], kl_div_backward, "float32")
-    with pytest.raises(ValueError, match="target: aclnnKlDivBackward knows its outputs itself"):
-        arguments_of([], kl_div_backward, "float32", ["target"])
-
-
-def test_an_output_that_is_no_tensor_or_not_there_is_refused() -> None:
-    with pytest.raises(TypeError, match="n is not a tensor"):
-        arguments_of([], EVERY, "float32", ["n"])
-    with pytest.raises(ValueError, match="y: expected a name among x, xs,"):
-        arguments_of([], EVERY, "float32", ["y"])
+@each(
+    ("operator", "texts", "outputs", "kind", "said"),
+    [
+        (
+            kl_div_backward,
+            ["out=1"],
+            [],
+            ValueError,
+            "out=1: expected NAME=VALUE with a name among",
+        ),
+        (kl_div_backward, [], ["target"], ValueError, "target: aclnnKlDivBackward knows its outp"),
+        (EVERY, [], ["n"], TypeError, "n is not a tensor"),
+        (EVERY, [], ["y"], ValueError, "y: expected a name among x, xs,"),
+    ],
+)
+def test_an_output_that_is_none_or_known_is_refused(
+    operator: Any, texts: list[str], outputs: list[str], kind: type[Exception], said: str
+) -> None:
+    with pytest.raises(kind, match=said):
+        arguments_of(texts, operator, "float32", outputs)

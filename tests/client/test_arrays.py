@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.rows import each
 
 from npucall.dtypes import BY_NUMPY, DTYPES
 from npucall.errors import DTypeError, TensorLayoutError
@@ -47,7 +48,7 @@ def received(sent: arrays.Sent) -> AnyArray:
     return view(spec, bytes(sent.storage))
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
+@each("layout", LAYOUTS)
 def test_an_array_of_any_memory_order_arrives_with_its_values(layout: str) -> None:
     array = LAYOUTS[layout]
     np.testing.assert_array_equal(
@@ -55,7 +56,7 @@ def test_an_array_of_any_memory_order_arrives_with_its_values(layout: str) -> No
     )
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@each("dtype", DTYPES)
 def test_an_array_of_any_type_arrives_bit_by_bit(dtype: DType) -> None:
     array = np.arange(6).astype(dtype.numpy).reshape(2, 3)[:, ::2]
     arrived = received(arrays.send("x", arrays.as_array("x", array), keep_layout=False))
@@ -80,23 +81,20 @@ def test_slices_in_any_order_of_axes_arrive_with_their_values(
     np.testing.assert_array_equal(arrived, array, strict=True)
 
 
-@pytest.mark.parametrize("layout", ["row-major", "column-major", "transposed", "rank 0"])
+@each("layout", ["row-major", "column-major", "transposed", "rank 0"])
 def test_dense_memory_travels_without_a_copy(layout: str) -> None:
     sent = arrays.send("x", LAYOUTS[layout], keep_layout=False)
     assert np.shares_memory(np.frombuffer(sent.storage, np.uint8), LAYOUTS[layout])
 
 
-def test_a_stretched_array_travels_as_the_elements_that_it_has() -> None:
+def test_neither_repeated_elements_nor_gaps_travel_unless_the_layout_is_kept() -> None:
     assert len(arrays.send("x", LAYOUTS["stretched number"], keep_layout=False).storage) == 4
-
-
-def test_gaps_do_not_travel_unless_the_layout_is_kept() -> None:
     sliced = BASE[:, ::2]
     assert len(arrays.send("x", sliced, keep_layout=False).storage) == 12 * 4
     assert len(arrays.send("x", sliced, keep_layout=True).storage) == 23 * 4  # to the last one
 
 
-@pytest.mark.parametrize("layout", ["rows backwards", "a field of records"])
+@each("layout", ["rows backwards", "a field of records"])
 def test_a_layout_that_a_spec_cannot_say_is_not_kept(layout: str) -> None:
     with pytest.raises(TensorLayoutError, match=r"x: .* keep_layout=False the client sends"):
         arrays.send("x", LAYOUTS[layout], keep_layout=True)
@@ -109,7 +107,7 @@ def test_a_matrix_travels_like_an_array() -> None:
     np.testing.assert_array_equal(arrived, np.asarray(matrix))
 
 
-@pytest.mark.parametrize("dtype", ["f2", "f4", "i8", "c8"])
+@each("dtype", ["f2", "f4", "i8", "c8"])
 def test_the_other_byte_order_is_turned(dtype: str) -> None:
     array = np.arange(3).astype(np.dtype(dtype).newbyteorder(">"))
     turned = arrays.as_array("x", array)
@@ -117,35 +115,28 @@ def test_the_other_byte_order_is_turned(dtype: str) -> None:
     np.testing.assert_array_equal(turned, array)
 
 
-def test_a_type_of_another_name_and_the_same_bits_is_taken() -> None:
+class Foreign:
+    """What offers itself as an array."""
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> AnyArray:
+        return BASE
+
+
+def test_types_of_the_same_bits_numbers_of_numpy_and_what_offers_an_array_are_taken() -> None:
     assert arrays.as_array("x", np.zeros(2, np.longlong)).dtype in BY_NUMPY
-
-
-@pytest.mark.parametrize("number", [np.float32(2), np.int8(2), np.bool_(True)])
-def test_a_number_of_numpy_is_a_tensor_of_rank_0(number: Any) -> None:
-    assert arrays.as_array("x", number).shape == ()
-
-
-def test_what_offers_itself_as_an_array_is_taken() -> None:
-    class Foreign:
-        def __array__(self, dtype: Any = None, copy: Any = None) -> AnyArray:
-            return BASE
-
+    for number in np.float32(2), np.int8(2), np.bool_(True):
+        assert arrays.as_array("x", number).shape == ()
     assert arrays.as_array("x", Foreign()) is BASE
 
 
-@pytest.mark.parametrize(
-    "value", [1.5, 1, True, [1.0, 2.0], (1.0,), "text", b"bytes", object(), {}]
-)
+@each("value", [1.5, 1, True, [1.0, 2.0], (1.0,), "text", b"bytes", object(), {}])
 def test_what_is_no_array_is_a_type_error_that_says_how_to_make_one(value: object) -> None:
     kind = type(value).__name__
     with pytest.raises(TypeError, match=rf"x: expected an array, found {kind}; numpy\.asarray"):
         arrays.as_array("x", value)
 
 
-@pytest.mark.parametrize(
-    "dtype", ["O", "U3", "S3", "V8", "M8[s]", "m8[s]", "i4,f4", np.longdouble, np.clongdouble]
-)
+@each("dtype", ["O", "U3", "S3", "V8", "M8[s]", "m8[s]", "i4,f4", np.longdouble, np.clongdouble])
 def test_elements_that_cannot_travel_are_refused_with_the_types_that_can(dtype: Any) -> None:
     with pytest.raises(DTypeError, match="x: expected a dtype among float32, float16") as caught:
         arrays.as_array("x", np.zeros(2, dtype))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.rows import each
 
 from npucall.errors import (
     BY_REASON,
@@ -51,28 +51,24 @@ def test_a_call_that_is_lost_and_lost_again_alone_is_not_sent_a_third_time() -> 
     }
 
 
-def test_one_that_was_lost_beside_others_twice_runs_once_more_alone() -> None:
+@each(
+    ("begun", "ended", "metadata", "is_poisoned"),
+    [
+        ([None, SHARED, NONE, ALONE], True, ["1", ALONE, ALONE], True),  # once more, alone
+        ([None, *[NONE] * 100], True, ["1"] * 101, False),  # it waits, and goes on
+        ([None, SHARED, *[ALONE] * 50], False, ["0"] * 52, False),  # a cut link is no loss
+        ([None, ALONE], True, ["1"], True),
+    ],
+)
+def test_attempts_are_lost_that_began_where_a_server_ended(
+    begun: list[str | None], ended: bool, metadata: list[str], is_poisoned: bool
+) -> None:
     losses = Losses()
-    assert losses.heard(broken(), HERE, ended=True) is None
-    assert losses.heard(broken(SHARED), HERE, ended=True) is None
-    assert carried(losses) == ALONE
-    assert losses.heard(broken(NONE), HERE, ended=True) is None
-    assert carried(losses) == ALONE
-    assert losses.heard(broken(ALONE), HERE, ended=True) is not None
-
-
-def test_one_that_waits_goes_on_however_many_servers_end() -> None:
-    losses = Losses()
-    losses.heard(broken(), HERE, ended=True)
-    assert all(losses.heard(broken(NONE), HERE, ended=True) is None for _ in range(100))
-    assert carried(losses) == "1"
-
-
-def test_a_cut_link_is_no_loss() -> None:
-    losses = Losses()
-    attempts = [broken(), broken(SHARED), *[broken(ALONE)] * 50]
-    assert [losses.heard(each, HERE, ended=False) for each in attempts] == [None] * 52
-    assert carried(losses) == "0"
+    for number, each_begun in enumerate(begun):
+        error = losses.heard(broken(each_begun), HERE, ended=ended)
+        is_last = number == len(begun) - 1
+        assert (error is not None) is (is_poisoned and is_last)
+        assert error is not None or carried(losses) == metadata[number]
 
 
 def test_a_lost_device_is_a_loss_of_those_that_had_it_and_of_no_others() -> None:
@@ -88,7 +84,7 @@ def test_nothing_is_carried_until_a_connection_broke() -> None:
     assert losses.metadata == ()
 
 
-@pytest.mark.parametrize("reason", BY_REASON)
+@each("reason", BY_REASON)
 def test_errors_that_count_are_those_that_say_so(reason: str) -> None:
     error = BY_REASON[reason]("as it says")
     assert is_break(error) is (error.repeat is Repeat.FEW_TIMES)

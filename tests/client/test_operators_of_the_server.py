@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.rows import each
 
 import npucall_client
 from npucall.declare.parameters import Scalar
@@ -61,38 +62,16 @@ def maximum(self: Any, values: Any, where: Any) -> None:
         where[...] = self.argmax()
 
 
+IN, OUT, IN_OUT = "in const aclTensor*", "out aclTensor*", "in/out const aclTensor*"
+LIST_IN, LIST_OUT = "in const aclTensorList*", "out aclTensorList*"
 FUNCTIONS = {
-    operator(
-        "aclnnCat", tensors="in const aclTensorList*", dim="int64_t", out="out aclTensor*"
-    ): cat,
-    operator(
-        "aclnnSplit", self="in const aclTensor*", sizes="aclIntArray*", out="out aclTensorList*"
-    ): split,
-    operator(
-        "aclnnInplaceAdd",
-        selfRef="in/out const aclTensor*",
-        other="in const aclTensor*",
-        alpha="const aclScalar*",
-    ): add_in_place,
-    operator("aclnnExp2", self="in const aclTensor*", out="in const aclTensor*"): exp2,
-    operator(
-        "aclnnCumsum",
-        self="in const aclTensor*",
-        dim="int64_t",
-        dtype="aclDataType",
-        out="out aclTensor*",
-    ): cumsum,
-    operator(
-        "aclnnInplaceUniform",
-        selfRef="in/out const aclTensor*",
-        **{"from": "double", "to": "double"},
-    ): uniform,
-    operator(
-        "aclnnMaxDim",
-        self="in const aclTensor*",
-        values="out aclTensor*",
-        where="out aclTensor*",
-    ): maximum,
+    operator("aclnnCat", tensors=LIST_IN, dim="int64_t", out=OUT): cat,
+    operator("aclnnSplit", self=IN, sizes="aclIntArray*", out=LIST_OUT): split,
+    operator("aclnnInplaceAdd", selfRef=IN_OUT, other=IN, alpha="const aclScalar*"): add_in_place,
+    operator("aclnnExp2", self=IN, out=IN): exp2,
+    operator("aclnnCumsum", self=IN, dim="int64_t", dtype="aclDataType", out=OUT): cumsum,
+    operator("aclnnInplaceUniform", selfRef=IN_OUT, **{"from": "double", "to": "double"}): uniform,
+    operator("aclnnMaxDim", self=IN, values=OUT, where=OUT): maximum,
 }
 
 
@@ -110,34 +89,23 @@ def zeros(*shape: int, dtype: Any = np.float32) -> Any:
     return np.zeros(shape, dtype)
 
 
-def test_a_list_goes_in(client: npucall_client.Client) -> None:
+def run_exp2(client: npucall_client.Client, **options: Any) -> Any:
+    return client.run("aclnnExp2", self=zeros(2), outputs={"out": zeros(2)}, **options)
+
+
+def test_lists_go_in_and_come_out(client: npucall_client.Client) -> None:
     out = zeros(5)
     assert client.run("aclnnCat", tensors=[PAIR, TRIPLE], dim=0, outputs={"out": out}) is out
     assert out.tolist() == [1, 2, 3, 4, 5]
-
-
-def test_a_list_comes_out(client: npucall_client.Client) -> None:
-    out = [zeros(1), zeros(2)]
-    found = client.run("aclnnSplit", self=TRIPLE, sizes=[1, 2], outputs={"out": out})
-    assert [part.tolist() for part in found] == [[3], [4, 5]]
-    assert found[0] is out[0]
-
-
-def test_a_list_that_comes_out_may_have_gaps(client: npucall_client.Client) -> None:
     memory = np.full((3, 2), 9, np.float32)
-    out = [memory[:1, 0], memory[1:, 0]]
-    client.run("aclnnSplit", self=TRIPLE, sizes=[1, 2], outputs={"out": out})
+    parts = [memory[:1, 0], memory[1:, 0]]  # with gaps
+    found = client.run("aclnnSplit", self=TRIPLE, sizes=[1, 2], outputs={"out": parts})
+    assert [part.tolist() for part in found] == [[3], [4, 5]]
+    assert found[0] is parts[0]
     assert memory.tolist() == [[3, 9], [4, 9], [5, 9]]
 
 
-def test_an_operator_works_in_place(client: npucall_client.Client) -> None:
-    data = PAIR.copy()
-    outputs = {"selfRef": data}
-    assert client.run("aclnnInplaceAdd", other=PAIR, alpha=10.0, outputs=outputs) is data
-    assert data.tolist() == [11, 22]
-
-
-@pytest.mark.parametrize("keep_layout", [False, True])
+@each("keep_layout", [False, True])
 def test_an_operator_works_in_place_through_gaps(
     client: npucall_client.Client, keep_layout: bool
 ) -> None:
@@ -145,32 +113,24 @@ def test_an_operator_works_in_place_through_gaps(
     options = client.options(outputs={"selfRef": memory[::2]}, keep_layout=keep_layout)
     options.run("aclnnInplaceAdd", other=PAIR, alpha=10.0)
     assert memory.tolist() == [11, 9, 22, 9]
+    data = PAIR.copy()
+    outputs = {"selfRef": data}
+    assert client.run("aclnnInplaceAdd", other=PAIR, alpha=10.0, outputs=outputs) is data
 
 
-def test_an_output_that_the_listing_takes_for_an_input_is_written(
-    client: npucall_client.Client,
-) -> None:
-    found = client.run("aclnnExp2", self=zeros(2), outputs={"out": zeros(2)})
-    assert found.tolist() == [1, 1]
-
-
-def test_an_output_that_the_listing_takes_for_one_may_be_an_input(
+def test_what_is_given_decides_what_is_an_output_not_the_listing(
     client: npucall_client.Client, transport: FakeTransport
 ) -> None:
+    assert run_exp2(client).tolist() == [1, 1]  # the listing takes it for an input
     client.run("aclnnMaxDim", self=TRIPLE, values=None, outputs={"where": None})
-    (call,) = transport.ran
-    assert [type(parameter).__name__ for parameter in call.operator.parameters] == [
-        "Input", "Input", "Output"
-    ]  # fmt: skip
+    kinds = [type(parameter).__name__ for parameter in transport.ran[-1].operator.parameters]
+    assert kinds == ["Input", "Input", "Output"]
 
 
 def test_several_outputs_are_a_named_tuple_in_the_order_of_c(client: npucall_client.Client) -> None:
     outputs = {"where": zeros(dtype=np.int64), "values": zeros()}
     found = client.run("aclnnMaxDim", self=TRIPLE, outputs=outputs)
     assert (found._fields, found.values, found.where) == (("values", "where"), 5, 2)
-
-
-def test_an_output_that_is_null_is_not_among_the_results(client: npucall_client.Client) -> None:
     outputs = {"where": zeros(dtype=np.int64), "values": None}
     result = client.execute("aclnnMaxDim", self=TRIPLE, outputs=outputs)
     assert list(result.outputs) == ["where"]
@@ -185,22 +145,18 @@ def test_an_attribute_travels_as_its_c_type_says(
     assert transport.ran[0].values == {"dim": 0, "dtype": FLOAT16}
     client.run("aclnnInplaceAdd", other=PAIR, alpha=2, outputs={"selfRef": PAIR.copy()})
     assert str(transport.ran[1].values["alpha"].dtype) == "INT64"
-
-
-def test_a_name_that_python_reserves_goes_as_a_dictionary(client: npucall_client.Client) -> None:
-    ends = {"from": 2.0, "to": 4}
+    ends = {"from": 2.0, "to": 4}  # a name that Python reserves
     found = client.run("aclnnInplaceUniform", outputs={"selfRef": zeros(2)}, **ends)
     assert found.tolist() == [3, 3]
 
 
-def test_execute_answers_what_is_known_without_reference(client: npucall_client.Client) -> None:
+def test_execute_and_plan_answer_what_is_known_without_reference(
+    client: npucall_client.Client,
+) -> None:
     result = client.execute("aclnnExp2", self=zeros(2), outputs={"out": zeros(2)})
     assert (result.variant, result.kernel_dtype, result.warnings) == ("", None, ())
     assert result.server == SERVER
     assert result.outputs["out"] is result.value
-
-
-def test_plan_answers_the_specs_of_a_list_one_by_one(client: npucall_client.Client) -> None:
     outputs = {"out": [zeros(1), zeros(2)]}
     plan = client.plan("aclnnSplit", self=TRIPLE, sizes=[1, 2], outputs=outputs)
     assert plan.outputs == {"out[0]": TensorSpec(FLOAT, (1,)), "out[1]": TensorSpec(FLOAT, (2,))}
@@ -210,66 +166,40 @@ def test_plan_answers_the_specs_of_a_list_one_by_one(client: npucall_client.Clie
 # What is asked of the server.
 
 
-def test_the_server_is_asked_for_an_operator_once(
-    client: npucall_client.Client, transport: FakeTransport
-) -> None:
-    for _ in range(3):
-        client.run("aclnnExp2", self=zeros(2), outputs={"out": zeros(2)})
-    client.plan("aclnnExp2", self=zeros(2), outputs={"out": zeros(2)})
-    assert [name for name, _ in transport.asked] == ["aclnnExp2"]
-
-
-def test_what_is_known_of_an_operator_is_shared_with_clients_of_other_options(
+def test_the_server_is_asked_for_each_operator_once_whatever_the_options(
     client: npucall_client.Client, transport: FakeTransport
 ) -> None:
     options = client.options(outputs={"out": zeros(2)})
     options.run("aclnnExp2", self=zeros(2))
-    client.run("aclnnExp2", self=zeros(2), outputs={"out": zeros(2)})
+    run_exp2(client)
+    client.plan("aclnnExp2", self=zeros(2), outputs={"out": zeros(2)})
     options.options(timeout=3.0).run("aclnnExp2", self=zeros(2))
-    assert [name for name, _ in transport.asked] == ["aclnnExp2"]
-
-
-def test_each_operator_is_asked_for(
-    client: npucall_client.Client, transport: FakeTransport
-) -> None:
-    client.run("aclnnExp2", self=zeros(2), outputs={"out": zeros(2)})
     client.run("aclnnCat", tensors=[PAIR], dim=0, outputs={"out": zeros(2)})
     assert [name for name, _ in transport.asked] == ["aclnnExp2", "aclnnCat"]
-
-
-def test_two_connections_ask_on_their_own() -> None:
-    first, second = FakeTransport(FUNCTIONS), FakeTransport(FUNCTIONS)
-    for each in (first, second):
-        connected(each).run("aclnnExp2", self=zeros(2), outputs={"out": zeros(2)})
-        assert len(each.asked) == 1
+    other = FakeTransport(FUNCTIONS)
+    run_exp2(connected(other))
+    assert len(other.asked) == 1
 
 
 def test_a_declared_operator_is_not_asked_for(
     client: npucall_client.Client, transport: FakeTransport
 ) -> None:
-    with pytest.raises(OperatorUnknownError):  # the scripted server has it not
-        client.run("aclnnKlDivBackward", PAIR, PAIR, PAIR)
-    with pytest.raises(OperatorUnknownError):
-        client.run(kl_div_backward, PAIR, PAIR, PAIR)
+    called: Any
+    for called in "aclnnKlDivBackward", kl_div_backward:
+        with pytest.raises(OperatorUnknownError):  # the fake server has it not
+            client.run(called, PAIR, PAIR, PAIR)
     assert transport.asked == []
 
 
-@pytest.mark.parametrize(
+@each(
     ("options", "given", "timeout"),
-    [
-        ({}, {}, 7.0),
-        ({"timeout": 5.0}, {}, 5.0),
-        ({"timeout": 5.0}, {"timeout": 3.0}, 3.0),
-    ],
+    [({}, {}, 7.0), ({"timeout": 5.0}, {}, 5.0), ({"timeout": 5.0}, {"timeout": 3.0}, 3.0)],
 )
 def test_the_timeout_of_the_call_bounds_the_question_too(
-    client: npucall_client.Client,
-    transport: FakeTransport,
-    options: Any,
-    given: Any,
-    timeout: float,
+    options: Any, given: Any, timeout: float
 ) -> None:
-    client.options(**options).run("aclnnExp2", self=PAIR, outputs={"out": zeros(2)}, **given)
+    transport = FakeTransport(FUNCTIONS)
+    run_exp2(connected(transport).options(**options), **given)
     assert transport.asked == [("aclnnExp2", timeout)]
 
 
@@ -281,36 +211,35 @@ def test_a_name_that_the_server_does_not_know_is_unknown_each_time(
             client.run("aclnnNope", self=PAIR)
     assert len(transport.asked) == 2
     assert transport.ran == []
-
-
-def test_local_knows_no_other_operators() -> None:
     with (
-        npucall_client.connect("local:") as client,
+        npucall_client.connect("local:") as local,
         pytest.raises(OperatorUnknownError, match="found 'aclnnExp2'"),
     ):
-        client.run("aclnnExp2", self=PAIR, outputs={"out": zeros(2)})
+        run_exp2(local)
 
 
-# What the server refuses.
+# What is refused.
 
 
-def test_an_output_that_is_not_given_is_missing(client: npucall_client.Client) -> None:
-    with pytest.raises(ArgumentMissingError, match="out: expected the output's shape") as caught:
-        client.run("aclnnCat", tensors=[PAIR], dim=0)
-    assert (caught.value.parameter, caught.value.aclnn_status) == ("out", None)
+@each(
+    ("name", "given", "outputs", "kind", "said"),
+    [
+        ("aclnnCat", {"tensors": [PAIR], "dim": 0}, {}, ArgumentMissingError, "out: expected the"),
+        ("aclnnInplaceAdd", {"other": PAIR, "alpha": 1.0}, {}, ArgumentMissingError, "selfRef: ex"),
+        ("aclnnCat", {"tensors": [PAIR], "dim": 0}, {"out": PAIR.copy(), "y": PAIR.copy()},
+         ArgumentUnknownError, "'y': expected a parameter of aclnnCat"),
+    ],
+)  # fmt: skip
+def test_an_output_that_is_missing_or_unknown_is_refused(
+    client: npucall_client.Client, name: str, given: Any, outputs: Any, kind: Any, said: str
+) -> None:
+    with pytest.raises(kind, match=said) as caught:
+        client.run(name, **given, outputs=outputs)
+    assert caught.value.parameter == said.partition(":")[0].strip("'")
+    assert kind is ArgumentUnknownError or caught.value.aclnn_status is None
 
 
-def test_a_tensor_in_place_that_is_not_given_is_missing(client: npucall_client.Client) -> None:
-    with pytest.raises(ArgumentMissingError, match="selfRef: expected the output's shape"):
-        client.run("aclnnInplaceAdd", other=PAIR, alpha=1.0)
-
-
-def test_an_output_that_the_operator_has_not_is_unknown(client: npucall_client.Client) -> None:
-    with pytest.raises(ArgumentUnknownError, match="'y': expected a parameter of aclnnCat"):
-        client.run("aclnnCat", tensors=[PAIR], dim=0, outputs={"out": zeros(2), "y": zeros(2)})
-
-
-def test_a_list_with_another_number_of_storages_is_refused(transport: FakeTransport) -> None:
+def test_a_list_with_another_number_of_storages_is_refused() -> None:
     class Losing(FakeTransport):
         async def execute(self, request: Any, timeout: float, request_id: str) -> Any:
             request.storage.popitem()
@@ -328,7 +257,9 @@ def test_a_list_with_another_number_of_storages_is_refused(transport: FakeTransp
 class Newer(FakeTransport):
     """Lists a declared operator by another name."""
 
-    variant = ""
+    def __init__(self, variant: str = "") -> None:
+        super().__init__({})
+        self.variant = variant
 
     async def operator(self, name: str, variant: str, timeout: float) -> pb.OperatorInfo:
         info = describe(kl_div_backward, A2)
@@ -340,31 +271,25 @@ class Newer(FakeTransport):
         raise TimeoutError
 
 
+GIVEN: Any = {"grad_output": PAIR, "self": PAIR, "target": PAIR}
+
+
 def called(transport: Newer, **kwargs: Any) -> pb.Call:
     with pytest.raises(TimeoutError):
-        connected(transport).run("aclnnNew", grad_output=PAIR, self=PAIR, target=PAIR, **kwargs)
+        connected(transport).run("aclnnNew", **GIVEN, **kwargs)
     return transport.call
 
 
-def test_defaults_and_outputs_of_a_newer_operator_are_left_to_the_server() -> None:
-    call = called(Newer({}))
-    assert [argument.name for argument in call.arguments] == ["grad_output", "self", "target"]
-
-
-def test_a_newer_operator_with_reference_takes_no_roles() -> None:
-    with pytest.raises(TypeError, match="unexpected keyword argument 'out'"):
-        connected(Newer({})).run("aclnnNew", grad_output=PAIR, self=PAIR, target=PAIR, out=PAIR)
-    call = called(Newer({}), outputs={"out": zeros(2)})
+def test_defaults_outputs_and_roles_of_a_newer_operator_are_left_to_the_server() -> None:
+    assert [argument.name for argument in called(Newer()).arguments] == list(GIVEN)
+    call = called(Newer(), outputs={"out": zeros(2)})
     assert {argument.role for argument in call.arguments} == {pb.ROLE_UNSPECIFIED}
-
-
-def test_what_a_newer_operator_requires_is_a_type_error_before_anything_is_sent() -> None:
+    with pytest.raises(TypeError, match="unexpected keyword argument 'out'"):
+        connected(Newer()).run("aclnnNew", **GIVEN, out=PAIR)
     with pytest.raises(TypeError, match="aclnnNew: missing a required argument: self, target"):
-        connected(Newer({})).run("aclnnNew", grad_output=PAIR)
+        connected(Newer()).run("aclnnNew", grad_output=PAIR)
 
 
-@pytest.mark.parametrize(("listed", "sent"), [("", ""), ("builtin", "community")])
-def test_a_variant_is_asked_for_where_a_newer_operator_has_variants(listed: str, sent: str) -> None:
-    transport = Newer({})
-    transport.variant = listed
-    assert called(transport, variant="community").variant == sent
+def test_a_variant_is_asked_for_where_a_newer_operator_has_variants() -> None:
+    assert called(Newer(), variant="community").variant == ""
+    assert called(Newer("builtin"), variant="community").variant == "community"

@@ -1,4 +1,4 @@
-"""The first hour with the command ``npucall``: targets, widths, help, exit codes, errors."""
+"""The command ``npucall``: targets, widths, help, exit codes, errors."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import inspect
 import re
 import shlex
 import sys
-from dataclasses import dataclass
 from importlib.metadata import entry_points, version
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
+from tests.rows import each
 
 typer = pytest.importorskip("typer", reason="the extra cli is not installed")
 from npucall.operators import CATALOGUE  # noqa: E402  # after typer
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 NOBODY = "127.0.0.1:1"
+ELLIPSIS = "\N{HORIZONTAL ELLIPSIS}"
 NAMES = sorted(point.name for point in entry_points(group="npucall.commands"))
 
 
-@dataclass(frozen=True)
-class Ended:
+class Ended(NamedTuple):
     """What a command printed, and its exit code."""
 
     returncode: int
@@ -75,18 +75,22 @@ def commands() -> dict[str, Any]:
     return dict(typer.main.get_command(app).commands)
 
 
-# One place for the target
+# Targets.
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_every_subcommand_takes_the_target_by_the_same_option(name: str, commands: Any) -> None:
+@each("name", NAMES)
+def test_every_subcommand_takes_the_target_and_who_computes_here_a_soc(
+    commands: Any, name: str
+) -> None:
     options = [word for parameter in commands[name].params for word in parameter.opts]
     assert {"--target", "-t"} <= set(options)
+    assert "--soc" in options or name not in {"info", "operators", "run", "conform", "replay"}
 
 
 def test_the_target_as_an_argument_means_what_the_option_means(said: Any) -> None:
     by_option = said("operators", "--target", "local:")
     assert by_option == said("operators", "local:") == said("operators", NPUCALL_TARGET="local:")
+    assert "Ascend310P3" in said("info", "--target", "local:", "--soc", "Ascend310P3")
 
 
 def test_the_target_is_given_once(run: Any) -> None:
@@ -99,24 +103,16 @@ def test_the_target_is_given_once(run: Any) -> None:
     )
 
 
-@pytest.mark.parametrize("name", ["info", "operators", "run", "conform", "replay"])
-def test_commands_that_may_compute_here_take_a_soc(name: str, commands: Any) -> None:
-    assert "--soc" in [word for parameter in commands[name].params for word in parameter.opts]
-
-
-def test_the_soc_is_that_of_local(said: Any) -> None:
-    assert "Ascend310P3" in said("info", "--target", "local:", "--soc", "Ascend310P3")
-
-
-# Nothing is cut
+# Nothing is cut.
 
 
 def test_no_name_is_cut_at_80_columns(said: Any) -> None:
     shown = said("operators", "-t", "local:", COLUMNS="80")
     assert max(map(len, shown.splitlines())) <= 80
-    assert "\N{HORIZONTAL ELLIPSIS}" not in shown
-    words = set(shown.split())
-    assert {operator.name for operator in CATALOGUE} <= words
+    assert {operator.name for operator in CATALOGUE} <= set(shown.split())
+    one = said("operators", "-t", "local:", "-o", "KlDivBackward", COLUMNS="80")
+    assert max(map(len, one.partition("\nParameters\n")[2].splitlines())) <= 80
+    assert ELLIPSIS not in shown + one
 
 
 def test_in_a_pipe_a_row_is_a_line_without_colours_and_trailing_blanks(said: Any) -> None:
@@ -126,13 +122,7 @@ def test_in_a_pipe_a_row_is_a_line_without_colours_and_trailing_blanks(said: Any
     (row,) = [line for line in shown.splitlines() if line.startswith("aclnnKlDivBackward ")]
     said_of_it = "Gradient of kl_div(self, target) with respect to self."
     assert row.split() == ["aclnnKlDivBackward", "yes", *said_of_it.split()]
-
-
-def test_one_operator_is_described_within_80_columns(said: Any) -> None:
-    shown = said("operators", "-t", "local:", "-o", "KlDivBackward", COLUMNS="80")
-    tables = shown.partition("\nParameters\n")[2]
-    assert max(map(len, tables.splitlines())) <= 80
-    assert "\N{HORIZONTAL ELLIPSIS}" not in shown
+    assert "local as Ascend910B1" in said("top", "-t", "local:")  # prints once and ends
 
 
 def test_a_table_that_is_too_wide_becomes_lines_of_heading_and_value(said: Any) -> None:
@@ -143,9 +133,9 @@ def test_a_table_that_is_too_wide_becomes_lines_of_heading_and_value(said: Any) 
     assert max(map(len, narrow.splitlines())) <= 40
 
 
-@pytest.mark.parametrize("width", [200, 60, 44, 30, 12])
+@each("width", [200, 60, 44, 30, 12])
 def test_a_table_of_any_width_has_every_letter(
-    width: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, width: int
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(width))
     columns = [Column("name"), Column("calls", number=True), Column("meaning", prose=True)]
@@ -154,18 +144,14 @@ def test_a_table_of_any_width_has_every_letter(
     show(console, table(columns, rows, console.width))
     printed = capsys.readouterr().out
     assert "".join(printed.split()).count("y") == 50 + "".join(rows[0]).count("y")
-    assert printed.count("\N{HORIZONTAL ELLIPSIS}") == 0
+    assert ELLIPSIS not in printed
     assert "a_very_long_name_of_one" in "".join(printed.split())
 
 
-def test_top_in_a_pipe_prints_once_and_ends(said: Any) -> None:
-    assert "local as Ascend910B1" in said("top", "-t", "local:")
+# Help.
 
 
-# Help
-
-
-@pytest.mark.parametrize("name", ["", *NAMES])
+@each("name", ["", *NAMES])
 def test_help_is_plain_text_of_80_columns_with_examples(said: Any, name: str) -> None:
     shown = said(*filter(None, [name]), "--help", COLUMNS="80")
     lines = shown.splitlines()
@@ -175,10 +161,11 @@ def test_help_is_plain_text_of_80_columns_with_examples(said: Any, name: str) ->
     listed = shown.partition("Commands:\n")[2]
     assert "..." not in listed
     assert [name for name in NAMES if listed and f"  {name} " not in listed] == []
+    assert said("--version") == f"npucall {version('npucall-client')}\n"
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_the_examples_of_the_help_are_commands_that_there_are(name: str, commands: Any) -> None:
+@each("name", NAMES)
+def test_the_examples_of_the_help_are_commands_that_there_are(commands: Any, name: str) -> None:
     shown = command._help(inspect.getdoc(commands[name].callback) or "")
     examples = re.findall(r"^ +npucall (.+)$", shown, re.MULTILINE)
     assert examples
@@ -188,30 +175,24 @@ def test_the_examples_of_the_help_are_commands_that_there_are(name: str, command
         commands[name].make_context(name, words)  # raises for what it does not take
 
 
-def test_the_version_is_told(said: Any) -> None:
-    assert said("--version") == f"npucall {version('npucall-client')}\n"
+# Exit codes and errors.
 
 
-# Exit codes and errors
-
-
-@pytest.mark.parametrize(
+@each(
     ("words", "code"),
     [
-        (["info", "-t", "local:"], ExitCode.DONE),
-        (["info", "--nothing"], ExitCode.USAGE),
-        (["conform", "-t", "local:", "--profile", "none"], ExitCode.USAGE),
-        (["run", "Exp", "self=[1]", "nothing=2", "-t", "local:"], ExitCode.USAGE),
-        (["operators", "-t", "local:", "-o", "Nothing"], ExitCode.FAILED),
-        (["conform", "-t", "local:", "--baseline", "nowhere"], ExitCode.USAGE),
-        (["replay", "nowhere", "-t", "local:"], ExitCode.FAILED),
-        (["reserve", "5", "-t", "local:", "--", "no-such-command"], ExitCode.NO_COMMAND),
+        ("info -t local:", ExitCode.DONE),
+        ("info --nothing", ExitCode.USAGE),
+        ("conform -t local: --profile none", ExitCode.USAGE),
+        ("run Exp self=[1] nothing=2 -t local:", ExitCode.USAGE),
+        ("operators -t local: -o Nothing", ExitCode.FAILED),
+        ("conform -t local: --baseline nowhere", ExitCode.USAGE),
+        ("replay nowhere -t local:", ExitCode.FAILED),
+        ("reserve 5 -t local: -- no-such-command", ExitCode.NO_COMMAND),
     ],
 )
-def test_a_command_ends_with_a_code_of_the_table(
-    run: Any, words: list[str], code: ExitCode
-) -> None:
-    ended = run(*words)
+def test_a_command_ends_with_a_code_of_the_table(run: Any, words: str, code: ExitCode) -> None:
+    ended = run(*words.split())
     assert ended.returncode == code, ended.stderr
     assert "Traceback" not in ended.stderr
     assert bool(ended.stderr) is (code != ExitCode.DONE)
@@ -225,8 +206,8 @@ def test_nobody_answers_is_one_sentence(run: Any) -> None:
     assert NOBODY in ended.stderr
 
 
-@pytest.mark.parametrize("content", [b"", b"\x93NUMPY", b"no array"])
-def test_a_file_that_is_no_array_is_no_traceback(run: Any, content: bytes, tmp_path: Path) -> None:
+@each("content", [b"", b"\x93NUMPY", b"no array"])
+def test_a_file_that_is_no_array_is_no_traceback(run: Any, tmp_path: Path, content: bytes) -> None:
     file = tmp_path / "x.npy"
     file.write_bytes(content)
     ended = run("run", "Exp", f"self={file}", "-t", "local:")
