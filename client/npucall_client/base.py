@@ -88,6 +88,8 @@ class ClientBase:
         self._settings = settings
         self._binding = binding or Binding(settings)
         self._shared = shared or Shared()
+        self._reserved: tuple[Transport, Renewal] | None = None
+        """While this client has the device alone: the transport of its calls, and why."""
         self._calls = Connection(self._open, self._binding, self._shared)
 
     async def _close(self) -> None:
@@ -125,6 +127,12 @@ class ClientBase:
 
     async def _renewal(self, seconds: float, wait: float, count: int) -> Renewal:
         """A reservation, which is renewed from here on."""
+        if self._reserved is not None:
+            remaining = self._reserved[1].remaining
+            raise ValueError(
+                f"reserve: this client has a reservation already, for {remaining:.0f} s more; "
+                f"asked for {count}, {seconds:g} s, wait {wait:g} s"
+            )
         if self._settings.reservation:
             raise ValueError(
                 "reserve: this client has a reservation already, by the setting reservation "
@@ -138,13 +146,21 @@ class ClientBase:
 
     def _waiting(self, wait: bool | None) -> Transport:  # noqa: FBT001  # as the option
         """The transport with this option; None: as it is."""
-        return self._transport if wait is None else self._transport.waiting(wait)
+        transport = self._transport if self._reserved is None else self._reserved[0]
+        return transport if wait is None else transport.waiting(wait)
 
     def _open(self) -> Transport:
-        """The transport. Raises CancelledError once the client is closed."""
+        """The transport. Raises CancelledError once the client is closed.
+
+        Raises ReservedError if its reservation was lost.
+        """
+        transport = self._transport
+        if self._reserved is not None:
+            transport, renewal = self._reserved
+            renewal.check()
         if self._shared.closed:
             raise closed()
-        return self._transport
+        return transport
 
 
 class ReservedBase(ClientBase):
@@ -154,6 +170,13 @@ class ReservedBase(ClientBase):
         of = client._transport.under(reservation.key)  # noqa: SLF001  # of its own kind
         super().__init__(of, client._settings, client._binding, client._shared)  # noqa: SLF001
         self._reservation = reservation
+        self._of = client
+        self._reserved = client._reserved = of, reservation  # noqa: SLF001
+
+    async def _release(self) -> None:
+        """Releases the device. From here on the other client's calls are like those of others."""
+        self._of._reserved = None  # noqa: SLF001
+        await self._reservation.close()
 
     @property
     def key(self) -> str:
@@ -164,14 +187,3 @@ class ReservedBase(ClientBase):
     def remaining(self) -> float:
         """Seconds until the reservation ends, at most; 0 if it has ended or was lost."""
         return self._reservation.remaining
-
-    def _has_it_already(self, seconds: float, wait: float, count: int) -> ValueError:
-        return ValueError(
-            f"reserve: this client has a reservation already, for {self.remaining:.0f} s more; "
-            f"asked for {count}, {seconds:g} s, wait {wait:g} s"
-        )
-
-    def _open(self) -> Transport:
-        """The transport. Raises ReservedError if the reservation was lost."""
-        self._reservation.check()
-        return super()._open()

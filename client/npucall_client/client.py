@@ -280,10 +280,11 @@ class Client(ClientBase):
     def reserve(self, seconds: float, *, wait: float = 0.0, count: int = 1) -> Reserved:
         """Reserves the device, and returns a client of the same connection that has it alone.
 
-        ``with client.reserve(60) as quiet:`` and then calls of ``quiet``; its pipelines too. The
-        server refuses calls of others meanwhile, and those of this client too. The reservation is
-        renewed in the background, also across a restart of a server with a ``reservation_key``, and
-        released at the end. If it was lost, calls of ``quiet`` raise ReservedError.
+        ``with client.reserve(60) as quiet:`` and then calls of ``quiet`` or of this client; their
+        pipelines too. Calls of others, also of your other programs, wait meanwhile, within their
+        timeout; with ``wait=False`` they raise ReservedError. The reservation is renewed in the
+        background, also across a restart of a server with a ``reservation_key``, and released at
+        the end. If it was lost, calls of ``quiet`` raise ReservedError.
 
         seconds: for how long at most; not more than the server's ``max_reservation``.
         wait: seconds to wait until others have ended theirs.
@@ -367,8 +368,4 @@ class Reserved(ReservedBase, Client):
 
     def close(self) -> None:
         """Releases the device. The client that reserved it stays open."""
-        finished(self._reservation.close())
-
-    def reserve(self, seconds: float, *, wait: float = 0.0, count: int = 1) -> Reserved:
-        """Raises ValueError, since this client has the device already."""
-        raise self._has_it_already(seconds, wait, count)
+        finished(self._release())

@@ -306,10 +306,10 @@ class PermissionDeniedError(NpucallError):
 
 
 class ReservedError(NpucallError):
-    """Somebody else has reserved the device, or your own reservation has ended. Wait for it."""
+    """Somebody else has reserved the device; or your own reservation has ended: reserve again."""
 
     code, reason = StatusCode.FAILED_PRECONDITION, "RESERVED"
-    repeat = Repeat.ELSEWHERE
+    repeat = Repeat.LATER
 
 
 class DeadlineError(NpucallError):

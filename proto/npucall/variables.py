@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 PREFIX = "NPUCALL_"
+DEFAULT = "DEFAULT_"
+"""What stands between the prefix and a setting that counts only if nothing else gives it."""
 _TOOLS = frozenset(
     {"NPUCALL_DIRECTORY", "NPUCALL_LISTEN_HOST", "NPUCALL_REF", "NPUCALL_REPOSITORY"}
 )
@@ -32,7 +34,7 @@ def faults_of(names: Iterable[str]) -> dict[str, str]:
 
 
 def _is_unknown(name: str) -> bool:
-    if name in SETTINGS | _TOOLS or name.startswith(_SIMULATOR):
+    if name.replace(DEFAULT, "", 1) in SETTINGS or name in _TOOLS or name.startswith(_SIMULATOR):
         return False
     return _KUBERNETES.search(name) is None
 

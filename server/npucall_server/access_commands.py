@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,7 @@ from npucall_server.exits import ExitCode
 from npucall_server.settings import read
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from npucall_server.access.tenants import Tenant
     from npucall_server.settings import ServerSettings
@@ -34,12 +35,15 @@ def run_token(arguments: Sequence[str]) -> int:
     )
     commands = parser.add_subparsers(required=True, metavar="new | list")
     new = commands.add_parser(
-        "new", help="make a token, print it once, and add its hash to the file"
+        "new", help="make a token, show it once, and add its hash to the file"
     )
     new.set_defaults(command=_new)
     new.add_argument("--tenant", required=True, help="the tenant of the caller")
     new.add_argument("--name", required=True, help="the caller's name within the tenant")
     new.add_argument("--days", type=float, default=90, help="days until it expires (default: 90)")
+    new.add_argument(
+        "--out", type=Path, help="write the token to this new file, for its owner alone (mode 0600)"
+    )
     roles = [role.name.lower() for role in Role]
     new.add_argument(
         "--role", choices=roles, help="what it allows (default: the role that the tenant gives)"
@@ -99,16 +103,30 @@ def _new(given: argparse.Namespace) -> None:
         text, token = tokens.new(given.tenant, given.name, role, given.days * _DAY)
     except ValueError as error:
         raise _FaultError(str(error)) from error
-    tokens.append(path, token)
-    sys.stdout.write(f"{text}\n")
-    sys.stdout.flush()
-    _say(f"token of {token.tenant}/{token.name}, valid until {token.end}; this shows it only once")
+    _hand_out(given.out, text, partial(tokens.append, path, token))
+    where = "this shows it only once" if given.out is None else f"it is in {given.out} alone"
+    _say(f"token of {token.tenant}/{token.name}, valid until {token.end}; {where}")
     _say(f"the last line of {path} is its hash: delete that line to revoke the token")
     if tenants and token.tenant not in tenants:
         _say(
             f"warning: the settings have no tenant {token.tenant}; servers refuse the token until "
             "they have"
         )
+
+
+def _hand_out(out: Path | None, text: str, record: Callable[[], None]) -> None:
+    """Records the hash of a token, and shows the token or writes it to a new file."""
+    if out is None:
+        record()
+        sys.stdout.write(f"{text}\n")
+        sys.stdout.flush()
+        return
+    try:
+        out.touch(0o600, exist_ok=False)
+    except FileExistsError as error:
+        raise _FaultError(f"--out: expected a new file, found that {out} exists") from error
+    record()
+    out.write_text(f"{text}\n", encoding="ascii")
 
 
 def _list(given: argparse.Namespace) -> None:

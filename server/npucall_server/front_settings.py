@@ -1,6 +1,8 @@
 """Settings that every server of this package has, and where they are read from.
 
-From the command line, the environment, a TOML file, in this order.
+From the command line, the environment, a TOML file, in this order. Behind them come variables
+NPUCALL_DEFAULT_<NAME>, by which a unit of systemd or an image says what holds unless somebody says
+something else.
 """
 
 from __future__ import annotations
@@ -15,12 +17,14 @@ from pydantic import BaseModel, Field, model_validator
 from pydantic_settings import (
     BaseSettings,
     CliApp,
+    EnvSettingsSource,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
     TomlConfigSettingsSource,
 )
 
 from npucall import variables
+from npucall_server.access.issuers import is_url
 from npucall_server.access_settings import AccessSettings
 from npucall_server.connection_settings import PeerSettings
 from npucall_server.faults import sentences
@@ -39,7 +43,9 @@ _LONGEST_SECONDS = 1e9
 class _CommandSettings(BaseModel):
     """Where the settings are, where the process says that it answers, and what it logs."""
 
-    config: Path | None = Field(None, description="TOML file of settings.")
+    config: Path | None = Field(
+        None, description="TOML file of settings. Paths in it count from the file's folder."
+    )
     ready_file: Path | None = Field(
         None,
         description="File into which the server writes its address as soon as it answers: of "
@@ -106,10 +112,20 @@ class FrontSettings(
         """Whether clients may ask for the services' descriptions."""
         return self.is_on_loopback if self.reflection is None else self.reflection
 
+    @classmethod
+    def names_a_file(cls, name: str, value: str) -> bool:
+        """Whether this value of a setting is the path of a file."""
+        field = cls.model_fields.get(name)
+        is_path = field is not None and field.annotation in (Path, Path | None)
+        return is_path or (name == "oidc_keys" and not is_url(value))
+
     def as_toml(self) -> str:
         """The settings as a TOML file that ``--config`` reads; what is not set is left out."""
         left_out = {"config", "print_settings"}
         values = self.model_dump(mode="json", exclude=left_out, exclude_none=True, by_alias=True)
+        for name, value in values.items():
+            if isinstance(value, str) and self.names_a_file(name, value):
+                values[name] = str(Path(value).absolute())  # the file may lie anywhere
         tenants = values.pop("tenants")
         tables = (f"\n[tenants.{json.dumps(name)}]\n{_lines(tenants[name])}" for name in tenants)
         return _lines(values) + "".join(tables)
@@ -123,9 +139,11 @@ class FrontSettings(
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Arguments, then environment, then the file that one of these names."""
+        """Arguments, environment, the file that one of these names, defaults of who starts it."""
         del dotenv_settings, file_secret_settings
-        return init_settings, env_settings, _ConfigFile(settings_cls)
+        prefix = f"{settings_cls.model_config.get('env_prefix')}{variables.DEFAULT}"
+        defaults = EnvSettingsSource(settings_cls, env_prefix=prefix)
+        return init_settings, env_settings, _ConfigFile(settings_cls), defaults
 
 
 def _lines(values: dict[str, Any]) -> str:
@@ -150,11 +168,20 @@ class _ConfigFile(TomlConfigSettingsSource):
     def __call__(self) -> dict[str, object]:
         path = self.current_state.get("config")
         try:
-            return self._read_file(Path(path)) if path else {}
+            return self._from_the_file(Path(path)) if path else {}
         except tomllib.TOMLDecodeError as error:
             raise ValueError(f"config: expected valid TOML in {path}, found: {error}") from error
         except OSError as error:
             raise ValueError(f"config: expected a file that can be read, found: {error}") from error
+
+    def _from_the_file(self, path: Path) -> dict[str, object]:
+        """Its settings. A path that does not begin with ``/`` counts from the file's folder."""
+        found = self._read_file(path)
+        return found | {
+            name: str(path.parent / value)
+            for name, value in found.items()
+            if isinstance(value, str) and self.settings_cls.names_a_file(name, value)
+        }
 
 
 def read_as(kind: type[S], arguments: Sequence[str]) -> S:

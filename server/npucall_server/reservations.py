@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from npucall.errors import MessageError, ReservedError
-from npucall.texts import retry_in
+from npucall.texts import retry_in, shown
 from npucall_server.reservation_keys import Term, person_of, same
 
 if TYPE_CHECKING:
@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 LEASE_SECONDS = 30.0
 """A reservation ends so long after its last renewal."""
 _SOON_SECONDS = 1.0
+_LOOKS, _LOOK_SECONDS = 10, 5.0
+"""A refused call looks so often whether the reservation has ended, or after so many seconds."""
 
 
 class Rules(NamedTuple):
@@ -254,6 +256,8 @@ class Reservations:
             wait = max(wait, self._earliest(wish) - self._now())
         if wish is not None and self.is_granted(wish):
             before, left, wait = 0, 0.0, _SOON_SECONDS
+        if wish is None:  # a call looks again before the end, since the device may be released
+            wait = min(wait / _LOOKS, _LOOK_SECONDS)
         delay = max(wait, _SOON_SECONDS)
         return ReservedError(
             f"{self._obstacle(wish, left)}; {retry_in(delay)}",
@@ -267,7 +271,8 @@ class Reservations:
         if wish is not None and self.is_granted(wish):
             return "calls of others still run on the device"
         if self._held is not None or wish is None:
-            return f"somebody else has reserved the device for {left:.0f} s more"
+            who = "somebody else" if self._held is None else shown(self._held.holder.person)
+            return f"{who} has reserved the device for {left:.0f} s more"
         seconds = self._earliest(wish) - self._now()
         if self._gap_of(wish) > self._restores_until:
             return f"a tenant waits between two reservations (reservation_gap), {seconds:.0f} s now"

@@ -128,7 +128,8 @@ class ServerSettings(
     """Serves operators of Ascend NPUs over gRPC, from one device.
 
     Give a setting as a flag, as an environment variable NPUCALL_<NAME>, or as a line of the TOML
-    file that --config names; the first of these counts. Other commands: `npucall-server health
+    file that --config names; the first of these counts. NPUCALL_DEFAULT_<NAME> counts only if none
+    of them gives the setting. Other commands: `npucall-server health
     [TARGET]` asks a running server whether it serves; `npucall-server doctor` looks for what keeps
     an NPU from working; `npucall-server headers DIR` lists the operators that CANN's headers in a
     folder declare; `npucall-server token new` makes a token; `npucall-server tenants check FILE`

@@ -67,29 +67,57 @@ def python(text: str) -> list[str]:
     return ["--", sys.executable, "-c", text]
 
 
-def test_calls_pipelines_and_streams_of_the_reserved_client_run_alone(
+def plan(client: npucall_client.Client) -> None:
+    client.plan(l1_loss_backward, ONE, ONE, ONE)
+
+
+def submit(client: npucall_client.Client) -> None:
+    with client.pipeline() as calls:
+        calls.submit(l1_loss_backward, ONE, ONE, ONE).result()
+
+
+def test_calls_pipelines_and_streams_of_who_reserved_run_alone(
     client: npucall_client.Client, target: str
 ) -> None:
-    with client.reserve(60) as quiet, npucall_client.connect(target, stream_from=0) as other:
-        run(quiet)
-        quiet.plan(l1_loss_backward, ONE, ONE, ONE)
-        run(quiet.options(timeout=10.0))
-        with quiet.pipeline() as calls:
-            calls.submit(l1_loss_backward, ONE, ONE, ONE).result()
-        for refused in client, other:
-            with pytest.raises(ReservedError, match="reserved the device for"):
-                run(refused)
-        with pytest.raises(ReservedError):
-            client.plan(l1_loss_backward, ONE, ONE, ONE)
-        with client.pipeline() as calls, pytest.raises(ReservedError):
-            calls.submit(l1_loss_backward, ONE, ONE, ONE).result()
+    ways = run, plan, submit
+    with (
+        client.reserve(60) as quiet,
+        npucall_client.connect(target, stream_from=0, wait=False) as other,
+    ):
+        for way in ways:
+            for mine in quiet, client, quiet.options(timeout=10.0), client.options(timeout=10.0):
+                way(mine)
+            with pytest.raises(
+                ReservedError, match=r"^\S+ has reserved the device for \d+ s more;"
+            ):
+                way(other)
         assert 0 < quiet.remaining <= 60
         info = client.server_info().reservation
         assert 0 < info.ends_seconds <= 60
+        with pytest.raises(ValueError, match="has a reservation already"):
+            client.reserve(60)
     run(client)
     assert quiet.remaining == 0
     with pytest.raises(CancelledError, match="released"):
         run(quiet)
+    with client.reserve(60):  # who released the device may have it again
+        run(client)
+
+
+def test_calls_of_others_wait_for_the_end_of_a_reservation(
+    client: npucall_client.Client, target: str
+) -> None:
+    def refused() -> int:
+        return sum(line.refusals["RESERVED"] for line in client.usage().lines)
+
+    before = refused()
+    with npucall_client.connect(target) as other, ThreadPoolExecutor(2) as pool:
+        with client.reserve(600):
+            waiting = [pool.submit(way, other) for way in (run, submit)]
+            until(lambda: refused() >= before + 2)
+            assert not any(each.done() for each in waiting)
+        for each in waiting:
+            each.result(PATIENCE)
 
 
 def test_large_calls_in_chunks_carry_the_key(target: str) -> None:
@@ -160,7 +188,7 @@ def test_a_call_whose_bytes_come_slowly_gives_way_to_a_reservation(target: str) 
 
     large = np.ones(2**21, np.float32)
     with (
-        npucall_client.connect(target) as slow,
+        npucall_client.connect(target, wait=False) as slow,
         npucall_client.connect(target) as client,
         ThreadPoolExecutor(1) as pool,
     ):

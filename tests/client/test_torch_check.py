@@ -122,8 +122,36 @@ def test_what_a_device_refuses_does_not_pass(local: npucall_client.Client) -> No
     assert "cross_entropy was refused: label_smoothing: expected 0" in str(checked)
 
 
-def test_a_module_without_gradients_does_not_pass(local: npucall_client.Client) -> None:
-    assert not check(nn.ReLU(), torch.ones(3), local).passed
+@pytest.mark.parametrize("layer", [nn.GELU(), nn.ReLU(inplace=True), nn.PReLU()])
+def test_inputs_need_no_gradient_of_their_own(local: npucall_client.Client, layer: Any) -> None:
+    x = torch.randn(3, 4)
+    before = x.clone()
+    for given in (x, [x], {"input": x}):
+        checked = check(layer, given, local)
+        assert checked.passed
+        assert checked.rows[0].argument == "input"
+    assert not x.requires_grad
+    assert torch.equal(x, before)
+
+
+def test_calls_that_nothing_judges_are_named_and_counted(local: npucall_client.Client) -> None:
+    class Other(nn.Module):  # type: ignore[misc]  # torch has no types here
+        def forward(self, x: Any) -> Any:
+            return nn.functional.mish(torch.relu(x).view(-1) + nn.functional.mish(x).view(-1))
+
+    checked = check(Other(), torch.randn(3, 4), local)
+    assert checked.passed
+    assert checked.others == {"mish": 2, "add": 1}
+    assert "not checked, for npucall has no gradient of them: mish (2), add (1)" in str(checked)
+
+
+def test_a_module_in_which_nothing_can_be_checked_does_not_pass(
+    local: npucall_client.Client,
+) -> None:
+    for module, given in ((nn.Linear(4, 4), torch.ones(4)), (nn.ReLU(), torch.ones(3).long())):
+        checked = check(module, given, local)
+        assert not checked.passed
+        assert str(checked).endswith("failed, because the module called nothing to check")
 
 
 def test_parameters_get_no_gradient(local: npucall_client.Client) -> None:

@@ -43,9 +43,11 @@ def test_a_reservation_ends_with_a_server_without_a_secret() -> None:
         client = npucall_client.connect(server.address)
         quiet = client.reserve(60)
         run(quiet)
-    with wire.server_here(server.address, reservation_gap=0), client, quiet:
-        with pytest.raises(ReservedError, match="the reservation has ended"):
-            run(quiet)
+    with wire.server_here(server.address, reservation_gap=0), client:
+        for mine in quiet, client:
+            with pytest.raises(ReservedError, match="the reservation has ended"):
+                run(mine)
+        quiet.close()
         run(client)
         with client.reserve(60) as again:
             run(again)

@@ -232,11 +232,7 @@ class Reserved(ReservedBase, Client):
 
     async def close(self) -> None:
         """Releases the device. The client that reserved it stays open."""
-        await self._reservation.close()
-
-    def reserve(self, seconds: float, *, wait: float = 0.0, count: int = 1) -> Opening[Reserved]:
-        """Raises ValueError, since this client has the device already."""
-        raise self._has_it_already(seconds, wait, count)
+        await self._release()
 
 
 async def _closed(memory: SharedMemory) -> None:

@@ -11,7 +11,6 @@ from npucall.errors import (
     DrainingError,
     NpucallError,
     Repeat,
-    ReservedError,
     ServerUnreachableError,
     SharedMemoryError,
 )
@@ -47,7 +46,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_RESERVED_SECONDS = 1.0
 """For so long a member that somebody has reserved is not asked again."""
 
 
@@ -205,10 +203,8 @@ class PoolTransport:
 
     def note(self, candidate: Candidate[ChannelTransport], error: NpucallError) -> None:
         """Tells the table what a failure says about the member."""
-        if isinstance(error, BusyError) or error.repeat is Repeat.LATER:
+        if isinstance(error, BusyError) or (error.repeat is Repeat.LATER and error.retry_after):
             self.table.busy(candidate, error, error.retry_after or 0.1)
-        elif isinstance(error, ReservedError) and self._keys is None:
-            self.table.busy(candidate, error, _RESERVED_SECONDS)
         elif error.repeat in (Repeat.HERE, Repeat.FEW_TIMES):
             self.table.failed(candidate, error)
             self._source.look()

@@ -228,7 +228,8 @@ class ChannelTransport(Link):
             request = access.ReserveRequest(seconds=seconds, wait_seconds=waits).SerializeToString()
             return link.send_once("Reserve", request, left, asks, authorization)
 
-        data = await self.repeated(send, asks, "Reserve")
+        # The server has waited; only the link's own waiting would come back after it.
+        data = await self.waiting(wait=False).repeated(send, asks, "Reserve")
         answer = access.ReserveResponse.FromString(data)
         return Granted(answer.key, answer.ends_seconds, answer.renew_within_seconds)
 

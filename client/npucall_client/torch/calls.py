@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -42,6 +43,8 @@ class Found:
     calls: list[Call] = field(default_factory=list)
     unknown: list[str] = field(default_factory=list)
     """Losses and activations among its layers that have no gradient here."""
+    others: Counter[str] = field(default_factory=Counter)
+    """How often it called other functions of torch whose results have a gradient, by name."""
 
 
 def watch(module: Any, arguments: tuple[Any, ...], named: Mapping[str, Any]) -> Found:
@@ -81,9 +84,17 @@ class _Watch(TorchFunctionMode):  # type: ignore[misc]  # torch has no types her
         function = _KNOWN.get(func)
         given = {} if function is None else _named(function, func, args, kwargs or {})
         result = func(*args, **(kwargs or {}))
-        if function is not None and result.requires_grad:
+        if function is None:
+            self._found.others.update([func.__name__] if _computes(result) else ())
+        elif result.requires_grad:
             self._found.calls.append(Call(self._layer(), function, given, result))
         return result
+
+
+def _computes(result: Any) -> bool:
+    """Whether it has a gradient of its own; a view has that of another tensor."""
+    found = isinstance(result, torch.Tensor) and result.grad_fn is not None
+    return found and not result._is_view()  # noqa: SLF001  # torch has no public name for it
 
 
 def _named(

@@ -56,6 +56,8 @@ class Checked:
     rows: tuple[Row, ...]
     unknown: tuple[str, ...]
     """Layers that are losses or activations without a gradient among the operators."""
+    others: Mapping[str, int]
+    """How often the module called other functions of torch that have a gradient, by name."""
     profile: str
     """The profile of tolerances that gradients were judged by."""
 
@@ -73,9 +75,17 @@ class Checked:
         ]
         lines += [f"{row.layer or 'module'}: {row.problem}" for row in self.rows if row.problem]
         lines += [f"not checked, for no operator has its gradient: {name}" for name in self.unknown]
+        if self.others:
+            others = ", ".join(f"{name} ({count})" for name, count in self.others.items())
+            lines.append(f"not checked, for npucall has no gradient of them: {others}")
+        return "\n".join([*lines, self._verdict()])
+
+    def _verdict(self) -> str:
         failed = sum(1 for row in self.rows if row.problem)
         total = f"{len(self.rows)} gradients by {self.profile}"
-        return "\n".join([*lines, f"{failed} of {total} failed" if failed else f"{total}: passed"])
+        if not self.rows:
+            return f"{total}: failed, because the module called nothing to check"
+        return f"{failed} of {total} failed" if failed else f"{total}: passed"
 
 
 def check(
@@ -93,7 +103,8 @@ def check(
     gradient: by ``client``, and by torch in float64, which is the truth. The gradients of the
     module's parameters do not change.
 
-    inputs: a tensor, a sequence of arguments, or arguments by name.
+    inputs: a tensor, a sequence of arguments, or arguments by name. If none of them requires a
+        gradient, ``check`` takes copies that do, of all that are floating.
     client: a server with an NPU, or with the CPU reference, or ``local:``.
     forward: ``aclnn`` has the device compute the functions too, of which gradients take results.
     profile: of tolerances; those of ``npucall conform --profile``.
@@ -102,6 +113,8 @@ def check(
     are always the same. What a device refuses is a row with its sentence, and does not pass.
     """
     functions = functional(client, forward=forward)
+    marks = not any(each.requires_grad for each in _tensors(inputs))
+    inputs = _marked(inputs) if marks else inputs
     named = dict(inputs) if hasattr(inputs, "keys") else {}
     one = isinstance(inputs, torch.Tensor)
     arguments = (inputs,) if one else () if named else tuple(inputs)
@@ -111,7 +124,16 @@ def check(
         for call, upstream in _upstream(found)
         for row in _rows(call, upstream, functions, profile)
     ]
-    return Checked(tuple(rows), tuple(found.unknown), profile)
+    return Checked(tuple(rows), tuple(found.unknown), dict(found.others), profile)
+
+
+def _marked(value: Any) -> Any:
+    """The same with copies of floating tensors that require a gradient, and may change in place."""
+    if isinstance(value, torch.Tensor):
+        return value.detach().requires_grad_().clone() if value.is_floating_point() else value
+    if hasattr(value, "keys"):
+        return {name: _marked(value[name]) for name in value}
+    return type(value)(map(_marked, value)) if type(value) in (list, tuple) else value
 
 
 def _upstream(found: Found) -> Iterator[tuple[Call, Tensor]]:
@@ -134,7 +156,7 @@ def _upstream(found: Found) -> Iterator[tuple[Call, Tensor]]:
 
 
 def _rows(call: Call, upstream: Tensor, functions: Functional, profile: str) -> Iterator[Row]:
-    names = [name for name, value in call.arguments.items() if _needs(value)]
+    names = [n for n, a in call.arguments.items() if _needs(a) and n in call.function.gradients]
     truth = _gradients(call.function.torch, call.arguments, names, upstream, torch.float64)
     own = _gradients(call.function.torch, call.arguments, names, upstream)
     problem, found = "", []
@@ -193,12 +215,12 @@ def _judged(found: Tensor, truth: Tensor, profile: str) -> Verdict:
 
 
 def _tensors(value: Any) -> Iterator[Tensor]:
-    """The tensors in what a module gives."""
+    """The tensors in what a module takes or gives."""
     if isinstance(value, torch.Tensor):
         yield value
-    elif isinstance(value, dict):
-        for each in value.values():
-            yield from _tensors(each)
+    elif hasattr(value, "keys"):
+        for name in value:
+            yield from _tensors(value[name])
     elif isinstance(value, list | tuple):
         for each in value:
             yield from _tensors(each)

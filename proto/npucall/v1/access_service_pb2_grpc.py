@@ -62,7 +62,7 @@ class AccessServiceServicer(object):
 
     def Reserve(self, request, context):
         """Reserves the device. From the answer on, the server refuses calls of others with
-        FAILED_PRECONDITION, RESERVED, and no call of theirs runs any more. The holder's calls carry
+        FAILED_PRECONDITION, RESERVED, and no call of theirs runs any more; clients repeat them. The holder's calls carry
         the key of the reservation in the metadata `npucall-reservation`; for the calls of a stream the
         stream carries it. The server also refuses calls of the holder without the key.
 

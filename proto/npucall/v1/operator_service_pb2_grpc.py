@@ -307,9 +307,10 @@ class OperatorServiceServicer(object):
         been started again. Send the bytes.
         * FAILED_PRECONDITION, RESERVED: somebody has reserved the device, and the call does not carry
         the key (see AccessService.Reserve); or it carries the key of a reservation that has ended.
-        `metadata` has `ends_seconds`, the latest end; RetryInfo also counts those who wait to
-        reserve the device. A call that waits for the device when somebody reserves it ends with this
-        error too.
+        In the first case the message names the holder, `metadata` has `ends_seconds`, the latest
+        end, and RetryInfo says when to ask again: before that end, since the holder may release the
+        device. A call that waits for the device when somebody reserves it ends with this error too.
+        In the second case there is no RetryInfo: reserve again.
         * RESOURCE_EXHAUSTED, TOO_LARGE: the call is larger than a limit of this server will ever
         allow. Split it, or raise the setting that the message names. Where its outputs are too many
         bytes for one message, `method` is "ExecuteStream": call that.
