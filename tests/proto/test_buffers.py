@@ -2,33 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
-import pytest
 from tests.rows import each
 
 from npucall import buffers
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
-
-@pytest.fixture
-def _as_it_was() -> Iterator[None]:
-    before = buffers.is_poisoned()
-    yield
-    buffers.poison(before)
-
-
-@pytest.mark.usefixtures("_as_it_was")
 @each("size", [0, 1, 100, 100_000])
 def test_new_memory_is_filled_with_the_pattern_in_the_debug_mode_alone(size: int) -> None:
-    buffers.poison(True)
-    assert bytes(buffers.fresh(size)) == b"\xa5" * size
-    buffers.poison(False)
-    assert len(buffers.fresh(size)) == size
-    assert size < 100 or bytes(buffers.fresh(size)) != b"\xa5" * size
+    before = buffers.is_poisoned()
+    try:
+        buffers.poison(True)
+        assert bytes(buffers.fresh(size)) == b"\xa5" * size
+        buffers.poison(False)
+        assert len(buffers.fresh(size)) == size
+        assert size < 100 or bytes(buffers.fresh(size)) != b"\xa5" * size
+    finally:
+        buffers.poison(before)
 
 
 @each("shape", [(), (0,), (3,), (2, 0, 3), (200, 300)])

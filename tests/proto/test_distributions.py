@@ -13,7 +13,7 @@ from tests.rows import each
 from npucall.v1 import operator_service_pb2, shared_memory_pb2, tensor_pb2
 
 ROOT = Path(__file__).parents[2]
-MEMBERS = {
+NAMES = {
     "proto": "npucall",
     "server": "npucall-server",
     "client": "npucall-client",
@@ -26,56 +26,38 @@ def project(member: str) -> dict[str, Any]:
     return table
 
 
-def requirements(member: str) -> list[str]:
+def ours(member: str) -> list[str]:
+    """What a member requires of the others."""
     table = project(member)
     extras = table.get("optional-dependencies", {}).values()
-    return [*table["dependencies"], *(line for extra in extras for line in extra)]
+    lines = [*table["dependencies"], *(line for extra in extras for line in extra)]
+    return [line for line in lines if line.startswith("npucall")]
 
 
-@each("member", MEMBERS)
-def test_a_member_is_the_distribution_of_its_name(member: str) -> None:
-    assert project(member)["name"] == MEMBERS[member]
-
-
-def test_the_four_distributions_have_one_version() -> None:
-    assert len({project(member)["version"] for member in MEMBERS}) == 1
+def test_the_four_distributions_have_their_names_and_one_version() -> None:
+    projects = {member: project(member) for member in NAMES}
+    assert {member: told["name"] for member, told in projects.items()} == NAMES
+    assert {told["version"] for told in projects.values()} == {version("npucall")}
 
 
 @each("member", ["server", "client"])
 def test_members_depend_on_exactly_their_own_version_of_each_other(member: str) -> None:
-    pins = [line for line in requirements(member) if line.startswith("npucall")]
-    assert [line.partition("==")[2] for line in pins] == [project(member)["version"]] * len(pins)
-    assert f"npucall=={project('proto')['version']}" in pins
+    own = project(member)["version"]
+    assert {line.partition("==")[2] for line in ours(member)} == {own}
+    assert f"npucall=={own}" in ours(member)
 
 
-def test_the_keepers_need_none_of_the_others() -> None:
+def test_the_keepers_need_none_of_the_others_and_nobody_needs_them() -> None:
     """They stand in Ray's environment, whose grpcio and protobuf are not to meet the server's."""
-    assert [line for line in requirements("pool") if line.startswith("npucall")] == []
-
-
-def test_nobody_needs_the_keepers() -> None:
-    others = [line for member in ("proto", "server", "client") for line in requirements(member)]
-    assert [line for line in others if line.startswith("npucall-pool")] == []
-
-
-def test_the_installed_contract_has_the_version_of_the_tree() -> None:
-    assert version("npucall") == project("proto")["version"]
-
-
-def released() -> FileDescriptorSet:
-    return FileDescriptorSet.FromString((ROOT / "proto/released/npucall.v1.binpb").read_bytes())
-
-
-def test_the_released_descriptors_hold_the_package() -> None:
-    files = {file.name for file in released().file if file.package == "npucall.v1"}
-    names = ("operator_service", "shared_memory", "tensor")
-    assert files == {f"npucall/v1/{name}.proto" for name in names}
+    assert ours("pool") == []
+    others = [line for member in ("proto", "server", "client") for line in ours(member)]
+    assert not any(line.startswith("npucall-pool") for line in others)
 
 
 def test_every_released_message_is_still_there() -> None:
-    there = {
-        message for module in (operator_service_pb2, shared_memory_pb2, tensor_pb2)
-        for message in module.DESCRIPTOR.message_types_by_name
-    }  # fmt: skip
-    files = [file for file in released().file if file.package == "npucall.v1"]
-    assert {message.name for file in files for message in file.message_type} <= there
+    released = FileDescriptorSet.FromString((ROOT / "proto/released/npucall.v1.binpb").read_bytes())
+    files = {file.name: file for file in released.file if file.package == "npucall.v1"}
+    modules = operator_service_pb2, shared_memory_pb2, tensor_pb2
+    assert files.keys() == {module.DESCRIPTOR.name for module in modules}
+    there = {name for module in modules for name in module.DESCRIPTOR.message_types_by_name}
+    assert {message.name for file in files.values() for message in file.message_type} <= there

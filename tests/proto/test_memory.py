@@ -1,4 +1,4 @@
-"""Kept memory, in processes of their own, since what malloc is told counts for a whole process."""
+"""Kept memory, in a process of its own, since what malloc is told counts for a whole process."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import pytest
 
 from npucall import memory
 
-needs_glibc = pytest.mark.skipif(memory._libc() is None, reason="needs Linux with glibc")
 PROGRAM = """
 import threading
 import numpy as np
@@ -18,56 +17,40 @@ from npucall import memory
 def resident():
     return int(open("/proc/self/statm").read().split()[1]) * 4096
 
-def touch(size):
-    array = np.empty(size, np.uint8)
+def touch():
+    array = np.empty(2**28, np.uint8)
     array[::4096] = 1
 
-MIB = 2**20
-kept = memory.keep({limit}) if {limit} else False
-before = resident()
-thread = threading.Thread(target=touch, args=({size},))
-thread.start()
-thread.join()
-after = resident()
-memory.give_back()
-print(kept, (after - before) // MIB, (resident() - before) // MIB)
+for limit in {limits}:
+    kept = memory.keep(limit) if limit else False
+    before = resident()
+    thread = threading.Thread(target=touch)
+    thread.start()
+    thread.join()
+    after = resident()
+    memory.give_back()
+    print(int(kept), (after - before) // 2**20, (resident() - before) // 2**20)
 """
+"""Whether memory is kept; MiB more than before, of a freed array, and once memory is given back."""
 
 
-def resident_mib(*, limit: int, size: int) -> tuple[bool, int, int]:
-    """Whether memory is kept; MiB more than before, after an array was freed, and given back."""
-    program = PROGRAM.format(limit=limit, size=size)
-    answer = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    ).stdout.split()
-    return answer[0] == "True", int(answer[1]), int(answer[2])
+@pytest.mark.skipif(memory._libc() is None, reason="needs Linux with glibc")
+def test_a_freed_block_within_the_limit_stays_in_the_process_until_it_is_given_back() -> None:
+    within, most, too_large = measured("2**30, 2**40, 2**26")
+    assert within[0] == most[0] == too_large[0] == 1
+    assert within[1] > 200
+    assert most[1] > 200
+    assert too_large[1] < 80
+    assert within[2] < 20
+    (without,) = measured("0,")
+    assert without[0] == 0
+    assert without[1] < 20
 
 
-@needs_glibc
-def test_a_freed_block_stays_in_the_process_and_goes_when_it_is_given_back() -> None:
-    kept, after_free, given_back = resident_mib(limit=2**30, size=2**28)
-    assert kept
-    assert after_free > 200
-    assert given_back < 20
-
-
-@needs_glibc
-def test_without_it_a_freed_block_goes_back_at_once() -> None:
-    kept, after_free, _ = resident_mib(limit=0, size=2**28)
-    assert not kept
-    assert after_free < 20
-
-
-@needs_glibc
-def test_what_exceeds_the_limit_goes_back_at_once() -> None:
-    kept, after_free, _ = resident_mib(limit=2**26, size=2**28)
-    assert kept
-    assert after_free < 80
-
-
-@needs_glibc
-def test_more_than_malloc_can_be_told_counts_as_the_most() -> None:
-    assert resident_mib(limit=2**40, size=2**28)[:1] == (True,)
+def measured(limits: str) -> list[tuple[int, ...]]:
+    command = [sys.executable, "-c", PROGRAM.format(limits=limits)]
+    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    return [tuple(map(int, line.split())) for line in said.splitlines()]
 
 
 def test_where_there_is_no_glibc_nothing_happens(monkeypatch: pytest.MonkeyPatch) -> None:
