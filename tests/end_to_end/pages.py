@@ -85,6 +85,8 @@ def follow(page: str, folder: Path, target: str, commands: Path | None = None) -
     path = f"{commands or Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     kept = {key: value for key, value in os.environ.items() if key != "NPUCALL_TARGET"}
     environment = {**kept, "PATH": path, "COLUMNS": "100", "PYTHONWARNINGS": "error"}
+    if "$ . .venv/bin/activate" in page:  # as make demo has left it
+        (folder / ".venv").symlink_to(sys.prefix)
     for step in steps(page):
         if isinstance(step, File):
             (folder / step.name).write_text(step.text, encoding="utf-8")

@@ -86,7 +86,7 @@ def test_eight_units_leave_something_of_the_machine_and_each_may_take_what_it_pr
         one(NPU, "MemoryMax"),
         dict(line.split("=", 1) for line in every(NPU, "Environment")),
     )
-    servers = int(variables["NPUCALL_SERVERS_PER_HOST"])
+    servers = int(variables["NPUCALL_DEFAULT_SERVERS_PER_HOST"])
     for machine in 9, 64, 512:
         allowed = machine * 2**30 * int(percent.removesuffix("%")) // 100
         limit = min(machine * 2**30 // servers, allowed) // 2
@@ -110,7 +110,8 @@ def test_the_unit_allows_the_devices_that_compose_gives_and_makes_no_mount_names
 def started(tmp_path: Path) -> Any:
     """Starts an instance of a unit, with these lines in its files; answers what it was told."""
     stub, cann = tmp_path / "python", tmp_path / "set_env.sh"
-    told = " ".join(f"$NPUCALL_{name}" for name in ("DEVICE", "LISTEN", "ANNOUNCE", "LABELS"))
+    names = "DEVICE", "LISTEN", "ANNOUNCE", "LABELS"
+    told = " ".join(f"${{NPUCALL_{name}:-$NPUCALL_DEFAULT_{name}}}" for name in names)
     stub.write_text(f'#!/bin/sh\necho "{told} $CANN $*"\n')
     stub.chmod(0o755)
     cann.write_text("export CANN=found\n")
@@ -139,7 +140,7 @@ def test_an_instance_serves_its_device_with_cann_s_variables_where_it_is_told(
     }.items():
         listen = started(NPU, "3", **given)[1]
         with monkeypatch.context() as patch:
-            for name, value in {**given, "NPUCALL_LISTEN": listen}.items():
+            for name, value in {**given, "NPUCALL_DEFAULT_LISTEN": listen}.items():
                 patch.setenv(name, value)
             assert ServerSettings(insecure_bind=True).listen == address
 
@@ -166,7 +167,7 @@ def test_every_variable_of_the_recipes_is_a_setting() -> None:
     """A misspelt one would be ignored, or refused, at the first start on somebody's host."""
     files = [*UNITS, "README.md", "slurm/README.md", "slurm/npucall.sbatch", "helm/README.md"]
     text = "".join((DEPLOY / file).read_text() for file in files)
-    used = set(re.findall(r"NPUCALL_([A-Z_]*[A-Z])\b", text))
+    used = set(re.findall(r"NPUCALL_(?:DEFAULT_)?((?!DEFAULT_\*)[A-Z_]*[A-Z])\b", text))
     of_directories = {f"DIRECTORY_{name.upper()}" for name in DirectorySettings.model_fields}
     of_callers = {"TARGET", "SOC", "LABELS", "CA", "TOKEN_FILE"}
     known = {name.upper() for name in ServerSettings.model_fields}
