@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import tomllib
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from npucall import variables
 from npucall_server import memory_settings as module
 from npucall_server.settings import ServerSettings
 from npucall_server.settings import read as read_flags
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     Machine = Callable[[str, str, str | None], None]
 
@@ -34,6 +35,43 @@ def test_a_flag_goes_before_the_environment_and_that_before_the_file(
     assert [read(*flags).queue_length for flags in ((flag, file), (file,), ())] == [1, 3, 64]
     monkeypatch.setenv(name, "2")
     assert [read(*flags).queue_length for flags in ((flag, file), (file,), ())] == [1, 2, 2]
+
+
+def test_who_starts_a_server_may_say_what_holds_if_nobody_says_something_else(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    config = tmp_path / "settings.toml"
+    config.write_text("queue_length = 3\n")
+    monkeypatch.setenv("NPUCALL_DEFAULT_QUEUE_LENGTH", "5")
+    assert variables.faults_of(["NPUCALL_DEFAULT_QUEUE_LENGTH"]) == {}
+    assert [read(*flags).queue_length for flags in ((f"--config={config}",), ())] == [3, 5]
+    monkeypatch.setenv("NPUCALL_QUEUE_LENGTH", "2")
+    assert read().queue_length == 2
+
+
+def test_paths_of_a_file_count_from_its_folder_and_those_of_flags_from_here(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Printed they are whole, since the file that they are printed to may lie anywhere."""
+    (tmp_path / "etc").mkdir()
+    monkeypatch.chdir(tmp_path)
+    config = Path("etc/server.toml")
+    config.write_text(
+        'usage_file = "usage"\ntls_key = "/keys/x"\ntoken_hashes = "tokens"\n'
+        'oidc_issuer = "https://i.example"\noidc_audience = "a"\noidc_keys = "keys.json"\n'
+        "[tenants.vision]\n"
+    )
+    found = read(f"--config={config}", "--tls-certificate=x.pem")
+    assert (found.usage_file, found.token_hashes) == (Path("etc/usage"), Path("etc/tokens"))
+    assert (found.tls_key, found.oidc_keys) == (Path("/keys/x"), "etc/keys.json")
+    assert found.tls_certificate == Path("x.pem")
+    printed = tomllib.loads(found.as_toml())
+    assert printed["usage_file"] == str(tmp_path / "etc/usage")
+    assert printed["tls_certificate"] == str(tmp_path / "x.pem")
+    url = "https://i.example/keys"
+    config.write_text(config.read_text().replace("keys.json", url))
+    found = read(f"--config={config}", "--tls-certificate=x.pem")
+    assert found.oidc_keys == url
 
 
 def test_an_argument_goes_before_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -135,6 +135,23 @@ def test_the_command_prints_a_token_alone_and_keeps_its_hash(
     assert "token of vision/alice, valid until " in shown.err
 
 
+def test_the_command_writes_a_token_to_a_new_file_for_its_owner_alone(
+    path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "alice.token"
+    flags = ["--tenant", "vision", "--name", "alice", "--file", str(path), "--out", str(out)]
+    assert run_token(["new", *flags]) == 0
+    shown = capsys.readouterr()
+    text = out.read_text().strip()
+    assert tokens.hash_of(text) in path.read_text()
+    assert (shown.out, text in shown.err) == ("", False)
+    assert out.stat().st_mode & 0o777 == 0o600
+    before = path.read_text()
+    assert run_token(["new", *flags]) == ExitCode.SETTINGS
+    assert f"--out: expected a new file, found that {out} exists" in capsys.readouterr().err
+    assert (out.read_text().strip(), path.read_text()) == (text, before)
+
+
 def test_the_list_says_whose_tokens_there_are_and_no_hash(
     path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
