@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from tests.client.pool.directory_script import member, scripted_directory
+from tests.client.pool.fake_directories import fake_directory, member
 from tests.client.pool.heard import threads_named
 
 import npucall_client
@@ -70,7 +70,7 @@ def pool_from(kind: str, targets: list[str], folder: Path, patch: Any) -> Iterat
                 (folder / "ready" / str(number)).write_text(target)
             yield f"pool:file:{folder}/ready"
         else:
-            directory = stack.enter_context(scripted_directory())
+            directory = stack.enter_context(fake_directory())
             directory.say(*(said(each) for each in targets))
             yield f"pool:directory:{directory.address}"
 
@@ -122,7 +122,7 @@ def test_a_client_hears_of_members_that_come_later_and_of_those_that_go(
     targets: list[str],
 ) -> None:
     first, second = targets
-    with scripted_directory() as directory:
+    with fake_directory() as directory:
         directory.say(said(first))
         target = f"pool:directory:{directory.address}"
         with npucall_client.connect(target, timeout=wire.PATIENCE) as client:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from tests.client.pool.directory_script import SUSPECT, member, scripted_directory
+from tests.client.pool.fake_directories import SUSPECT, fake_directory, member
 
 import npucall_client
 from npucall.errors import NpucallError, ServerUnreachableError
@@ -105,7 +105,7 @@ def test_a_server_this_process_and_those_of_a_file_are_members_too(
 
 
 def test_what_a_directory_says_is_shown_and_nobody_is_called(capsys: Printed) -> None:
-    with scripted_directory() as directory:
+    with fake_directory() as directory:
         busy = member(NOBODY, SUSPECT, running=1, waiting=4, bytes_in_flight=2**20)
         busy.load.reservation.ends_seconds = 5
         busy.labels["rack"] = "[red]3"
@@ -124,7 +124,7 @@ def test_where_members_are_not_all_known_in_time_the_table_or_the_error_says_so(
     capsys: Printed, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("NPUCALL_CONNECT_TIMEOUT", "0.3")
-    with scripted_directory(complete=False) as directory:
+    with fake_directory(complete=False) as directory:
         directory.say("a:1")
         (found,) = as_json(f"pool:directory:{directory.address}", capsys)
     assert found["address"] == "a:1"

@@ -9,15 +9,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.client.pool.directory_script import (
+from tests.client.pool.fake_directories import (
     DRAINING,
     GONE,
     SUSPECT,
-    ScriptedDirectory,
+    FakeDirectory,
+    fake_directory,
     member,
-    scripted_directory,
 )
 from tests.client.pool.heard import PATIENCE, Heard, threads_named, until
+from tests.rows import each
 
 import npucall_client
 from npucall.errors import (
@@ -39,14 +40,14 @@ NOBODY = "127.0.0.1:1"
 
 
 @pytest.fixture
-def directory() -> Iterator[ScriptedDirectory]:
-    with scripted_directory() as directory:
+def directory() -> Iterator[FakeDirectory]:
+    with fake_directory() as directory:
         yield directory
 
 
 @pytest.fixture
-def other() -> Iterator[ScriptedDirectory]:
-    with scripted_directory(epoch=7) as directory:
+def other() -> Iterator[FakeDirectory]:
+    with fake_directory(epoch=7) as directory:
         yield directory
 
 
@@ -88,8 +89,11 @@ def test_what_a_directory_says_of_a_member_is_known(directory: Any, watch: Any) 
 
 
 def test_members_come_change_and_go(directory: Any, watch: Any) -> None:
+    directory.say("a:1", "unix:1", "unix:/run/npucall.sock", "dns:///x:1", "evil", "0.0.0.0:1")
     heard, _ = watch(directory.address)
-    directory.say("a:1", "b:2")
+    heard.until_listed("a:1")
+    assert heard.updates[0] == ["a:1"]  # those without an address are left out
+    directory.say("b:2")
     heard.until_listed("a:1", "b:2")
     directory.say(member("a:1", DRAINING), member("c:3", SUSPECT), gone=("b:2",))
     heard.until_listed("a:1", "c:3")
@@ -99,15 +103,8 @@ def test_members_come_change_and_go(directory: Any, watch: Any) -> None:
     heard.until_listed("c:3")
 
 
-def test_a_member_whose_address_is_none_is_left_out(directory: Any, watch: Any) -> None:
-    directory.say("a:1", "unix:1", "unix:/run/npucall.sock", "dns:///x:1", "evil", "0.0.0.0:1")
-    heard, _ = watch(directory.address)
-    heard.until(lambda heard: heard.updates)
-    assert heard.updates[0] == ["a:1"]
-
-
 def test_until_a_directory_is_complete_there_may_be_others(watch: Any) -> None:
-    with scripted_directory(complete=False) as directory:
+    with fake_directory(complete=False) as directory:
         directory.say("a:1")
         heard, _ = watch(directory.address)
         heard.until_listed("a:1")
@@ -119,14 +116,11 @@ def test_until_a_directory_is_complete_there_may_be_others(watch: Any) -> None:
 def test_a_directory_that_is_started_anew_drops_no_member_before_it_is_complete(
     watch: Any,
 ) -> None:
-    with scripted_directory(epoch=1) as before:
+    with fake_directory(epoch=1) as before:
         before.say("a:1", "b:2", "c:3", "d:4")
         heard, source = watch(before.address)
         heard.until_listed("a:1", "b:2", "c:3", "d:4")
-        port = before.port
-    after = ScriptedDirectory(port, epoch=2, complete=False)
-    after.start()
-    try:
+    with fake_directory(port=before.port, epoch=2, complete=False) as after:
         source.look()
         until(lambda: after.watched)
         after.say("b:2")
@@ -136,22 +130,17 @@ def test_a_directory_that_is_started_anew_drops_no_member_before_it_is_complete(
         after.say(complete=True)
         heard.until_listed("b:2", "c:3", "e:5")
         assert heard.complete
-    finally:
-        after.stop()
     began = heard.updates.index(["a:1", "b:2", "c:3", "d:4"])
     ended = next(at for at, listed in enumerate(heard.updates) if len(listed) == 3)
     assert all({"a:1", "b:2", "c:3", "d:4"} <= set(e) for e in heard.updates[began:ended])
 
 
 def test_a_directory_that_lists_nobody_drops_nobody(watch: Any) -> None:
-    with scripted_directory() as before:
+    with fake_directory() as before:
         before.say("a:1", "b:2")
         heard, source = watch(before.address)
         heard.until_listed("a:1", "b:2")
-        port = before.port
-    after = ScriptedDirectory(port, epoch=2)
-    after.start()
-    try:
+    with fake_directory(port=before.port, epoch=2) as after:
         source.look()
         count = len(heard.updates)
         heard.until(lambda heard: len(heard.updates) > count)
@@ -161,14 +150,12 @@ def test_a_directory_that_lists_nobody_drops_nobody(watch: Any) -> None:
         after.say(gone=("b:2",))
         heard.until_listed()
         until(lambda: source.why_empty() == f"directory {after.address}: it lists no members")
-    finally:
-        after.stop()
 
 
 def test_while_no_directory_answers_the_last_table_counts_and_everybody_is_idle(
     watch: Any,
 ) -> None:
-    with scripted_directory() as directory:
+    with fake_directory() as directory:
         directory.say(member("a:1", running=1, waiting=9, bytes_in_flight=5))
         heard, source = watch(directory.address)
         heard.until_listed("a:1")
@@ -177,18 +164,36 @@ def test_while_no_directory_answers_the_last_table_counts_and_everybody_is_idle(
     assert heard.members["a:1"].soc == "X"
 
 
-def test_the_next_directory_is_watched_where_one_does_not_answer(
-    directory: Any, watch: Any
+def is_silent(directory: FakeDirectory) -> None:
+    directory.is_silent = True
+
+
+def drains(directory: FakeDirectory) -> None:
+    directory.refusal = DrainingError("it is going down")
+
+
+def knows_suspects_alone(directory: FakeDirectory) -> None:
+    directory.say(member("a:1", SUSPECT), member("b:2", SUSPECT))
+
+
+@each("fault", [FakeDirectory.stop, FakeDirectory.say, knows_suspects_alone, is_silent, drains])
+def test_a_directory_that_is_of_no_use_is_left_for_the_next_one(
+    watch: Any, monkeypatch: pytest.MonkeyPatch, fault: Callable[[FakeDirectory], None]
 ) -> None:
-    directory.say("a:1")
-    heard, source = watch(NOBODY, directory.address)
-    heard.until_listed("a:1")
-    assert source.why_empty() == ""
+    monkeypatch.setattr(directories, "FIRST_SECONDS", 0.2 if fault is is_silent else 1000.0)
+    with fake_directory() as directory, fake_directory(epoch=7) as other:
+        fault(directory)
+        other.say("a:1")
+        heard, source = watch(directory.address, other.address)
+        heard.until_listed("a:1")
+        until(lambda: heard.members["a:1"].state is State.SERVING)
+        assert source.why_empty() == ""
+        directory.is_silent = False
 
 
 def test_the_next_directory_is_watched_where_one_ends(other: Any, watch: Any) -> None:
     other.say("b:2", "c:3")
-    with scripted_directory() as directory:
+    with fake_directory() as directory:
         directory.say("a:1", "b:2")
         heard, _ = watch(directory.address, other.address)
         heard.until_listed("a:1", "b:2")
@@ -207,18 +212,6 @@ def test_of_two_directories_that_differ_the_one_that_is_watched_counts(
     directory.say("c:3")
     heard.until_listed("a:1", "c:3")
     assert not other.watched
-
-
-@pytest.mark.parametrize("stale", [[], [member("a:1", SUSPECT), member("b:2", SUSPECT)]])
-def test_a_directory_that_hears_of_nobody_is_left_for_the_next_one(
-    directory: Any, other: Any, watch: Any, stale: list[Any]
-) -> None:
-    directory.say(*stale)
-    other.say("a:1")
-    heard, source = watch(directory.address, other.address)
-    heard.until_listed("a:1")
-    assert heard.members["a:1"].state is State.SERVING
-    assert source.why_empty() == ""
 
 
 def test_a_directory_that_becomes_stale_is_left_too(directory: Any, other: Any, watch: Any) -> None:
@@ -251,21 +244,10 @@ def test_a_stream_that_ends_is_begun_anew(directory: Any, watch: Any) -> None:
     assert directory.watched == 2
 
 
-def test_a_directory_that_says_nothing_is_left_for_the_next_one(
-    directory: Any, other: Any, watch: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(directories, "FIRST_SECONDS", 0.5)
-    directory.is_silent = True
-    other.say("a:1")
-    heard, _ = watch(directory.address, other.address)
-    heard.until_listed("a:1")
-    directory.is_silent = False
-
-
 def test_a_directory_that_falls_silent_is_asked_again(
     directory: Any, watch: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(directories, "PATIENCE_SECONDS", 0.5)
+    monkeypatch.setattr(directories, "PATIENCE_SECONDS", 0.1)
     directory.say("a:1")
     heard, _ = watch(directory.address)
     heard.until_listed("a:1")
@@ -286,26 +268,14 @@ def test_what_a_directory_refuses_is_told(directory: Any, watch: Any) -> None:
     heard, source = watch(directory.address)
     until(lambda: "no one may watch" in source.why_empty())
     assert isinstance(source.refusal(), PermissionDeniedError)
+    directory.refusal = CredentialMissingError("expected a token")
+    with pytest.raises(CredentialMissingError, match="expected a token"):  # at once
+        npucall_client.connect(f"pool:directory:{directory.address}", connect_timeout=1000.0)
     directory.refusal = None
     directory.say("a:1")
     source.look()
     heard.until_listed("a:1")
     assert source.refusal() is None
-
-
-def test_who_is_refused_hears_so_at_once(directory: Any) -> None:
-    directory.refusal = CredentialMissingError("expected a token")
-    with pytest.raises(CredentialMissingError, match="expected a token"):
-        npucall_client.connect(f"pool:directory:{directory.address}", connect_timeout=PATIENCE)
-
-
-def test_a_directory_that_drains_is_left_for_the_next_one(
-    directory: Any, other: Any, watch: Any
-) -> None:
-    directory.refusal = DrainingError("it is going down")
-    other.say("a:1")
-    heard, _ = watch(directory.address, other.address)
-    heard.until_listed("a:1")
 
 
 def test_a_token_is_sent_and_asked_again_where_it_has_ended(directory: Any, watch: Any) -> None:

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
+from typing import Any, cast
 
 import pytest
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from tests.rows import each
 
-from npucall.errors import MixedPoolError, NoMemberError, ServerUnreachableError
+from npucall.errors import MixedPoolError, NoMemberError, Repeat, ServerUnreachableError
+from npucall_client.pool.links import Links
 from npucall_client.pool.members import Load, Member, State
 from npucall_client.pool.picking import ANY, Wish
 from npucall_client.pool.table import Table, Wanted
+from npucall_client.senders import finished
+from npucall_client.senders.threads import THREADS
+from npucall_client.settings import ClientSettings
 
 DOWN = ServerUnreachableError("down")
 
@@ -87,9 +93,7 @@ def test_own_calls_are_not_counted_a_second_time_in_what_the_member_says() -> No
     assert own.work == 1.0
 
 
-@pytest.mark.parametrize(
-    "wish", [Wish(soc="B"), Wish(product="P2"), Wish(labels={"rack": "7"})], ids=str
-)
+@each("wish", [Wish(soc="B"), Wish(product="P2"), Wish(labels={"rack": "7"})])
 def test_only_members_that_fit_the_wish_are_called(wish: Wish) -> None:
     fits = member("b:1", soc="B", product="P2", labels={"rack": "7"})
     pool, _ = table(member("a:1", product="P1"), fits, wish=wish)
@@ -200,6 +204,26 @@ def test_a_client_that_has_called_little_keeps_to_few_members() -> None:
     assert len({each.address for each in under_way if each}) == 24
 
 
+def test_a_member_that_was_picked_before_anybody_knew_it_is_not_called_against_the_wish() -> None:
+    """Several threads pick a member that nobody knows; the first one asks it, the others wait."""
+    table: Table[Any] = Table(Wish(labels={"kind": "cpu"}))
+    table.update([Member("a:1")], complete=True)
+    picked = table.take()
+    assert picked is not None
+    link = picked.link = cast("Any", object())
+    links = Links(ClientSettings(target="pool:a:1"), table, THREADS)
+    for kind in ("cpu", "npu"):
+        told = Member("a:1", instance="1", soc="A", device="cann:0", labels={"kind": kind})
+        table.learn(picked, told)
+        picked.opened = "1"
+        if kind == "cpu":
+            assert finished(links.of(picked, 1.0)) is link
+            continue
+        with pytest.raises(NoMemberError, match="kind=cpu") as raised:
+            finished(links.of(picked, 1.0))
+        assert raised.value.repeat is Repeat.ELSEWHERE
+
+
 class AnyOrder(RuleBasedStateMachine):
     """Whatever happens in whatever order: calls go to members that are listed and serve."""
 
@@ -253,3 +277,4 @@ class AnyOrder(RuleBasedStateMachine):
 
 
 TestAnyOrder = AnyOrder.TestCase
+TestAnyOrder.settings = settings(max_examples=60, deadline=None)

@@ -33,7 +33,7 @@ def member(address: str, state: pb.MemberState = SERVING, **load: int) -> pb.Mem
     )
 
 
-class ScriptedDirectory:
+class FakeDirectory:
     """Its table is what the test says; each who watches has it whole, then what is said."""
 
     def __init__(self, port: int = 0, epoch: int = 1, *, complete: bool = True) -> None:
@@ -105,16 +105,15 @@ class ScriptedDirectory:
             context.set_trailing_metadata(((TRAILER, to_status(self.refusal).SerializeToString()),))
             context.abort(self.refusal.code, str(self.refusal))
         context.add_callback(lambda: messages.put(None))
-        while self.is_silent and context.is_active():
-            until(lambda: not (self.is_silent and context.is_active()))
+        until(lambda: not (self.is_silent and context.is_active()), "it may speak")
         while (message := messages.get()) is not None:
             message.version = 1
             yield message
 
 
 @contextmanager
-def scripted_directory(**options: Any) -> Iterator[ScriptedDirectory]:
-    directory = ScriptedDirectory(**options)
+def fake_directory(**options: Any) -> Iterator[FakeDirectory]:
+    directory = FakeDirectory(**options)
     directory.start()
     try:
         yield directory
