@@ -16,11 +16,13 @@ if TYPE_CHECKING:
 
 HALF, SINGLE, DOUBLE = (np.dtype(name) for name in ("float16", "float32", "float64"))
 BFLOAT = np.dtype(ml_dtypes.bfloat16)
-WIDE = [SINGLE, DOUBLE]
 UNSIGNED = {2: np.uint16, 4: np.uint32, 8: np.uint64}
 
 HALVES = np.arange(1 << 16, dtype=np.uint16).view(HALF)
 FINITE = np.sort(HALVES[np.isfinite(HALVES)]).astype(np.float64)
+
+from_wide = each("dtype", [SINGLE, DOUBLE])
+between = each(("source", "target"), [(SINGLE, HALF), (HALF, SINGLE), (DOUBLE, HALF)])
 
 
 @pytest.fixture(autouse=True)
@@ -38,9 +40,9 @@ def assert_as_numpy(source: Any, dtype: Any) -> None:
     np.testing.assert_array_equal(bits(converted(source, dtype)), bits(source.astype(dtype)))
 
 
-def random_bits(dtype: Any, count: int, seed: int = 0) -> Any:
+def random_bits(dtype: Any, count: int) -> Any:
     unsigned = UNSIGNED[dtype.itemsize]
-    drawn = np.random.default_rng(seed).integers(0, np.iinfo(unsigned).max, count, unsigned)
+    drawn = np.random.default_rng(0).integers(0, np.iinfo(unsigned).max, count, unsigned)
     return drawn.view(dtype)
 
 
@@ -51,11 +53,8 @@ def beside(values: Any, dtype: Any) -> Any:
     return np.concatenate([exact, np.nextafter(exact, infinity), np.nextafter(exact, -infinity)])
 
 
-def test_each_of_the_65536_float16_becomes_what_numpy_makes_of_it() -> None:
+def test_each_float16_is_widened_alone_and_beside_few_or_many_subnormal_ones() -> None:
     assert_as_numpy(HALVES, SINGLE)
-
-
-def test_each_normal_float16_is_widened_alone_and_beside_few_or_many_subnormal_ones() -> None:
     tiny = np.finfo(HALF).tiny
     normal = HALVES[np.isfinite(HALVES) & ((np.abs(HALVES) >= tiny) | (HALVES == 0))]
     subnormal = HALVES[(np.abs(HALVES) < tiny) & (HALVES != 0)]
@@ -64,80 +63,57 @@ def test_each_normal_float16_is_widened_alone_and_beside_few_or_many_subnormal_o
     assert_as_numpy(subnormal, SINGLE)
 
 
-@each("dtype", WIDE)
-def test_each_finite_float16_comes_back_from_what_it_is_and_from_what_is_next_to_it(
-    dtype: Any,
-) -> None:
-    assert_as_numpy(beside(FINITE, dtype), HALF)
+@from_wide
+def test_to_the_nearest_float16_is_rounded_and_half_way_to_the_even_one(dtype: Any) -> None:
     np.testing.assert_array_equal(converted(FINITE.astype(dtype), HALF), FINITE)
-
-
-@each("dtype", WIDE)
-def test_half_way_between_two_float16_is_rounded_to_even_and_beside_it_to_the_nearer(
-    dtype: Any,
-) -> None:
+    assert_as_numpy(beside(FINITE, dtype), HALF)
     assert_as_numpy(beside((FINITE[1:] + FINITE[:-1]) / 2, dtype), HALF)
 
 
-@each("dtype", WIDE)
-def test_from_65520_on_is_infinite_and_below_is_65504(dtype: Any) -> None:
+@from_wide
+def test_from_65520_on_is_infinite_and_half_the_least_float16_or_less_is_0(dtype: Any) -> None:
     below = np.nextafter(dtype.type(65520), dtype.type(0))
-    source = np.tile([65520, below, -65520, -below], 256).astype(dtype)
-    found = converted(source, HALF)[:4]
-    assert found.tolist() == [np.inf, 65504, -np.inf, -65504]
-
-
-@each("dtype", WIDE)
-def test_what_is_half_the_least_float16_or_less_is_a_zero_of_its_sign(dtype: Any) -> None:
+    large = np.tile([65520, below, -65520, -below], 256).astype(dtype)
+    assert converted(large, HALF)[:4].tolist() == [np.inf, 65504, -np.inf, -65504]
     half = dtype.type(2.0**-25)
     more = np.nextafter(half, dtype.type(1))
-    source = np.tile([half, -half, 1e-30, -1e-45, more, -more], 256).astype(dtype)
-    found = converted(source, HALF)[:6]
-    assert bits(found).tolist() == [0, 0x8000, 0, 0x8000, 1, 0x8001]
+    small = np.tile([half, -half, 1e-30, -1e-45, more, -more], 256).astype(dtype)
+    assert bits(converted(small, HALF)[:6]).tolist() == [0, 0x8000, 0, 0x8000, 1, 0x8001]
 
 
-@each("dtype", WIDE)
-def test_any_bits_become_the_float16_that_numpy_makes_of_them(dtype: Any) -> None:
+@from_wide
+def test_any_bits_and_numbers_of_each_size_become_the_float16_of_numpy(dtype: Any) -> None:
     assert_as_numpy(random_bits(dtype, 1 << 18), HALF)
+    for exponent in range(-30, 18):
+        random = np.random.default_rng(exponent + 99)
+        signs = random.choice([-1, 1], 1 << 12)
+        numbers = np.ldexp(random.uniform(1, 2, 1 << 12), exponent) * signs
+        assert_as_numpy(numbers.astype(dtype), HALF)
 
 
-@each("dtype", WIDE)
-@each("exponent", range(-30, 18))
-def test_numbers_of_each_size_become_the_float16_that_numpy_makes_of_them(
-    dtype: Any, exponent: int
-) -> None:
-    random = np.random.default_rng(exponent + 99)
-    numbers = np.ldexp(random.uniform(1, 2, 1 << 12), exponent) * random.choice([-1, 1], 1 << 12)
-    assert_as_numpy(numbers.astype(dtype), HALF)
-
-
-@each("dtype", WIDE)
+@from_wide
 def test_nan_keeps_its_sign_and_its_upper_digits_quiet_or_not(dtype: Any) -> None:
     unsigned = UNSIGNED[dtype.itemsize]
-    digits = np.finfo(dtype).nmant
     infinity = bits(np.array([np.inf], dtype))[0]
-    payloads = (np.arange(1, 1 << 10).astype(unsigned) << unsigned(digits - 10)) | unsigned(1)
-    nan = np.concatenate(
-        [infinity | payloads, infinity + unsigned(1) + np.arange(64, dtype=unsigned)]
-    )
+    upper = unsigned(np.finfo(dtype).nmant - 10)
+    payloads = (np.arange(1, 1 << 10).astype(unsigned) << upper) | unsigned(1)
+    low = infinity + unsigned(1) + np.arange(64, dtype=unsigned)
+    nan = np.concatenate([infinity | payloads, low])
     signed = np.concatenate([nan, nan | unsigned(1 << (8 * dtype.itemsize - 1))])
     assert np.isnan(signed.view(dtype)).all()
     assert_as_numpy(signed.view(dtype), HALF)
 
 
-@each("dtype", WIDE)
+@from_wide
 def test_a_few_that_are_not_finite_leave_the_others_as_they_are(dtype: Any) -> None:
     source = np.linspace(-1e-4, 1e-4, 4096).astype(dtype)
     source[[5, 700, 701, 4000]] = np.nan, np.inf, -np.inf, -1e38
     assert_as_numpy(source, HALF)
 
 
-@each("dtype", [SINGLE, DOUBLE, HALF])
-def test_bfloat16_is_what_ml_dtypes_makes_of_any_bits(dtype: Any) -> None:
-    assert_as_numpy(random_bits(dtype, 1 << 16), BFLOAT)
-
-
-def test_each_bfloat16_becomes_what_ml_dtypes_makes_of_it() -> None:
+def test_bfloat16_is_what_ml_dtypes_makes_of_any_bits_and_of_bfloat16() -> None:
+    for dtype in SINGLE, DOUBLE, HALF:
+        assert_as_numpy(random_bits(dtype, 1 << 16), BFLOAT)
     assert_as_numpy(np.arange(1 << 16, dtype=np.uint16).view(BFLOAT), SINGLE)
 
 
@@ -148,13 +124,13 @@ def test_integers_and_truth_values_become_what_numpy_makes_of_them(dtype: Any) -
         assert_as_numpy(numbers, target)
 
 
+@between
 @each("size", [0, 1, 1023, 1024, 1025, 65536, 65537, 200_001])
-@each(("source", "target"), [(SINGLE, HALF), (HALF, SINGLE), (DOUBLE, HALF)])
 def test_arrays_of_any_length_are_converted_alike(source: Any, target: Any, size: int) -> None:
     assert_as_numpy(random_bits(source, size), target)
 
 
-@each(("source", "target"), [(SINGLE, HALF), (HALF, SINGLE), (DOUBLE, HALF)])
+@between
 @each("shape", [(2048, 1), (1, 2, 70_001), (300, 300), (1, 1, 1, 4096)])
 def test_strides_on_both_sides_do_not_matter(source: Any, target: Any, shape: Any) -> None:
     count = int(np.prod(shape))
@@ -165,7 +141,7 @@ def test_strides_on_both_sides_do_not_matter(source: Any, target: Any, shape: An
     assert not bits(memory[..., ::2]).any()
 
 
-@each(("source", "target"), [(SINGLE, HALF), (HALF, SINGLE), (DOUBLE, HALF)])
+@between
 def test_neither_side_has_to_be_aligned(source: Any, target: Any) -> None:
     values = random_bits(source, 5000)
     raw = np.frombuffer(b"\0" + values.tobytes(), np.uint8)[1:].view(source)
@@ -176,7 +152,7 @@ def test_neither_side_has_to_be_aligned(source: Any, target: Any) -> None:
     np.testing.assert_array_equal(bits(room), bits(values.astype(target)))
 
 
-@each(("source", "target"), [(SINGLE, HALF), (HALF, SINGLE), (DOUBLE, HALF)])
+@between
 @each("shape", [(), (1,), (3, 1), (1500,), (1, 1500)])
 def test_an_array_is_broadcast_into_a_larger_one(source: Any, target: Any, shape: Any) -> None:
     smaller = random_bits(source, 1500)[: int(np.prod(shape))].reshape(shape)
@@ -196,11 +172,7 @@ def test_float64_becomes_bfloat16_in_one_rounding() -> None:
     for sign in (1, -1):
         found = converted(sign * exact, BFLOAT).astype(np.float64)
         np.testing.assert_array_equal(found, sign * np.array([1 + 2.0**-7, 1 + 2.0**-7, 1, np.inf]))
-
-
-def test_what_float32_holds_becomes_the_bfloat16_that_numpy_makes_of_it() -> None:
     drawn = random_bits(SINGLE, 1 << 16)
-    numbers = drawn[~np.isnan(drawn)]
-    np.testing.assert_array_equal(
-        bits(converted(numbers.astype(DOUBLE), BFLOAT)), bits(numbers.astype(BFLOAT))
-    )
+    numbers = drawn[~np.isnan(drawn)]  # float32 holds them
+    found = converted(numbers.astype(DOUBLE), BFLOAT)
+    np.testing.assert_array_equal(bits(found), bits(numbers.astype(BFLOAT)))

@@ -56,6 +56,14 @@ PROMOTED = [
     for index, row in enumerate(ROWS)
     for column, cell in zip(ORDER[index:], row[1:], strict=True)
 ]
+BY_THE_PRECISION_OF_BOTH = [
+    ("COMPLEX64", "FLOAT", "COMPLEX64"),
+    ("COMPLEX64", "FLOAT16", "COMPLEX64"),
+    ("COMPLEX64", "INT64", "COMPLEX64"),
+    ("COMPLEX64", "DOUBLE", "COMPLEX128"),
+    ("COMPLEX64", "COMPLEX128", "COMPLEX128"),
+    ("COMPLEX128", "FLOAT", "COMPLEX128"),
+]
 
 
 def named(name: str) -> DType:
@@ -63,30 +71,16 @@ def named(name: str) -> DType:
     return dtype
 
 
-def test_the_table_has_the_codes_and_sizes_of_acl() -> None:
+def test_the_table_is_that_of_acl_and_the_proto_has_codes_that_are_one_more() -> None:
     assert {d.name: (d.acl, d.itemsize) for d in DTYPES} == {n: row[:2] for n, row in ACL.items()}
-
-
-@each("name", ACL)
-def test_a_dtype_is_found_by_its_numpy_type(name: str) -> None:
-    assert BY_NUMPY[np.dtype(ACL[name][2])] is named(name)
-
-
-def test_the_proto_lists_the_table_with_codes_that_are_one_more() -> None:
+    assert all(BY_NUMPY[np.dtype(row[2])] is named(name) for name, row in ACL.items())
     listed = {name: value for name, value in DataType.items() if value}
     assert listed == {f"DATA_TYPE_{name}": row[0] + 1 for name, row in ACL.items()}
-
-
-def test_every_value_of_the_proto_but_unspecified_finds_its_dtype() -> None:
-    found = {value: f"DATA_TYPE_{dtype.name}" for value, dtype in BY_WIRE.items()}
-    assert found == {value: name for name, value in DataType.items() if value}
-
-
-def test_what_a_dtype_has_on_the_wire_is_its_key() -> None:
+    assert listed == {f"DATA_TYPE_{dtype.name}": value for value, dtype in BY_WIRE.items()}
     assert all(BY_WIRE[dtype.wire] is dtype for dtype in DTYPES)
 
 
-@each(("first", "second", "expected"), PROMOTED)
+@each(("first", "second", "expected"), [*PROMOTED, *BY_THE_PRECISION_OF_BOTH])
 def test_two_types_promote_as_opbase_does_in_either_order(
     first: str, second: str, expected: str
 ) -> None:
@@ -99,24 +93,6 @@ def test_a_type_outside_the_table_promotes_with_itself_alone(name: str) -> None:
     others = [dtype for dtype in DTYPES if dtype is not named(name)]
     assert promote(named(name), named(name)) is named(name)
     assert {promote(named(name), other) for other in others} == {None}
-
-
-@each(
-    ("first", "second", "expected"),
-    [
-        ("COMPLEX64", "FLOAT", "COMPLEX64"),
-        ("COMPLEX64", "FLOAT16", "COMPLEX64"),
-        ("COMPLEX64", "INT64", "COMPLEX64"),
-        ("COMPLEX64", "DOUBLE", "COMPLEX128"),
-        ("COMPLEX64", "COMPLEX128", "COMPLEX128"),
-        ("COMPLEX128", "FLOAT", "COMPLEX128"),
-    ],
-)
-def test_complex_types_promote_by_the_precision_of_both(
-    first: str, second: str, expected: str
-) -> None:
-    assert promote(named(first), named(second)) is named(expected)
-    assert promote(named(second), named(first)) is named(expected)
 
 
 def test_casting_is_refused_from_complex_to_real_from_float_to_int_and_to_bool_alone() -> None:

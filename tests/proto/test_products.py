@@ -26,6 +26,7 @@ PAIRS = [(soc, product) for product, socs in SOCS.items() for soc in socs.split(
 @each(("soc", "product"), PAIRS)
 def test_a_soc_string_belongs_to_its_product(soc: str, product: str) -> None:
     assert product_of(soc).soc == product
+    assert taken_for(soc) == (product_of(soc), "")  # no guess
 
 
 def test_910b_is_the_old_training_part_unless_a_digit_follows() -> None:
@@ -51,11 +52,6 @@ def test_an_unknown_string_is_refused_with_the_families_there_are(soc: str) -> N
         product_of(soc)
     assert caught.value.parameter == "soc"
     assert repr(soc) in str(caught.value)
-
-
-@each(("soc", "product"), PAIRS)
-def test_what_is_known_is_no_guess(soc: str, product: str) -> None:
-    assert taken_for(soc) == (product_of(soc), "")
 
 
 @each(

@@ -42,6 +42,10 @@ DETAILS = {
     "request_id": "abc-1",
     "driver_message": "EZ9999: inner error",
 }
+FACTS: dict[str, Any] = {
+    "parameter": ("x", "y"), "aclnn_status": 161002, "retry_after": 0.25, **DETAILS
+}  # fmt: skip
+SEEN = ("code", "reason", "parameter", "parameters", "aclnn_status", "aclnn_name", "retry_after")
 
 
 def sent(error: NpucallError) -> NpucallError:
@@ -50,38 +54,29 @@ def sent(error: NpucallError) -> NpucallError:
 
 
 def attributes(error: NpucallError) -> dict[str, Any]:
-    names = ("code", "reason", "parameter", "parameters", "aclnn_status", "aclnn_name")
-    facts = {name: getattr(error, name) for name in (*names, "retry_after", "details")}
+    facts = {name: getattr(error, name) for name in (*SEEN, "details")}
     return {"type": type(error), "message": str(error), **facts}
 
 
-def size_of_trailers(status: Status) -> int:
-    """As gRPC sends them at worst: binary ones in base64, other than ASCII in percent signs."""
-    return len(base64.b64encode(status.SerializeToString())) + len(quote(status.message))
+def told(code: StatusCode, status: Status, info: ErrorInfo, message: str = "") -> NpucallError:
+    """What a client makes of a status with this as its first detail."""
+    if not status.details:
+        status.details.add()
+    status.details[0].Pack(info)
+    return from_status(code, message, status.SerializeToString())
 
 
 @each("reason", BY_REASON)
-def test_an_error_arrives_as_it_was_raised(reason: str) -> None:
-    error = BY_REASON[reason](
-        "x: expected 1, found ü",
-        parameter=("x", "y"),
-        aclnn_status=161002,
-        retry_after=0.25,
-        **DETAILS,
-    )
-    assert attributes(sent(error)) == attributes(error)
-
-
-@each("reason", BY_REASON)
-def test_an_error_without_facts_arrives_without_facts(reason: str) -> None:
-    error = BY_REASON[reason]("sentence")
+@each("facts", [FACTS, {}])
+def test_an_error_arrives_as_it_was_raised(reason: str, facts: dict[str, Any]) -> None:
+    error = BY_REASON[reason]("x: expected 1, found ü", **facts)
     assert attributes(sent(error)) == attributes(error)
 
 
 def test_every_class_has_a_reason_of_its_own() -> None:
     """Of the contract; a server may tell kinds of one of them apart that travel alike."""
-    contract = [each for each in vars(errors).values() if isinstance(each, type)]
-    family = [each for each in contract if issubclass(each, NpucallError)]
+    contract = [found for found in vars(errors).values() if isinstance(found, type)]
+    family = [found for found in contract if issubclass(found, NpucallError)]
     assert sorted(error.reason for error in family) == sorted(BY_REASON)
 
 
@@ -123,91 +118,70 @@ def test_the_sentence_of_an_error_is_one_that_a_terminal_may_show() -> None:
 def test_the_trailers_stay_below_the_limit_of_grpc_whatever_an_error_says(
     character: str, parameters: int
 ) -> None:
+    """As gRPC sends them at worst: binary ones in base64, other than ASCII in percent signs."""
     long = character * 60_000  # a call may be 64 KiB and its names are quoted
-    error = ArgumentError(
-        long,
-        parameter=(long,) * parameters,
-        aclnn_status=161002,
-        retry_after=1.0,
-        **dict.fromkeys(DETAILS, long),
-    )
-    assert size_of_trailers(to_status(error)) < SOFT_LIMIT
+    facts = {**FACTS, **dict.fromkeys(DETAILS, long), "parameter": (long,) * parameters}
+    error = ArgumentError(long, **facts)
+    status = to_status(error)
+    trailers = base64.b64encode(status.SerializeToString()).decode() + quote(status.message)
+    assert len(trailers) < SOFT_LIMIT
     assert type(sent(error)) is ArgumentError
 
 
-@each(
-    ("code", "expected"),
-    [
-        (StatusCode.UNAVAILABLE, ServerUnreachableError),
-        (StatusCode.DEADLINE_EXCEEDED, DeadlineError),
-        (StatusCode.CANCELLED, CancelledError),
-        (StatusCode.RESOURCE_EXHAUSTED, TooLargeError),
-        (StatusCode.INTERNAL, InternalError),
-    ],
-)
+CODES = {
+    StatusCode.UNAVAILABLE: ServerUnreachableError,
+    StatusCode.DEADLINE_EXCEEDED: DeadlineError,
+    StatusCode.CANCELLED: CancelledError,
+    StatusCode.RESOURCE_EXHAUSTED: TooLargeError,
+    StatusCode.INTERNAL: InternalError,
+}
+
+
+@each("code", CODES)
 @each("trailer", [None, b"", b"\xff\xff"])
 def test_without_a_trailer_of_ours_the_code_decides(
-    code: StatusCode, expected: type[NpucallError], trailer: bytes | None
+    code: StatusCode, trailer: bytes | None
 ) -> None:
     error = from_status(code, "said gRPC", trailer)
-    assert (type(error), str(error), error.code) == (expected, "said gRPC", code)
+    assert (type(error), str(error), error.code) == (CODES[code], "said gRPC", code)
 
 
-def test_a_code_that_no_npucall_server_sends_is_kept() -> None:
+def test_a_code_that_no_npucall_server_sends_is_kept_for_this_error_alone() -> None:
     error = from_status(StatusCode.UNIMPLEMENTED, "Method not found!", None)
-    assert type(error) is NpucallError
-    assert error.code is StatusCode.UNIMPLEMENTED
+    assert (type(error), error.code) == (NpucallError, StatusCode.UNIMPLEMENTED)
     assert str(error) == "UNIMPLEMENTED: Method not found!"
-
-
-def test_the_code_of_one_error_is_not_that_of_all() -> None:
-    from_status(StatusCode.UNIMPLEMENTED, "", None)
     assert NpucallError.code is StatusCode.UNKNOWN
 
 
 def test_a_trailer_of_somebody_else_does_not_count() -> None:
     status = to_status(DrainingError("going down"))
     info = ErrorInfo(domain="example.com", reason="DRAINING")
-    status.details[0].Pack(info)
-    error = from_status(StatusCode.DEADLINE_EXCEEDED, "by a proxy", status.SerializeToString())
+    error = told(StatusCode.DEADLINE_EXCEEDED, status, info, "by a proxy")
     assert (type(error), str(error)) == (DeadlineError, "by a proxy")
 
 
 def test_a_reason_of_a_newer_server_becomes_the_closest_class_with_all_its_facts() -> None:
     status = to_status(DeviceError("new trouble", parameter="x", aclnn_status=1, soc="Ascend310"))
     info = ErrorInfo(domain="npucall", reason="INVENTED_LATER", metadata={"soc": "Ascend310"})
-    status.details[0].Pack(info)
-    error = from_status(StatusCode.INTERNAL, "new trouble", status.SerializeToString())
+    error = told(StatusCode.INTERNAL, status, info, "new trouble")
     assert (type(error), str(error)) == (InternalError, "new trouble")
     assert (error.parameter, error.details) == ("x", {"soc": "Ascend310"})
 
 
 def test_a_reason_of_a_newer_server_keeps_a_code_that_no_class_has() -> None:
+    code = StatusCode.UNAUTHENTICATED
     info = ErrorInfo(domain="npucall", reason="INVENTED_LATER")
-    status = Status(code=StatusCode.UNAUTHENTICATED.value[0], message="who are you?")
-    status.details.add().Pack(info)
-    error = from_status(StatusCode.UNAUTHENTICATED, "", status.SerializeToString())
-    assert (error.code, str(error)) == (
-        StatusCode.UNAUTHENTICATED,
-        "UNAUTHENTICATED: who are you?",
-    )
+    error = told(code, Status(code=code.value[0], message="who are you?"), info)
+    assert (error.code, str(error)) == (code, "UNAUTHENTICATED: who are you?")
 
 
-@each(
-    "metadata",
-    [
-        {"aclnn_status": "many"},
-        {"aclnn_status": ""},
-        {"retry_after": "soon"},
-        {"message": "x"},
-        {"self": "x"},
-        {"parameter": "x"},
-    ],
-)
-def test_metadata_that_no_server_of_ours_sends_does_no_harm(metadata: dict[str, str]) -> None:
-    status = Status(message="sentence")
-    status.details.add().Pack(ErrorInfo(domain="npucall", reason="INTERNAL", metadata=metadata))
-    error = from_status(StatusCode.INTERNAL, "", status.SerializeToString())
+STRANGE = [("aclnn_status", "many"), ("aclnn_status", ""), ("retry_after", "soon")]
+
+
+@each(("key", "value"), [*STRANGE, ("message", "x"), ("self", "x"), ("parameter", "x")])
+def test_metadata_that_no_server_of_ours_sends_does_no_harm(key: str, value: str) -> None:
+    info = ErrorInfo(domain="npucall", reason="INTERNAL", metadata={key: value})
+    error = told(StatusCode.INTERNAL, Status(message="sentence"), info)
     assert (type(error), str(error)) == (InternalError, "sentence")
     assert (error.aclnn_status, error.retry_after) == (None, None)
 
