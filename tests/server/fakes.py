@@ -10,24 +10,28 @@ from npucall.dtypes import FLOAT
 from npucall.errors import OutOfMemoryError, QueueFullError
 from npucall.operators import CATALOGUE, DEFAULT_VARIANT
 from npucall.products import DEFAULT_SOC, product_of
+from npucall.programs import Program, ProgramStep, check_output_places, sizes
 from npucall.tensors import TensorSpec
 from npucall.wire.calls import PreparedCalls, encode
 from npucall.wire.status import SESSION
 from npucall_server.access.identity import Identity, KnownBy, Role, anybody
 from npucall_server.devices.base import Ran
 from npucall_server.devices.host_memory import HostResident
+from npucall_server.execution.placed import Placed, Places
 from npucall_server.executor import Executor, Limits
 from npucall_server.ledger import Ledger
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from npucall.declare.prepare import Prepared
     from npucall.dtypes import DType
     from npucall.errors import NpucallError
+    from npucall.places import OutputPlace, Place
     from npucall.tensors import Buffer
     from npucall_server.devices.base import Phases, RunPieces, Turn
     from npucall_server.executor import Completed
+    from npucall_server.shared.regions import Regions
 
 PATIENCE = 20.0
 """Seconds after which a test gives up; none takes so long unless something is broken."""
@@ -323,3 +327,17 @@ def is_at_rest(subject: Executor, kept: int = 0) -> bool:
     turns = subject.turns
     free = not turns.running and not turns.waiting
     return free and (subject.calls_in_flight, subject.bytes_in_flight) == (0, kept)
+
+
+def opened(
+    call: Prepared,
+    regions: Regions,
+    storage: Sequence[Place],
+    places: Mapping[str, OutputPlace],
+) -> Placed:
+    """A call with places in regions, and without a session."""
+    call.check_sizes(sizes(call, storage))
+    check_output_places(call, places)
+    nowhere: Any = None
+    program = Program([ProgramStep(call, storage, places)])
+    return Placed(Places(regions, nowhere, nowhere), FakeCaller(), program, b"")

@@ -19,7 +19,7 @@ from npucall.wire.calls import PreparedCalls, encode
 from npucall_server import arrivals
 from npucall_server.arrivals import Arrivals
 
-from .scripted import PATIENCE, ScriptedDevice, prepared, until
+from .fakes import PATIENCE, FakeDevice, prepared, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -156,13 +156,13 @@ def test_a_number_must_be_whole_before_anything_is_computed() -> None:
 def prepared_with_a_number() -> Prepared:
     specs = {name: TensorSpec(FLOAT, (ELEMENTS,)) for name in NAMES}
     data = encode("aclnnL1LossBackward", "", {**specs, NAMES[0]: TensorSpec(FLOAT, ())}, NAMES)
-    return PreparedCalls(CATALOGUE, ScriptedDevice.product, "documented").of(data)
+    return PreparedCalls(CATALOGUE, FakeDevice.product, "documented").of(data)
 
 
 def test_what_no_formula_reads_is_dropped() -> None:
     specs = dict.fromkeys(NAMES, TensorSpec(FLOAT, (ELEMENTS,)))
     data = encode("aclnnKlDivBackward", "", specs, NAMES)
-    call = PreparedCalls(CATALOGUE, ScriptedDevice.product, "documented").of(data)
+    call = PreparedCalls(CATALOGUE, FakeDevice.product, "documented").of(data)
     subject = Arrivals(call)
     subject.put(1, memoryview(bytes(SIZE)))
     assert subject.held_bytes == 0

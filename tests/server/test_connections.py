@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import socket
-import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 
@@ -15,7 +14,7 @@ from npucall_server import connections
 from npucall_server.connections import IdleConnections, bytes_moved
 from npucall_server.log import Log
 
-from .scripted import PATIENCE, until
+from .fakes import PATIENCE, until
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
@@ -56,17 +55,28 @@ def test_grpc_calls_a_peer_by_the_same_name(listen: str, target: str) -> None:
     assert (answer, len(names)) == (b"known", 1)
 
 
+def silence(connection: socket.socket) -> int:
+    """Milliseconds since something came, as the kernel tells."""
+    found: int = connections._SILENCE.unpack_from(
+        connections._info(connection), connections._SILENCE_AT
+    )[0]
+    return found
+
+
 def test_connections_without_a_call_are_closed_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of six where there may be four: one has a call, from one something has just come."""
-    monkeypatch.setattr(connections, "_IDLE_MS", 200)
     with ExitStack() as open_:
         listener = open_.enter_context(socket.create_server(("127.0.0.1", 0)))
         address = listener.getsockname()
         peers = [open_.enter_context(socket.create_connection(address)) for _ in range(6)]
         served = [open_.enter_context(listener.accept()[0]) for _ in peers]
         busy = {f"ipv4:127.0.0.1:{peer.getsockname()[1]}" for peer in peers[:1]}
-        threading.Event().wait(0.3)
+        until(lambda: min(map(silence, served)) > 20, "none has moved for a while")
         peers[1].sendall(b"moved")
+        until(lambda: silence(served[1]) < silence(served[2]), "the kernel has seen it")
+        seen = {connections._name(each): connections._info(each) for each in served}
+        monkeypatch.setattr(connections, "_info", lambda each: seen[connections._name(each)])
+        monkeypatch.setattr(connections, "_IDLE_MS", min(map(silence, served[2:])))
         log = io.StringIO()
         IdleConnections(address[1], 4, lambda: busy, Log(stream=log)).look()
         for each in served:

@@ -19,7 +19,7 @@ from npucall_server.handling import Handling
 from npucall_server.log import Log, Record
 from npucall_server.peers import Peers
 
-from .scripted import PATIENCE, ledger
+from .fakes import PATIENCE, ledger
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,15 +13,15 @@ from tests.more import every_third
 from npucall_server import ledger as module
 from npucall_server.ledger import Entry, Ledger
 
-from .scripted import PATIENCE, ScriptedCaller
+from .fakes import PATIENCE, FakeCaller
 
 
 class FullError(Exception):
     """What the ledgers here refuse with."""
 
 
-def holder(name: str) -> ScriptedCaller:
-    return ScriptedCaller(peer=name)
+def holder(name: str) -> FakeCaller:
+    return FakeCaller(peer=name)
 
 
 def of(limit: int) -> Ledger:

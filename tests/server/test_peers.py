@@ -15,7 +15,7 @@ from npucall_server.log import Log
 from npucall_server.peers import Peers
 from npucall_server.watch import Watch
 
-from .scripted import PATIENCE, ScriptedCaller, ledger, until
+from .fakes import PATIENCE, FakeCaller, ledger, until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,7 +34,7 @@ class Clock:
     def after(self, seconds: float, moved: int | None = None) -> None:
         self.now += seconds
         if moved is not None:
-            self.moved["scripted"] = moved
+            self.moved["fake"] = moved
         self.peers.look()
 
 
@@ -43,8 +43,8 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return Clock(monkeypatch)
 
 
-def begin(clock: Clock, room: Ledger | None = None) -> ScriptedCaller:
-    caller: Any = ScriptedCaller()
+def begin(clock: Clock, room: Ledger | None = None) -> FakeCaller:
+    caller: Any = FakeCaller()
     clock.peers.begin(caller, "its answer to be read", room)
     return caller  # type: ignore[no-any-return]
 
@@ -81,7 +81,7 @@ def test_the_pings_of_a_connection_are_no_progress(clock: Clock) -> None:
 
 
 def test_a_wait_that_has_ended_cuts_nobody(clock: Clock) -> None:
-    caller: Any = ScriptedCaller()
+    caller: Any = FakeCaller()
     wait = clock.peers.begin(caller, "anything")
     clock.peers.end(wait)
     clock.after(1000)
@@ -106,13 +106,13 @@ def test_what_no_kernel_counts_keeps_the_usual_patience(clock: Clock) -> None:
 
 
 def test_a_call_without_a_message_is_refused() -> None:
-    caller: Any = ScriptedCaller()
+    caller: Any = FakeCaller()
     with pytest.raises(MessageError, match="found none"):
         Peers(Log(stream=io.StringIO()), PATIENCE).message(iter([]), caller, ledger())
 
 
 def test_a_message_holds_its_room_until_it_has_come() -> None:
-    caller: Any = ScriptedCaller()
+    caller: Any = FakeCaller()
     room, may_come, held = ledger(1), threading.Event(), []
 
     def messages() -> Iterator[bytes]:

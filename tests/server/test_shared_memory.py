@@ -7,9 +7,9 @@ import errno
 import fcntl
 import mmap
 import os
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
@@ -25,7 +25,7 @@ from npucall.errors import (
 from npucall.places import RegionPart
 from npucall_server.shared.regions import Regions
 
-from .scripted import ledger
+from .fakes import ledger
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,12 +49,16 @@ def make(regions: Regions, size: int) -> bytes:
         return name
 
 
-def mappings() -> int:
-    return Path("/proc/self/maps").read_text().count("memfd:npucall")
-
-
-def descriptors() -> int:
-    return len(os.listdir("/proc/self/fd"))  # noqa: PTH208  # names alone
+def left_of(inode: int) -> tuple[int, int]:
+    """How often a file of memory is mapped in this process, and how many descriptors it has."""
+    maps = Path("/proc/self/maps").read_text().splitlines()
+    mapped = sum("/memfd:" in line and line.split()[4] == str(inode) for line in maps)
+    found = 0
+    for each in Path("/proc/self/fd").iterdir():
+        with suppress(OSError):  # it has been closed meanwhile
+            is_memory = str(each.readlink()).startswith("/memfd:")
+            found += is_memory and each.stat().st_ino == inode
+    return mapped, found
 
 
 def test_server_and_client_see_the_same_bytes() -> None:
@@ -152,16 +156,16 @@ def test_a_region_that_is_forgotten_is_not_viewed_any_more() -> None:
 
 
 def test_a_view_outlives_its_region_and_the_mapping_goes_with_it() -> None:
-    before = mappings(), descriptors()
     regions = Regions(PAGE, ledger())
-    name = make(regions, 8)
+    with created(regions, 8) as (name, descriptor):
+        inode = os.fstat(descriptor).st_ino
     view = regions.view(RegionPart(name, 2, 4), "self")
     regions.forget(name)
     view[:] = b"abcd"
     assert view == b"abcd"
-    assert mappings() == before[0] + 1
+    assert left_of(inode) == (1, 1)  # an mmap has a descriptor of its own
     del view
-    assert (mappings(), descriptors()) == before
+    assert left_of(inode) == (0, 0)
 
 
 def test_bytes_count_in_whole_pages_until_the_last_view_has_gone() -> None:
@@ -210,10 +214,19 @@ def test_memory_that_the_host_does_not_have_is_refused_and_leaves_nothing(
     def fail(*arguments: object) -> None:
         raise error
 
-    regions, before = Regions(PAGE, ledger()), (mappings(), descriptors())
+    made, real = list[int](), os.memfd_create
+
+    def watched(*arguments: Any) -> int:
+        descriptor = real(*arguments)
+        made.append(os.fstat(descriptor).st_ino)
+        return descriptor
+
+    regions = Regions(PAGE, ledger())
+    monkeypatch.setattr(os, "memfd_create", watched)
     monkeypatch.setattr(os, function, fail)
     with pytest.raises(OutOfMemoryError, match=str(error.args[-1])):
         regions.create(PAGE)
-    assert (mappings(), descriptors()) == before
+    assert len(made) == (function != "memfd_create")
+    assert [left_of(inode) for inode in made] == [(0, 0)] * len(made)
     monkeypatch.undo()
     make(regions, PAGE)

@@ -9,6 +9,7 @@ import os
 import socket
 import stat
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -21,22 +22,34 @@ from npucall_server.shared import side_socket
 from npucall_server.shared.regions import Regions
 from npucall_server.shared.side_socket import SideSocket
 
-from .scripted import ledger, until
+from .fakes import ledger, until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
+    from collections.abc import Iterable, Iterator
 
 KIB = 2**10
 US = os.geteuid()
 SOMEBODY = US + 1
 
 
+class WatchedRegions(Regions):
+    """Remembers the files of its memory."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(limit, ledger())
+        self.inodes: set[int] = set()
+
+    def create(self, *arguments: Any) -> tuple[bytes, int]:
+        name, descriptor = super().create(*arguments)
+        self.inodes.add(os.fstat(descriptor).st_ino)
+        return name, descriptor
+
+
 class Served(SideSocket):
     """A side socket, its regions and its log."""
 
     def __init__(self, path: Path, limit: int = 1 << 21, users: tuple[int, ...] = ()) -> None:
-        self.path, self.regions, self.text = path, Regions(limit, ledger()), io.StringIO()
+        self.path, self.regions, self.text = path, WatchedRegions(limit), io.StringIO()
         super().__init__(path, users, self.regions, Log(stream=self.text))
 
     def events(self) -> list[dict[str, Any]]:
@@ -50,7 +63,6 @@ class Served(SideSocket):
 @contextmanager
 def serving(path: Path, limit: int = 1 << 21, users: tuple[int, ...] = ()) -> Iterator[Served]:
     """At its end nothing may be left."""
-    before = descriptors()
     served = Served(path, limit, users)
     try:
         yield served
@@ -58,7 +70,7 @@ def serving(path: Path, limit: int = 1 << 21, users: tuple[int, ...] = ()) -> It
     finally:
         served.close()
     assert not path.exists()
-    assert descriptors() == before
+    assert descriptors(path, served.regions.inodes) == 0
 
 
 @pytest.fixture
@@ -78,13 +90,17 @@ def _no_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(side_socket, "REQUEST_SECONDS", 1000.0)
 
 
-def descriptors() -> list[str]:
-    """What the descriptors of this process are."""
-    found = []
-    for name in os.listdir("/proc/self/fd"):  # noqa: PTH208  # names alone
-        with suppress(FileNotFoundError):  # that of the folder itself
-            found.append(os.readlink(f"/proc/self/fd/{name}").partition(":")[0])  # noqa: PTH115  # may be gone
-    return sorted(found)
+def descriptors(path: Path, inodes: Iterable[int] = ()) -> int:
+    """How many of this process are of a side socket, or of files of memory."""
+    table = Path("/proc/net/unix").read_text().splitlines()
+    sockets = {f"socket:[{line.split()[6]}]" for line in table if line.endswith(str(path))}
+    found = 0
+    for each in Path("/proc/self/fd").iterdir():
+        with suppress(OSError):  # it has been closed meanwhile
+            link = str(each.readlink())
+            is_memory = link.startswith("/memfd:") and each.stat().st_ino in inodes
+            found += link in sockets or is_memory
+    return found
 
 
 def reason(side: Side) -> str:
@@ -197,18 +213,22 @@ def test_a_second_packet_ends_the_region(served: Served) -> None:
 
 
 def test_descriptors_that_a_client_sends_along_are_thrown_away(served: Served) -> None:
-    expected = sorted([*descriptors(), "socket", "socket", "/memfd"])  # the server maps it
+    sent = os.memfd_create("sent")
+    inode = os.fstat(sent).st_ino
     with Side(served.path) as side:
-        socket.send_fds(side.socket, [b"\x08\x01"], [0, 1, 2] * 20)
+        socket.send_fds(side.socket, [b"\x08\x01"], [sent] * 60)
         _, descriptor = side.answer()
         os.close(descriptor)
-        until(lambda: descriptors() == expected, "only the connection and the memory are left")
+        until(lambda: descriptors(served.path, {inode}) == 3, "what it sent is closed")
+    os.close(sent)
 
 
 def test_a_client_that_says_nothing_is_cut_off(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(side_socket, "REQUEST_SECONDS", 0.01)
-    with serving(path) as served, Side(path) as side:
-        assert side.is_closed()
+    with serving(path) as served:
+        with monkeypatch.context() as hasty:
+            hasty.setattr(side_socket, "REQUEST_SECONDS", 0.01)
+            with Side(path) as side:
+                assert side.is_closed()
         assert served.serves()
 
 
@@ -375,11 +395,10 @@ def test_a_file_that_is_no_socket_is_not_replaced(path: Path) -> None:
 
 
 def test_a_path_that_is_too_long_or_in_no_folder_is_refused(tmp_path: Path) -> None:
-    before = descriptors()
     for path in tmp_path / ("x" * 120), tmp_path / "nowhere" / "side.sock":
         with pytest.raises(OSError, match=r"too long|No such file"):
             Served(path)
-    assert descriptors() == before
+        assert descriptors(path) == 0
 
 
 def test_a_file_that_is_there_by_now_is_left_alone(path: Path) -> None:

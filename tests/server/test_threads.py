@@ -13,7 +13,7 @@ import pytest
 from npucall_server import threads
 from npucall_server.threads import Threads
 
-from .scripted import PATIENCE, until
+from .fakes import PATIENCE, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
