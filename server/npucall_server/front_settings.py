@@ -112,19 +112,12 @@ class FrontSettings(
         """Whether clients may ask for the services' descriptions."""
         return self.is_on_loopback if self.reflection is None else self.reflection
 
-    @classmethod
-    def names_a_file(cls, name: str, value: str) -> bool:
-        """Whether this value of a setting is the path of a file."""
-        field = cls.model_fields.get(name)
-        is_path = field is not None and field.annotation in (Path, Path | None)
-        return is_path or (name == "oidc_keys" and not is_url(value))
-
     def as_toml(self) -> str:
         """The settings as a TOML file that ``--config`` reads; what is not set is left out."""
         left_out = {"config", "print_settings"}
         values = self.model_dump(mode="json", exclude=left_out, exclude_none=True, by_alias=True)
         for name, value in values.items():
-            if isinstance(value, str) and self.names_a_file(name, value):
+            if isinstance(value, str) and _names_a_file(type(self), name, value):
                 values[name] = str(Path(value).absolute())  # the file may lie anywhere
         tenants = values.pop("tenants")
         tables = (f"\n[tenants.{json.dumps(name)}]\n{_lines(tenants[name])}" for name in tenants)
@@ -144,6 +137,13 @@ class FrontSettings(
         prefix = f"{settings_cls.model_config.get('env_prefix')}{variables.DEFAULT}"
         defaults = EnvSettingsSource(settings_cls, env_prefix=prefix)
         return init_settings, env_settings, _ConfigFile(settings_cls), defaults
+
+
+def _names_a_file(settings_cls: type[BaseSettings], name: str, value: str) -> bool:
+    """Whether this value of a setting is the path of a file."""
+    field = settings_cls.model_fields.get(name)
+    is_path = field is not None and field.annotation in (Path, Path | None)
+    return is_path or (name == "oidc_keys" and not is_url(value))
 
 
 def _lines(values: dict[str, Any]) -> str:
@@ -180,7 +180,7 @@ class _ConfigFile(TomlConfigSettingsSource):
         return found | {
             name: str(path.parent / value)
             for name, value in found.items()
-            if isinstance(value, str) and self.settings_cls.names_a_file(name, value)
+            if isinstance(value, str) and _names_a_file(self.settings_cls, name, value)
         }
 
 
