@@ -37,14 +37,14 @@ def test_a_layout_over_a_storage_is_the_tensors_view_of_it(shape: list[int], dat
     assert found.dtype == np.float16
 
 
-def test_a_layout_over_a_storage_is_not_a_copy_of_it() -> None:
+def test_a_layout_is_no_copy_and_received_bytes_cannot_be_written() -> None:
     storage = bytearray(12)
     Layout.of_spec(TensorSpec(FLOAT, (2,), (1,), 1)).over(storage)[...] = 1
     assert np.frombuffer(storage, np.float32).tolist() == [0, 1, 1]
-
-
-def test_a_layout_over_received_bytes_cannot_be_written() -> None:
     assert not Layout.of_spec(TensorSpec(BF16, (2,))).over(bytes(4)).flags.writeable
+    array = np.zeros((2, 3), np.float32)
+    Layout.of_array(array).rows(0).seen(array)[2] = 5
+    assert array.tolist() == [[0, 0, 5], [0, 0, 5]]
 
 
 @each("shape", [(0, 2**60), (2**60, 0)])
@@ -57,47 +57,26 @@ def test_what_has_no_elements_needs_no_memory_however_large_its_other_extents_ar
     assert Layout.of_spec(TensorSpec(FLOAT, shape, (2**62, 1))).over(b"").shape == shape
 
 
-@each("shape", SHAPES)
-def test_a_layout_is_dense_where_numpy_calls_an_array_contiguous(shape: Any) -> None:
-    for array in layouts(shape):
-        assert Layout.of_array(array).dense == array.flags.c_contiguous
-
-
 def test_strides_along_an_extent_of_1_do_not_matter() -> None:
     assert Layout(np.dtype(np.float32), (3, 1, 2), (8, 999, 4)).dense
     assert not Layout(np.dtype(np.float32), (3, 2, 1), (16, 4, 4)).dense
 
 
-@each("shape", SHAPES)
-def test_one_axis_for_all_of_a_dense_array_is_numpys_reshape(shape: Any) -> None:
-    array = layouts(shape)[0]
-    seen = Layout.of_array(array).flat().seen(array)
-    np.testing.assert_array_equal(seen, array.reshape(-1))
-    assert seen.shape == (array.size,)
-
-
-@each("shape", SHAPES)
-def test_a_higher_rank_is_numpys_new_axes_in_front(shape: Any) -> None:
-    for array in layouts(shape):
-        seen = Layout.of_array(array).of_rank(5).seen(array)
-        np.testing.assert_array_equal(seen, array[(np.newaxis,) * (5 - array.ndim)])
-
-
-@each("shape", SHAPES[1:])
-def test_rows_are_numpys_axis_moved_to_the_end(shape: Any) -> None:
-    for array in layouts(shape):
-        for dim in range(-len(shape), len(shape)):
-            seen = Layout.of_array(array).rows(dim).seen(array)
-            np.testing.assert_array_equal(seen, np.moveaxis(array, dim, -1))
+@each("array", [array for shape in SHAPES for array in layouts(shape)])
+def test_what_is_seen_through_a_layout_is_what_numpy_makes_of_the_array(array: Any) -> None:
+    layout = Layout.of_array(array)
+    assert layout.dense == array.flags.c_contiguous
+    if layout.dense:
+        seen = layout.flat().seen(array)
+        np.testing.assert_array_equal(seen, array.reshape(-1))
+        assert seen.shape == (array.size,)
+    in_front = array[(np.newaxis,) * (5 - array.ndim)]
+    np.testing.assert_array_equal(layout.of_rank(5).seen(array), in_front)
+    for dim in range(-array.ndim, array.ndim):
+        np.testing.assert_array_equal(layout.rows(dim).seen(array), np.moveaxis(array, dim, -1))
 
 
 @each("dim", [0, -1])
 def test_rank_0_is_one_row_of_one_element(dim: int) -> None:
     number = np.array(3, ml_dtypes.bfloat16)
     assert Layout.of_array(number).rows(dim).seen(number).tolist() == [3]
-
-
-def test_what_is_seen_is_written_through() -> None:
-    array = np.zeros((2, 3), np.float32)
-    Layout.of_array(array).rows(0).seen(array)[2] = 5
-    assert array.tolist() == [[0, 0, 5], [0, 0, 5]]
