@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.more import every_twelfth
-from tests.server.scripted import ledger, opened
+from tests.server.fakes import ledger, opened
 
 from npucall.compute.helpers import Unlimited
 from npucall.operators import CATALOGUE

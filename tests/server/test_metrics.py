@@ -15,7 +15,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from pydantic import ValidationError
 from tests.certificates import Authority
-from tests.server.sessions.asking import asking
+from tests.server.sessions.raw import sessions
 
 import npucall_client
 from npucall.operators.l1_loss_backward import l1_loss_backward
@@ -183,7 +183,7 @@ def test_gauges_of_a_server_at_rest() -> None:
 def test_gauges_have_what_callers_left_on_the_server() -> None:
     data = b"kept" * 100
     settings = {"memory_limit": 1 << 26, "handle_memory": 1 << 20}
-    with serving(**settings) as served, asking(served.target) as asker:
+    with serving(**settings) as served, sessions(served.target) as asker:
         asker.open()
         asker.put(b"a" * 16, data, digest=sha256(data).digest())
         asker.missing(sha256(data).digest(), b"0" * 32)

@@ -11,12 +11,14 @@ import pytest
 from npucall.v1 import operator_service_pb2 as pb
 from npucall.v1 import tensor_pb2
 
-from .lab import TENANTS, Answer, Lab, ask, bearer, lab_in, refusal, wait_until_gone
-from .scripted import until
-from .streams import Peer, call_of
+from .fakes import until
+from .raw import RawStream, call_of
+from .tenant_server import TENANTS, Refusal, TenantServer, ask, bearer, refusal, tenant_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from npucall_server.devices.base import Turn
 
 LIMITED = """
 [tenants.calls]
@@ -32,16 +34,16 @@ SMALL, LARGE = 2, 4096
 
 
 @pytest.fixture(scope="module")
-def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    with lab_in(tmp_path_factory.mktemp("q")) as lab:
-        lab.config.write_text(TENANTS + LIMITED)
-        lab.server.reload()
-        yield lab
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TenantServer]:
+    with tenant_server(tmp_path_factory.mktemp("q")) as server:
+        server.config.write_text(TENANTS + LIMITED)
+        server.server.reload()
+        yield server
 
 
 @pytest.fixture(scope="module")
-def channel(lab: Lab) -> Iterator[grpc.Channel]:
-    with lab.channel() as channel:
+def channel(server: TenantServer) -> Iterator[grpc.Channel]:
+    with server.channel() as channel:
         yield channel
 
 
@@ -50,7 +52,7 @@ def request(elements: int = SMALL) -> bytes:
     return pb.ExecuteRequest(call=call_of(elements), storage=storage).SerializeToString()
 
 
-def told(channel: grpc.Channel, token: str, elements: int = SMALL) -> Answer:
+def told(channel: grpc.Channel, token: str, elements: int = SMALL) -> Refusal:
     """Why Execute is refused."""
     with pytest.raises(grpc.RpcError) as refused:
         ask(channel, "Execute", request(elements), bearer(token))
@@ -59,51 +61,62 @@ def told(channel: grpc.Channel, token: str, elements: int = SMALL) -> Answer:
 
 
 @contextmanager
-def under_way(lab: Lab, channel: grpc.Channel, token: str) -> Iterator[Peer]:
+def under_way(server: TenantServer, channel: grpc.Channel, token: str) -> Iterator[RawStream]:
     """A call of a stream whose bytes are still to come."""
-    peer = Peer(channel, metadata=bearer(token))
+    peer = RawStream(channel, metadata=bearer(token))
     peer.begin_chunked(1)
-    until(lambda: lab.server.parts.core.executor.calls_in_flight == 1, "the call is admitted")
+    until(lambda: server.executor.calls_in_flight == 1, "the call is admitted")
     yield peer
     peer.call.cancel()
-    wait_until_gone(lab)
+    until(server.is_at_rest, "nothing is left")
 
 
-def test_of_calls_for_all_callers_of_the_tenant_together(lab: Lab, channel: grpc.Channel) -> None:
-    first, second = lab.token("ann", "calls"), lab.token("ben", "calls")
+def test_of_calls_for_all_callers_of_the_tenant_together(
+    server: TenantServer, channel: grpc.Channel
+) -> None:
+    first, second = server.token("ann", "calls"), server.token("ben", "calls")
     plan = pb.PlanRequest(call=call_of(SMALL)).SerializeToString()
-    with under_way(lab, channel, first) as peer:
+    with under_way(server, channel, first) as peer:
         answer = told(channel, second)
         assert (answer.reason, answer.details["quota"]) == ("QUOTA", "calls")
         assert answer.details["setting"] == "tenants.calls.calls"
         peer.begin(2)
         assert peer.reason(2) == "QUOTA"
         assert ask(channel, "Plan", plan, bearer(second))  # which holds nothing
-        assert ask(channel, "Execute", request(), bearer(lab.token("carl")))  # another tenant's
+        assert ask(channel, "Execute", request(), bearer(server.token("carl")))  # another tenant's
     assert ask(channel, "Execute", request(), bearer(second))
 
 
-def test_of_streams(lab: Lab, channel: grpc.Channel) -> None:
-    token = lab.token("ann", "streams")
-    with under_way(lab, channel, token):
-        assert Peer(channel, metadata=bearer(token)).end_of_stream() == "QUOTA"
+def test_of_streams(server: TenantServer, channel: grpc.Channel) -> None:
+    token = server.token("ann", "streams")
+    with under_way(server, channel, token):
+        assert RawStream(channel, metadata=bearer(token)).end_of_stream() == "QUOTA"
         assert ask(channel, "Execute", request(), bearer(token))
 
 
-def test_of_memory_where_a_call_never_fits_it_is_told_so(lab: Lab, channel: grpc.Channel) -> None:
-    token = lab.token("ann", "memory")
+def test_of_memory_where_a_call_never_fits_it_is_told_so(
+    server: TenantServer, channel: grpc.Channel
+) -> None:
+    token = server.token("ann", "memory")
     assert ask(channel, "Execute", request(SMALL), bearer(token))
     answer = told(channel, token, LARGE)
     assert (answer.reason, answer.details["setting"]) == ("TOO_LARGE", "tenants.memory.memory")
 
 
-def test_of_the_device_when_it_comes_back(lab: Lab, channel: grpc.Channel) -> None:
-    token = lab.token("ann", "time")
+def test_of_the_device_when_it_comes_back(
+    server: TenantServer, channel: grpc.Channel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(turn: Turn) -> None:
+        with turn():
+            server.clock.advance(1.0)
+
+    monkeypatch.setattr(server.device, "_run", run)
+    token = server.token("ann", "time")
     assert ask(channel, "Execute", request(), bearer(token))
     answer = told(channel, token)
     assert (answer.reason, answer.details["quota"]) == ("QUOTA", "device_seconds_per_hour")
     assert "retry in" in answer.message
-    peer = Peer(channel, metadata=bearer(token))
+    peer = RawStream(channel, metadata=bearer(token))
     peer.begin(1)
     assert peer.reason(1) == "QUOTA"
     peer.close()
