@@ -19,12 +19,13 @@ from npucall.declare.declaration import Operator, operator
 from npucall.declare.over import at_once, elementwise, rows
 from npucall.declare.parameters import Attribute, Input, Kind, Output
 from npucall.declare.prepare import prepare
-from npucall.dtypes import BY_NUMPY, FLOATS
+from npucall.dtypes import BY_NUMPY, FLOAT, FLOATS
 from npucall.errors import CancelledError, InternalError
 from npucall.products import A2
 from npucall.tensors import TensorSpec
 
 HALF = np.float16
+MANY = 1 << 16
 
 
 def declared(over: Any, formula: Any, *parameters: Any) -> Operator[..., Any]:
@@ -43,10 +44,12 @@ def declared(over: Any, formula: Any, *parameters: Any) -> Operator[..., Any]:
 X, Y = Input("x", "first"), Input("y", "second")
 DIM = Attribute("dim", Kind.INT64, "along which rows lie")
 OUT = Output("out", "result", shape="x", dtype="x")
+SUMS = Output("sums", "one for each row", shape="sums", dtype="x")
+over_all = each("over", [elementwise("x"), rows("dim"), at_once()])
 
 
 def computed(
-    tried: Operator[..., Any], tensors: dict[str, Any], block: int = 1 << 16, **more: Any
+    tried: Operator[..., Any], tensors: dict[str, Any], block: int = MANY, **more: Any
 ) -> list[Any]:
     """The outputs of a call, over memory that held something else."""
     exact = more.pop("exact", False)
@@ -63,37 +66,45 @@ def computed(
 
 
 class Recorder:
-    """A formula that remembers what it was given."""
+    """A formula of rows that remembers what it was given, and its operator."""
 
     def __init__(self) -> None:
         self.seen: list[Any] = []
+        optional = Input("y", "a factor", optional=True)
+        self.operator = declared(rows("dim"), self._of_rows, X, optional, DIM, OUT)
 
-    def of_rows(self, whole: Any, x: Any, y: Any = None, dim: int = -1) -> Any:
+    def _of_rows(self, whole: Any, x: Any, y: Any = None, dim: int = -1) -> Any:
         self.seen.append((x, y))
         return x - x.sum(-1, keepdims=True) * (2 if y is None else y)
-
-
-def row_operator(recorder: Recorder) -> Operator[..., Any]:
-    optional = Input("y", "a factor", optional=True)
-    return declared(rows("dim"), recorder.of_rows, X, optional, DIM, OUT)
 
 
 def numbers(shape: tuple[int, ...], dtype: Any = np.float32) -> Any:
     return np.asarray(np.random.default_rng(2).integers(-8, 9, shape)).astype(dtype)
 
 
-@each("block", [1, 7, 12, 1 << 16])
-@each("dim", [0, 1, 2, -1, -2, -3])
-def test_rows_lie_along_the_dimension_that_the_attribute_names(dim: int, block: int) -> None:
-    x = numbers((3, 4, 5))
-    (found,) = computed(row_operator(Recorder()), {"x": x}, block, dim=dim)
+# Rows.
+
+
+@each("block", [1, 7, 12, MANY])
+@each(
+    ("shape", "dim"),
+    [
+        *(((3, 4, 5), dim) for dim in range(-3, 3)),
+        *((shape, dim) for shape in ((0, 3), (3, 0), (0,)) for dim in (0, -1)),
+    ],
+)
+def test_rows_lie_along_the_dimension_that_the_attribute_names(
+    shape: tuple[int, ...], dim: int, block: int
+) -> None:
+    x = numbers(shape)
+    (found,) = computed(Recorder().operator, {"x": x}, block, dim=dim)
     np.testing.assert_array_equal(found, x - 2 * x.sum(dim, keepdims=True))
 
 
 @each("dim", [0, -1])
 def test_rank_0_is_one_row_of_one_element(dim: int) -> None:
     recorder = Recorder()
-    (found,) = computed(row_operator(recorder), {"x": np.float32(3) * np.ones(())}, dim=dim)
+    (found,) = computed(recorder.operator, {"x": np.float32(3) * np.ones(())}, dim=dim)
     assert (found.shape, float(found)) == ((), -3.0)
     assert recorder.seen[0][0].shape == (1,)
 
@@ -103,7 +114,7 @@ def test_a_block_is_complete_rows_side_by_side_as_many_as_the_limit_has_room_for
     block: int, blocks: int
 ) -> None:
     recorder = Recorder()
-    computed(row_operator(recorder), {"x": numbers((2, 10, 3))}, block, dim=1)
+    computed(recorder.operator, {"x": numbers((2, 10, 3))}, block, dim=1)
     assert len(recorder.seen) == blocks
     assert {x.shape[-1] for x, _ in recorder.seen} == {10}
     assert sum(x.size for x, _ in recorder.seen) == 60
@@ -112,48 +123,43 @@ def test_a_block_is_complete_rows_side_by_side_as_many_as_the_limit_has_room_for
 @each("dtype", [HALF, np.float32])
 def test_rows_come_to_the_formula_contiguous_and_widened(dtype: Any) -> None:
     recorder = Recorder()
-    computed(row_operator(recorder), {"x": numbers((4, 5), dtype).T}, 8, dim=1)
+    computed(recorder.operator, {"x": numbers((4, 5), dtype).T}, 8, dim=1)
     assert all(x.flags.c_contiguous and x.dtype == np.float32 for x, _ in recorder.seen)
 
 
 def test_rows_are_written_through_the_strides_of_the_output() -> None:
     x, memory = numbers((3, 4)), np.full((4, 6), 7, np.float32)
-    computed(row_operator(Recorder()), {"x": x}, targets={"out": memory.T[::2]}, dim=0)
+    computed(Recorder().operator, {"x": x}, targets={"out": memory.T[::2]}, dim=0)
     np.testing.assert_array_equal(memory.T[::2], x - 2 * x.sum(0))
     assert (memory[:, 1::2] == 7).all()
-
-
-@each("shape", [(0, 3), (3, 0), (0,)])
-@each("dim", [0, -1])
-def test_rows_of_nothing_and_no_rows_are_computed(shape: tuple[int, ...], dim: int) -> None:
-    (found,) = computed(row_operator(Recorder()), {"x": numbers(shape)}, dim=dim)
-    assert found.shape == shape
 
 
 def test_an_optional_input_is_none_or_rows_like_the_others() -> None:
     recorder, x = Recorder(), numbers((2, 3))
     y = np.full((2, 3), 3, np.float32)
-    (found,) = computed(row_operator(recorder), {"x": x, "y": y}, dim=1)
+    (found,) = computed(recorder.operator, {"x": x, "y": y}, dim=1)
     np.testing.assert_array_equal(found, x - 3 * x.sum(1, keepdims=True))
-    computed(row_operator(recorder), {"x": x}, dim=1)
+    computed(recorder.operator, {"x": x}, dim=1)
     assert [y is None for _, y in recorder.seen] == [False, True]
 
 
-def test_rows_of_several_lengths_and_several_outputs_belong_together() -> None:
-    def formula(whole: Any, x: Any, dim: int = -1) -> Any:
-        return x * 2, x.sum(-1, keepdims=True)
+def test_a_row_that_cannot_be_cut_is_declared_as_it_is() -> None:
+    tried = Recorder().operator
 
-    second = Output("sums", "one for each row", shape="sums", dtype="x")
-    tried = declared(rows("dim"), formula, X, DIM, OUT, second)
-    x = numbers((6, 5))
-    for block in (1, 10, 1 << 16):
-        doubled, sums = computed(tried, {"x": x}, block)
-        np.testing.assert_array_equal(doubled, 2 * x)
-        np.testing.assert_array_equal(sums, x.sum(1, keepdims=True))
+    def prepared(spec: TensorSpec, dim: int) -> Any:
+        return prepare(Call(tried, {"x": spec, "dim": dim}, ("x",)), A2, Catalogue([tried]))
+
+    long = prepared(TensorSpec(FLOAT, (BLOCK + 1,)), 0)
+    short = prepared(TensorSpec(FLOAT, (2 * BLOCK, BLOCK // 2), (0, 0)), 1)
+    assert long.working_bytes == 16 * 8 * (BLOCK + 1)
+    assert (short.working_bytes, short.computation) == (0, BLOCK * BLOCK)
+
+
+# At once.
 
 
 @each("shape", [(), (4,), (2, 3, 4)])
-@each("block", [1, 1 << 16])
+@each("block", [1, MANY])
 def test_at_once_means_every_array_complete_in_one_turn(shape: tuple[int, ...], block: int) -> None:
     seen = []
 
@@ -167,17 +173,22 @@ def test_at_once_means_every_array_complete_in_one_turn(shape: tuple[int, ...], 
     assert seen == [(shape, (5,))]
 
 
-def test_at_once_several_outputs_come_as_a_tuple_in_their_order() -> None:
-    def formula(whole: Any, x: Any) -> Any:
-        every = whole.read(x, ...)
-        return every + 1, every.sum(-1, keepdims=True)
+def test_several_outputs_come_as_a_tuple_in_their_order() -> None:
+    def of_rows(whole: Any, x: Any, dim: int = -1) -> Any:
+        return x * 2, x.sum(-1, keepdims=True)
 
-    sums = Output("sums", "one for each row", shape="sums", dtype="x")
-    x = numbers((3, 4), HALF)
-    found = computed(declared(at_once(), formula, X, OUT, sums), {"x": x})
-    np.testing.assert_array_equal(found[0], x + 1)
-    np.testing.assert_array_equal(found[1], x.sum(1, keepdims=True))
-    assert [array.dtype for array in found] == [HALF, HALF]
+    def of_all(whole: Any, x: Any, dim: int = -1) -> Any:
+        return of_rows(whole, whole.read(x, ...))
+
+    for over, formula in (rows("dim"), of_rows), (at_once(), of_all):
+        tried = declared(over, formula, X, DIM, OUT, SUMS)
+        for dtype in np.float32, HALF:
+            x = numbers((6, 5), dtype)
+            for block in (1, 10, MANY):
+                doubled, sums = computed(tried, {"x": x}, block)
+                np.testing.assert_array_equal(doubled, 2 * x)
+                np.testing.assert_array_equal(sums, x.sum(1, keepdims=True))
+                assert (doubled.dtype, sums.dtype) == (dtype, dtype)
 
 
 def test_at_once_an_output_of_the_formula_may_broadcast() -> None:
@@ -203,11 +214,8 @@ def test_at_once_a_formula_may_write_its_results_block_by_block(dtype: Any) -> N
     x = numbers((3, 4), dtype)
     (found,) = computed(written_in([np.s_[:2, :], np.s_[2:, 1:], np.s_[2:, :1]]), {"x": x})
     np.testing.assert_array_equal(found, 2 * x)
-
-
-def test_at_once_what_is_not_written_is_an_error_and_never_an_answer() -> None:
-    with pytest.raises(InternalError, match=r"out: .*found 1 missing"):
-        computed(written_in([np.s_[:2, :], np.s_[2:, 1:]]), {"x": numbers((3, 4))})
+    with pytest.raises(InternalError, match=r"out: .*found 1 missing"):  # never an answer
+        computed(written_in([np.s_[:2, :], np.s_[2:, 1:]]), {"x": x})
 
 
 def test_at_once_the_call_may_end_between_blocks() -> None:
@@ -222,24 +230,17 @@ def test_at_once_the_call_may_end_between_blocks() -> None:
             raise CancelledError("nobody waits")
 
     tried = declared(at_once(), formula, X, OUT)
-    spec = TensorSpec(BY_NUMPY[np.dtype(np.float32)], (3,))
-    call = prepare(Call(tried, {"x": spec}, ("x",)), A2, Catalogue([tried]))
+    given = Call(tried, {"x": TensorSpec(FLOAT, (3,))}, ("x",))
+    call = prepare(given, A2, Catalogue([tried]))
     assert bytes(run(call, {"x": bytes(12)})[0]) == bytes(12)
     with pytest.raises(CancelledError):
         run(call, {"x": bytes(12)}, Ended())
 
 
-def test_a_row_that_cannot_be_cut_is_declared_as_it_is() -> None:
-    long = TensorSpec(BY_NUMPY[np.dtype(np.float32)], (BLOCK + 1,))
-    tried = row_operator(Recorder())
-    call = prepare(Call(tried, {"x": long, "dim": 0}, ("x",)), A2, Catalogue([tried]))
-    assert call.working_bytes == 16 * 8 * (BLOCK + 1)
-    short = TensorSpec(BY_NUMPY[np.dtype(np.float32)], (2 * BLOCK, BLOCK // 2), (0, 0))
-    call = prepare(Call(tried, {"x": short, "dim": 1}, ("x",)), A2, Catalogue([tried]))
-    assert (call.working_bytes, call.computation) == (0, BLOCK * BLOCK)
+# Whatever a formula is over.
 
 
-@each("over", [elementwise("x"), rows("dim"), at_once()])
+@over_all
 def test_what_was_not_given_is_none_and_what_is_not_read_is_zero(over: Any) -> None:
     seen = []
 
@@ -256,7 +257,7 @@ def test_what_was_not_given_is_none_and_what_is_not_read_is_zero(over: Any) -> N
     assert seen == [(0, None)]
 
 
-@each("over", [elementwise("x"), rows("dim"), at_once()])
+@over_all
 def test_an_input_as_it_is_keeps_its_dtype_and_others_get_the_kernels(over: Any) -> None:
     seen = []
 
@@ -272,55 +273,40 @@ def test_an_input_as_it_is_keeps_its_dtype_and_others_get_the_kernels(over: Any)
     np.testing.assert_array_equal(found, x + HALF(2048))  # 2049 rounded to the kernel's FLOAT16
 
 
-@each("over", [elementwise("x"), rows("dim"), at_once()])
-def test_results_are_rounded_once_to_the_kernel_dtype(over: Any) -> None:
-    def formula(whole: Any, x: Any, dim: int = -1) -> Any:
-        return whole.read(x, ...) * np.float32(1 / 3)
-
-    tried = declared(over, formula, X, DIM, OUT)
-    for dtype in (HALF, ml_dtypes.bfloat16):
-        x = numbers((2, 3), dtype)
-        (found,) = computed(tried, {"x": x})
-        np.testing.assert_array_equal(
-            found, (x.astype(np.float32) * np.float32(1 / 3)).astype(dtype)
-        )
-
-
-@each("over", [elementwise("x"), rows("dim"), at_once()])
-def test_exact_computes_and_answers_in_float64(over: Any) -> None:
-    seen = []
-
+def a_third_of_x(over: Any, seen: list[Any]) -> Operator[..., Any]:
     def formula(whole: Any, x: Any, dim: int = -1) -> Any:
         read = whole.read(x, ...)
         seen.append((read.dtype, whole.dtype))
-        return read / 3
+        return read / read.dtype.type(3)
 
+    return declared(over, formula, X, DIM, OUT)
+
+
+@over_all
+def test_results_are_rounded_once_to_the_kernel_dtype_and_exact_ones_are_float64(over: Any) -> None:
+    for dtype in (HALF, ml_dtypes.bfloat16):
+        x = numbers((2, 3), dtype)
+        (found,) = computed(a_third_of_x(over, []), {"x": x})
+        third = x.astype(np.float32) / np.float32(3)
+        np.testing.assert_array_equal(found, third.astype(dtype))
+    seen: list[Any] = []
     x = numbers((2, 3))
-    (found,) = computed(declared(over, formula, X, DIM, OUT), {"x": x}, exact=True)
+    (found,) = computed(a_third_of_x(over, seen), {"x": x}, exact=True)
     assert seen == [(np.float64, np.float64)]
     np.testing.assert_array_equal(found, x.astype(np.float64) / 3)
 
 
-@each("over", [elementwise("x"), rows("dim"), at_once()])
+@over_all
 def test_every_byte_but_0_of_a_truth_value_is_true(over: Any) -> None:
-    def formula(whole: Any, x: Any, y: Any, dim: int = -1) -> Any:
+    masks = []
+
+    def formula(whole: Any, x: Any, y: Any, mask: Any, dim: int = -1) -> Any:
+        read = whole.read(mask, ...)
+        masks.append((read.dtype, read.view(np.uint8).tolist()))
         return whole.read(x, ...) + whole.read(y, ...)
 
-    tried = declared(over, formula, X, Y, DIM, OUT)
+    tried = declared(over, formula, X, Y, Input("mask", "a mask", as_is=True), DIM, OUT)
     truth = np.array([0, 1, 2, 255], np.uint8).view(np.bool_)
-    (found,) = computed(tried, {"x": np.zeros(4, np.float32), "y": truth})
+    (found,) = computed(tried, {"x": np.zeros(4, np.float32), "y": truth, "mask": truth})
     assert found.tolist() == [0, 1, 1, 1]
-
-
-def test_a_truth_value_as_it_is_has_no_byte_but_0_and_1() -> None:
-    seen = []
-
-    def formula(whole: Any, x: Any, y: Any) -> Any:
-        mask = whole.read(y, ...)
-        seen.append((mask.dtype, mask.view(np.uint8).tolist()))
-        return x
-
-    tried = declared(at_once(), formula, X, Input("y", "a mask", as_is=True), OUT)
-    truth = np.array([0, 1, 2, 255], np.uint8).view(np.bool_)
-    computed(tried, {"x": np.zeros(4, np.float32), "y": truth})
-    assert seen == [(np.bool_, [0, 1, 1, 1])]
+    assert masks == [(np.bool_, [0, 1, 1, 1])]
