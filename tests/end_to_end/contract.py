@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 import struct
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import grpc
-from google.rpc.error_details_pb2 import ErrorInfo
 from google.rpc.status_pb2 import Status
 
 from npucall.v1 import operator_service_pb2 as pb
@@ -72,26 +71,6 @@ ANSWER = (-9.0, -0.25)
 """Of it: -grad_output * target."""
 
 
-class Refusal(NamedTuple):
-    """An error as its details tell it; ``reason`` is gRPC's own code where there are none."""
-
-    reason: str
-    message: str = ""
-    metadata: dict[str, str] = {}  # noqa: RUF012  # nobody writes to it
-
-
-def refusal_in(status: Status) -> Refusal:
-    info = ErrorInfo()
-    assert any(detail.Unpack(info) for detail in status.details)
-    return Refusal(info.reason, status.message, dict(info.metadata))
-
-
-def refusal_of(error: Any) -> Refusal:
-    trailers = dict(error.trailing_metadata() or ())
-    data = trailers.get("grpc-status-details-bin")
-    return refusal_in(Status.FromString(data)) if data else Refusal(str(error.code().name))
-
-
 class Caller:
     """Calls with the class that grpcio-tools made."""
 
@@ -110,12 +89,12 @@ class Caller:
         )
         return answer
 
-    def refused(self, asked: pb.ExecuteRequest, *metadata: tuple[str, str]) -> Refusal:
+    def refused(self, asked: pb.ExecuteRequest, *metadata: tuple[str, str]) -> wire.Details:
         """What Execute answers, which has to be an error."""
         try:
             answer = self.execute(asked, *metadata)
         except grpc.RpcError as error:
-            return refusal_of(error)
+            return wire.details_of(error)
         raise AssertionError(f"expected an error, found {answer}")
 
     def numbers(self, asked: pb.ExecuteRequest) -> list[tuple[float, ...]]:
@@ -131,7 +110,7 @@ class Caller:
         try:
             answers.extend(iter(call.__next__, None))
         except grpc.RpcError as error:
-            return answers, refusal_of(error).reason
+            return answers, wire.reason_of(error)
         except StopIteration:
             pass
         return answers, "OK"
@@ -159,5 +138,7 @@ def kinds(answers: Sequence[pb.ExecuteStreamResponse]) -> list[tuple[int, str]]:
     return [(each.call_id, str(each.WhichOneof("frame"))) for each in answers]
 
 
-def error_in(answer: pb.ExecuteStreamResponse) -> Refusal:
-    return refusal_in(Status.FromString(answer.error))
+def error_in(answer: pb.ExecuteStreamResponse) -> wire.Details:
+    details = wire.details_in(Status.FromString(answer.error))
+    assert details is not None
+    return details

@@ -40,18 +40,17 @@ class ChunkedCall:
 
     def __init__(self, channel: grpc.Channel) -> None:
         self._frames: SimpleQueue[Any] = SimpleQueue()
-        for frame in (begin(1, request(KL, kl(2)), chunked=True), begin(2)):
-            self._frames.put(frame)
+        self._frames.put(begin(1, request(KL, kl(2)), chunked=True))
+        self._frames.put(begin(2))
         stub = Caller(channel).stub
         self._answers = stub.ExecuteStream(iter(self._frames.get, None), timeout=wire.PATIENCE)
         assert next(self._answers).call_id == 2  # so the server has the one before
 
     def finish(self) -> tuple[float, ...]:
-        """Its answer."""
+        """Its answer. Then the stream ends, as it has no call any more."""
         for frame in (chunk(1, 0, 0, PAIR), chunk(1, 1, 0, PAIR), end(1), None):
             self._frames.put(frame)
-        (answer,) = self._answers
-        return numbers(answer.reply.storage[0].data)
+        return numbers(next(self._answers).reply.storage[0].data)
 
 
 def test_a_server_that_drains_finishes_what_it_has_and_sends_what_is_new_to_the_next_one() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import grpc
 import pytest
@@ -22,19 +22,11 @@ from npucall.v1 import operator_service_pb2_grpc, tensor_pb2
 
 from . import wire
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 KL = "aclnnKlDivBackward"
+VERSIONS = ("v1", "v1alpha")
 
 
-@pytest.fixture(scope="module")
-def channel(npucall_server: str) -> Iterator[grpc.Channel]:
-    with wire.bare_channel(npucall_server) as channel:
-        yield channel
-
-
-@pytest.fixture(scope="module")
+@pytest.fixture
 def stub(channel: grpc.Channel) -> Any:
     """The class that grpcio-tools made, as any other client would have it."""
     return operator_service_pb2_grpc.OperatorServiceStub(channel)
@@ -49,7 +41,7 @@ INPUTS = ("grad_output", "self", "target")
 NUMBERS = struct.pack("<2f", 3.0, 0.5)
 
 
-def test_a_generated_stub_can_execute(stub: Any) -> None:
+def test_a_generated_stub_can_execute_plan_and_ask_for_the_limits(stub: Any) -> None:
     storage = [tensor_pb2.Storage(data=NUMBERS)] * 3
     request = pb.ExecuteRequest(call=call(*INPUTS), storage=storage)
     response = stub.Execute(request, timeout=wire.PATIENCE)
@@ -58,37 +50,22 @@ def test_a_generated_stub_can_execute(stub: Any) -> None:
     assert (out.name, out.stored, list(out.tensor.shape)) == ("out", True, [2])
     assert response.reply.kernel_dtype == tensor_pb2.DATA_TYPE_FLOAT
     assert response.timings.run_ns > 0
+    planned = stub.Plan(pb.PlanRequest(call=call(*INPUTS)), timeout=wire.PATIENCE)
+    assert ([each.name for each in planned.reply.outputs], planned.workspace_bytes) == (["out"], 0)
+    info = stub.GetServerInfo(pb.GetServerInfoRequest(), timeout=wire.PATIENCE)
+    limits = info.limits
+    assert (info.server.device, limits.max_message_bytes) == ("cpu", 16 * 2**20)
+    assert (limits.max_rank, limits.chunk_bytes) == (32, 2 * 2**20)
 
 
-def test_a_generated_stub_can_plan(stub: Any) -> None:
-    response = stub.Plan(pb.PlanRequest(call=call(*INPUTS)), timeout=wire.PATIENCE)
-    assert [argument.name for argument in response.reply.outputs] == ["out"]
-    assert response.workspace_bytes == 0
-
-
-def test_a_generated_stub_can_list(stub: Any) -> None:
-    response = stub.ListOperators(pb.ListOperatorsRequest(), timeout=wire.PATIENCE)
-    listed = [(operator.name, operator.variant) for operator in response.operators]
+def test_operators_are_listed_by_name_as_they_are_described(stub: Any) -> None:
+    operators = stub.ListOperators(pb.ListOperatorsRequest(), timeout=wire.PATIENCE).operators
+    listed = [(operator.name, operator.variant) for operator in operators]
     assert listed == sorted(listed)
     assert (KL, "") in listed
-
-
-def test_what_is_listed_is_what_is_described(stub: Any) -> None:
-    listing = stub.ListOperators(pb.ListOperatorsRequest(), timeout=wire.PATIENCE)
-    for operator in listing.operators:
+    for operator in operators:
         request = pb.GetOperatorRequest(operator=operator.name, variant=operator.variant)
         assert stub.GetOperator(request, timeout=wire.PATIENCE).operator == operator
-
-
-def test_a_generated_stub_can_ask_for_the_limits(stub: Any) -> None:
-    response = stub.GetServerInfo(pb.GetServerInfoRequest(), timeout=wire.PATIENCE)
-    assert response.server.device == "cpu"
-    assert response.limits.max_message_bytes == 16 * 2**20
-    assert response.limits.max_rank == 32
-    assert response.limits.chunk_bytes == 2 * 2**20
-    assert response.calls_in_flight == 0
-    # What other tests left by digest, or in a session whose process went, counts for a while.
-    assert response.bytes_in_flight < response.limits.memory_limit
 
 
 def test_an_error_can_be_read_with_nothing_but_google_rpc(stub: Any) -> None:
@@ -159,36 +136,26 @@ def reflection_answer(channel: grpc.Channel, version: str, **asked: str) -> Any:
     return reflection_pb2.ServerReflectionResponse.FromString(answer)
 
 
-@pytest.mark.parametrize(
-    "asked",
-    [
-        {"list_services": ""},
-        {"file_containing_symbol": "npucall.v1.OperatorService"},
-        {"file_by_filename": "google/rpc/status.proto"},
-        {"file_containing_symbol": "google.rpc.Nothing"},
-    ],
-)
-def test_both_versions_of_reflection_answer_alike(
-    channel: grpc.Channel, asked: dict[str, str]
+def test_both_versions_of_reflection_answer_alike_and_describe_themselves(
+    channel: grpc.Channel,
 ) -> None:
-    answers = [reflection_answer(channel, version, **asked) for version in ("v1", "v1alpha")]
-    assert answers[0] == answers[1]
-    assert answers[0].WhichOneof("message_response") == (
-        "list_services_response" if "list_services" in asked
-        else "error_response" if "Nothing" in asked.get("file_containing_symbol", "")
-        else "file_descriptor_response"
-    )  # fmt: skip
-
-
-@pytest.mark.parametrize("version", ["v1", "v1alpha"])
-def test_reflection_describes_its_own_services(channel: grpc.Channel, version: str) -> None:
-    name = f"grpc.reflection.{version}.ServerReflection"
-    answer = reflection_answer(channel, version, file_containing_symbol=name)
-    (data,) = answer.file_descriptor_response.file_descriptor_proto
-    file = descriptor_pb2.FileDescriptorProto.FromString(data)
-    assert file.package == f"grpc.reflection.{version}"
-    (method,) = file.service[0].method
-    assert method.input_type == f".grpc.reflection.{version}.ServerReflectionRequest"
+    for asked, answered in (
+        ({"list_services": ""}, "list_services_response"),
+        ({"file_containing_symbol": "npucall.v1.OperatorService"}, "file_descriptor_response"),
+        ({"file_by_filename": "google/rpc/status.proto"}, "file_descriptor_response"),
+        ({"file_containing_symbol": "google.rpc.Nothing"}, "error_response"),
+    ):
+        one, other = (reflection_answer(channel, version, **asked) for version in VERSIONS)
+        assert one == other
+        assert one.WhichOneof("message_response") == answered
+    for version in VERSIONS:
+        name = f"grpc.reflection.{version}.ServerReflection"
+        answer = reflection_answer(channel, version, file_containing_symbol=name)
+        (data,) = answer.file_descriptor_response.file_descriptor_proto
+        file = descriptor_pb2.FileDescriptorProto.FromString(data)
+        assert file.package == f"grpc.reflection.{version}"
+        (method,) = file.service[0].method
+        assert method.input_type == f".grpc.reflection.{version}.ServerReflectionRequest"
 
 
 def test_a_client_made_of_reflection_alone_can_read_an_error(
@@ -217,15 +184,14 @@ def message_class(pool: DescriptorPool, name: str) -> Any:
     return message_factory.GetMessageClass(pool.FindMessageTypeByName(name))
 
 
-@pytest.mark.parametrize("service", ["", "npucall.v1.OperatorService"])
-def test_health_can_be_checked_and_watched(channel: grpc.Channel, service: str) -> None:
-    stub = health_pb2_grpc.HealthStub(channel)
-    request = health_pb2.HealthCheckRequest(service=service)
-    serving = health_pb2.HealthCheckResponse.SERVING
-    assert stub.Check(request, timeout=wire.PATIENCE).status == serving
-    watch = stub.Watch(request, timeout=wire.PATIENCE)
-    assert next(watch).status == serving
-    watch.cancel()
+def test_health_can_be_checked_and_watched(channel: grpc.Channel) -> None:
+    stub, serving = health_pb2_grpc.HealthStub(channel), health_pb2.HealthCheckResponse.SERVING
+    for service in "", "npucall.v1.OperatorService":
+        request = health_pb2.HealthCheckRequest(service=service)
+        assert stub.Check(request, timeout=wire.PATIENCE).status == serving
+        watch = stub.Watch(request, timeout=wire.PATIENCE)
+        assert next(watch).status == serving
+        watch.cancel()
 
 
 def test_a_compressed_request_is_refused_before_it_is_unpacked(channel: grpc.Channel) -> None:

@@ -8,7 +8,7 @@ import socket
 import threading
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import grpc
 from google.rpc.error_details_pb2 import ErrorInfo
@@ -105,24 +105,30 @@ def refusal(channel: grpc.Channel, name: str, request: bytes) -> str:
     return "OK"
 
 
-def reason_of(error: Any) -> str:
-    """What ErrorInfo says, read with google.rpc's classes; gRPC's own code where there is none."""
-    return details_of(error)[0]
+class Details(NamedTuple):
+    """An error as its details tell it; ``reason`` is gRPC's own code where there are none."""
+
+    reason: str
+    message: str
+    facts: dict[str, str]
 
 
-def details_of(error: Any) -> tuple[str, str, dict[str, str]]:
-    """Reason, message and metadata of an error; gRPC's code where there are no details."""
+def details_in(status: Status) -> Details | None:
+    """Read with google.rpc's own classes."""
+    info = ErrorInfo()
+    if not any(detail.Unpack(info) for detail in status.details):
+        return None
+    return Details(info.reason, status.message, dict(info.metadata))
+
+
+def details_of(error: Any) -> Details:
     trailers = dict(error.trailing_metadata() or ())
     status = Status.FromString(trailers.get("grpc-status-details-bin", b""))
-    info = info_in(status)
-    if info is None:
-        return str(error.code().name), str(error.details()), {}
-    return info.reason, status.message, dict(info.metadata)
+    return details_in(status) or Details(error.code().name, str(error.details()), {})
 
 
-def info_in(status: Status) -> ErrorInfo | None:
-    info = ErrorInfo()
-    return info if any(detail.Unpack(info) for detail in status.details) else None
+def reason_of(error: Any) -> str:
+    return details_of(error).reason
 
 
 def server_info(channel: grpc.Channel) -> pb.GetServerInfoResponse:
