@@ -1,8 +1,25 @@
-"""Lets the tests of this folder share ``servers.py``."""
+"""Fixtures of several modules of this folder."""
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
+from itertools import count
+from typing import TYPE_CHECKING
 
-sys.path.insert(0, str(Path(__file__).parent))
+import pytest
+
+from npucall_client.conformance.fuzz import search
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+@pytest.fixture
+def fake_clock(monkeypatch: pytest.MonkeyPatch) -> Callable[[], float]:
+    """The clock of a search for random calls: a second passes with every 50 looks at it."""
+    looks = count()
+
+    def now() -> float:
+        return next(looks) / 50
+
+    monkeypatch.setattr(search, "monotonic", now)
+    return now

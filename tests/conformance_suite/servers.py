@@ -1,14 +1,20 @@
-"""Servers that answer wrongly, or not at all, in this process."""
+"""Fake servers that answer wrongly, or not at all, and runs of the suite in this process."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import typer
+from typer.testing import CliRunner
+
 from npucall.errors import ServerUnreachableError
 from npucall.v1 import operator_service_pb2 as pb
 from npucall.wire.messages import Response
 from npucall_client.client import Client
+from npucall_client.conformance import command as conform_command
 from npucall_client.conformance.cases.select import Selection, select
+from npucall_client.conformance.fuzz.search import Fuzz
+from npucall_client.conformance.reporting.report import Report
 from npucall_client.conformance.running.judged import Judged, judged
 from npucall_client.conformance.running.runner import Runner
 from npucall_client.conformance.statements import statements
@@ -16,10 +22,16 @@ from npucall_client.local import LocalTransport
 from npucall_client.settings import ClientSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Iterator
+
+    from click.testing import Result
 
     from npucall_client.arguments import BoundCall
     from npucall_client.conformance.reporting.report import Outcome
+
+STATEMENTS = {each.title: each for each in statements()}
+LONG = 300.0
+"""More seconds than any search of a test takes."""
 
 
 class Altered(LocalTransport):
@@ -99,3 +111,38 @@ def run(first: Judged, second: Judged | None = None, **filters: Any) -> list[Out
 
 def failed(outcomes: list[Outcome]) -> list[Outcome]:
     return [outcome for outcome in outcomes if outcome.status == "failed"]
+
+
+def report_on(operator: str, blocks: Iterable[str] = (), **more: Any) -> Report:
+    """What the suite says of an operator of ``local:`` in these blocks; none: all."""
+    soc, profile = more.pop("soc", "Ascend910B1"), more.pop("profile", "cpu-strict")
+    first = local(soc)
+    outcomes = run(first, operators=(operator,), blocks=tuple(blocks), profile=profile, **more)
+    return Report(profile, 0, first.server, outcomes=outcomes)
+
+
+def failing_blocks(report: Report) -> set[str]:
+    """The blocks in which something failed."""
+    return {outcome.block for outcome in report.failures}
+
+
+def drawn(
+    *titles: str, seed: int = 0, seconds: float = LONG, keep: Any = None, **more: Any
+) -> Iterator[Outcome]:
+    """The outcomes of calls that are drawn of these operators of ``local:``."""
+    runner = Runner(local(), seed=seed, on_failure=keep)
+    yield from Fuzz(runner, seconds, **more).outcomes([STATEMENTS[each] for each in titles])
+
+
+def command(*words: str) -> Result:
+    """``npucall conform`` or ``npucall replay``, at a terminal of 200 columns."""
+    app = typer.Typer()
+    app.command("conform")(conform_command.conform)
+    app.command("replay")(conform_command.replay)
+    return CliRunner().invoke(app, list(words), env={"COLUMNS": "200"})
+
+
+def flip(storage: bytearray) -> None:
+    """Makes the last number of an output another: its largest byte has sign and exponent."""
+    if storage:
+        storage[-1] ^= 0x80

@@ -5,14 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from tests.rows import each
 
 from npucall_client.conformance.reporting.causes import causes
 from npucall_client.conformance.reporting.diagnosis import stable
 from npucall_client.conformance.reporting.patterns import Pattern
 from npucall_client.conformance.reporting.report import Outcome, Wrong
 
-from .faults_of_formulas import FORMULAS
-from .judging import report_on
+from .faults import of
+from .servers import report_on
 
 BLANK = Wrong("out", "[1], 1 of 9 elements", (1,), 1.0, 2.0, {}, {}, ())
 
@@ -104,7 +105,7 @@ def test_a_cause_of_many_operators_is_told_once() -> None:
     assert len(many[0].operators) == 70
 
 
-@pytest.mark.parametrize(
+@each(
     ("problem", "text"),
     [
         (
@@ -122,14 +123,11 @@ def test_a_finding_has_no_numbers_but_statuses(problem: str, text: str) -> None:
     assert stable(problem) == text
 
 
-SIGN_FAULT = next(f for f in FORMULAS if f.title == "the gradient has the wrong sign")
-
-
 def test_a_wrong_sign_in_every_case_of_an_operator_reads_as_one_cause(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    SIGN_FAULT.seed(monkeypatch)
-    failures = report_on(SIGN_FAULT.operator, ("grid", "broadcast")).failures
+    of("KlDivBackward", "", "-kl_factor", "kl_factor").apply(monkeypatch)
+    failures = report_on("aclnnKlDivBackward", ("grid", "broadcast")).failures
     first, *rest = causes(failures)
     assert len(failures) > 250
     assert first.words == "all elements: sign flipped"

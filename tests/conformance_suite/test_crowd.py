@@ -6,14 +6,14 @@ from collections import Counter
 from threading import Event
 from typing import TYPE_CHECKING
 
-from servers import client_of, failed
-
 from npucall_client.conformance.cases.select import Selection, select
 from npucall_client.conformance.running.callers import CALLERS, in_order
 from npucall_client.conformance.running.judged import judged
 from npucall_client.conformance.running.runner import Runner
 from npucall_client.conformance.statements import statements
 from npucall_client.local import LocalTransport
+
+from .servers import client_of, failed
 
 if TYPE_CHECKING:
     from npucall.wire.messages import Response

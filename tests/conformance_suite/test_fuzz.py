@@ -11,13 +11,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from servers import Refusing, client_of
-from tests.more import every_twelfth, only
+from tests.rows import each
 
-import npucall_client
 from npucall.dtypes import FLOAT, FLOAT16
 from npucall.errors import InternalError
-from npucall_client.conformance.fuzz.draws import drawn
+from npucall_client.conformance.fuzz.draws import drawn as drawing
 from npucall_client.conformance.fuzz.invalid import apart, spoilt
 from npucall_client.conformance.fuzz.layouts import layout
 from npucall_client.conformance.fuzz.search import Fuzz
@@ -25,46 +23,78 @@ from npucall_client.conformance.running.judged import judged
 from npucall_client.conformance.running.runner import Evidence, Runner
 from npucall_client.conformance.stating import elementwise
 
-from .draw_calls import STATEMENTS, outcomes
-from .faults_of_drawn_calls import DRAWN, KL
-from .judging import failing_blocks, report_on
+from .fault_table import DRAWN
+from .servers import (
+    STATEMENTS,
+    Refusing,
+    client_of,
+    drawn,
+    failing_blocks,
+    local,
+    report_on,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from npucall_client.conformance.reporting.report import Outcome
-    from npucall_client.conformance.stating.statement import Statement
 
-    from .seeded import Fault
+    from .faults import Fault
+
+KL, TITLES = "aclnnKlDivBackward", list(STATEMENTS)
+ALIKE = DRAWN[1]
+IDS = (
+    "from itertools import islice; from tests.conformance_suite.servers import drawn\n"
+    "for each in islice(drawn('aclnnKlDivBackward', seed=3), 40): print(each.case)"
+)
 
 
 def first_failure(title: str, **more: Any) -> Outcome:
-    return next(each for each in outcomes(title, **more) if each.status == "failed")
+    return next(outcome for outcome in drawn(title, **more) if outcome.status == "failed")
 
 
-@pytest.mark.parametrize("title", every_twelfth(STATEMENTS, first=3))
-def test_the_reference_answers_whatever_is_drawn(title: str) -> None:
-    some = list(islice(outcomes(title, seed=7), 30))
-    assert [each.problems for each in some if each.status == "failed"] == []
-    assert {each.block for each in some} == {"fuzz"}
-    assert len({each.case for each in some}) > 15
+def ids(*titles: str, seed: int) -> list[str]:
+    return [outcome.case for outcome in islice(drawn(*titles, seed=seed), 40)]
+
+
+def answers_what_is_drawn(title: str) -> None:
+    some = list(islice(drawn(title, seed=7), 30))
+    assert [outcome.problems for outcome in some if outcome.status == "failed"] == []
+    assert {outcome.block for outcome in some} == {"fuzz"}
+    assert len({outcome.case for outcome in some}) > 15
+
+
+@each("title", TITLES[3::24])
+def test_the_reference_answers_what_is_drawn(title: str) -> None:
+    answers_what_is_drawn(title)
 
 
 @pytest.mark.more
-@pytest.mark.parametrize("fault", only(*DRAWN), ids=str)
+@each("title", TITLES[1::6])
+def test_the_reference_answers_what_is_drawn_of_more_operators(title: str) -> None:
+    answers_what_is_drawn(title)
+
+
+@pytest.mark.long
+@each("title", TITLES)
+def test_the_reference_answers_what_is_drawn_of_all_operators(title: str) -> None:
+    answers_what_is_drawn(title)
+
+
+@pytest.mark.more
+@each("fault", DRAWN)
 def test_a_fault_that_no_case_has_is_found_in_calls_that_are_drawn(
-    fault: Fault, monkeypatch: pytest.MonkeyPatch
+    fault: Fault, fake_clock: object
 ) -> None:
-    fault.seed(monkeypatch)
-    assert failing_blocks(report_on(fault.operator, fault.spared)) == set()
-    found = first_failure(fault.operator)
+    with pytest.MonkeyPatch.context() as patch:
+        fault.apply(patch)
+        assert failing_blocks(report_on(fault.operator, quick=True)) == set()
+        found = first_failure(fault.operator, seconds=30)
     assert found.case.startswith(f"{fault.operator}/fuzz/")
     assert found.problems[-1].startswith("drawn: ")
 
 
 @pytest.mark.more
 def test_what_fails_is_made_small(monkeypatch: pytest.MonkeyPatch) -> None:
-    DRAWN[0].seed(monkeypatch)
+    DRAWN[0].apply(monkeypatch)
     kept: list[Evidence] = []
     found = first_failure(KL, keep=kept.append)
     (evidence,) = kept
@@ -77,43 +107,39 @@ def test_what_fails_is_made_small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.more
 def test_failures_that_are_alike_are_shown_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    DRAWN[1].seed(monkeypatch)
-    operator = DRAWN[1].operator
-    some = list(islice(outcomes(operator, dtypes=(FLOAT,)), 400))
-    assert sum(each.status == "failed" for each in some) == 1
+    ALIKE.apply(monkeypatch)
+    some = list(islice(drawn(ALIKE.operator, dtypes=(FLOAT,)), 400))
+    assert sum(outcome.status == "failed" for outcome in some) == 1
 
 
 def test_the_same_seed_draws_the_same_calls() -> None:
     titles = (KL, "aclnnMatmul", "aclnnSoftmax")
-    first, again, other = (
-        [each.case for each in islice(outcomes(*titles, seed=seed), 40)] for seed in (1, 1, 2)
-    )
+    first, again, other = (ids(*titles, seed=seed) for seed in (1, 1, 2))
     assert first == again
     assert len(set(first) & set(other)) < 15  # the simplest calls come with every seed
 
 
 @pytest.mark.more
 def test_the_same_seed_draws_the_same_calls_in_another_process() -> None:
-    words = [sys.executable, "-m", "tests.conformance_suite.draw_calls", KL, "3"]
-    other = subprocess.run(words, capture_output=True, check=True)
-    assert other.stdout.decode().split() == [each.case for each in islice(outcomes(KL, seed=3), 40)]
+    other = subprocess.run([sys.executable, "-c", IDS], capture_output=True, check=True)
+    assert other.stdout.decode().split() == ids(KL, seed=3)
 
 
-def test_the_search_ends_when_the_time_is_up() -> None:
-    some = list(outcomes(KL, "aclnnGlu", seconds=0.5))
-    assert some
-    assert all(each.status == "passed" for each in some)
+def test_the_search_ends_when_the_time_is_up(fake_clock: object) -> None:
+    some = list(drawn(KL, "aclnnGlu", seconds=1))
+    assert {outcome.title for outcome in some} == {KL, "aclnnGlu"}
+    assert all(outcome.status == "passed" for outcome in some)
 
 
-def test_the_search_ends_where_everything_fails_slowly(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_search_ends_where_everything_fails(fake_clock: object) -> None:
     runner = Runner(judged(client_of(Refusing(InternalError("broken"))), "broken"))
-    found = list(Fuzz(runner, 0.5).outcomes([STATEMENTS[KL]]))
-    assert all(each.status == "failed" for each in found)
+    found = list(Fuzz(runner, 1).outcomes([STATEMENTS[KL]]))
+    assert all(outcome.status == "failed" for outcome in found)
 
 
 def test_dtypes_that_are_chosen_are_what_calls_are_counted_under() -> None:
-    some = islice(outcomes(KL, "aclnnSoftmax", dtypes=(FLOAT16,)), 50)
-    assert {each.dtype for each in some} == {"f16"}
+    some = islice(drawn(KL, "aclnnSoftmax", dtypes=(FLOAT16,)), 50)
+    assert {outcome.dtype for outcome in some} == {"f16"}
 
 
 def test_a_statement_that_contradicts_itself_is_the_suites_fault(
@@ -136,7 +162,7 @@ def test_a_layout_that_is_drawn_fits_any_shape_and_no_output_shares_memory(
     data: st.DataObject,
 ) -> None:
     output = data.draw(st.booleans())
-    placed = data.draw(drawn(lambda draw: layout(draw, output=output)))
+    placed = data.draw(drawing(lambda draw: layout(draw, output=output)))
     shape = tuple(data.draw(st.lists(st.integers(0, 5), max_size=6)))
     if placed.fits(shape, output=output):
         spec = placed.spec(FLOAT, shape)
@@ -145,21 +171,16 @@ def test_a_layout_that_is_drawn_fits_any_shape_and_no_output_shares_memory(
 
 
 @pytest.mark.more
-@pytest.mark.parametrize("title", every_twelfth(STATEMENTS, first=4))
+@each("title", TITLES[4::12])
 def test_of_two_defects_the_first_is_found_whatever_the_second_is(title: str) -> None:
     """Every pair that may be drawn, once."""
     statement = STATEMENTS[title]
-    with npucall_client.connect("local:", soc="Ascend910B1") as client:
-        runner = Runner(judged(client, "local:"))
-        for case in pairs(statement):
-            (outcome,) = runner.run([case])
-            assert outcome.status != "failed", (outcome.case, outcome.problems)
-
-
-def pairs(statement: Statement) -> Iterator[Any]:
-    """The calls with two defects that ``invalid`` may draw."""
     rows = [row for row in statement.invalid if not row.products or "Ascend910B" in row.products]
-    for place, first in enumerate(rows):
-        for second in rows[place + 1 :]:
-            if apart(first, second):
-                yield spoilt(statement, (first, second))
+    pairs = [
+        spoilt(statement, (first, second))
+        for place, first in enumerate(rows)
+        for second in rows[place + 1 :]
+        if apart(first, second)
+    ]
+    outcomes = list(Runner(local()).run(pairs))
+    assert [(o.case, o.problems) for o in outcomes if o.status == "failed"] == []

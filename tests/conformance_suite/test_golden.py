@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from servers import client_of
 from tests.more import every_twelfth
 
 from npucall.declare.parameters import Scalar
@@ -21,6 +20,8 @@ from npucall_client.conformance.cases.select import Selection, select
 from npucall_client.conformance.golden import Golden
 from npucall_client.conformance.statements import statements
 from npucall_client.local import LocalTransport
+
+from .servers import client_of
 
 if TYPE_CHECKING:
     from npucall_client.client import Client

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
 import pytest
+from tests.rows import each
 
 from npucall_client.conformance.reporting.coverage import Chosen
 from npucall_client.conformance.reporting.formats import html
@@ -35,10 +36,9 @@ from .shown import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from npucall_client.conformance.reporting.report import Outcome
+
 NOTHING = Report("cpu-strict", 0, SERVER)
-EVERY = pytest.mark.parametrize(
-    "report", [REPORT, fine(), hostile(), NOTHING], ids=["all", "fine", "hostile", "nothing"]
-)
 REFERENCES = {"src", "href", "srcset", "action", "data", "poster", "background", "xlink:href"}
 ELEMENTS = {
     "html", "head", "meta", "title", "style", "body", "main", "header", "nav", "a", "div", "span",
@@ -80,37 +80,25 @@ def page_of(report: Report) -> Page:
     return Page(html.render(report))
 
 
-@EVERY
-def test_every_element_of_the_page_is_closed(report: Report) -> None:
-    page = page_of(report)
+def assert_sound(page: Page) -> None:
+    """It is closed, made of what it is made of, runs nothing, refers to its own sections alone."""
     assert (page.unclosed, page.stray) == ([], [])
+    assert {tag for tag, _ in page.elements} <= ELEMENTS
+    named = [(n, v) for _, found in page.elements for n, v in found.items()]
+    assert [n for n, _ in named if n.startswith("on")] == []
+    sections = {("href", f"#{v}") for n, v in named if n == "id"}
+    assert {(n, v) for n, v in named if n in REFERENCES} <= sections
 
 
-@EVERY
-def test_the_page_has_no_element_but_those_that_it_is_made_of(report: Report) -> None:
-    assert {tag for tag, _ in page_of(report).elements} <= ELEMENTS
+@each("report", [REPORT, fine(), hostile(), NOTHING])
+def test_every_page_is_sound(report: Report) -> None:
+    assert_sound(page_of(report))
 
 
-@EVERY
-def test_the_page_refers_to_nothing_but_its_own_sections(report: Report) -> None:
-    elements = page_of(report).elements
-    found = {(n, v) for _, named in elements for n, v in named.items() if n in REFERENCES}
-    sections = {("href", f"#{named['id']}") for _, named in elements if "id" in named}
-    assert found <= sections
-
-
-@EVERY
-def test_no_element_has_a_handler(report: Report) -> None:
-    names = {name for _, found in page_of(report).elements for name in found}
-    assert [name for name in names if name.startswith("on")] == []
-
-
-def test_the_style_sheet_loads_nothing() -> None:
+def test_the_style_sheet_loads_nothing_knows_the_dark_and_a_policy_forbids_the_rest() -> None:
     (sheet,) = re.findall("<style>(.*?)</style>", html.render(REPORT), re.DOTALL)
     assert re.findall(r"url\(|@import|@font-face|https?:", sheet) == []
-
-
-def test_a_policy_forbids_what_is_not_in_the_page() -> None:
+    assert "@media (prefers-color-scheme: dark)" in sheet
     elements = page_of(REPORT).elements
     (policy,) = (found["content"] for _, found in elements if "http-equiv" in found)
     assert policy == "default-src 'none'; style-src 'unsafe-inline'"
@@ -122,27 +110,18 @@ def test_hostile_text_stands_in_the_page_as_text() -> None:
     assert [each for each in text if "\x1b" in each or "\x00" in each] == []
 
 
-def test_there_is_a_style_for_the_dark() -> None:
-    assert "@media (prefers-color-scheme: dark)" in html.render(REPORT)
+def test_the_page_says_what_was_judged_coverage_first() -> None:
+    page = page_of(REPORT)
+    assert {
+        "npu-7:50051", "Ascend910B1 (family Ascend910B)", "cann:0", "7",
+        "Fails: 3 of 6 cases failed", "operators", "operators and dtypes", "blocks",
+    } <= set(page.text)  # fmt: skip
+    sections = [named["id"] for _, named in page.elements if "id" in named]
+    assert sections[:2] == ["coverage", "failures"]
 
 
-@pytest.mark.parametrize(
-    "fact",
-    [
-        "npu-7:50051",
-        "Ascend910B1 (family Ascend910B)",
-        "cann:0",
-        "7",
-        "Fails: 3 of 6 cases failed",
-    ],
-)
-def test_the_page_says_what_was_judged(fact: str) -> None:
-    assert fact in page_of(REPORT).text
-
-
-@pytest.mark.parametrize("failed", [OUTSIDE, WRONG_CODE, NEITHER], ids=lambda each: each.block)
-def test_a_failure_has_its_id_its_problems_and_its_command(failed: object) -> None:
-    assert isinstance(failed, type(OUTSIDE))
+@each("failed", [OUTSIDE, WRONG_CODE, NEITHER])
+def test_a_failure_has_its_id_its_problems_and_its_command(failed: Outcome) -> None:
     assert {failed.case, *failed.problems, rerun(REPORT, failed)} <= set(page_of(REPORT).text)
 
 
@@ -173,13 +152,6 @@ def test_a_cause_has_its_pattern_and_the_worst_element() -> None:
     assert "wrong: all 14 elements" in text
 
 
-def test_coverage_stands_before_everything_else() -> None:
-    page = page_of(REPORT)
-    sections = [named["id"] for _, named in page.elements if "id" in named]
-    assert sections[:2] == ["coverage", "failures"]
-    assert {"operators", "operators and dtypes", "blocks"} <= set(page.text)
-
-
 def test_what_should_have_been_judged_and_was_not_stands_in_the_page() -> None:
     busy = replace(SKIPPED, problems=("QUEUE_FULL: try later",), lowers=True)
     page = page_of(replace(REPORT, outcomes=[PASSED, busy]))
@@ -204,12 +176,6 @@ def test_a_known_deviation_stands_apart_from_failures() -> None:
     assert {"Known deviations", known.case} <= set(page.text)
 
 
-def test_the_legend_names_every_colour_of_the_heat_map_and_the_empty_cell() -> None:
-    text = "".join(page_of(REPORT).text)
-    for each in ("all passed", "some failed", "some deviate", "all skipped", "empty: "):
-        assert each in text
-
-
 def test_the_time_on_the_device_stands_beside_the_errors() -> None:
     timed = [replace(PASSED, run_ns=n) for n in (1_000_000, 2_500_000, 9_000_000)]
     text = page_of(replace(REPORT, outcomes=timed)).text
@@ -217,22 +183,21 @@ def test_the_time_on_the_device_stands_beside_the_errors() -> None:
     assert "2.5" in text  # the median
 
 
-def test_a_narrow_screen_has_a_label_for_each_cell() -> None:
-    page = page_of(REPORT)
-    cells = [named for tag, named in page.elements if tag == "td" and "held" in _classes(named)]
-    assert [named.get("data-label") for named in cells] == ["grid", "documents"]
-
-
-def _classes(named: dict[str, str | None]) -> list[str]:
-    return (named.get("class") or "").split()
-
-
-def test_the_heat_map_has_a_cell_for_each_operator_and_block() -> None:
+def test_the_heat_map_has_a_cell_for_each_operator_and_block_a_label_and_a_legend() -> None:
     page = page_of(REPORT)
     assert len(page.of_class("held")) == 2  # KlDivBackward grid, KlDivTargetBackward documents
     assert len(page.of_class("broke")) == 3  # broadcast, invalid, documents
     assert len(page.of_class("out")) == 1  # skipped
     assert "0/1" in page.text
+    labels = [named.get("data-label") for tag, named in page.elements if _is_held(tag, named)]
+    assert labels == ["grid", "documents"]
+    text = "".join(page.text)
+    for colour in ("all passed", "some failed", "some deviate", "all skipped", "empty: "):
+        assert colour in text
+
+
+def _is_held(tag: str, named: dict[str, str | None]) -> bool:
+    return tag == "td" and "held" in (named.get("class") or "").split()
 
 
 def test_the_page_shows_which_source_of_a_contradiction_is_right() -> None:
@@ -266,18 +231,20 @@ def percent(text: str | None) -> float:
     return float((text or "").removesuffix("%"))
 
 
-@pytest.mark.parametrize("ratio", [0.0, 1e-9, 0.5, 0.999999, 1.0])
-def test_what_is_within_the_tolerance_stands_left_of_its_line(ratio: float) -> None:
+@each(
+    ("ratio", "side"),
+    [
+        *((ratio, "mark") for ratio in (0.0, 1e-9, 0.5, 0.999999, 1.0)),
+        *((ratio, "outside") for ratio in (1.0000001, 3.0, 1e9, float("inf"), float("nan"))),
+    ],
+)
+def test_a_case_stands_left_of_the_line_of_the_tolerance_if_it_is_within(
+    ratio: float, side: str
+) -> None:
     found = marks([ratio])
-    assert found["outside"] == []
-    assert found["mark"][0] < found["limit"][0]
-
-
-@pytest.mark.parametrize("ratio", [1.0000001, 3.0, 1e9, float("inf"), float("nan")])
-def test_what_is_outside_the_tolerance_stands_right_of_its_line(ratio: float) -> None:
-    found = marks([ratio])
-    assert found["mark"] == []
-    assert found["outside"][0] > found["limit"][0]
+    (place,) = [*found["mark"], *found["outside"]]
+    assert found[side] == [place]
+    assert (place < found["limit"][0]) is (side == "mark")
 
 
 def test_the_axis_is_logarithmic() -> None:
@@ -322,17 +289,16 @@ def test_a_histogram_has_a_bar_for_each_bin_that_names_it() -> None:
 # --- Markup ---------------------------------------------------------------------------------------
 
 
-def test_text_is_escaped_in_content_and_attributes() -> None:
-    assert tag("p", "<&>", title='"<') == '<p title="&quot;&lt;">&lt;&amp;&gt;</p>'
-
-
-def test_markup_is_not_escaped_twice() -> None:
-    assert tag("p", tag("b", "<")) == "<p><b>&lt;</b></p>"
-
-
-def test_what_is_made_from_markup_by_other_means_is_text_again() -> None:
-    assert join(Markup("<b>") + "<i>") == "&lt;b&gt;&lt;i&gt;"
-
-
-def test_attributes_that_are_none_are_left_out() -> None:
-    assert tag("p", class_=None, stroke_width=1.5) == '<p stroke-width="1.5"></p>'
+@each(
+    ("made", "text"),
+    [
+        (tag("p", "<&>", title='"<'), '<p title="&quot;&lt;">&lt;&amp;&gt;</p>'),
+        (tag("p", tag("b", "<")), "<p><b>&lt;</b></p>"),
+        (join(Markup("<b>") + "<i>"), "&lt;b&gt;&lt;i&gt;"),  # text again: no markup was joined
+        (tag("p", class_=None, stroke_width=1.5), '<p stroke-width="1.5"></p>'),
+    ],
+)
+def test_text_is_escaped_once_and_attributes_that_are_none_are_left_out(
+    made: str, text: str
+) -> None:
+    assert made == text

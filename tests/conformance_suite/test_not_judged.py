@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import time
-from typing import TYPE_CHECKING
-
 import pytest
-from servers import Failing, altered, client_of, failed, run
-from tests.more import every_third
+from tests.rows import each
 
 import npucall_client
 from npucall.errors import (
@@ -19,15 +15,14 @@ from npucall.errors import (
     ServerUnreachableError,
 )
 from npucall_client.conformance.cases.case import BLOCKS
+from npucall_client.conformance.reporting.report import Outcome
+from npucall_client.conformance.running import unjudged
 from npucall_client.conformance.running.callers import CALLERS
-from npucall_client.conformance.running.judged import Judged, judged
+from npucall_client.conformance.running.judged import judged
 from npucall_client.conformance.running.unjudged import Patience
 from npucall_client.testing import running_server
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from npucall_client.conformance.reporting.report import Outcome
+from .servers import Failing, altered, client_of, failed, flip, run
 
 KL = ("aclnnKlDivBackward",)
 GRID = {"operators": KL, "blocks": ("grid",)}
@@ -36,6 +31,27 @@ BUSY = {
     "QUEUE_FULL": QueueFullError("queue: full"),
     "RESERVED": ReservedError("device: reserved"),
 }
+
+
+class FakeTime:
+    """Nobody waits: the clock goes on by as much."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+@pytest.fixture(autouse=True)
+def clock(monkeypatch: pytest.MonkeyPatch) -> FakeTime:
+    """What a run waits by."""
+    fake = FakeTime()
+    monkeypatch.setattr(unjudged, "time", fake)
+    return fake
 
 
 def busy_in_the_middle(error: NpucallError) -> Failing:
@@ -47,7 +63,7 @@ def skipped(outcomes: list[Outcome]) -> list[Outcome]:
     return [outcome for outcome in outcomes if outcome.status == "skipped"]
 
 
-@pytest.mark.parametrize("reason", BUSY)
+@each("reason", BUSY)
 def test_a_server_that_has_no_time_in_the_middle_lowers_and_does_not_fail(reason: str) -> None:
     server = judged(client_of(busy_in_the_middle(BUSY[reason])), "busy")
     outcomes = run(server, **GRID)
@@ -56,27 +72,26 @@ def test_a_server_that_has_no_time_in_the_middle_lowers_and_does_not_fail(reason
     assert all(o.lowers and f"busy answered {reason}" in o.problems[0] for o in skipped(outcomes))
 
 
-def test_a_server_that_says_when_is_asked_again() -> None:
-    transport = busy_in_the_middle(QueueFullError("queue: full", retry_after=0.001))
+def test_a_server_that_says_when_is_asked_again(clock: FakeTime) -> None:
+    transport = busy_in_the_middle(QueueFullError("queue: full", retry_after=0.5))
     outcomes = run(judged(client_of(transport), "busy"), **GRID)
     assert {outcome.status for outcome in outcomes} == {"passed"}
-    assert transport.asked == len(outcomes) + 10
+    assert (transport.asked, clock.now) == (len(outcomes) + 10, 5.0)
 
 
-def test_nobody_waits_for_a_quota_of_tomorrow() -> None:
-    start = time.monotonic()
+def test_nobody_waits_for_a_quota_of_tomorrow(clock: FakeTime) -> None:
     transport = busy_in_the_middle(QuotaError("quota: none left", retry_after=40_000.0))
     assert len(skipped(run(judged(client_of(transport), "busy"), **GRID))) == 10
-    assert time.monotonic() - start < 30
+    assert clock.now == 0
 
 
-def test_a_run_does_not_wait_for_ever_in_small_steps() -> None:
-    transport = Failing(lambda _: QueueFullError("queue: full", retry_after=1 / 64))
+def test_a_run_does_not_wait_for_ever_in_small_steps(clock: FakeTime) -> None:
+    transport = Failing(lambda _: QueueFullError("queue: full", retry_after=1.0))
     server = judged(client_of(transport), "busy")
-    server.patience = Patience(a_call=60, a_run=5 / 64)
+    server.patience = Patience(a_call=60, a_run=5)
     outcomes = run(server, **GRID)
     assert {outcome.status for outcome in outcomes} == {"skipped"}
-    assert transport.asked == len(outcomes) + 5
+    assert (transport.asked, clock.now) == (len(outcomes) + 5, 5)
 
 
 def test_a_server_without_time_for_the_second_look_lowers() -> None:
@@ -88,40 +103,28 @@ def test_a_server_without_time_for_the_second_look_lowers() -> None:
 
 
 def test_what_was_wrong_before_a_second_server_had_no_time_stays_wrong() -> None:
-    def flip(storage: bytearray) -> None:
-        storage[-1] ^= 0x80
-
     busy = judged(client_of(Failing(lambda _: BUSY["QUOTA"])), "busy")
     (outcome,) = run(altered(flip), busy, cases=("aclnnKlDivBackward/grid/f32-none-4x6-0001",))
     assert outcome.status == "failed"
 
 
-@pytest.fixture
-def dying() -> Iterator[tuple[Judged, list[int]]]:
-    """A server that is killed when it is asked the hundredth time."""
+@pytest.mark.more
+def test_a_server_that_is_killed_in_the_middle_ends_the_run() -> None:
+    asked = 0
     with running_server() as server, npucall_client.connect(server.target) as client:
-        subject, asked = judged(client, server.target), [0]
+        subject = judged(client, server.target)
         answer = subject.adapter.answer
 
         def counted(*arguments: object) -> object:
-            asked[0] += 1
-            if asked[0] == 100:
+            nonlocal asked
+            asked += 1
+            if asked == 100:
                 server.process.kill()
                 server.process.wait()
             return answer(*arguments)  # type: ignore[arg-type]
 
         subject.adapter.answer = counted  # type: ignore[method-assign,assignment]
-        yield subject, asked
-
-
-@pytest.mark.more
-def test_a_server_that_is_killed_in_the_middle_ends_the_run_within_seconds(
-    dying: tuple[Judged, list[int]],
-) -> None:
-    subject, asked = dying
-    start = time.monotonic()
-    outcomes = run(subject, operators=KL)
-    assert time.monotonic() - start < 60
+        outcomes = run(subject, operators=KL)
     gone = failed(outcomes)  # those that were under way
     assert 1 <= len(gone) <= CALLERS
     assert all("SERVER_UNREACHABLE" in outcome.problems[0] for outcome in gone)
@@ -129,10 +132,8 @@ def test_a_server_that_is_killed_in_the_middle_ends_the_run_within_seconds(
     assert rest == []
     lost = [outcome for outcome in skipped(outcomes) if outcome.lowers]
     assert len(lost) > 300
-    assert {o.problems[0] for o in lost} == {
-        f"{subject.server.target} went away: SERVER_UNREACHABLE"
-    }
-    assert 100 <= asked[0] < 100 + CALLERS
+    assert {o.problems[0] for o in lost} == {f"{server.target} went away: SERVER_UNREACHABLE"}
+    assert 100 <= asked < 100 + CALLERS
 
 
 def test_a_server_that_is_gone_is_asked_once_more_whether_it_lives() -> None:
@@ -167,7 +168,7 @@ def test_a_server_that_was_started_again_fails_once() -> None:
     assert "started again" in wrong.problems[0]
 
 
-@pytest.mark.parametrize("block", every_third(BLOCKS))
+@each("block", BLOCKS)
 def test_no_block_calls_a_server_wrong_that_is_busy_now_and_then(block: str) -> None:
     transport = Failing(lambda asked: BUSY["QUEUE_FULL"] if asked % 5 == 2 else None)
     outcomes = run(judged(client_of(transport), "busy"), operators=KL, blocks=(block,), quick=True)

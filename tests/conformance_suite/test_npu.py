@@ -6,10 +6,8 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import typer
-from typer.testing import CliRunner
 
-from npucall_client.conformance import command
+from .servers import command
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,10 +23,9 @@ NINE_DIMENSIONS = {
     )
 }
 """The operator's own rules let them pass; CANN takes 8 dimensions of any tensor."""
-VARIANTS = {"builtin": "npu_server", "community": "community_npu_server"}
 
 
-@pytest.fixture(params=VARIANTS)
+@pytest.fixture(params=["builtin", "community"])
 def variant(request: pytest.FixtureRequest) -> str:
     """The variant that a host has."""
     name: str = request.param
@@ -36,17 +33,16 @@ def variant(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def host(request: pytest.FixtureRequest, variant: str) -> str:
+def host(variant: str, npu_server: ServerProcess, community_npu_server: ServerProcess) -> str:
     """The target of a server on that host."""
-    server: ServerProcess = request.getfixturevalue(VARIANTS[variant])
-    return server.target
+    return (npu_server if variant == "builtin" else community_npu_server).target
 
 
 def report_of(folder: Path, target: str, *options: str) -> dict[str, Any]:
     """The JSON report of a run."""
-    app, path = typer.Typer(), folder / "report.json"
-    app.command("conform")(command.conform)
-    CliRunner().invoke(app, [target, "--json", str(path), *options], catch_exceptions=False)
+    path = folder / "report.json"
+    result = command("conform", target, "--json", str(path), *options)
+    assert isinstance(result.exception, SystemExit | None), result.exception
     report: dict[str, Any] = json.loads(path.read_text())
     return report
 
@@ -61,25 +57,21 @@ def judged(report: dict[str, Any]) -> set[str]:
     return {each["variant"] for each in run} - {""}
 
 
-@pytest.mark.long
-def test_a_quick_run_on_a_host_with_a_custom_package_passes(
-    tmp_path: Path, community_npu_server: ServerProcess
+@pytest.mark.more
+def test_the_variant_of_the_host_passes_by_each_profile(
+    tmp_path: Path, host: str, variant: str
 ) -> None:
-    report = report_of(tmp_path, community_npu_server.target, "--quick")
+    for words, profile in (((), "cann-standard"), (("--profile=cpu-strict",), "cpu-strict")):
+        report = report_of(tmp_path, host, "--quick", "--operator=KlDivTargetBackward", *words)
+        assert (report["profile"], failed(report)) == (profile, set())
+        assert judged(report) == {variant}
+
+
+@pytest.mark.long
+def test_a_quick_run_passes(tmp_path: Path, host: str, variant: str) -> None:
+    report = report_of(tmp_path, host, "--quick")
     assert len(report["outcomes"]) > 3000
     assert failed(report) == NINE_DIMENSIONS
-    assert judged(report) == {"community"}
-
-
-@pytest.mark.parametrize(
-    ("options", "profile"), [((), "cann-standard"), (("--profile=cpu-strict",), "cpu-strict")]
-)
-def test_the_variant_of_the_host_passes_by_each_profile(
-    tmp_path: Path, host: str, variant: str, options: tuple[str, ...], profile: str
-) -> None:
-    operator = ("--quick", "--operator=KlDivTargetBackward")
-    report = report_of(tmp_path, host, *operator, *options)
-    assert (report["profile"], failed(report)) == (profile, set())
     assert judged(report) == {variant}
 
 

@@ -6,15 +6,15 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from servers import failed, run
-from tests.more import every_third
+from tests.rows import each
 
 import npucall_client
 from npucall_client.conformance import bundle
 from npucall_client.conformance.running.judged import judged
 from npucall_client.conformance.running.looks.paths import PATHS, PLAN, PROGRAM_PLAN, UNREAD
 
-from .faults_of_paths import ANY, FAULTS, PathFault
+from . import fault_table
+from .servers import failed, run
 from .serving import serving
 
 if TYPE_CHECKING:
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from npucall_client.conformance.reporting.report import Outcome
     from npucall_client.conformance.running.runner import Evidence
 
+    from .faults import Fault
+
+ANY, FAULTS = "aclnnL1LossBackward", fault_table.PATHS
 ALL = {path.name for path in PATHS} | {PLAN, PROGRAM_PLAN}
 
 
@@ -45,10 +48,23 @@ def reporting(outcomes: list[Outcome]) -> set[str]:
     return {problem.partition(":")[0].partition(",")[0] for problem in problems}
 
 
+def is_reported_by_its_paths(target: str, fault: Fault) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        fault.apply(patch)
+        found = reporting(failed(outcomes_of(target, fault.operator)))
+    assert fault.seen <= found
+    assert "" not in found
+
+
 def test_a_right_server_passes_by_every_path(target: str) -> None:
-    outcomes = outcomes_of(target, quick=False)
+    outcomes = outcomes_of(target)
     assert [(o.case, *o.problems) for o in failed(outcomes)] == []
     assert {path for outcome in outcomes for path in outcome.paths} == ALL
+
+
+@pytest.mark.more
+def test_a_right_server_passes_the_whole_block(target: str) -> None:
+    assert [(o.case, *o.problems) for o in failed(outcomes_of(target, quick=False))] == []
 
 
 def test_inputs_that_nobody_reads_go_both_ways(target: str) -> None:
@@ -57,14 +73,18 @@ def test_inputs_that_nobody_reads_go_both_ways(target: str) -> None:
     assert all(UNREAD in outcome.paths for outcome in outcomes)
 
 
-@pytest.mark.parametrize("fault", every_third(FAULTS), ids=str)
-def test_a_fault_is_reported_by_its_paths(
-    target: str, fault: PathFault, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fault.seed(monkeypatch)
-    found = reporting(failed(outcomes_of(target, fault.operator)))
-    assert fault.paths <= found
-    assert "" not in found
+@each("fault", FAULTS[::4])
+def test_a_fault_is_reported_by_its_paths(target: str, fault: Fault) -> None:
+    is_reported_by_its_paths(target, fault)
+
+
+@pytest.mark.more
+@each("fault", FAULTS)
+def test_a_fault_is_reported_by_its_paths_and_no_other_block(target: str, fault: Fault) -> None:
+    is_reported_by_its_paths(target, fault)
+    with pytest.MonkeyPatch.context() as patch:
+        fault.apply(patch)
+        assert failed(outcomes_of(target, fault.operator, blocks=("grid", "invalid"))) == []
 
 
 def test_a_bundle_of_a_path_fails_again_until_the_path_is_right(
@@ -73,7 +93,7 @@ def test_a_bundle_of_a_path_fails_again_until_the_path_is_right(
     found: list[Evidence] = []
     with npucall_client.connect(target) as client, closing(judged(client, target)) as server:
         with monkeypatch.context() as patched:
-            next(fault for fault in FAULTS if "stream" in fault.paths).seed(patched)
+            next(fault for fault in FAULTS if "stream" in fault.seen).apply(patched)
             run(server, operators=(ANY,), blocks=("paths",), quick=True, on_failure=found.append)
             place = bundle.save(
                 tmp_path, found[0], profile="cpu-strict", seed=0, server=server.server, versions={}
@@ -83,38 +103,22 @@ def test_a_bundle_of_a_path_fails_again_until_the_path_is_right(
         assert bundle.replay(bundle.load(place), server).status == "passed"
 
 
-@pytest.mark.more
-@pytest.mark.parametrize("fault", [fault for fault in FAULTS if fault.alone], ids=str)
-def test_no_other_block_sees_it(
-    target: str, fault: PathFault, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fault.seed(monkeypatch)
-    assert failed(outcomes_of(target, fault.operator, blocks=("grid", "invalid"))) == []
-
-
-@pytest.mark.parametrize(
+@each(
     ("settings", "missing"),
     [
         ({"max_streams": 0}, {"stream", "chunks", "pipeline"}),
         ({"handle_memory": 0}, {"handle", "kept-output", "program"}),
     ],
-    ids=["streams", "sessions"],
 )
 def test_a_server_without_a_path_that_all_have_fails(
-    settings: dict[str, Any], missing: set[str], tmp_path: Path
+    settings: dict[str, Any], missing: set[str]
 ) -> None:
     with serving(**settings) as target:
         assert missing <= reporting(failed(outcomes_of(target)))
         allowed = outcomes_of(target, allow_missing=True)
     assert failed(allowed) == []
     assert missing <= allowed[0].paths_skipped.keys()
-
-
-def test_a_path_that_cannot_be_taken_is_named_with_the_reason(tmp_path: Path) -> None:
-    with serving() as target:
-        outcomes = outcomes_of(target)
-    assert failed(outcomes) == []
-    assert outcomes[0].paths_skipped["shared-memory"] == "the server shares no memory"
+    assert allowed[0].paths_skipped["shared-memory"] == "the server shares no memory"
 
 
 def test_in_this_process_nothing_travels() -> None:

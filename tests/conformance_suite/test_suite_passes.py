@@ -1,41 +1,57 @@
-"""The suite on what there is: this process, and a server over a socket."""
+"""The suite on what there is: this process, a server over a socket, a server on a simulated NPU."""
 
 from __future__ import annotations
 
-from functools import cache
 from typing import TYPE_CHECKING
 
 import pytest
-from servers import failed, run
-from tests.more import TURNS
+from tests.rows import each
 
-from npucall_client.conformance.running.judged import judged
+from npucall_client.conformance.cases.case import BLOCKS
+from npucall_client.conformance.running.judged import Judged, judged
 from npucall_client.conformance.statements import statements
+
+from .servers import failed, local, run
 
 if TYPE_CHECKING:
     from npucall_client import Client
-    from npucall_client.conformance.reporting.report import Outcome
 
 TITLES = [statement.title for statement in statements()]
-# Every 16th operator here, every 48th over a socket, and others on an NPU; then the next ones.
-CASES = [
-    pytest.param(device, title, marks=TURNS[min((number - first) % turns, 2)])
-    for device, first, turns in (("local", 0, 16), ("server", 0, 48), ("npu", 12, 48))
-    for number, title in enumerate(TITLES)
-]
-each = pytest.mark.parametrize(("client", "title"), CASES, indirect=["client"])
+COSTLY = ("crowd", "large", "paths")
+CHEAP = tuple(block for block in BLOCKS if block not in COSTLY)
 
 
-@cache
-def quick_run(client: Client, title: str) -> list[Outcome]:
-    return run(judged(client, "here"), operators=(title,), quick=True)
-
-
-@each
-def test_a_quick_run_passes(client: Client, title: str) -> None:
-    outcomes = quick_run(client, title)
+def passes_quickly(server: Judged, title: str, blocks: tuple[str, ...]) -> None:
+    """A quick run passes, and skips next to nothing but what is for other products."""
+    outcomes = run(server, operators=(title,), blocks=blocks, quick=True)
     assert outcomes
     assert [(o.case, *o.problems) for o in failed(outcomes)] == []
+    skipped = [outcome for outcome in outcomes if outcome.status == "skipped"]
+    unexplained = [o for o in skipped if not o.problems[0].startswith("for ")]
+    assert {outcome.block for outcome in unexplained} <= {"invalid", "documents"}
+
+
+@each("title", TITLES)
+def test_a_quick_run_of_every_operator_passes(title: str) -> None:
+    passes_quickly(local(), title, CHEAP)
+
+
+@each("title", TITLES[::24])
+def test_callers_at_once_large_tensors_and_paths_pass(title: str) -> None:
+    passes_quickly(local(), title, COSTLY)
+
+
+@pytest.mark.more
+@each("title", TITLES)
+def test_callers_at_once_large_tensors_and_paths_pass_for_every_operator(title: str) -> None:
+    passes_quickly(local(), title, COSTLY)
+
+
+@pytest.mark.more
+@pytest.mark.parametrize("client", ["server", "npu"], indirect=True)
+def test_a_quick_run_over_a_server_passes(client: Client) -> None:
+    for title in TITLES[3::12]:
+        passes_quickly(judged(client, "here"), title, ())
 
 
 @pytest.mark.long
@@ -43,11 +59,3 @@ def test_a_quick_run_passes(client: Client, title: str) -> None:
 def test_a_full_run_passes(client: Client, title: str) -> None:
     outcomes = run(judged(client, "here"), operators=(title,))
     assert [(o.case, *o.problems) for o in failed(outcomes)] == []
-
-
-@each
-def test_a_quick_run_skips_next_to_nothing(client: Client, title: str) -> None:
-    outcomes = quick_run(client, title)
-    skipped = [outcome for outcome in outcomes if outcome.status == "skipped"]
-    unexplained = [o for o in skipped if not o.problems[0].startswith("for ")]  # other products
-    assert {outcome.block for outcome in unexplained} <= {"invalid", "documents"}

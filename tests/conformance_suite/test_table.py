@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import io
+import re
+import sys
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from rich.console import Console
+from tests.rows import each
 
-from npucall_client.conformance.reporting.formats import table
-from npucall_client.conformance.reporting.formats.text import clean, rerun
+from npucall_client.conformance.reporting.formats import html, table
+from npucall_client.conformance.reporting.formats.text import (
+    NO_ULP,
+    NOTHING,
+    clean,
+    in_ulp,
+    rerun,
+)
 from npucall_client.conformance.reporting.report import Report
 
 from .shown import KL, NEITHER, OUTSIDE, REPORT, SERVER, WRONG_CODE, fine, hostile, with_numbers
 
-NOTHING = Report("cpu-strict", 0, SERVER)
+NOBODY = Report("cpu-strict", 0, SERVER)
 
 
 def printed(report: Report, width: int = 160) -> str:
@@ -30,7 +39,7 @@ def test_the_table_has_a_line_for_each_operator_and_dtype() -> None:
     assert line.split() == [KL, "f32", "2/4", "0.75", "0.5", "grid/f32-mean-4x6-0002"]
 
 
-@pytest.mark.parametrize("failed", [OUTSIDE, WRONG_CODE, NEITHER], ids=lambda each: each.block)
+@each("failed", [OUTSIDE, WRONG_CODE, NEITHER])
 def test_the_table_is_followed_by_failures_and_how_to_run_them_again(failed: Any) -> None:
     text = printed(REPORT)
     for line in (f"such as {failed.case}", failed.problems[0], rerun(REPORT, failed)):
@@ -43,14 +52,13 @@ def test_the_table_of_contradictions_says_with_whom_the_server_agrees() -> None:
     assert "7 KlDivBackward divisor of batchmean none of them: [0.0] source; torch" in lines
 
 
-@pytest.mark.parametrize(
+@each(
     ("report", "verdict"),
     [
         (REPORT, "Fails: 3 of 6 cases failed."),
         (fine(), "Conforms: all 3 cases passed."),
-        (NOTHING, "Fails: nothing ran."),
+        (NOBODY, "Fails: nothing ran."),
     ],
-    ids=["failed", "passed", "nothing"],
 )
 def test_the_last_line_is_the_verdict(report: Report, verdict: str) -> None:
     assert printed(report).splitlines()[-1] == verdict
@@ -90,9 +98,77 @@ def test_progress_passes_every_outcome_on() -> None:
     assert list(table.progress(REPORT.outcomes, total, console)) == REPORT.outcomes
 
 
-@pytest.mark.parametrize("terminal", [True, False])
+@each("terminal", [True, False])
 def test_progress_is_drawn_on_a_terminal_alone(terminal: bool) -> None:
     file = io.StringIO()
     console = Console(file=file, force_terminal=terminal, width=120)
     list(table.progress(hostile().outcomes, 3, console))
     assert ("1 failed" in file.getvalue()) is terminal
+
+
+# --- A log that can be read, and no figure that misleads ------------------------------------------
+
+HUGE = 5.86e28
+LONG = "aclnnBinaryCrossEntropyWithLogitsTargetBackward"
+
+
+def near_zero(ratio: float) -> Report:
+    """Every case is so many ulp off."""
+    outcomes = [replace(each, ulp=HUGE, ratio=ratio) for each in fine().outcomes]
+    return Report("cpu-strict", 0, SERVER, outcomes=outcomes)
+
+
+@each("width", [80, 160])
+def test_a_worst_error_of_1e28_ulp_is_not_shown_where_it_is_inside(width: int) -> None:
+    text = printed(near_zero(0.5), width)
+    assert "e+28" not in text
+    assert "0.5" in text
+    assert NO_ULP in text
+
+
+def test_what_an_ulp_means_is_not_explained_where_all_are_shown() -> None:
+    assert NO_ULP not in printed(fine())
+
+
+def test_a_worst_error_that_is_outside_is_shown_however_large() -> None:
+    assert "5.86e+28" in printed(near_zero(1.5))
+    assert in_ulp(HUGE, inside=False) == "5.86e+28"
+    assert (in_ulp(1024.0, inside=True), in_ulp(1025.0, inside=True)) == ("1.02e+03", NOTHING)
+
+
+def test_the_page_shows_no_misleading_ulp_either() -> None:
+    page = html.render(near_zero(0.5))
+    assert "e+28" not in page
+    assert NO_ULP.replace('"', "&quot;") in page
+
+
+def test_a_log_has_no_colours_no_bar_and_no_trailing_blanks(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    list(table.progress(REPORT.outcomes, len(REPORT.outcomes)))
+    table.show(REPORT)
+    out, err = capsys.readouterr()
+    assert err == ""
+    assert "\x1b" not in out
+    assert [line for line in out.splitlines() if line != line.rstrip()] == []
+    (row,) = [line for line in out.splitlines() if line.startswith(f"{KL} ")]
+    assert row.split()[-1] == "grid/f32-mean-4x6-0002"
+
+
+def test_a_log_that_asks_for_colours_gets_no_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")  # as CI systems do
+    log = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", log)
+    list(table.progress(hostile().outcomes, 3))
+    assert log.getvalue() == ""
+
+
+def test_at_80_columns_names_stand_in_lines_of_their_own_and_nothing_is_cut() -> None:
+    renamed = [replace(each, operator=LONG, variant="") for each in REPORT.outcomes]
+    text = printed(Report("cpu-strict", 0, SERVER, outcomes=renamed), 80)
+    head = text.partition("Documents against behaviour")[0].partition("\n\n")[0]
+    assert max(map(len, head.splitlines())) <= 80
+    assert LONG in head.splitlines()
+    assert "\N{HORIZONTAL ELLIPSIS}" not in text
+    assert re.search(r"^  f32 +\d+/\d+ ", head, re.MULTILINE)

@@ -6,7 +6,8 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from servers import failed, local, run
+
+from .servers import failed, local, run
 
 torch: Any = pytest.importorskip("torch")
 pytestmark = [
@@ -16,7 +17,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:An output with one or more elements was resized"),
 ]
 
-from stand_in import install, stand_in  # noqa: E402
 from tests.more import every_twelfth  # noqa: E402
 
 from npucall.dtypes import FLOAT  # noqa: E402
@@ -25,6 +25,8 @@ from npucall_client.conformance.running.adapters.torch_npu import TorchNpu  # no
 from npucall_client.conformance.running.adapters.torch_npu.table import WAYS, WITHOUT  # noqa: E402
 from npucall_client.conformance.running.judged import Judged, in_place_of_a_server  # noqa: E402
 from npucall_client.conformance.statements import statements  # noqa: E402
+
+from .fake_torch_npu import install, stand_in  # noqa: E402
 
 if TYPE_CHECKING:
     from pathlib import Path

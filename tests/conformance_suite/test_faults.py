@@ -1,0 +1,103 @@
+"""The suite catches: each fault of the table is reported in the blocks that are there for it."""
+
+from __future__ import annotations
+
+import pytest
+from tests.rows import each
+
+from npucall_client.conformance.cases.case import BLOCKS
+from npucall_client.conformance.statements import statements
+
+from .fault_table import CHECKS, DRAWN, OPERATORS, PATHS, PLACES, ROUNDING, SAYS
+from .faults import Fault, within
+from .servers import failing_blocks, report_on
+
+FAULTS = (*OPERATORS, *ROUNDING, *CHECKS, *PLACES, *SAYS)
+CHEAP = BLOCKS.keys() - {"crowd", "large", "paths"}
+"""The others are run of a fault that they have to report."""
+BY_ONE = {
+    block: min((f for f in FAULTS if f.seen == {block}), key=lambda fault: not fault.quick)
+    for block in BLOCKS
+}
+"""For each block a fault that no other block reports."""
+SAME = {
+    ("aclnnNLLLoss", "ignore_index"): "a label that is no class is ignored as well",
+    ("aclnnNLLLoss2d", "ignore_index"): "a label that is no class is ignored as well",
+    ("aclnnMatmul", "cube_math_type"): "1 allows less precision, of which the reference uses none",
+}
+"""Defaults of which another value has the same results, with the reason."""
+A_DTYPE = "next(d for d in self.operator.dtypes_on(self.product) if d.name == 'DOUBLE')"
+DEFAULTS = [
+    (statement.title, name)
+    for statement in statements()
+    for name in statement.defaults
+    if (statement.operator, name) not in SAME
+]
+
+
+def reporting(fault: Fault, blocks: set[str]) -> set[str]:
+    """Those of the blocks that report it."""
+    with pytest.MonkeyPatch.context() as patch:
+        fault.apply(patch)
+        more = {"soc": fault.soc, "profile": fault.profile, "quick": fault.quick}
+        return failing_blocks(report_on(fault.operator, blocks, **more))
+
+
+@each("fault", (*FAULTS, *PATHS, *DRAWN))
+def test_the_text_of_every_fault_is_there(fault: Fault) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        fault.apply(patch)
+
+
+@each("block", BLOCKS)
+def test_each_block_reports_a_fault(block: str) -> None:
+    assert reporting(BY_ONE[block], {block, "grid", "invalid"}) == {block}
+
+
+@pytest.mark.more
+@each("block", BLOCKS)
+def test_without_a_block_its_fault_would_pass(block: str) -> None:
+    assert reporting(BY_ONE[block], set(BLOCKS)) == {block}
+
+
+@pytest.mark.more
+@each("fault", FAULTS)
+def test_exactly_the_blocks_that_are_there_for_a_fault_report_it(fault: Fault) -> None:
+    others = CHEAP if fault.quick else {"grid", "invalid"}
+    assert reporting(fault, fault.seen | others) == fault.seen
+
+
+@pytest.mark.more
+@each(("operator", "soc"), {(f.operator, f.soc) for f in FAULTS if f.soc != "Ascend910B1"})
+def test_an_operator_without_a_fault_passes_on_that_product(operator: str, soc: str) -> None:
+    assert report_on(operator, CHEAP, soc=soc, quick=True).failures == []
+
+
+def another(value: object) -> str:
+    """The text of another value."""
+    if isinstance(value, bool):
+        return str(not value)
+    if isinstance(value, str):
+        return repr({"mean": "sum", "none": "tanh"}[value])
+    if isinstance(value, tuple):
+        return "(0,)"
+    return f"{value} + 1" if isinstance(value, int | float) else A_DTYPE
+
+
+def default(title: str, name: str) -> Fault:
+    """An attribute that is left out has another value than the listed one."""
+    (statement,) = (each for each in statements() if each.title == title)
+    old = "self.operator.default(parameter)"
+    new = f"{another(statement.defaults[name])} if name == {name!r} else {old}"
+    return within(".declare.draft", title.removeprefix("aclnn"), "defaults", old, new)
+
+
+@each(("title", "name"), DEFAULTS[::8])
+def test_another_default_is_reported(title: str, name: str) -> None:
+    assert reporting(default(title, name), {"defaults"}) == {"defaults"}
+
+
+@pytest.mark.more
+@each(("title", "name"), DEFAULTS)
+def test_every_other_default_is_reported(title: str, name: str) -> None:
+    assert reporting(default(title, name), {"defaults"}) == {"defaults"}
