@@ -1,7 +1,5 @@
 """The headers of the trees: valid C, and as varied as those of an installation."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 from pathlib import Path
@@ -14,6 +12,25 @@ from .tree import IN_THE_PACKAGE, Generation
 
 PROTOTYPES = read_prototypes()
 EACH = pytest.mark.parametrize("name", GENERATIONS)
+WAYS = [
+    r"^ACLNN_API aclnnStatus aclnn",
+    r'^__attribute__\(\(visibility\("default"\)\)\)\naclnnStatus aclnn',
+    r'^__attribute__\(\(visibility\("default"\)\)\)aclnnStatus aclnn',
+    r"^aclnnStatus aclnn",
+    r"aclnnStatus aclRfft1D\(",
+    r'^ACL_DEPRECATED_MESSAGE\("[^"]*\([^"]*\)[^"]*;[^"]*, [^"]*"\s+"[^"]*"\)\nACLNN_API',
+    r"^ \* Example:\n \*     aclnnStatus aclnn",
+    r"^// aclnn\w+ 的第二段接口",
+    r"const aclTensor \*self",
+    r"const aclTensor\* self",
+    r"const\n +aclTensor \*",
+    r"GetWorkspaceSize \(",
+    r"aclTensor\* \w+,  // 参数",
+    r"const aclrtStream stream\)",
+    r"^#define .*\\$",
+]
+"""How declarations are written in an installation."""
+FUNCTION = re.compile(r"^[^#/*\n]*aclnnStatus\s+\w+\s?\(", re.MULTILINE)
 
 
 @pytest.fixture(scope="module")
@@ -49,47 +66,24 @@ def test_a_compiler_accepts_every_header(
 
 
 @EACH
-def test_every_operator_of_a_release_is_declared(trees: dict[str, Generation], name: str) -> None:
+def test_every_operator_of_a_release_is_declared_in_each_way_of_an_installation(
+    trees: dict[str, Generation], name: str
+) -> None:
     include = trees[name].include / "aclnnop"
     for prototype in PROTOTYPES:
         if name in prototype.releases:
             folder = "level2" if "level2" in prototype.words and name in IN_THE_PACKAGE else "."
             text = (include / folder / prototype.header).read_text(encoding="utf-8")
             assert re.search(rf"aclnnStatus\s+{prototype.name}GetWorkspaceSize\s?\(", text)
-
-
-@pytest.mark.parametrize(
-    "pattern",
-    [
-        r"^ACLNN_API aclnnStatus aclnn",
-        r'^__attribute__\(\(visibility\("default"\)\)\)\naclnnStatus aclnn',
-        r'^__attribute__\(\(visibility\("default"\)\)\)aclnnStatus aclnn',
-        r"^aclnnStatus aclnn",
-        r"aclnnStatus aclRfft1D\(",
-        r'^ACL_DEPRECATED_MESSAGE\("[^"]*\([^"]*\)[^"]*;[^"]*, [^"]*"\s+"[^"]*"\)\nACLNN_API',
-        r"^ \* Example:\n \*     aclnnStatus aclnn",
-        r"^// aclnn\w+ 的第二段接口",
-        r"const aclTensor \*self",
-        r"const aclTensor\* self",
-        r"const\n +aclTensor \*",
-        r"GetWorkspaceSize \(",
-        r"aclTensor\* \w+,  // 参数",
-        r"const aclrtStream stream\)",
-        r"^#define .*\\$",
-    ],
-)
-@EACH
-def test_headers_are_written_in_each_way_of_an_installation(
-    trees: dict[str, Generation], name: str, pattern: str
-) -> None:
-    assert re.search(pattern, everything(trees[name]), re.MULTILINE)
+    text = everything(trees[name])
+    assert [way for way in WAYS if not re.search(way, text, re.MULTILINE)] == []
 
 
 def test_most_operators_are_introduced_by_the_macro(trees: dict[str, Generation]) -> None:
     text = everything(trees["8.1"])
     introduction = r"^(ACLNN_API |__attribute__\S+\n?|)aclnnStatus \w+GetWorkspaceSize"
     found = re.findall(introduction, text, re.MULTILINE)
-    there = [p for p in read_prototypes() if "8.1" in p.releases and "level2" not in p.words]
+    there = [p for p in PROTOTYPES if "8.1" in p.releases and "level2" not in p.words]
     assert len(found) == len(there)
     assert found.count("ACLNN_API ") > len(found) / 2
 
@@ -98,26 +92,18 @@ def test_release_8_1_has_a_second_folder_with_copies_and_four_headers_of_its_own
     trees: dict[str, Generation],
 ) -> None:
     top, second = texts(trees["8.1"]), texts(trees["8.1"], "aclnnop/level2")
-    assert sorted(set(second) - set(top)) == [
-        "aclnn_iou.h",
-        "aclnn_rope_with_sin_cos_cache.h",
-        "aclnn_scaled_masked_softmax.h",
-        "aclnn_scaled_masked_softmax_backward.h",
-    ]
+    own = ("iou", "rope_with_sin_cos_cache", "scaled_masked_softmax",
+           "scaled_masked_softmax_backward")  # fmt: skip
+    assert sorted(set(second) - set(top)) == [f"aclnn_{name}.h" for name in own]
     assert all(top[header] == text for header, text in second.items() if header in top)
 
 
-def test_release_8_1_keeps_its_headers_in_the_operator_package(
+def test_older_releases_keep_their_headers_in_the_operator_package_with_links_to_them(
     trees: dict[str, Generation],
 ) -> None:
     link = trees["8.1"].include / "aclnnop"
     assert link.is_symlink()
     assert Path(link.resolve()) == trees["8.1"].op_api_headers.resolve()
-
-
-def test_release_8_3_has_a_link_for_each_header_to_the_operator_package(
-    trees: dict[str, Generation],
-) -> None:
     here = trees["8.3"]
     links = sorted((here.include / "aclnnop").rglob("*.h"))
     assert not (here.include / "aclnnop").is_symlink()
@@ -125,15 +111,14 @@ def test_release_8_3_has_a_link_for_each_header_to_the_operator_package(
     assert {link.resolve() for link in links} == {*here.op_api_headers.resolve().rglob("*.h")}
 
 
-@pytest.mark.parametrize(("name", "count"), [("8.1", 5), ("8.3", 5), ("9.x", 1)])
-def test_some_headers_have_no_functions(
-    trees: dict[str, Generation], name: str, count: int
+def test_some_headers_have_no_functions_and_helpers_no_executor(
+    trees: dict[str, Generation],
 ) -> None:
-    functions = re.compile(r"^[^#/*\n]*aclnnStatus\s+\w+\s?\(", re.MULTILINE)
-    assert sum(not functions.search(text) for text in texts(trees[name]).values()) == count
-
-
-def test_helpers_have_no_executor(trees: dict[str, Generation]) -> None:
+    counts = {
+        name: sum(not FUNCTION.search(text) for text in texts(tree).values())
+        for name, tree in trees.items()
+    }
+    assert counts == {"8.1": 5, "8.3": 5, "9.x": 1}
     text = texts(trees["8.1"])["aclnn_cal_weight_size.h"]
     assert "aclnnCalculateMatmulWeightSizeV2" in text
     assert "aclOpExecutor" not in text

@@ -1,26 +1,28 @@
 """Fixtures of the simulator's own tests, which run in this process with CANN 9.x."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from tests.simulator.build import DEFAULT_ROOT, build
-from tests.simulator.control import Simulator
+from tests.simulator.tree import Tree
 
 from .raw import Cann
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from tests.simulator.tree import Tree
-
 ASAN = os.environ.get("NPUCALL_SIM_ASAN") == "1"
 PROJECT = Path(__file__).parents[3]
+START = """
+import ctypes, os
+from pathlib import Path
+from tests.simulator.runtime.raw import *
+from tests.simulator.tree import Tree
+cann = Cann(Tree(Path({root!r})).generation({generation!r}))
+cann.aclInit(None)
+cann.ok(cann.aclrtSetDevice(0))
+"""
 
 
 @pytest.fixture(scope="session")
@@ -30,71 +32,62 @@ def tree() -> Tree:
 
 
 @pytest.fixture(scope="session")
-def loaded(tree: Tree) -> tuple[Cann, Simulator]:
+def loaded(tree: Tree) -> Cann:
     """The libraries of 9.x, loaded once."""
-    generation = tree.generation("9.x")
-    return Cann(generation), Simulator.open(generation.lib64)
+    return Cann(tree.generation("9.x"))
 
 
 @pytest.fixture
-def simulator(
-    loaded: tuple[Cann, Simulator], tree: Tree, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Simulator]:
-    """A fresh simulator whose kernels compute nothing."""
-    simulator = loaded[1]
+def bare(loaded: Cann, tree: Tree, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cann]:
+    """CANN's functions before anything was called, on kernels that compute nothing."""
     monkeypatch.setenv("ASCEND_OPP_PATH", str(tree.generation("9.x").opp))
     monkeypatch.setenv("NPUCALL_SIM_KERNELS", "none")
-    simulator.reset()
-    yield simulator
-    simulator.reset()
+    loaded.reset()
+    yield loaded
+    loaded.reset()
 
 
 @pytest.fixture
-def bare(loaded: tuple[Cann, Simulator], simulator: Simulator) -> Cann:
-    """CANN's functions, before anything was called."""
-    return loaded[0]
+def again(bare: Cann) -> Callable[[], None]:
+    """Begins anew with device 0 set in this thread; the environment is read again."""
+
+    def begin() -> None:
+        bare.reset()
+        bare.ok(bare.aclInit(None))
+        bare.ok(bare.aclrtSetDevice(0))
+
+    return begin
 
 
 @pytest.fixture
-def cann(bare: Cann) -> Cann:
+def cann(bare: Cann, again: Callable[[], None]) -> Cann:
     """CANN's functions, with device 0 set in this thread."""
-    bare.ok(bare.aclInit(None))
-    bare.ok(bare.aclrtSetDevice(0))
+    again()
     return bare
 
 
 @pytest.fixture
+def stalled(cann: Cann) -> int:
+    """A stream on which nothing more runs before the faults are cleared."""
+    stream = cann.stream()
+    cann.fail("aclrtMemsetAsync", status=507015, what="stall")
+    cann.ok(cann.aclrtMemsetAsync(cann.device(4), 4, 0, 4, stream))
+    return stream
+
+
+@pytest.fixture
 def process(tree: Tree) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Runs a program in a process of its own, with ``cann`` and ``simulator`` as variables."""
+    """Runs a program in a process of its own, with ``cann`` as a variable."""
 
     def run(
         program: str, *, generation: str = "9.x", **variables: str
     ) -> subprocess.CompletedProcess[str]:
-        start = (
-            "import ctypes, os\n"
-            "from pathlib import Path\n"
-            "from tests.simulator.control import Simulator\n"
-            "from tests.simulator.runtime.raw import *\n"
-            "from tests.simulator.tree import Tree\n"
-            f"generation = Tree(Path({str(tree.root)!r})).generation({generation!r})\n"
-            "cann, simulator = Cann(generation), Simulator.open(generation.lib64)\n"
-            "cann.aclInit(None)\n"
-            "cann.ok(cann.aclrtSetDevice(0))\n"
-        )
-        environment = {
-            **os.environ,
-            **tree.generation(generation).environment(),
-            "NPUCALL_SIM_KERNELS": "none",
-            **variables,
-        }
+        here = tree.generation(generation).environment()
+        environment = {**os.environ, **here, "NPUCALL_SIM_KERNELS": "none", **variables}
+        start = START.format(root=str(tree.root), generation=generation)
         return subprocess.run(
             [sys.executable, "-c", start + program],
-            cwd=PROJECT,
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=60,
-        )
+            cwd=PROJECT, env=environment, capture_output=True, text=True, check=False,
+        )  # fmt: skip
 
     return run

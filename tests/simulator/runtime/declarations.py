@@ -7,16 +7,9 @@ from ctypes import POINTER, c_bool, c_char_p, c_float, c_int, c_int64, c_uint64,
 from typing import Any
 
 _TENSOR = (
-    POINTER(c_int64),
-    c_uint64,
-    c_int,
-    POINTER(c_int64),
-    c_int64,
-    c_int,
-    POINTER(c_int64),
-    c_uint64,
+    POINTER(c_int64), c_uint64, c_int, POINTER(c_int64), c_int64, c_int, POINTER(c_int64), c_uint64,
     c_void_p,
-)
+)  # fmt: skip
 _COPY = (c_void_p, ctypes.c_size_t, c_void_p, ctypes.c_size_t, c_int)
 _FILL = (c_void_p, ctypes.c_size_t, ctypes.c_int32, ctypes.c_size_t)
 PLAN = (POINTER(c_uint64), POINTER(c_void_p))
@@ -81,13 +74,7 @@ BASE: dict[str, tuple[Any, ...]] = {
     "aclGetDataType": (c_void_p, _NUMBER),
     "aclSetAclOpExecutorRepeatable": (c_void_p,),
     "aclDestroyAclOpExecutor": (c_void_p,),
-    "aclSetDynamicTensorAddr": (
-        c_void_p,
-        ctypes.c_size_t,
-        ctypes.c_size_t,
-        c_void_p,
-        c_void_p,
-    ),
+    "aclSetDynamicTensorAddr": (c_void_p, c_uint64, c_uint64, c_void_p, c_void_p),
     "aclSetTensorAddr": (c_void_p, ctypes.c_size_t, c_void_p, c_void_p),
 }
 CREATORS: dict[str, tuple[Any, ...]] = {

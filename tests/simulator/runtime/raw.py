@@ -1,19 +1,15 @@
 """CANN's functions by raw ctypes, so that tests can also do what no sound caller does."""
 
-from __future__ import annotations
-
 import ctypes
-from ctypes import byref, c_char_p, c_int, c_int64, c_uint64, c_void_p
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Sequence
+from ctypes import byref, c_char_p, c_double, c_int, c_int64, c_uint64, c_void_p
+from typing import Any, NamedTuple
 
+from tests.simulator.control import Simulator
 from tests.simulator.loading import opened
+from tests.simulator.tree import Generation
 
 from .declarations import BASE, CREATORS, OPERATORS, PLAN, RUN, RUNTIME
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from tests.simulator.tree import Generation
 
 FLOAT, FLOAT16, INT8, INT64, DOUBLE, BFLOAT16 = 0, 1, 2, 9, 11, 27
 TO_DEVICE, TO_HOST, ON_DEVICE = 1, 2, 3
@@ -33,10 +29,11 @@ class Plan(NamedTuple):
 
 
 class Cann:
-    """The functions of one generation, as attributes; and what most tests need made."""
+    """The functions of one generation, and of its ``Simulator``; and what most tests need made."""
 
     def __init__(self, generation: Generation) -> None:
         self._functions: dict[str, Callable[..., Any]] = {}
+        self._simulator = Simulator.open(generation.lib64)
         libraries = ["libascendcl.so", "libnnopbase.so", "libopapi.so"]
         libraries += [path.name for path in generation.lib64.glob("libopapi_*.so")]
         self.libraries = [opened(generation.lib64 / name) for name in libraries]
@@ -52,9 +49,10 @@ class Cann:
         self._declare("aclrtSynchronizeDevice", (), c_int)
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
-        if name not in self._functions:
-            raise AttributeError(name)
-        return self._functions[name]
+        if name in self._functions:
+            return self._functions[name]
+        function: Callable[..., Any] = getattr(self._simulator, name)
+        return function
 
     def _declare(self, name: str, parameters: tuple[Any, ...], result: Any) -> None:
         for library in self.libraries:
@@ -118,29 +116,27 @@ class Cann:
         return content.raw
 
     def tensor(
-        self,
-        address: int | None,
-        shape: Sequence[int],
-        dtype: int = FLOAT,
-        *,
-        strides: Sequence[int] | None = None,
-        offset: int = 0,
-        storage: Sequence[int] | None = None,
-    ) -> int:
+        self, address: int | None, shape: Sequence[int], dtype: int = FLOAT, *,
+        strides: Sequence[int] | None = None, offset: int = 0, storage: Sequence[int] | None = None,
+    ) -> int:  # fmt: skip
         """A descriptor; its storage has the view's shape if nothing else is said."""
         storage = shape if storage is None else storage
         steps = None if strides is None else integers(strides)
-        return self.aclCreateTensor(
-            integers(shape),
-            len(shape),
-            dtype,
-            steps,
-            offset,
-            2,
-            integers(storage),
-            len(storage),
-            address,
-        )
+        where = (integers(storage), len(storage), address)
+        return self.aclCreateTensor(integers(shape), len(shape), dtype, steps, offset, 2, *where)
+
+    def tensors(self, count: int, size: int = 8, dtype: int = FLOAT) -> list[int]:
+        """Descriptors of so many tensors with memory of their own."""
+        return [self.tensor(self.device(size * FLOATS), [size], dtype) for _ in range(count)]
+
+    def double(self, value: float) -> int:
+        """A scalar."""
+        return self.aclCreateScalar(byref(c_double(value)), DOUBLE)
+
+    def list_of(self, *handles: int | None, kind: str = "Tensor") -> int:
+        """A list of descriptors."""
+        create = self._functions[f"aclCreate{kind}List"]
+        return create((c_void_p * len(handles))(*handles), len(handles))
 
     def plan(self, operator: str, *arguments: Any) -> Plan:
         """Phase one."""
@@ -155,10 +151,41 @@ class Cann:
         self.ok(plan.status)
         return plan
 
+    def run(self, operator: str, plan: Plan, stream: int | None = None) -> int:
+        """Phase two with a workspace as it was planned."""
+        workspace = self.device(plan.workspace) if plan.workspace else None
+        return self._functions[operator](workspace, plan.workspace, plan.executor, stream)
+
     def relu(self, size: int = 8) -> tuple[int, int, int, int]:
         """Input, output and their descriptors, for an operator that needs no workspace."""
         source, target = self.device(size * FLOATS), self.device(size * FLOATS)
         return source, target, self.tensor(source, [size]), self.tensor(target, [size])
+
+    def planned_relu(self) -> tuple[int, list[int]]:
+        """An executor that needs no workspace, and its descriptors."""
+        *_, source, target = self.relu()
+        return self.planned("aclnnRelu", source, target).executor or 0, [source, target]
+
+    def repeatable_relu(self) -> tuple[int, list[int]]:
+        """One that runs more than once."""
+        executor, tensors = self.planned_relu()
+        self.ok(self.aclSetAclOpExecutorRepeatable(executor))
+        return executor, tensors
+
+    def relu_once(self, size: int = 8) -> None:
+        """Both phases, on descriptors and memory of their own."""
+        *_, source, target = self.relu(size)
+        self.ok(self.run("aclnnRelu", self.planned("aclnnRelu", source, target)))
+        self.ok(self.aclrtSynchronizeStream(None))
+
+    def planned_mul(self) -> Plan:
+        """A plan that needs a workspace."""
+        return self.planned("aclnnMul", *self.tensors(3))
+
+    def planned_logit(self) -> Plan:
+        """A plan of the single-kernel family."""
+        source, target = self.tensors(2)
+        return self.planned("aclnnLogit", source, 0.1, target)
 
 
 def integers(values: Sequence[int]) -> ctypes.Array[c_int64]:

@@ -1,171 +1,97 @@
 """Handles: dead ones, those of another kind, and those that belong to somebody else."""
 
-from __future__ import annotations
-
-from ctypes import byref, c_bool, c_double, c_void_p
-from typing import TYPE_CHECKING
+from ctypes import c_bool
 
 import pytest
 
-from .raw import DOUBLE, integers
-
-if TYPE_CHECKING:
-    from tests.simulator.control import Simulator
-
-    from .raw import Cann
+from .raw import DOUBLE, Cann, integers
 
 
-def violation(simulator: Simulator) -> str:
+def violation(cann: Cann) -> str:
     """The only violation, without addresses."""
-    (line,) = simulator.violations()
+    (line,) = cann.violations()
     return line.split(" (0x")[0]
 
 
-def test_a_tensor_destroyed_twice_is_a_violation(cann: Cann, simulator: Simulator) -> None:
+def test_what_is_destroyed_must_be_a_live_handle_of_the_kind(cann: Cann) -> None:
+    expected = "aclDestroyTensor: a live aclTensor is expected, this is a"
     tensor = cann.tensor(None, [2])
     cann.ok(cann.aclDestroyTensor(tensor))
     assert cann.aclDestroyTensor(tensor) == 561103
-    assert violation(simulator) == (
-        "aclDestroyTensor: a live aclTensor is expected, this is a destroyed aclTensor"
-    )
+    assert violation(cann) == f"{expected} destroyed aclTensor"
+    assert cann.tensor(None, [2]) != tensor  # a handle is never given out again
+    cann.aclDestroyTensor(cann.tensor(None, [2]) & 0xFFFFFFFF)  # cut to 32 bits
+    assert violation(cann) == f"{expected} pointer that is no handle"
+    cann.aclDestroyTensor(cann.double(1))
+    assert violation(cann) == f"{expected} live aclScalar"
+    assert [cann.aclDestroyTensor(None), cann.aclDestroyIntArray(None)] == [0, 0]
 
 
-def test_a_pointer_cut_to_32_bits_is_no_handle(cann: Cann, simulator: Simulator) -> None:
-    cann.aclDestroyTensor(cann.tensor(None, [2]) & 0xFFFFFFFF)
-    assert violation(simulator) == (
-        "aclDestroyTensor: a live aclTensor is expected, this is a pointer that is no handle"
-    )
+@pytest.mark.parametrize("kind", ["Stream", "Event"])
+def test_a_stream_or_an_event_destroyed_twice_is_a_violation(cann: Cann, kind: str) -> None:
+    made = cann.stream() if kind == "Stream" else cann.event()
+    destroy = getattr(cann, f"aclrtDestroy{kind}")
+    cann.ok(destroy(made))
+    assert destroy(made) == 107017
+    name = f"aclrt{kind}"
+    said = f"aclrtDestroy{kind}: a live {name} is expected, this is a destroyed {name}"
+    assert violation(cann) == said
+    assert cann.aclrtDestroyStream(None) == 100000
 
 
-def test_a_handle_of_another_kind_is_a_violation(cann: Cann, simulator: Simulator) -> None:
-    value = c_double(1)
-    scalar = cann.aclCreateScalar(byref(value), DOUBLE)
-    cann.aclDestroyTensor(scalar)
-    assert violation(simulator) == (
-        "aclDestroyTensor: a live aclTensor is expected, this is a live aclScalar"
-    )
-
-
-def test_a_handle_is_never_given_out_again(cann: Cann) -> None:
-    first = cann.tensor(None, [2])
-    cann.aclDestroyTensor(first)
-    assert cann.tensor(None, [2]) != first
-
-
-@pytest.mark.parametrize("function", ["aclDestroyTensor", "aclDestroyIntArray"])
-def test_destroying_no_descriptor_is_allowed(cann: Cann, function: str) -> None:
-    assert getattr(cann, function)(None) == 0
-
-
-def test_a_list_destroys_its_elements(cann: Cann, simulator: Simulator) -> None:
-    elements = (c_void_p * 2)(cann.tensor(None, [2]), cann.tensor(None, [2]))
-    cann.ok(cann.aclDestroyTensorList(cann.aclCreateTensorList(elements, 2)))
-    assert (simulator.live_objects(), simulator.violations()) == ({"aclrtSetDevice": 1}, [])
-
-
-def test_an_element_destroyed_besides_its_list_is_a_violation(
-    cann: Cann, simulator: Simulator
-) -> None:
-    elements = (c_void_p * 1)(cann.tensor(None, [2]))
-    cann.aclCreateTensorList(elements, 1)
+def test_a_list_destroys_its_elements_which_belong_to_it_alone(cann: Cann) -> None:
+    elements = cann.tensor(None, [2]), cann.tensor(None, [2])
+    cann.ok(cann.aclDestroyTensorList(cann.list_of(*elements)))
+    assert (cann.live_objects(), cann.violations()) == ({"aclrtSetDevice": 1}, [])
     cann.aclDestroyTensor(elements[0])
-    assert simulator.violations() == [
-        "aclDestroyTensor: the element belongs to a list, which destroys it"
-    ]
+    said = "aclDestroyTensor: a live aclTensor is expected, this is a destroyed aclTensor"
+    assert violation(cann) == said
+    element = cann.tensor(None, [2])
+    for _ in range(2):
+        cann.list_of(element)
+    assert cann.violations() == ["aclCreateTensorList: element 0 belongs to a list"]
+    cann.aclDestroyTensor(element)
+    said = "aclDestroyTensor: the element belongs to a list, which destroys it"
+    assert cann.violations() == [said]
 
 
-def test_an_element_destroyed_after_its_list_is_a_violation(
-    cann: Cann, simulator: Simulator
-) -> None:
-    elements = (c_void_p * 1)(cann.tensor(None, [2]))
-    cann.aclDestroyTensorList(cann.aclCreateTensorList(elements, 1))
-    cann.aclDestroyTensor(elements[0])
-    assert violation(simulator) == (
-        "aclDestroyTensor: a live aclTensor is expected, this is a destroyed aclTensor"
-    )
-
-
-def test_an_element_of_two_lists_is_a_violation(cann: Cann, simulator: Simulator) -> None:
-    elements = (c_void_p * 1)(cann.tensor(None, [2]))
-    cann.aclCreateTensorList(elements, 1)
-    cann.aclCreateTensorList(elements, 1)
-    assert simulator.violations() == ["aclCreateTensorList: element 0 belongs to a list"]
-
-
-def test_a_count_that_cannot_be_meant_is_a_violation(cann: Cann, simulator: Simulator) -> None:
+def test_a_count_that_cannot_be_meant_is_a_violation(cann: Cann) -> None:
     numbers = integers([1])
     assert cann.aclCreateTensor(numbers, 2**40, 0, None, 0, 2, numbers, 1, None) is None
     assert cann.aclCreateIntArray(numbers, 2**40) is None
-    assert simulator.violations() == [
+    assert cann.violations() == [
         "aclCreateTensor: 1099511627776 dimensions: arguments of a wrong type",
         "aclCreateIntArray: 1099511627776 elements: arguments of a wrong type",
     ]
 
 
-def test_a_tensor_without_dims_but_a_rank_is_null(cann: Cann) -> None:
+def test_what_has_no_content_is_null_but_for_an_empty_array(cann: Cann) -> None:
     assert cann.aclCreateTensor(None, 2, 0, None, 0, 2, integers([2]), 1, None) is None
-
-
-def test_a_scalar_of_no_value_is_null(cann: Cann) -> None:
     assert cann.aclCreateScalar(None, DOUBLE) is None
-
-
-def test_an_array_of_nothing_is_an_empty_array(cann: Cann) -> None:
     assert cann.aclCreateIntArray(None, 0) is not None
-
-
-def test_a_bool_array_of_other_bytes_is_a_violation(cann: Cann, simulator: Simulator) -> None:
-    elements = (c_bool * 2)()
-    memoryview(elements).cast("B")[1] = 7
-    cann.aclCreateBoolArray(elements, 2)
-    assert simulator.violations() == [
-        "aclCreateBoolArray: an element is 7: elements are bytes of 0 and 1"
-    ]
-
-
-def test_a_getter_without_tensor_answers_161001(cann: Cann) -> None:
     assert cann.aclGetDataType(None, None) == 161001
 
 
-def test_a_stream_destroyed_twice_is_a_violation(cann: Cann, simulator: Simulator) -> None:
-    stream = cann.stream()
-    cann.ok(cann.aclrtDestroyStream(stream))
-    assert cann.aclrtDestroyStream(stream) == 107017
-    assert violation(simulator) == (
-        "aclrtDestroyStream: a live aclrtStream is expected, this is a destroyed aclrtStream"
-    )
+def test_a_bool_array_of_other_bytes_is_a_violation(cann: Cann) -> None:
+    elements = (c_bool * 2)()
+    memoryview(elements).cast("B")[1] = 7
+    cann.aclCreateBoolArray(elements, 2)
+    said = "aclCreateBoolArray: an element is 7: elements are bytes of 0 and 1"
+    assert cann.violations() == [said]
 
 
-def test_an_event_destroyed_twice_is_a_violation(cann: Cann, simulator: Simulator) -> None:
-    event = cann.event()
-    cann.ok(cann.aclrtDestroyEvent(event))
-    assert cann.aclrtDestroyEvent(event) == 107017
-    assert violation(simulator) == (
-        "aclrtDestroyEvent: a live aclrtEvent is expected, this is a destroyed aclrtEvent"
-    )
-
-
-def test_no_stream_cannot_be_destroyed(cann: Cann) -> None:
-    assert cann.aclrtDestroyStream(None) == 100000
-
-
-def test_a_default_context_is_not_the_callers_to_destroy(cann: Cann, simulator: Simulator) -> None:
+def test_a_default_context_is_not_the_callers_to_destroy(cann: Cann) -> None:
     assert cann.aclrtDestroyContext(cann.made("aclrtGetCurrentContext")) == 100000
-    assert simulator.violations() == [
-        "aclrtDestroyContext: the default context is released by aclrtResetDevice"
-    ]
+    said = "aclrtDestroyContext: the default context is released by aclrtResetDevice"
+    assert cann.violations() == [said]
 
 
-def test_a_stream_of_another_context_answers_107003(cann: Cann) -> None:
-    stream = cann.stream()
+def test_a_stream_or_event_of_another_context_answers_107003_but_to_a_synchronise(
+    cann: Cann,
+) -> None:
+    stream, event = cann.stream(), cann.event()
     cann.made("aclrtCreateContext", 0)
-    assert [
-        cann.aclrtRecordEvent(cann.event(), stream),
-        cann.aclrtDestroyStream(stream),
-    ] == [107003, 107003]
-
-
-def test_a_synchronise_may_name_a_stream_of_another_context(cann: Cann) -> None:
-    stream = cann.stream()
-    cann.made("aclrtCreateContext", 0)
+    assert cann.aclrtRecordEvent(cann.event(), stream) == 107003
+    assert cann.aclrtRecordEvent(event, None) == 107003
+    assert cann.aclrtDestroyStream(stream) == 107003
     assert cann.aclrtSynchronizeStream(stream) == 0

@@ -1,7 +1,5 @@
 """The same tests on libraries that are built with the address sanitizer."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -31,13 +29,8 @@ def test_the_address_sanitizer_finds_nothing() -> None:
         "ASAN_OPTIONS": "detect_leaks=0,alloc_dealloc_mismatch=0",
         "PYTHONMALLOC": "malloc",
     }
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(HERE)]
     ended = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(HERE)],
-        env=environment,
-        cwd=HERE.parents[2],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=600,
+        command, env=environment, cwd=HERE.parents[2], capture_output=True, text=True, check=False
     )
     assert ended.returncode == 0, ended.stdout + ended.stderr
