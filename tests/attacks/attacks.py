@@ -10,20 +10,21 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import grpc
-from tests.end_to_end import wire
-
 from . import requests
-from .raw import HEALTH, REFLECTION, Raw, answered, connections, message, over, pump, sent
+from .http2 import HEALTH, MOST, REFLECTION, answered, connected, message, over, pump, sent
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from contextlib import AbstractContextManager
+
+    from .http2 import Connection, Connections
+
+    Attack = AbstractContextManager[Connections]
 
 MIB = 2**20
 _AHEAD = 2**14
 """Bytes of resets that wait for the socket, so that what is counted is what was sent."""
-HEADERS = {
+SILENT = {
     "Execute": "Execute",
     "GetServerInfo": "GetServerInfo",
     "health": HEALTH,
@@ -34,197 +35,155 @@ HEADERS = {
 
 
 @contextmanager
-def working_memory(target: str, operator: str, share: int, calls: int = 4) -> Iterator[list[Raw]]:
+def calls(
+    target: str,
+    wanted: Sequence[tuple[str, *tuple[bytes, ...]]],
+    *,
+    seconds: float = 1,
+    until: Callable[[Sequence[Connection]], bool] = lambda _: False,
+    connections: int = 1,
+    window: int = MOST,
+    **options: Any,
+) -> Iterator[Connections]:
+    """Calls, each a path and the parts of a body, over several connections in turn."""
+    with connected(target, connections, window) as made:
+        for number, (path, *parts) in enumerate(wanted):
+            made[number % connections].call(path, *parts, **options)
+        pump(made, seconds, until)
+        yield made
+
+
+def working_memory(target: str, operator: str, share: int, count: int = 4) -> Attack:
     """Calls of some hundred bytes at a time, each with a tensor of ``share`` bytes.
 
     On streams, where an answer may be as long as memory allows; none is read.
     """
-    frame = requests.whole(1, requests.WORKING_MEMORY[operator](share))
-    with connections(target, calls, window=0) as raws:
-        for raw in raws:
-            raw.call("ExecuteStream", *message(frame), end=False)
-        pump(raws, 90, answered(raws))
-        yield raws
+    parts = message(requests.begun(1, requests.WORKING_MEMORY[operator](share)))
+    return calls(
+        target, [("ExecuteStream", *parts)] * count, seconds=90, until=answered,
+        connections=count, window=0, end=False,
+    )  # fmt: skip
 
 
-@contextmanager
-def bodies_one_byte_short(target: str, calls: int, size: int) -> Iterator[list[Raw]]:
+def bodies_one_byte_short(target: str, count: int, size: int) -> Attack:
     """Requests of which all has come but the last byte."""
-    body = bytes(size - 1)
-    with connections(target, 4) as raws:
-        for number in range(calls):
-            raws[number % 4].call("Execute", *message(body, short=1), end=False)
-        pump(raws, 30, sent(raws))
-        pump(raws, 1)
-        yield raws
+    parts = message(bytes(size - 1), short=1)
+    wanted = [("Execute", *parts)] * count
+    return calls(target, wanted, seconds=30, until=sent, connections=4, end=False)
 
 
-@contextmanager
-def gzip_bombs(target: str, path: str, bomb: bytes, calls: int = 1) -> Iterator[Raw]:
-    """Messages that are many times as large once they are unpacked."""
-    with connections(target, 1) as (raw,):
-        for _ in range(calls):
-            raw.call(path, *message(bomb, compressed=True), grpc_encoding="gzip")
-        pump([raw], 20, over([raw]))
-        yield raw
+def gzip_bombs(target: str, path: str, bomb: bytes) -> Attack:
+    """A message that is many times as large once it is unpacked."""
+    wanted = [(path, *message(bomb, compressed=True))]
+    return calls(target, wanted, seconds=20, until=over, encoding="gzip")
 
 
-@contextmanager
-def padding(target: str, calls: int, size: int) -> Iterator[list[Raw]]:
+def padding(target: str, count: int, size: int) -> Attack:
     """Calls behind unknown fields, more of them than are computed in a second."""
     parts = requests.padded(size)
-    prefix = bytes(1) + sum(map(len, parts)).to_bytes(4)
-    with connections(target, 4) as raws:
-        for number in range(calls):
-            raws[number % 4].call("Execute", prefix, *parts)
-        pump(raws, 40, over(raws))
-        yield raws
+    wanted = [("Execute", bytes(1) + sum(map(len, parts)).to_bytes(4), *parts)] * count
+    return calls(target, wanted, seconds=40, until=over, connections=4)
 
 
-@contextmanager
-def small_fields(target: str, kind: str, size: int, calls: int = 4) -> Iterator[list[Raw]]:
+def small_fields(target: str, kind: str, size: int, count: int = 4) -> Attack:
     """Messages that are full of small fields."""
     path, body = requests.crowded(size)[kind]
-    with connections(target, calls) as raws:
-        for raw in raws:
-            raw.call(path, *message(body))
-        pump(raws, 50, over(raws))
-        yield raws
+    wanted = [(path, *message(body))] * count
+    return calls(target, wanted, seconds=50, until=over, connections=count)
 
 
 @contextmanager
-def unread_answers(target: str, calls: int, size: int) -> Iterator[list[Raw]]:
+def unread_answers(target: str, count: int, size: int) -> Iterator[Connections]:
     """Small requests with large answers, each begun before the next is asked for, none read."""
-    request = requests.large_answer(size)
-    with connections(target, 1, window=0) as raws:
+    with connected(target, window=0) as made:
         end = time.monotonic() + 25
-        while raws[0].opened < calls and time.monotonic() < end:
-            raws[0].call("Execute", *message(request))
-            pump(raws, 5, answered(raws))
-        yield raws
+        while made[0].opened < count and time.monotonic() < end:
+            made[0].call("Execute", *message(requests.large_answer(size)))
+            pump(made, 5, answered)
+        yield made
 
 
-@contextmanager
-def endless_steps(target: str, calls: int = 2) -> Iterator[list[Raw]]:
+def endless_steps(target: str, count: int = 2) -> Attack:
     """Calls of 3 million steps, of some hundred bytes."""
-    request = requests.ctc(steps=3_000_000)
-    with connections(target, calls) as raws:
-        for raw in raws:
-            raw.call("Execute", *message(request))
-        pump(raws, 1)
-        yield raws
+    wanted = [("Execute", *message(requests.ctc(steps=3_000_000)))] * count
+    return calls(target, wanted, connections=count)
 
 
-@contextmanager
-def silence(target: str, path: str, calls: int) -> Iterator[Raw]:
+def silence(target: str, path: str, count: int) -> Attack:
     """Calls on one connection that are opened and say nothing."""
-    with connections(target, 1) as (raw,):
-        for _ in range(calls):
-            raw.call(path, end=False)
-        pump([raw], 1)
-        yield raw
+    return calls(target, [(path,)] * count, end=False)
 
 
-@contextmanager
-def frames(target: str, streams: int, *bodies: bytes, window: int = 2**31 - 1) -> Iterator[Raw]:
+def frames(target: str, streams: int, *bodies: bytes, window: int = MOST) -> Attack:
     """Streams on one connection that send these frames and then nothing."""
     parts = [part for body in bodies for part in message(body)]
-    with connections(target, 1, window=window) as (raw,):
-        for _ in range(streams):
-            raw.call("ExecuteStream", *parts, end=False)
-        pump([raw], 1)
-        yield raw
+    return calls(target, [("ExecuteStream", *parts)] * streams, window=window, end=False)
 
 
-@contextmanager
-def a_claim_on_everything(target: str, size: int) -> Iterator[Raw]:
+def a_claim_on_everything(target: str, size: int) -> Attack:
     """One begin of some hundred bytes, which wants nearly all the memory there is."""
-    with frames(target, 1, requests.claims(1, size * 3 // 4)) as raw:
-        yield raw
+    return frames(target, 1, requests.claim(1, size * 3 // 4))
 
 
-@contextmanager
-def streams_that_do_not_read(target: str, size: int) -> Iterator[Raw]:
+def streams_that_do_not_read(target: str, size: int) -> Attack:
     """Three streams with as many answers each as they may have, none of which is read."""
     request = requests.large_answer(size)
-    bodies = [requests.whole(number, request) for number in range(1, 33)]
-    with frames(target, 3, *bodies, window=0) as raw:
-        yield raw
+    return frames(target, 3, *(requests.begun(i, request) for i in range(1, 33)), window=0)
 
 
-@contextmanager
-def calls_without_bytes(target: str) -> Iterator[Raw]:
+def calls_without_bytes(target: str) -> Attack:
     """66 calls of some bytes which never come, on three streams."""
-    with frames(target, 3, *[requests.claims(number, 64) for number in range(1, 23)]) as raw:
-        yield raw
+    return frames(target, 3, *(requests.claim(number, 64) for number in range(1, 23)))
 
 
 @contextmanager
-def resets(target: str, seconds: float) -> Iterator[Raw]:
+def resets(target: str, seconds: float) -> Iterator[Connections]:
     """Calls that are opened and reset, as fast as this process can."""
-    parts = message(requests.small())
-    with connections(target, 1) as (raw,):
+    parts = message(requests.SMALL)
 
-        def more() -> bool:
-            while raw.unsent < _AHEAD:
-                raw.reset(raw.call("Execute", *parts))
-            return False
+    def more(made: Sequence[Connection]) -> bool:
+        while made[0].unsent < _AHEAD:
+            made[0].reset(made[0].call("Execute", *parts))
+        return False
 
-        pump([raw], seconds, more)
-        yield raw
+    with connected(target) as made:
+        pump(made, seconds, more)
+        yield made
 
 
-@contextmanager
-def idle_connections(target: str, count: int) -> Iterator[list[Raw]]:
+def idle_connections(target: str, count: int) -> Attack:
     """Connections that greet and say nothing more."""
-    with connections(target, count) as raws:
-        pump(raws, 3)
-        yield raws
+    return calls(target, [], seconds=3, connections=count)
 
 
-def let_loose(target: str, limit: int) -> dict[str, Callable[[], AbstractContextManager[Any]]]:
-    """Every attack, by name, small enough to be repeated for as long as a soak lasts."""
+def let_loose(target: str, limit: int) -> list[Callable[[], Attack]]:
+    """Every attack, small enough to be repeated for as long as a soak lasts."""
     part, bomb = min(limit // 40, 7 * MIB), requests.gzip_of_zeros(200)
-    return {
-        **{
-            operator: partial(working_memory, target, operator, limit // 4, 2)
-            for operator in requests.WORKING_MEMORY
-        },
-        **{path: partial(silence, target, path, 138) for path in HEADERS.values()},
-        **{
-            kind: partial(small_fields, target, kind, part, 2)
-            for kind in ("places in a storage", "arguments in a begin")
-        },
-        "bodies one byte short": partial(bodies_one_byte_short, target, 20, part),
-        "gzip": partial(gzip_bombs, target, "GetServerInfo", bomb),
-        "padding": partial(padding, target, 20, part),
-        "unread answers": partial(unread_answers, target, 20, part),
-        "endless steps": partial(endless_steps, target),
-        "a claim": partial(a_claim_on_everything, target, limit),
-        "streams that do not read": partial(streams_that_do_not_read, target, limit // 200),
-        "idle streams": partial(frames, target, 64),
-        "calls without bytes": partial(calls_without_bytes, target),
-        "resets": partial(resets, target, 5),
-        "idle connections": partial(idle_connections, target, 100),
-    }
+    crowds = "places in a storage", "arguments in a begin"
+    return [
+        *(partial(working_memory, target, each, limit // 4, 2) for each in requests.WORKING_MEMORY),
+        *(partial(silence, target, path, 138) for path in SILENT.values()),
+        *(partial(small_fields, target, kind, part, 2) for kind in crowds),
+        partial(bodies_one_byte_short, target, 20, part),
+        partial(gzip_bombs, target, "GetServerInfo", bomb),
+        partial(padding, target, 20, part),
+        partial(unread_answers, target, 20, part),
+        partial(endless_steps, target),
+        partial(a_claim_on_everything, target, limit),
+        partial(streams_that_do_not_read, target, limit // 200),
+        partial(frames, target, 64),
+        partial(calls_without_bytes, target),
+        partial(resets, target, 5),
+        partial(idle_connections, target, 100),
+    ]
 
 
-def refusals(raws: list[Raw]) -> str:
+def endings(made: Connections) -> str:
     """How the calls ended, for a figure: each status with how often it came."""
-    ends = [end for raw in raws for end in raw.ended.values()]
+    ends = [end for each in made for end in each.ended.values()]
     shown = [f"{ends.count(end)} of status {end}" for end in sorted(set(ends))]
-    unread = sum(raw.open_streams and len(raw.received.keys() - raw.ended) for raw in raws)
+    unread = sum(each.open_streams and len(each.received.keys() - each.ended) for each in made)
     shown += [f"{unread} answers begun"] if unread else []
-    closed = sum(raw.closed for raw in raws)
+    closed = sum(each.closed for each in made)
     shown += [f"{closed} connections closed"] if closed else []
     return ", ".join(shown) or "none ended"
-
-
-def health_answers(target: str) -> bool:
-    """Whether a fresh connection is told that the server serves, within a second."""
-    with wire.bare_channel(target) as channel:
-        try:
-            channel.unary_unary(HEALTH)(b"", timeout=1)
-        except grpc.RpcError:
-            return False
-    return True

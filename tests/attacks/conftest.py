@@ -4,27 +4,24 @@ from __future__ import annotations
 
 import os
 import sys
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
-from .attacked import attacked
+from .servers import attacked
 
 if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
-
-    from .attacked import Attacked, Figure, Start
+    from .servers import Figure, Start
 
 
 @pytest.fixture
 def start(tmp_path: Path) -> Start:
     """``attacked``, in a folder of the test's own."""
-
-    def begin(*flags: str, **options: Any) -> AbstractContextManager[Attacked]:
-        return attacked(tmp_path, *flags, **options)
-
-    return begin
+    if sys.platform != "linux":
+        pytest.skip("memory is read from /proc")
+    return partial(attacked, tmp_path)
 
 
 @pytest.fixture
@@ -40,11 +37,3 @@ def figure(capsys: pytest.CaptureFixture[str]) -> Figure:
                 file.write(line + "\n")
 
     return show
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Memory and descriptors are read from /proc."""
-    if sys.platform != "linux":
-        for item in items:
-            if item.path.is_relative_to(Path(__file__).parent):
-                item.add_marker(pytest.mark.skip(reason="memory is read from /proc"))

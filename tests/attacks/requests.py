@@ -17,17 +17,12 @@ FLOAT16, BOOL, INT64 = (
     tensor_pb2.DATA_TYPE_INT64,
 )
 L1 = "aclnnL1LossBackward"
+INPUTS = "grad_output", "self", "target"
 ZERO = b"\0" * 8
-
-
-def small() -> bytes:
-    """A call of one element."""
-    return long_call(1)
-
-
-def busy() -> bytes:
-    """A call of 2^25 elements, which takes a while, and whose answer is one of them."""
-    return long_call(2**25)
+SMALL = long_call(1)
+"""A call of one element."""
+BUSY = long_call(2**25)
+"""A call of 2^25 elements, which takes a while, and whose answer is one of them."""
 
 
 def one(name: str, *shape: int, **spec: Any) -> pb.Argument:
@@ -37,42 +32,24 @@ def one(name: str, *shape: int, **spec: Any) -> pb.Argument:
 
 def data(size: int) -> bytes:
     """A call with so many bytes of data."""
-    names = ("grad_output", "self", "target")
-    arguments = [tensor(name, size // 12) for name in names]
+    arguments = [tensor(name, size // 12) for name in INPUTS]
     return request_of(L1, arguments, *[bytes(size // 12 * 4)] * 3)
 
 
 def large_answer(size: int) -> bytes:
     """A call whose answer has so many bytes."""
-    names = ("grad_output", "self", "target")
-    arguments = [one(name, size // 4) if name == "self" else tensor(name) for name in names]
+    arguments = [one(name, size // 4) if name == "self" else tensor(name) for name in INPUTS]
     return request_of(L1, arguments, *[ZERO[:4]] * 3)
 
 
-def _row(operator: str, names: str, size: int, attribute: pb.Argument) -> bytes:
-    """One row of FLOAT16, of which the answer has ``size`` bytes."""
-    rows = [one(name, size // 2, dtype=FLOAT16) for name in names.split()]
-    return request_of(operator, [*rows, attribute], *[ZERO[:2]] * len(rows))
+def _along_a_row(operator: str, **elements: int) -> bytes:
+    """A call over tensors of FLOAT16 with one row each."""
+    rows = [one(name, count, dtype=FLOAT16) for name, count in elements.items()]
+    arguments = [*rows, pb.Argument(name="dim", integer=0)]
+    return request_of(operator, arguments, *[ZERO[:2]] * len(rows))
 
 
-def softmax(size: int) -> bytes:
-    dim = pb.Argument(name="dim", integer=0)
-    return _row("aclnnSoftmaxBackward", "grad_output output", size, dim)
-
-
-def log_softmax(size: int) -> bytes:
-    dim = pb.Argument(name="dim", integer=0)
-    return _row("aclnnLogSoftmaxBackward", "grad_output output", size, dim)
-
-
-def glu(size: int) -> bytes:
-    half = one("grad_out", size // 4, dtype=FLOAT16)
-    whole = one("self", size // 4 * 2, dtype=FLOAT16)
-    dim = pb.Argument(name="dim", integer=0)
-    return request_of("aclnnGluBackward", [half, whole, dim], ZERO[:2], ZERO[:2])
-
-
-def cross_entropy(size: int) -> bytes:
+def _cross_entropy(size: int) -> bytes:
     arguments = [
         tensor("grad_loss", dtype=FLOAT16),
         one("log_prob", 1, size // 2, dtype=FLOAT16),
@@ -94,28 +71,30 @@ def ctc(*, steps: int = 1, labels: int = 1) -> bytes:
         pb.Argument(name=name, integers=pb.IntArray(values=[value]))
         for name, value in (("input_lengths", steps), ("target_lengths", labels))
     ]
-    data = (ZERO[:4], ZERO[:4], b"\1", ZERO[:4], ZERO[:4])
-    return request_of("aclnnCtcLossBackward", tensors + lengths, *data)
-
-
-def long_labels(size: int) -> bytes:
-    """CTC whose largest tensor claims ``size`` bytes, four for each of two states a label."""
-    return ctc(labels=size // 8 - 1)
+    contents = ZERO[:4], ZERO[:4], b"\1", ZERO[:4], ZERO[:4]
+    return request_of("aclnnCtcLossBackward", tensors + lengths, *contents)
 
 
 WORKING_MEMORY = {
-    "CtcLossBackward": long_labels,
-    "SoftmaxBackward": softmax,
-    "LogSoftmaxBackward": log_softmax,
-    "CrossEntropyLossGrad": cross_entropy,
-    "GluBackward": glu,
+    # Four bytes for each of two states a label.
+    "CtcLossBackward": lambda size: ctc(labels=size // 8 - 1),
+    "SoftmaxBackward": lambda size: _along_a_row(
+        "aclnnSoftmaxBackward", grad_output=size // 2, output=size // 2
+    ),
+    "LogSoftmaxBackward": lambda size: _along_a_row(
+        "aclnnLogSoftmaxBackward", grad_output=size // 2, output=size // 2
+    ),
+    "CrossEntropyLossGrad": _cross_entropy,
+    "GluBackward": lambda size: _along_a_row(
+        "aclnnGluBackward", grad_out=size // 4, self=size // 4 * 2
+    ),
 }
 """By operator: a request whose largest tensor, or answer, has the bytes that it is given."""
 
 
 def padded(size: int) -> list[bytes]:
     """A call that takes a while, behind an unknown field of so many bytes."""
-    return [protobuf.header(99, size), bytes(size), busy()]
+    return [protobuf.header(99, size), bytes(size), BUSY]
 
 
 def gzip_of_zeros(mebibytes: int) -> bytes:
@@ -154,22 +133,14 @@ def crowded(size: int) -> dict[str, tuple[str, bytes]]:
     }
 
 
-def begin(call_id: int, request: bytes) -> bytes:
-    """The frame that opens a call whose storages are to follow."""
-    call = pb.ExecuteRequest(call=pb.ExecuteRequest.FromString(request).call)
-    opening = pb.Begin(request=call, chunked=True)
-    return pb.ExecuteStreamRequest(call_id=call_id, begin=opening).SerializeToString()
-
-
-def whole(call_id: int, request: bytes) -> bytes:
+def begun(call_id: int, request: bytes) -> bytes:
     """The frame of a call whose storages stand in it."""
     opening = pb.Begin(request=pb.ExecuteRequest.FromString(request))
     return pb.ExecuteStreamRequest(call_id=call_id, begin=opening).SerializeToString()
 
 
-def claims(call_id: int, size: int) -> bytes:
-    """A frame of some hundred bytes that opens a call of ``size`` bytes."""
-    third = size // 16
-    tensors = [tensor(name, third) for name in ("grad_output", "self", "target")]
-    request = pb.ExecuteRequest(call=pb.Call(operator=L1, arguments=tensors))
-    return begin(call_id, request.SerializeToString())
+def claim(call_id: int, size: int) -> bytes:
+    """A frame of some hundred bytes that opens a call of ``size`` bytes, which are to follow."""
+    call = pb.Call(operator=L1, arguments=[tensor(name, size // 16) for name in INPUTS])
+    opening = pb.Begin(request=pb.ExecuteRequest(call=call), chunked=True)
+    return pb.ExecuteStreamRequest(call_id=call_id, begin=opening).SerializeToString()

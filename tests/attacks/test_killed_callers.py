@@ -12,23 +12,21 @@ import pytest
 from tests.end_to_end import wire
 from tests.npu import environment
 
-from .attacked import MIB
-from .doomed import killed
+from .crashing import crash
+from .servers import MIB
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from .attacked import Attacked, Figure, Start
+    from .servers import AttackedServer, Figure, Start
 
 LEASE = 3.0
 SLACK = 20.0
 """Seconds beyond the lease, on a machine that is busy."""
-DIGESTS = 4 * MIB
-LIMIT = 512 * MIB
+DIGESTS, LIMIT = 4 * MIB, 512 * MIB
 FLAGS = f"--session-lease={LEASE}", f"--digest-cache-bytes={DIGESTS}", "--queue-length=64"
-AT_ONCE = 20
-KILLED = 1000
+AT_ONCE, KILLED = 20, 1000
 THREADS, DESCRIPTORS = 64, 8
 """More than a server keeps for calls, and for looking at itself."""
 
@@ -43,15 +41,14 @@ class Held(NamedTuple):
     """Of an NPU; 0 for a CPU."""
 
 
-def held(server: Attacked) -> Held:
-    with wire.bare_channel(server.target) as channel:
-        info = wire.server_info(channel)
+def held(server: AttackedServer) -> Held:
+    info = server.info()
     used = info.device.memory_total_bytes - info.device.memory_free_bytes
     return Held(info.calls_in_flight, info.bytes_in_flight, used)
 
 
 @contextmanager
-def most_held(server: Attacked) -> Iterator[list[int]]:
+def most_held(server: AttackedServer) -> Iterator[list[int]]:
     """The most bytes that the server ever held, looked at every tenth of a second."""
     done, most = threading.Event(), [0]
 
@@ -68,14 +65,12 @@ def most_held(server: Attacked) -> Iterator[list[int]]:
         thread.join()
 
 
-def seconds_until_free(server: Attacked, most: Held) -> float:
+def seconds_until_free(server: AttackedServer, most: Held) -> float:
     """Until the server holds no more than that; infinite where that takes longer than it may."""
-    start = time.monotonic()
-    while (seconds := time.monotonic() - start) < LEASE + SLACK:
-        if all(now <= bound for now, bound in zip(held(server), most, strict=True)):
-            return seconds
-        time.sleep(0.1)
-    return float("inf")
+    return server.seconds_until(
+        lambda: all(now <= bound for now, bound in zip(held(server), most, strict=True)),
+        LEASE + SLACK,
+    )
 
 
 @pytest.mark.more
@@ -86,16 +81,14 @@ def test_all_that_killed_callers_held_is_free_within_one_lease(
     with start(*FLAGS, limit=LIMIT) as server:
         threads, descriptors = server.threads(), server.descriptors()
         with most_held(server) as most:
-            while_doing = killed(server.target, count, AT_ONCE, seed=1)
+            crash(server.target, count, AT_ONCE, seed=1)
         seconds = seconds_until_free(server, Held(0, DIGESTS, 0))
-        figure(f"{count} killed callers", f"{dict(while_doing)}, at most {most[0] / MIB:.0f} MiB")
         figure(
-            f"{count} killed callers, after them",
-            f"free after {seconds:.1f} s of a lease of {LEASE:g} s, {held(server)}, "
-            f"threads {threads} -> {server.threads()}, "
+            f"{count} killed callers",
+            f"at most {most[0] / MIB:.0f} MiB, free after {seconds:.1f} s of a lease of {LEASE:g} "
+            f"s, {held(server)}, threads {threads} -> {server.threads()}, "
             f"descriptors {descriptors} -> {server.descriptors()}; {server.show_peak()}",
         )
-        assert sum(while_doing.values()) == count
         assert most[0] > DIGESTS, "they held something"
         assert seconds < LEASE + SLACK
         assert server.threads() < threads + THREADS
@@ -111,15 +104,15 @@ def test_device_memory_of_killed_callers_is_free_within_one_lease(
     report = tmp_path / "report.json"
     given = environment(NPUCALL_SIM_REPORT=str(report))
     with start("--device=cann:0", *FLAGS, limit=LIMIT, environment=given) as server:
-        killed(server.target, 5 * AT_ONCE, AT_ONCE, seed=2)
+        crash(server.target, 5 * AT_ONCE, AT_ONCE, seed=2)
         time.sleep(LEASE + 2.0)
         before = held(server)
         with most_held(server) as most:
-            while_doing = killed(server.target, KILLED, AT_ONCE, seed=3)
+            crash(server.target, KILLED, AT_ONCE, seed=3)
         seconds = seconds_until_free(server, Held(0, DIGESTS, before.device_bytes))
         figure(
             f"{KILLED} killed callers of a simulated NPU",
-            f"{dict(while_doing)}, at most {most[0] / MIB:.0f} MiB; free after {seconds:.1f} s: "
+            f"at most {most[0] / MIB:.0f} MiB; free after {seconds:.1f} s: "
             f"{before} -> {held(server)}",
         )
         assert seconds < LEASE + SLACK

@@ -13,16 +13,16 @@ from tests.end_to_end import wire
 from npucall.v1 import operator_service_pb2 as pb
 
 from . import attacks, requests
-from .attacked import MIB
-from .honest import honest
-from .raw import SERVICE, connections, message, over, pump
+from .attacks import endings
+from .clients import health_of, polite
+from .http2 import SERVICE, connected, message, over, pump
+from .servers import MIB
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from contextlib import AbstractContextManager
 
-    from .attacked import Attacked, Figure, Start
-    from .raw import Raw
+    from .attacks import Attack
+    from .servers import AttackedServer, Figure, Start
 
 pytestmark = pytest.mark.long
 
@@ -30,7 +30,7 @@ UNDER_ATTACK = 12.0
 GIVEN_BACK_SECONDS = 50.0
 """Until what is held without progress has been given back: 30 to 40 s, and some patience."""
 
-HOLDS: dict[str, Callable[[Attacked], AbstractContextManager[Raw]]] = {
+HOLDS: dict[str, Callable[[AttackedServer], Attack]] = {
     "a begin that claims all memory": lambda server: attacks.a_claim_on_everything(
         server.target, server.limit
     ),
@@ -44,50 +44,49 @@ HOLDS: dict[str, Callable[[Attacked], AbstractContextManager[Raw]]] = {
 
 @pytest.mark.parametrize("hold", HOLDS)
 def test_one_connection_keeps_nobody_out(start: Start, figure: Figure, hold: str) -> None:
-    """Honest callers send small calls, and large ones on streams of their own."""
-    with start() as server, honest(server.target, "large") as callers:
-        with HOLDS[hold](server) as raw:
-            held = server.in_flight()
-            pump([raw], UNDER_ATTACK)
-            seen = callers.seen()
-        figure(hold, f"holds {held[0]} calls, {held[1] / MIB:.0f} MiB; {seen}")
-        assert seen.all_served
+    """Polite callers send small calls, and large ones on streams of their own."""
+    with start() as server, polite(server.target, "large") as seen:
+        with HOLDS[hold](server) as made:
+            calls, held = server.in_flight()
+            pump(made, UNDER_ATTACK)
+            beside = seen()
+        figure(hold, f"holds {calls} calls, {held / MIB:.0f} MiB; {beside}")
+        assert beside.all_served
 
 
 @pytest.mark.parametrize("hold", HOLDS)
 def test_what_makes_no_progress_is_given_back(start: Start, figure: Figure, hold: str) -> None:
     """The connection lives on, and answers pings."""
-    with start() as server, HOLDS[hold](server) as raw:
+    with start() as server, HOLDS[hold](server) as made:
         begun = time.monotonic()
-        pump([raw], GIVEN_BACK_SECONDS, over([raw]))
+        pump(made, GIVEN_BACK_SECONDS, over)
         seconds, held = time.monotonic() - begun, server.in_flight()
-        left = f"{raw.open_streams} streams, {held[0]} calls, {held[1] / MIB:.0f} MiB left"
-        figure(f"{hold}, until given back", f"{seconds:.0f} s, {left}; {attacks.refusals([raw])}")
+        figure(f"{hold}, until given back", f"{seconds:.0f} s, {held} left; {endings(made)}")
         assert held == (0, 0)
-        assert raw.open_streams == 0
+        assert over(made)
 
 
 def test_a_peer_that_was_stopped_loses_its_room(start: Start, figure: Figure) -> None:
     """Its kernel acknowledges what comes; it neither reads nor answers a ping."""
     with start() as server:
         with attacks.streams_that_do_not_read(server.target, server.limit // 200):
-            held = server.in_flight()
+            calls, _ = server.in_flight()
             seconds = server.seconds_until_idle(GIVEN_BACK_SECONDS)
-        figure("a stopped peer", f"held {held[0]} calls, given back after {seconds:.0f} s")
-        assert held[0] > 0
+        figure("a stopped peer", f"held {calls} calls, given back after {seconds:.0f} s")
+        assert calls > 0
         assert seconds < GIVEN_BACK_SECONDS
 
 
 def test_idle_connections_leave_descriptors_for_others(start: Start, figure: Figure) -> None:
     with start(descriptors=256) as server:
-        with attacks.idle_connections(server.target, 400) as raws:
-            served = sum(attacks.health_answers(server.target) for _ in range(10))
-            closed, used = sum(raw.closed for raw in raws), server.descriptors()
+        with attacks.idle_connections(server.target, 400) as made:
+            served = [health_of(server.target) for _ in range(10)]
+            closed, used = sum(each.closed for each in made), server.descriptors()
         figure(
             "400 idle connections, 256 descriptors",
-            f"health {served} of 10, {closed} refused, {used} descriptors in use",
+            f"{closed} refused, {used} descriptors in use",
         )
-        assert served == 10
+        assert served == ["SERVING"] * 10
 
 
 # --- What is slow but honest is not cut -----------------------------------------------------------
@@ -117,42 +116,37 @@ def slow_call(pause: float) -> Iterator[bytes]:
     yield pb.ExecuteStreamRequest(call_id=1, end=pb.End()).SerializeToString()
 
 
-def test_a_call_that_is_sent_for_longer_than_call_timeout_is_answered(
-    start: Start, figure: Figure
-) -> None:
-    with start("--call-timeout=5", limit=1024 * MIB) as server:
-        with wire.bare_channel(server.target) as channel:
-            stream = channel.stream_stream(f"{SERVICE}ExecuteStream")
-            received, end = 0, "no answer"
-            try:
-                for frame in stream(slow_call(1.0), timeout=60):
-                    answer = pb.ExecuteStreamResponse.FromString(frame)
-                    received += len(answer.chunk.data)
-                    end = answer.WhichOneof("frame")
-            except grpc.RpcError as error:
-                end = error.code().name
-        figure("14 s of sending, call_timeout 5 s", f"{received} of {NUMBERS.nbytes} bytes, {end}")
-        assert (received, end) == (NUMBERS.nbytes, "end")
+def test_a_call_that_is_sent_for_longer_than_call_timeout_is_answered(start: Start) -> None:
+    """14 s of sending, call_timeout 5 s."""
+    with (
+        start("--call-timeout=5", limit=1024 * MIB) as server,
+        wire.bare_channel(server.target) as channel,
+    ):
+        stream = channel.stream_stream(f"{SERVICE}ExecuteStream")
+        received, end = 0, "no answer"
+        try:
+            for frame in stream(slow_call(1.0), timeout=60):
+                answer = pb.ExecuteStreamResponse.FromString(frame)
+                received += len(answer.chunk.data)
+                end = answer.WhichOneof("frame")
+        except grpc.RpcError as error:
+            end = error.code().name
+    assert (received, end) == (NUMBERS.nbytes, "end")
 
 
 @pytest.mark.parametrize("method", ["Execute", "ExecuteStream"])
 def test_an_answer_that_is_read_for_longer_than_any_timeout_comes_whole(
-    start: Start, figure: Figure, method: str
+    start: Start, method: str
 ) -> None:
-    """40 s of reading, a part every two seconds."""
-    size, pause, parts = 7 * MIB, 2.0, 20
+    """40 s of reading, a part every two seconds; call_timeout 5 s."""
+    size, parts = 7 * MIB, 20
     request = requests.large_answer(size)
-    body = request if method == "Execute" else requests.whole(1, request)
-    with start("--call-timeout=5") as server, connections(server.target, 1, window=65536) as raws:
-        (raw,) = raws
-        call = raw.call(method, *message(body))
+    body = request if method == "Execute" else requests.begun(1, request)
+    with start("--call-timeout=5") as server, connected(server.target, window=65536) as (hand,):
+        call = hand.call(method, *message(body))
         for _ in range(parts):
-            pump(raws, pause, over(raws))
-            raw.allow(call, size // parts + 1024)
-        pump(raws, 10, over(raws))
-        figure(
-            f"40 s of reading an answer of {method}, call_timeout 5 s",
-            f"{raw.received[call]} of {size} bytes, {attacks.refusals(raws)}",
-        )
-        assert raw.received[call] >= size
-        assert raw.ended == {call: "0"}
+            pump([hand], 2, over)
+            hand.allow(call, size // parts + 1024)
+        pump([hand], 10, over)
+        assert hand.received[call] >= size
+        assert hand.ended == {call: "0"}

@@ -7,7 +7,7 @@ import socket
 import time
 from collections import defaultdict
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 import hpack
 
@@ -20,7 +20,7 @@ REFLECTION = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
 MOST = 2**31 - 1
 """The widest window that HTTP/2 has."""
 
-_DATA, _HEADERS, _RESET, _SETTINGS, _PING, _AWAY, _WINDOW = 0, 1, 3, 4, 6, 7, 8
+_DATA, _HEADERS, _RESET, _SETTINGS, _PING, _WINDOW = 0, 1, 3, 4, 6, 8
 _END_STREAM, _ACK, _END_HEADERS = 1, 1, 4
 _INITIAL_WINDOW, _MAX_FRAME = 4, 5
 _CANCEL = 8
@@ -29,54 +29,46 @@ _AT_ONCE = 2**20
 """Bytes that are handed to the socket at a time."""
 
 
-class Raw:
-    """One connection. Nothing moves but in ``pump``: one that is not pumped looks to the server
-    like a peer that was stopped, since its kernel goes on acknowledging.
+class Connection:
+    """Nothing moves but in ``pump``: a connection that is not pumped looks to the server like a
+    peer that was stopped, since its kernel goes on acknowledging.
 
     ``window``: bytes of each answer that the server may send unasked; 0 reads no answer at all.
     """
 
-    def __init__(self, target: str, *, window: int = MOST) -> None:
+    def __init__(self, target: str, window: int = MOST) -> None:
         host, _, port = target.rpartition(":")
         self.socket = socket.create_connection((host, int(port)), timeout=10)
         self.socket.setblocking(False)  # its one parameter
         self.ended: dict[int, str] = {}
-        """The streams that are over, and how: grpc-status, "reset N"; "closed" with all others."""
+        """The streams that are over, and how: grpc-status or "reset N"."""
         self.received: dict[int, int] = defaultdict(int)
         """Bytes of each answer; it is there once the answer has begun."""
         self.closed = False
-        self._streams: list[int] = []
+        self.opened = 0
+        """Streams that were ever opened."""
         self._pending: dict[int, list[memoryview]] = {}
         self._finished: set[int] = set()
-        self._out = bytearray(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
-        self._in = bytearray()
-        self._max_frame, self._initial, self._room = 16384, 65535, 65535
-        self._rooms: dict[int, int] = {}
+        self._out, self._in = bytearray(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), bytearray()
+        self._max_frame, self._initial = 16384, 65535
+        self._rooms = {0: 65535}
+        """What may be sent: on each stream, and on all of them together, which is 0."""
         self._encoder, self._decoder = hpack.Encoder(), hpack.Decoder()
-        setting = _INITIAL_WINDOW.to_bytes(2) + window.to_bytes(4)
-        self._frame(_SETTINGS, 0, 0, setting)
-        self._frame(_WINDOW, 0, 0, (MOST - 65535).to_bytes(4))
+        self._frame(_SETTINGS, 0, 0, _INITIAL_WINDOW.to_bytes(2) + window.to_bytes(4))
+        self.allow(0, MOST - 65535)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *raised: object) -> None:
-        self.socket.close()
-
-    def call(self, path: str, *parts: bytes, end: bool = True, **headers: str) -> int:
+    def call(self, path: str, *parts: bytes, end: bool = True, encoding: str = "") -> int:
         """Opens a stream with a body of these parts, which ``pump`` sends; its number.
 
         ``end``: nothing follows. A path without slash is a method of OperatorService.
         """
-        stream = 2 * len(self._streams) + 1
-        self._streams.append(stream)
-        path = path if path.startswith("/") else SERVICE + path
-        fields = {":method": "POST", ":scheme": "http", ":path": path, ":authority": "attack"}
+        stream, self.opened = 2 * self.opened + 1, self.opened + 1
+        fields = {":method": "POST", ":scheme": "http", ":authority": "attack"}
+        fields |= {":path": path if path.startswith("/") else SERVICE + path}
         fields |= {"te": "trailers", "content-type": "application/grpc"}
-        fields |= {name.replace("_", "-"): value for name, value in headers.items()}
-        ends = _END_STREAM if end and not parts else 0
-        block = self._encoder.encode(list(fields.items()))
-        self._frame(_HEADERS, _END_HEADERS | ends, stream, block)
+        fields |= {"grpc-encoding": encoding} if encoding else {}
+        flags = _END_HEADERS | (_END_STREAM if end and not parts else 0)
+        self._frame(_HEADERS, flags, stream, self._encoder.encode(list(fields.items())))
         self._rooms[stream] = self._initial
         self.send(stream, *parts, end=end and bool(parts))
         return stream
@@ -102,30 +94,26 @@ class Raw:
         return len(self._out) + sum(len(part) for parts in self._pending.values() for part in parts)
 
     @property
-    def opened(self) -> int:
-        """Streams that were ever opened."""
-        return len(self._streams)
-
-    @property
     def open_streams(self) -> int:
         """Streams that the server has not ended."""
-        return 0 if self.closed else len(self._streams) - len(self.ended)
+        return 0 if self.closed else self.opened - len(self.ended)
 
     # --- Used by pump -----------------------------------------------------------------------------
 
     def wants_to_write(self) -> bool:
-        self._fill()
+        """Turns bodies into frames, a frame of each stream in turn, as far as windows are open."""
+        moved = True
+        while moved and len(self._out) < _AT_ONCE:
+            moved = sum(self._fill_from(*pending) for pending in list(self._pending.items())) > 0
         return bool(self._out)
 
     def write(self) -> None:
         try:
-            sent = self.socket.send(memoryview(self._out)[:_AT_ONCE])
+            del self._out[: self.socket.send(self._out[:_AT_ONCE])]
         except BlockingIOError:
-            return
+            pass
         except OSError:
             self.closed = True
-            return
-        del self._out[:sent]
 
     def read(self) -> None:
         try:
@@ -137,18 +125,17 @@ class Raw:
         self.closed = self.closed or not data
         self._in += data
         while len(self._in) >= _HEADER_BYTES:
-            length = int.from_bytes(self._in[:3])
-            if len(self._in) < _HEADER_BYTES + length:
+            end = _HEADER_BYTES + int.from_bytes(self._in[:3])
+            if len(self._in) < end:
                 return
             kind, flags, stream = self._in[3], self._in[4], int.from_bytes(self._in[5:9])
-            payload = bytes(self._in[_HEADER_BYTES : _HEADER_BYTES + length])
-            del self._in[: _HEADER_BYTES + length]
-            self._take(kind, flags, stream, payload)
+            self._take(kind, flags, stream, bytes(self._in[_HEADER_BYTES:end]))
+            del self._in[:end]
 
     def _take(self, kind: int, flags: int, stream: int, payload: bytes) -> None:
         if kind == _DATA:
             self.received[stream] += len(payload)
-            self._frame(_WINDOW, 0, 0, max(len(payload), 1).to_bytes(4))
+            self.allow(0, max(len(payload), 1))
         elif kind == _HEADERS:
             fields = dict(self._decoder.decode(payload))
             self.received[stream] += 0
@@ -160,10 +147,8 @@ class Raw:
             self._obey(payload)
         elif kind == _PING and not flags & _ACK:
             self._frame(_PING, _ACK, 0, payload)
-        elif kind == _WINDOW and stream:
-            self._rooms[stream] = self._rooms.get(stream, self._initial) + int.from_bytes(payload)
         elif kind == _WINDOW:
-            self._room += int.from_bytes(payload)
+            self._rooms[stream] = self._rooms.get(stream, self._initial) + int.from_bytes(payload)
 
     def _end(self, stream: int, how: str) -> None:
         self.ended.setdefault(stream, how)
@@ -173,40 +158,29 @@ class Raw:
     def _obey(self, payload: bytes) -> None:
         """The limits that keep gRPC from closing at once; that of streams is none of them."""
         for at in range(0, len(payload), 6):
-            name, value = (
-                int.from_bytes(payload[at : at + 2]),
-                int.from_bytes(payload[at + 2 : at + 6]),
-            )
+            name, value = int.from_bytes(payload[at:][:2]), int.from_bytes(payload[at + 2 :][:4])
             if name == _INITIAL_WINDOW:
-                grown, self._initial = value - self._initial, value
-                self._rooms = {stream: room + grown for stream, room in self._rooms.items()}
+                for stream in self._rooms.keys() - {0}:
+                    self._rooms[stream] += value - self._initial
+                self._initial = value
             elif name == _MAX_FRAME:
                 self._max_frame = min(value, _AT_ONCE)
         self._frame(_SETTINGS, _ACK, 0, b"")
 
-    def _fill(self) -> None:
-        """Turns bodies into frames, a frame of each stream in turn, as far as windows are open."""
-        moved = True
-        while moved and len(self._out) < _AT_ONCE:
-            moved = False
-            for stream, parts in list(self._pending.items()):
-                moved = self._fill_from(stream, parts) or moved
-
     def _fill_from(self, stream: int, parts: list[memoryview]) -> bool:
-        if not parts and stream in self._finished:
-            self._frame(_DATA, _END_STREAM, stream, b"")
+        """Whether a frame was made."""
         if not parts:
+            if stream in self._finished:
+                self._frame(_DATA, _END_STREAM, stream, b"")
             del self._pending[stream]
             return False
-        size = min(len(parts[0]), self._room, self._rooms[stream], self._max_frame)
+        size = min(len(parts[0]), self._rooms[0], self._rooms[stream], self._max_frame)
         if size <= 0:
             return False
         self._frame(_DATA, 0, stream, parts[0][:size])
-        parts[0] = parts[0][size:]
-        if not parts[0]:
-            del parts[0]
-        self._room -= size
-        self._rooms[stream] -= size
+        parts[:1] = [parts[0][size:]] if size < len(parts[0]) else []
+        for room in 0, stream:
+            self._rooms[room] -= size
         return True
 
     def _frame(self, kind: int, flags: int, stream: int, payload: bytes | memoryview) -> None:
@@ -214,18 +188,32 @@ class Raw:
         self._out += payload
 
 
+Connections = list[Connection]
+
+
+@contextmanager
+def connected(target: str, count: int = 1, window: int = MOST) -> Iterator[Connections]:
+    """Several connections, greeted."""
+    with ExitStack() as stack:
+        made = [Connection(target, window) for _ in range(count)]
+        for each in made:
+            stack.callback(each.socket.close)
+        pump(made, 0.2)
+        yield made
+
+
 def pump(
-    raws: Sequence[Raw],
+    connections: Connections,
     seconds: float,
-    until: Callable[[], bool] = lambda: False,
+    until: Callable[[Sequence[Connection]], bool] = lambda _: False,
 ) -> None:
-    """Lets connections send and receive for so long, or until something is so."""
+    """Lets connections send and receive for so long, or until something is so of them."""
     end = time.monotonic() + seconds
-    while time.monotonic() < end and not until():
-        alive = {raw.socket: raw for raw in raws if not raw.closed}
+    while time.monotonic() < end and not until(connections):
+        alive = {each.socket: each for each in connections if not each.closed}
         if not alive:
             return
-        writers = [sock for sock, raw in alive.items() if raw.wants_to_write()]
+        writers = [sock for sock, each in alive.items() if each.wants_to_write()]
         readable, writable, _ = select.select(list(alive), writers, [], 0.05)
         for sock in readable:
             alive[sock].read()
@@ -233,28 +221,19 @@ def pump(
             alive[sock].write()
 
 
-def sent(raws: Sequence[Raw]) -> Callable[[], bool]:
+def sent(connections: Sequence[Connection]) -> bool:
     """Whether all that was to be sent has been."""
-    return lambda: not any(raw.unsent for raw in raws if not raw.closed)
+    return not any(each.unsent for each in connections if not each.closed)
 
 
-def over(raws: Sequence[Raw]) -> Callable[[], bool]:
+def over(connections: Sequence[Connection]) -> bool:
     """Whether all streams are over."""
-    return lambda: not any(raw.open_streams for raw in raws)
+    return not any(each.open_streams for each in connections)
 
 
-def answered(raws: Sequence[Raw]) -> Callable[[], bool]:
+def answered(connections: Sequence[Connection]) -> bool:
     """Whether all streams are over, or their answers have begun."""
-    return lambda: all(raw.closed or len(raw.received) == raw.opened for raw in raws)
-
-
-@contextmanager
-def connections(target: str, count: int, *, window: int = MOST) -> Iterator[list[Raw]]:
-    """Several connections, greeted."""
-    with ExitStack() as stack:
-        raws = [stack.enter_context(Raw(target, window=window)) for _ in range(count)]
-        pump(raws, 0.2)
-        yield raws
+    return all(each.closed or len(each.received) == each.opened for each in connections)
 
 
 def message(body: bytes, *, short: int = 0, compressed: bool = False) -> tuple[bytes, bytes]:

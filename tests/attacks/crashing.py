@@ -1,25 +1,23 @@
-"""Callers that are killed: ``python -m tests.attacks.doomed TARGET COUNT AT_ONCE SEED``.
+"""Clients that are killed: ``python -m tests.attacks.crashing TARGET COUNT AT_ONCE SEED``.
 
 Each is a process that does one thing after the other, leaves most of them unfinished, and is ended
-by SIGKILL at a random moment. Prints as JSON how many were killed while they did what.
+by SIGKILL at a random moment.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import random
-import select
 import signal
 import subprocess
 import sys
 import time
-from collections import Counter
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import grpc
 from tests.end_to_end.session_caller import (
+    OPERATORS,
     SessionCaller,
     chain,
     negated,
@@ -40,39 +38,25 @@ BYTES = 4 * COUNT
 _LONGEST_LIFE, _PAUSE, _LONG = 0.8, 0.01, 60.0
 
 
-def killed(target: str, count: int, at_once: int, seed: int) -> Counter[str]:
-    """Lets so many callers live and die; how many were killed while they did what."""
-    command = [
-        sys.executable,
-        "-m",
-        "tests.attacks.doomed",
-        target,
-        *map(str, (count, at_once, seed)),
-    ]
-    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
-    return Counter(json.loads(done.stdout))
+def crash(target: str, count: int, at_once: int, seed: int) -> None:
+    """Lets so many clients live and die."""
+    command = [sys.executable, "-m", "tests.attacks.crashing", target]
+    subprocess.run([*command, *map(str, (count, at_once, seed))], check=True)
 
 
-class Doomed:
-    """What a caller does until it is killed. What it leaves open stays in ``_open``."""
+class Client:
+    """What it leaves open stays in ``_open``."""
 
     def __init__(self, channel: grpc.Channel, chance: random.Random) -> None:
         self._caller = SessionCaller(channel)
         self._chance = chance
         self._filled: list[bytes] = []
         self._open: list[Any] = []
-        self.deeds = {
-            "open": self._caller.open,
-            "upload": self._upload,
-            "stopped upload": self._stopped_upload,
-            "call that waits": self._call_that_waits,
-            "kept output": self._kept_output,
-            "program": self._program,
-            "stream": self._stream,
-            "chunked call beside handles": self._chunked,
-            "unread download": self._unread_download,
-            "release": self._release,
-        }
+        self.open = self._caller.open
+        self.deeds = [
+            self._upload, self._stopped_upload, self._call_that_waits, self._kept_output,
+            self._program, self._stream, self._chunked, self._unread_download, self._release,
+        ]  # fmt: skip
 
     def _upload(self) -> None:
         data = bytes(self._chance.randrange(256) for _ in range(64)) * (BYTES // 64)
@@ -87,11 +71,7 @@ class Doomed:
     def _call_that_waits(self) -> None:
         """For a handle that nobody ends to fill."""
         request = negated(part(self._stopped_upload(), BYTES), COUNT, keep=new_handle())
-        self._open.append(
-            self._caller.begin(
-                "Execute", request, pb.ExecuteResponse, "/npucall.v1.OperatorService/"
-            )
-        )
+        self._open.append(self._caller.begin("Execute", request, pb.ExecuteResponse, OPERATORS))
 
     def _kept_output(self) -> None:
         kept = new_handle()
@@ -139,54 +119,34 @@ def _stopping(frames: Iterator[Any], after: int) -> Iterator[Any]:
     time.sleep(_LONG)
 
 
-def _live(target: str, seed: int, tell: int) -> None:
-    chance = random.Random(seed)
+def _live(target: str, chance: random.Random) -> None:
     with bare_channel(target) as channel:
-        doomed = Doomed(channel, chance)
-        names = list(doomed.deeds)
-        name = "open"
+        client = Client(channel, chance)
+        act: Any = client.open
         while True:
-            os.write(tell, bytes([names.index(name)]))
             with suppress(grpc.RpcError, StopIteration):  # the server may be full
-                doomed.deeds[name]()
+                act()
             time.sleep(_PAUSE)
-            name = chance.choices(names, [0.2] + [1.0] * (len(names) - 1))[0]
+            act = chance.choices([client.open, *client.deeds], [0.2] + [1.0] * len(client.deeds))[0]
 
 
-def _begin(target: str, seed: int) -> tuple[int, int]:
-    """A caller's process, and where it tells what it does."""
-    hear, tell = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        try:
-            _live(target, seed, tell)
-        finally:
-            os._exit(1)
-    os.close(tell)
-    return pid, hear
-
-
-def _end(pid: int, hear: int) -> int | None:
-    """Kills a caller; the last deed that it told of."""
-    os.kill(pid, signal.SIGKILL)
-    os.waitpid(pid, 0)
-    told = os.read(hear, 1 << 16) if select.select([hear], [], [], 0)[0] else b""
-    os.close(hear)
-    return told[-1] if told else None
+def _fork(target: str, seed: int) -> int:
+    if pid := os.fork():
+        return pid
+    try:
+        _live(target, random.Random(seed))
+    finally:
+        os._exit(1)
 
 
 def main(target: str, count: int, at_once: int, seed: int) -> None:
     chance = random.Random(seed)
-    names = [*Doomed(grpc.Channel, chance).deeds]  # type: ignore[arg-type]  # none is called here
-    counted: Counter[str] = Counter()
     for first in range(0, count, at_once):
         seeds = range(first, min(first + at_once, count))
-        living = [_begin(target, seed * count + each) for each in seeds]
-        for pid, hear in living:
+        for pid in [_fork(target, seed * count + each) for each in seeds]:
             time.sleep(chance.uniform(0, 2 * _LONGEST_LIFE / at_once))
-            last = _end(pid, hear)
-            counted["start" if last is None else names[last]] += 1
-    print(json.dumps(counted))
+            os.kill(pid, signal.SIGKILL)
+            assert os.waitpid(pid, 0)[1] == signal.SIGKILL, "it ended by itself"
 
 
 if __name__ == "__main__":

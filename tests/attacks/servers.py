@@ -29,30 +29,30 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from contextlib import AbstractContextManager
 
-    Start = Callable[..., AbstractContextManager["Attacked"]]
+    from npucall.v1 import operator_service_pb2 as pb
+
+    Start = Callable[..., AbstractContextManager["AttackedServer"]]
     """``attacked`` in a folder of the test's own."""
     Figure = Callable[[str, object], None]
     """Keeps a figure under a name."""
 
 MIB, GIB = 2**20, 2**30
-LIMITS = {"256 MiB": 256 * MIB, "1 GiB": GIB, "4 GiB": 4 * GIB}
 _CAP = 6 * GIB
 """Resident bytes at which a server is killed, that other programs of this machine may live."""
-_START_SECONDS, _POLL_SECONDS = 30.0, 0.02
+_POLL_SECONDS = 0.02
 
 
 @dataclass
-class Attacked:
-    """A server in a process of its own."""
+class AttackedServer:
+    """A server in a process of its own. ``limit``: its memory_limit."""
 
     target: str
     process: subprocess.Popen[bytes]
     log: Path
     limit: int
-    """Its memory_limit."""
     resident_at_start: int
     killed: bool = False
-    """It took more than ``cap``, so the harness ended it."""
+    """It took more than ``cap``, so it was ended."""
 
     @property
     def promise(self) -> int:
@@ -64,11 +64,8 @@ class Attacked:
         return max(_CAP, self.promise + 128 * MIB)
 
     def peak(self) -> int:
-        """The most resident bytes since ``forget_peak``."""
+        """The most resident bytes since the start."""
         return self.cap if self.killed else wire.peak_bytes(self.process.pid)
-
-    def forget_peak(self) -> None:
-        Path(f"/proc/{self.process.pid}/clear_refs").write_text("5")
 
     def descriptors(self) -> int:
         return len(list(Path(f"/proc/{self.process.pid}/fd").iterdir()))
@@ -76,30 +73,28 @@ class Attacked:
     def threads(self) -> int:
         return len(list(Path(f"/proc/{self.process.pid}/task").iterdir()))
 
-    def in_flight(self) -> tuple[int, int]:
-        """Calls and bytes, as GetServerInfo tells over a connection of its own."""
+    def info(self) -> pb.GetServerInfoResponse:
+        """What it tells of itself, over a connection of its own."""
         with wire.bare_channel(self.target) as channel:
-            info = wire.server_info(channel)
+            return wire.server_info(channel)
+
+    def in_flight(self) -> tuple[int, int]:
+        """Calls and bytes."""
+        info = self.info()
         return info.calls_in_flight, info.bytes_in_flight
 
-    def largest_message(self) -> int:
-        """Bytes of the largest request that it takes."""
-        with wire.bare_channel(self.target) as channel:
-            return wire.server_info(channel).limits.max_message_bytes
-
-    def seconds_until_idle(self, most: float) -> float:
-        """Until nothing is in flight; infinite if that takes longer than ``most``."""
+    def seconds_until(self, condition: Callable[[], bool], most: float) -> float:
+        """Infinite if that takes longer than ``most``."""
         start = time.monotonic()
         while (seconds := time.monotonic() - start) < most:
-            if self.in_flight() == (0, 0):
+            if condition():
                 return seconds
-            time.sleep(0.5)
+            time.sleep(0.2)
         return float("inf")
 
-    def wait(self, seconds: float) -> None:
-        """So long, or until the server is no more."""
-        with suppress(subprocess.TimeoutExpired):
-            self.process.wait(seconds)
+    def seconds_until_idle(self, most: float) -> float:
+        """Until nothing is in flight."""
+        return self.seconds_until(lambda: self.in_flight() == (0, 0), most)
 
     def show_peak(self) -> str:
         sign = "> " if self.killed else ""
@@ -113,11 +108,8 @@ def attacked(
     limit: int = 256 * MIB,
     descriptors: int | None = None,
     environment: Mapping[str, str] | None = None,
-) -> Iterator[Attacked]:
-    """Starts a server, with so many descriptors at most, and kills it at the end.
-
-    ``environment``: all of its variables; if not given, this process's.
-    """
+) -> Iterator[AttackedServer]:
+    """Starts a server, with so many descriptors at most, and kills it at the end."""
     given = shlex.split(os.environ.get("ATTACKED_SERVER", ""))
     command = given or [sys.executable, "-m", "npucall_server"]
     if descriptors is not None:
@@ -127,40 +119,23 @@ def attacked(
     with log.open("wb") as output:
         process = subprocess.Popen([*command, *options, *flags], stderr=output, env=environment)
     try:
-        _wait_for(ready, process, log)
+        wire.until(lambda: ready.exists() or process.poll() is not None, "the server starts")
+        assert process.poll() is None, log.read_text()
         now = wire.resident_bytes(process.pid)
-        server = Attacked(ready.read_text(), process, log, limit, now)
-        server.forget_peak()
-        with _watched(server):
-            yield server
+        server = AttackedServer(ready.read_text(), process, log, limit, now)
+        Path(f"/proc/{process.pid}/clear_refs").write_text("5")  # the peak begins here
+        threading.Thread(target=_watch, args=(server,)).start()
+        yield server
     finally:
         process.kill()
         process.wait()
 
 
-def _wait_for(ready: Path, process: subprocess.Popen[bytes], log: Path) -> None:
-    end = time.monotonic() + _START_SECONDS
-    while not ready.exists():
-        if process.poll() is not None or time.monotonic() > end:
-            raise RuntimeError(f"the server did not start: {log.read_text()}")
-        time.sleep(_POLL_SECONDS)
-
-
-@contextmanager
-def _watched(server: Attacked) -> Iterator[None]:
+def _watch(server: AttackedServer) -> None:
     """Kills the server once it is larger than its cap."""
-    done = threading.Event()
-
-    def watch() -> None:
-        while not done.wait(_POLL_SECONDS) and server.process.poll() is None:
+    with suppress(OSError):  # it has ended
+        while server.process.poll() is None:
             if wire.resident_bytes(server.process.pid) > server.cap:
                 server.killed = True
                 server.process.kill()
-
-    thread = threading.Thread(target=watch)
-    thread.start()
-    try:
-        yield
-    finally:
-        done.set()
-        thread.join()
+            time.sleep(_POLL_SECONDS)
