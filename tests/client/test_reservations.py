@@ -7,12 +7,12 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from tests.client.pool.heard import PATIENCE, until
 
 import npucall_client
 from npucall.errors import CancelledError, DrainingError, ReservedError, ServerUnreachableError
@@ -23,15 +23,14 @@ from npucall_client.senders.threads import THREADS
 from npucall_client.testing import running_server
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
     from npucall.errors import NpucallError
 
-pytestmark = pytest.mark.usefixtures("sender")
+BOTH_SENDERS = pytest.mark.usefixtures("sender")
 
 ONE = np.ones(4, np.float32)
-PATIENCE = 30.0
 COMMAND = [sys.executable, "-c", "from npucall_client.command import main; main()"]
 
 
@@ -76,6 +75,7 @@ def submit(client: npucall_client.Client) -> None:
         calls.submit(l1_loss_backward, ONE, ONE, ONE).result()
 
 
+@BOTH_SENDERS
 def test_calls_pipelines_and_streams_of_who_reserved_run_alone(
     client: npucall_client.Client, target: str
 ) -> None:
@@ -120,11 +120,7 @@ def test_calls_of_others_wait_for_the_end_of_a_reservation(
             each.result(PATIENCE)
 
 
-def test_large_calls_in_chunks_carry_the_key(target: str) -> None:
-    with npucall_client.connect(target, stream_from=0) as client, client.reserve(60) as quiet:
-        run(quiet)
-
-
+@BOTH_SENDERS
 def test_a_second_reservation_waits_for_the_first(
     client: npucall_client.Client, target: str
 ) -> None:
@@ -133,20 +129,11 @@ def test_a_second_reservation_waits_for_the_first(
             other.reserve(60)
         assert raised.value.details["position"] == "1"
         assert raised.value.retry_after is not None
-        ended = threading.Timer(0.1, client.release_reservation)
-        ended.start()
-        with other.reserve(60, wait=PATIENCE) as quiet:
-            run(quiet)
-        ended.join()
-
-
-def test_a_reservation_that_was_lost_says_so_at_the_next_call(
-    client: npucall_client.Client,
-) -> None:
-    with client.reserve(60) as quiet:
-        client.release_reservation()
-        with pytest.raises(ReservedError, match="the reservation has ended"):
-            run(quiet)
+        with ThreadPoolExecutor(1) as pool:
+            waiting = pool.submit(other.reserve, 60, wait=PATIENCE)
+            client.release_reservation()
+            with waiting.result(PATIENCE) as quiet:
+                run(quiet)
 
 
 def test_a_child_calls_under_the_reservation_of_its_parent(
@@ -154,30 +141,18 @@ def test_a_child_calls_under_the_reservation_of_its_parent(
 ) -> None:
     with (
         client.reserve(60) as quiet,
-        npucall_client.connect(target, reservation=quiet.key) as child,
+        npucall_client.connect(target, reservation=quiet.key, stream_from=0) as child,
     ):
         run(child)
         with pytest.raises(ValueError, match="has a reservation already"):
             child.reserve(10)
         with pytest.raises(ValueError, match="has a reservation already"):
             quiet.reserve(10)
+        client.release_reservation()
+        with pytest.raises(ReservedError, match="the reservation has ended"):
+            run(quiet)
 
 
-@pytest.mark.parametrize(("seconds", "wait"), [(0, 0), (float("inf"), 0), (1, -1)])
-def test_seconds_that_cannot_be_are_refused_here(
-    client: npucall_client.Client, seconds: float, wait: float
-) -> None:
-    with pytest.raises(ValueError, match="expected"):
-        client.reserve(seconds, wait=wait)
-
-
-def test_a_client_that_computes_itself_reserves_at_once() -> None:
-    with npucall_client.connect("local:") as client, client.reserve(60) as quiet:
-        run(quiet)
-        assert 0 < quiet.remaining <= 60
-
-
-@pytest.mark.threads("its progress waits, which stops an event loop")
 def test_a_call_whose_bytes_come_slowly_gives_way_to_a_reservation(target: str) -> None:
     """It is computed as they come, so it has begun to run."""
     slowly, go_on = threading.Event(), threading.Event()
@@ -268,30 +243,19 @@ def test_the_command_runs_another_that_has_the_device_and_answers_its_exit_code(
     assert "reserved" not in done.stdout
 
 
-@pytest.mark.threads("a child process calls")
-def test_info_shows_the_reservation(client: npucall_client.Client, target: str) -> None:
-    with client.reserve(60):
-        shown = npucall("info", target).stdout
-    assert "by ipv4:127.0.0.1, for" in " ".join(shown.split())
-
-
 @pytest.mark.more
 def test_the_command_is_refused_while_another_has_the_device(
     client: npucall_client.Client, target: str
 ) -> None:
     with client.reserve(60):
+        shown = npucall("info", target).stdout
+        assert "by ipv4:127.0.0.1, for" in " ".join(shown.split())
         done = npucall("reserve", "60", *python("print('ran')"), NPUCALL_TARGET=target)
         assert done.returncode == 1
         assert done.stdout == ""
         assert "FAILED_PRECONDITION, RESERVED" in done.stderr
         assert npucall("release", target).returncode == 0
     run(client)
-
-
-@pytest.mark.more
-def test_a_command_that_is_not_there_releases_the_device(
-    client: npucall_client.Client, target: str
-) -> None:
     done = npucall("reserve", "60", "-t", target, "--", "no-such-command-of-npucall")
     assert done.returncode == 127
     run(client)
@@ -326,10 +290,3 @@ def test_a_command_that_a_signal_ends_is_answered_as_shells_do(target: str) -> N
     script = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
     done = npucall("reserve", "60", "-t", target, *python(script))
     assert done.returncode == 128 + signal.SIGKILL
-
-
-def until(condition: Callable[[], bool]) -> None:
-    ends = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < ends
-        time.sleep(0.01)

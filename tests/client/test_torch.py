@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING, Any
 import ml_dtypes
 import numpy as np
 import pytest
+from tests.client.conftest import EVERYWHERE
+from tests.rows import each
 
 import npucall_client
 from npucall.errors import DTypeError
 from npucall.operators.kl_div_backward import kl_div_backward
+from npucall.operators.l1_loss_backward import l1_loss_backward
 from npucall_client import arrays
 
 torch: Any = pytest.importorskip("torch")
@@ -27,7 +30,7 @@ def run(client: Client, tensor: Any) -> Any:
     return client.run(kl_div_backward, ones, self=ones, target=tensor, reduction=0)
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "expected"),
     [
         ("bfloat16", ml_dtypes.bfloat16),
@@ -52,27 +55,19 @@ def test_a_tensor_is_read_in_its_own_type_and_memory(name: str, expected: Any) -
     np.testing.assert_array_equal(array, np.array([1.0, 2.0]).astype(expected))
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
-def test_an_operator_takes_tensors(client: Client, dtype: str) -> None:
-    result = run(client, torch.tensor(VALUES, dtype=getattr(torch, dtype)))
-    assert result.dtype is getattr(torch, dtype)
+DTYPES = ["float32", "float16", "bfloat16"]
+
+
+@EVERYWHERE
+@each("dtype", DTYPES)
+def test_an_operator_takes_tensors_of_any_layout(client: Client, dtype: str) -> None:
+    kind = getattr(torch, dtype)
+    result = run(client, torch.tensor(VALUES, dtype=kind, requires_grad=True))
+    assert result.dtype is kind
     np.testing.assert_array_equal(result.float(), -np.array(VALUES, np.float32))
-
-
-def test_a_tensor_with_a_gradient_is_taken(client: Client) -> None:
-    result = run(client, torch.tensor(VALUES, requires_grad=True))
-    np.testing.assert_array_equal(result, -np.array(VALUES, np.float32))
-
-
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_a_tensor_that_is_not_contiguous_is_taken(client: Client, dtype: str) -> None:
-    result = run(client, torch.tensor(VALUES, dtype=getattr(torch, dtype)).t()[::2])
-    np.testing.assert_array_equal(result.float(), [[-1, -4], [-3, -6]])
-
-
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_a_tensor_of_rank_0_is_taken(client: Client, dtype: str) -> None:
-    assert run(client, torch.tensor(3.0, dtype=getattr(torch, dtype))) == -3
+    parts = run(client, torch.tensor(VALUES, dtype=kind).t()[::2])
+    np.testing.assert_array_equal(parts.float(), [[-1, -4], [-3, -6]])
+    assert run(client, torch.tensor(3.0, dtype=kind)) == -3
 
 
 def test_a_tensor_that_torch_negates_lazily_is_taken_negated(client: Client) -> None:
@@ -81,7 +76,7 @@ def test_a_tensor_that_torch_negates_lazily_is_taken_negated(client: Client) -> 
     np.testing.assert_array_equal(run(client, lazy), [2.0])
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@each("dtype", ["float32", "bfloat16"])
 def test_an_output_may_be_a_tensor_of_any_layout(client: Client, dtype: str) -> None:
     base = torch.full((3, 4), 99.0, dtype=getattr(torch, dtype), requires_grad=False)
     out = base[:, :2].t()
@@ -90,42 +85,31 @@ def test_an_output_may_be_a_tensor_of_any_layout(client: Client, dtype: str) -> 
     options = client.options(outputs={"out": out})
     options.run(kl_div_backward, ones, self=ones, target=target, reduction=0)
     assert base.float().tolist() == [[-1, -4, 99, 99], [-2, -5, 99, 99], [-3, -6, 99, 99]]
+    number, one = torch.zeros((), dtype=out.dtype), torch.ones((), dtype=out.dtype)
+    client.options(outputs={"out": number}).run(kl_div_backward, one, self=one, target=one)
+    assert number.item() == -1
 
 
-def test_an_output_may_be_a_tensor_of_rank_0(client: Client) -> None:
-    out, one = torch.tensor(0.0, dtype=torch.bfloat16), torch.tensor(1.0, dtype=torch.bfloat16)
-    client.options(outputs={"out": out}).run(kl_div_backward, one, self=one, target=one)
-    assert out.item() == -1
-
-
-def test_an_output_that_torch_negates_lazily_is_refused(client: Client) -> None:
+def test_what_has_no_memory_of_its_own_here_is_refused(client: Client) -> None:
     lazy, one = torch.tensor([1 + 2j]).conj().imag, torch.ones(1)
-    with pytest.raises(TypeError, match=r"out: expected a NumPy array .* or a torch tensor"):
-        client.options(outputs={"out": lazy}).run(kl_div_backward, one, self=one, target=one)
+    elsewhere, sparse = torch.ones(1, device="meta"), torch.ones(1).to_sparse()
+    for out, said in (lazy, r"out: expected a NumPy array .* or a torch"), (elsewhere, ELSEWHERE):
+        with pytest.raises(TypeError, match=said):
+            client.options(outputs={"out": out}).run(kl_div_backward, one, self=one, target=one)
+    for target, said in (sparse, "."), (elsewhere, ELSEWHERE):
+        with pytest.raises(TypeError, match=said):
+            client.run(kl_div_backward, one, self=one, target=target)
 
 
-@pytest.mark.parametrize("role", ["input", "output"])
-def test_a_tensor_on_another_device_is_refused(client: Client, role: str) -> None:
-    one, elsewhere = torch.ones(1), torch.ones(1, device="meta")
-    options = client.options(outputs={"out": elsewhere} if role == "output" else {})
-    target = elsewhere if role == "input" else one
-    with pytest.raises(TypeError, match="expected a tensor in CPU memory, found one on meta"):
-        options.run(kl_div_backward, one, self=one, target=target)
+ELSEWHERE = "expected a tensor in CPU memory, found one on meta"
 
 
-def test_a_sparse_tensor_is_refused(client: Client) -> None:
-    dense, sparse = torch.ones(2, 2), torch.ones(2, 2).to_sparse()
-    with pytest.raises(TypeError):
-        client.run(kl_div_backward, dense, self=dense, target=sparse)
+# Tensors come back where tensors came in.
 
 
-# --- Tensors come back where tensors came in ------------------------------------------------------
-
-DTYPES = ["float32", "float16", "bfloat16"]
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("method", ["run", "execute", "pipeline"])
+@EVERYWHERE
+@each("dtype", DTYPES)
+@each("method", ["run", "execute", "pipeline"])
 def test_results_are_tensors_where_inputs_were_tensors(
     client: Client, method: str, dtype: str
 ) -> None:
@@ -164,24 +148,12 @@ def test_a_tensor_that_was_given_for_an_output_is_what_comes_back(client: Client
     assert options.run(kl_div_backward, torch.ones(2, 3), self=ones, target=ones) is own
 
 
-def test_a_session_fetches_tensors_where_tensors_came_in(client: Client) -> None:
-    with client.session() as session:
-        tensor = torch.ones(2, 3, dtype=torch.bfloat16)
-        result = session.run(kl_div_backward, tensor, self=tensor, target=tensor)
-        fetched = result.fetch()
-    assert isinstance(fetched, torch.Tensor)
-    assert fetched.dtype is torch.bfloat16
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
+@each("dtype", DTYPES)
 def test_plan_takes_tensors_without_data(client: Client, dtype: str) -> None:
     meta = torch.ones(2**11, 2**10, dtype=getattr(torch, dtype), device="meta")
     (spec,) = client.plan(kl_div_backward, meta, self=meta, target=meta).outputs.values()
     assert (spec.shape, str(spec.dtype.numpy)) == ((2**11, 2**10), dtype)
-
-
-def test_plan_takes_a_shape_and_a_dtype_alone(client: Client) -> None:
-    empty = npucall_client.Empty((2, 3), "float16")
+    empty = npucall_client.Empty((2, 3), "float16")  # a shape and a dtype alone
     (spec,) = client.plan(kl_div_backward, empty, self=empty, target=empty).outputs.values()
     assert (spec.shape, str(spec.dtype.numpy)) == ((2, 3), "float16")
 
@@ -193,3 +165,34 @@ def test_a_meta_tensor_of_a_dtype_that_no_operator_takes_is_refused_by_its_name(
     meta = torch.empty(2, dtype=torch.complex32, device="meta")
     with pytest.raises(DTypeError, match=r"self: no operator takes torch\.complex32"):
         client.plan(kl_div_backward, torch.ones(2), self=meta, target=torch.ones(2))
+
+
+# Sessions.
+
+KEPT = ["float32", "float16", "bfloat16", "float64", "int32", "int64", "bool", "float8_e5m2"]
+
+
+@each("dtype", KEPT)
+def test_what_was_put_comes_back_as_a_tensor(client: Client, dtype: str) -> None:
+    tensor = torch.arange(6).reshape(2, 3).to(getattr(torch, dtype))
+    with client.session() as session:
+        back = session.put(tensor).fetch()
+    assert isinstance(back, torch.Tensor)
+    assert back.dtype == tensor.dtype
+    assert back.view(torch.uint8).tolist() == tensor.view(torch.uint8).tolist()
+
+
+@EVERYWHERE
+def test_results_of_tensors_are_tensors_and_of_arrays_arrays(client: Client) -> None:
+    tensor, one = torch.linspace(-1, 1, 6), np.ones((), np.float32)
+    array = tensor.numpy()
+    with client.session() as session:
+        from_tensor = session.run(l1_loss_backward, one, tensor, array)
+        from_array = session.run(l1_loss_backward, one, array, array)
+        with session.program() as program:
+            behind = program.run(l1_loss_backward, one, from_tensor, array)
+            beside = program.run(l1_loss_backward, one, from_array, array)
+        kinds = [type(each.fetch()) for each in (from_tensor, behind, from_array, beside)]
+        assert kinds == [torch.Tensor, torch.Tensor, np.ndarray, np.ndarray]
+        assert isinstance(beside.torch(), torch.Tensor)
+        assert isinstance(behind.numpy(), np.ndarray)

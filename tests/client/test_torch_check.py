@@ -11,6 +11,8 @@ import pytest
 torch: Any = pytest.importorskip("torch")
 pytestmark = pytest.mark.torch
 
+from tests.rows import each  # noqa: E402
+
 import npucall_client  # noqa: E402
 from npucall_client.torch import check, runs  # noqa: E402
 
@@ -122,7 +124,7 @@ def test_what_a_device_refuses_does_not_pass(local: npucall_client.Client) -> No
     assert "cross_entropy was refused: label_smoothing: expected 0" in str(checked)
 
 
-@pytest.mark.parametrize("layer", [nn.GELU(), nn.ReLU(inplace=True), nn.PReLU()])
+@each("layer", [nn.GELU(), nn.ReLU(inplace=True), nn.PReLU()])
 def test_inputs_need_no_gradient_of_their_own(local: npucall_client.Client, layer: Any) -> None:
     x = torch.randn(3, 4)
     before = x.clone()
@@ -160,7 +162,7 @@ def test_parameters_get_no_gradient(local: npucall_client.Client) -> None:
     assert all(parameter.grad is None for parameter in model.parameters())
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@each("dtype", [torch.float16, torch.bfloat16])
 def test_short_floats_are_judged_by_their_own_tolerance(
     local: npucall_client.Client, dtype: Any
 ) -> None:

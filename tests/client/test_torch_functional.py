@@ -16,6 +16,7 @@ pytestmark = [
 ]
 
 from tests.client import torch_calls  # noqa: E402
+from tests.rows import each  # noqa: E402
 
 import npucall_client  # noqa: E402
 from npucall_client.torch import functional  # noqa: E402
@@ -63,14 +64,14 @@ def differences(functions: Any, dtype: Any) -> list[str]:
     return wrong
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@each("dtype", [torch.float32, torch.float64])
 def test_gradients_are_those_of_torch_where_torch_computes_the_function(
     local: npucall_client.Client, dtype: Any
 ) -> None:
     assert differences(functional(local, forward="torch"), dtype) == []
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@each("dtype", [torch.float16, torch.bfloat16])
 def test_short_floats_have_the_gradients_of_torch(local: npucall_client.Client, dtype: Any) -> None:
     functions = functional(local, forward="torch")
     wrong = []
@@ -213,7 +214,7 @@ def test_what_was_stretched_gets_the_sum_of_its_gradients(local: npucall_client.
             assert compare(case, found, torchs) == []
 
 
-@pytest.mark.parametrize(
+@each(
     ("name", "given", "sentence"),
     [
         ("relu", {"inplace": True}, "inplace: expected False, found True"),

@@ -18,6 +18,7 @@ pytestmark = [
 
 from tests.client import torch_calls  # noqa: E402
 from tests.client.test_torch_functional import CASES, compare, run  # noqa: E402
+from tests.rows import each  # noqa: E402
 
 import npucall_client  # noqa: E402
 from npucall_client.torch import WireWarning, functional, places, runs  # noqa: E402
@@ -79,7 +80,7 @@ def test_without_gradients_nothing_stays(client: npucall_client.Client) -> None:
         assert places._held == {}
 
 
-@pytest.mark.parametrize("backend", ["aot_eager", "eager"])
+@each("backend", ["aot_eager", "eager"])
 def test_compiled_functions_find_what_their_session_holds(
     client: npucall_client.Client, backend: str
 ) -> None:

@@ -11,8 +11,12 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 pytest.importorskip("mypy")
 pytest.importorskip("pyright")
@@ -38,45 +42,23 @@ Errors = set[tuple[str, int]]
 """File name and line of each error."""
 
 
-@pytest.fixture(scope="module")
-def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of the programs without their marks."""
-    folder = tmp_path_factory.mktemp("typing")
-    for program in PROGRAMS.glob("*.py"):
-        lines = program.read_text().splitlines()
-        (folder / program.name).write_text("\n".join(MARK.sub("", line) for line in lines))
-    return folder
-
-
-@pytest.fixture(scope="module")
-def marked() -> Errors:
-    """The lines that have to be errors."""
-    return {
-        (program.name, number)
-        for program in PROGRAMS.glob("*.py")
-        for number, line in enumerate(program.read_text().splitlines(), start=1)
-        if MARK.search(line)
-    }
-
-
-def mypy(*paths: Path) -> Errors:
-    command = [sys.executable, "-m", "mypy", "--config-file", "pyproject.toml", *map(str, paths)]
+def mypy(folder: Path) -> Errors:
+    command = [sys.executable, "-m", "mypy", "--config-file", "pyproject.toml", str(folder)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode in {0, 1}, done.stderr
     found = re.findall(r"^(.+?):(\d+): error:", done.stdout, re.MULTILINE)
     return {(Path(name).name, int(line)) for name, line in found}
 
 
-def pyright(*paths: Path) -> Errors:
+def pyright(folder: Path) -> Errors:
     """Pyright takes its settings from the command line or from a file, not from both."""
     settings = {
-        "include": list(map(str, paths)),
+        "include": [str(folder)],
         "typeCheckingMode": "basic",
         "extraPaths": [str(ROOT / member) for member in ("proto", "client", "server")],
     }
-    project = paths[0] if paths[0].is_dir() else paths[0].parent
-    (project / "pyrightconfig.json").write_text(json.dumps(settings))
-    options = ["--outputjson", "--pythonpath", sys.executable, "--project", str(project)]
+    (folder / "pyrightconfig.json").write_text(json.dumps(settings))
+    options = ["--outputjson", "--pythonpath", sys.executable, "--project", str(folder)]
     command = [sys.executable, "-m", "pyright", *options]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     report = json.loads(done.stdout)
@@ -88,32 +70,27 @@ def pyright(*paths: Path) -> Errors:
     }
 
 
-def test_mypy_finds_every_wrong_call_and_no_other(programs: Path, marked: Errors) -> None:
-    assert mypy(programs) == marked
-
-
 @pytest.mark.more
-def test_pyright_finds_every_wrong_call_and_no_other(programs: Path, marked: Errors) -> None:
-    assert pyright(programs) == marked
-
-
-def test_there_are_wrong_calls_to_find(marked: Errors) -> None:
+@pytest.mark.parametrize("check", [mypy, pyright])
+def test_every_wrong_call_is_found_and_no_other(
+    check: Callable[[Path], Errors], tmp_path: Path
+) -> None:
+    marked = set()
+    for program in PROGRAMS.glob("*.py"):
+        lines = program.read_text().splitlines()
+        marked |= {
+            (program.name, number) for number, line in enumerate(lines, 1) if MARK.search(line)
+        }
+        (tmp_path / program.name).write_text("\n".join(MARK.sub("", line) for line in lines))
     assert {name for name, _ in marked} == {"bad_calls.py"}
     assert len(marked) >= 20
+    assert check(tmp_path) == marked
 
 
 @pytest.mark.torch
-def test_pyright_accepts_tensors_of_torch(tmp_path: Path) -> None:
+@pytest.mark.parametrize("check", [pyright, pytest.param(mypy, marks=pytest.mark.long)])
+def test_tensors_of_torch_are_accepted(check: Callable[[Path], Errors], tmp_path: Path) -> None:
+    """mypy reads all of torch, which takes long."""
     pytest.importorskip("torch")
-    program = tmp_path / "with_torch.py"
-    program.write_text(WITH_TORCH)
-    assert pyright(program) == KNOWN
-
-
-@pytest.mark.torch
-@pytest.mark.long  # mypy reads all of torch
-def test_mypy_accepts_tensors_of_torch(tmp_path: Path) -> None:
-    pytest.importorskip("torch")
-    program = tmp_path / "with_torch.py"
-    program.write_text(WITH_TORCH)
-    assert mypy(program) == KNOWN
+    (tmp_path / "with_torch.py").write_text(WITH_TORCH)
+    assert check(tmp_path) == KNOWN
