@@ -105,7 +105,7 @@ class TenantServer(Served):
         lines = self.token_file.read_text().splitlines(keepends=True)
         kept = [line for line in lines if not line.startswith(tokens.hash_of(token))]
         assert len(kept) == len(lines) - 1
-        self.token_file.write_text("".join(kept))
+        put(self.token_file, "".join(kept))
 
     def channel(self, target: str = "", pair: Pair | None = None) -> grpc.Channel:
         options = [("grpc.use_local_subchannel_pool", 1)]
@@ -135,6 +135,13 @@ def tenant_server(folder: Path) -> Iterator[TenantServer]:
         finally:
             server.server.drain()
             server.streams._threads.shutdown()
+
+
+def put(path: Path, text: str) -> None:
+    """Puts a file in its place as a whole: the server may look at any moment."""
+    draft = path.with_suffix(".draft")
+    draft.write_text(text)
+    draft.replace(path)
 
 
 def bearer(token: str) -> tuple[tuple[str, str], ...]:

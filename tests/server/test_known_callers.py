@@ -18,7 +18,7 @@ from npucall_server.services.streams import stream
 
 from .fakes import until
 from .raw import RawStream, call_of
-from .tenant_server import TENANTS, TenantServer, ask, bearer, refusal, tenant_server, who
+from .tenant_server import TENANTS, TenantServer, ask, bearer, put, refusal, tenant_server, who
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -139,7 +139,7 @@ def test_tenants_are_read_again_and_a_faulty_file_keeps_those_that_there_were(
 ) -> None:
     token = server.token("judy", "new")
     assert reason(channel, token) == "TENANT_UNKNOWN"
-    server.config.write_text(TENANTS + "[tenants.new]\nadmins = ['judy']\n")
+    put(server.config, TENANTS + "[tenants.new]\nadmins = ['judy']\n")
     until(lambda: reason(channel, token) == "OK", "the new tenant is known")
     assert shown(who(channel, bearer(token)))[2] == "ADMIN"
     for fault, said in {
@@ -148,10 +148,10 @@ def test_tenants_are_read_again_and_a_faulty_file_keeps_those_that_there_were(
         "queue_length = 3\n": "tenants: expected at least one table [tenants.NAME]",
         "[tenants.a]\nusers = [1]\n[tenants.b]\nusers = [1]\n": "users: expected 1 in one tenant",
     }.items():
-        server.config.write_text(fault)
+        put(server.config, fault)
         until(lambda said=said: said in warnings(server), "it is said")  # type: ignore[misc]
         assert reason(channel, token) == "OK"
-    server.config.write_text(TENANTS)
+    put(server.config, TENANTS)
     until(lambda: reason(channel, token) == "TENANT_UNKNOWN", "the tenant has gone")
 
 
@@ -164,10 +164,10 @@ def test_a_line_of_the_file_of_tokens_that_is_wrong_is_passed_over_and_named(
 ) -> None:
     token = server.token("kim")
     text = server.token_file.read_text()
-    server.token_file.write_text("# people\n\nnonsense\n" + text)
+    put(server.token_file, "# people\n\nnonsense\n" + text)
     until(lambda: "token_hashes: line 3: expected hash, tenant" in warnings(server), "it is said")
     assert who(channel, bearer(token)).name == "kim"
-    server.token_file.write_text(text)
+    put(server.token_file, text)
 
 
 def test_while_the_file_of_tokens_is_away_those_that_there_were_count(
@@ -178,7 +178,7 @@ def test_while_the_file_of_tokens_is_away_those_that_there_were_count(
     server.token_file.unlink()
     until(lambda: "the server keeps the old tokens" in warnings(server), "it is said")
     assert who(channel, bearer(token)).name == "leo"
-    server.token_file.write_text(text)
+    put(server.token_file, text)
 
 
 def test_of_an_issuer_that_changes_its_keys_the_new_one_is_fetched_and_the_old_one_forgotten(
@@ -273,10 +273,10 @@ def test_a_stream_is_not_renewed_by_anothers_credential(
 
 
 def test_a_stream_whose_tenant_has_gone_ends(server: TenantServer, channel: grpc.Channel) -> None:
-    server.config.write_text(TENANTS + "[tenants.short]\n")
+    put(server.config, TENANTS + "[tenants.short]\n")
     server.server.reload()
     peer = opened(channel, server.token("rob", "short"))
-    server.config.write_text(TENANTS)
+    put(server.config, TENANTS)
     assert ends_with(peer) == ("CREDENTIAL_INVALID", "revoked")
 
 
