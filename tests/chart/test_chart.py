@@ -73,9 +73,11 @@ def selects(selector: dict[str, str], pod: dict[str, Any]) -> bool:
 
 
 @each("values", VALUES)
-def test_helm_finds_nothing_to_blame(values: str) -> None:
+def test_helm_finds_nothing_to_blame_and_no_name_twice(values: str) -> None:
     done = helm("lint", "--strict", str(CHART), f"--values={CHART / values}")
     assert done.returncode == 0, done.stdout
+    names = [(one["kind"], one["metadata"]["name"]) for one in render(values)]
+    assert len(set(names)) == len(names)
 
 
 @each("version", KUBERNETES)
@@ -98,26 +100,18 @@ def test_a_field_that_kubernetes_does_not_know_is_found() -> None:
 
 
 @each("values", VALUES)
-def test_a_resource_has_a_name_of_its_own_in_its_kind(values: str) -> None:
-    names = [(one["kind"], one["metadata"]["name"]) for one in render(values)]
-    assert len(set(names)) == len(names)
-
-
-@each("values", VALUES)
 def test_every_variable_is_a_setting(values: str) -> None:
     rendered = render(values)
-    for pod in servers(rendered):
-        ours = {name for name in environment(pod) if name.startswith("NPUCALL_")}
-        assert {name.removeprefix("NPUCALL_").lower() for name in ours} <= {
-            *ServerSettings.model_fields
-        }
-    for deployment in of_kind(rendered, "Deployment"):
-        prefix = "NPUCALL_DIRECTORY_"
-        given = environment(deployment["spec"]["template"])
-        assert {name.removeprefix(prefix).lower() for name in given} <= {
-            *DirectorySettings.model_fields
-        }
-        assert all(name.startswith(prefix) for name in given)
+    directories = [one["spec"]["template"] for one in of_kind(rendered, "Deployment")]
+    for prefix, chosen, settings in (
+        ("NPUCALL_", servers(rendered), ServerSettings),
+        ("NPUCALL_DIRECTORY_", directories, DirectorySettings),
+    ):
+        for pod in chosen:
+            ours = {name for name in environment(pod) if name.startswith(prefix)}
+            names = {name.removeprefix(prefix).lower() for name in ours}
+            assert names <= settings.model_fields.keys()
+            assert pod not in directories or ours == environment(pod).keys()
 
 
 @each("values", ["values.yaml", "ci/cpu.yaml"])
@@ -136,46 +130,31 @@ def test_a_server_takes_the_settings_that_it_is_given(values: str) -> None:
 
 
 @each("values", VALUES)
-def test_a_pod_has_more_time_to_stop_than_draining_takes(values: str) -> None:
+def test_a_pod_can_drain_is_probed_where_it_answers_and_has_no_rights(values: str) -> None:
+    """It can write to its memory alone, and every mount has its volume."""
     for pod in servers(render(values)):
         drain = float(environment(pod)["NPUCALL_DRAIN_TIMEOUT"])
         assert pod["spec"]["terminationGracePeriodSeconds"] > drain
-
-
-@each("values", VALUES)
-def test_probes_ask_for_health_where_it_answers(values: str) -> None:
     for pod in pods(render(values)):
+        spec, only = pod["spec"], container(pod)
         (listen,) = (
             value for name, value in environment(pod).items() if name.endswith("HEALTH_LISTEN")
         )
         for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
-            assert container(pod)[probe]["grpc"] == {"port": int(listen.rpartition(":")[2])}
-
-
-@each("values", VALUES)
-def test_a_pod_has_no_rights_and_can_write_to_its_memory_alone(values: str) -> None:
-    for pod in pods(render(values)):
-        spec = pod["spec"]
+            assert only[probe]["grpc"] == {"port": int(listen.rpartition(":")[2])}
         assert spec["securityContext"]["runAsNonRoot"]
         assert spec["securityContext"]["runAsUser"] > 0
         assert not spec["automountServiceAccountToken"]
-        assert container(pod)["securityContext"] == {
+        assert only["securityContext"] == {
             "allowPrivilegeEscalation": False,
             "capabilities": {"drop": ["ALL"]},
             "readOnlyRootFilesystem": True,
         }
-        writable = [
-            one["mountPath"] for one in container(pod)["volumeMounts"] if not one.get("readOnly")
-        ]
-        assert writable == ["/tmp"]
-        assert container(pod)["resources"]["limits"]["memory"]
-
-
-@each("values", VALUES)
-def test_every_mount_has_its_volume(values: str) -> None:
-    for pod in pods(render(values)):
-        mounted = [one["name"] for one in container(pod)["volumeMounts"]]
-        assert sorted(mounted) == sorted(one["name"] for one in pod["spec"]["volumes"])
+        mounts = only["volumeMounts"]
+        assert [one["mountPath"] for one in mounts if not one.get("readOnly")] == ["/tmp"]
+        assert only["resources"]["limits"]["memory"]
+        mounted = sorted(one["name"] for one in mounts)
+        assert mounted == sorted(one["name"] for one in spec["volumes"])
 
 
 @each("values", VALUES)

@@ -1,4 +1,4 @@
-"""Hosts on one switch, as network namespaces, whose cables can be cut.
+"""Hosts on one switch, as namespaces of this machine, whose cables can be cut.
 
 Nothing of them is left when the tests end, however they end: a namespace has no name and is gone
 with the processes in it, and each of those is killed with the process that started it.
@@ -10,49 +10,96 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from contextlib import AbstractContextManager
 
-PROGRAMS = ("ip", "iptables", "nsenter", "setpriv", "unshare")
+PROGRAMS = ("ip", "nsenter", "setpriv", "unshare")
 DIES_TOO = ("setpriv", "--pdeathsig", "KILL", "--")
 """Before a command: it is killed with the process that started it."""
 NETWORK = "198.18.7"
+NET, OWN = ("net",), ("net", "uts", "mount", "pid")
+"""A host has a network of its own, or also a name, a file system and processes."""
+_IDLE = ("sh", "-c", "echo; exec sleep infinity")
 
 
-def missing() -> str:
+def missing(*programs: str) -> str:
     """Why no hosts can be made here, in a sentence; empty if they can."""
     if not sys.platform.startswith("linux"):
         return "platform: expected Linux, whose network namespaces this needs"
     if os.geteuid() != 0:
         return "user: expected root, who may make network namespaces"
-    lacking = [program for program in PROGRAMS if shutil.which(program) is None]
+    lacking = [program for program in (*PROGRAMS, *programs) if shutil.which(program) is None]
     if lacking:
         return f"PATH: expected {', '.join(lacking)}, found none (Debian: iproute2, iptables)"
     tried = subprocess.run(
         ["unshare", "--net", "true"], capture_output=True, text=True, check=False
     )
-    return f"namespaces: expected to make one, found {tried.stderr.strip()}" * bool(
-        tried.returncode
-    )
+    found = tried.stderr.strip()
+    return f"namespaces: expected to make one, found {found}" if tried.returncode else ""
+
+
+def until(condition: Callable[[], object], what: str, seconds: float = 240.0) -> None:
+    """Waits for something that another process does."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, f"not within {seconds:g} s: {what}"
+        time.sleep(0.02)
 
 
 @dataclass(frozen=True)
-class Host:
+class Namespace:
+    """Namespaces, which live as long as their first process."""
+
+    pid: int
+    """Of that process, as this machine numbers it."""
+    kinds: Sequence[str]
+
+    @property
+    def enter(self) -> tuple[str, ...]:
+        """Before a command: it is run in there."""
+        return ("nsenter", f"--target={self.pid}", *(f"--{kind}" for kind in self.kinds), "--")
+
+    def command(self, *command: str) -> list[str]:
+        """The same command, run there for as long as the process that starts it lives."""
+        return [*DIES_TOO, *self.enter, *DIES_TOO, *command]
+
+    def run(
+        self, *command: str, seconds: float = 180.0, check: bool = True
+    ) -> subprocess.CompletedProcess[str]:
+        done = subprocess.run(
+            self.command(*command), capture_output=True, text=True, timeout=seconds, check=False
+        )
+        assert not check or done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
+        return done
+
+    def pids(self, *words: str) -> list[int]:
+        """Of its processes whose command lines have all of these, as this machine numbers them."""
+        own = Path(f"/proc/{self.pid}/ns/pid").readlink()
+        found = []
+        for folder in Path("/proc").glob("[0-9]*"):
+            try:
+                line = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+                if own == (folder / "ns/pid").readlink() and all(word in line for word in words):
+                    found.append(int(folder.name))
+            except OSError:
+                continue
+        return [pid for pid in found if pid != self.pid]
+
+
+@dataclass(frozen=True)
+class Host(Namespace):
     """A machine: processes that share an address."""
 
     name: str
     address: str
     switch: Namespace
-    inside: Namespace
-
-    def command(self, *command: str) -> list[str]:
-        """The same, run on this host."""
-        return [*self.inside.enter, *DIES_TOO, *command]
 
     def set_cable(self, state: str) -> None:
         self.switch.run("ip", "link", "set", f"port-{self.name}", state)
@@ -69,11 +116,11 @@ class Host:
     @contextmanager
     def filtered(self, chain: str, *match: str) -> Iterator[None]:
         """Packets of that chain (INPUT: hears them, OUTPUT: says them) are lost meanwhile."""
-        self.inside.run("iptables", "-A", chain, *match, "-j", "DROP")
+        self.run("iptables", "-A", chain, *match, "-j", "DROP")
         try:
             yield
         finally:
-            self.inside.run("iptables", "-D", chain, *match, "-j", "DROP")
+            self.run("iptables", "-D", chain, *match, "-j", "DROP")
 
     def deaf(self) -> AbstractContextManager[None]:
         """It hears nobody, and others hear it."""
@@ -85,67 +132,59 @@ class Host:
 
     def losing(self, share: float) -> AbstractContextManager[None]:
         """A share of the packets to it is lost."""
-        return self.filtered(
-            "INPUT",
-            "-i",
-            "eth0",
-            "-m",
-            "statistic",
-            "--mode",
-            "random",
-            "--probability",
-            f"{share}",
-        )
-
-
-@dataclass(frozen=True)
-class Namespace:
-    """A network namespace, which lives as long as a process in it."""
-
-    pid: int
-
-    @property
-    def enter(self) -> tuple[str, ...]:
-        """Before a command: it is run in there."""
-        return ("nsenter", f"--net=/proc/{self.pid}/ns/net", "--")
-
-    def run(self, *command: str) -> None:
-        subprocess.run([*self.enter, *command], check=True)
+        at_random = ("-m", "statistic", "--mode", "random", "--probability", f"{share}")
+        return self.filtered("INPUT", "-i", "eth0", *at_random)
 
 
 @contextmanager
-def namespace() -> Iterator[Namespace]:
-    """A network namespace of its own."""
-    command = [*DIES_TOO, "unshare", "--net", "--", "sh", "-c", "echo; exec sleep infinity"]
+def namespace(kinds: Sequence[str] = NET, first: Sequence[str] = _IDLE) -> Iterator[Namespace]:
+    """New ones. ``first``: their first process, which prints a line once it is there."""
+    options = [f"--{kind}" for kind in kinds]
+    if "pid" in kinds:
+        options += ["--ipc", "--fork", "--kill-child", "--mount-proc"]
+    command = [*DIES_TOO, "unshare", *options, "--", *first]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as holder:
         try:
             assert holder.stdout is not None
-            holder.stdout.readline()  # it is in its namespace now
-            yield Namespace(holder.pid)
+            assert holder.stdout.readline()
+            pid = holder.pid
+            if "pid" in kinds:
+                children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+                pid = int(children[0])
+            yield Namespace(pid, kinds)
         finally:
             holder.kill()
 
 
 @contextmanager
-def hosts(*names: str) -> Iterator[dict[str, Host]]:
-    """Hosts by name, of at most ten letters, on one switch."""
+def hosts(
+    *names: str, kinds: Sequence[str] = NET, first: Sequence[str] = _IDLE
+) -> Iterator[dict[str, Host]]:
+    """Hosts by name, of at most ten letters, on one switch, which has an address too.
+
+    ``first`` gets the name of its host as an argument.
+    """
     with ExitStack() as stack:
         switch = stack.enter_context(namespace())
-        switch.run("ip", "link", "add", "switch", "type", "bridge")
-        switch.run("ip", "link", "set", "switch", "up")
+        for command in (
+            "link set lo up", "link add switch type bridge", "link set switch up",
+            f"address add {NETWORK}.254/24 dev switch",
+        ):  # fmt: skip
+            switch.run("ip", *command.split())
         made = {}
         for number, name in enumerate(names, 1):
-            inside = stack.enter_context(namespace())
-            made[name] = _attached(name, f"{NETWORK}.{number}", switch, inside)
+            inside = stack.enter_context(namespace(kinds, (*first, name)))
+            host = Host(inside.pid, kinds, name, f"{NETWORK}.{number}", switch)
+            _attach(host)
+            made[name] = host
         yield made
 
 
-def _attached(name: str, address: str, switch: Namespace, inside: Namespace) -> Host:
-    port = f"port-{name}"
-    peer = ("peer", "name", "eth0", "netns", str(inside.pid))
-    switch.run("ip", "link", "add", port, "type", "veth", *peer)
-    switch.run("ip", "link", "set", port, "master", "switch", "up")
-    inside.run("ip", "address", "add", f"{address}/24", "dev", "eth0")
-    inside.run("ip", "link", "set", "eth0", "up")
-    inside.run("ip", "link", "set", "lo", "up")
-    return Host(name, address, switch, inside)
+def _attach(host: Host) -> None:
+    port = f"port-{host.name}"
+    peer = ("peer", "name", "eth0", "netns", str(host.pid))
+    host.switch.run("ip", "link", "add", port, "type", "veth", *peer)
+    host.switch.run("ip", "link", "set", port, "master", "switch", "up")
+    host.run("ip", "address", "add", f"{host.address}/24", "dev", "eth0")
+    for device in "lo", "eth0":
+        host.run("ip", "link", "set", device, "up")

@@ -29,8 +29,8 @@ NAMES = ("npu-a", "npu-b", "npu-c")
 SECONDS = 180.0
 
 
-class Lab:
-    """An administrator, whose hosts are namespaces with a folder each."""
+class FollowedPage:
+    """The page, followed on hosts that are namespaces with a folder each."""
 
     def __init__(self, folder: Path, made: dict[str, Host], stack: ExitStack) -> None:
         self.folder, self.hosts, self._stack = folder, made, stack
@@ -81,30 +81,30 @@ class Lab:
 
 
 @pytest.fixture(scope="module")
-def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FollowedPage]:
     with ExitStack() as stack:
         made = stack.enter_context(hosts(*NAMES, "laptop"))
-        lab = Lab(tmp_path_factory.mktemp("lab"), made, stack)
-        lab.run("npu-a", CERTIFICATES, TENANTS, TOKENS)
-        lab.copy()
-        lab.start("npu-a", DIRECTORY)
+        page = FollowedPage(tmp_path_factory.mktemp("hosts"), made, stack)
+        page.run("npu-a", CERTIFICATES, TENANTS, TOKENS)
+        page.copy()
+        page.start("npu-a", DIRECTORY)
         for name in NAMES:
-            lab.start(name, SERVER)
+            page.start(name, SERVER)
         for file in ("tls/ca.pem", "alice.token", "bob.token"):
-            (lab.folder / "laptop/tls").mkdir(exist_ok=True)
-            shutil.copy2(lab.folder / "npu-a" / file, lab.folder / "laptop" / file)
-        yield lab
+            (page.folder / "laptop/tls").mkdir(exist_ok=True)
+            shutil.copy2(page.folder / "npu-a" / file, page.folder / "laptop" / file)
+        yield page
 
 
-def until_told(lab: Lab, *blocks: str) -> str:
+def until_told(page: FollowedPage, *blocks: str) -> str:
     """What they print once all members are there."""
     end = time.monotonic() + SECONDS
     while True:
         try:
-            told = lab.run("laptop", *blocks)
+            told = page.run("laptop", *blocks)
             assert all(f"{name}:50051" in told for name in NAMES), told
         except AssertionError:
-            logs = "".join(each.read_text()[-600:] for each in lab.folder.glob("*.log"))
+            logs = "".join(each.read_text()[-600:] for each in page.folder.glob("*.log"))
             assert time.monotonic() < end, logs
         else:
             return told
@@ -117,26 +117,28 @@ def test_it_takes_twelve_commands() -> None:
     assert len(lines) == 12
 
 
-def test_the_table_names_every_member(lab: Lab) -> None:
-    until_told(lab, SEE)
+def test_the_table_names_every_member(page: FollowedPage) -> None:
+    until_told(page, SEE)
 
 
 @pytest.mark.parametrize("user", ["alice", "bob"])
-def test_each_user_calls_with_a_token_and_the_lines_of_the_page(lab: Lab, user: str) -> None:
-    until_told(lab, SEE)
+def test_each_user_calls_with_a_token_and_the_lines_of_the_page(
+    page: FollowedPage, user: str
+) -> None:
+    until_told(page, SEE)
     login = SEE.splitlines()[0].replace("alice", user)
-    assert "grad_input" in lab.run("laptop", login, CALL)
+    assert "grad_input" in page.run("laptop", login, CALL)
 
 
-def test_who_may_reserve_has_two_devices_for_a_command(lab: Lab) -> None:
-    until_told(lab, SEE)
-    assert "grad_input" in lab.run("laptop", SEE.splitlines()[0], RESERVE)
+def test_who_may_reserve_has_two_devices_for_a_command(page: FollowedPage) -> None:
+    until_told(page, SEE)
+    assert "grad_input" in page.run("laptop", SEE.splitlines()[0], RESERVE)
 
 
-def test_the_key_of_the_authority_stays_where_it_was_made(lab: Lab) -> None:
-    assert {each.parts[-3] for each in lab.folder.glob("*/tls/ca.key")} == {"npu-a"}
+def test_the_key_of_the_authority_stays_where_it_was_made(page: FollowedPage) -> None:
+    assert {each.parts[-3] for each in page.folder.glob("*/tls/ca.key")} == {"npu-a"}
 
 
-def test_who_brings_nothing_sees_nobody(lab: Lab) -> None:
+def test_who_brings_nothing_sees_nobody(page: FollowedPage) -> None:
     with pytest.raises(AssertionError, match="expected a token or a client certificate"):
-        lab.run("laptop", SEE.replace("NPUCALL_TOKEN_FILE=alice.token", ""))
+        page.run("laptop", SEE.replace("NPUCALL_TOKEN_FILE=alice.token", ""))

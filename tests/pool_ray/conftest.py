@@ -6,9 +6,9 @@ import os
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.pool.hosts import missing
 
-from .hosts import missing
-from .lab import Lab, lab
+from .ray_pool import RayPool, ray_pool
 from .units import RAY
 
 if TYPE_CHECKING:
@@ -27,15 +27,15 @@ def can_have_hosts() -> None:
 
 
 @pytest.fixture(scope="module")
-def pool(can_have_hosts: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+def pool(can_have_hosts: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RayPool]:
     """Two hosts of two devices each, and a head; a server on each device."""
-    with lab(tmp_path_factory.mktemp("ray")) as made:
+    with ray_pool(tmp_path_factory.mktemp("ray")) as made:
         made.up()
         yield made
 
 
 @pytest.fixture
-def whole_pool(pool: Lab) -> Lab:
+def whole_pool(pool: RayPool) -> RayPool:
     """The same, every server at work."""
     pool.wait_for_all()
     return pool

@@ -13,23 +13,24 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.pool.callers import calling
+from tests.pool.hosts import until
 
-from .hosts import until
-from .lab import START_SECONDS, alive
+from .ray_pool import START_SECONDS, alive
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from .hosts import Host
-    from .lab import Lab
+    from tests.pool.hosts import Host
+
+    from .ray_pool import RayPool
 
 pytestmark = pytest.mark.long
 
 
 @contextmanager
-def unharmed(lab: Lab, fault: str) -> Iterator[None]:
+def unharmed(pool: RayPool, fault: str) -> Iterator[None]:
     """A user's calls while something happens: all answers right, no errors."""
-    with calling(lab.site.outside(), lab.target, "--threads=3") as calls:
+    with calling(pool.head.switch.command(), pool.target, "--threads=3") as calls:
         began = time.monotonic()
         yield
         took = time.monotonic() - began
@@ -48,7 +49,7 @@ def servers(host: Host) -> list[int]:
     return host.pids("npucall-server", "serve")
 
 
-def test_a_killed_server_is_started_again(whole_pool: Lab) -> None:
+def test_a_killed_server_is_started_again(whole_pool: RayPool) -> None:
     host = whole_pool.workers[0]
     with unharmed(whole_pool, "kill -9 server"):
         kill(servers(host)[:1])
@@ -56,7 +57,9 @@ def test_a_killed_server_is_started_again(whole_pool: Lab) -> None:
         whole_pool.wait_for_all()
 
 
-def test_a_server_dies_with_its_keeper_and_both_come_back_on_their_host(whole_pool: Lab) -> None:
+def test_a_server_dies_with_its_keeper_and_both_come_back_on_their_host(
+    whole_pool: RayPool,
+) -> None:
     host = whole_pool.workers[1]
     before = servers(host)
     with unharmed(whole_pool, "kill -9 keeper"):
@@ -66,7 +69,7 @@ def test_a_server_dies_with_its_keeper_and_both_come_back_on_their_host(whole_po
         whole_pool.wait_for_all()
 
 
-def test_a_killed_directory_comes_back_and_nobody_misses_it(whole_pool: Lab) -> None:
+def test_a_killed_directory_comes_back_and_nobody_misses_it(whole_pool: RayPool) -> None:
     with unharmed(whole_pool, "kill -9 directory actor"):
         before = whole_pool.head.pids("npucall-directory")
         kill(whole_pool.head.pids("ray::KeeperActor"))
@@ -75,7 +78,7 @@ def test_a_killed_directory_comes_back_and_nobody_misses_it(whole_pool: Lab) -> 
 
 
 def test_a_killed_raylet_takes_its_servers_along_and_systemd_brings_all_back(
-    whole_pool: Lab,
+    whole_pool: RayPool,
 ) -> None:
     host = whole_pool.workers[0]
     before = servers(host)
@@ -87,7 +90,7 @@ def test_a_killed_raylet_takes_its_servers_along_and_systemd_brings_all_back(
 
 
 def test_a_drained_host_gives_its_devices_to_others_once_its_servers_have_ended(
-    whole_pool: Lab,
+    whole_pool: RayPool,
 ) -> None:
     host = whole_pool.workers[0]
     with unharmed(whole_pool, "drain, another job, up"):
@@ -98,16 +101,15 @@ def test_a_drained_host_gives_its_devices_to_others_once_its_servers_have_ended(
         whole_pool.wait_for_all()
 
 
-def test_a_host_that_was_cut_off_for_90_s_comes_back(whole_pool: Lab) -> None:
+def test_a_host_that_was_cut_off_for_90_s_comes_back(whole_pool: RayPool) -> None:
     host = whole_pool.workers[1]
     with unharmed(whole_pool, "link cut for 90 s"):
-        whole_pool.site.plug(host, "down")
-        time.sleep(90)
-        whole_pool.site.plug(host, "up")
+        with host.cut():
+            time.sleep(90)
         whole_pool.wait_for_all()
 
 
-def test_the_head_may_be_away_for_100_s(whole_pool: Lab) -> None:
+def test_the_head_may_be_away_for_100_s(whole_pool: RayPool) -> None:
     """Raylets give up a head after 60 s, unless the units raise that time."""
     before = {host.name: servers(host) for host in whole_pool.workers}
     with unharmed(whole_pool, "head killed for 100 s"):
@@ -116,7 +118,7 @@ def test_the_head_may_be_away_for_100_s(whole_pool: Lab) -> None:
         assert {host.name: servers(host) for host in whole_pool.workers} == before
 
 
-def test_a_head_that_comes_back_without_memory_needs_up_once_more(pool: Lab) -> None:
+def test_a_head_that_comes_back_without_memory_needs_up_once_more(pool: RayPool) -> None:
     """The last one here: it begins with the pool whose head the test before has killed."""
     pool.start_ray(pool.head)
     until(lambda: alive(pool) == 3, "Ray knows all hosts again", START_SECONDS)
@@ -124,6 +126,6 @@ def test_a_head_that_comes_back_without_memory_needs_up_once_more(pool: Lab) -> 
     pool.wait_for_all()
 
 
-def _starts(lab: Lab) -> int:
+def _starts(pool: RayPool) -> int:
     """Servers that have been started twice."""
-    return sum(row["starts"] > 1 for row in lab.status().values())
+    return sum(row["starts"] > 1 for row in pool.status().values())

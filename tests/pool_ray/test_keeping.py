@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.pool.hosts import until
 from tests.rows import each
 
 from npucall_client import connect
@@ -18,8 +19,6 @@ from npucall_pool import bound
 from npucall_pool.child import own_folder
 from npucall_pool.keeping import Keeping
 from npucall_pool.order import Order
-
-from .hosts import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from .hosts import Host
+    from tests.pool.hosts import Host
 
 ROOT = Path(__file__).parents[2]
 RAY = ROOT / ".venv-ray"

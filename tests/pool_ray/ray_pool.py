@@ -10,14 +10,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .hosts import Host, Site, site, until
+from tests.pool.hosts import OWN, Host, hosts, until
+
 from .units import RAY, Unit
 
 if TYPE_CHECKING:
     import subprocess
     from collections.abc import Iterator
 
-FOLDER = "/tmp/ray/npucall"
+RAYS_FOLDER = "/tmp/ray"
+FOLDER = f"{RAYS_FOLDER}/npucall"
 """Of locks and logs; each host has its own /tmp/ray."""
 DEVICES = 2
 START_SECONDS = 400.0
@@ -27,8 +29,24 @@ _SERVERS = Path(sys.prefix)
 """The environment of these tests is the servers' too."""
 
 
-class Lab(NamedTuple):
-    site: Site
+# The first process of a host: a folder for Ray that is the host's own, then it buries the dead.
+_FIRST = f"""
+import os, socket, subprocess, sys, time
+socket.sethostname(sys.argv[1])
+for folder in "{RAYS_FOLDER}", "/dev/shm":
+    subprocess.run(["mount", "-t", "tmpfs", "tmpfs", folder], check=True)
+print("up", flush=True)
+while True:
+    try:
+        os.wait()
+    except ChildProcessError:
+        time.sleep(0.1)
+"""
+
+
+class RayPool(NamedTuple):
+    """Hosts of a Ray cluster, and what runs on them."""
+
     head: Host
     workers: tuple[Host, ...]
     units: dict[str, subprocess.Popen[bytes]]
@@ -112,12 +130,13 @@ class Lab(NamedTuple):
 
 
 @contextmanager
-def lab(folder: Path, workers: int = 2, **variables: str) -> Iterator[Lab]:
+def ray_pool(folder: Path, workers: int = 2, **variables: str) -> Iterator[RayPool]:
     """Ray on a head and workers, all alive; no pool yet."""
     names = ("ray-head", *(f"ray-work-{number}" for number in range(1, workers + 1)))
-    with site(*names) as standing:
-        head, *others = standing.hosts
-        made = Lab(standing, head, tuple(others), {}, folder)
+    Path(RAYS_FOLDER).mkdir(exist_ok=True)
+    with hosts(*names, kinds=OWN, first=(sys.executable, "-I", "-c", _FIRST)) as standing:
+        head, *others = standing.values()
+        made = RayPool(head, tuple(others), {}, folder)
         try:
             made.start_ray(head, **variables)
             until(lambda: alive(made) == 1, "Ray has a head", START_SECONDS)
@@ -131,7 +150,7 @@ def lab(folder: Path, workers: int = 2, **variables: str) -> Iterator[Lab]:
                 unit.wait()
 
 
-def alive(made: Lab) -> int:
+def alive(made: RayPool) -> int:
     """Hosts that Ray says are alive; 0 where it does not answer."""
     said = made.run_ray("print(sum(node['Alive'] for node in ray.nodes()))")
     return int(said) if said.isdigit() else 0
