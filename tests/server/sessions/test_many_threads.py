@@ -86,7 +86,7 @@ def test_whatever_threads_do_at_a_time_all_is_given_back(own_memory: int, steps:
 # --- Who guesses ----------------------------------------------------------------------------------
 
 COUNTS = [5_000, pytest.param(1_000_000, marks=pytest.mark.long)]
-"""In this process, where a guess takes microseconds; ``tests/attacks`` sends some over a socket."""
+"""In this process, where a guess takes microseconds."""
 HEX = "0123456789abcdef"
 
 
