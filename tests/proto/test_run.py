@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +11,6 @@ from tests.rows import each
 
 from npucall.compute import evaluate
 from npucall.compute.helpers import Helpers
-from npucall.compute.work import Work
 from npucall.declare.call import Call
 from npucall.declare.prepare import Prepared, prepare
 from npucall.dtypes import FLOAT, FLOAT16, INT64
@@ -148,24 +146,6 @@ def test_helpers_do_not_change_a_bit_of_a_sum(
     alone = evaluate.run(call, storages)
     for _ in range(5):
         assert evaluate.run(call, storages, helpers=helpers) == alone
-
-
-def test_blocks_are_computed_by_helpers_at_the_same_time(
-    helpers: Helpers, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(evaluate, "_BLOCKS_A_TURN", 1)
-    together, begun = threading.Barrier(4, timeout=20), []
-
-    def formula(facts: Any, grad_output: Any, self: Any, target: Any, reduction: int = 1) -> Any:
-        begun.append(grad_output)
-        if len(begun) > 1:  # the first block is the caller's alone
-            together.wait()
-        return grad_output
-
-    size = 5 * Work.block
-    call = call_of(replace(L1, formula=formula), (size,), (size,), (size,))
-    storages = storages_of(call)
-    assert evaluate.run(call, storages, helpers=helpers) == [storages["grad_output"]]
 
 
 def test_terms_are_rounded_to_float16_before_they_are_summed() -> None:

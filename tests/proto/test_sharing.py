@@ -155,46 +155,37 @@ def test_help_is_wanted_while_there_are_more_and_behind_the_first_block_of_few(
     assert found == asked
 
 
-def test_without_a_spare_turn_the_caller_computes_alone(helpers: Helpers) -> None:
-    threads = set()
-    shared(lambda _: threads.add(threading.get_ident()), Turns(spare=0), helpers)
-    assert threads == {threading.get_ident()}
+@each(("spare", "idle"), [(0, 3), (2, 0)])
+def test_without_a_spare_turn_or_an_idle_helper_the_caller_computes_alone(
+    helpers: Helpers, spare: int, idle: int
+) -> None:
+    """It takes no further turn."""
+    busy = [helpers.engage() for _ in range(3 - idle)]
+    turns, threads = Turns(spare), set()
+    shared(lambda _: threads.add(threading.get_ident()), turns, helpers)
+    assert (threads, turns.most, turns.left) == ({threading.get_ident()}, 1, spare)
+    for _ in busy:
+        helpers.dismiss()
 
 
-def test_without_an_idle_helper_the_caller_computes_alone_and_takes_no_further_turn(
+def test_no_block_is_computed_without_a_turn_and_every_turn_and_helper_is_given_back(
     helpers: Helpers,
 ) -> None:
-    assert all(helpers.engage() for _ in range(3))
-    turns, threads = Turns(spare=2), set()
-    shared(lambda _: threads.add(threading.get_ident()), turns, helpers)
-    assert (threads, turns.most, turns.left) == ({threading.get_ident()}, 1, 2)
-
-
-def test_every_turn_and_every_helper_is_given_back(helpers: Helpers) -> None:
-    turns = Turns(spare=2)
-    for _ in range(20):
-        shared(lambda block: block, turns, helpers)
-        assert (turns.held, turns.left) == (0, 2)
-    assert [helpers.engage() for _ in range(4)] == [True, True, True, False]
-
-
-def test_no_block_is_computed_without_a_turn(helpers: Helpers) -> None:
-    turns, seen = Turns(spare=2), []
-    shared(lambda _: seen.append(turns.held), turns, helpers)
-    assert min(seen) >= 1
-    assert turns.most <= 3
-
-
-def test_the_caller_has_a_turn_before_it_takes_one_for_a_helper(helpers: Helpers) -> None:
-    held: list[int] = []
+    held_then: list[int] = []
 
     class Watched(Turns):
         def spare(self) -> Any:
-            held.append(self.held)
-            return None
+            held_then.append(self.held)
+            return super().spare()
 
-    shared(lambda block: block, Watched(spare=0), helpers)
-    assert set(held) == {1}
+    turns, seen = Watched(spare=2), []
+    for _ in range(20):
+        shared(lambda _: seen.append(turns.held), turns, helpers)
+        assert (turns.held, turns.left) == (0, 2)
+    assert [helpers.engage() for _ in range(4)] == [True, True, True, False]
+    assert min(seen) >= 1
+    assert turns.most <= 3
+    assert min(held_then) >= 1  # the caller has its own before it takes one for a helper
 
 
 def test_a_helper_goes_on_while_there_are_blocks_and_turns(helpers: Helpers) -> None:
@@ -304,11 +295,8 @@ def test_an_error_while_adding_is_raised_too(helpers: Helpers) -> None:
         SharedBlocks(range(40), lambda block: block, add).run(Unlimited(), helpers)
 
 
-def test_nothing_to_do_is_done(helpers: Helpers) -> None:
+def test_nothing_to_do_is_done_and_no_helpers_at_all_are_never_idle(helpers: Helpers) -> None:
     assert shared(lambda block: block, Turns(spare=1), helpers, 0) == []
-
-
-def test_no_helpers_at_all_are_never_idle() -> None:
     none = Helpers(0)
     assert not none.engage()
     none.close()
