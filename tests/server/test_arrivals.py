@@ -78,15 +78,6 @@ def test_any_chunks_in_any_order_give_the_bits_of_the_whole(
     assert subject.held_bytes == 0
 
 
-def test_storage_after_storage_is_computed_too() -> None:
-    subject = Arrivals(CALL)
-    for storage in range(3):
-        for _, data in chunks(storage, [70_000]):
-            subject.put(storage, data)
-    subject.end()
-    assert pieces.run(CALL, subject) == [EXPECTED]
-
-
 def test_bytes_one_at_a_time_become_one_piece() -> None:
     call, subject = prepared(100), Arrivals(prepared(100))
     for index in range(400):

@@ -8,6 +8,7 @@ import pytest
 
 from npucall_server.threads import Line
 
+from .fakes import until
 from .test_threads import Bench, Clock, Task, all_begin, all_idle, begun, bench, clock, workers
 
 if TYPE_CHECKING:
@@ -80,7 +81,8 @@ def test_a_thread_that_took_long_leaves_the_line_to_the_other_one(
     clock.tick(subject)
     all_begin([slow, short])
     slow.may_end.set()
-    assert not behind.begun.wait(0.05)
+    until(lambda: len(subject._idle) == 1, "its thread is idle")
+    assert not behind.begun.is_set()
     short.may_end.set()
     all_begin([behind])
 

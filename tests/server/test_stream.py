@@ -130,24 +130,6 @@ def test_answers_come_in_the_order_in_which_calls_finish() -> None:
         assert peer.ids(1) == [1]
 
 
-def test_chunks_of_several_calls_may_come_in_turn(peer: RawStream) -> None:
-    peer.begin_chunked(1)
-    peer.begin_chunked(2)
-    for index in range(3):
-        peer.chunk(1, index, 0, bytes(8))
-        peer.chunk(2, index, 0, bytes(8))
-    for call_id, ends in ((3, peer.begin), (2, peer.end), (1, peer.end)):
-        ends(call_id)
-        assert peer.ids(1) == [call_id]
-
-
-def test_a_stream_ends_well_when_nothing_more_comes_and_all_is_answered(peer: RawStream) -> None:
-    peer.begin(1)
-    peer.close()
-    assert peer.ids(1) == [1]
-    assert peer.end_of_stream() == "OK"
-
-
 def test_a_server_without_tenants_passes_a_renewed_credential_over(peer: RawStream) -> None:
     with peer.one_message():
         peer.begin(1)

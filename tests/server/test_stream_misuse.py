@@ -192,26 +192,6 @@ def test_bytes_for_a_call_that_has_all_of_them_are_passed_over(
         assert peer.end_of_stream() == "OK"
 
 
-@pytest.mark.parametrize("call_id", [1, 2])
-def test_a_cancel_of_a_call_that_is_answered_or_was_never_begun_does_nothing(
-    peer: RawStream, call_id: int
-) -> None:
-    for each in (1, 3):
-        peer.begin(each)
-        assert peer.ids(1) == [each]
-        peer.cancel(call_id)
-
-
-def test_bytes_of_a_cancelled_call_are_passed_over(peer: RawStream) -> None:
-    receiving(peer)
-    peer.cancel(1)
-    peer.chunk(1, 0, 4, bytes(4))
-    peer.end(1)
-    assert peer.reason(1) == "CANCELLED"
-    peer.begin(2)
-    assert peer.ids(1) == [2]
-
-
 # --- Cancels and peers that go away ---------------------------------------------------------------
 
 

@@ -74,6 +74,10 @@ class Task:
         return self.future.result(PATIENCE)
 
 
+class Thing:
+    """Something that a weak reference can be to."""
+
+
 class Bench:
     """Threads and tasks for them. At the end every task is ended, and every thread must end."""
 
@@ -208,13 +212,6 @@ def test_only_so_many_are_at_short_tasks(bench: Bench, clock: Clock) -> None:
     all_idle(subject, 2)
 
 
-def test_a_thread_is_started_only_when_none_is_idle(bench: Bench, clock: Clock) -> None:
-    subject = bench.threads(most=8, at_once=2)
-    for _ in range(10):
-        bench.submit(subject, 1)[0].end()
-        all_idle(subject, 1)
-
-
 @pytest.mark.parametrize("at_once", [1, 3])
 def test_tasks_begin_in_the_order_in_which_they_came(
     bench: Bench, clock: Clock, at_once: int
@@ -230,39 +227,11 @@ def test_tasks_begin_in_the_order_in_which_they_came(
     assert order == list(range(50))
 
 
-def test_tasks_that_wait_begin_in_the_order_in_which_they_came(bench: Bench, clock: Clock) -> None:
-    subject = bench.threads(most=6, at_once=1)
-    tasks = bench.submit(subject, 6)
-    for count in range(1, 6):
-        all_begin(tasks[:count])
-        assert begun(tasks) == count
-        clock.tick(subject)
-    all_begin(tasks)
-
-
-def test_the_thread_that_worked_last_works_next(bench: Bench, clock: Clock) -> None:
-    subject = bench.threads(most=4, at_once=4)
-    tasks = bench.submit(subject, 4)
-    for count, task in enumerate(tasks[i] for i in (2, 0, 3, 1)):
-        last = task.end()
-        until(lambda count=count: len(subject._idle) == count + 1, "idle again")  # type: ignore[misc]
-    for _ in range(10):
-        assert bench.submit(subject, 1)[0].end() is last
-        all_idle(subject, 4)
-
-
 def test_of_several_idle_threads_those_that_worked_last_work(bench: Bench, clock: Clock) -> None:
     subject = bench.threads(most=4, at_once=4)
     *_, last_but_one, last = idle(bench, clock, subject, 4)
     first, second = bench.submit(subject, 2)
     assert (first.end(), second.end()) == (last, last_but_one)
-
-
-def test_a_thread_goes_on_with_the_task_behind(bench: Bench, clock: Clock) -> None:
-    subject = bench.threads(most=4, at_once=1)
-    *_, last = idle(bench, clock, subject, 3)
-    tasks = bench.submit(subject, 5)
-    assert {task.end() for task in tasks} == {last}
 
 
 def test_tasks_that_wait_keep_no_other_waiting(bench: Bench) -> None:
@@ -357,47 +326,45 @@ def test_when_all_threads_wait_a_task_runs_as_soon_as_one_is_free(
     all_idle(subject, 3)
 
 
-def test_a_result_arrives(bench: Bench) -> None:
+@pytest.fixture
+def no_collector() -> Iterator[None]:
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.mark.parametrize("kind", [None, ValueError, SystemExit, KeyboardInterrupt, GeneratorExit])
+def test_a_result_or_an_error_arrives_and_the_thread_lives_on(
+    bench: Bench, no_collector: None, kind: type[BaseException] | None
+) -> None:
+    """Nothing keeps it, nor the arguments of the task; no collector is needed."""
     subject = bench.threads(most=1, at_once=1)
 
-    def task(*values: int, scale: int) -> list[int]:
-        return [scale * value for value in values]
+    def work(thing: Thing, *, scale: Thing) -> list[Thing]:
+        if kind is not None:
+            raise kind("planned")
+        return [thing, scale]
 
-    assert subject.submit(task, 1, 2, scale=3).result(PATIENCE) == [3, 6]
-
-
-@pytest.mark.parametrize("kind", [ValueError, SystemExit, KeyboardInterrupt, GeneratorExit])
-def test_an_error_arrives_and_the_thread_lives_on(bench: Bench, kind: type[BaseException]) -> None:
-    subject = bench.threads(most=1, at_once=1)
-    error = kind("planned")
-
-    def fail() -> None:
-        raise error
-
-    before = bench.submit(subject, 1)[0].end()
-    assert subject.submit(fail).exception(PATIENCE) is error
-    assert bench.submit(subject, 1)[0].end() is before
-    all_idle(subject, 1)
-
-
-@pytest.mark.parametrize("fails", [False, True])
-def test_who_asked_is_called_back_by_the_thread(bench: Bench, fails: bool) -> None:
-    subject = bench.threads(most=1, at_once=1)
-    told: list[tuple[Future[float], threading.Thread]] = []
-    (held,) = bench.submit(subject, 1)
-    future = subject.submit(lambda: 1 / (not fails))
-    future.add_done_callback(lambda it: told.append((it, threading.current_thread())))
+    held = bench.submit(subject, 1)[0]
+    thing, scale = Thing(), Thing()
+    known = [weakref.ref(thing), weakref.ref(scale)]
+    futures = [subject.submit(work, thing, scale=scale)]
+    told: list[threading.Thread] = []
+    futures[0].add_done_callback(lambda _: told.append(threading.current_thread()))
     thread = held.end()
-    until(lambda: bool(told), "called back")
-    assert told == [(future, thread)]
-    future.add_done_callback(lambda it: told.append((it, threading.current_thread())))
-    assert told[1:] == [(future, threading.current_thread())]
+    if kind is None:
+        assert futures[0].result(PATIENCE) == [thing, scale]
+    else:
+        assert type(futures[0].exception(PATIENCE)) is kind
+    assert bench.submit(subject, 1)[0].end() is thread
+    assert told == [thread]
+    all_idle(subject, 1)
+    del thing, scale
+    futures.clear()
+    assert [each() for each in known] == [None, None]
 
 
-@pytest.mark.parametrize(
-    "kind",
-    [ValueError, SystemExit],
-)
+@pytest.mark.parametrize("kind", [ValueError, SystemExit])
 def test_a_callback_that_fails_leaves_the_thread_alone(
     bench: Bench, kind: type[BaseException]
 ) -> None:
@@ -453,11 +420,13 @@ def test_shutdown_does_the_tasks_that_are_there_and_takes_no_more(
     until(lambda: not workers(), "the threads ended")
 
 
-@pytest.mark.parametrize("count", [1, 5])
+@pytest.mark.parametrize("count", [0, 1, 5])
 def test_shutdown_waits_for_tasks_that_run_and_tasks_that_wait_for_a_thread(
-    bench: Bench, count: int
+    bench: Bench, clock: Clock, count: int
 ) -> None:
+    """A second time does nothing. Threads and watch have ended."""
     subject = bench.threads(most=2, at_once=2)
+    idle(bench, clock, subject, 2 if count else 0)
     tasks = bench.submit(subject, count)
 
     def end_them() -> None:
@@ -471,39 +440,14 @@ def test_shutdown_waits_for_tasks_that_run_and_tasks_that_wait_for_a_thread(
     assert all(task.future.done() for task in tasks)
     assert not workers()
     helper.join()
-
-
-def test_shutdown_ends_idle_threads_and_the_watch(bench: Bench, clock: Clock) -> None:
-    subject = bench.threads(most=4, at_once=2)
-    idle(bench, clock, subject, 4)
     subject.shutdown()
-    assert not workers()
+    clock.advance(AFTER_TEST)
     until(lambda: not alive(), "the watch ended")
-
-
-def test_shutdown_before_the_first_task(bench: Bench) -> None:
-    bench.threads(most=2, at_once=1).shutdown()
-    until(lambda: not alive(), "the watch ended")
-
-
-def test_shutdown_comes_twice(bench: Bench) -> None:
-    subject = bench.threads(most=2, at_once=1)
-    running, behind = bench.submit(subject, 2)
-    subject.shutdown(wait=False)
-    subject.shutdown(wait=False)
-    running.end()
-    behind.end()
-    subject.shutdown()
-    assert not workers()
-    subject.shutdown()
     with pytest.raises(RuntimeError, match="closed"):
         subject.submit(print)
 
 
-@pytest.mark.parametrize(
-    "threads_before",
-    [0, 1, 3],
-)
+@pytest.mark.parametrize("threads_before", [0, 1, 3])
 def test_after_shutdown_too_tasks_that_wait_keep_no_other_waiting(
     bench: Bench, clock: Clock, threads_before: int
 ) -> None:
@@ -576,15 +520,6 @@ def test_nothing_hangs_when_tasks_of_many_submitters_wait_for_tasks_behind_them(
     assert not subject._counted
 
 
-def test_tasks_submit_tasks(bench: Bench) -> None:
-    subject = bench.threads(most=3, at_once=1)
-
-    def chain(left: int) -> int:
-        return left and subject.submit(chain, left - 1).result(PATIENCE) + 1
-
-    assert subject.submit(chain, 2).result(PATIENCE) == 2
-
-
 def test_a_shutdown_amid_many_submitters_loses_no_task_that_was_taken(bench: Bench) -> None:
     subject = bench.threads(most=4, at_once=2)
     ran: list[tuple[int, int]] = []
@@ -607,77 +542,22 @@ def test_a_shutdown_amid_many_submitters_loses_no_task_that_was_taken(bench: Ben
     assert len(taken[0]) == 50
 
 
-class Thing:
-    """Something that a weak reference can be to."""
-
-
-def first_of(thing: Thing, other: Thing) -> Thing:
-    return thing
-
-
-def test_nothing_keeps_a_finished_tasks_arguments_and_result(bench: Bench) -> None:
-    subject = bench.threads(most=2, at_once=1)
-    thing, other = Thing(), Thing()
-    known = [weakref.ref(thing), weakref.ref(other)]
-    (held,) = bench.submit(subject, 1)
-    futures = [subject.submit(first_of, thing, other=other)]
-    del thing, other
-    held.end()
-    assert isinstance(futures[0].result(PATIENCE), Thing)
-    until(lambda: known[1]() is None, "the arguments are gone")
-    assert known[0]() is not None
-    futures.clear()
-    until(lambda: known[0]() is None, "the result is gone")
-
-
-def test_nothing_keeps_a_failed_tasks_arguments(bench: Bench, no_collector: None) -> None:
-    subject = bench.threads(most=1, at_once=1)
-
-    def fail(_: Thing) -> None:
-        raise ValueError
-
-    thing = Thing()
-    known = weakref.ref(thing)
-    futures = [subject.submit(fail, thing)]
-    del thing
-    assert isinstance(futures[0].exception(PATIENCE), ValueError)
-    all_idle(subject, 1)
-    futures.clear()
-    assert known() is None
-
-
-@pytest.fixture
-def no_collector() -> Iterator[None]:
-    gc.disable()
-    yield
-    gc.enable()
-
-
 def refuse_to_start(_: threading.Thread) -> None:
     raise RuntimeError("can't start new thread")
 
 
-def test_without_any_thread_a_task_is_refused(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    subject = bench.threads(most=1, at_once=1)
-    with monkeypatch.context() as patched:
-        patched.setattr(threads._Thread, "start", refuse_to_start)
-        with pytest.raises(RuntimeError, match="can't start"):
-            subject.submit(Task())
-    (task,) = bench.submit(subject, 1)
-    task.end()
-
-
-def test_without_a_further_thread_a_task_waits_for_those_that_are_there(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("others", [0, 1])
+def test_without_a_further_thread_a_task_waits_for_others_or_is_refused(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, others: int
 ) -> None:
     subject = bench.threads(most=2, at_once=2)
-    (first,) = bench.submit(subject, 1)
-    all_begin([first])
+    first = bench.submit(subject, others)
+    all_begin(first)
     with monkeypatch.context() as patched:
         patched.setattr(threads._Thread, "start", refuse_to_start)
-        (second,) = bench.submit(subject, 1)
-        first.end()
-        second.end()
-    assert first.future.result() is second.future.result()
+        if not first:
+            with pytest.raises(RuntimeError, match="can't start"):
+                subject.submit(Task())
+        second = bench.submit(subject, others)
+        assert [task.end() for task in first] == [task.end() for task in second]
+    bench.submit(subject, 1)[0].end()

@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 from tests.server.fakes import FakeCaller, FakeDevice
-from tests.server.serving import Offline, filled, part, read
+from tests.server.serving import Offline, filled
 from tests.server.sessions.raw import A, B
 
 from npucall.errors import (
-    HandleEmptyError,
     HandleLostError,
     HandleMemoryError,
     MessageError,
@@ -178,25 +177,6 @@ def test_who_comes_too_late_is_told_so_before_anybody_has_looked(server: Offline
     assert server.is_empty
 
 
-def test_every_use_renews_the_lease(server: Offline) -> None:
-    session = server.open()
-    for _ in range(5):
-        later(server, LEASE * 0.9)
-        assert of(server, session) is session
-
-
-def test_a_lease_does_not_end_while_a_call_runs_and_begins_anew_behind_it(server: Offline) -> None:
-    session = server.open()
-    with session.use():
-        later(server, 10 * LEASE)
-        assert of(server, session) is session
-        server.clock.advance(10 * LEASE)
-    later(server, LEASE * 0.9)
-    assert len(server.sessions) == 1
-    later(server, LEASE)
-    assert server.is_empty
-
-
 def test_a_lease_is_as_long_as_asked_for_or_allowed(server: Offline) -> None:
     for wanted, given in (0, LEASE), (7.5, 7.5), (1e9, LEASE):
         assert server.open(lease=wanted).lease == given
@@ -323,16 +303,6 @@ def test_a_device_without_memory_left_refuses_the_handle() -> None:
     assert (details["setting"], details["held"]) == ("handle_memory", str(PAGE_BYTES))
 
 
-def test_a_handle_that_found_no_room_may_be_filled_later() -> None:
-    server = Offline(handle_memory=100)
-    session = server.open()
-    filled(session, A, bytes(60))
-    refused(server, session, 50)
-    session.release([A])
-    filled(session, B, b"data" * 12)
-    assert read(session, B) == b"data"
-
-
 def test_so_many_sessions_are_open_at_a_time() -> None:
     server = Offline(max_sessions=2)
     first, _ = server.open(), server.open()
@@ -382,9 +352,3 @@ def test_what_settings_leave_out_follows_from_the_device(
     settings = ServerSettings(memory_limit=1000, **given)
     device: Any = FakeDevice(own_memory=own)
     assert Rules.of(settings, device)[:2] == expected
-
-
-def test_handles_of_one_session_are_none_of_another(server: Offline) -> None:
-    filled(server.open(), A)
-    with pytest.raises(HandleEmptyError):
-        server.open().read(part(A), "x")
