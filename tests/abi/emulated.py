@@ -11,8 +11,10 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -74,6 +76,26 @@ def simulator(folder: Path) -> None:
     environment = {**os.environ, "PATH": f"{tools}:{os.environ['PATH']}"}
     command = [sys.executable, "-m", "tests.simulator.build", str(folder)]
     subprocess.run(command, cwd=_ROOT, env=environment, check=True, capture_output=True)
+
+
+@contextmanager
+def serving(command: list[str], environment: dict[str, str], folder: Path) -> Iterator[str]:
+    """A server by this interpreter; yields its target. A warning of Python ends it."""
+    ready, log = folder / "ready", folder / "log"
+    flags = ["--device=cann:0", "--listen=127.0.0.1:0", f"--ready-file={ready}"]
+    command = [*command, "-W", "error", "-m", "npucall_server", *flags]
+    with log.open("wb") as output:
+        process = subprocess.Popen(command, env=environment, stderr=output)
+    try:
+        while not ready.exists():
+            assert process.poll() is None, log.read_text()
+            time.sleep(0.1)
+        yield ready.read_text()
+        process.terminate()
+        assert process.wait(300) == 0, log.read_text()[-2000:]
+    finally:
+        process.kill()
+        process.wait()
 
 
 def _pip(*arguments: str) -> None:
