@@ -113,44 +113,36 @@ def reason(side: Side) -> str:
     return "OK"
 
 
-def test_a_client_gets_memory_that_the_server_sees(served: Served) -> None:
-    with Memory(served.path, 100) as memory:
-        memory.bytes[4:8] = b"abcd"
-        assert served.regions.view(RegionPart(memory.id, 4, 4), "self") == b"abcd"
-
-
-def test_the_memory_is_forgotten_when_the_client_closes_the_connection(served: Served) -> None:
-    with Memory(served.path, 100):
-        assert served.regions.bytes_taken == 4 * KIB
+def test_clients_get_memory_of_their_own_until_they_close_the_connection(served: Served) -> None:
+    with Memory(served.path, 100) as first, Memory(served.path, 10) as second:
+        first.bytes[4:8] = b"abcd"
+        assert served.regions.view(RegionPart(first.id, 4, 4), "self") == b"abcd"
+        assert second.bytes[4:8] == bytes(4)
+        assert first.id != second.id
+        assert served.regions.bytes_taken == 8 * KIB
+        until(lambda: {each.expires for each in served._holdings} == {math.inf}, "no time is set")
     until(lambda: served.regions.bytes_taken == 0, "the memory is forgotten")
 
 
-def test_several_clients_have_memory_of_their_own(served: Served) -> None:
-    with Memory(served.path, 10) as first, Memory(served.path, 10) as second:
-        first.bytes[:1] = b"x"
-        assert second.bytes[:1] == b"\0"
-        assert first.id != second.id
+REFUSED = [
+    (b"\xff\xff", "MESSAGE_MALFORMED"),
+    (b"GET / HTTP/1.1\r\n", "MESSAGE_MALFORMED"),
+    (b"", "MESSAGE_MALFORMED"),  # none asked for
+    (b"\x08\x00", "MESSAGE_MALFORMED"),  # 0 bytes
+    (b"\x08\x01" + b"\x12\x80\x40" + bytes(8192), "MESSAGE_MALFORMED"),  # too long
+    (b"\x08\x01" + b"\x10\x00" * 4096, "MESSAGE_MALFORMED"),  # likewise
+    (b"\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", "TOO_LARGE"),  # 2**64 - 1
+    (b"\x08\x81\x80\x40", "TOO_LARGE"),  # 1 MiB + 1
+]
 
 
-@pytest.mark.parametrize(
-    ("packet", "told"),
-    [
-        (b"\xff\xff", "MESSAGE_MALFORMED"),
-        (b"GET / HTTP/1.1\r\n", "MESSAGE_MALFORMED"),
-        (b"", "MESSAGE_MALFORMED"),  # none asked for
-        (b"\x08\x00", "MESSAGE_MALFORMED"),  # 0 bytes
-        (b"\x08\x01" + b"\x12\x80\x40" + bytes(8192), "MESSAGE_MALFORMED"),  # too long
-        (b"\x08\x01" + b"\x10\x00" * 4096, "MESSAGE_MALFORMED"),  # likewise
-        (b"\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", "TOO_LARGE"),  # 2**64 - 1
-        (b"\x08\x81\x80\x40", "TOO_LARGE"),  # 1 MiB + 1
-    ],
-)
-def test_a_request_that_cannot_be_is_refused_and_the_connection_ends(
-    served: Served, packet: bytes, told: str
-) -> None:
-    with Side(served.path) as side:
-        side.socket.send(packet)
-        assert reason(side) == told
+def test_a_request_that_cannot_be_is_refused_and_the_connection_ends(served: Served) -> None:
+    told = []
+    for packet, _ in REFUSED:
+        with Side(served.path) as side:
+            side.socket.send(packet)
+            told.append((packet, reason(side)))
+    assert told == REFUSED
     assert served.serves()
     assert served.events() == []
 
@@ -161,12 +153,6 @@ def test_fields_of_a_newer_client_are_passed_over(served: Served) -> None:
         name, descriptor = side.answer()
         os.close(descriptor)
         assert len(name) == 16
-
-
-def test_while_others_hold_too_much_a_client_is_asked_to_come_back(served: Served) -> None:
-    with Memory(served.path, 1 << 20), Side(served.path) as side:
-        side.ask(1)
-        assert reason(side) == "QUEUE_FULL"
 
 
 def test_one_process_has_at_most_half_of_the_memory_and_leaves_the_rest_to_others(
@@ -230,11 +216,6 @@ def test_a_client_that_says_nothing_is_cut_off(path: Path, monkeypatch: pytest.M
             with Side(path) as side:
                 assert side.is_closed()
         assert served.serves()
-
-
-def test_a_client_that_has_memory_may_be_silent_for_ever(served: Served) -> None:
-    with Memory(served.path, 1):
-        until(lambda: [each.expires for each in served._holdings] == [math.inf], "no time is set")
 
 
 def test_a_client_that_goes_away_before_its_answer_leaves_nothing(served: Served) -> None:
@@ -302,54 +283,35 @@ def as_user(monkeypatch: pytest.MonkeyPatch, user: int) -> None:
     monkeypatch.setattr(side_socket, "_credentials", lambda _: credentials)
 
 
-def test_another_user_is_closed_without_a_word_and_noted(
+def test_another_user_is_closed_without_a_word_and_one_a_minute_is_noted(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    as_user(monkeypatch, SOMEBODY)
-    with Side(served.path) as side:
-        assert side.is_closed()
-    (event,) = served.events()
-    del event["time"]
-    assert event == {
-        "event": "shared memory refused", "user": SOMEBODY, "process": 4711, "others_before": 0
-    }  # fmt: skip
-
-
-def test_of_many_refused_connections_one_a_minute_is_noted_and_the_others_are_counted(
-    served: Served, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    as_user(monkeypatch, SOMEBODY)
-    for _ in range(50):
-        with Side(served.path) as side:
-            assert side.is_closed()
-    assert len(served.events()) == 1
-    until(lambda: served._unsaid == 49, "the last is counted")
-    served._silent_until = 0  # a minute later
-    with Side(served.path) as side:
-        assert side.is_closed()
-    assert [event["others_before"] for event in served.events()] == [0, 49]
-
-
-def test_refused_connections_take_little_of_a_core(
-    served: Served, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Each is followed by a pause, so that only so many of them are looked at."""
-    pauses = []
+    """The others are counted. Each is followed by a pause, so that they take little of a core."""
+    pauses: list[float] = []
     monkeypatch.setattr(served._stopping, "wait", pauses.append)
     as_user(monkeypatch, SOMEBODY)
-    for _ in range(20):
+    for count in range(21):
+        if count == 20:
+            until(lambda: served._unsaid == 19, "the last is counted")
+            served._silent_until = 0  # a minute later
         with Side(served.path) as side:
             assert side.is_closed()
-    until(lambda: pauses == [0.001] * 20, "there was a pause for each")
+    until(lambda: pauses == [0.001] * 21, "there was a pause for each")
+    for event, before in zip(served.events(), (0, 19), strict=True):
+        del event["time"]
+        assert event == {
+            "event": "shared memory refused", "user": SOMEBODY, "process": 4711,
+            "others_before": before,
+        }  # fmt: skip
 
 
-@pytest.mark.parametrize("user", [US, SOMEBODY, 2**32 - 2])
 def test_users_of_the_setting_get_memory_and_the_servers_own(
-    path: Path, monkeypatch: pytest.MonkeyPatch, user: int
+    path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    as_user(monkeypatch, user)
     with serving(path, users=(SOMEBODY, 2**32 - 2)) as served:
-        assert served.serves()
+        for user in US, SOMEBODY, 2**32 - 2:
+            as_user(monkeypatch, user)
+            assert served.serves()
 
 
 def test_the_kernel_tells_who_connects() -> None:
@@ -375,23 +337,23 @@ def test_a_socket_that_a_killed_server_left_is_replaced(path: Path) -> None:
         assert served.serves()
 
 
-@pytest.mark.parametrize("kind", [socket.SOCK_SEQPACKET, socket.SOCK_STREAM])
-def test_a_socket_on_which_somebody_listens_is_not_replaced(
-    path: Path, kind: socket.SocketKind
+@pytest.mark.parametrize("kind", [socket.SOCK_SEQPACKET, socket.SOCK_STREAM, None])
+def test_what_somebody_else_has_there_is_not_replaced(
+    path: Path, kind: socket.SocketKind | None
 ) -> None:
+    """A socket on which somebody listens, or a file."""
+    if kind is None:
+        path.write_text("precious")
+        with pytest.raises(FileExistsError, match="a file is there that is not a socket"):
+            Served(path)
+        assert path.read_text() == "precious"
+        return
     with socket.socket(socket.AF_UNIX, kind) as other:
         other.bind(str(path))
         other.listen()
         with pytest.raises(FileExistsError, match="another server uses it"):
             Served(path)
     assert path.is_socket()
-
-
-def test_a_file_that_is_no_socket_is_not_replaced(path: Path) -> None:
-    path.write_text("precious")
-    with pytest.raises(FileExistsError, match="a file is there that is not a socket"):
-        Served(path)
-    assert path.read_text() == "precious"
 
 
 def test_a_path_that_is_too_long_or_in_no_folder_is_refused(tmp_path: Path) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from contextlib import suppress
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -36,41 +37,27 @@ CALL = prepared()
 LARGE = prepared(1_000_000)  # 4 blocks where threads share
 
 
-def test_a_call_takes_every_turn_that_is_free_and_no_more() -> None:
-    taken: list[bool] = []
+@pytest.mark.parametrize("holds", [False, True])
+def test_a_call_takes_every_turn_that_is_free_until_it_leaves_it(holds: bool) -> None:
+    taken: list[int] = []
 
     def run(turn: Turn) -> None:
-        with turn():
-            spare = [turn.spare() for _ in range(3)]
-            taken.extend(each is not None for each in spare)
-            for each in spare:
-                if each is not None:
+        with turn() if holds else nullcontext():
+            for _ in range(2):
+                spare = [each for _ in range(4) if (each := turn.spare()) is not None]
+                taken.append(len(spare))
+                for each in spare:
                     with each:
                         pass
 
     subject = executor(FakeDevice(run, lanes=3))
     execute(subject, CALL)
-    assert taken == [True, True, False]
+    assert taken == ([2, 2] if holds else [3, 3])
     assert is_at_rest(subject)
 
 
-def test_a_spare_turn_is_given_back_when_it_is_left() -> None:
-    taken: list[bool] = []
-
-    def run(turn: Turn) -> None:
-        for _ in range(3):
-            spare = turn.spare()
-            assert spare is not None
-            with spare:
-                taken.append(turn.spare() is None)
-
-    subject = executor(FakeDevice(run, lanes=1))
-    execute(subject, CALL)
-    assert taken == [True, True, True]
-    assert is_at_rest(subject)
-
-
-def test_a_turn_that_somebody_waits_for_is_not_to_spare() -> None:
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_turn_that_somebody_waits_for_or_of_a_lost_device_is_not_to_spare(lost: bool) -> None:
     begun, ask = threading.Event(), threading.Event()
     spare: list[object] = []
 
@@ -82,32 +69,19 @@ def test_a_turn_that_somebody_waits_for_is_not_to_spare() -> None:
             assert ask.wait(PATIENCE)
             spare.append(turn.spare())
 
-    subject = executor(FakeDevice(run))
-    threads = [
-        threading.Thread(target=execute, args=(subject, CALL, {}, FakeCaller())) for _ in range(2)
-    ]
-    threads[0].start()
-    assert begun.wait(PATIENCE)
-    threads[1].start()
-    until(lambda: waiting(subject) == 1, "the second waits")
-    ask.set()
-    for thread in threads:
-        thread.join(PATIENCE)
+    subject = executor(FakeDevice(run, lanes=2 if lost else 1))
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(execute, subject, CALL)
+        assert begun.wait(PATIENCE)
+        if lost:
+            subject.lose(lambda: DrainingError("lost"))
+        else:
+            pool.submit(execute, subject, CALL)
+            until(lambda: waiting(subject) == 1, "the second waits")
+        ask.set()
+        first.result(PATIENCE)
     assert spare == [None]
     assert is_at_rest(subject)
-
-
-def test_a_device_that_is_lost_has_no_turns_to_spare() -> None:
-    spare: list[object] = []
-
-    def run(turn: Turn) -> None:
-        with turn():
-            subject.lose(lambda: DrainingError("lost"))
-            spare.append(turn.spare())
-
-    subject = executor(FakeDevice(run, lanes=2))
-    execute(subject, CALL)
-    assert spare == [None]
 
 
 @pytest.fixture
@@ -122,31 +96,15 @@ def storages() -> dict[str, bytes]:
     return {name: random.random(1_000_000, np.float32).tobytes() for name in LARGE.inputs}
 
 
-def test_a_large_call_on_idle_cores_gives_what_one_core_gives(device: CpuDevice) -> None:
+def test_large_calls_that_help_each_other_give_what_one_core_gives(device: CpuDevice) -> None:
     sent = storages()
     alone = evaluate.run(LARGE, sent)
     subject = Executor(device, Limits(8, 1 << 30, PATIENCE))
-    for _ in range(5):
-        assert execute(subject, LARGE, sent).outputs == [alone]
-
-
-def test_calls_that_help_each_other_give_every_turn_back(device: CpuDevice) -> None:
-    sent = storages()
-    alone = evaluate.run(LARGE, sent)
-    subject = Executor(device, Limits(8, 1 << 30, PATIENCE))
-    found: list[object] = []
-
-    def run() -> None:
-        found.append(execute(subject, LARGE, sent).outputs == [alone])
-
-    threads = [threading.Thread(target=run) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(PATIENCE)
-    assert found == [True] * 8
-    assert not subject.turns.running
-    assert subject.calls_in_flight == 0
+    assert execute(subject, LARGE, sent).outputs == [alone]
+    with ThreadPoolExecutor(8) as pool:
+        for call in [pool.submit(execute, subject, LARGE, sent) for _ in range(8)]:
+            assert call.result(PATIENCE).outputs == [alone]
+    assert is_at_rest(subject)
 
 
 def test_a_large_call_that_is_cancelled_leaves_no_turn_taken(device: CpuDevice) -> None:

@@ -159,32 +159,23 @@ def test_gaps_of_any_ids_take_16_bytes_each() -> None:
 # --- What is passed over --------------------------------------------------------------------------
 
 
-def late_chunk(peer: RawStream, call_id: int) -> None:
-    peer.chunk(call_id, 0, 0, b"x")
-
-
-@pytest.mark.parametrize("late", [late_chunk, RawStream.end], ids=["chunk", "end"])
-@pytest.mark.parametrize("chunked", [False, True])
 @pytest.mark.parametrize("answered", [False, True], ids=["while it runs", "after its answer"])
-def test_bytes_for_a_call_that_has_all_of_them_are_passed_over(
-    late: Callable[[RawStream, int], None], chunked: bool, answered: bool
-) -> None:
+def test_bytes_for_a_call_that_has_all_of_them_are_passed_over(answered: bool) -> None:
     """Whenever they come: neither this call nor one beside it is lost."""
     device = BlockingDevice()
     with serving(device) as served, stream(served) as peer:
-        if chunked:
-            peer.begin_chunked(1)
-            peer.chunks(1)
-        else:
-            peer.begin(1)
-        until(lambda: device.running == 1, "it runs")
+        peer.begin_chunked(1)
+        peer.chunks(1)
         peer.begin(2)
+        until(lambda: device.running == 1 and waiting(served.executor) == 1, "one runs, one waits")
         if answered:
             device.let_go(2)
             assert set(peer.ids(2)) == {1, 2}
-        late(peer, 1)
+        for call_id in (1, 2):
+            peer.chunk(call_id, 0, 0, b"x")
+            peer.end(call_id)
         peer.begin(3)
-        until(lambda: served.executor.calls_admitted == 3, "the late frame was read")
+        until(lambda: served.executor.calls_admitted == 3, "the late frames were read")
         device.let_go(3)
         left = {3} if answered else {1, 2, 3}
         assert set(peer.ids(len(left))) == left
