@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import pytest
 import typer
 from typer.testing import CliRunner
 
@@ -29,6 +30,15 @@ if TYPE_CHECKING:
     from npucall_client.arguments import BoundCall
     from npucall_client.conformance.reporting.report import Outcome
 
+PARTS = pytest.mark.parametrize(
+    "part",
+    [
+        pytest.param(slice(5, None, 24), id="few"),
+        pytest.param(slice(1, None, 6), id="more", marks=pytest.mark.more),
+        pytest.param(slice(None), id="all", marks=pytest.mark.long),
+    ],
+)
+"""The operators of a sweep: few by make test, a sixth by make test-all, all by make test-long."""
 STATEMENTS = {each.title: each for each in statements()}
 LONG = 300.0
 """More seconds than any search of a test takes."""

@@ -72,15 +72,10 @@ def test_nothing_is_worked_on_beside_what_is_to_be_alone() -> None:
     assert (found, beside) == (list(range(9)), [{5}])
 
 
-def test_a_crowd_asks_for_several_operators() -> None:
-    assert len(crowd_of(ADD, rounds=1, repeat=1).by_operator) > CALLERS // 3
-
-
-def test_a_crowd_has_a_call_twice_with_different_numbers() -> None:
-    shapes: Counter[bytes] = Counter(
-        call for call, *_ in crowd_of(ADD, rounds=1, repeat=1).by_bytes
-    )
-    assert shapes.most_common(1)[0][1] == 2
+def test_a_crowd_asks_for_several_operators_and_has_a_call_twice_with_different_numbers() -> None:
+    asked = crowd_of(ADD, rounds=1, repeat=1)
+    assert len(asked.by_operator) > CALLERS // 3
+    assert Counter(call for call, *_ in asked.by_bytes).most_common(1)[0][1] == 2
 
 
 def test_each_call_of_a_crowd_is_asked_in_every_round_and_one_as_often_as_a_run_repeats() -> None:

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
+from tests.rows import each
 
 import npucall_client.conformance
 from npucall import dtypes, errors
@@ -47,7 +47,7 @@ def names_taken(path: Path) -> Iterator[tuple[str, str]]:
             yield from ((node.module, alias.name) for alias in node.names)
 
 
-@pytest.mark.parametrize("path", files(), ids=lambda path: path.stem)
+@each("path", files())
 def test_a_module_that_states_or_judges_takes_types_and_codes_alone(path: Path) -> None:
     taken = [(m, n) for m, n in names_taken(path) if m.split(".")[0] == "npucall"]
     assert [(m, n) for m, n in taken if n not in ALLOWED.get(m, set())] == []

@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.more import every_twelfth
+from tests.rows import each
 
 from npucall.declare.parameters import Attribute, Input, Output
 from npucall.operators import CATALOGUE
@@ -22,16 +22,14 @@ from npucall_client.conformance.judging.truth import expected
 from npucall_client.conformance.statements import statements
 from npucall_client.conformance.stating.parts import Setup
 
+from .servers import PARTS
+
 if TYPE_CHECKING:
     from npucall_client.conformance.cases.case import Case
     from npucall_client.conformance.stating.statement import Statement
 
 
-def title(statement: Statement) -> str:
-    return statement.title
-
-
-EACH = pytest.mark.parametrize("statement", statements(), ids=title)
+EACH = each("statement", statements())
 NUMBERS = ("grid", "broadcast", "mixed", "layout", "empty", "edge", "reduction")
 """Blocks whose cases have numbers; those of size and determinism are like those of the grid."""
 
@@ -42,26 +40,14 @@ def cases(statement: Statement, *blocks: str) -> list[Case]:
 
 
 @EACH
-def test_a_statement_has_the_tensors_of_its_operator_in_order(statement: Statement) -> None:
+def test_a_statement_has_the_tensors_and_attributes_of_its_operator(statement: Statement) -> None:
     operator = CATALOGUE.find(statement.operator, statement.variant)
     inputs = [p.name for p in operator.parameters if isinstance(p, Input)]
     outputs = [p.name for p in operator.parameters if isinstance(p, Output)]
     assert [each.name for each in statement.inputs] == inputs
     assert [each.name for each in statement.outputs] == outputs
-
-
-@EACH
-def test_a_statement_leaves_out_what_the_operator_lets_be_absent(statement: Statement) -> None:
-    operator = CATALOGUE.find(statement.operator, statement.variant)
     optional = {p.name for p in operator.inputs if p.optional}
     assert {each.name for each in statement.inputs if each.optional} == optional
-
-
-@EACH
-def test_a_statement_takes_attributes_of_its_operator_and_all_without_default(
-    statement: Statement,
-) -> None:
-    operator = CATALOGUE.find(statement.operator, statement.variant)
     known = {p.name for p in operator.parameters if isinstance(p, Attribute)}
     required = {p.name for p in operator.attributes if operator.default(p) is None}
     nullable = {p.name for p in operator.attributes if p.kind.nullable}
@@ -69,27 +55,26 @@ def test_a_statement_takes_attributes_of_its_operator_and_all_without_default(
 
 
 @EACH
-def test_the_ids_of_a_statement_are_its_own(statement: Statement) -> None:
-    ids = [case.id for block in BLOCKS for case in cases_of(statement, block)]
+def test_ids_and_rows_of_errors_are_their_own_and_products_are_known(statement: Statement) -> None:
+    made = [case for block in BLOCKS for case in cases_of(statement, block)]
+    ids = [case.id for case in made]
     assert len(ids) == len(set(ids))
-    assert all(each.startswith(f"{statement.title}/") for each in ids)
-
-
-@EACH
-def test_a_case_for_certain_products_is_for_products_that_there_are(statement: Statement) -> None:
+    assert all(id_.startswith(f"{statement.title}/") for id_ in ids)
     known = {product.soc for product in PRODUCTS}
-    for case in [case for block in BLOCKS for case in cases_of(statement, block)]:
-        assert set(case.products) <= known, case.id
+    assert [case.id for case in made if not set(case.products) <= known] == []
+    rows = [row.row for row in statement.invalid]
+    assert len(rows) == len(set(rows))
 
 
-@pytest.mark.parametrize("statement", every_twelfth(statements()), ids=title)
-def test_loops_and_arrays_agree(statement: Statement) -> None:
-    for case in cases(statement, *NUMBERS):
-        truth = expected(statement, call_of(case, seed=1), filled=case.setup.filled)
-        assert truth, case.id  # raises TruthError
+@PARTS
+def test_loops_and_arrays_agree(part: slice) -> None:
+    for statement in statements()[part]:
+        for case in cases(statement, *NUMBERS):
+            truth = expected(statement, call_of(case, seed=1), filled=case.setup.filled)
+            assert truth, case.id  # raises TruthError
 
 
-@pytest.mark.parametrize("statement", every_twelfth(statements(), 1), ids=title)
+@each("statement", statements()[1::6])
 @pytest.mark.torch
 @pytest.mark.skipif(not find_spec("torch"), reason="torch is not installed")
 def test_torch_agrees_where_it_computes_the_same(statement: Statement) -> None:
@@ -97,7 +82,7 @@ def test_torch_agrees_where_it_computes_the_same(statement: Statement) -> None:
         assert expected(statement, call_of(case, seed=2), torch=True), case.id  # likewise
 
 
-@pytest.mark.parametrize("statement", every_twelfth(statements(), 2), ids=title)
+@each("statement", statements()[2::12])
 def test_no_drawn_case_is_all_zeros_or_all_nan(statement: Statement) -> None:
     unwritten = CATALOGUE.find(statement.operator, statement.variant).unwritten
     for case in cases(statement, "grid"):
@@ -113,7 +98,7 @@ def test_a_large_case_shows_something_whatever_its_attributes(statement: Stateme
     make = Maker(statement, "large")
     large, dtype = Setup(base=statement.large_shape), statement.dtypes[0]
     for attributes in make.combinations:
-        for name in (each.name for each in statement.inputs):
+        for name in (tensor.name for tensor in statement.inputs):
             case = make.case(dtype, large, attributes)
             case = replace(case, layouts={name: Arrangement.EXPANDED})
             assert expectation_of(case, call_of(case, seed=0), loops=False)  # raises TruthError
@@ -126,12 +111,6 @@ def test_every_tensor_that_may_not_be_null_has_a_row_that_says_so(statement: Sta
     optional = {p.name for p in operator.inputs if p.optional}
     nulls = {row.blames[0] for row in statement.invalid if row.status == 161001}  # [src:null-first]
     assert tensors - optional <= nulls
-
-
-@EACH
-def test_rows_of_the_error_table_have_names_of_their_own(statement: Statement) -> None:
-    rows = [row.row for row in statement.invalid]
-    assert len(rows) == len(set(rows))
 
 
 def test_every_row_of_the_contradictions_that_a_call_can_show_is_tagged() -> None:

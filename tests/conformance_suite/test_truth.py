@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from tests.rows import each
 
-from npucall.dtypes import FLOAT16
+from npucall.dtypes import BF16, FLOAT, FLOAT16, DType
 from npucall_client.conformance.cases.blocks import cases_of
 from npucall_client.conformance.cases.calls import MadeCall, call_of
 from npucall_client.conformance.judging.truth import LOOPED, TruthError, expected
@@ -40,10 +41,9 @@ def wrong_arrays(given: Given) -> Terms:
     return Terms(terms.value.T, terms.size)
 
 
-@pytest.mark.parametrize(
+@each(
     "wrong",
     [replace(KL_DIV_BACKWARD, loops=wrong_loops), replace(KL_DIV_BACKWARD, arrays=wrong_arrays)],
-    ids=["loops", "shape of arrays"],
 )
 def test_opinions_that_differ_are_an_error_of_the_suite(wrong: Statement) -> None:
     with pytest.raises(TruthError, match="out"):
@@ -93,7 +93,7 @@ def test_tensors_come_rounded_to_their_dtype() -> None:
 INF, NAN = reals.INFINITY, reals.NAN
 
 
-@pytest.mark.parametrize(
+@each(
     ("value", "wanted"),
     [
         (reals.exp(1000.0), INF),
@@ -121,11 +121,8 @@ def test_single_numbers_follow_ieee(value: float, wanted: float) -> None:
     np.testing.assert_equal(value, wanted)
 
 
-@pytest.mark.parametrize("name", ["FLOAT", "FLOAT16", "BF16"])
-def test_the_largest_number_of_a_dtype_is_the_last_before_infinity(name: str) -> None:
-    from npucall import dtypes
-
-    dtype = getattr(dtypes, name)
+@each("dtype", [FLOAT, FLOAT16, BF16])
+def test_the_largest_number_of_a_dtype_is_the_last_before_infinity(dtype: DType) -> None:
     number = np.float64(largest(dtype))
     with np.errstate(over="ignore"):
         assert np.isfinite(number.astype(dtype.numpy))
