@@ -143,8 +143,13 @@ class Served(Offline):
 
     def is_at_rest(self) -> bool:
         """And no stream is open, no thread reads one."""
-        reading = [t for t in threading.enumerate() if t.name in _READERS]
-        return self.is_idle() and not reading and not self.streams._streams
+        reads = any(map(self._reads, threading.enumerate()))
+        return self.is_idle() and not reads and not self.streams._streams
+
+    def _reads(self, thread: threading.Thread) -> bool:
+        """Whether a thread reads a stream or an upload of this server, not of another one."""
+        stream = getattr(getattr(thread, "_target", None), "__self__", None)
+        return thread.name in _READERS and stream and stream._handling.peers is self.core.peers
 
 
 @contextmanager
