@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from npucall.dtypes import FLOAT
+from npucall.errors import VariantUnavailableError
 from npucall.tensors import TensorSpec
 from npucall.wire import calls
 from npucall.wire import messages as framing
@@ -32,6 +35,8 @@ OPERATORS = (
     (KL_TARGET, "documented"),
 )
 SHAPE = (2, 3)
+ABSENT = (pytest.skip.Exception, VariantUnavailableError)
+"""What a call of a variant raises that the host has not; every host has one."""
 
 
 def valid(operator: str, **changes: Argument) -> Arguments:

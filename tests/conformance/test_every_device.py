@@ -1,76 +1,137 @@
-"""Every device refuses what the rules refuse, of every operator."""
+"""Every device answers and refuses what this process does, of every operator."""
 
 from __future__ import annotations
 
+from contextlib import suppress
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import grpc
+import numpy as np
 import pytest
-from tests.more import every_twelfth
-from tests.operators.collected import SUBJECTS
+from tests.operators.calls import LOCAL, drawn, results, usual
+from tests.operators.defects import TABLES, Answer, Table, answer_of, changed
+from tests.operators.test_labels import CALLS, labels_of, with_label
 
-from npucall.declare.call import Call
-from npucall.declare.prepare import prepare
-from npucall.errors import NpucallError
-from npucall.operators import CATALOGUE
-from npucall.products import A2
+from npucall.dtypes import FLOAT, FLOAT16
+from npucall.errors import ArgumentError, NpucallError, VariantUnavailableError
+from npucall_client.conformance.cases.maker import Maker
+from npucall_client.conformance.stating.statement import LEFT_OUT
 
 from . import raw
 
 if TYPE_CHECKING:
-    from tests.operators.faults import Fault
-    from tests.operators.subject import Subject
+    from collections.abc import Iterator
 
     from npucall_client import Client
+    from npucall_client.conformance.stating.parts import Invalid
 
-each = pytest.mark.parametrize("subject", SUBJECTS, ids=str)
+ASKED = (raw.plan, raw.execute)
 
 
-@pytest.mark.parametrize("subject", every_twelfth(SUBJECTS), ids=str)
-def test_a_device_refuses_every_defect_as_the_rules_do(client: Client, subject: Subject) -> None:
-    soc = client.server_info().server.soc
-    wrong = []
-    for fault in subject.table.faults:
-        for ask in (raw.plan, raw.execute):
-            error = refusal(client, ask, subject, fault)
-            found = (type(error), error.aclnn_status, error.parameters)
-            details = {"operator": subject.operator.name, "phase": "prepare", "soc": soc}
-            details |= {"variant": subject.operator.variant} if subject.operator.variant else {}
-            told = details.items() <= error.details.items()
-            if found != fault.answer or error.code is not CODE or not told:
-                wrong.append((str(fault), ask.__name__, error, error.details))
+@pytest.mark.filterwarnings("ignore::npucall_client.CallWarning")
+def test_a_device_plans_and_answers_what_this_process_does(client: Client) -> None:
+    wrong, tried = [], 0
+    for table, given in calls():
+        with suppress(*raw.ABSENT):
+            answer = client.execute(table.operator, **given)
+            plan = client.plan(table.operator, **given)
+            tried += 1
+            expected = results(LOCAL.run(table.operator, **given))
+            outputs = [(spec.shape, spec.dtype.numpy) for spec in plan.outputs.values()]
+            fits = (
+                [a.tobytes() for a in results(answer.value)] == [a.tobytes() for a in expected],
+                outputs == [(array.shape, array.dtype) for array in expected],
+                (plan.kernel_dtype, plan.warnings) == (answer.kernel_dtype, answer.warnings),
+                plan.variant == answer.variant == table.operator.variant,
+            )
+            wrong += [] if all(fits) else [(str(table), fits)]
     assert not wrong
+    assert tried > len(TABLES)
 
 
-CODE = grpc.StatusCode.INVALID_ARGUMENT
+def calls() -> Iterator[tuple[Table, dict[str, Any]]]:
+    """An ordinary call of every operator, and one of those that are answered with a warning."""
+    for table in TABLES:
+        case, *_ = usual(table.statement, FLOAT16)
+        tensors, attributes = drawn(case)
+        yield table, {**tensors, **attributes}
+        if table.statement.unwarned:
+            warned = Maker(table.statement, "warned").case(FLOAT, table.statement.reductions[0])
+            tensors, attributes = drawn(warned)
+            yield table, {**tensors, **attributes}
 
 
-def refusal(client: Client, ask: Any, subject: Subject, fault: Fault) -> NpucallError:
-    operator, call = subject.operator, subject.table.call(fault)
-    with pytest.raises(NpucallError) as caught:
-        ask(client, operator.name, operator.variant, dict(call.arguments), inputs_of(subject))
-    return caught.value
+def test_a_plan_on_the_reference_needs_no_workspace() -> None:
+    assert not [t for t, given in calls() if LOCAL.plan(t.operator, **given).workspace_bytes]
 
 
-@each
+# --- Defects --------------------------------------------------------------------------------------
+
+
+def refusal(client: Client, ask: Any, table: Table, *rows: Invalid) -> NpucallError | None:
+    call = table.call(*rows)
+    inputs = [p.name for p in table.operator.inputs]
+    try:
+        ask(client, table.operator.name, table.operator.variant, dict(call.arguments), inputs)
+    except VariantUnavailableError:
+        raise
+    except NpucallError as error:
+        return error
+    return None
+
+
+def told(error: NpucallError | None, table: Table, soc: str) -> Answer | None:
+    """The answer, if its status is that of a wrong call, and its details say what was wrong."""
+    details = {"operator": table.operator.name, "phase": "prepare", "soc": soc}
+    if table.operator.variant:
+        details["variant"] = table.operator.variant
+    if error is None or error.code is not grpc.StatusCode.INVALID_ARGUMENT:
+        return None
+    if not details.items() <= error.details.items():
+        return None
+    return type(error), error.aclnn_status, error.parameters
+
+
+@pytest.mark.parametrize("every", [5, pytest.param(1, marks=pytest.mark.more)])
+def test_a_device_refuses_defects_as_the_rules_do(client: Client, every: int) -> None:
+    soc = client.server_info().server.soc
+    wrong, tried = [], 0
+    for number, table in enumerate(TABLES):
+        with suppress(*raw.ABSENT):
+            for row, ask in product(table.rows()[number % every :: every], ASKED):
+                error = refusal(client, ask, table, row)
+                tried += 1
+                if told(error, table, soc) != answer_of(row):
+                    wrong.append((str(table), row.row, ask.__name__, error))
+    assert not wrong
+    assert tried > 8 * len(TABLES)
+
+
 def test_an_input_that_is_not_mentioned_counts_as_a_null_and_an_output_does_not(
-    client: Client, subject: Subject
+    client: Client,
 ) -> None:
-    operator = subject.operator
-    arguments = dict(subject.table.call().arguments)
-    for name in (p.name for p in operator.inputs if not p.optional):
-        left = {n: value for n, value in arguments.items() if n != name}
-        with pytest.raises(NpucallError) as caught:
-            raw.plan(client, operator.name, operator.variant, left, inputs_of(subject))
-        assert (caught.value.aclnn_status, caught.value.parameter) == (161001, name)
-    names = {output.name for output in operator.outputs}
-    given = {n: value for n, value in arguments.items() if n not in names}
-    stored = tuple(p.name for p in operator.inputs if p.name in given)
-    expected = prepare(Call(operator, given, stored), A2, CATALOGUE).outputs
-    reply = raw.plan(client, operator.name, operator.variant, given, inputs_of(subject)).reply
-    found = [(each.name, tuple(each.tensor.shape)) for each in reply.outputs]
-    assert found == [(name, spec.shape) for name, spec in expected.items()]
+    wrong, tried = [], 0
+    for table in TABLES:
+        with suppress(*raw.ABSENT):
+            outputs = changed(**{output.name: LEFT_OUT for output in table.operator.outputs})
+            if error := refusal(client, raw.plan, table, outputs):
+                wrong.append((str(table), "outputs", error))
+            name = next(p.name for p in table.operator.inputs if not p.optional)
+            null = refusal(client, raw.plan, table, changed(**{name: LEFT_OUT}))
+            tried += 1
+            if null is None or (null.aclnn_status, null.parameter) != (161001, name):
+                wrong.append((str(table), name, null))
+    assert not wrong
+    assert tried >= len(TABLES) - 2
 
 
-def inputs_of(subject: Subject) -> list[str]:
-    return [p.name for p in subject.operator.inputs]
+def test_a_device_refuses_a_label_that_is_no_class_and_serves_on(client: Client) -> None:
+    for name, (operator, arguments) in CALLS.items():
+        with pytest.raises(ArgumentError, match="labels from 0 to 3, found 4") as caught:
+            client.run(operator, **(arguments | with_label(name, 4)))
+        assert type(caught.value) is ArgumentError
+        assert (caught.value.aclnn_status, caught.value.parameters) == (161002, (labels_of(name),))
+        assert caught.value.details["phase"] == "run"
+        first, *_ = results(client.run(operator, **arguments))
+        assert np.isfinite(first).all()

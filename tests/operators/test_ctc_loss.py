@@ -1,4 +1,4 @@
-"""aclnnCtcLoss: prototype, values against all paths and against torch, what products differ in."""
+"""The loss of CTC: against all paths and torch, in each form of its targets, on each product."""
 
 from __future__ import annotations
 
@@ -10,22 +10,19 @@ import pytest
 import npucall_client
 from npucall.compute.evaluate import compute
 from npucall.declare.cuts import BLOCK
-from npucall.errors import ArgumentError
+from npucall.dtypes import BF16, BOOL, DTYPES, FLOAT, FLOAT16, INT32, INT64
+from npucall.errors import PARAM_INVALID, DTypeError
 from npucall.operators.ctc_loss import ctc_loss
 from npucall.operators.ctc_loss_backward import ctc_loss_backward
-from npucall.products import ASCEND_310P, ASCEND_910
+from npucall.products import A2, A3, ASCEND_950
 
-from .arrangements import SOCS
+from .calls import INF, LOCAL, refusal, run
 from .ctc import by_paths, forward_variables, in_a_row, log_softmax, rounded
-from .ctc_table import FORWARD, FORWARD_950, FORWARD_TENSORS
-from .gradients import FLOATS, INF, LOCAL, title
-from .subject import THREE, WITH_BF16, Subject
-from .ulp import assert_within, ulp
+from .rows import each_row
 
 # Repetitions, one label, none, the shortest path that there is, unused steps.
 LABELS = ([1, 1, 2], [3], [], [2, 1, 3, 1], [1, 2])
 STEPS = (5, 3, 2, 4, 5)
-ASCEND_950 = npucall_client.connect("local:", soc="Ascend950PR_9589")
 IMPOSSIBLE = ([1, 1, 1], [1, 2])
 """Three equal labels need 5 steps, two blanks between them included."""
 
@@ -44,63 +41,10 @@ def of(labels: Any, steps: Any, classes: int = 4, blank: int = 0) -> dict[str, A
     }
 
 
-def made(kind: Any) -> dict[str, Any]:
-    arguments = rounded(of(LABELS, STEPS), kind)
-    return {name: arguments[name] for name in ("log_probs", "targets")}
-
-
-def run(arguments: dict[str, Any], client: Any = LOCAL, **more: Any) -> Any:
-    return client.run(ctc_loss, **{**arguments, **more})
-
-
-SUBJECT = Subject(
-    FORWARD,
-    # From the header [src:cann-headers], and the header aclnn_ctc_loss.h for targetlengths
-    (
-        "const aclTensor* logProbs, const aclTensor* targets, const aclIntArray* inputLengths, "
-        "const aclIntArray* targetlengths, int64_t blank, bool zeroInfinity, "
-        "aclTensor* negLogLikelihoodOut, aclTensor* logAlphaOut"
-    ),
-    documented=(*WITH_BF16, ASCEND_910, ASCEND_310P),
-    newer=f"{THREE} DOUBLE",
-    older="FLOAT DOUBLE",
-    typed=FORWARD_TENSORS,
-    tables=(FORWARD_950,),
-    attributes={
-        "input_lengths": STEPS,
-        "target_lengths": tuple(map(len, LABELS)),
-        "blank": 0,
-    },
-    made=made,
-)
-
-
 # --- Values ---------------------------------------------------------------------------------------
 
 
-def test_the_worked_example_comes_out(client: Any) -> None:
-    # F8 of [src:worked-examples]
-    log_probs = np.log([[[0.5, 0.3, 0.2]], [[0.4, 0.4, 0.2]], [[0.6, 0.1, 0.3]]])
-    alpha = [
-        [-0.69314718, -1.20397280, -INF],
-        [-1.60943791, -1.13943428, -2.12026354],
-        [-2.12026354, -2.95651156, -1.33180618],
-    ]
-    arguments: Any = {"targets": np.array([[1]]), "input_lengths": (3,), "target_lengths": (1,)}
-    loss, log_alpha = compute(ctc_loss, log_probs, **arguments)
-    np.testing.assert_allclose(loss, [1.15201307], atol=5e-9, rtol=0)
-    np.testing.assert_allclose(log_alpha[0, :, :3], alpha, atol=5e-9, rtol=0)
-    assert (log_alpha[:, :, 3:] == -INF).all()
-    single = {"log_probs": log_probs.astype(np.float32), **arguments}
-    for found, width in ((run(single, client), 8), (run(single, ASCEND_950), 3)):
-        np.testing.assert_allclose(found[0], [1.15201307], rtol=2e-7)
-        assert found[1].shape == (1, 3, width)
-        np.testing.assert_allclose(found[1][0, :, :3], alpha, rtol=2e-7)
-    impossible = {"targets": np.array([[1, 1]]), "input_lengths": (2,), "target_lengths": (2,)}
-    assert run(single | impossible, client)[0] == INF
-
-
-@pytest.mark.parametrize("blank", [0, 1, 3])
+@each_row("blank", [0, 1, 3])
 def test_in_float64_the_loss_is_that_of_all_paths(blank: int) -> None:
     names = np.roll(np.arange(4), blank)  # label 0 is never used, so it can stand for the blank
     labels = [[int(np.flatnonzero(names == label)[0]) for label in item] for item in LABELS]
@@ -117,7 +61,7 @@ def test_in_float64_the_loss_is_that_of_all_paths(blank: int) -> None:
 
 
 @pytest.mark.torch
-@pytest.mark.parametrize("blank", [0, 2])
+@each_row("blank", [0, 2])
 def test_in_float64_loss_and_gradient_one_behind_the_other_are_autograds(blank: int) -> None:
     torch = pytest.importorskip("torch")
     random = np.random.default_rng(8)
@@ -141,54 +85,41 @@ def test_in_float64_loss_and_gradient_one_behind_the_other_are_autograds(blank: 
         np.testing.assert_allclose(found[:, some], expected[:, some], rtol=1e-8, atol=1e-12)
 
 
-@pytest.mark.parametrize("kind", FLOATS, ids=title)
-def test_rounded_the_loss_is_within_an_ulp_of_the_exact_one(kind: Any) -> None:
-    arguments = rounded(of(LABELS, STEPS), kind)
-    exact = compute(
-        ctc_loss,
-        **rounded(arguments, kind) | {"log_probs": arguments["log_probs"].astype(np.float64)},
-    )
-    for found, wide in zip(run(arguments), exact, strict=True):
-        assert found.dtype == kind
-        finite = np.isfinite(wide)
-        np.testing.assert_array_equal(found[~finite].astype(np.float64), wide[~finite])
-        assert_within(found[finite], wide[finite], ulp(wide[finite], kind))
-
-
 def test_double_is_computed_in_double() -> None:
     arguments = of(LABELS, STEPS)
-    for found, expected in zip(run(arguments), compute(ctc_loss, **arguments), strict=True):
+    for found, expected in zip(
+        run(ctc_loss, arguments), compute(ctc_loss, **arguments), strict=True
+    ):
         assert found.dtype == np.float64
         np.testing.assert_array_equal(found, expected)
 
 
 def test_log_probs_of_rank_2_are_of_one_item() -> None:
     arguments = rounded(of([[1, 1, 2]], (5,)), np.float32)
-    loss, alpha = run(arguments)
+    loss, alpha = run(ctc_loss, arguments)
     for targets in (arguments["targets"], arguments["targets"][0]):
-        found = run(arguments, log_probs=arguments["log_probs"][:, 0], targets=targets)
+        flat = {"log_probs": arguments["log_probs"][:, 0], "targets": targets}
+        found = run(ctc_loss, {**arguments, **flat})
         assert found[0].shape == ()
         np.testing.assert_array_equal(found[0], loss[0])
         np.testing.assert_array_equal(found[1], alpha)
 
 
-@pytest.mark.parametrize("kind", [np.int64, np.int32, np.float32, np.float16])
-def test_targets_of_every_dtype_mean_the_same(kind: Any) -> None:
+def test_targets_of_every_dtype_and_one_behind_the_other_mean_the_same() -> None:
     arguments = rounded(of(LABELS, STEPS), np.float32)
-    found = run(arguments, targets=arguments["targets"].astype(kind))
-    np.testing.assert_array_equal(found[0], run(arguments)[0])
+    loss, alpha = run(ctc_loss, arguments)
+    for kind in (np.int32, np.float32, np.float16):
+        converted = {**arguments, "targets": arguments["targets"].astype(kind)}
+        np.testing.assert_array_equal(run(ctc_loss, converted)[0], loss)
+    found = run(ctc_loss, in_a_row(arguments))
+    np.testing.assert_array_equal(found[0], loss)
+    np.testing.assert_array_equal(found[1], alpha)
 
 
 def test_targets_of_bool_are_classes_0_and_1() -> None:
     arguments = rounded(of([[0, 0]], (4,), classes=2, blank=1), np.float32)
-    found = run(arguments, targets=arguments["targets"].astype(bool))
-    np.testing.assert_array_equal(found[0], run(arguments)[0])
-
-
-def test_targets_one_behind_the_other_mean_the_same_as_rows() -> None:
-    arguments = rounded(of(LABELS, STEPS), np.float32)
-    for one, other in zip(run(in_a_row(arguments)), run(arguments), strict=True):
-        np.testing.assert_array_equal(one, other)
+    found = run(ctc_loss, {**arguments, "targets": arguments["targets"].astype(bool)})
+    np.testing.assert_array_equal(found[0], run(ctc_loss, arguments)[0])
 
 
 def test_an_item_of_more_states_than_a_block_is_computed_in_pieces() -> None:
@@ -196,38 +127,25 @@ def test_an_item_of_more_states_than_a_block_is_computed_in_pieces() -> None:
     labels = np.resize([1, 1, 2, 3], count)
     log_probs = log_softmax((3, 1, 4))
     loss, alpha = compute(ctc_loss, log_probs, labels, (3,), (count,))
-    assert loss == INF
     few, expected = compute(ctc_loss, log_probs, labels[:4], (3,), (4,))
-    assert few == INF
+    assert loss == few == INF
     np.testing.assert_array_equal(alpha[:, :, :6], expected[:, :, :6])
     assert (alpha[:, :, 6:] == -INF).all()
     certain = np.zeros((4, 1, 4))  # no probabilities, but every path counts once
     _, alpha = compute(ctc_loss, certain, labels, (4,), (count,))
-    assert np.exp(alpha[0, 3, :8]).round(9).tolist() == counted(labels)
-
-
-def counted(labels: Any) -> list[float]:
-    """How many ways of 4 steps lead to each of the first states."""
-    states = [0, *(s for label in labels[:5].tolist() for s in (label, 0))]
-    ways = [1.0, 1.0] + [0.0] * (len(states) - 2)
-    for _ in range(3):
-        ways = [
-            ways[s]
-            + (ways[s - 1] if s else 0)
-            + (ways[s - 2] if s > 1 and states[s] != states[s - 2] else 0)
-            for s in range(len(states))
-        ]
-    return ways[:8]
+    # How many ways of 4 steps lead to each of the first states of 0 1 0 1 0 2 0 3.
+    assert np.exp(alpha[0, 3, :8]).round(9).tolist() == [1, 4, 6, 4, 1, 1, 0, 0]
 
 
 # --- What products differ in, and items that cannot be --------------------------------------------
 
 
-@pytest.mark.parametrize("soc", SOCS[:-1])
+@each_row("soc", ["Ascend910B1", "Ascend950PR_9589", "Ascend910A", "Ascend310P3"])
 def test_an_infinite_loss_is_zeroed_but_not_on_an_ascend_950(soc: str) -> None:
-    client = npucall_client.connect("local:", soc=soc)
     arguments = rounded(of(IMPOSSIBLE, (4, 4)), np.float32)
-    plain, zeroed = run(arguments, client), run(arguments, client, zero_infinity=True)
+    with npucall_client.connect("local:", soc=soc) as client:
+        plain = run(ctc_loss, arguments, on=client)
+        zeroed = run(ctc_loss, arguments, on=client, zero_infinity=True)
     assert plain[0][0] == INF
     assert zeroed[0][0] == (INF if "950" in soc else 0)
     assert plain[0][1] == zeroed[0][1] < INF
@@ -240,7 +158,7 @@ def test_the_gradient_of_a_zeroed_loss_is_wrong_and_of_an_infinite_one_right() -
     arguments["targets"] = np.minimum(arguments["targets"], 2)
     gradients = []
     for early in (True, False):
-        loss, alpha = run(arguments, zero_infinity=early)
+        loss, alpha = run(ctc_loss, arguments, zero_infinity=early)
         tail = {"neg_log_likelihood": loss, "log_alpha": alpha, "zero_infinity": True}
         ones = np.ones(2, np.float32)
         gradients.append(LOCAL.run(ctc_loss_backward, ones, **arguments, **tail))
@@ -250,39 +168,68 @@ def test_the_gradient_of_a_zeroed_loss_is_wrong_and_of_an_infinite_one_right() -
     np.testing.assert_array_equal(trapped[:, 1], right[:, 1])
 
 
-def test_an_item_without_steps_is_certain_or_impossible(client: Any) -> None:
+def test_an_item_without_steps_is_certain_or_impossible() -> None:
     arguments = rounded(of(([], [1], [2]), (0, 0, 3)), np.float32)
-    loss, alpha = run(arguments, client)
+    loss, alpha = run(ctc_loss, arguments)
     assert loss[:2].tolist() == [0, INF]
     assert (alpha[:2] == -INF).all()
     assert (alpha[2, :, :3] > -INF).sum() == 8  # all but the last state of the first step
-    assert run(arguments, client, zero_infinity=True)[0][:2].tolist() == [0, 0]
+    assert run(ctc_loss, arguments, zero_infinity=True)[0][:2].tolist() == [0, 0]
 
 
-def test_steps_behind_an_items_own_have_no_forward_variables(client: Any) -> None:
-    arguments = rounded(of(LABELS, STEPS), np.float32)
-    _, alpha = run(arguments, client)
+def test_steps_behind_an_items_own_have_no_forward_variables() -> None:
+    _, alpha = run(ctc_loss, rounded(of(LABELS, STEPS), np.float32))
     for n, (steps, item) in enumerate(zip(STEPS, LABELS, strict=True)):
         assert (alpha[n, steps:] == -INF).all()
         assert (alpha[n, :, 2 * len(item) + 1 :] == -INF).all()
-        assert (alpha[n, 0, 0]) > -INF
+        assert alpha[n, 0, 0] > -INF
 
 
-@pytest.mark.parametrize("label", [4, -1, 2**40, -(2**63)])
-@pytest.mark.parametrize("arranged", [dict, in_a_row])
-def test_a_label_that_is_no_class_is_refused_when_its_value_is_seen(
-    arranged: Any, label: int
+# --- Dtypes and limits ----------------------------------------------------------------------------
+
+
+@each_row("operator", [ctc_loss, ctc_loss_backward])
+def test_targets_have_one_of_five_dtypes(operator: Any) -> None:
+    changes = {kind: {"targets": {"dtype": kind}} for kind in DTYPES}
+    taken = {kind for kind, change in changes.items() if refusal(operator, change) is None}
+    assert taken == {INT32, INT64, BOOL, FLOAT, FLOAT16}
+
+
+# C, N, the most labels, the states that they have: the most that there may be, and one more of
+# each. The forward operator pads its states: 999 labels have 2000, 1000 have 2008.
+LIMITS = [
+    ((200_000, 8180, 999), True),
+    ((200_001, 8180, 999), False),
+    ((200_000, 8181, 999), False),
+    ((200_000, 8180, 1001), False),
+]
+
+
+@each_row("kind", [FLOAT, FLOAT16, BF16])
+@each_row("product", [A2, A3, ASCEND_950])
+@each_row("extents small", LIMITS)
+def test_short_floats_have_limits_on_atlas_a2_and_a3(
+    extents: tuple[int, int, int], small: bool, product: Any, kind: Any
 ) -> None:
-    arguments = rounded(of(LABELS, STEPS), np.float32)
-    arguments["targets"][3, 3] = label
-    with pytest.raises(ArgumentError, match=f"labels from 0 to 3, found {label}") as caught:
-        run(arranged(arguments))
-    assert (caught.value.aclnn_status, caught.value.parameters) == (161002, ("targets",))
-    assert caught.value.details["phase"] == "run"
-
-
-@pytest.mark.parametrize("targets", [(0, 3), (0,)])
-def test_no_items_give_empty_outputs(targets: tuple[int, ...]) -> None:
-    log_probs, labels = np.zeros((5, 0, 4), np.float16), np.zeros(targets, np.int32)
-    loss, alpha = LOCAL.run(ctc_loss, log_probs, labels, (), ())
-    assert (loss.shape, alpha.shape) == ((0,), (0, 5, 8))
+    classes, items, labels = extents
+    states = 2 * labels + 1
+    padded = states if product is ASCEND_950 else -(-states // 8) * 8
+    shapes = {
+        ctc_loss: {
+            "log_probs": (5, items, classes),
+            "neg_log_likelihood_out": (items,),
+            "log_alpha_out": (items, 5, padded),
+        },
+        ctc_loss_backward: {
+            **dict.fromkeys(("log_probs", "out"), (5, items, classes)),
+            **dict.fromkeys(("grad_out", "neg_log_likelihood"), (items,)),
+            "log_alpha": (items, 5, states),
+        },
+    }
+    more = {"targets": {"shape": (items, labels)}, "input_lengths": (1,) * items}
+    more["target_lengths"] = (labels,) * items
+    passes = small or kind is FLOAT or product is ASCEND_950
+    expected = None if passes else (DTypeError, PARAM_INVALID, ("log_probs",))
+    for operator, tensors in shapes.items():
+        changes = {name: {"dtype": kind, "shape": shape} for name, shape in tensors.items()}
+        assert refusal(operator, {**changes, **more}, product) == expected, operator

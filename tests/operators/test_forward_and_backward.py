@@ -12,21 +12,20 @@ from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pytest
 
 from npucall.compute.evaluate import compute
 from npucall.declare.parameters import Output
 from npucall.operators import CATALOGUE
 
-from .arrangements import results
-from .subject import between, labels, logarithms
+from .calls import results
+from .rows import each_row
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from npucall.declare.declaration import Operator
 
-    from .subject import Draw
+    Draw = Callable[[np.random.Generator, tuple[int, ...]], Any]
 
 STEP = 1e-5
 """Of the differences, whose error is about its square, or 2^-52 of the result divided by it."""
@@ -51,6 +50,20 @@ class Case:
     draws: Mapping[str, Draw] = field(default_factory=dict)
     through: Callable[[Any], Any] = np.asarray
     """What the gradient goes through on its way to the variable, which is a result of it."""
+
+
+def between(low: float, high: float) -> Draw:
+    """Numbers of an interval."""
+    return lambda random, shape: random.uniform(low, high, shape)
+
+
+def labels(classes: int) -> Draw:
+    return lambda random, shape: random.integers(0, classes, shape)
+
+
+def logarithms(random: np.random.Generator, shape: tuple[int, ...]) -> Any:
+    """Logarithms of probabilities that sum to 1 along the last axis."""
+    return log_softmax(random.uniform(-3, 3, shape))
 
 
 def log_softmax(logits: Any) -> Any:
@@ -237,7 +250,7 @@ def compared(
         yield name, summed_to(one, expected.shape), expected
 
 
-@pytest.mark.parametrize("gradient", GRADIENTS, ids=lambda operator: operator.title)
+@each_row("gradient", GRADIENTS)
 def test_a_gradient_is_the_derivative_of_its_forward_operator(
     gradient: Operator[..., Any],
 ) -> None:

@@ -30,6 +30,7 @@ from npucall.errors import (
 )
 from npucall.tensors import Format
 
+from .rows import each_row
 from .tiny import (
     IF_FULL,
     NEVER,
@@ -207,7 +208,7 @@ PASSED = [
 ]
 
 
-@pytest.mark.parametrize(("rule", "changes", "error", "blamed", "words"), REFUSED)
+@each_row("rule changes error blamed words", REFUSED)
 def test_a_rule_refuses_with_its_class_status_blame_and_words(
     rule: Rule, changes: Any, error: type[NpucallError], blamed: str, words: str
 ) -> None:
@@ -219,12 +220,12 @@ def test_a_rule_refuses_with_its_class_status_blame_and_words(
         raise found
 
 
-@pytest.mark.parametrize(("rule", "changes"), PASSED)
+@each_row("rule changes", PASSED)
 def test_a_rule_lets_pass_what_it_does_not_speak_of(rule: Rule, changes: Any) -> None:
     assert verdict(rule, **changes) is None
 
 
-@pytest.mark.parametrize("rule", [row[0] for row in REFUSED])
+@each_row("rule", [row[0] for row in REFUSED])
 def test_a_rule_that_refuses_says_so(rule: Rule) -> None:
     assert rule.status in (161001, 161002, 561002)
     assert rule.blames

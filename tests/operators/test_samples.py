@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pytest
 
 from npucall.compute import evaluate
 from npucall.declare.samples import Form, sample, sample_storages
@@ -13,13 +13,16 @@ from npucall.errors import NpucallError
 from npucall.operators import CATALOGUE
 from npucall.tensors import view
 
+from .rows import each_row
+
 if TYPE_CHECKING:
     from npucall.declare.declaration import Operator
     from npucall.declare.prepare import Prepared
 
-each = pytest.mark.parametrize("operator", list(CATALOGUE), ids=lambda operator: operator.title)
+each = each_row("operator", list(CATALOGUE))
 
 
+@cache
 def calls(operator: Operator[Any, Any], form: Form = Form.ORDINARY) -> list[Prepared]:
     """Its samples; one that the dtypes of a product are refused for is left out."""
     return [
@@ -36,7 +39,7 @@ def results(call: Prepared, seed: int) -> list[np.ndarray[Any, Any]]:
 
 
 @each
-@pytest.mark.parametrize("form", [Form.ORDINARY, Form.BARE, Form.VIEWS])
+@each_row("form", [Form.ORDINARY, Form.BARE, Form.VIEWS])
 def test_the_sample_is_valid_and_gives_other_finite_numbers_for_each_seed(
     operator: Operator[Any, Any], form: Form
 ) -> None:
@@ -66,7 +69,7 @@ def test_a_view_is_no_dense_tensor_and_its_outputs_are_views_too(
         assert all(spec.offset and not spec.row_major for spec in specs)
 
 
-@pytest.mark.parametrize("form", [Form.SCALARS, Form.EMPTY])
+@each_row("form", [Form.SCALARS, Form.EMPTY])
 def test_some_operators_have_samples_of_rank_0_and_without_elements(form: Form) -> None:
     found = []
     for operator in CATALOGUE:

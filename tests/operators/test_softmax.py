@@ -1,82 +1,21 @@
-"""aclnnSoftmax: prototype, values against torch, edges, and its checks in order."""
+"""Softmax, log-softmax and their gradients: what overflows on the way, and empty calls."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
-import pytest
 
-from npucall.dtypes import BF16, INT32
-from npucall.errors import AttributeValueError, DTypeError, ShapeError
+from npucall.errors import PARAM_INVALID, AttributeValueError
+from npucall.operators.log_softmax import log_softmax
+from npucall.operators.log_softmax_backward import log_softmax_backward
 from npucall.operators.softmax import softmax
-from npucall.products import ASCEND_310B, ASCEND_310P, ASCEND_910
+from npucall.operators.softmax_backward import softmax_backward
 
-from .faults import NINE, Fault, Table, dtype, null, shape
-from .gradients import FLOATS, INF, LOCAL, NAN, title
-from .softmaxes import ALONG_EVERY_DIM, EMPTY
-from .subject import THREE, TWO, WITH_BF16, Subject
+from .calls import FLOATS, INF, LOCAL, NAN, refusal, run
+from .rows import each_row
 
-# The checks, in order [src:softmax]
-TABLE = Table(
-    softmax,
-    {"dim": 0},
-    [
-        *null("self", "out"),
-        *dtype(INT32, "self", "out"),
-        *(Fault({"dim": dim}, AttributeValueError, ("dim",)) for dim in (9, -10)),
-        *shape(NINE, "self"),
-        Fault({"out": {"shape": (5, 3)}}, ShapeError, ("self",)),
-        *shape((4, 3), "self"),
-    ],
-)
-
-
-def torchs(tensors: dict[str, Any], dim: int) -> Any:
-    import torch
-
-    return torch.softmax(torch.tensor(tensors["self"]), dim).numpy()
-
-
-SUBJECT = Subject(
-    TABLE,
-    # From the header [src:cann-headers]
-    "const aclTensor* self, int64_t dim, aclTensor* out",
-    documented=(*WITH_BF16, ASCEND_910, ASCEND_310P, ASCEND_310B),
-    newer=f"{THREE} DOUBLE",
-    older=f"{TWO} DOUBLE",
-    attributes={"dim": 0},
-    torch=torchs,
-    calls=ALONG_EVERY_DIM,
-    casts=(*FLOATS, np.float64),
-)
-
-E, E2 = float(np.exp(-1)), float(np.exp(-2))
-# a row, and its result
-ROWS = [
-    ([0, 0, 0], [1 / 3, 1 / 3, 1 / 3]),
-    ([1, 2, 3], [E2 / (1 + E + E2), E / (1 + E + E2), 1 / (1 + E + E2)]),
-    ([60000, 60000, -60000], [0.5, 0.5, 0]),
-    ([-INF, 0, 0], [0, 0.5, 0.5]),
-    ([-INF, -INF, 7], [0, 0, 1]),
-    ([-INF, -INF, -INF], [NAN, NAN, NAN]),
-    ([INF, 0, 0], [NAN, NAN, NAN]),
-    ([INF, INF, -INF], [NAN, NAN, NAN]),
-    ([NAN, 0, 0], [NAN, NAN, NAN]),
-    ([NAN, INF, -INF], [NAN, NAN, NAN]),
-]
-
-
-@pytest.mark.parametrize("kind", [*FLOATS, np.float64], ids=title)
-@pytest.mark.parametrize(("row", "expected"), ROWS)
-def test_a_row_is_what_the_formula_says_and_its_neighbours_stay_clean(
-    kind: Any, row: Any, expected: Any
-) -> None:
-    found = LOCAL.run(softmax, np.array([[0, 0, -INF], row, [0, 0, -INF]], kind), dim=1)
-    assert found.dtype == kind
-    np.testing.assert_array_equal(found[[0, 2]], np.array([[0.5, 0.5, 0]] * 2, kind))
-    near = np.array(expected).astype(kind).astype(np.float64)
-    np.testing.assert_allclose(found[1].astype(np.float64), near, rtol=2**-22)
+GRADIENTS = (softmax_backward, log_softmax_backward)
 
 
 def test_the_largest_floats_do_not_overflow() -> None:
@@ -85,24 +24,58 @@ def test_the_largest_floats_do_not_overflow() -> None:
     assert found.tolist() == [0.5, 0, 0.5]
 
 
-@pytest.mark.parametrize("kind", [*FLOATS, np.float64], ids=title)
-def test_a_single_number_is_1(kind: Any) -> None:
-    for dim in (0, -1):
-        found = LOCAL.run(softmax, np.array(-3, kind), dim=dim)
-        assert (found.dtype, found.shape, float(found)) == (kind, (), 1)
+@each_row("of_x", [*FLOATS, np.float64])
+@each_row("of_out", [*FLOATS, np.float64])
+def test_for_its_logarithm_self_is_converted_to_the_dtype_of_the_output_first(
+    of_x: Any, of_out: Any
+) -> None:
+    x = np.random.default_rng(3).uniform(-9, 9, (5, 7)).astype(of_x)
+    found = run(log_softmax, {"self": x}, out=np.zeros(x.shape, of_out), dim=1)
+    expected = run(log_softmax, {"self": x.astype(of_out)}, dim=1)
+    assert expected.dtype == of_out
+    np.testing.assert_array_equal(found, expected)
 
 
-def test_an_empty_self_is_done_before_anything_else_is_checked() -> None:
-    for fault in EMPTY:
-        assert TABLE.refusal(fault) is None
-    unknown = Fault({"self": {"shape": (0, 3), "dtype": BF16}}, DTypeError, ())
-    assert TABLE.refusal(unknown, soc="Ascend910A") is None
-    missing = Fault({"self": {"shape": (0, 3)}, "out": None}, DTypeError, ())
-    assert TABLE.refusal(missing) == TABLE.refusal(*null("out"))
+def test_a_float_beyond_float16_is_infinite_before_it_is_computed_with() -> None:
+    x = {"self": np.array([70000, 0], np.float32)}
+    found = run(log_softmax, x, out=np.zeros(2, np.float16), dim=0)
+    np.testing.assert_array_equal(found, np.array([NAN, NAN], np.float16))
 
 
 def test_an_empty_self_leaves_zeros_in_an_output_that_has_elements() -> None:
-    out = np.full((2, 3), 7, np.float32)
-    client = LOCAL.options(outputs={"out": out})
-    client.run(softmax, np.empty((0, 5), np.int32), dim=9)
-    assert not out.any()
+    nothing = {"self": np.empty((0, 5), np.int32)}  # which is no dtype of its
+    assert not run(softmax, nothing, out=np.full((2, 3), 7, np.float32), dim=9).any()
+
+
+def test_an_empty_self_ends_the_checks_behind_the_nulls() -> None:
+    empty = {"self": {"shape": (0, 3)}}
+    assert refusal(softmax, {**empty, "dim": 9}) is None
+    missing = refusal(softmax, {**empty, "out": None})
+    assert missing is not None
+    assert missing[2] == ("out",)
+
+
+def test_an_empty_self_ends_the_checks_of_the_logarithm_behind_all_of_them() -> None:
+    empty = {"self": {"shape": (0, 3)}, "out": {"shape": (0, 3)}}
+    assert refusal(log_softmax, empty) is None
+    assert refusal(log_softmax, {**empty, "dim": 9}) is not None
+    assert refusal(log_softmax, {**empty, "out": {"shape": (0, 4)}}) is not None
+
+
+@each_row("dim passes", [(-1, True), (0, True), (1, False), (-2, False)])
+@each_row("operator", GRADIENTS)
+def test_rank_0_counts_as_rank_1(operator: Any, dim: int, passes: bool) -> None:
+    changes = {name: {"shape": ()} for name in ("grad_output", "output", "out")}
+    answer = refusal(operator, {**changes, "dim": dim})
+    assert answer == (None if passes else (AttributeValueError, PARAM_INVALID, ("dim",)))
+
+
+def test_gradients_of_float16_are_added_up_in_float32() -> None:
+    # 300 * 256 + 300 * 256 is beyond FLOAT16; times 2^-8 it is not: g y - sum y
+    g, y = np.array([[300, 300, 0]], np.float16), np.array([[256, 256, 2**-8]], np.float16)
+    found = LOCAL.run(softmax_backward, g, y, dim=1)
+    np.testing.assert_array_equal(found, np.array([[-INF, -INF, -600]], np.float16))
+    # 60000 + 60000 is beyond FLOAT16; a quarter of it is not.
+    g, y = np.full((1, 2), 60000, np.float16), np.log([[0.25, 0.25]]).astype(np.float16)
+    found = LOCAL.run(log_softmax_backward, g, y, dim=1)
+    np.testing.assert_allclose(found, np.full((1, 2), 30000), rtol=1e-3)

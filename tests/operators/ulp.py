@@ -19,8 +19,6 @@ FORMATS = {
 }
 SINGLE_NOISE = 32 * 2.0**-24
 """What float32 arithmetic inside may cost, relative to the size of the terms."""
-STEPWISE_HALF = 16 * 2.0**-11
-"""What rounding every step to FLOAT16 may cost, relative to the size of the terms."""
 
 
 def ulp(value: Any, dtype: Any) -> Any:
@@ -40,3 +38,10 @@ def assert_within(got: NDArray[Any], expected: NDArray[np.float64], allowed: Any
     apart = np.abs(found[~special] - expected[~special])
     bound = np.broadcast_to(allowed, expected.shape)[~special]
     assert np.all(apart <= bound), f"off by {apart.max()} where {bound[apart.argmax()]} is allowed"
+
+
+def assert_rounded(found: NDArray[Any], expected: Any, dtype: Any, terms: Any = 0) -> None:
+    """Of this dtype, and within one ulp of float64's result, and what cancels among the terms."""
+    assert found.dtype == dtype
+    expected = np.asarray(expected, np.float64)
+    assert_within(found, expected, ulp(expected, dtype) + SINGLE_NOISE * np.asarray(terms))

@@ -4,50 +4,36 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from npucall.compute.evaluate import run as evaluate
-from npucall.declare.attributes import attribute_value
-from npucall.declare.call import Call
-from npucall.declare.prepare import Prepared, prepare
-from npucall.dtypes import BY_NUMPY
+from npucall.declare.samples import sample, sample_storages
+from npucall.dtypes import FLOAT
 from npucall.places import StepOutput
-from npucall.tensors import TensorSpec
 from npucall_server.devices.base import ResidentPart, Step
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from tests.operators.subject import Subject
-
+    from npucall.declare.declaration import Operator
+    from npucall.declare.prepare import Prepared
     from npucall_server.devices.base import Device
 
 OFFSET = 68
 """Of a storage in its handle: no multiple of what kernels want."""
 
 
-def call_of(subject: Subject, device: Device) -> tuple[Prepared, dict[str, bytes]]:
+def call_of(operator: Operator[Any, Any], device: Device) -> tuple[Prepared, dict[str, bytes]]:
     """An ordinary call of an operator, and its storages."""
-    operator = subject.operator
-    arrays = {n: np.ascontiguousarray(a) for n, a in subject.draw(np.float32).items()}
-    specs = {n: TensorSpec(BY_NUMPY[a.dtype], a.shape, name=n) for n, a in arrays.items()}
-    values = {
-        p.name: attribute_value(p.name, p, subject.attributes[p.name])
-        for p in operator.attributes
-        if subject.attributes.get(p.name) is not None
-    }
-    stored = tuple(p.name for p in operator.inputs if p.name in arrays and p.read)
-    call = prepare(Call(operator, {**specs, **values}, stored), device.product, device.catalogue)
-    return call, {name: arrays[name].tobytes() for name in stored}
+    call = sample(operator, device.product, device.catalogue, FLOAT)
+    return call, sample_storages(call, seed=1)
 
 
-def a_program(device: Device, subject: Subject) -> tuple[list[Step], list[Any]]:
+def a_program(device: Device, operator: Operator[Any, Any]) -> tuple[list[Step], list[Any]]:
     """Steps of one operator in all the ways in which tensors come and go, and their handles.
 
     The first is ordinary, the second reads handles and fills others, the third takes what the
     first gave wherever that fits, and is read by the fourth alone, whose outputs are answered.
     """
-    call, storages = call_of(subject, device)
+    call, storages = call_of(operator, device)
     parts: dict[str, ResidentPart] = {}
     for name, data in storages.items():
         memory = device.allocate(OFFSET + len(data) + 3)

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.operators.collected import SUBJECTS
 
 from npucall.compute import alike, evaluate
 from npucall.declare.call import Call
@@ -256,12 +255,12 @@ def test_a_program_of_an_operator_that_ends_early_gives_zeros(device: CpuDevice)
 
 def test_a_program_of_any_operator_has_the_bits_of_single_calls(device: CpuDevice) -> None:
     wrong: list[object] = []
-    for subject in SUBJECTS:
-        steps, _ = a_program(device, subject)
-        wrong += [(subject, line) for line in differences(run_program(device, steps), steps)]
+    for operator in CATALOGUE:
+        steps, _ = a_program(device, operator)
+        wrong += [(operator, line) for line in differences(run_program(device, steps), steps)]
         for step in steps[:2]:
             alone = run(device, step.call, dict(step.storages), **step.targets)
-            wrong += [(subject, "alone", line) for line in differences([alone], [step])]
+            wrong += [(operator, "alone", line) for line in differences([alone], [step])]
     assert wrong == []
 
 
@@ -277,16 +276,16 @@ def rolled(call: Prepared, storages: dict[str, bytes], by: int) -> dict[str, byt
 
 def test_calls_computed_as_one_have_the_bits_of_single_calls(device: CpuDevice) -> None:
     wrong: list[object] = []
-    for subject in SUBJECTS:
-        call, storages = call_of(subject, device)
+    for operator in CATALOGUE:
+        call, storages = call_of(operator, device)
         each = [rolled(call, storages, by) for by in range(5)]
         steps = [Step(call, own) for own in each]
         steps[3] = steps[3]._replace(discarded=frozenset(call.outputs))
-        wrong += [(subject, line) for line in differences(run_program(device, steps), steps)]
+        wrong += [(operator, line) for line in differences(run_program(device, steps), steps)]
     assert wrong == []
 
 
 def test_most_elementwise_operators_compute_small_calls_as_one(device: CpuDevice) -> None:
-    calls = [call_of(subject, device)[0] for subject in SUBJECTS]
+    calls = [call_of(operator, device)[0] for operator in CATALOGUE]
     assert sum(alike.most(call) > 1 for call in calls) > len(calls) // 3
     assert all(alike.most(call) * call.computation <= BLOCK for call in calls)

@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.operators.collected import SUBJECTS
 from tests.server.devices.programs import a_program, differences
 
 from npucall.errors import ArgumentError, CancelledError
+from npucall.operators import CATALOGUE
 from npucall.places import StepOutput
 from npucall_server.devices.base import Step
 from npucall_server.devices.cann.program import pace_of
@@ -187,15 +187,15 @@ def test_a_wrong_label_of_a_step_is_found_before_any_runs(device: Opened) -> Non
 
 def test_a_program_of_any_operator_has_the_bits_of_single_calls(device: Opened) -> None:
     wrong: list[object] = []
-    for subject in SUBJECTS:
-        if why := device.device.unavailable_because(subject.operator):
+    for operator in CATALOGUE:
+        if why := device.device.unavailable_because(operator):
             assert "variant" in why
             continue
-        steps, handles = a_program(device.device, subject)
-        wrong += [(subject, line) for line in differences(device.program(steps), steps)]
+        steps, handles = a_program(device.device, operator)
+        wrong += [(operator, line) for line in differences(device.program(steps), steps)]
         for step in steps[:2]:
             alone = device.device.run(step.call, step.storages, FakeTurn(), step.targets).outputs  # type: ignore[arg-type]
-            wrong += [(subject, "alone", line) for line in differences([alone], [step])]
+            wrong += [(operator, "alone", line) for line in differences([alone], [step])]
         for memory in handles:
             memory.free()
     assert wrong == []
