@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 
 def connect(*args: Any, **kwargs: Any) -> Any:
     """As ``npucall_client.connect``."""
-    opening = aio.connect(*args, **kwargs)
-    return shown(done(opened(opening)))
+    return shown(done(_awaited(aio.connect(*args, **kwargs))))
 
 
 @cache
@@ -38,12 +37,12 @@ def loop() -> asyncio.AbstractEventLoop:
     return made
 
 
-def done(work: Coroutine[Any, Any, Any], timeout: float | None = None) -> Any:
+def done(work: Coroutine[Any, Any, Any]) -> Any:
     """What a coroutine gives on the loop."""
     task = asyncio.run_coroutine_threadsafe(work, loop())
     del work
     try:
-        return task.result(timeout)
+        return task.result()
     except Cancelled:
         raise CancelledError("call: cancelled") from None
     except BaseException:
@@ -53,13 +52,23 @@ def done(work: Coroutine[Any, Any, Any], timeout: float | None = None) -> Any:
         del task
 
 
-async def opened(opening: Any) -> Any:
-    return await opening
+async def _awaited(answer: Any) -> Any:
+    return await answer
+
+
+async def _called(method: Any, args: Any, kwargs: Any) -> Any:
+    answer = method(*args, **kwargs)
+    del args, kwargs
+    waits = inspect.iscoroutine(answer) or isinstance(answer, Opening)
+    return await answer if waits else answer
 
 
 def shown(value: Any) -> Any:
     """Something of the loop's client as a test sees it."""
-    for kind, facade in KINDS.items():
+    known = getattr(value, "facade", None) if isinstance(value, aio.PendingCall) else None
+    if known is not None:
+        return known() or FACADES[aio.PendingCall](value)
+    for kind, facade in FACADES.items():
         if isinstance(value, kind):
             return facade(value)
     if isinstance(value, tuple) and hasattr(value, "_fields"):
@@ -106,15 +115,9 @@ class Facade:
 
         def call(*args: Any, **kwargs: Any) -> Any:
             args, kwargs = tuple(map(hidden, args)), hidden(kwargs)
-            return shown(done(self._called(found, args, kwargs)))
+            return shown(done(_called(found, args, kwargs)))
 
         return call
-
-    async def _called(self, method: Any, args: Any, kwargs: Any) -> Any:
-        answer = method(*args, **kwargs)
-        del args, kwargs
-        waits = inspect.isawaitable(answer) or isinstance(answer, Opening)
-        return await answer if waits else answer
 
 
 class RemoteFacade(Facade):
@@ -129,29 +132,22 @@ class RemoteFacade(Facade):
 class PipelineFacade(Facade):
     """A pipeline."""
 
-    def submit(self, /, *args: Any, **kwargs: Any) -> Any:
-        return done(self._submitted(tuple(map(hidden, args)), hidden(kwargs)))
-
-    async def _submitted(self, args: Any, kwargs: Any) -> Any:
-        return PendingFacade(await self.real.submit(*args, **kwargs))
-
     def as_completed(self) -> Iterator[Any]:
         calls = self.real.as_completed()
         while (call := done(anext(calls, None))) is not None:
-            known = call.facade()
-            yield PendingFacade(call) if known is None else known
-            del call, known
+            yield shown(call)
+            del call
 
 
-class PendingFacade:
-    """A call of a pipeline."""
+class PendingFacade(Facade):
+    """A call of a pipeline, which is one object however it is found."""
 
     def __init__(self, real: Any) -> None:
-        self.real = real
+        super().__init__(real)
         real.facade = weakref.ref(self)
 
     def result(self, timeout: float | None = None) -> Any:
-        return shown(done(self._waited(timeout)))
+        return shown(done(asyncio.wait_for(asyncio.shield(self.real), timeout)))
 
     def exception(self, timeout: float | None = None) -> Any:
         try:
@@ -166,26 +162,8 @@ class PendingFacade:
         self.result(timeout)
         return done(self.real.answer())
 
-    def done(self) -> bool:
-        return bool(self.real.done())
 
-    def cancel(self) -> bool:
-        async def cancel() -> Any:
-            return self.real.cancel()
-
-        return bool(done(cancel()))
-
-    def add_done_callback(self, function: Any) -> None:
-        async def add() -> None:
-            self.real.add_done_callback(lambda _: function(self))
-
-        done(add())
-
-    async def _waited(self, timeout: float | None) -> Any:
-        return await asyncio.wait_for(asyncio.shield(self.real), timeout)
-
-
-KINDS: dict[type, type] = {
+FACADES: dict[type, type] = {
     aio.Client: Facade,
     aio.Session: Facade,
     aio.Program: Facade,

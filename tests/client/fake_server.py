@@ -55,6 +55,10 @@ class FakeServer:
         self.metadata: list[dict[str, Any]] = []
         """Of each call in one message."""
         self.asked = threading.Event()
+        self.guard: Callable[[grpc.ServicerContext], None] = lambda _: None
+        """Looks at every call and stream."""
+        self.renewals: list[str] = []
+        """Credentials that streams were told."""
         self._lock = threading.Lock()
 
     @property
@@ -62,15 +66,18 @@ class FakeServer:
         """How many calls came in one message."""
         return len(self.metadata)
 
-    def info(self, _: bytes, __: grpc.ServicerContext) -> bytes:
+    def info(self, _: bytes, context: grpc.ServicerContext) -> bytes:
+        self.guard(context)
         return pb.GetServerInfoResponse(limits=self.limits).SerializeToString()
 
     def execute(self, request: bytes, context: grpc.ServicerContext) -> bytes:
+        self.guard(context)
         self.metadata.append(dict(context.invocation_metadata()))
         self.asked.set()
         return self.answer(request, context)
 
     def stream(self, messages: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
+        self.guard(context)
         with self._lock:
             index, self.streams = self.streams, self.streams + 1
         behaviour = self.behaviours[index] if index < len(self.behaviours) else echo
@@ -82,6 +89,9 @@ class FakeServer:
             first = pb.ExecuteStreamRequest.FromString(message)
             self.frames.append(1 + len(first.more))
             for frame in (first, *first.more):
+                if frame.HasField("credential"):
+                    self.renewals.append(frame.credential.authorization)
+                    continue
                 if frame.HasField("begin"):
                     self.begins.append(frame.begin)
                 elif frame.HasField("chunk"):

@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING, Any
 import grpc
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from tests.rows import each
 
 from npucall.errors import CancelledError, DeviceError, InternalError
-from npucall.exchange import Chunk, End, Error, Event, ReplyFrame, Resolved, State, after
+from npucall.exchange import Chunk, End, Error, ReplyFrame, Resolved
 from npucall.v1 import operator_service_pb2 as pb
 from npucall.wire.messages import join_response
 from npucall.wire.status import to_status
@@ -208,47 +206,3 @@ def test_an_error_frame_ends_the_answer_wherever_it_comes() -> None:
     for before in [(), (RESOLVED,), (RESOLVED, *PARTS)]:
         with pytest.raises(CancelledError, match="enough"):
             taken(*before, error)
-
-
-class Model:
-    """What the table makes of frames, and which bytes come next."""
-
-    def __init__(self) -> None:
-        self.state: State | None = State.COMPLETE
-        self.early = False
-        self.come = 0
-
-    def takes(self, frame: ResponseFrame) -> bool:
-        """Whether the frame makes sense where the answer is."""
-        event = self._event(frame)
-        self.state = after(self.state, event) if self.state is not None else None
-        self.early = self.early or event is Event.RESOLVED
-        if isinstance(frame, Chunk):
-            fits = frame.offset == self.come
-            self.come += len(frame.data) if fits else 0
-            return fits and self.state is not None
-        whole = self.come == SIZE or self.state is not State.ENDED
-        return whole and self.state is not None
-
-    def _event(self, frame: ResponseFrame) -> Event:
-        if isinstance(frame, Resolved):
-            return Event.RESOLVED
-        if isinstance(frame, Chunk):
-            return Event.OUTPUT_CHUNK
-        if isinstance(frame, End):
-            return Event.OUTPUT_END
-        return Event.REPLY if self.early else Event.REPLY_CHUNKED
-
-
-@given(st.lists(st.sampled_from([RESOLVED, *PARTS, End(), LAST]), max_size=7))
-def test_any_order_of_frames_is_taken_as_the_table_says(frames: list[ResponseFrame]) -> None:
-    incoming, model = Incoming(BoundCall("x")), Model()
-    for frame in frames:
-        if not model.takes(frame):
-            with pytest.raises(InternalError):
-                incoming.take(frame)
-            return
-        response = incoming.take(frame)
-        assert (response is not None) == (model.state is State.ENDED)
-        if response is not None:
-            assert [bytes(data) for data in response.storage] == [b"abcdefgh"]

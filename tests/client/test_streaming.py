@@ -21,10 +21,12 @@ from npucall.errors import (
     TooLargeError,
 )
 from npucall.exchange import ReplyFrame
+from npucall.places import HandlePart, Keep
 from npucall.v1 import operator_service_pb2 as pb
 from npucall.wire.messages import join_response
 from npucall_client.arguments import BoundCall
 from npucall_client.remote import retry
+from npucall_client.remote.server_limits import ServerLimits
 from npucall_client.remote.transfer import Incoming
 
 from .fake_server import (
@@ -126,6 +128,25 @@ def test_chunks_are_as_long_as_the_server_wishes_and_its_messages_hold(
     with connected(server) as client:
         np.testing.assert_array_equal(run(client, array), array)
     assert server.chunks == chunks
+
+
+@each(
+    ("storage", "kept", "has_stream"),
+    [
+        ({"a": bytes(999)}, {}, False),
+        ({"a": bytes(1000)}, {}, True),
+        ({"a": bytes(10), "b": HandlePart(bytes(16), 0, 989)}, {}, False),
+        ({"a": bytes(10), "b": HandlePart(bytes(16), 0, 990)}, {}, True),
+        ({"b": HandlePart(bytes(16), 0, 1000)}, {"out": Keep(bytes(16))}, False),
+    ],
+)
+def test_a_call_gets_a_stream_for_what_it_sends_or_may_be_answered(
+    storage: Any, kept: Any, has_stream: bool
+) -> None:
+    home: Any = object()
+    call = BoundCall("x", storage=storage, home=home, kept=kept)
+    limits = pb.Limits(stream_window=8, max_message_bytes=1 << 20)
+    assert ServerLimits(limits, 1000).travels_in_chunks(call) is has_stream
 
 
 def test_what_never_fits_is_refused_before_anything_is_sent(server: FakeServer) -> None:
