@@ -1,4 +1,4 @@
-"""Python for aarch64, run by an emulator, with a library of recorders or with the server.
+"""Python for aarch64, run by an emulator, with the server.
 
 Python is Debian's, unpacked below build/ once, beside the packages that the server needs; nothing
 of it is installed.
@@ -6,20 +6,18 @@ of it is installed.
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import subprocess
 import sys
 import time
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from .aarch64 import Signature
-from .assembly import COMPILER, HERE, INCLUDES
+from .assembly import COMPILER, HERE
 from .wheel import FOLDER
 
 EMULATOR = "qemu-aarch64-static"
@@ -39,7 +37,6 @@ _WHEELS = (
     "--only-binary=:all:", "--implementation=cp", "--python-version=3.11",
     *(f"--platform=manylinux{version}_aarch64" for version in ("_2_28", "_2_17", "2014")),
 )  # fmt: skip
-_SCRIPT = HERE / "call_recorders.py"
 
 
 def python(folder: Path = FOLDER) -> list[str]:
@@ -82,6 +79,7 @@ def simulator(folder: Path) -> None:
 def serving(command: list[str], environment: dict[str, str], folder: Path) -> Iterator[str]:
     """A server by this interpreter; yields its target. A warning of Python ends it."""
     ready, log = folder / "ready", folder / "log"
+    ready.unlink(missing_ok=True)
     flags = ["--device=cann:0", "--listen=127.0.0.1:0", f"--ready-file={ready}"]
     command = [*command, "-W", "error", "-m", "npucall_server", *flags]
     with log.open("wb") as output:
@@ -110,38 +108,3 @@ def _dependencies() -> list[str]:
     ]
     needed = [text for project in projects for text in project["project"]["dependencies"]]
     return [text for text in needed if not text.startswith("npucall")]
-
-
-def recorders(types: Iterable[str], before: str, library: Path) -> None:
-    """Builds a library that has a recorder for each function of these C++ types, in order.
-
-    ``before``: C++ that the types need.
-    """
-    listed = "\n".join(f"    (void *)&Recorder<{kind}>::function," for kind in types)
-    head = f'{before}\n#include "recorders.h"\nRecord npucall_record;'
-    program = f'{head}\nextern "C" void *const npucall_table[] = {{\n{listed}\n}};\n'
-    options = ["-std=c++17", "-O1", "-w", "-fPIC", "-shared", "-static-libstdc++", *INCLUDES]
-    command = [COMPILER, *options, "-x", "c++", "-", "-o", str(library)]
-    subprocess.run(command, input=program, text=True, check=True)
-
-
-def recorded_otherwise(
-    interpreter: list[str], library: Path, declared: Mapping[str, Signature]
-) -> dict[str, str]:
-    """The functions that recorded something else than ctypes handed over, with the difference.
-
-    ``declared``: the functions of the library, in its order.
-    """
-    table = library.with_suffix(".json")
-    table.write_text(json.dumps([_row(name, own) for name, own in declared.items()]))
-    command = [*interpreter, str(_SCRIPT), str(library), str(table)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise AssertionError(f"expected calls that return, found {done.stderr}")
-    found: dict[str, str] = json.loads(done.stdout)
-    return found
-
-
-def _row(name: str, own: Signature) -> tuple[str, str | None, list[str]]:
-    result = None if own.result is None else own.result.__name__
-    return name, result, [kind.__name__ for kind in own.parameters]
