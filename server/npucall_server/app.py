@@ -75,7 +75,7 @@ class Parts:
     side: SideSocket | None
     usage_file: UsageFile | None
     announcer: Announcer | None
-    idle: IdleMemory | None
+    idle: Watch | None
     watch: Watch
 
 
@@ -100,7 +100,8 @@ def build(
     usage_file = _usage_file_of(core)
     front.show_metrics(methods.metrics, _gauges_of(core, methods).samples)
     announcer = _announcer_of(core, methods, front)
-    idle = IdleMemory(core.executor, _IDLE_SECONDS) if settings.keep_memory else None
+    give_back = IdleMemory(core.executor).look
+    idle = Watch(_IDLE_SECONDS, log, give_back) if settings.keep_memory else None
     watch = _watch_of(core, methods, front, side)
     return Parts(core, methods, front, side, usage_file, announcer, idle, watch)
 
@@ -158,13 +159,11 @@ class Server:
     def _stop(self) -> None:
         """Ends what is left once no call is."""
         parts, core = self.parts, self.parts.core
-        if parts.announcer is not None:
-            parts.announcer.stop()
         if parts.side is not None:
             parts.side.close()
-        if parts.idle is not None:
-            parts.idle.stop()
-        parts.watch.stop()
+        for part in (parts.announcer, parts.idle, parts.watch):
+            if part is not None:
+                part.stop()
         core.sessions.end_all()
         core.access.close()
         parts.methods.metrics.close()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from typing import TYPE_CHECKING
 
 from npucall import memory
@@ -44,30 +43,16 @@ class IdleMemory:
     """Watches an executor. Gives kept memory back once after each time that it was busy."""
 
     def __init__(
-        self,
-        executor: Executor,
-        seconds: float,
-        give_back: Callable[[], object] = memory.give_back,
+        self, executor: Executor, give_back: Callable[[], object] = memory.give_back
     ) -> None:
-        self._executor, self._seconds, self._give_back = executor, seconds, give_back
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._watch, name="npucall-idle", daemon=True)
+        self._executor, self._give_back = executor, give_back
+        self._seen, self._kept = 0, False
 
-    def start(self) -> None:
-        """Starts to watch."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Ends the watch."""
-        self._stopped.set()
-        self._thread.join()
-
-    def _watch(self) -> None:
-        seen, kept = 0, False
-        while not self._stopped.wait(self._seconds):
-            admitted = self._executor.calls_admitted
-            kept = kept or admitted != seen
-            if kept and admitted == seen and not self._executor.calls_in_flight:
-                self._give_back()
-                kept = False
-            seen = admitted
+    def look(self) -> None:
+        """Gives it back if no call has come since the last look. To be called now and then."""
+        admitted = self._executor.calls_admitted
+        self._kept = self._kept or admitted != self._seen
+        if self._kept and admitted == self._seen and not self._executor.calls_in_flight:
+            self._give_back()
+            self._kept = False
+        self._seen = admitted

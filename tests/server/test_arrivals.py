@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,28 +13,23 @@ from hypothesis import strategies as st
 from npucall.compute import evaluate, pieces
 from npucall.dtypes import FLOAT
 from npucall.errors import CancelledError
-from npucall.operators import CATALOGUE
 from npucall.tensors import TensorSpec
-from npucall.wire.calls import PreparedCalls, encode
 from npucall_server import arrivals
 from npucall_server.arrivals import Arrivals
 
-from .fakes import PATIENCE, FakeDevice, prepared, until
+from .fakes import INPUTS, PATIENCE, prepared, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from npucall.declare.prepare import Prepared
-
 ELEMENTS = 50_000
 SIZE = 4 * ELEMENTS
 CALL = prepared(ELEMENTS)
-NAMES = ("grad_output", "self", "target")
 DATA = [
     np.random.default_rng(n).standard_normal(ELEMENTS).astype(np.float32).tobytes()
     for n in range(3)
 ]
-(EXPECTED,) = evaluate.run(CALL, dict(zip(NAMES, DATA, strict=True)))
+(EXPECTED,) = evaluate.run(CALL, dict(zip(INPUTS, DATA, strict=True)))
 LENGTHS = st.lists(st.sampled_from([1, 2, 3, 4, 1000, 40_001, 65_536, 65_537, 99_999]), min_size=1)
 """Of chunks, in turn; some are kept as they come, some end inside an element."""
 
@@ -86,9 +81,9 @@ def test_bytes_one_at_a_time_become_one_piece() -> None:
     subject.end()
     found = list(subject)
     assert [(piece.start, piece.stop) for piece in found] == [(0, 100)]
-    sent = {name: data[:400] for name, data in zip(NAMES, DATA, strict=True)}
+    sent = {name: data[:400] for name, data in zip(INPUTS, DATA, strict=True)}
     assert {name: bytes(part) for name, part in found[0].inputs.items()} == sent
-    assert call.stored == NAMES
+    assert call.stored == INPUTS
 
 
 def test_small_chunks_are_computed_before_the_last_one_has_come(
@@ -134,7 +129,7 @@ def test_chunks_that_come_in_turn_are_held_no_longer_than_their_turn() -> None:
 
 
 def test_a_number_must_be_whole_before_anything_is_computed() -> None:
-    call = prepared_with_a_number()
+    call = prepared(ELEMENTS, grad_output=TensorSpec(FLOAT, ()))
     subject, data = Arrivals(call), memoryview(bytes(SIZE))
     subject.put(1, data)
     subject.put(2, data)
@@ -144,17 +139,8 @@ def test_a_number_must_be_whole_before_anything_is_computed() -> None:
     assert (next(subject).stop, len(subject._parts)) == (ELEMENTS, 3)
 
 
-def prepared_with_a_number() -> Prepared:
-    specs = {name: TensorSpec(FLOAT, (ELEMENTS,)) for name in NAMES}
-    data = encode("aclnnL1LossBackward", "", {**specs, NAMES[0]: TensorSpec(FLOAT, ())}, NAMES)
-    return PreparedCalls(CATALOGUE, FakeDevice.product, "documented").of(data)
-
-
 def test_what_no_formula_reads_is_dropped() -> None:
-    specs = dict.fromkeys(NAMES, TensorSpec(FLOAT, (ELEMENTS,)))
-    data = encode("aclnnKlDivBackward", "", specs, NAMES)
-    call = PreparedCalls(CATALOGUE, FakeDevice.product, "documented").of(data)
-    subject = Arrivals(call)
+    subject = Arrivals(prepared(ELEMENTS, "aclnnKlDivBackward"))
     subject.put(1, memoryview(bytes(SIZE)))
     assert subject.held_bytes == 0
     subject.put(0, DATA[0])
@@ -162,44 +148,35 @@ def test_what_no_formula_reads_is_dropped() -> None:
     assert next(subject).inputs.keys() == {"grad_output", "target"}
 
 
-def waiter(subject: Arrivals, act: Callable[[], object]) -> list[str]:
-    """What someone who waits for a piece is told when a thread acts."""
-    told: list[str] = []
-
-    def wait() -> None:
-        try:
-            told.append("a piece" if next(subject, None) else "the end")
-        except CancelledError:
-            told.append("stopped")
-
-    thread = threading.Thread(target=wait)
-    thread.start()
-    until(lambda: bool(subject._changed._waiters), "it waits")  # type: ignore[attr-defined]
-    act()
-    thread.join(PATIENCE)
-    return told
-
-
-def test_who_waits_is_told_of_a_piece() -> None:
+@pytest.mark.parametrize(
+    ("storages", "act", "told"),
+    [
+        (2, lambda subject: subject.put(2, DATA[2]), "a piece"),
+        (3, Arrivals.end, "the end"),
+        (1, Arrivals.stop, "stopped"),
+    ],
+)
+def test_who_waits_is_told_of_a_piece_of_the_end_and_that_nothing_is_wanted_any_more(
+    storages: int, act: Callable[[Arrivals], object], told: str
+) -> None:
     subject = Arrivals(CALL)
-    subject.put(0, DATA[0])
-    subject.put(1, DATA[1])
-    assert waiter(subject, lambda: subject.put(2, DATA[2])) == ["a piece"]
-    assert subject.waited_ns > 0
-
-
-def test_who_waits_is_told_of_the_end() -> None:
-    subject = Arrivals(CALL)
-    for storage in range(3):
+    for storage in range(storages):
         subject.put(storage, DATA[storage])
-    next(subject)
-    assert waiter(subject, subject.end) == ["the end"]
+    if storages == 3:
+        next(subject)
 
+    def wait() -> str:
+        try:
+            return "a piece" if next(subject, None) else "the end"
+        except CancelledError:
+            return "stopped"
 
-def test_who_waits_is_told_that_nothing_is_wanted_any_more() -> None:
-    subject = Arrivals(CALL)
-    subject.put(0, DATA[0])
-    assert waiter(subject, subject.stop) == ["stopped"]
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(wait)
+        until(lambda: bool(subject._changed._waiters), "it waits")  # type: ignore[attr-defined]
+        act(subject)
+        assert waiting.result(PATIENCE) == told
+    assert subject.waited_ns > 0
 
 
 def test_what_is_not_wanted_any_more_is_freed_and_no_more_is_kept() -> None:

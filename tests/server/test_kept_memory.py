@@ -2,81 +2,34 @@
 
 from __future__ import annotations
 
-import threading
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from npucall_server.kept_memory import IdleMemory, KeptMemory
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
-PATIENCE = 20.0
+def test_after_work_memory_goes_back_once_and_not_while_a_call_runs() -> None:
+    executor: Any = SimpleNamespace(calls_admitted=0, calls_in_flight=0)
+    given: list[int] = []
+    idle = IdleMemory(executor, lambda: given.append(executor.calls_admitted))
 
+    def looks(admitted: int, in_flight: int) -> list[int]:
+        """What was given back after a few looks, and the calls that had been admitted then."""
+        executor.calls_admitted, executor.calls_in_flight = admitted, in_flight
+        for _ in range(3):
+            idle.look()
+        return given
 
-@dataclass
-class Calls:
-    """As much of an executor as is looked at; counts how often somebody looked."""
-
-    admitted: int = 0
-    calls_in_flight: int = 0
-    looks: int = 0
-
-    def __post_init__(self) -> None:
-        self.looked = threading.Condition()
-
-    @property
-    def calls_admitted(self) -> int:
-        with self.looked:
-            self.looks += 1
-            self.looked.notify_all()
-            return self.admitted
-
-    def wait_for_looks(self, more: int) -> None:
-        with self.looked:
-            wanted = self.looks + more
-            assert self.looked.wait_for(lambda: self.looks >= wanted, PATIENCE)
-
-
-@pytest.fixture
-def watched() -> Iterator[tuple[Calls, list[str]]]:
-    calls = Calls()
-    given: list[str] = []
-    executor: Any = calls
-    idle = IdleMemory(executor, 0.001, lambda: given.append("back"))
-    idle.start()
-    yield calls, given
-    idle.stop()
-
-
-def test_an_executor_that_never_worked_has_nothing_to_give_back(
-    watched: tuple[Calls, list[str]],
-) -> None:
-    calls, given = watched
-    calls.wait_for_looks(5)
-    assert given == []
-
-
-def test_after_work_memory_goes_back_once(watched: tuple[Calls, list[str]]) -> None:
-    calls, given = watched
-    calls.admitted = 1
-    calls.wait_for_looks(6)
-    assert given == ["back"]
-    calls.admitted = 2
-    calls.wait_for_looks(6)
-    assert given == ["back", "back"]
-
-
-def test_nothing_goes_back_while_a_call_runs(watched: tuple[Calls, list[str]]) -> None:
-    calls, given = watched
-    calls.calls_in_flight, calls.admitted = 1, 1
-    calls.wait_for_looks(6)
-    assert given == []
-    calls.calls_in_flight = 0
-    calls.wait_for_looks(6)
-    assert given == ["back"]
+    assert looks(admitted=0, in_flight=0) == []
+    assert looks(admitted=1, in_flight=0) == [1]
+    assert looks(admitted=1, in_flight=0) == [1]
+    assert looks(admitted=3, in_flight=1) == [1]
+    assert looks(admitted=3, in_flight=0) == [1, 3]
+    executor.calls_admitted = 4
+    idle.look()
+    assert given == [1, 3]  # a call has come since the last look
 
 
 @pytest.mark.parametrize(
