@@ -24,7 +24,7 @@ _BYTES = st.binary(min_size=1, max_size=1)
 
 @of_each_kind
 @given(st.data())
-@settings(max_examples=75)
+@settings(max_examples=60)
 def test_fields_of_any_kind_in_any_order_mean_what_they_mean_to_the_class(
     kind: Kind, data: st.DataObject
 ) -> None:
@@ -82,7 +82,7 @@ WRITTEN = {
 
 @each("name", WRITTEN)
 @given(st.data())
-@settings(max_examples=200)
+@settings(max_examples=120)
 def test_a_message_that_almost_equals_one_before_gets_the_verdict_of_the_class(
     name: str, data: st.DataObject
 ) -> None:

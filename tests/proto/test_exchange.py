@@ -47,6 +47,8 @@ def test_only_what_a_caller_sends_is_passed_over() -> None:
     """A server knows what it has answered."""
     assert all(events <= CALLERS for events in PASSED_OVER.values())
     assert not any(PASSED_OVER[state] & TRANSITIONS[state].keys() for state in State)
+    frames = [Begin(b""), Begin(b"", chunked=True), Chunk(0, 0, b""), End(), Cancel()]
+    assert {event_of(frame) for frame in frames} == CALLERS
 
 
 def test_every_state_but_the_last_has_a_way_out_and_is_reached() -> None:
@@ -78,11 +80,6 @@ def test_every_state_but_the_last_has_a_way_out_and_is_reached() -> None:
 )
 def test_what_is_in_no_table_must_not_come(state: State, event: Event, expected: Any) -> None:
     assert after(state, event) is expected
-
-
-def test_frames_of_a_caller_are_events() -> None:
-    frames = [Begin(b""), Begin(b"", chunked=True), Chunk(0, 0, b""), End(), Cancel()]
-    assert {event_of(frame) for frame in frames} == CALLERS
 
 
 STORAGES = st.lists(st.one_of(st.none(), st.binary(max_size=50)), max_size=4)

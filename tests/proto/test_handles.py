@@ -53,29 +53,16 @@ def test_any_events_lead_along_the_table(events: list[Event]) -> None:
         assert handles.state(A) is expected
 
 
-def test_the_same_joins_what_fills_a_handle_and_is_done_where_it_has() -> None:
+def test_the_same_joins_what_fills_a_handle_and_nothing_else_fills_it() -> None:
     handles: Handles[str] = Handles()
     assert begun(handles) is Begun.NEW
-    assert begun(handles) is Begun.JOIN
-    filled(handles)
-    assert begun(handles) is Begun.SAME
-
-
-def test_nothing_else_fills_a_handle() -> None:
-    handles: Handles[str] = Handles()
-    begun(handles)
-    with pytest.raises(HandleExistsError, match="filled only once"):
-        begun(handles, identity=b"two")
-    filled(handles)
-    with pytest.raises(HandleExistsError, match="filled only once"):
-        begun(handles, identity=b"two")
-
-
-def test_another_number_of_bytes_is_something_else() -> None:
-    handles: Handles[str] = Handles()
-    handles.begin(A, SIZE, None, str)
-    with pytest.raises(HandleExistsError, match=r"expected 8 bytes .* found 9"):
-        handles.begin(A, SIZE + 1, None, str)
+    for same in Begun.JOIN, Begun.SAME:
+        assert begun(handles) is same
+        with pytest.raises(HandleExistsError, match="filled only once"):
+            begun(handles, identity=b"two")
+        with pytest.raises(HandleExistsError, match=r"expected 8 bytes .* found 9"):
+            handles.begin(A, SIZE + 1, None, str)
+        filled(handles)
 
 
 def test_an_identity_that_was_not_known_is_compared_when_it_is() -> None:
@@ -125,21 +112,17 @@ def test_a_released_handle_is_neither_read_nor_filled_again() -> None:
         begun(handles)
 
 
-def test_who_has_a_handle_sees_it_filled_though_it_was_released() -> None:
-    handles: Handles[str] = Handles()
-    _, first = handles.begin(A, SIZE, b"one", str)
-    handles.release(A)
-    assert handles.fill(first)
-    assert first.state is State.FILLED
-    assert handles.state(A) is State.RELEASED
-
-
-def test_what_fails_once_it_was_released_stays_released() -> None:
-    handles: Handles[str] = Handles()
-    _, first = handles.begin(A, SIZE, b"one", str)
-    handles.release(A)
-    handles.fail(first, "why")
-    assert handles.state(A) is State.RELEASED
+def test_who_has_a_handle_sees_it_filled_or_fail_though_it_was_released() -> None:
+    for end in "fill", "fail":
+        handles: Handles[str] = Handles()
+        _, first = handles.begin(A, SIZE, b"one", str)
+        handles.release(A)
+        if end == "fill":
+            assert handles.fill(first)
+            assert first.state is State.FILLED
+        else:
+            handles.fail(first, "why")
+        assert handles.state(A) is State.RELEASED
 
 
 @given(st.integers(0, 20), st.integers(0, 20))
