@@ -7,18 +7,96 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
+import socket
 import subprocess
 import sys
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.certificates import Authority
-
-from .far_hosts import HOST, LOGIN, Hosts, far_hosts, missing, write
+from tests.end_to_end import every_way, wire
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
+
+_PATIENCE = 60.0
+ROOT = Path(__file__).parents[2]
+LOGIN, HOST = "198.18.1.1", "198.18.2.2"
+"""Of the login node as the laptop knows it, and of the host as the login node does."""
+_ADDRESSES = (
+    # A wire a line: its two ends, each a namespace with its address.
+    (("laptop", "198.18.1.2"), ("login", LOGIN)),
+    (("login", "198.18.2.1"), ("host", HOST)),
+)
+_PROGRAMS = "ip", "nsenter", "setpriv"
+
+
+def missing(*programs: str) -> str:
+    """What this machine lacks for it, in a sentence; empty if nothing."""
+    if not sys.platform.startswith("linux"):
+        return "platform: expected Linux, whose network namespaces this needs"
+    if os.geteuid() != 0:
+        return "user: expected root, who may make network namespaces"
+    lacking = [each for each in (*_PROGRAMS, *programs) if shutil.which(each) is None]
+    return f"PATH: expected {', '.join(lacking)}, found none" if lacking else ""
+
+
+class Hosts:
+    """The three of them; ``laptop``, ``login`` and ``host`` are names of namespaces."""
+
+    def __init__(self) -> None:
+        self._prefix = f"far-{os.getpid()}-"
+
+    def command(self, where: str, *command: str) -> list[str]:
+        """A command as it runs there; it is killed when its parent ends."""
+        inside = "nsenter", f"--net=/run/netns/{self._prefix}{where}"
+        return [*inside, "setpriv", "--pdeathsig", "KILL", "--", *command]
+
+    @contextmanager
+    def running(self, where: str, *command: str, ready: Sequence[str | int]) -> Iterator[None]:
+        """A program that runs there and listens at ``ready``, an address and a port."""
+        with subprocess.Popen(self.command(where, *command), stdout=subprocess.DEVNULL) as process:
+            try:
+                self._wait_for(where, process, *map(str, ready))
+                yield
+            finally:
+                process.kill()
+
+    def _wait_for(self, where: str, process: subprocess.Popen[bytes], *address: str) -> None:
+        script = "tests.end_to_end.test_far_laptop"
+        probe = self.command(where, sys.executable, "-m", script, *address)
+        ended = subprocess.run(probe, check=False, timeout=_PATIENCE, cwd=ROOT)
+        if ended.returncode != 0 or process.poll() is not None:
+            raise RuntimeError(f"{process.args!r} does not listen")
+
+    @contextmanager
+    def up(self) -> Iterator[None]:
+        """Lays the wires, and takes them away again."""
+        with ExitStack() as ends:
+            for name in ("laptop", "login", "host"):
+                run("ip", "netns", "add", self._prefix + name)
+                ends.callback(run, "ip", "netns", "delete", self._prefix + name)
+                run("ip", "-n", self._prefix + name, "link", "set", "lo", "up")
+            for wire in _ADDRESSES:
+                self._lay(wire)
+            yield
+
+    def _lay(self, wire: Sequence[tuple[str, str]]) -> None:
+        (one, _), (other, _) = wire
+        peer = f"peer name to-{one} netns {self._prefix}{other}".split()
+        run("ip", "-n", self._prefix + one, "link", "add", f"to-{other}", "type", "veth", *peer)
+        for (here, address), there in zip(wire, (other, one), strict=True):
+            inside = "ip", "-n", self._prefix + here
+            run(*inside, "address", "add", f"{address}/24", "dev", f"to-{there}")
+            run(*inside, "link", "set", f"to-{there}", "up")
+
+
+def run(*command: str) -> None:
+    subprocess.run(command, check=True)
+
 
 needs_a_proxy = pytest.mark.skipif(
     bool(missing("tinyproxy")), reason=f"no far proxy: {missing('tinyproxy')}"
@@ -58,7 +136,13 @@ TENANTS = """
 [tenants.vision]
 certificates = ["nobody"]
 """
-_PATIENCE = 60.0
+
+
+def write(path: Path, text: str) -> Path:
+    """A file that nobody else may read."""
+    path.touch(mode=0o600)
+    path.write_text(text)
+    return path
 
 
 class Lab:
@@ -88,7 +172,7 @@ class Lab:
     def calls(self, target: str, **settings: Any) -> subprocess.CompletedProcess[str]:
         """Calls from the laptop, with the token."""
         given = {"ca": str(self._authority.ca), "token": self.token, "server_name": NAME}
-        script = str(Path(__file__).with_name("far_caller.py"))
+        script = str(every_way.__file__)
         arguments = target, json.dumps({**given, **settings})
         command = self.hosts.command("laptop", sys.executable, script, *arguments)
         return subprocess.run(
@@ -98,7 +182,8 @@ class Lab:
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    with far_hosts() as hosts:
+    hosts = Hosts()
+    with hosts.up():
         lab = Lab(hosts, tmp_path_factory.mktemp("far"))
         command = sys.executable, "-m", "npucall_server", "--listen", TARGET, "--config"
         with hosts.running("host", *command, str(lab.settings), ready=(HOST, SERVER_PORT)):
@@ -169,3 +254,18 @@ def test_calls_with_a_token_travel_through_a_tunnel_whose_near_end_has_another_n
 def test_through_a_tunnel_a_server_of_another_name_gets_no_token(lab: Lab, tunnel: str) -> None:
     called = lab.calls(tunnel, server_name="npu2.lab", connect_timeout=1)
     assert "is for another host" in called.stderr
+
+
+def wait_until_somebody_listens(host: str, port: str) -> None:
+    def connects() -> bool:
+        try:
+            socket.create_connection((host, int(port)), timeout=1).close()
+        except OSError:
+            return False
+        return True
+
+    wire.until(connects, f"somebody listens at {host}:{port}")
+
+
+if __name__ == "__main__":  # in the namespace from which a program is to be reached
+    wait_until_somebody_listens(*sys.argv[1:])

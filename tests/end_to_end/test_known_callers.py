@@ -16,16 +16,15 @@ from npucall.errors import CredentialMissingError
 from npucall.v1 import operator_service_pb2 as pb
 from npucall_client.testing import running_server
 
+from .every_way import call_every_way
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from npucall_client import Client
-
 pytestmark = [pytest.mark.usefixtures("sender_in_sweeps"), pytest.mark.more]
 
 ONE = np.ones(4, np.float32)
-LARGE = np.ones(2**21, np.float32)
 TENANTS = f"""
 [tenants.vision]
 users = [{os.geteuid()}]
@@ -76,38 +75,24 @@ tls_client_ca = "{authority.ca}"
         yield made
 
 
-def use(client: Client) -> pb.CallerInfo:
-    """Calls in every way that travels, and answers who the server says it is."""
-    client.run("aclnnL1LossBackward", ONE, self=ONE, target=ONE)
-    client.run("aclnnL1LossBackward", LARGE, self=LARGE, target=LARGE)
-    with client.pipeline() as pipeline:
-        pipeline.submit("aclnnL1LossBackward", ONE, self=ONE, target=ONE).result(20)
-    return client.server_info().caller
+def test_a_user_of_the_host_is_known_without_a_setting(lab: Lab) -> None:
+    for target in lab.loopback, lab.unix:
+        with npucall_client.connect(target) as client:
+            caller = call_every_way(client)
+        assert (caller.tenant, caller.known_by) == ("vision", pb.KNOWN_BY_LOCAL_USER)
 
 
-@pytest.mark.parametrize("where", ["loopback", "unix"])
-def test_a_user_of_the_host_is_known_without_a_setting(lab: Lab, where: str) -> None:
-    with npucall_client.connect(getattr(lab, where)) as client:
-        caller = use(client)
-    assert (caller.tenant, caller.known_by) == ("vision", pb.KNOWN_BY_LOCAL_USER)
-
-
-def share(client: Client) -> None:
-    with client.shared(4096) as memory:
-        array = memory.array(ONE)
-        client.run("aclnnL1LossBackward", array, self=array, target=array)
-        assert memory.shared
-
-
-@pytest.mark.parametrize("token", [True, False], ids=["with a token", "as a user of the host"])
-def test_memory_is_shared_with_who_asked_for_it(lab: Lab, token: bool) -> None:
-    with npucall_client.connect(lab.unix, token=lab.token if token else None) as client:
-        share(client)
+def test_memory_is_shared_with_who_asked_for_it(lab: Lab) -> None:
+    for token in lab.token, None:  # None: as a user of the host
+        with npucall_client.connect(lab.unix, token=token) as client, client.shared(4096) as memory:
+            array = memory.array(ONE)
+            client.run("aclnnL1LossBackward", array, self=array, target=array)
+            assert memory.shared
 
 
 def test_a_token_and_an_authority_are_all_that_tls_needs(lab: Lab) -> None:
     with npucall_client.connect(lab.tls, ca=lab.authority.ca, token=lab.token) as client:
-        caller = use(client)
+        caller = call_every_way(client)
     assert (caller.tenant, caller.name) == ("vision", "bert")
     assert caller.known_by == pb.KNOWN_BY_TOKEN
 
@@ -116,7 +101,7 @@ def test_a_certificate_says_who_calls(lab: Lab) -> None:
     pair = lab.authority.client("anna")
     given: dict[str, Any] = {"ca": lab.authority.ca, "certificate": pair.certificate}
     with npucall_client.connect(lab.mtls, key=pair.key, **given) as client:
-        caller = use(client)
+        caller = call_every_way(client)
     assert (caller.tenant, caller.name) == ("vision", "anna")
     assert caller.known_by == pb.KNOWN_BY_CERTIFICATE
 
