@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import stat
 import threading
@@ -268,16 +269,13 @@ def test_no_text_is_taken_for_a_credential(
             guard.identify_by(prefix + text)
 
 
-@given(data=st.data())
-def test_parts_of_good_tokens_make_no_other_one(
-    guarded: tuple[TenantsGuard, list[str]], data: st.DataObject
-) -> None:
+def test_parts_of_good_tokens_make_no_other_one(guarded: tuple[TenantsGuard, list[str]]) -> None:
     guard, good = guarded
     jobs = [each.split(".") for each in good if each.count(".") == 2]
-    parts = [data.draw(st.sampled_from(jobs))[place] for place in range(3)]
-    assume(parts not in jobs)
-    with pytest.raises(UnauthenticatedError):
-        guard.identify_by(f"Bearer {'.'.join(parts)}")
+    for parts in itertools.product(*zip(*jobs, strict=True)):
+        if list(parts) not in jobs:
+            with pytest.raises(UnauthenticatedError):
+                guard.identify_by(f"Bearer {'.'.join(parts)}")
 
 
 def test_what_was_verified_is_kept_until_its_end(
