@@ -20,6 +20,7 @@ from npucall_server.log import Log, Record
 from npucall_server.peers import Peers
 
 from .fakes import PATIENCE, ledger
+from .raw import TRAILER
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -69,7 +70,7 @@ class Context:
 
     def details(self) -> list[Message]:
         """The status details, read with google.rpc's own classes and nothing of npucall's."""
-        status = Status.FromString(self.trailers["grpc-status-details-bin"])
+        status = Status.FromString(self.trailers[TRAILER])
         assert (status.code, status.message) == (self.code.value[0], self.message)
         kinds = {kind.DESCRIPTOR.full_name: kind for kind in (ErrorInfo, BadRequest, RetryInfo)}
         read = []
@@ -127,12 +128,6 @@ def test_what_a_caller_wrote_is_cut_before_it_is_kept_or_logged() -> None:
     assert (len(log["driver_message"]), len(log["request_id"])) == (2048, 128)
 
 
-def test_a_traceback_has_beginning_and_end_in_the_log_whatever_its_length() -> None:
-    trace = Handled(fail(ValueError("x" * 100_000))).log["traceback"]
-    assert trace.startswith("Traceback")
-    assert len(trace) < 17_000
-
-
 def test_an_answer_goes_through_and_is_logged() -> None:
     handled = Handled(answer)
     assert handled.response == b"response"
@@ -144,15 +139,23 @@ def test_an_answer_goes_through_and_is_logged() -> None:
     assert handled.log["total_ns"] > 0
 
 
-@pytest.mark.parametrize("bug", [ValueError("secret"), ZeroDivisionError("secret")])
-def test_a_bug_is_an_answer_without_its_traceback(bug: Exception) -> None:
-    handled = Handled(fail(bug))
-    assert handled.context.code is grpc.StatusCode.INTERNAL
-    assert handled.info.reason == "INTERNAL"
-    assert handled.info.metadata["request_id"]
-    wire = handled.context.trailers["grpc-status-details-bin"] + handled.context.message.encode()
-    for told in (b"secret", b"Traceback", type(bug).__name__.encode()):
-        assert told not in wire
+def test_a_bug_is_an_answer_without_its_traceback_which_is_in_the_log() -> None:
+    """Under its request id, with beginning and end whatever its length."""
+    for bug in ZeroDivisionError("secret"), ValueError("secret" + "x" * 100_000):
+        handled = Handled(fail(bug))
+        assert handled.context.code is grpc.StatusCode.INTERNAL
+        assert handled.info.reason == handled.log["reason"] == "INTERNAL"
+        assert handled.info.metadata["request_id"] == handled.log["request_id"] != ""
+        wire = handled.context.trailers[TRAILER] + handled.context.message.encode()
+        for told in (b"secret", b"Traceback", type(bug).__name__.encode()):
+            assert told not in wire
+        trace = handled.log["traceback"]
+        assert trace.startswith("Traceback")
+        assert "in method" in trace
+        assert len(trace) < 17_000
+    assert (
+        "ZeroDivisionError: secret" in Handled(fail(ZeroDivisionError("secret"))).log["traceback"]
+    )
 
 
 def test_memory_that_cannot_be_had_is_an_error_of_the_contract() -> None:
@@ -160,18 +163,6 @@ def test_memory_that_cannot_be_had_is_an_error_of_the_contract() -> None:
     assert handled.context.code is grpc.StatusCode.RESOURCE_EXHAUSTED
     assert handled.info.reason == "DEVICE_MEMORY"
     assert handled.info.metadata["setting"] == "memory_limit"
-
-
-def test_the_log_has_the_traceback_of_a_bug_under_its_request_id() -> None:
-    handled = Handled(fail(ZeroDivisionError("secret")))
-    assert handled.log["request_id"] == handled.info.metadata["request_id"]
-    assert handled.log["reason"] == "INTERNAL"
-    assert "ZeroDivisionError: secret" in handled.log["traceback"]
-    assert "in method" in handled.log["traceback"]
-
-
-def test_an_error_of_the_contract_has_no_traceback() -> None:
-    assert "traceback" not in Handled(fail(ShapeError("no"))).log
 
 
 def test_an_error_travels_as_details_of_google_rpc() -> None:
@@ -200,32 +191,25 @@ def test_a_refusal_for_now_says_when_to_come_back() -> None:
     assert retry.retry_delay.ToMilliseconds() == 250
 
 
-def test_the_log_says_what_was_refused() -> None:
-    handled = Handled(fail(ShapeError("self: no", operator="aclnnX")))
-    assert handled.log["message"] == "self: no"
-    assert handled.log["reason"] == "SHAPE_MISMATCH"
-    assert handled.log["operator"] == "aclnnX"
+def test_the_log_says_what_was_refused_without_a_traceback() -> None:
+    log = Handled(fail(ShapeError("self: no", operator="aclnnX"))).log
+    told = log["message"], log["reason"], log["operator"]
+    assert told == ("self: no", "SHAPE_MISMATCH", "aclnnX")
+    assert "traceback" not in log
 
 
-@pytest.mark.parametrize(
-    ("sent", "kept"),
-    [
+def test_the_callers_request_id_stands_in_log_and_error() -> None:
+    """One that is none is replaced."""
+    for sent, kept in (
         ("mine", "mine"),
-        ("x" * 128, "x" * 128),
         ("x" * 129, "x" * 128),  # _MAX_REQUEST_ID
         ('"}\\', '"}\\'),
-    ],
-)
-def test_the_callers_request_id_stands_in_log_and_error(sent: str, kept: str) -> None:
-    handled = Handled(fail(NpucallError("no")), ("npucall-request-id", sent))
-    assert handled.log["request_id"] == kept
-    assert handled.info.metadata["request_id"] == kept
-
-
-@pytest.mark.parametrize("sent", ["", b"bytes"])
-def test_a_request_id_that_is_none_is_replaced(sent: str | bytes) -> None:
-    handled = Handled(answer, ("user-agent", "x"), ("npucall-request-id", sent))
-    assert handled.log["request_id"] == "0123456789ab-1"
+        ("", "0123456789ab-1"),
+        (b"bytes", "0123456789ab-1"),
+    ):
+        metadata = ("user-agent", "x"), ("npucall-request-id", sent)
+        handled = Handled(fail(NpucallError("no")), *metadata)
+        assert handled.log["request_id"] == handled.info.metadata["request_id"] == kept
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit()])
