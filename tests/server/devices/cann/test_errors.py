@@ -216,31 +216,3 @@ def test_the_runtime_s_error_behind_that_of_a_phase_decides(
         assert f"[{function}] the simulator was told to fail here" in told
         assert len(device.lost) == 1
         device.abandon()
-
-
-def test_so_does_one_that_stays_with_the_device(device: Opened) -> None:
-    case = l1(device)
-    device.simulator.fail("aclrtGetMemInfo", status=HEARTBEAT, what="sticky")
-    device.device.facts()  # meets it, and leaves it out
-    error = failure(partial(device.plan, case))
-    assert type(error) is BrokenDeviceError
-    assert str(error).startswith(
-        f"{PLAN}: expected status 0, found 361001 (ACLNN_ERR_RUNTIME_ERROR), the runtime's 507010 "
-        "(ACL_ERROR_RT_LOST_HEARTBEAT) behind it"
-    )
-    assert (error.aclnn_status, error.details["device_status"]) == (361001, "507010")
-    device.abandon()
-
-
-def test_functions_of_descriptors_have_no_error_of_the_runtime_behind_theirs(
-    device: Opened,
-) -> None:
-    case = l1(device)
-    assert device.serves(case)
-    device.simulator.fail(LAUNCH, status=HEARTBEAT, what="tolerated")
-    assert device.serves(case)
-    device.simulator.fail("aclDestroyTensor", status=INNER_ERROR)
-    error = failure(device.close)
-    assert error is not None
-    assert error.details["device_status"] == str(INNER_ERROR)
-    device.abandon()

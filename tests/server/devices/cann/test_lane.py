@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 from grpc import StatusCode
-from tests.simulator.control import Simulator
 
 from npucall.declare.declaration import prototype_only
 from npucall.errors import (
@@ -59,12 +58,6 @@ def test_the_limit_decides_how_tensors_are_copied(
     found = counters["copies_host_to_device"], counters["copies_device_to_host"]
     assert found == (to_device, to_host)
     assert device.simulator.call_count("aclrtMemcpy") == waits
-
-
-def test_both_ways_take_turns(open_device: Open) -> None:
-    device = open_device(staging_limit=PIECES)
-    small, larger = l1(device), l1(device, 5000)
-    assert [device.serves(each) for each in (small, larger, small, larger)] == [True] * 4
 
 
 def test_memory_within_the_limit_is_kept_and_beyond_it_given_back(open_device: Open) -> None:
@@ -130,12 +123,6 @@ def test_a_lane_waits_asleep_or_awake_and_so_long(
     assert [milliseconds for _, milliseconds in waited] == [1500, 120_000, 1]
 
 
-def test_a_lane_that_is_closed_keeps_nothing(context: DeviceContext, simulator: Simulator) -> None:
-    before = simulator.live_objects()
-    lane_of(context).close()
-    assert simulator.live_objects() == before
-
-
 def test_an_operator_that_no_library_has_is_unavailable(context: DeviceContext) -> None:
     lane = lane_of(context)
     call: Any = type("Call", (), {"operator": prototype_only("aclnnNowhere", (), "")})
@@ -187,15 +174,6 @@ def test_what_an_idle_lane_keeps_makes_room(open_device: Open) -> None:
     assert device.serves(l1(device, LARGE + 1000))
     assert device.simulator.counters()["device_bytes"] <= LITTLE < kept + 4 * MIB
     assert device.device._lanes._free.qsize() == 2
-
-
-def test_what_a_lane_at_work_uses_is_left_to_it(open_device: Open) -> None:
-    device = open_device(lanes=2)
-    device.simulator.set_memory(LITTLE)
-    case, other, errors = l1(device, LARGE), l1(device, LARGE), []
-    assert device.runs_around(case, lambda: errors.append(failure(lambda: device.run(other))))
-    assert [type(error) for error in errors] == [OutOfMemoryError]
-    assert device.serves(other)
 
 
 def test_pools_are_emptied_only_for_lack_of_memory_and_as_far_as_they_can_be(

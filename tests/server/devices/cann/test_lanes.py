@@ -10,14 +10,11 @@ from tests.server.devices.programs import differences
 from npucall.errors import DeviceError, OutOfMemoryError
 from npucall_server.devices.cann import device as device_module
 from npucall_server.devices.cann import planner as planner_module
-from npucall_server.devices.cann.lane import Lane
-from npucall_server.devices.cann.planner import Planner
 from npucall_server.devices.native_threads import EndingThreads
 
 from .calls import SITUATIONS, Ask, in_place, l1, rsub
 from .faults import NO_MEMORY
 from .opened import FakeTurn, Open, Opened
-from .test_lane import LIMITS
 from .test_programs import chain
 
 PHASE_ONE = "aclnnL1LossBackwardGetWorkspaceSize"
@@ -48,13 +45,6 @@ def test_a_call_that_was_planned_runs(open_device: Open) -> None:
             device.plan(case)
             wrong += [] if device.serves(case) else [name]
     assert wrong == []
-
-
-def test_whatever_becomes_of_its_executor_a_plan_is_answered(device: Opened) -> None:
-    case = l1(device)
-    assert device.plan(case) == WORKSPACE
-    assert device.serves(case)
-    device.end()
 
 
 def test_calls_are_planned_in_a_thread_that_runs_none(device: Opened) -> None:
@@ -112,20 +102,6 @@ def test_a_plan_that_finds_no_memory_is_made_once_more_when_lanes_gave_theirs(
     assert device.serves(l1(device))
     device.simulator.fail(PHASE_ONE, status=NO_MEMORY)
     assert "aclrtFree" in device.functions(lambda: device.plan(l1(device, 7)))
-
-
-@pytest.mark.parametrize(("kind", "runs"), [("unguarded", False), ("guarded", True)])
-def test_a_planner_beside_a_lane_on_one_thread_shows_what_cann_does(
-    open_device: Open, unrun: Unrun, kind: str, runs: bool
-) -> None:
-    unrun(kind)
-    opened = open_device()
-    case, parts = l1(opened), (opened.device._context, opened.device._operators)
-    lane, planner = Lane(*parts, LIMITS, opened.notes.append), Planner(*parts)
-    planner.plan(case.call)
-    ran = lane.run(case.call, case.storages, lambda: None)
-    assert ([bytes(output) for output in ran.outputs] == case.answers) == runs  # type: ignore[arg-type]
-    lane.close()
 
 
 # --- Lanes that had to leave a first phase without its second one ---------------------------------

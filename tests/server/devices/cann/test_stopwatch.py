@@ -71,12 +71,6 @@ def test_an_event_is_waited_for_once_each_time_that_it_is_recorded(
     assert timed.notes == []
 
 
-def test_events_are_destroyed_before_their_stream(device: Opened) -> None:
-    assert device.serves(l1(device))
-    device.close()
-    assert device.simulator.violations() == []
-
-
 @pytest.mark.parametrize("function", sorted(TIMING))
 def test_without_timing_calls_run_and_it_is_said_once(
     simulator: Simulator, open_device: Open, function: str

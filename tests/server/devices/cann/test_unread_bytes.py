@@ -205,13 +205,6 @@ def test_zeros_whose_kernel_failed_are_filled_by_the_next_call(device: Opened, s
     assert seen["self"][-1] == bytes(24)
 
 
-def test_new_memory_is_cleared_before_its_first_use(open_device: Open) -> None:
-    """What another owner's call on another lane has freed may be in it."""
-    opened = open_device(kept_device_memory=0)
-    opened.simulator.set_kernels("none")
-    assert not any(opened.answers(l1(opened))[0])
-
-
 def test_a_program_of_another_caller_finds_nothing_in_kept_memory(device: Opened) -> None:
     case = l1_of(device, np.ones(COUNT, np.float32))
     storages = device.in_handles(case)  # so that its outputs lie where the secrets were
