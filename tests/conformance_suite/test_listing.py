@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import pytest
 from tests.rows import each
 
-from npucall.v1 import operator_service_pb2 as pb
 from npucall_client.conformance.stating.tables import product_of
 
 from .faults import of, within
 from .servers import failed, run
 from .servers import local as server
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from npucall_client.conformance.running.judged import Judged
 
 GLU = "aclnnGlu"
 FORGOTTEN = of("Glu", "", '"aclnnGlu"', '"aclnnGluV1"')
@@ -63,23 +69,35 @@ def test_what_is_not_listed_is_asked_all_the_same(monkeypatch: pytest.MonkeyPatc
     assert {outcome.status for outcome in outcomes} == {"passed"}
 
 
-def test_an_operator_that_is_listed_twice_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    first = server()
+def twice(first: Judged) -> None:
     first.listing = (*(first.listing or ()), *first.entries(GLU))
-    (outcome,) = run(first, operators=(GLU,), blocks=("listing",))
-    assert outcome.problems == ("listing: expected aclnnGlu once, found it 2 times",)
 
 
-def test_an_entry_that_is_another_where_it_is_asked_for_alone_fails() -> None:
-    first = server()
-    changed_first = [pb.OperatorInfo.FromString(e.SerializeToString()) for e in first.listing or ()]
-    for info in changed_first:
+def from_elsewhere(first: Judged) -> None:
+    first.listing = tuple(map(copy.deepcopy, first.listing or ()))
+    for info in first.listing:
         info.source = "elsewhere"
-    first.listing = tuple(changed_first)
+
+
+def of_another_product(first: Judged) -> None:
+    first.server = replace(first.server, product="Ascend910_93")
+
+
+@each(
+    ("lie", "problem"),
+    [
+        (twice, "expected aclnnGlu once, found it 2 times"),
+        (from_elsewhere, "GetOperator: expected the entry of the listing, found another"),
+        (of_another_product, "product of Ascend910B1: expected Ascend910B, found Ascend910_93"),
+    ],
+)
+def test_a_server_that_lists_it_otherwise_fails(
+    lie: Callable[[Judged], None], problem: str
+) -> None:
+    first = server()
+    lie(first)
     (outcome,) = run(first, operators=(GLU,), blocks=("listing",))
-    assert outcome.problems == (
-        "listing: GetOperator: expected the entry of the listing, found another",
-    )
+    assert outcome.problems == (f"listing: {problem}",)
 
 
 def test_a_product_that_no_statement_knows_lowers_the_verdict() -> None:
@@ -106,15 +124,6 @@ def test_a_type_that_is_listed_and_unknown_here_is_a_problem(
     (outcome,) = run(server(), operators=(GLU,), blocks=("listing",))
     wanted = "BF16, DOUBLE, FLOAT, FLOAT16"
     assert f"listing: Ascend910B: expected {wanted}, found 99, {wanted}" in outcome.problems
-
-
-def test_a_product_that_its_soc_does_not_belong_to_fails() -> None:
-    first = server()
-    first.server = replace(first.server, product="Ascend910_93")
-    (outcome,) = run(first, operators=(GLU,), blocks=("listing",))
-    assert outcome.problems == (
-        "listing: product of Ascend910B1: expected Ascend910B, found Ascend910_93",
-    )
 
 
 def test_a_default_variant_that_is_not_the_one_that_runs_fails() -> None:

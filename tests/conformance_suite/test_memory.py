@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import combinations, cycle, product
+from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -61,20 +61,6 @@ def answer_of(call: Prepared, storages: dict[str, Buffer], **more: Any) -> Any:
         return str(error)
 
 
-def without_nan(call: Prepared, answer: Any) -> Any:
-    """Every NaN of an answer made the same one."""
-    if isinstance(answer, str):
-        return answer
-    dtypes = [spec.dtype.numpy for spec in call.outputs.values()]
-    arrays = [np.frombuffer(data, d).copy() for data, d in zip(answer, dtypes, strict=True)]
-    for array in arrays:
-        with np.errstate(invalid="ignore"):  # of NaNs that signal
-            nan = array != array  # noqa: PLR0124  # what NaN is, in every dtype
-        if nan.any():
-            array[nan] = np.nan
-    return [array.tobytes() for array in arrays]
-
-
 def poison(byte: int) -> Any:
     """``np.empty`` whose memory held something else."""
 
@@ -84,22 +70,6 @@ def poison(byte: int) -> Any:
         return array
 
     return new
-
-
-@pytest.fixture
-def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Blocks have 37 elements."""
-    for work in Work, _SummedWork:
-        monkeypatch.setattr(work, "block", 37)
-    monkeypatch.setattr(blocks, "_WORTH_IT", 1)
-
-
-@pytest.fixture
-def helpers() -> Iterator[Helpers]:
-    """Two threads that help."""
-    some = Helpers(2)
-    yield some
-    some.close()
 
 
 def over_poison(found: Callable[[], Any]) -> Iterator[Any]:
@@ -125,32 +95,13 @@ def test_what_was_in_new_memory_does_not_show(part: slice, subtests: pytest.Subt
 
 
 @PARTS
-def test_where_blocks_are_cut_does_not_show(
-    part: slice, subtests: pytest.Subtests, helpers: Helpers
-) -> None:
-    """Sums are not tried, since their edges are the same on every path.
-
-    The sign and payload of NaN are not compared, since NumPy's loops choose them by the element's
-    position in the loop and in memory.
-    """
-    titles, edges_ = TITLES[part], (1, 37, 64)
-    for title, edges in zip(titles, cycle(edges_)) if part.step else product(titles, edges_):
-        with subtests.test(title, edges=edges):
-            for call, storages in calls(title):
-                call.followed.clear()
-                whole = answer_of(call, storages)
-                call.followed.clear()
-                with pytest.MonkeyPatch.context() as patched:
-                    patched.setattr(Work, "block", edges)
-                    patched.setattr(blocks, "_WORTH_IT", 1)
-                    cut = answer_of(call, storages, helpers=helpers)
-                assert without_nan(call, cut) == without_nan(call, whole)
-
-
-@PARTS
 def test_what_was_in_given_memory_does_not_show_nor_how_blocks_are_shared(
-    part: slice, subtests: pytest.Subtests, small_blocks: None, helpers: Helpers
+    part: slice, subtests: pytest.Subtests, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    for work in Work, _SummedWork:
+        monkeypatch.setattr(work, "block", 37)
+    monkeypatch.setattr(blocks, "_WORTH_IT", 1)
+    helpers = Helpers(2)
     for title in TITLES[part]:
         with subtests.test(title):
             for call, storages in calls(title):
@@ -160,6 +111,7 @@ def test_what_was_in_given_memory_does_not_show_nor_how_blocks_are_shared(
                         n: bytearray([byte]) * s.storage_bytes for n, s in call.outputs.items()
                     }
                     assert answer_of(call, storages, targets=targets, helpers=helpers) == expected
+    helpers.close()
 
 
 def with_small_inputs(

@@ -9,11 +9,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree as ET
 
-import pytest
+from tests.rows import each
 
 from npucall_client.conformance.reporting.formats import html, json_file, junit
 from npucall_client.conformance.reporting.formats.text import clean, number, rerun
-from npucall_client.conformance.reporting.report import Report
+from npucall_client.conformance.reporting.report import Outcome, Report, Sided, Status
 
 from .shown import (
     HISTOGRAM,
@@ -32,28 +32,28 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 NOTHING = Report("cpu-strict", 0, SERVER)
-EVERY = pytest.mark.parametrize(
-    "report", [REPORT, fine(), hostile(), NOTHING], ids=["all", "fine", "hostile", "nothing"]
-)
-
-
-def as_json(report: Report) -> Any:
-    def refuse(constant: str) -> None:
-        raise ValueError(f"{constant} is no JSON")
-
-    return json.loads(json_file.render(report), parse_constant=refuse)
+EVERY = each("report", [REPORT, fine(), hostile(), NOTHING])
+DATA: Any = json.loads(json_file.render(REPORT))
 
 
 def as_xml(report: Report) -> ET.Element:
     return ET.fromstring(junit.render(report))
 
 
-@pytest.mark.parametrize("module", [json_file, junit, html])
 @EVERY
+@each("module", [json_file, junit, html])
 def test_every_report_can_be_written_as_utf8(module: Any, report: Report, tmp_path: Path) -> None:
     path = tmp_path / "report"
     module.write(report, path)
     assert path.read_bytes().decode() == module.render(report)
+
+
+@EVERY
+def test_json_has_no_constants_that_json_has_not(report: Report) -> None:
+    def refuse(constant: str) -> None:
+        raise ValueError(f"{constant} is no JSON")
+
+    json.loads(json_file.render(report), parse_constant=refuse)
 
 
 # --- text -----------------------------------------------------------------------------------------
@@ -78,9 +78,7 @@ def test_a_hostile_case_stays_one_word_of_the_command() -> None:
     assert len(words) == 11
 
 
-@pytest.mark.parametrize(
-    ("value", "text"), [(0.0, "0"), (0.4999, "0.5"), (3.5e5, "3.5e+05"), (math.inf, "∞")]
-)
+@each(("value", "text"), [(0.0, "0"), (0.4999, "0.5"), (3.5e5, "3.5e+05"), (math.inf, "∞")])
 def test_numbers_have_three_digits(value: float, text: str) -> None:
     assert number(value) == text
 
@@ -89,66 +87,50 @@ def test_numbers_have_three_digits(value: float, text: str) -> None:
 
 
 def test_json_has_the_keys_that_its_documentation_names() -> None:
-    data = as_json(REPORT)
-    assert list(data) == [
+    assert list(DATA) == [
         "format", "format_version", "passed", "profile", "seed", "quick", "started", "seconds",
         "versions", "server", "against", "unstated", "ulp_bins", "total", "by_operator_and_dtype",
         "by_operator_and_block", "contradictions", "skipped", "outcomes", "verdict", "chosen",
         "allow_skipped", "coverage", "pairs", "baseline", "causes",
     ]  # fmt: skip
-    assert set(data["server"]) == {
+    assert set(DATA["server"]) == {
         "target", "device", "soc", "product", "version", "instance", "default_variant", "variants",
     }  # fmt: skip
-    assert set(data["total"]) == {
+    assert set(DATA["total"]) == {
         "cases", "passed", "failed", "skipped", "ulp", "ulp_case", "ratio", "ratio_case",
         "histogram", "accepted", "run_ns",
     }  # fmt: skip
-    assert set(data["outcomes"][0]) == {
+    assert set(DATA["outcomes"][0]) == {
         "case", "operator", "variant", "block", "dtype", "status", "problems", "ulp", "ratio",
         "worst", "histogram", "run_ns", "total_ns", "truth_ns", "contradiction", "lowers", "paths",
         "paths_skipped", "findings", "wrong", "columns",
     }  # fmt: skip
 
 
-def test_json_says_what_was_asked_and_of_whom() -> None:
-    data = as_json(REPORT)
-    assert (data["profile"], data["seed"], data["passed"]) == ("cann-standard", 7, False)
-    assert (data["server"]["soc"], data["server"]["target"]) == ("Ascend910B1", "npu-7:50051")
-    assert data["against"] is None
-
-
-def test_json_has_every_outcome_in_order() -> None:
-    assert [each["case"] for each in as_json(REPORT)["outcomes"]] == [
-        outcome.case for outcome in REPORT.outcomes
+def test_json_says_what_was_asked_of_whom_and_every_outcome_in_order() -> None:
+    assert (DATA["profile"], DATA["seed"], DATA["passed"]) == ("cann-standard", 7, False)
+    assert (DATA["server"]["soc"], DATA["server"]["target"]) == ("Ascend910B1", "npu-7:50051")
+    assert DATA["against"] is None
+    assert [one["case"] for one in DATA["outcomes"]] == [one.case for one in REPORT.outcomes]
+    # Failures alone are run again.
+    again = [one.get("rerun") for one in DATA["outcomes"]]
+    assert [command is not None for command in again] == [
+        outcome.status == "failed" for outcome in REPORT.outcomes
     ]
+    found = [(one["number"], one["operator"], one["agrees"]) for one in DATA["contradictions"]]
+    assert found == [(7, KL, []), (8, f"{TARGET}.community", ["kernel"])]
 
 
 def test_json_has_tallies_by_operator_and_dtype() -> None:
-    rows = {(r["operator"], r["dtype"]): r for r in as_json(REPORT)["by_operator_and_dtype"]}
+    rows = {(r["operator"], r["dtype"]): r for r in DATA["by_operator_and_dtype"]}
     row = rows[KL, "f32"]
     assert (row["cases"], row["passed"], row["failed"]) == (4, 2, 2)
     assert (row["ratio"], row["ratio_case"]) == (0.75, WORSE.case)
     assert (row["ulp"], row["ulp_case"]) == (0.5, PASSED.case)
     assert row["histogram"] == [2 * n for n in HISTOGRAM]
     assert rows[f"{TARGET}.community", "bf16"]["skipped"] == 1
-
-
-def test_json_has_infinity_as_a_string_that_float_reads() -> None:
-    total = as_json(REPORT)["total"]
-    assert total["ulp"] == "inf"
-    assert float(total["ulp"]) == OUTSIDE.ulp
-
-
-def test_json_says_for_each_contradiction_who_is_right() -> None:
-    found = [(e["number"], e["operator"], e["agrees"]) for e in as_json(REPORT)["contradictions"]]
-    assert found == [(7, KL, []), (8, f"{TARGET}.community", ["kernel"])]
-
-
-def test_json_says_of_failures_alone_how_to_run_them_again() -> None:
-    again = [each.get("rerun") for each in as_json(REPORT)["outcomes"]]
-    assert [command is not None for command in again] == [
-        outcome.status == "failed" for outcome in REPORT.outcomes
-    ]
+    # An infinity is a string that float reads.
+    assert DATA["total"]["ulp"] == "inf"
 
 
 # --- JUnit XML ------------------------------------------------------------------------------------
@@ -170,24 +152,19 @@ def test_junit_counts_are_those_of_its_elements(report: Report) -> None:
         assert int(element.get("skipped", "")) == len(element.findall(".//skipped"))
 
 
-def test_junit_has_a_testcase_for_each_case() -> None:
+def test_junit_has_a_testcase_for_each_case_with_what_is_wrong_or_was_skipped() -> None:
     cases = as_xml(REPORT).findall(".//testcase")
-    names = [case.get("name", "") for case in cases]
-    assert sorted(names) == sorted(outcome.case for outcome in REPORT.outcomes)
+    assert sorted(case.get("name", "") for case in cases) == sorted(
+        outcome.case for outcome in REPORT.outcomes
+    )
     assert cases[0].get("classname") == f"{KL}.grid"
     assert cases[0].get("time") == "0.002000"
-
-
-def test_a_failure_in_junit_has_its_first_problem_as_message_and_all_in_its_text() -> None:
-    (case,) = (c for c in as_xml(REPORT).iter("testcase") if c.get("name") == OUTSIDE.case)
+    (case,) = (case for case in cases if case.get("name") == OUTSIDE.case)
     failure = case.find("failure")
     assert failure is not None
     assert failure.get("message") == "out: too large"
     assert (failure.text or "").splitlines() == ["out: too large", "also", rerun(REPORT, OUTSIDE)]
-
-
-def test_a_skipped_case_in_junit_says_why() -> None:
-    assert [each.get("message") for each in as_xml(REPORT).iter("skipped")] == ["no BF16"]
+    assert [one.get("message") for one in as_xml(REPORT).iter("skipped")] == ["no BF16"]
 
 
 def test_junit_says_what_was_judged() -> None:
@@ -211,3 +188,55 @@ def test_hostile_text_comes_through_junit_as_text() -> None:
     report = hostile()
     failure = next(as_xml(report).iter("failure"))
     assert failure.get("message") == clean(report.failures[0].problems[0])
+
+
+# --- tallies --------------------------------------------------------------------------------------
+
+
+def some(case: str, status: Status = "passed", **more: Any) -> Outcome:
+    title, block, _ = case.split("/")
+    problems = ("out: wrong",) if status == "failed" else ()
+    given = {"ulp": 0.5, "ratio": 0.5, "histogram": (1, 0, 2), "dtype": "f32", **more}
+    return Outcome(case, title, "", block, status=status, problems=problems, **given)
+
+
+def report_of(*outcomes: Outcome) -> Report:
+    return Report("cpu-strict", 0, SERVER, outcomes=list(outcomes))
+
+
+def test_a_tally_counts_what_ran_and_finds_the_worst() -> None:
+    mixed = report_of(
+        some("a/grid/1"),
+        some("a/grid/2", ulp=3.0, ratio=0.9),
+        some("a/edge/3", "failed", ulp=math.inf, ratio=math.inf, dtype="f16"),
+        some("b/grid/4", "skipped"),
+    )
+    tally = mixed.by_operator_and_dtype()["a", "f32"]
+    assert (tally.cases, tally.passed, tally.failed, tally.skipped) == (2, 2, 0, 0)
+    assert (tally.ulp, tally.ulp_case) == (3.0, "a/grid/2")
+    assert (tally.ratio, tally.ratio_case) == (0.9, "a/grid/2")
+    assert tally.histogram == (2, 0, 4)
+    # What was skipped counts as such alone.
+    tally = mixed.by_operator_and_block()["b", "grid"]
+    assert (tally.cases, tally.passed, tally.skipped, tally.ulp) == (0, 0, 1, 0.0)
+
+
+@each(
+    ("outcomes", "passed"),
+    [
+        ((some("a/grid/1"),), True),
+        ((some("a/grid/1"), some("a/grid/2", "failed")), False),
+        ((some("a/grid/1", "skipped"),), False),
+        ((), False),
+    ],
+)
+def test_a_run_passes_if_something_ran_and_nothing_failed(
+    outcomes: tuple[Outcome, ...], passed: bool
+) -> None:
+    assert report_of(*outcomes).passed is passed
+
+
+def test_contradictions_come_by_their_number() -> None:
+    sides = [Sided(number, "topic", ("x", "y"), ("x",), "x", "1.0") for number in (7, 2)]
+    found = report_of(*(some("a/documents/1", contradiction=one) for one in sides))
+    assert [one.contradiction for one in found.contradictions()] == sides[::-1]

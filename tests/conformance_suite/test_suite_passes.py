@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.rows import each
 
-from npucall_client.conformance.cases.case import BLOCKS
 from npucall_client.conformance.running.judged import Judged, judged
 from npucall_client.conformance.statements import statements
 
@@ -17,13 +16,11 @@ if TYPE_CHECKING:
     from npucall_client import Client
 
 TITLES = [statement.title for statement in statements()]
-COSTLY = ("crowd", "large", "paths")
-CHEAP = tuple(block for block in BLOCKS if block not in COSTLY)
 
 
-def passes_quickly(server: Judged, title: str, blocks: tuple[str, ...]) -> None:
+def passes_quickly(server: Judged, title: str) -> None:
     """A quick run passes, and skips next to nothing but what is for other products."""
-    outcomes = run(server, operators=(title,), blocks=blocks, quick=True)
+    outcomes = run(server, operators=(title,), quick=True)
     assert outcomes
     assert [(o.case, *o.problems) for o in failed(outcomes)] == []
     skipped = [outcome for outcome in outcomes if outcome.status == "skipped"]
@@ -31,27 +28,23 @@ def passes_quickly(server: Judged, title: str, blocks: tuple[str, ...]) -> None:
     assert {outcome.block for outcome in unexplained} <= {"invalid", "documents"}
 
 
-@each("title", TITLES)
-def test_a_quick_run_of_every_operator_passes(title: str) -> None:
-    passes_quickly(local(), title, CHEAP)
-
-
-@each("title", TITLES[::24])
-def test_callers_at_once_large_tensors_and_paths_pass(title: str) -> None:
-    passes_quickly(local(), title, COSTLY)
+@each("title", TITLES[5::12])
+def test_a_quick_run_passes(title: str) -> None:
+    """Of every operator ``tests/operators`` tries the blocks that are about it."""
+    passes_quickly(local(), title)
 
 
 @pytest.mark.more
 @each("title", TITLES)
-def test_callers_at_once_large_tensors_and_paths_pass_for_every_operator(title: str) -> None:
-    passes_quickly(local(), title, COSTLY)
+def test_a_quick_run_of_every_operator_passes(title: str) -> None:
+    passes_quickly(local(), title)
 
 
 @pytest.mark.more
 @pytest.mark.parametrize("client", ["server", "npu"], indirect=True)
 def test_a_quick_run_over_a_server_passes(client: Client) -> None:
     for title in TITLES[3::12]:
-        passes_quickly(judged(client, "here"), title, ())
+        passes_quickly(judged(client, "here"), title)
 
 
 @pytest.mark.long

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import pytest
-
-from .servers import failed, local, run
 
 torch: Any = pytest.importorskip("torch")
 pytestmark = [
@@ -17,16 +14,16 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:An output with one or more elements was resized"),
 ]
 
-from tests.more import every_twelfth  # noqa: E402
+from tests.rows import each  # noqa: E402
 
 from npucall.dtypes import FLOAT  # noqa: E402
 from npucall_client.conformance import bundle  # noqa: E402
 from npucall_client.conformance.running.adapters.torch_npu import TorchNpu  # noqa: E402
 from npucall_client.conformance.running.adapters.torch_npu.table import WAYS, WITHOUT  # noqa: E402
 from npucall_client.conformance.running.judged import Judged, in_place_of_a_server  # noqa: E402
-from npucall_client.conformance.statements import statements  # noqa: E402
 
 from .fake_torch_npu import install, stand_in  # noqa: E402
+from .servers import STATEMENTS, failed, local, run  # noqa: E402
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,9 +40,8 @@ SILU = {"operators": ("aclnnSilu",)}
 REFUSED = "call aclnnSilu failed, error code is {}"
 
 
-@cache
-def titles() -> list[str]:
-    return [statement.title for statement in statements()]
+STANDARD = {"profile": "cann-standard"}
+GELU = ("aclnnGeluV2/grid/f32-approximate0-4x6-0001",)
 
 
 @pytest.fixture
@@ -65,15 +61,24 @@ def reasons(outcomes: list[Outcome]) -> set[tuple[str, bool]]:
     return {(o.problems[0], o.lowers) for o in outcomes if o.status == "skipped"}
 
 
+def refusing(text: str) -> Any:
+    """A way that raises this."""
+
+    def refuse(*_: Any) -> Any:
+        raise RuntimeError(text)
+
+    return refuse
+
+
 def test_every_statement_has_a_way_or_a_reason() -> None:
-    assert WAYS.keys() | WITHOUT.keys() == set(titles())
+    assert WAYS.keys() | WITHOUT.keys() == set(STATEMENTS)
     assert not WAYS.keys() & WITHOUT.keys()
 
 
-@pytest.mark.parametrize("title", every_twelfth(sorted(WAYS.keys() - NOT_ON_THE_CPU)))
+@each("title", sorted(WAYS.keys() - NOT_ON_THE_CPU)[::6])
 def test_an_operator_passes_through_torch(npu: Any, title: str) -> None:
     filters = {"blocks": ("grid", "layout", "rank"), **OTHERWISE_ON_THE_CPU.get(title, {})}
-    outcomes = run(host(), operators=(title,), quick=True, profile="cann-standard", **filters)
+    outcomes = run(host(), operators=(title,), quick=True, **STANDARD, **filters)
     assert [(o.case, *o.problems) for o in failed(outcomes)] == []
     assert any(outcome.status == "passed" for outcome in outcomes)
 
@@ -87,10 +92,9 @@ def test_a_host_says_who_it_is(npu: Any) -> None:
 
 def test_gelu_in_another_form_is_caught(npu: Any) -> None:
     npu.npu_gelu = lambda x, approximate="none": torch.nn.functional.gelu(x, approximate="tanh")
-    outcomes = run(
-        host(), operators=("aclnnGeluV2",), blocks=("edge",), quick=True, profile="cann-standard"
+    wrong = failed(
+        run(host(), operators=("aclnnGeluV2",), blocks=("edge",), quick=True, **STANDARD)
     )
-    wrong = failed(outcomes)
     assert wrong
     assert all("approximate0" in outcome.case for outcome in wrong)
 
@@ -114,14 +118,11 @@ def test_layouts_reach_the_npu_as_they_are(npu: Any, monkeypatch: pytest.MonkeyP
 def test_what_the_npu_refuses_is_judged_by_its_status(
     npu: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(_: Any) -> Any:
-        raise RuntimeError(REFUSED.format(161002))
-
-    monkeypatch.setitem(WAYS, "aclnnSilu", refuse)  # type: ignore[arg-type]
-    invalid = run(host(), **SILU, blocks=("invalid",), profile="cann-standard")
+    monkeypatch.setitem(WAYS, "aclnnSilu", refusing(REFUSED.format(161002)))
+    invalid = run(host(), **SILU, blocks=("invalid",), **STANDARD)
     assert any(outcome.status == "passed" for outcome in invalid)
     assert [o for o in failed(invalid) if "nothing-wrong" not in o.case] == []
-    valid = run(host(), **SILU, blocks=("grid",), profile="cann-standard")
+    valid = run(host(), **SILU, blocks=("grid",), **STANDARD)
     assert {outcome.status for outcome in valid} == {"failed"}
     assert "161002" in valid[0].problems[0]
 
@@ -129,10 +130,7 @@ def test_what_the_npu_refuses_is_judged_by_its_status(
 def test_what_torch_refuses_itself_is_not_judged_and_lowers_if_it_is_valid(
     npu: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(_: Any) -> Any:
-        raise RuntimeError("expected a float\nsomewhere")
-
-    monkeypatch.setitem(WAYS, "aclnnSilu", refuse)  # type: ignore[arg-type]
+    monkeypatch.setitem(WAYS, "aclnnSilu", refusing("expected a float\nsomewhere"))
     why = "torch refuses it before the NPU is asked: expected a float"
     assert reasons(run(host(), **SILU, blocks=("grid",))) == {(why, True)}
     invalid = run(host(), **SILU, blocks=("invalid",))
@@ -141,31 +139,27 @@ def test_what_torch_refuses_itself_is_not_judged_and_lowers_if_it_is_valid(
 
 
 def test_what_torch_cannot_say_does_not_lower(npu: Any) -> None:
-    found = reasons(run(host(), **SILU, blocks=("invalid", "layout"), profile="cann-standard"))
+    found = reasons(run(host(), **SILU, blocks=("invalid", "layout"), **STANDARD))
     assert {lowers for _, lowers in found} == {False}
     assert {"torch passes no null pointers"} < {why for why, _ in found}
     (left_out,) = reasons(run(host(), operators=("aclnnHardswishBackward",), blocks=("grid",)))
     assert left_out == ("torch_npu calls aclnnHardswishBackwardV2 in its place", False)
 
 
-def test_a_device_that_is_lost_ends_the_run(npu: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    def lost(*_: Any) -> Any:
-        raise RuntimeError(REFUSED.format(507015))
-
-    npu.npu.synchronize = lost
-    outcomes = run(host(), **SILU, blocks=("grid",), profile="cann-standard")
+def test_a_device_that_is_lost_ends_the_run(npu: Any) -> None:
+    npu.npu.synchronize = refusing(REFUSED.format(507015))
+    outcomes = run(host(), **SILU, blocks=("grid",), **STANDARD)
     assert [o.status for o in outcomes[:2]] == ["failed", "skipped"]
     assert "torch_npu went away: DEVICE_LOST" in outcomes[1].problems[0]
 
 
-@pytest.mark.parametrize("turned", [False, True])
+@each("turned", [False, True])
 def test_it_is_compared_with_a_server(npu: Any, turned: bool) -> None:
     npu.npu_gelu = lambda x, approximate="none": torch.nn.functional.gelu(x) * 1.5
-    case = ("aclnnGeluV2/grid/f32-approximate0-4x6-0001",)
     first, second = (local(), host()) if turned else (host(), local())
-    (outcome,) = run(first, second, cases=case, profile="cann-standard")
+    (outcome,) = run(first, second, cases=GELU, **STANDARD)
     assert outcome.status == "failed"
-    (same,) = run(host(), local(), cases=("aclnnSilu/grid/f32-4x6-0001",), profile="cann-standard")
+    (same,) = run(host(), local(), cases=("aclnnSilu/grid/f32-4x6-0001",), **STANDARD)
     assert same.status == "passed"
 
 
@@ -173,8 +167,7 @@ def test_a_bundle_is_replayed_without_a_server(npu: Any, tmp_path: Path) -> None
     right = npu.npu_gelu
     npu.npu_gelu = lambda x, approximate="none": right(x, approximate) * 1.5
     kept: list[Evidence] = []
-    case = ("aclnnGeluV2/grid/f32-approximate0-4x6-0001",)
-    run(host(), cases=case, profile="cann-standard", on_failure=kept.append)
+    run(host(), cases=GELU, **STANDARD, on_failure=kept.append)
     saved = bundle.save(
         tmp_path, kept[0], profile="cann-standard", seed=0, server=host().server, versions={}
     )
@@ -184,12 +177,12 @@ def test_a_bundle_is_replayed_without_a_server(npu: Any, tmp_path: Path) -> None
 
 
 def test_a_library_has_no_paths_and_no_listing(npu: Any) -> None:
-    outcomes = run(host(), **SILU, blocks=("paths",), quick=True, profile="cann-standard")
+    outcomes = run(host(), **SILU, blocks=("paths",), quick=True, **STANDARD)
     assert outcomes
     assert all(o.status == "skipped" and not o.lowers for o in outcomes)
 
 
-@pytest.mark.parametrize(
+@each(
     ("soc", "number", "product"),
     [
         ("Ascend310P3", 202, "Ascend310P"),
