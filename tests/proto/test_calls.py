@@ -80,12 +80,6 @@ def test_a_call_comes_back_from_its_bytes_as_it_was(arguments: dict[str, Any]) -
     assert call.stored == stored
 
 
-def test_true_and_1_are_different_values_in_a_call() -> None:
-    values = decode(encode(NAME, "", {"log_target": True, "reduction": 1}, ()), CATALOGUE).arguments
-    assert values == {"log_target": True, "reduction": 1}
-    assert [type(value) for value in values.values()] == [bool, int]
-
-
 def test_arguments_keep_the_order_in_which_their_storage_follows() -> None:
     arguments = {"target": SPEC, "grad_output": SPEC}
     stored = decode(encode(NAME, "", arguments, ("grad_output", "target")), CATALOGUE).stored

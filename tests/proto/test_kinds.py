@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.rows import each
 
-from npucall.declare.attributes import attribute_value
 from npucall.declare.parameters import Kind, Scalar
 from npucall.dtypes import BF16, BOOL, BY_WIRE, DOUBLE, DTYPES, FLOAT, FLOAT16, INT8
 from npucall.errors import AttributeValueError, DTypeError, MessageError
@@ -128,12 +127,6 @@ DRAWN: dict[str, st.SearchStrategy[Any]] = {
 def test_any_value_comes_back_from_the_wire_by_its_bits(name: str, data: st.DataObject) -> None:
     value = data.draw(DRAWN[name])
     assert bits(travelled(name, value)) == bits(value)
-
-
-@each("value", [math.nan, -0.0, math.inf, -math.inf, 5e-324])
-def test_numbers_that_equality_does_not_tell_travel_by_their_bits(value: float) -> None:
-    for name, number in (("double", value), ("scalar", Scalar(DOUBLE, value))):
-        assert bits(travelled(name, number)) == bits(number)
 
 
 @each("dtype", DTYPES)
@@ -254,21 +247,3 @@ def test_every_byte_but_0_is_a_true_scalar(byte: bytes, value: bool) -> None:
 def test_a_text_with_a_zero_byte_is_refused() -> None:
     with pytest.raises(AttributeValueError, match="text: expected a text without a zero byte"):
         raw(EVERY_KIND, pb.Argument(name="text", text="me\0an"))
-
-
-PYTHON: dict[str, Any] = {
-    "dtype": np.float16,
-    "scalar": np.float32(0.5),
-    "scalars": [1, 0.5, np.int8(3)],
-    "integers": range(3),
-    "numbers": np.array([1, 2], np.float32),
-    "booleans": [np.True_, False],
-    "int8": np.int64(-7),
-}
-
-
-@each("name", PYTHON)
-def test_what_a_python_caller_gives_travels_once_it_is_converted(name: str) -> None:
-    attribute: Any = EVERY_KIND.by_name[name]
-    value = attribute_value(name, attribute, PYTHON[name])
-    assert travelled(name, value) == value

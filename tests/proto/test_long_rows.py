@@ -104,14 +104,6 @@ def test_helpers_do_not_change_a_bit_of_a_long_row(
     assert all(run(call, tensors, helpers=helpers) == alone for _ in range(5))
 
 
-def test_each_of_many_long_rows_has_a_sum_of_its_own() -> None:
-    tensors = drawn((3, LONG), np.float32, "grad_output", "output")
-    together = run(call_of(SOFTMAX_BACKWARD, tensors, dim=1), tensors)
-    parts = [{n: a[row] for n, a in tensors.items()} for row in range(3)]
-    each_alone = [run(call_of(SOFTMAX_BACKWARD, part, dim=0), part) for part in parts]
-    assert together == b"".join(each_alone)
-
-
 def test_a_row_of_two_blocks_is_complete_and_one_of_an_element_more_has_three_pieces() -> None:
     seen: list[int] = []
 
@@ -232,12 +224,3 @@ def test_the_maxima_of_short_rows_are_those_of_numpy(length: int, count: int) ->
     found = Facts({}, x.dtype).row_max(x)
     np.testing.assert_array_equal(found, x.max(-1, keepdims=True))
     assert np.isnan(found[count // 2])
-
-
-@each("dim", [0, 1, 2])
-def test_a_row_along_any_dimension_has_the_bits_of_the_same_row_alone(dim: int) -> None:
-    x = np.random.default_rng(6).normal(0, 3, (70, 60, 50)).astype(np.float32)
-    found = computed("aclnnSoftmax", {"self": x}, x.shape, dim)
-    turned = np.ascontiguousarray(np.moveaxis(x, dim, -1))
-    expected = computed("aclnnSoftmax", {"self": turned}, turned.shape, -1)
-    np.testing.assert_array_equal(found, np.moveaxis(expected, -1, dim))

@@ -11,7 +11,7 @@ from tests.rows import each
 
 from npucall.declare.call import element, tensors_of
 from npucall.declare.parameters import Output
-from npucall.dtypes import DTYPES, FLOAT16
+from npucall.dtypes import DTYPES
 from npucall.errors import DTypeError, MessageError, NpucallError, TensorLayoutError
 from npucall.tensors import TensorSpec
 from npucall.v1 import operator_service_pb2 as pb
@@ -166,11 +166,6 @@ def test_outputs_of_a_list_come_back_dense_unless_they_are_sent() -> None:
     assert sent.outputs == {"out[0]": STRIDED, "out[1]": TRIPLE}
     assert sent.stored == ("self", "out[0]", "out[1]")
     assert sent.stored_bytes == (20, 20, 12)
-
-
-def test_tensors_of_a_list_may_differ_in_type_and_rank() -> None:
-    half = TensorSpec(FLOAT16, (1, 3))
-    assert split(PAIR, half).outputs == {"out[0]": PAIR, "out[1]": half}
 
 
 def test_a_list_that_is_stated_as_output_is_one() -> None:
