@@ -22,116 +22,14 @@ from npucall_server.turns import Turns
 
 from .fakes import FakeClock, FakeTurn
 
-EXAMPLES = [40, pytest.param(400, marks=pytest.mark.more)]
-
 
 def turns_of(count: int, **more: Any) -> Any:
     """That take all that they ask of a turn."""
     return Turns(count, **more)
 
 
-# --- One caller -----------------------------------------------------------------------------------
-
-
 class TurnsMachine(RuleBasedStateMachine):
-    """Every taker of one caller is a holder, waits (in order), or has one that it has not seen."""
-
-    @initialize(count=st.integers(1, 4))
-    def start(self, count: int) -> None:
-        self.count = count
-        self.turns = turns_of(count)
-        self.holders: list[FakeTurn] = []
-        self.queue: list[FakeTurn] = []
-
-    @rule()
-    def take(self) -> None:
-        taker = FakeTurn()
-        free = len(self.holders) < self.count
-        taker.granted = self.turns.take(taker)
-        assert (taker.granted is not None) is free
-        (self.holders if free else self.queue).append(taker)
-
-    @rule()
-    def take_a_spare_one(self) -> None:
-        taker = FakeTurn()
-        free = len(self.holders) < self.count
-        taker.granted = self.turns.take_spare(taker)
-        assert (taker.granted is not None) is free
-        if free:
-            self.holders.append(taker)
-
-    @precondition(lambda self: self.holders)
-    @rule(data=st.data())
-    def give_back(self, data: st.DataObject) -> None:
-        taker = data.draw(st.sampled_from(self.holders))
-        self.holders.remove(taker)
-        self.turns.give_back(taker.granted)
-        self._expect_grant()
-
-    @precondition(lambda self: self.holders)
-    @rule(data=st.data())
-    def pass_on(self, data: st.DataObject) -> None:
-        taker = data.draw(st.sampled_from(self.holders))
-        self.holders.remove(taker)
-        held, taker.granted = taker.granted, None
-        taker.granted = self.turns.pass_on(held)
-        self.queue.append(taker)
-        if taker.granted is None:
-            self._expect_grant()
-        else:
-            assert self.queue == [taker]
-            self.holders.append(self.queue.pop())
-
-    @precondition(lambda self: self.queue)
-    @rule(data=st.data())
-    def give_up_while_waiting(self, data: st.DataObject) -> None:
-        taker = data.draw(st.sampled_from(self.queue))
-        self.queue.remove(taker)
-        self.turns.give_up(taker)
-        assert taker.granted is None
-
-    @precondition(lambda self: self.holders)
-    @rule(data=st.data())
-    def give_up_just_when_the_turn_came(self, data: st.DataObject) -> None:
-        taker = data.draw(st.sampled_from(self.holders))
-        self.holders.remove(taker)
-        self.turns.give_up(taker)
-        self._expect_grant()
-
-    @invariant()
-    def no_turn_is_lost_or_made(self) -> None:
-        assert self.turns.running == len(self.holders)
-        assert self.turns.waiting == len(self.queue)
-
-    @invariant()
-    def nobody_waits_while_a_turn_is_free(self) -> None:
-        assert not (self.turns.running < self.count and self.queue)
-
-    def _expect_grant(self) -> None:
-        """Who came first has it, once; nobody else has."""
-        if self.queue:
-            first = self.queue.pop(0)
-            assert first.granted is not None
-            self.holders.append(first)
-        assert all(taker.granted is None for taker in self.queue)
-
-
-@pytest.mark.parametrize("examples", EXAMPLES)
-def test_turns_of_one_caller_come_in_order_and_none_is_lost(examples: int) -> None:
-    run(TurnsMachine, examples)
-
-
-def run(machine: type[RuleBasedStateMachine], examples: int) -> None:
-    run_state_machine_as_test(  # type: ignore[no-untyped-call]
-        machine, settings=settings(max_examples=examples, deadline=None)
-    )
-
-
-# --- Turns alone ----------------------------------------------------------------------------------
-
-
-class AloneMachine(RuleBasedStateMachine):
-    """Several callers; takers have turns, further ones, or wait."""
+    """Several callers; takers have turns, further ones, or wait, those of a caller in order."""
 
     @initialize(count=st.integers(1, 4))
     def start(self, count: int) -> None:
@@ -156,13 +54,15 @@ class AloneMachine(RuleBasedStateMachine):
             assert grant.alone
         self._asked(taker, grant)
 
-    @precondition(lambda self: self.holders)
     @rule(data=st.data())
     def take_a_further_one(self, data: st.DataObject) -> None:
-        taker = data.draw(st.sampled_from(self.holders))
+        """For a call that has one, or has none at the moment."""
+        taker = data.draw(st.sampled_from([*self.holders, FakeTurn()]))
+        has = len(self.holders) + len(self.further)
         grant = self.turns.take_spare(taker)
         if grant is not None:
             self.further.append((taker, grant))
+        assert has < self.count if grant is not None else (self.waiting or self._is_taken(has))
 
     @precondition(lambda self: self.further)
     @rule(data=st.data())
@@ -177,9 +77,7 @@ class AloneMachine(RuleBasedStateMachine):
     def give_back(self, data: st.DataObject, seconds: float) -> None:
         taker = data.draw(st.sampled_from(self.holders))
         self.clock.advance(seconds)
-        for each in [each for each in self.further if each[0] is taker]:
-            self.further.remove(each)
-            self.turns.give_back(each[1])
+        self._give_further_ones_back(taker)
         self.holders.remove(taker)
         self.turns.give_back(taker.granted)
         self._look()
@@ -205,6 +103,15 @@ class AloneMachine(RuleBasedStateMachine):
         self.waiting.remove(taker)
         self.turns.give_up(taker)
         assert taker.granted is None
+        self._look()
+
+    @precondition(lambda self: self.holders)
+    @rule(data=st.data())
+    def give_up_just_when_the_turn_came(self, data: st.DataObject) -> None:
+        taker = data.draw(st.sampled_from(self.holders))
+        self._give_further_ones_back(taker)
+        self.holders.remove(taker)
+        self.turns.give_up(taker)
         self._look()
 
     @invariant()
@@ -251,15 +158,28 @@ class AloneMachine(RuleBasedStateMachine):
         (self.waiting if grant is None else self.holders).append(taker)
         self._look()
 
+    def _is_taken(self, has: int) -> bool:
+        return has == self.count or self._somebody_is_alone()
+
+    def _give_further_ones_back(self, taker: FakeTurn) -> None:
+        for each in [each for each in self.further if each[0] is taker]:
+            self.further.remove(each)
+            self.turns.give_back(each[1])
+
     def _look(self) -> None:
         came = [taker for taker in self.waiting if taker.granted is not None]
+        for place, taker in enumerate(self.waiting):
+            before = [one for one in self.waiting[:place] if one.identity == taker.identity]
+            assert taker.granted is None or all(one.granted is not None for one in before)
         self.holders += came
         self.waiting = [taker for taker in self.waiting if taker.granted is None]
 
 
-@pytest.mark.parametrize("examples", EXAMPLES)
-def test_who_has_all_of_the_device_has_it_whoever_else_wants_some(examples: int) -> None:
-    run(AloneMachine, examples)
+@pytest.mark.parametrize("examples", [60, pytest.param(600, marks=pytest.mark.more)])
+def test_no_turn_is_lost_and_who_has_all_of_the_device_has_it(examples: int) -> None:
+    run_state_machine_as_test(  # type: ignore[no-untyped-call]
+        TurnsMachine, settings=settings(max_examples=examples, deadline=None)
+    )
 
 
 def taken(turns: Any, taker: FakeTurn) -> FakeTurn:
