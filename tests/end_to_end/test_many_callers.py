@@ -3,84 +3,64 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
-import ml_dtypes
 import numpy as np
 import pytest
 
 import npucall_client
-from npucall.operators import CATALOGUE
 from npucall.v1 import operator_service_pb2 as pb
 from npucall_client.testing import running_server
 
 from . import wire
+from .test_every_path import Case, bits, expected, quick, run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from npucall.dtypes import AnyArray
     from npucall_client import Client
-
-FOUNDING = ("aclnnKlDivBackward", "aclnnL1LossBackward", "aclnnKlDivTargetBackward")
-OPERATORS = [operator for operator in CATALOGUE if operator.name in FOUNDING]
-DTYPES = [np.float32, np.float16, ml_dtypes.bfloat16]
-SHAPES = [(), (3,), (0, 4), (2, 1, 5), (257, 300)]  # the last one is more than one block
 
 
 @pytest.fixture(scope="module")
-def local() -> Iterator[Client]:
-    with npucall_client.connect("local:", soc="Ascend910B1") as client:
-        yield client
+def calls() -> list[tuple[Case, Any]]:
+    """With the bits of each in this process."""
+    return [(case, bits(expected(case))) for case in quick() if len(case.inputs) < 5] * 4
 
 
-def arguments(seed: int, dtype: Any, shape: tuple[int, ...]) -> dict[str, Any]:
-    random = np.random.default_rng(seed)
-    tensors = {
-        name: random.normal(size=shape).astype(dtype) for name in ("grad_output", "self", "target")
-    }
-    return {**tensors, "reduction": seed % 3}
+def check_in_16_threads(calls: list[tuple[Case, Any]], *clients: Client) -> None:
+    def found(number: int) -> Any:
+        return bits(run(clients[number % len(clients)], calls[number][0]))
 
-
-def bits(array: AnyArray) -> tuple[object, ...]:
-    return array.dtype, array.shape, array.tobytes()
-
-
-def mixed_calls() -> list[tuple[Any, dict[str, Any]]]:
-    kinds = [(o, d, s) for o in OPERATORS for d in DTYPES for s in SHAPES]
-    return [
-        (operator, arguments(seed, dtype, shape))
-        for seed, (operator, dtype, shape) in enumerate(kinds * 2)
-    ]
+    with ThreadPoolExecutor(16) as pool:
+        assert list(pool.map(found, range(len(calls)))) == [right for _, right in calls]
 
 
 @pytest.mark.parametrize("connections", [1, 16])
-def test_16_threads_get_the_bits_that_one_gets(
-    npucall_server: str, local: Client, connections: int
+def test_16_threads_get_the_bits_that_this_process_has(
+    npucall_server: str, calls: list[tuple[Case, Any]], connections: int
 ) -> None:
-    calls = mixed_calls()
-    expected = [bits(local.run(operator, **given)) for operator, given in calls]
-    clients = [npucall_client.connect(npucall_server) for _ in range(connections)]
-
-    def run(number: int) -> tuple[object, ...]:
-        operator, given = calls[number]
-        return bits(clients[number % connections].run(operator, **given))
-
-    with ThreadPoolExecutor(16) as pool:
-        assert list(pool.map(run, range(len(calls)))) == expected
-    for client in clients:
-        client.close()
+    with ExitStack() as stack:
+        clients = [npucall_client.connect(npucall_server) for _ in range(connections)]
+        for client in clients:
+            stack.enter_context(client)
+        check_in_16_threads(calls, *clients)
 
 
 @pytest.mark.long
-def test_thousands_of_calls_leave_the_server_as_it_was(local: Client) -> None:
+def test_thousands_of_calls_leave_the_server_as_it_was(calls: list[tuple[Case, Any]]) -> None:
     """A soak of 100 rounds; the first ones fill caches and start threads."""
-    with running_server() as server, wire.bare_channel(server.target) as channel:
+    with (
+        running_server() as server,
+        wire.bare_channel(server.target) as channel,
+        npucall_client.connect(server.target) as one,
+        npucall_client.connect(server.target) as other,
+    ):
         for _ in range(10):
-            test_16_threads_get_the_bits_that_one_gets(server.target, local, 4)
+            check_in_16_threads(calls, one, other)
         before = wire.resident_bytes(server.process.pid)
         for _ in range(100):
-            test_16_threads_get_the_bits_that_one_gets(server.target, local, 4)
+            check_in_16_threads(calls, one, other)
         assert wire.resident_bytes(server.process.pid) - before < 32 * 2**20
         info = wire.server_info(channel)
         assert (info.calls_in_flight, info.bytes_in_flight) == (0, 0)

@@ -92,9 +92,6 @@ WITH_SESSION: dict[str, Begin] = {
     "Close": _request("Close", sessions.CloseRequest(), sessions.CloseResponse),
 }
 METHODS = {**WITH_SESSION, **WITHOUT_SESSION}
-COPY, WAIT = "aclrtMemcpy", "aclrtSynchronizeStreamWithTimeout"
-ON_THE_DEVICE = {"Upload": COPY, "Execute": WAIT, "ExecuteProgram": WAIT, "Download": COPY}
-"""What each method asks of the device."""
 
 
 class Consumed:
@@ -209,40 +206,6 @@ def test_a_lost_device_ends_every_method_under_way_and_the_sessions_are_lost() -
     with running_npu_server(listen=listen), wire.bare_channel(server.target) as channel:
         check_lost(SessionCaller(channel, session), handle, instance)
         check_filled_anew(channel)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("method", ON_THE_DEVICE)
-def test_a_device_that_breaks_under_a_method_is_lost_and_the_next_server_takes_its_place(
-    method: str,
-) -> None:
-    """Every function of the device fails from then on."""
-    broke = next(where for nth in range(1, 12) if (where := broken_at(method, nth)) != "before")
-    assert broke == "in the method"
-
-
-def broken_at(method: str, nth: int) -> str:
-    """Where a server noticed that its device broke at its nth use; checks what follows."""
-    fault = {"NPUCALL_SIM_FAULTS": f"{ON_THE_DEVICE[method]}:{nth}:sticky:507018"}
-    listen = wire.free_address()
-    flags = "--device-timeout=2", "--lanes=1"
-    with running_npu_server(*flags, listen=listen, **fault) as server:
-        with wire.bare_channel(server.target) as channel:
-            instance = wire.server_info(channel).server.instance
-            try:
-                caller, handle = filled(channel)
-            except grpc.RpcError:
-                return "before"
-            error = error_of(METHODS[method](caller, handle))
-            if error is None:
-                return "nowhere"
-        assert error.code() in (grpc.StatusCode.INTERNAL, grpc.StatusCode.UNAVAILABLE)
-        assert server.process.wait(wire.PATIENCE) == 70
-        session = caller.session
-    with running_npu_server(listen=listen), wire.bare_channel(server.target) as channel:
-        check_lost(SessionCaller(channel, session), handle, instance)
-        check_filled_anew(channel)
-    return "in the method"
 
 
 def l1() -> pb.ExecuteRequest:

@@ -31,12 +31,12 @@ CONNECTIONS = 6
 @pytest.fixture(scope="module")
 def server() -> Iterator[ServerProcess]:
     flags = (wire.ENDLESS_LIMIT, f"--max-connections={CONNECTIONS}", "--max-message-bytes=1MiB")
-    with running_server(*flags, "--peer-timeout=3") as server:
+    with running_server(*flags) as server:
         yield server
 
 
-def connect(server: ServerProcess) -> socket.socket:
-    host, _, port = server.target.rpartition(":")
+def connect(target: str) -> socket.socket:
+    host, _, port = target.rpartition(":")
     connection = socket.create_connection((host, int(port)), timeout=wire.PATIENCE)
     connection.sendall(
         b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(3) + bytes([SETTINGS]) + bytes(5)
@@ -55,24 +55,20 @@ def settings_of(connection: socket.socket) -> dict[int, int]:
 
 
 def test_a_connection_has_a_limit_of_calls_at_a_time(server: ServerProcess) -> None:
-    with connect(server) as connection:
+    with connect(server.target) as connection:
         assert settings_of(connection)[MAX_CONCURRENT_STREAMS] == CONNECTION_CALLS
 
 
 @pytest.mark.more
 def test_further_connections_are_closed_and_idle_ones_make_room(server: ServerProcess) -> None:
     with ExitStack() as open_:
-        found = [settings_of(open_.enter_context(connect(server))) for _ in range(CONNECTIONS + 3)]
+        found = [
+            settings_of(open_.enter_context(connect(server.target))) for _ in range(CONNECTIONS + 3)
+        ]
         assert len([each for each in found if each]) in (CONNECTIONS - 1, CONNECTIONS)
         with npucall_client.connect(server.target, connect_timeout=wire.PATIENCE) as client:
             assert client.server_info().calls_in_flight == 0
     wire.until(lambda: "idle connections closed" in server.log.read_text(), "it is logged")
-
-
-def test_a_connection_without_a_call_is_closed_in_the_end() -> None:
-    with running_server("--idle-timeout=1") as server, connect(server) as connection:
-        while connection.recv(2**16):
-            pass
 
 
 def test_a_longer_message_than_the_setting_is_refused(server: ServerProcess) -> None:
@@ -80,19 +76,25 @@ def test_a_longer_message_than_the_setting_is_refused(server: ServerProcess) -> 
         assert wire.refusal(channel, "Execute", bytes(2**20 + 1)) == "RESOURCE_EXHAUSTED"
 
 
-def test_a_call_without_a_message_is_cut_and_logged(server: ServerProcess) -> None:
+@pytest.fixture(scope="module")
+def impatient() -> Iterator[str]:
+    with wire.server_here(peer_timeout=1, idle_timeout=1) as server:
+        yield server.address
+
+
+def test_who_is_silent_for_long_is_cut(impatient: str) -> None:
+    """A call without a message, and a stream without a call, which ends well."""
     silence: Any = iter(lambda: time.sleep(wire.PATIENCE), None)
-    with wire.bare_channel(server.target) as channel:
+    with wire.bare_channel(impatient) as channel:
         call: Any = channel.stream_unary(f"/{wire.SERVICE}/Execute").future(silence)
-        error = call.exception(timeout=wire.PATIENCE)
-        assert error.code() is grpc.StatusCode.CANCELLED
-        call.cancel()
-    wire.until(lambda: "for its message" in server.log.read_text(), "it is logged")
-
-
-def test_a_stream_without_a_call_ends(server: ServerProcess) -> None:
-    nothing: Any = iter(lambda: time.sleep(wire.PATIENCE), None)
-    with wire.bare_channel(server.target) as channel:
-        stream: Any = channel.stream_stream(f"/{wire.SERVICE}/ExecuteStream")(nothing)
+        stream: Any = channel.stream_stream(f"/{wire.SERVICE}/ExecuteStream")(silence)
+        assert call.exception(timeout=wire.PATIENCE).code() is grpc.StatusCode.CANCELLED
         assert next(stream, None) is None
+        call.cancel()
         stream.cancel()
+
+
+def test_a_connection_without_a_call_is_closed_in_the_end(impatient: str) -> None:
+    with connect(impatient) as connection:
+        while connection.recv(2**16):
+            pass
