@@ -10,17 +10,22 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import grpc
+from tests.certificates import Authority
 from tests.server.fakes import PATIENCE, FakeClock
 
 from npucall.v1 import directory_service_pb2 as pb
 from npucall.v1 import directory_service_pb2_grpc as stubs
 from npucall.wire.status import TRAILER, from_status
+from npucall_server.access import tokens
 from npucall_server.directory.app import Directory
 from npucall_server.directory.settings import DirectorySettings
 from npucall_server.log import Log
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from tests.certificates import Pair
 
     Metadata = list[tuple[str, str]] | None
 
@@ -147,3 +152,82 @@ def refusal(error: Any) -> Any:
     """The error of the contract that a call ended with."""
     trailers = dict(error.trailing_metadata())
     return from_status(error.code(), error.details(), trailers.get(TRAILER))
+
+
+_TENANTS = """
+[tenants.servers]
+role = "server"
+certificates = ["*.npu.lab", "localhost"]
+hosts = ["rack7-*.lab"]
+
+[tenants.vision]
+certificates = ["*.vision.lab"]
+admins = ["root.vision.lab"]
+"""
+
+
+class TenantsDirectory(RunningDirectory):
+    """A directory with tenants: with certificates at the first address, tokens at the second."""
+
+    def __init__(self, folder: Path) -> None:
+        self.authority, self.token_file = Authority(folder), folder / "tokens"
+        config = folder / "settings.toml"
+        config.write_text(_TENANTS)
+        self.token_file.touch(mode=0o600)
+        pair = self.authority.server()
+        super().__init__(
+            config=config,
+            listen="mtls:127.0.0.1:0,tls:127.0.0.1:0",
+            tls_certificate=pair.certificate,
+            tls_key=pair.key,
+            tls_client_ca=self.authority.ca,
+            token_hashes=self.token_file,
+        )
+
+    def token(self, tenant: str) -> str:
+        """A new one, which the directory knows."""
+        text, token = tokens.new(tenant, "alice", None, 3600)
+        tokens.append(self.token_file, token)
+        self.directory.reload()
+        return text
+
+    def server_settings(self, folder: Path, *, token: bool = False) -> dict[str, Any]:
+        """Of a server named localhost that announces itself by a certificate, or by a token."""
+        own = self.authority.member("npu", ("localhost", "127.0.0.1"))
+        settings: dict[str, Any] = {
+            "listen": "plain:127.0.0.1:0",
+            "announce": self.addresses[1 if token else 0],
+            "announce_ca": self.authority.ca,
+            "tls_certificate": own.certificate,
+            "tls_key": own.key,
+        }
+        if token:
+            settings["announce_token_file"] = folder / "token"
+            (folder / "token").write_text(self.token("servers"))
+        return settings
+
+    def channel_of(self, pair: Pair | None = None) -> grpc.Channel:
+        """With a certificate, or without one to the second address."""
+        given = [None, None] if pair is None else [pair.key, pair.certificate]
+        files = [path and path.read_bytes() for path in (self.authority.ca, *given)]
+        where = self.addresses[0 if pair else 1]
+        return grpc.secure_channel(where, grpc.ssl_channel_credentials(*files))
+
+    def answer(self, pair: Pair | None, host: str, token: str = "") -> Any:
+        """What a forger, or an honest server, is answered: its number, or the error."""
+        metadata = [("authorization", f"Bearer {token}")] if token else []
+        with self.channel_of(pair) as channel:
+            try:
+                return Announcing(channel, metadata).beat(member(f"{host}:50051"))
+            except grpc.RpcError as error:
+                return refusal(error)
+
+
+@contextmanager
+def running_with_tenants(folder: Path) -> Iterator[TenantsDirectory]:
+    started = TenantsDirectory(folder)
+    try:
+        yield started
+    finally:
+        started.channel.close()
+        started.directory.drain()

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import grpc
 import pytest
-from tests.certificates import Authority
 from tests.rows import each
 
 from npucall.errors import (
@@ -15,79 +14,30 @@ from npucall.errors import (
     CredentialMissingError,
     PermissionDeniedError,
 )
-from npucall_server.access import tokens
 from npucall_server.access.identity import Identity, KnownBy, Role
 from npucall_server.access.tenants import Tenant, Tenants
 from npucall_server.access.tenants_guard import TenantsGuard
 from npucall_server.directory.hosts import Hosts
 
-from .directories import SERVING, Announcing, RunningDirectory, Watching, member, refusal
+from .directories import (
+    SERVING,
+    Announcing,
+    TenantsDirectory,
+    Watching,
+    member,
+    refusal,
+    running_with_tenants,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from tests.certificates import Pair
-
-TENANTS = """
-[tenants.servers]
-role = "server"
-certificates = ["*.npu.lab"]
-hosts = ["rack7-*.lab"]
-
-[tenants.vision]
-certificates = ["*.vision.lab"]
-admins = ["root.vision.lab"]
-"""
-
-
-class TenantsDirectory(RunningDirectory):
-    """A directory with tenants: with certificates at the first address, tokens at the second."""
-
-    def __init__(self, folder: Path) -> None:
-        self.authority, self.token_file = Authority(folder), folder / "tokens"
-        self.config = folder / "settings.toml"
-        self.config.write_text(TENANTS)
-        self.token_file.touch(mode=0o600)
-        pair = self.authority.server()
-        super().__init__(
-            config=self.config,
-            listen="mtls:127.0.0.1:0,tls:127.0.0.1:0",
-            tls_certificate=pair.certificate,
-            tls_key=pair.key,
-            tls_client_ca=self.authority.ca,
-            token_hashes=self.token_file,
-        )
-
-    def token(self, tenant: str) -> str:
-        """A new one, which the directory knows."""
-        text, token = tokens.new(tenant, "alice", None, 3600)
-        tokens.append(self.token_file, token)
-        self.directory.reload()
-        return text
-
-    def channel_of(self, pair: Pair | None) -> grpc.Channel:
-        """With a certificate, or without one to the second address."""
-        given = [None, None] if pair is None else [pair.key, pair.certificate]
-        files = [path and path.read_bytes() for path in (self.authority.ca, *given)]
-        where = self.addresses[0 if pair else 1]
-        return grpc.secure_channel(where, grpc.ssl_channel_credentials(*files))
-
-    def answer(self, pair: Pair | None, host: str, token: str = "") -> Any:
-        """What a forger, or an honest server, is answered: its number, or the error."""
-        metadata = [("authorization", f"Bearer {token}")] if token else []
-        with self.channel_of(pair) as channel:
-            try:
-                return Announcing(channel, metadata).beat(member(f"{host}:50051"))
-            except grpc.RpcError as error:
-                return refusal(error)
-
 
 @pytest.fixture(scope="module")
 def directory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TenantsDirectory]:
-    started = TenantsDirectory(tmp_path_factory.mktemp("tenants"))
-    yield started
-    started.directory.drain()
+    with running_with_tenants(tmp_path_factory.mktemp("tenants")) as started:
+        yield started
 
 
 @each(
@@ -170,9 +120,8 @@ def test_a_server_may_not_watch(directory: TenantsDirectory) -> None:
 
 
 def test_a_token_that_is_revoked_ends_its_stream(tmp_path: Path) -> None:
-    directory = TenantsDirectory(tmp_path)
-    token = directory.token("servers")
-    with directory.channel_of(None) as channel:
+    with running_with_tenants(tmp_path) as directory, directory.channel_of() as channel:
+        token = directory.token("servers")
         announcing = Announcing(channel, [("authorization", f"Bearer {token}")])
         announcing.beat(member("rack7-1.lab:1"))
         directory.token_file.write_text("")
@@ -180,7 +129,6 @@ def test_a_token_that_is_revoked_ends_its_stream(tmp_path: Path) -> None:
         with pytest.raises(grpc.RpcError) as caught:
             announcing.beat(member("rack7-1.lab:1"))
     assert isinstance(refusal(caught.value), CredentialInvalidError)
-    directory.directory.drain()
 
 
 SERVERS = Tenants({"servers": Tenant(role="server")})

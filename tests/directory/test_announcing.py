@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 import socket
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import grpc
 import numpy as np
 import pytest
 from tests.certificates import Authority
@@ -17,11 +16,10 @@ from tests.server.serving import serving
 
 import npucall_client
 from npucall_client.testing import running_server
-from npucall_server.access import tokens
-from npucall_server.access.identity import Role
 from npucall_server.announcing import announcer
+from npucall_server.directory import app
 
-from .directories import DRAINING, SERVING, Watching, running
+from .directories import DRAINING, SERVING, Watching, running, running_with_tenants
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -79,6 +77,7 @@ def test_a_directory_that_is_lost_is_said_once_and_found_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(announcer, "_AGAIN_SECONDS", 0.02)
+    monkeypatch.setattr(app, "_LAST_ANSWERS_SECONDS", 0.1)
     where, advertised = f"unix:{tmp_path}/d", "npu1.lab:50051"
 
     def happened(event: str, count: int) -> None:
@@ -101,96 +100,37 @@ def test_one_directory_that_hangs_delays_no_other_one_and_no_end() -> None:
             directory.watch().until_state(server.target, SERVING)
 
 
-class TenantsPool:
-    """The files of a directory with tenants, and of a server that proves who it is to it."""
-
-    def __init__(self, folder: Path) -> None:
-        self.authority = Authority(folder)
-        pair = self.authority.server()
-        own = self.authority.member("npu", ("localhost", "127.0.0.1"))
-        config, self.hashes, self.token_file = (
-            folder / name for name in ("toml", "hashes", "token")
-        )
-        config.write_text(TENANTS)
-        self.token_file.write_text(self.token("servers"))
-        self.directory: dict[str, Any] = {
-            "config": config,
-            "listen": "mtls:127.0.0.1:0,tls:127.0.0.1:0",
-            "token_hashes": self.hashes,
-            "tls_certificate": pair.certificate,
-            "tls_key": pair.key,
-            "tls_client_ca": self.authority.ca,
-        }
-        self.server: dict[str, Any] = {
-            "listen": "plain:127.0.0.1:0",
-            "announce_ca": self.authority.ca,
-            "tls_certificate": own.certificate,
-            "tls_key": own.key,
-        }
-
-    def token(self, tenant: str, role: Role | None = None) -> str:
-        text, token = tokens.new(tenant, "npu1", role, 600)
-        tokens.append(self.hashes, token)
-        return text
-
-
-TENANTS = """
-[tenants.servers]
-role = "server"
-certificates = ["localhost"]
-hosts = ["npu*.lab"]
-[tenants.users]
-"""
-
-
-@each(("way", "announced"), [("certificate", "localhost:50051"), ("token", "npu1.lab:50051")])
+@each(("by_token", "announced"), [(False, "localhost:50051"), (True, "rack7-1.lab:50051")])
 def test_a_server_proves_who_it_is_by_its_certificate_or_a_token(
-    tmp_path_factory: pytest.TempPathFactory, way: str, announced: str
+    tmp_path_factory: pytest.TempPathFactory, by_token: bool, announced: str
 ) -> None:
-    pool = TenantsPool(tmp_path_factory.mktemp(way))
-    user = pool.token("users", Role.USER)
-    if way == "token":
-        pool.server["announce_token_file"] = pool.token_file
-    with running(**pool.directory) as directory:
-        by_certificate, by_token = directory.addresses
-        where = by_certificate if way == "certificate" else by_token
-        credentials = grpc.ssl_channel_credentials(pool.authority.ca.read_bytes())
-        with (
-            serving(announce=where, advertise=announced, **pool.server) as server,
-            grpc.secure_channel(by_token, credentials) as channel,
-        ):
+    folder = tmp_path_factory.mktemp("proof")
+    with running_with_tenants(folder) as directory:
+        given = directory.server_settings(folder, token=by_token)
+        user = directory.token("vision")
+        with serving(advertise=announced, **given) as server, directory.channel_of() as channel:
             watching = Watching(channel, [("authorization", f"Bearer {user}")])
             watching.until_state(announced, SERVING)
             assert not server.events("directory lost")
 
 
 def test_a_server_is_told_why_it_is_refused(tmp_path: Path) -> None:
-    pool = TenantsPool(tmp_path)
-    given = {**pool.server, "announce_token_file": pool.token_file}
-    with (
-        running(**pool.directory) as directory,
-        serving(announce=directory.addresses[1], advertise="other.lab:50051", **given) as server,
-    ):
-        until(lambda: bool(server.events("directory lost")), "it is refused")
-        (lost,) = server.events("directory lost")
-        assert "expected a host that servers/npu1 may announce, found other.lab" in lost["message"]
+    with running_with_tenants(tmp_path) as directory:
+        given = directory.server_settings(tmp_path, token=True)
+        with serving(advertise="other.lab:50051", **given) as server:
+            until(lambda: bool(server.events("directory lost")), "it is refused")
+            (lost,) = server.events("directory lost")
+    assert "expected a host that servers/alice may announce, found other.lab" in lost["message"]
 
 
 def test_who_is_no_directory_gets_no_token(tmp_path: Path) -> None:
     """A server of another authority is at the directory's address: TLS ends before all else."""
     (tmp_path / "other").mkdir()
-    pool, pair = TenantsPool(tmp_path), Authority(tmp_path / "other").server()
-    given = {**pool.server, "announce_token_file": pool.token_file}
-    with (
-        running(
-            listen="tls:127.0.0.1:0",
-            tls_certificate=pair.certificate,
-            tls_key=pair.key,
-            insecure_bind=True,
-        ) as directory,
-        serving(announce=directory.addresses[0], **given) as server,
-    ):
-        until(lambda: bool(server.events("directory lost")), "the handshake fails")
+    other = Authority(tmp_path / "other")
+    with running_with_tenants(tmp_path) as directory:
+        given = directory.server_settings(tmp_path, token=True)
+        with serving(**{**given, "announce_ca": other.ca}) as server:
+            until(lambda: bool(server.events("directory lost")), "the handshake fails")
         assert not [line for line in directory.events() if line.get("method") == "Announce"]
         assert not directory.directory.feed.counts()["serving"]
 

@@ -29,7 +29,6 @@ from .directories import (
     SERVING,
     SUSPECT,
     Announcing,
-    Watching,
     member,
     refusal,
     running,
@@ -55,6 +54,7 @@ def test_who_watches_is_told_the_whole_table_first(directory: RunningDirectory) 
     (first, *_) = watching.messages
     assert {"first.lab:1", "second.lab:1"} <= {each.address for each in first.changed}
     assert (first.version, first.epoch) == (1, directory.directory.feed.epoch)
+    assert first.epoch != Feed(Table(0.0), Log(stream=io.StringIO())).epoch  # of another start
 
 
 def test_who_watches_is_told_what_changes(directory: RunningDirectory) -> None:
@@ -133,11 +133,6 @@ def test_a_directory_that_has_just_started_says_that_it_does_not_know_all() -> N
         assert not watching.messages[0].complete
         directory.pass_time(3.0)
         watching.until(lambda each: each.messages[-1].complete, "the table is complete")
-
-
-def test_each_start_has_an_epoch_of_its_own() -> None:
-    epochs = {Feed(Table(0.0), Log(stream=io.StringIO())).epoch for _ in range(2)}
-    assert len(epochs) == 2
 
 
 def test_many_changes_of_load_are_one_message(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -239,12 +234,9 @@ def test_a_member_that_nobody_could_use_is_refused(directory: RunningDirectory, 
     assert MessageError.reason in reasons
 
 
-def test_a_beat_has_a_number(directory: RunningDirectory) -> None:
+def test_a_beat_has_a_number_and_a_stream_announces_one_server(directory: RunningDirectory) -> None:
     why = refused(Announcing(directory.channel), member(), sequence=0)
     assert "sequence: expected 1 or more" in why
-
-
-def test_a_stream_announces_one_server(directory: RunningDirectory) -> None:
     why = refused(directory.announce(member("one.lab:1")), member("two.lab:1"))
     assert "expected one.lab:1, as in the first beat" in why
 
@@ -310,10 +302,3 @@ def test_metrics_tell_how_many_members_there_are() -> None:
         "npucall_directory_beats_total 2.0",
         "npucall_serving 1.0",
     } <= set(lines)
-
-
-def test_it_listens_on_a_unix_socket_too(tmp_path: Any) -> None:
-    with running(listen=f"127.0.0.1:0,unix:{tmp_path}/d") as directory:
-        directory.announce(member())
-        with grpc.insecure_channel(f"unix:{tmp_path}/d") as channel:
-            Watching(channel).until_state("a.lab:1", SERVING)
