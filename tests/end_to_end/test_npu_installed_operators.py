@@ -6,7 +6,7 @@ in many.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -24,6 +24,8 @@ pytestmark = pytest.mark.more
 
 RANDOM = np.random.default_rng(7)
 A, B = (RANDOM.normal(size=(2, 3)).astype(np.float32) for _ in range(2))
+TWO = np.float32(2)
+MAX = 2**63 - 1
 
 
 @pytest.fixture(scope="module", params=["8.1", "8.3", "9.x"])
@@ -39,49 +41,12 @@ def empty(*shape: int, dtype: Any = np.float32) -> np.ndarray[Any, np.dtype[Any]
     return np.full(shape, 99, dtype)
 
 
-def test_a_scalar_with_a_dtype_of_its_own(client: Client) -> None:
-    out = empty(2, 3)
-    assert client.run("aclnnRsub", self=A, other=B, alpha=2.0, outputs={"out": out}) is out
-    np.testing.assert_array_equal(out, B - np.float32(2) * A)
-
-
-def test_a_list_of_tensors(client: Client) -> None:
-    parts, out = [A, B[:1], A[:, ::-1]], empty(5, 3)
-    client.run("aclnnCat", tensors=parts, dim=0, outputs={"out": out})
-    np.testing.assert_array_equal(out, np.concatenate(parts))
-
-
-def test_a_list_of_outputs(client: Client) -> None:
-    outputs = [empty(2, 1), empty(2, 2)]
-    found = client.run(
-        "aclnnSplitWithSize", self=A, splitSize=[1, 2], dim=1, outputs={"out": outputs}
-    )
-    assert [part.tolist() for part in found] == [A[:, :1].tolist(), A[:, 1:].tolist()]
-
-
-def test_an_operator_that_works_in_place(client: Client) -> None:
-    memory = A.copy()
-    found = client.run("aclnnInplaceAdd", other=B, alpha=1, outputs={"selfRef": memory})
-    assert found is memory
-    np.testing.assert_array_equal(memory, A + B)
-
-
-def test_an_operator_that_works_in_place_between_gaps(client: Client) -> None:
-    memory = np.zeros((4, 9), np.float32)
-    memory[::2, ::3] = A
-    view = memory[::2, ::3]
-    options = client.options(keep_layout=True, outputs={"selfRef": view})
-    options.run("aclnnInplaceAdd", other=B, alpha=1)
-    np.testing.assert_array_equal(view, A + B)
-    view[...] = 0
-    assert not memory.any()  # what lies between the elements is untouched
-
-
-def test_lists_of_tensors_and_of_scalars(client: Client) -> None:
-    inputs, outputs = [A, B[0]], [empty(2, 3), empty(3)]
-    client.run("aclnnForeachAddScalarList", x=inputs, scalars=[1.5, -2.0], outputs={"out": outputs})
-    np.testing.assert_array_equal(outputs[0], A + np.float32(1.5))
-    np.testing.assert_array_equal(outputs[1], B[0] - np.float32(2))
+class Case(NamedTuple):
+    operator: str
+    arguments: dict[str, Any]
+    expected: dict[str, Any]
+    """What outputs hold in the end; None: an absent one."""
+    rtol: float = 0.0
 
 
 LAYER_NORM = {
@@ -91,15 +56,106 @@ LAYER_NORM = {
     "mean": B.mean(1, keepdims=True),
     "rstd": 1 / B.std(1, keepdims=True),
 }
+CASES = {
+    "a scalar with a dtype of its own": Case(
+        "aclnnRsub", {"self": A, "other": B, "alpha": 2.0}, {"out": B - TWO * A}
+    ),
+    "a list of tensors": Case(
+        "aclnnCat",
+        {"tensors": [A, B[:1], A[:, ::-1]], "dim": 0},
+        {"out": np.concatenate([A, B[:1], A[:, ::-1]])},
+    ),
+    "a list of outputs": Case(
+        "aclnnSplitWithSize",
+        {"self": A, "splitSize": [1, 2], "dim": 1},
+        {"out": [A[:, :1], A[:, 1:]]},
+    ),
+    "lists of tensors and of scalars": Case(
+        "aclnnForeachAddScalarList",
+        {"x": [A, B[0]], "scalars": [1.5, -2.0]},
+        {"out": [A + np.float32(1.5), B[0] - TWO]},
+    ),
+    "truth values, an absent tensor and an absent output": Case(
+        "aclnnLayerNormBackward",
+        {
+            **LAYER_NORM,
+            "weightOptional": None,
+            "biasOptional": None,
+            "outputMask": [False, False, True],
+        },
+        {"gradInputOut": None, "gradWeightOut": None, "gradBiasOut": A.sum(0)},
+        1e-6,
+    ),
+    "an element type": Case(
+        "aclnnCumsum",
+        {"self": A, "dim": 1, "dtype": np.float16},
+        {"out": A.astype(np.float16).astype(np.float32).cumsum(1).astype(np.float16)},
+    ),
+    "integers, a switch and an element type": Case(
+        "aclnnReduceNansum",
+        {"self": A, "dim": [0], "keepDim": True, "dtype": np.float32},
+        {"out": A.sum(0, keepdims=True)},
+        1e-6,
+    ),
+    "an integer of 8 bits behind the output": Case(
+        "aclnnMm", {"self": A, "mat2": B.T, "cubeMathType": 3}, {"out": A @ B.T}, 1e-6
+    ),
+    "a text and an array of floats": Case(
+        "aclnnResize",
+        {"self": A, "scales": [2.0, 2.0], "mode": "nearest"},
+        {"out": A.repeat(2, 0).repeat(2, 1)},
+    ),
+    "integers of 64 bits without a sign": Case(
+        "aclnnEmbeddingDenseBackward",
+        {
+            "grad": A,
+            "indices": np.array([3, 1]),
+            "numWeights": 4,
+            "paddingIdx": MAX,
+            "scaleGradByFreq": False,
+        },
+        {"out": np.stack([0 * A[0], A[1], 0 * A[0], A[0]])},
+    ),
+}
 
 
-def test_an_array_of_truth_values_an_absent_tensor_and_an_absent_output(client: Client) -> None:
-    outputs = {"gradInputOut": None, "gradWeightOut": None, "gradBiasOut": empty(3)}
-    client.run(
-        "aclnnLayerNormBackward", **LAYER_NORM, weightOptional=None, biasOptional=None,
-        outputMask=[False, False, True], outputs=outputs,
-    )  # fmt: skip
-    np.testing.assert_allclose(outputs["gradBiasOut"], A.sum(0), rtol=1e-6)
+def like(expected: Any) -> Any:
+    """New memory for an output."""
+    if isinstance(expected, list):
+        return [like(each) for each in expected]
+    return None if expected is None else empty(*expected.shape, dtype=expected.dtype)
+
+
+def differs(found: Any, expected: Any, rtol: float) -> bool:
+    if isinstance(expected, list):
+        return any(differs(*pair, rtol) for pair in zip(found, expected, strict=True))
+    return expected is not None and not np.allclose(found, expected, rtol=rtol, atol=0)
+
+
+def test_arguments_of_every_kind_reach_the_device_and_outputs_come_back(client: Client) -> None:
+    wrong = []
+    for name, case in CASES.items():
+        outputs = {output: like(expected) for output, expected in case.expected.items()}
+        client.run(case.operator, **case.arguments, outputs=outputs)
+        for output, expected in case.expected.items():
+            if differs(outputs[output], expected, case.rtol):
+                wrong.append((name, outputs[output], expected))
+    assert wrong == []
+
+
+def test_an_operator_that_works_in_place_also_between_gaps(client: Client) -> None:
+    memory = A.copy()
+    found = client.run("aclnnInplaceAdd", other=B, alpha=1, outputs={"selfRef": memory})
+    assert found is memory
+    np.testing.assert_array_equal(memory, A + B)
+    memory = np.zeros((4, 9), np.float32)
+    memory[::2, ::3] = A
+    view = memory[::2, ::3]
+    options = client.options(keep_layout=True, outputs={"selfRef": view})
+    options.run("aclnnInplaceAdd", other=B, alpha=1)
+    np.testing.assert_array_equal(view, A + B)
+    view[...] = 0
+    assert not memory.any()  # what lies between the elements is untouched
 
 
 def test_several_outputs_are_a_named_tuple(client: Client) -> None:
@@ -112,43 +168,6 @@ def test_several_outputs_are_a_named_tuple(client: Client) -> None:
     np.testing.assert_allclose(found.gradBiasOut, A.sum(0), rtol=1e-6)
 
 
-def test_an_element_type(client: Client) -> None:
-    out = empty(2, 3, dtype=np.float16)
-    client.run("aclnnCumsum", self=A, dim=1, dtype=np.float16, outputs={"out": out})
-    sums = A.astype(np.float16).astype(np.float32).cumsum(1)
-    np.testing.assert_array_equal(out, sums.astype(np.float16))
-
-
-def test_an_array_of_integers_a_switch_and_an_element_type(client: Client) -> None:
-    out = empty(1, 3)
-    client.run(
-        "aclnnReduceNansum", self=A, dim=[0], keepDim=True, dtype=np.float32, outputs={"out": out}
-    )
-    np.testing.assert_allclose(out, A.sum(0, keepdims=True), rtol=1e-6)
-
-
-def test_an_integer_of_8_bits_behind_the_output(client: Client) -> None:
-    out = empty(2, 2)
-    client.run("aclnnMm", self=A, mat2=B.T, cubeMathType=3, outputs={"out": out})
-    np.testing.assert_allclose(out, A @ B.T, rtol=1e-6)
-
-
-def test_a_text_and_an_array_of_floats(client: Client) -> None:
-    out = empty(4, 6)
-    client.run("aclnnResize", self=A, scales=[2.0, 2.0], mode="nearest", outputs={"out": out})
-    np.testing.assert_array_equal(out, A.repeat(2, 0).repeat(2, 1))
-
-
-def test_integers_of_64_bits_without_a_sign(client: Client) -> None:
-    out, indices = empty(4, 3), np.array([3, 1])
-    client.run(
-        "aclnnEmbeddingDenseBackward", grad=A, indices=indices, numWeights=4, paddingIdx=2**63 - 1,
-        scaleGradByFreq=False, outputs={"out": out},
-    )  # fmt: skip
-    np.testing.assert_array_equal(out[[3, 1]], A)
-    assert not out[[0, 2]].any()
-
-
 def test_a_declared_operator_with_a_text_runs_as_declared(client: Client) -> None:
     found = client.run("aclnnGeluBackwardV2", A, B, "tanh")
     with npucall_client.connect("local:") as reference:
@@ -156,40 +175,34 @@ def test_a_declared_operator_with_a_text_runs_as_declared(client: Client) -> Non
 
 
 def test_what_the_device_refuses_comes_with_its_status_and_its_words(client: Client) -> None:
+    """A null is a missing argument. The next call is answered."""
+    outputs = {"out": empty(2, 3)}
     with pytest.raises(ArgumentError) as caught:
-        client.run("aclnnRsub", self=A, other=empty(4), alpha=1, outputs={"out": empty(2, 3)})
+        client.run("aclnnRsub", self=A, other=empty(4), alpha=1, outputs=outputs)
     error = caught.value
     assert (type(error), error.aclnn_status) == (ArgumentError, 161002)
     assert error.aclnn_name == "ACLNN_ERR_PARAM_INVALID"
-    assert (
-        "self and other: shapes [2,3] and [4] do not broadcast" in error.details["driver_message"]
-    )
-    assert "self and other: shapes [2,3] and [4] do not broadcast" in str(error)
+    said = "self and other: shapes [2,3] and [4] do not broadcast"
+    assert said in error.details["driver_message"]
+    assert said in str(error)
     assert error.details["function"] == "aclnnRsubGetWorkspaceSize"
-    assert client.run("aclnnRsub", self=A, other=B, alpha=1, outputs={"out": empty(2, 3)}).any()
+    with pytest.raises(ArgumentMissingError) as missing:
+        client.run("aclnnRsub", self=A, other=B, alpha=None, outputs=outputs)
+    assert missing.value.aclnn_status == 161001
+    assert "alpha" in missing.value.details["driver_message"]
+    assert client.run("aclnnRsub", self=A, other=B, alpha=1, outputs=outputs).any()
 
 
-def test_a_null_that_the_device_refuses_is_a_missing_argument(client: Client) -> None:
-    with pytest.raises(ArgumentMissingError) as caught:
-        client.run("aclnnRsub", self=A, other=B, alpha=None, outputs={"out": empty(2, 3)})
-    assert caught.value.aclnn_status == 161001
-    assert "alpha" in caught.value.details["driver_message"]
-
-
-def test_a_plan_asks_the_device(client: Client) -> None:
+def test_a_plan_asks_the_device_and_the_listing_says_that_there_is_no_reference(
+    client: Client,
+) -> None:
     arguments: dict[str, Any] = {"self": A, "other": B, "alpha": 1, "outputs": {"out": empty(2, 3)}}
     assert client.plan("aclnnRsub", **arguments).workspace_bytes == 512 + 16384
     with pytest.raises(ArgumentError, match="do not broadcast"):
         client.plan("aclnnRsub", **(arguments | {"other": empty(4)}))
-
-
-def test_the_listing_marks_them_as_without_reference(client: Client) -> None:
     listed = client.operator("aclnnRsub")
     assert (listed.reference, listed.available, listed.source) == (False, True, "aclnn_rsub.h")
     assert [parameter.name for parameter in listed.parameters] == ["self", "other", "alpha", "out"]
     assert client.operator("aclnnKlDivBackward").reference
-
-
-def test_an_operator_of_another_host_is_unknown_here(client: Client) -> None:
-    with pytest.raises(OperatorUnknownError):
+    with pytest.raises(OperatorUnknownError):  # of another host
         client.run("aclnnVendorScale", self=A, factor=2.0, outputs={"out": empty(2, 3)})
