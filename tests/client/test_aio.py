@@ -13,7 +13,7 @@ from tests.client.conftest import HAS_SERVER
 from tests.rows import each
 
 import npucall_client
-from npucall.errors import CancelledError, ServerUnreachableError
+from npucall.errors import CancelledError
 from npucall.operators.l1_loss_backward import l1_loss_backward
 from npucall_client import aio, pipeline
 from npucall_client.senders import finished
@@ -68,41 +68,31 @@ def test_many_calls_at_once_get_their_own_answers() -> None:
         assert asyncio.run(work(target)) == list(range(100))
 
 
-def test_a_cancelled_task_cancels_its_call_on_the_server() -> None:
-    server = SilentServer()
-
-    async def work(target: str) -> None:
-        async with aio.connect(target) as client:
-            task = asyncio.create_task(client.run(*CALL))
-            assert await until(server.asked)
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
-            assert await until(server.ended)
-
-    with serving(server) as target:
-        asyncio.run(work(target))
-
-
-def test_a_timeout_of_asyncio_ends_a_call_on_the_server() -> None:
+@each(
+    ("ends", "raised"),
+    [
+        (lambda task, _: task.cancel(), asyncio.CancelledError),
+        (lambda _, timeout: timeout.reschedule(0.0), TimeoutError),
+    ],
+)
+def test_a_task_that_is_cancelled_or_late_ends_its_call_on_the_server(
+    ends: Any, raised: type[BaseException]
+) -> None:
     server = SilentServer()
 
     async def work(target: str) -> None:
         async with aio.connect(target) as client:
             timeout = asyncio.timeout(None)
-            ends = asyncio.create_task(end_once_asked(timeout))
-            with pytest.raises(TimeoutError):
-                await call(client, timeout)
-            await ends
+            task = asyncio.create_task(call(client, timeout))
+            assert await until(server.asked)
+            ends(task, timeout)
+            with pytest.raises(raised):
+                await task
             assert await until(server.ended)
 
     async def call(client: Client, timeout: asyncio.Timeout) -> None:
         async with timeout:
             await client.run(*CALL)
-
-    async def end_once_asked(timeout: asyncio.Timeout) -> None:
-        assert await until(server.asked)
-        timeout.reschedule(asyncio.get_running_loop().time())
 
     with serving(server) as target:
         asyncio.run(work(target))
@@ -147,18 +137,6 @@ def test_the_loop_goes_on_while_a_token_is_asked_for() -> None:
 
     with serving(FakeServer()) as target:
         asyncio.run(work(target))
-
-
-def test_a_server_that_is_gone_is_unreachable() -> None:
-    with serving(FakeServer()) as target:
-        pass
-
-    async def work() -> None:
-        async with aio.connect(target, connect_timeout=0.3):
-            pass
-
-    with pytest.raises(ServerUnreachableError, match=f"expected a server at {target}"):
-        asyncio.run(work())
 
 
 @each("kind", ["local:", *(["a server", "pool:"] if HAS_SERVER else [])])

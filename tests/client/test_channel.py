@@ -36,6 +36,7 @@ from npucall.wire.status import ALONE, BEGUN, NONE, TRAILER
 from npucall_client import aio
 
 from .fake_server import (
+    MIB,
     ONE,
     PATIENCE,
     FakeServer,
@@ -95,19 +96,21 @@ def test_a_deadline_that_ends_at_a_server_that_is_there_is_a_deadline_error(
 
 
 @each(
-    ("code", "expected"),
+    ("name", "expected"),
     [
-        (grpc.StatusCode.RESOURCE_EXHAUSTED, TooLargeError),
-        (grpc.StatusCode.INTERNAL, InternalError),
-        (grpc.StatusCode.UNIMPLEMENTED, NpucallError),
-        (grpc.StatusCode.PERMISSION_DENIED, NpucallError),
+        ("RESOURCE_EXHAUSTED", TooLargeError),
+        ("INTERNAL", InternalError),
+        ("UNIMPLEMENTED", NpucallError),
+        ("PERMISSION_DENIED", NpucallError),
+        ("CANCELLED", CancelledError),  # with our trailer
     ],
 )
 def test_an_error_without_our_trailer_becomes_what_grpc_means_by_its_code(
-    server: FakeServer, client: Client, code: grpc.StatusCode, expected: type[NpucallError]
+    server: FakeServer, client: Client, name: str, expected: type[NpucallError]
 ) -> None:
-    before = server.unary
-    server.answer = refuse(code, "by a proxy")
+    before, code = server.unary, getattr(grpc.StatusCode, name)
+    by_a_proxy = refuse(code, "by a proxy")
+    server.answer = fail(expected("by a proxy")) if name == "CANCELLED" else by_a_proxy
     with pytest.raises(expected, match="by a proxy") as caught:
         run(client, PAIR)
     assert type(caught.value) is expected
@@ -255,15 +258,6 @@ def test_a_call_that_had_the_device_alone_when_it_was_lost_again_is_not_sent_aga
     assert server.unary == 2
 
 
-def test_a_call_that_the_server_says_was_cancelled_is_not_repeated(
-    server: FakeServer, client: Client
-) -> None:
-    server.answer = fail(CancelledError("by somebody"))
-    with pytest.raises(CancelledError, match="by somebody"):
-        run(client, PAIR)
-    assert server.unary == 1
-
-
 @BOTH_SENDERS
 @each(
     ("error", "raised"),
@@ -313,6 +307,8 @@ def test_the_request_id_goes_along(server: FakeServer, client: Client) -> None:
     run(client.options(request_id="mine-7"), PAIR)
     run(client, PAIR)
     assert [sent.get("npucall-request-id") for sent in server.metadata] == ["mine-7", None]
+    run(client.options(request_id="mine-8"), numbers(5 * MIB))
+    assert [begin.request_id for begin in server.begins] == ["mine-8"]
 
 
 @pytest.mark.parametrize("setting", ["max_message_bytes", "memory_limit"])

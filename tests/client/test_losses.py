@@ -51,39 +51,6 @@ def test_a_call_that_is_lost_and_lost_again_alone_is_not_sent_a_third_time() -> 
     }
 
 
-@each(
-    ("begun", "ended", "metadata", "is_poisoned"),
-    [
-        ([None, SHARED, NONE, ALONE], True, ["1", ALONE, ALONE], True),  # once more, alone
-        ([None, *[NONE] * 100], True, ["1"] * 101, False),  # it waits, and goes on
-        ([None, SHARED, *[ALONE] * 50], False, ["0"] * 52, False),  # a cut link is no loss
-        ([None, ALONE], True, ["1"], True),
-    ],
-)
-def test_attempts_are_lost_that_began_where_a_server_ended(
-    begun: list[str | None], ended: bool, metadata: list[str], is_poisoned: bool
-) -> None:
-    losses = Losses()
-    for number, each_begun in enumerate(begun):
-        error = losses.heard(broken(each_begun), HERE, ended=ended)
-        is_last = number == len(begun) - 1
-        assert (error is not None) is (is_poisoned and is_last)
-        assert error is not None or carried(losses) == metadata[number]
-
-
-def test_a_lost_device_is_a_loss_of_those_that_had_it_and_of_no_others() -> None:
-    waited, had = Losses(), Losses()
-    waited.heard(broken(NONE, DeviceLostError), HERE, ended=False)
-    had.heard(broken(SHARED, DeviceLostError), HERE, ended=False)
-    assert (carried(waited), carried(had)) == ("0", "1")
-
-
-def test_nothing_is_carried_until_a_connection_broke() -> None:
-    losses = Losses()
-    losses.heard(DrainingError("it goes down"), HERE, ended=True)
-    assert losses.metadata == ()
-
-
 @each("reason", BY_REASON)
 def test_errors_that_count_are_those_that_say_so(reason: str) -> None:
     error = BY_REASON[reason]("as it says")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import queue
 import threading
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import grpc
@@ -20,7 +22,6 @@ from npucall.errors import (
     DTypeError,
     InternalError,
     NpucallError,
-    QueueFullError,
     ServerUnreachableError,
     ShapeError,
 )
@@ -73,45 +74,30 @@ class ByHand:
         self.begun: list[int] = []
         self.cancelled: list[int] = []
         self._data: dict[int, bytes] = {}
-        self._changed = threading.Condition()
-        self._ready: list[int] = []
-        self._closed = False
+        self._released: queue.SimpleQueue[int | None] = queue.SimpleQueue()
 
     def release(self, *call_ids: int) -> None:
         until(lambda: set(call_ids) <= set(self.begun), "they have been sent")
-        with self._changed:
-            self._ready.extend(call_ids)
-            self._changed.notify_all()
+        for call_id in call_ids:
+            self._released.put(call_id)
 
     def __call__(self, frames: Frames, context: grpc.ServicerContext) -> Answers:
         reader = threading.Thread(target=self._read, args=(frames,))
         reader.start()
-        context.add_callback(self._close)
-        while True:
-            with self._changed:
-                self._changed.wait_for(lambda: self._ready or self._closed)
-                if not self._ready:
-                    break
-                call_id = self._ready.pop(0)
+        context.add_callback(lambda: self._released.put(None))
+        while (call_id := self._released.get()) is not None:
             yield answer(call_id, reply=reply_of(self._data[call_id]))
         reader.join()
 
-    def _close(self) -> None:
-        with self._changed:
-            self._closed = True
-            self._changed.notify_all()
-
     def _read(self, frames: Frames) -> None:
-        try:
+        with suppress(grpc.RpcError):
             for frame in frames:
                 if frame.HasField("begin"):
                     self._data[frame.call_id] = frame.begin.request.storage[0].data
                     self.begun.append(frame.call_id)
                 elif frame.HasField("cancel"):
                     self.cancelled.append(frame.call_id)
-        except grpc.RpcError:
-            pass
-        self._close()
+        self._released.put(None)
 
 
 @pytest.fixture
@@ -128,17 +114,12 @@ def test_each_call_gets_its_own_answer_and_leaving_waits_for_all(server: FakeSer
             calls = [submit(pipeline, numbers(4 * size)) for size in range(50)]
         assert all(call.done() for call in calls)
         assert [call.result(PATIENCE).size for call in calls] == list(range(50))
+        told = calls[1].answer(PATIENCE)  # all that execute does
+        assert told.value is calls[1].result()
+        assert list(told.outputs) == ["out"]
+        assert told.total_ns > 0
         assert "npucall-pipeline" not in [thread.name for thread in threading.enumerate()]
     assert (server.streams, server.unary) == (1, 0)
-
-
-def test_an_answer_tells_all_that_execute_does(server: FakeServer) -> None:
-    with piped(server) as pipeline:
-        call = submit(pipeline, PAIR)
-        answer = call.answer(PATIENCE)
-        assert answer.value is call.result()
-        assert list(answer.outputs) == ["out"]
-        assert answer.total_ns > 0
 
 
 @BOTH_SENDERS
@@ -187,12 +168,6 @@ def test_calls_work_with_the_standard_librarys_functions(server: FakeServer) -> 
         calls = [submit(pipeline, numbers(4 * size)) for size in range(3)]
         assert set(as_completed(calls, PATIENCE)) == set(calls)
         assert [found.size for found in asyncio.run(gather(calls))] == [0, 1, 2]
-
-
-def test_a_pipeline_that_was_not_used_opens_no_stream(server: FakeServer) -> None:
-    with piped(server):
-        pass
-    assert server.streams == 0
 
 
 @BOTH_SENDERS
@@ -359,14 +334,6 @@ def test_what_ends_a_stream_for_good_is_raised_by_all_its_calls_and_the_next_one
         assert submit(pipeline, PAIR).result(PATIENCE).size == 2
 
 
-def test_a_full_server_is_an_error_of_the_call(server: FakeServer) -> None:
-    server.behaviours = [refusing(QueueFullError("full", retry_after=0.5))]
-    with piped(server, wait=False) as pipeline:
-        error = submit(pipeline, PAIR).exception(PATIENCE)
-        assert isinstance(error, QueueFullError)
-        assert error.retry_after == 0.5
-
-
 @BOTH_SENDERS
 def test_closing_the_client_ends_the_calls_of_its_pipelines(server: FakeServer) -> None:
     server.behaviours = [silent]
@@ -405,6 +372,10 @@ def test_a_server_without_streams_answers_one_call_after_the_other(server: FakeS
         calls = [submit(pipeline, PAIR) for _ in range(3)]
         assert all(call.done() for call in calls)
     assert server.unary == 3
+    server.limits.stream_window = 4
+    with piped(server):
+        pass  # it is not used, and opens no stream
+    assert server.streams == 0
 
 
 @BOTH_SENDERS

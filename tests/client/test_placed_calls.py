@@ -34,6 +34,7 @@ COUNT = 1000
 """Numbers of an array; it takes 4,000 bytes, the next one begins at 4,032."""
 NUMBERS = np.arange(COUNT, dtype=np.float32)
 TWICE = (NUMBERS * 2).tolist()
+LARGE = np.arange(MIB, dtype=np.float32)
 LISTS = fake_transport.operator("aclnnLists", x="in aclTensorList*", y="out aclTensorList*")
 UPDATE = fake_transport.operator("aclnnUpdate", x="in aclTensor*", y="in/out aclTensor*")
 FORGOTTEN = "the server no longer knows the shared memory"
@@ -195,19 +196,18 @@ def test_an_output_that_the_operator_reads_is_read_there_and_comes_in_the_answer
 
 
 def test_only_bytes_that_travel_count_for_chunks(server: SharingServer) -> None:
-    numbers = np.arange(MIB, dtype=np.float32)
     with connected(server, stream_from=4001) as client, client.shared(8 * MIB) as memory:
         run(client, memory.array(np.zeros(50_000, np.float32)))
         assert (server.unary, server.streams) == (1, 0)
-        run(client, memory.array(numbers), self=numbers, target=numbers)
+        run(client, memory.array(LARGE), self=LARGE, target=LARGE)
     assert (server.unary, server.streams, sum(server.chunks)) == (1, 1, 12 * MIB)
     assert not server.begins[0].request.output_places
 
 
 def test_the_progress_of_such_a_call_counts_all_of_it(client: Client, memory: SharedMemory) -> None:
-    numbers, told = np.arange(MIB, dtype=np.float32), []
+    told: list[tuple[int, ...]] = []
     telling = client.options(progress=lambda *progress: told.append(progress))
-    telling.run("aclnnL1LossBackward", memory.array(numbers), self=numbers, target=ONE)
+    telling.run("aclnnL1LossBackward", memory.array(LARGE), self=LARGE, target=ONE)
     sent, _, of = told[-1]
     assert (sent, of) == (8 * MIB + 4, 12 * MIB + 4)
 
@@ -379,18 +379,17 @@ def test_a_region_that_was_not_asked_for_is_an_internal_error(
         run(client, NUMBERS, memory.empty(3, np.float32) if has_place else None)
 
 
-def test_so_is_one_in_the_answer_to_a_call_in_chunks(
+def test_nor_is_one_asked_for_by_a_call_in_chunks(
     client: Client, memory: SharedMemory, server: SharingServer
 ) -> None:
     def answer(frames: Any, _: Any) -> Any:
         yield fake_server.answer(fake_server.complete(frames), reply=answer_of(0))
 
     server.behaviours = [answer]
-    large, out = np.zeros(MIB, np.float32), memory.empty(3, np.float32)
-    with client.pipeline() as pipeline:
-        call = submit(pipeline, NUMBERS[:3], self=large, outputs={"grad_input": out})
-        with pytest.raises(InternalError, match=BYTES):
-            call.result(PATIENCE)
+    with client.pipeline() as pipeline, pytest.raises(InternalError, match=BYTES):
+        submit(
+            pipeline, NUMBERS[:3], self=LARGE, outputs={"grad_input": memory.empty(3, np.float32)}
+        ).result(PATIENCE)
 
 
 def test_bytes_instead_of_the_region_asked_for_are_taken(
@@ -403,14 +402,6 @@ def test_bytes_instead_of_the_region_asked_for_are_taken(
 
 
 # The life of the memory.
-
-
-def test_arrays_travel_after_their_memory_is_closed(client: Client, server: SharingServer) -> None:
-    with client.shared(MIB) as memory:
-        array = memory.array(NUMBERS)
-    assert server.memory.ended.acquire(timeout=PATIENCE)
-    assert run(client, array).tolist() == TWICE
-    assert regions_of(server.requests[0]) == [None, None, None]
 
 
 def test_memory_that_nobody_closed_is_given_back_with_a_warning(
@@ -426,8 +417,15 @@ def test_memory_that_nobody_closed_is_given_back_with_a_warning(
 
 
 @BOTH_SENDERS
-def test_a_client_that_closes_gives_its_memory_back(server: SharingServer) -> None:
+def test_memory_that_is_closed_or_whose_client_is_goes_back_and_arrays_stay(
+    server: SharingServer,
+) -> None:
     with connected(server) as client:
+        with client.shared(MIB) as closed:
+            array = closed.array(NUMBERS)
+        assert server.memory.ended.acquire(timeout=PATIENCE)
+        assert run(client, array).tolist() == TWICE
+        assert regions_of(server.requests[0]) == [None, None, None]
         memory = client.shared(MIB)
         array = memory.array(NUMBERS)
     assert server.memory.ended.acquire(timeout=PATIENCE)

@@ -158,12 +158,6 @@ def test_what_never_fits_is_refused_before_anything_is_sent(server: FakeServer) 
     assert server.streams == 0
 
 
-def test_the_request_id_goes_with_the_call(server: FakeServer) -> None:
-    with connected(server) as client:
-        run(client.options(request_id="mine"), LARGE)
-    assert [begin.request_id for begin in server.begins] == ["mine"]
-
-
 # Answers.
 
 

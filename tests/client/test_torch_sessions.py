@@ -16,8 +16,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:reduction. 'mean' divides the total loss"),
 ]
 
-from tests.client import torch_calls  # noqa: E402
-from tests.client.test_torch_functional import CASES, compare, run  # noqa: E402
+from tests.client.test_torch_functional import CASES, compare, run, tensor  # noqa: E402
 from tests.rows import each  # noqa: E402
 
 import npucall_client  # noqa: E402
@@ -46,7 +45,7 @@ def test_a_backward_sends_nothing_but_its_gradient(
 
     def placed(self: Any, arguments: Any) -> Any:
         told = own(self, arguments)
-        sent.append([name for name, value in told.items() if torch_calls.tensor(value)])
+        sent.append([name for name, value in told.items() if tensor(value)])
         return told
 
     monkeypatch.setattr(runs.InSession, "placed", placed)

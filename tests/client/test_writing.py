@@ -11,12 +11,12 @@ from tests.rows import each
 from npucall.limits import FRAMES_PER_MESSAGE
 from npucall.operators.l1_loss_backward import l1_loss_backward
 from npucall.v1 import operator_service_pb2 as pb
-from npucall_client import arguments
 from npucall_client.remote.retry import Attempts
 from npucall_client.remote.writing import OpenStream, SentCall, Writer
 from npucall_client.senders.threads import THREADS, Driven
 
 from .fake_server import KIB, MIB, PATIENCE, FakeServer, answer, numbers, piped, reply_of, submit
+from .fake_transport import bound
 
 if TYPE_CHECKING:
     import grpc
@@ -50,20 +50,15 @@ class Written:
         self.opened = OpenStream()
         self._messages = Driven(self.writer.messages(self.opened))
 
-    def add(self, count: int = 1, elements: int = 2) -> list[SentCall]:
-        return [self._add(elements) for _ in range(count)]
-
-    def _add(self, elements: int) -> SentCall:
+    def add(self, count: int = 1, elements: int = 2) -> None:
         array = np.ones(elements, np.float32)
-        bound = arguments.bind(
-            l1_loss_backward, "", (array, array, array), {}, {}, keep_layout=False
-        )
-        call = SentCall(bound, PATIENCE, "", lambda _: None, Attempts)
-        call.id = len(self.open) + 1
-        with self.lock:
-            self.open[call.id] = call
-            self.writer.add(call)
-        return call
+        for _ in range(count):
+            call = bound(l1_loss_backward, {}, array, array, array)
+            sent = SentCall(call, PATIENCE, "", lambda _: None, Attempts)
+            sent.id = len(self.open) + 1
+            with self.lock:
+                self.open[sent.id] = sent
+                self.writer.add(sent)
 
     def close(self) -> list[list[tuple[int, str]]]:
         """Ids and kinds of the frames of each message that is left."""
@@ -81,27 +76,27 @@ def kinds(message: bytes) -> list[tuple[int, str]]:
     return [(frame.call_id, str(frame.WhichOneof("frame"))) for frame in (read, *read.more)]
 
 
-def test_what_is_unsent_goes_in_one_message() -> None:
-    written = Written(64)
-    written.add(5)
-    assert written.next() == [(call_id, "begin") for call_id in range(1, 6)]
-    assert written.close() == []
-
-
-@each(("most", "sizes"), [(0, [1] * 5), (1, [1] * 5), (2, [2, 2, 1])])
-def test_a_server_gets_no_more_frames_than_it_takes(most: int, sizes: list[int]) -> None:
+@each(
+    ("most", "calls", "elements", "sizes"),
+    [
+        (64, 5, 2, [5]),
+        (0, 5, 2, [1] * 5),
+        (1, 5, 2, [1] * 5),
+        (2, 5, 2, [2, 2, 1]),
+        (1000, FRAMES_PER_MESSAGE + 1, 2, [FRAMES_PER_MESSAGE, 1]),
+        (64, 5, 8 * KIB, [2, 2, 1]),
+    ],
+)
+def test_a_message_has_no_more_frames_than_the_server_takes_the_contract_allows_and_fit(
+    most: int, calls: int, elements: int, sizes: list[int]
+) -> None:
     written = Written(most)
-    written.add(5)
-    assert [len(written.next()) for _ in sizes] == sizes
-
-
-def test_no_message_has_more_frames_than_the_contract_allows_nor_is_too_long() -> None:
-    written = Written(1000)
-    written.add(FRAMES_PER_MESSAGE + 1)
-    assert [len(written.next()) for _ in range(2)] == [FRAMES_PER_MESSAGE, 1]
-    written = Written(64)
-    written.add(5, elements=8 * KIB)
-    assert [len(written.next()) for _ in range(3)] == [2, 2, 1]
+    written.add(calls, elements)
+    messages = [written.next() for _ in sizes]
+    assert list(map(len, messages)) == sizes
+    frames = [frame for message in messages for frame in message]
+    assert frames == [(call_id, "begin") for call_id in range(1, calls + 1)]
+    assert written.close() == []
 
 
 def test_a_chunk_goes_alone_and_in_its_place() -> None:

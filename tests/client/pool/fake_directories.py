@@ -59,8 +59,6 @@ class FakeDirectory:
         self.port = self._server.add_insecure_port(f"127.0.0.1:{port}")
         assert self.port
         self.address = f"127.0.0.1:{self.port}"
-
-    def start(self) -> None:
         self._server.start()
 
     def stop(self) -> None:
@@ -114,7 +112,6 @@ class FakeDirectory:
 @contextmanager
 def fake_directory(**options: Any) -> Iterator[FakeDirectory]:
     directory = FakeDirectory(**options)
-    directory.start()
     try:
         yield directory
     finally:

@@ -1,4 +1,4 @@
-"""Hears what a source lists, and waits for it."""
+"""Hears what a source lists, and waits for what other threads do."""
 
 from __future__ import annotations
 

@@ -109,14 +109,13 @@ def test_a_full_server_is_given_back_what_was_collected_and_asked_once_more() ->
     assert len(fake.errors) == 1
 
 
+LOST = HandleLostError, SessionExpiredError
+
+
 @each(
     ("kind", "refill"),
-    [
-        (HandleLostError, False),
-        (SessionExpiredError, False),
-        (WrongServerError, False),
-        (WrongServerError, True),  # it does not move to another server
-    ],
+    # It does not move to another server.
+    [*((kind, False) for kind in (*LOST, WrongServerError)), (WrongServerError, True)],
 )
 def test_what_ended_the_session_is_raised_from_then_on(kind: type[Exception], refill: bool) -> None:
     fake = FakeSessions()
@@ -129,7 +128,7 @@ def test_what_ended_the_session_is_raised_from_then_on(kind: type[Exception], re
     assert (fake.asked, fake.opened) == ([], 1)  # there is nothing to close
 
 
-@each("kind", [HandleLostError, SessionExpiredError])
+@each("kind", LOST)
 def test_refill_opens_another_session_under_the_same_handles(kind: type[Exception]) -> None:
     fake = FakeSessions()
     home = opened(fake, refill=True)
