@@ -6,12 +6,16 @@ import json
 from functools import partial
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any
+from xml.etree import ElementTree as ET
 
 import pytest
 from tests.rows import each
 
 from npucall.errors import QueueFullError
+from npucall.products import PRODUCTS, product_of
 from npucall_client.conformance import command as module
+from npucall_client.conformance.reporting.matrix import SOCS
+from npucall_client.local import LocalTransport
 
 from .faults import of
 from .servers import Altered, Failing, client_of, command, flip
@@ -181,7 +185,7 @@ def test_local_beside_a_host_has_the_hosts_soc(tmp_path: Path) -> None:
     assert json.loads(path.read_text())["against"]["soc"] == "Ascend910A"
 
 
-# --- Random calls, golden data --------------------------------------------------------------------
+# --- Random calls, golden data -------------------------------------------------------------------
 
 
 def test_a_random_call_that_fails_is_a_bundle_that_fails_again_until_it_is_mended(
@@ -217,3 +221,61 @@ def test_golden_data_need_no_server(tmp_path: Path) -> None:
     manifest = json.loads((tmp_path / "gold" / "manifest.json").read_text())
     assert (manifest["product"], manifest["profile"]) == ("Ascend950", "cann-standard")
     assert f"{len(manifest['cases'])} cases for Ascend950" in result.output
+
+
+# --- Every product in one report ------------------------------------------------------------------
+
+
+every_product = partial(command, "conform", "local:", "--matrix")
+
+
+def test_every_product_has_a_soc() -> None:
+    assert [product_of(soc) for soc in SOCS] == list(PRODUCTS)
+
+
+def test_a_fault_that_one_product_has_is_found_and_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def connect(*_: Any, soc: str = "Ascend910B1") -> Any:
+        is_wrong = product_of(soc).soc == "Ascend310P"
+        return client_of(Altered(flip, soc) if is_wrong else LocalTransport(soc))
+
+    monkeypatch.setattr(module, "connect", connect)
+    files = {name: tmp_path / f"report.{name}" for name in ("json", "junit", "html")}
+    words = [word for name, path in files.items() for word in (f"--{name}", str(path))]
+    silu = ("--operator", "Silu", "--block", "grid", "--quick")
+    result = every_product(*silu, *words, "--save", str(tmp_path / "bundles"))
+    assert result.exit_code == 1
+    assert "Fails, on Ascend310P." in result.output
+    assert "--soc Ascend310P3" in result.output
+    report = json.loads(files["json"].read_text())
+    verdicts = {name: each["verdict"] for name, each in report["products"].items()}
+    assert set(verdicts) == {product.soc for product in PRODUCTS}
+    assert (verdicts["Ascend310P"], verdicts["Ascend910B"]) == ("fails", "conforms")
+    assert (report["passed"], report["verdict"]) == (False, "fails")
+    suites = ET.fromstring(files["junit"].read_text())
+    assert {s.get("name") for s in suites if s.get("failures") != "0"} == {"Ascend310P aclnnSilu"}
+    assert [each.name for each in (tmp_path / "bundles").iterdir()] == ["Ascend310P3"]
+    assert_sound(files["html"].read_text())
+
+
+def assert_sound(page: str) -> None:
+    """A part for each product, the wrong one open; anchors are there once, links lead to them."""
+    assert '<details id="Ascend310P" open>' in page
+    assert page.count("<details id=") == len(PRODUCTS)
+    ids = [part.partition('"')[0] for part in page.split(' id="')[1:]]
+    links = [part.partition('"')[0] for part in page.split('href="#')[1:]]
+    assert len(ids) == len(set(ids))
+    assert links
+    assert set(links) <= set(ids)
+
+
+def test_products_that_all_conform_are_one_verdict() -> None:
+    result = every_product("--operator", "Tanh", "--block", "grid", "--quick")
+    assert (result.exit_code, result.exception) == (0, None)
+    assert "Conforms on 6 products; nothing of it is on Ascend310." in result.output
+
+
+@pytest.mark.long
+def test_every_product_passes_in_full() -> None:
+    assert every_product().exit_code == 0

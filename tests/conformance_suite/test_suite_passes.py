@@ -1,8 +1,9 @@
-"""The suite on what there is: this process, a server over a socket, a server on a simulated NPU."""
+"""The suite on what there is: this process, a server over a socket, simulated NPUs."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import json
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.rows import each
@@ -10,10 +11,13 @@ from tests.rows import each
 from npucall_client.conformance.running.judged import Judged, judged
 from npucall_client.conformance.statements import statements
 
-from .servers import failed, local, run
+from .servers import command, failed, local, run
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from npucall_client import Client
+    from npucall_client.testing import ServerProcess
 
 TITLES = [statement.title for statement in statements()]
 
@@ -52,3 +56,75 @@ def test_a_quick_run_over_a_server_passes(client: Client) -> None:
 def test_a_full_run_passes(client: Client, title: str) -> None:
     outcomes = run(judged(client, "here"), operators=(title,))
     assert [(o.case, *o.problems) for o in failed(outcomes)] == []
+
+
+# --- Hosts with an NPU, by the command ------------------------------------------------------------
+
+
+NINE_DIMENSIONS = {
+    f"aclnnGeluBackwardV2/rank/{case}"
+    for case in (
+        "f32-none-1x2x1x1x2x1x1x1x3-0013",
+        "f16-tanh-1x2x1x1x2x1x1x1x3-0014",
+        "bf16-none-1x2x1x1x2x1x1x1x3-0015",
+    )
+}
+"""The operator's own rules let them pass; CANN takes 8 dimensions of any tensor."""
+
+
+@pytest.fixture(params=["builtin", "community"])
+def variant(request: pytest.FixtureRequest) -> str:
+    """The variant that a host has."""
+    name: str = request.param
+    return name
+
+
+@pytest.fixture
+def host(variant: str, npu_server: ServerProcess, community_npu_server: ServerProcess) -> str:
+    """The target of a server on that host."""
+    return (npu_server if variant == "builtin" else community_npu_server).target
+
+
+def report_of(folder: Path, target: str, *options: str) -> dict[str, Any]:
+    """The JSON report of a run."""
+    path = folder / "report.json"
+    result = command("conform", target, "--json", str(path), *options)
+    assert isinstance(result.exception, SystemExit | None), result.exception
+    report: dict[str, Any] = json.loads(path.read_text())
+    return report
+
+
+def wrong_in(report: dict[str, Any]) -> set[str]:
+    return {each["case"] for each in report["outcomes"] if each["status"] == "failed"}
+
+
+def variants_in(report: dict[str, Any]) -> set[str]:
+    """The variants whose cases were run, of operators that have variants."""
+    run = (each for each in report["outcomes"] if each["status"] != "skipped")
+    return {each["variant"] for each in run} - {""}
+
+
+@pytest.mark.more
+def test_the_variant_of_the_host_passes_by_each_profile(
+    tmp_path: Path, host: str, variant: str
+) -> None:
+    for words, profile in (((), "cann-standard"), (("--profile=cpu-strict",), "cpu-strict")):
+        report = report_of(tmp_path, host, "--quick", "--operator=KlDivTargetBackward", *words)
+        assert (report["profile"], wrong_in(report)) == (profile, set())
+        assert variants_in(report) == {variant}
+
+
+@pytest.mark.long
+def test_a_quick_run_on_a_host_passes(tmp_path: Path, host: str, variant: str) -> None:
+    report = report_of(tmp_path, host, "--quick")
+    assert len(report["outcomes"]) > 3000
+    assert wrong_in(report) == NINE_DIMENSIONS
+    assert variants_in(report) == {variant}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("profile", ["cann-standard", "cpu-strict"])
+def test_a_full_run_on_a_host_passes(tmp_path: Path, host: str, profile: str) -> None:
+    report = report_of(tmp_path, host, f"--profile={profile}")
+    assert len(report["outcomes"]) > 14_000
+    assert wrong_in(report) == NINE_DIMENSIONS
