@@ -145,7 +145,10 @@ def test_who_has_more_than_half_does_not_get_what_was_given_back_for_another() -
     assert [entry.owner for entry in got] == ["other"]
 
 
-def test_it_is_wanted_while_somebody_waits_and_for_a_moment_behind_a_refusal() -> None:
+def test_it_is_wanted_while_somebody_waits_and_for_a_moment_behind_a_refusal(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "_WANTED_SECONDS", PATIENCE)
     subject = of(1)
     assert not subject.is_wanted
     subject.take(holder("a"), 1)

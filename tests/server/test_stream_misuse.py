@@ -149,7 +149,7 @@ def test_ids_that_skip_about_are_bounded(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_gaps_of_any_ids_take_16_bytes_each() -> None:
     ids = Ids()
     for call_id in range(0, 65_536 * 2, 2):
-        ids.add(2**64 - 1 - call_id)
+        ids.add(2**63 + call_id)
     with pytest.raises(MessageError, match="consecutive numbers"):
         ids.add(0)
     kept = sum(each.itemsize * len(each) for each in (ids._firsts, ids._lasts))

@@ -175,7 +175,7 @@ class TurnsMachine(RuleBasedStateMachine):
         self.waiting = [taker for taker in self.waiting if taker.granted is None]
 
 
-@pytest.mark.parametrize("examples", [60, pytest.param(600, marks=pytest.mark.more)])
+@pytest.mark.parametrize("examples", [40, pytest.param(600, marks=pytest.mark.more)])
 def test_no_turn_is_lost_and_who_has_all_of_the_device_has_it(examples: int) -> None:
     run_state_machine_as_test(  # type: ignore[no-untyped-call]
         TurnsMachine, settings=settings(max_examples=examples, deadline=None)
