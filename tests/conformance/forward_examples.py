@@ -41,13 +41,14 @@ class Example:
     """Of tensors that are given as floating-point numbers."""
     given: Mapping[str, AnyArray] = field(default_factory=dict)
     """Outputs that the call gives, where they have another dtype than by themselves."""
+    variant: str = ""
 
     def __str__(self) -> str:
-        return f"{self.name} {self.operator_name}"
+        return f"{self.name} {self.operator_name} {self.variant}".strip()
 
     @property
     def operator(self) -> Operator[Any, Any]:
-        return CATALOGUE.find(self.operator_name)
+        return CATALOGUE.find(self.operator_name, self.variant)
 
     def arguments(self, dtype: Any = None) -> dict[str, Any]:
         """Inputs and attributes by the names of the Python function."""
@@ -70,7 +71,7 @@ class Example:
             one, other = np.asarray(found[name], float), np.asarray(expected, float)
             if one.shape != other.shape:
                 told.append(f"{self}: {name}: expected shape {other.shape}, found {one.shape}")
-            elif not np.allclose(one, other, rtol=0, atol=1.01 * HALF_DIGIT + allowed):
+            elif not np.allclose(one, other, 0, 1.01 * HALF_DIGIT + allowed, equal_nan=True):
                 told.append(f"{self}: {name}: expected {other.tolist()}, found {one.tolist()}")
         return told
 
