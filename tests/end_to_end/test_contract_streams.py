@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
@@ -46,105 +46,98 @@ def caller(channel: grpc.Channel) -> Caller:
     return Caller(channel)
 
 
-# --- Frames that come late, or of nobody ----------------------------------------------------------
+# --- Frames, and the end of the stream ------------------------------------------------------------
+
+MALFORMED = "MESSAGE_MALFORMED"
+WRONG = request(KL, [wire.tensor("grad_output", 3), *kl(2)[1:]])
+ENDLESS = pb.ExecuteRequest.FromString(wire.long_call(*wire.ENDLESS))
+CHUNKED = begin(1, BARE, chunked=True)
 
 
-def test_frames_after_a_complete_call_change_nothing(caller: Caller) -> None:
-    says("After a call was refused or answered, its chunks, `end` and `cancel` may still come")
-    frames = [begin(1), chunk(1, 7, 9, b"xx"), end(1), end(1), cancel(1), begin(2)]
-    answers, ended = caller.exchange(*frames)
-    assert (kinds(answers), ended) == ([(1, REPLY), (2, REPLY)], "OK")
+class Exchange(NamedTuple):
+    """Frames that a caller sends and nothing more, ids and kinds of answers, how it ends."""
+
+    says: str
+    frames: list[pb.ExecuteStreamRequest]
+    answers: list[tuple[int, str]]
+    ended: str
+    reasons: tuple[str, ...] = ()
+    """Of the answers that are errors."""
 
 
-def test_chunks_of_a_call_that_was_refused_are_not_looked_at(caller: Caller) -> None:
-    says("does not look whether they would have fitted")
-    wrong = request(KL, [wire.tensor("grad_output", 3), *kl(2)[1:]])
-    frames = [begin(1, wrong, chunked=True), chunk(1, 9, 9, b"xx"), end(1), begin(2)]
-    answers, ended = caller.exchange(*frames)
-    assert (kinds(answers), ended) == ([(1, "error"), (2, REPLY)], "OK")
+def ends(sentence: str, *frames: pb.ExecuteStreamRequest, **answers: Any) -> Exchange:
+    """The stream ends with an error."""
+    return Exchange(sentence, list(frames), answers.get("answers", []), MALFORMED)
 
 
-def test_a_chunk_or_end_of_an_unknown_id_ends_the_stream(caller: Caller) -> None:
-    says("a `chunk` or `end` with an id that no `begin` opened ends the stream")
-    for frame in chunk(5, 0, 0, b"x"), end(5):
-        assert caller.exchange(frame) == ([], "MESSAGE_MALFORMED")
+def answered(
+    sentence: str,
+    answers: list[tuple[int, str]],
+    *frames: pb.ExecuteStreamRequest,
+    reasons: tuple[str, ...] = (),
+) -> Exchange:
+    return Exchange(sentence, list(frames), answers, "OK", reasons)
 
 
-def test_a_cancel_of_an_unknown_id_leaves_the_id_free(caller: Caller) -> None:
-    says("a `cancel` with such an id changes nothing, and `begin` may still use the id")
-    answers, ended = caller.exchange(cancel(5), begin(5))
-    assert (kinds(answers), ended) == ([(5, REPLY)], "OK")
+LATE = "After a call was refused or answered, its chunks, `end` and `cancel` may still come"
+UNKNOWN = "a `chunk` or `end` with an id that no `begin` opened ends the stream"
+WRONG_CHUNK = "a chunk does not fit its storage, leaves a gap or comes twice, or bytes are missing"
+FREE = "a `cancel` with such an id changes nothing, and `begin` may still use the id"
+NO_BYTES = "A storage of 0 bytes needs no chunk; a chunk without data is allowed."
+ALL = "the server runs and answers every call that is complete, then ends the stream with OK"
+HUNDRED = range(100)
+ONE, TWO, ERROR = (1, REPLY), (2, REPLY), (1, "error")
+EMPTY_CALL, NOTHING = begin(1, EMPTY, chunked=True), [chunk(1, 0, 0, b""), chunk(1, 1, 0, b"")]
+TOO_LATE = [chunk(1, 7, 9, b"xx"), end(1), end(1), cancel(1)]
+REFUSED = [begin(1, WRONG, chunked=True), chunk(1, 9, 9, b"xx"), end(1)]
+FIRST = chunk(1, 0, 0, PAIR)
+EXCHANGES = [
+    answered(LATE, [ONE, TWO], begin(1), *TOO_LATE, begin(2)),
+    answered(
+        "does not look whether they would have fitted", [ERROR, TWO], *REFUSED, begin(2),
+        reasons=("SHAPE_MISMATCH",),
+    ),
+    ends(UNKNOWN, chunk(5, 0, 0, b"x")),
+    ends(UNKNOWN, end(5)),
+    answered(FREE, [(5, REPLY)], cancel(5), begin(5)),
+    answered(
+        "its answer is then an error with reason CANCELLED", [ERROR], CHUNKED, cancel(1), end(1),
+        reasons=("CANCELLED",),
+    ),
+    ends("Any number, 0 too; each for one call.", begin(0), begin(0), answers=[(0, REPLY)]),
+    answered(ALL, [(number, REPLY) for number in HUNDRED], *map(begin, HUNDRED)),
+    ends("If a call is still without its `end` at that time", CHUNKED, FIRST),
+    ends("Then calls without an answer get none, even complete ones", begin(1, ENDLESS), end(2)),
+    answered(
+        "An error of a call is a frame `error` of that call", [ERROR, TWO], begin(1, BARE),
+        begin(2), reasons=("TENSOR_LAYOUT",),
+    ),
+    ends(WRONG_CHUNK, CHUNKED, chunk(1, 0, 4, PAIR[4:])),
+    ends(WRONG_CHUNK, CHUNKED, chunk(1, 2, 0, PAIR)),
+    ends(WRONG_CHUNK, CHUNKED, FIRST, FIRST),
+    ends(WRONG_CHUNK, CHUNKED, FIRST, end(1)),
+    answered(NO_BYTES, [ONE], EMPTY_CALL, end(1)),
+    answered(NO_BYTES, [ONE], EMPTY_CALL, *NOTHING, end(1)),
+    ends(NO_BYTES, EMPTY_CALL),
+    answered(
+        "none has `data` (MESSAGE_MALFORMED, as the answer to the call)", [ERROR],
+        begin(1, GOOD, chunked=True), end(1), reasons=(MALFORMED,),
+    ),
+]  # fmt: skip
 
 
-def test_a_cancel_while_chunks_come_gives_an_error(caller: Caller) -> None:
-    says("its answer is then an error with reason CANCELLED")
-    answers, ended = caller.exchange(begin(1, BARE, chunked=True), cancel(1), end(1))
-    assert (kinds(answers), ended) == ([(1, "error")], "OK")
-    assert error_in(answers[0]).reason == "CANCELLED"
+def test_frames_are_answered_and_streams_end_as_the_contract_says(caller: Caller) -> None:
+    wrong = []
+    for row in EXCHANGES:
+        says(row.says)
+        answers, ended = caller.exchange(*row.frames)
+        reasons = tuple(error_in(each).reason for each in answers if each.error)
+        if (sorted(kinds(answers)), ended, reasons) != (row.answers, row.ended, row.reasons):
+            wrong.append((row.says, kinds(answers), ended, reasons))
+    assert wrong == []
 
 
-def test_an_id_may_be_0_and_is_for_one_call(caller: Caller) -> None:
-    says("Any number, 0 too; each for one call.")
-    answers, ended = caller.exchange(begin(0), begin(0))
-    assert (kinds(answers), ended) == ([(0, REPLY)], "MESSAGE_MALFORMED")
-
-
-# --- The end of the stream ------------------------------------------------------------------------
-
-
-def test_after_half_close_every_complete_call_is_answered(caller: Caller) -> None:
-    says("the server runs and answers every call that is complete, then ends the stream with OK")
-    answers, ended = caller.exchange(*[begin(number) for number in range(100)])
-    assert sorted(kinds(answers)) == [(number, REPLY) for number in range(100)]
-    assert ended == "OK"
-
-
-def test_half_close_before_an_end_breaks_the_contract(caller: Caller) -> None:
-    says("If a call is still without its `end` at that time")
-    answers, ended = caller.exchange(begin(1, BARE, chunked=True), chunk(1, 0, 0, PAIR))
-    assert (kinds(answers), ended) == ([], "MESSAGE_MALFORMED")
-
-
-def test_calls_without_an_answer_get_none_where_the_stream_ends(caller: Caller) -> None:
-    says("Then calls without an answer get none, even complete ones")
-    endless = pb.ExecuteRequest.FromString(wire.long_call(*wire.ENDLESS))
-    answers, ended = caller.exchange(begin(1, endless), end(2))
-    assert (kinds(answers), ended) == ([], "MESSAGE_MALFORMED")
-
-
-def test_an_error_of_a_call_leaves_the_others_alone(caller: Caller) -> None:
-    says("An error of a call is a frame `error` of that call")
-    answers, ended = caller.exchange(begin(1, BARE), begin(2))
-    assert (sorted(kinds(answers)), ended) == ([(1, "error"), (2, REPLY)], "OK")
-
-
-def test_chunks_that_are_wrong_end_the_stream(caller: Caller) -> None:
-    says("a chunk does not fit its storage, leaves a gap or comes twice, or bytes are missing")
-    for frames in (
-        [chunk(1, 0, 4, PAIR[4:])],
-        [chunk(1, 2, 0, PAIR)],
-        [chunk(1, 0, 0, PAIR), chunk(1, 0, 0, PAIR)],
-        [chunk(1, 0, 0, PAIR), end(1)],
-    ):
-        ended = caller.exchange(begin(1, BARE, chunked=True), *frames)
-        assert ended == ([], "MESSAGE_MALFORMED"), frames
-
-
-# --- Chunks ---------------------------------------------------------------------------------------
-
-
-def test_a_storage_of_0_bytes_needs_no_chunk_but_the_call_its_end(caller: Caller) -> None:
-    says("A storage of 0 bytes needs no chunk; a chunk without data is allowed.")
-    for chunks in [], [chunk(1, 0, 0, b""), chunk(1, 1, 0, b"")]:
-        answers, ended = caller.exchange(begin(1, EMPTY, chunked=True), *chunks, end(1))
-        assert (kinds(answers), ended) == ([(1, REPLY)], "OK")
-    assert caller.exchange(begin(1, EMPTY, chunked=True)) == ([], "MESSAGE_MALFORMED")
-
-
-def test_a_chunked_call_has_no_data_in_its_begin(caller: Caller) -> None:
-    says("none has `data` (MESSAGE_MALFORMED, as the answer to the call)")
-    answers, ended = caller.exchange(begin(1, GOOD, chunked=True), end(1))
-    assert (error_in(answers[0]).reason, ended) == ("MESSAGE_MALFORMED", "OK")
+# --- Chunks of replies ----------------------------------------------------------------------------
 
 
 def prelu_backward(*discarded: str) -> list[pb.ExecuteStreamRequest]:
