@@ -25,7 +25,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def _hosts_can_be_made() -> None:
-    if reason := missing("iptables"):
+    if reason := missing("iproute2 iptables", "iptables"):
         if os.environ.get("CI"):
             pytest.fail(reason)
         pytest.skip(reason)

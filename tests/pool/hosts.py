@@ -29,15 +29,18 @@ NET, OWN = ("net",), ("net", "uts", "mount", "pid")
 _IDLE = ("sh", "-c", "echo; exec sleep infinity")
 
 
-def missing(*programs: str) -> str:
-    """Why no hosts can be made here, in a sentence; empty if they can."""
+def missing(packages: str, *programs: str) -> str:
+    """Why no hosts can be made here, in a sentence; empty if they can.
+
+    ``packages``: Debian's, which have the further programs.
+    """
     if not sys.platform.startswith("linux"):
         return "platform: expected Linux, whose network namespaces this needs"
     if os.geteuid() != 0:
         return "user: expected root, who may make network namespaces"
     lacking = [program for program in (*PROGRAMS, *programs) if shutil.which(program) is None]
     if lacking:
-        return f"PATH: expected {', '.join(lacking)}, found none (Debian: iproute2, iptables)"
+        return f"PATH: expected {', '.join(lacking)}, found none: {packages}"
     tried = subprocess.run(
         ["unshare", "--net", "true"], capture_output=True, text=True, check=False
     )
@@ -45,12 +48,13 @@ def missing(*programs: str) -> str:
     return f"namespaces: expected to make one, found {found}" if tried.returncode else ""
 
 
-def until(condition: Callable[[], object], what: str, seconds: float = 240.0) -> None:
-    """Waits for something that another process does."""
-    end = time.monotonic() + seconds
+def until(condition: Callable[[], object], what: str, seconds: float = 400.0) -> float:
+    """Waits for something that another process does. Answers how many seconds that took."""
+    began = time.monotonic()
     while not condition():
-        assert time.monotonic() < end, f"not within {seconds:g} s: {what}"
-        time.sleep(0.02)
+        assert time.monotonic() < began + seconds, f"not within {seconds:g} s: {what}"
+        time.sleep(0.05)
+    return time.monotonic() - began
 
 
 @dataclass(frozen=True)
@@ -81,12 +85,13 @@ class Namespace:
 
     def pids(self, *words: str) -> list[int]:
         """Of its processes whose command lines have all of these, as this machine numbers them."""
-        own = Path(f"/proc/{self.pid}/ns/pid").readlink()
+        space = f"ns/{'pid' if 'pid' in self.kinds else 'net'}"
+        own = Path(f"/proc/{self.pid}/{space}").readlink()
         found = []
         for folder in Path("/proc").glob("[0-9]*"):
             try:
                 line = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode()
-                if own == (folder / "ns/pid").readlink() and all(word in line for word in words):
+                if own == (folder / space).readlink() and all(word in line for word in words):
                     found.append(int(folder.name))
             except OSError:
                 continue

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="session")
 def can_have_hosts() -> None:
     """Skips where there can be none; in CI that is a failure."""
-    reason = missing()
+    reason = missing("iproute2")
     if not reason and not (RAY / "bin/ray").exists():
         reason = "ray: expected it in .venv-ray, found none: make ray"
     if reason:

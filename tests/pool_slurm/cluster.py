@@ -1,31 +1,24 @@
 """A Slurm cluster of this machine: each node a network namespace with a host name of its own.
 
-Its daemons are Debian's. Nothing of it is left when ``cluster`` ends: the namespaces have no names
-in the file system but those under ``PREFIX``, and every process that was started in them is killed.
+Its daemons are Debian's. Every process in the namespaces is killed when ``cluster`` ends.
 """
 
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
-import sys
-import time
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+from tests.pool.hosts import NETWORK, Host, hosts, until
 
-PREFIX = "npucall-slurm"
-"""Of the names of network namespaces."""
-PROGRAMS = ("ip", "munged", "nsenter", "sbatch", "slurmctld", "slurmd", "unshare")
-PATIENCE = 400.0
-"""Seconds after which a wait gives up; most take some."""
-_NETWORK = "198.18.77"
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+PROGRAMS = ("munged", "sbatch", "slurmctld", "slurmd")
 _CONTROLLER = "controller"
 
 
@@ -38,46 +31,13 @@ class Node(NamedTuple):
 
     @property
     def address(self) -> str:
-        """Its own, on the bridge."""
-        return f"{_NETWORK}.{self.number}"
-
-    @property
-    def namespace(self) -> str:
-        return f"{PREFIX}-{self.name}"
+        """Its own, on the switch."""
+        return f"{NETWORK}.{self.number}"
 
 
 CONTROLLER = Node(_CONTROLLER, 1, 0)
-NODES = (Node("npu1", 11, 2), Node("npu2", 12, 2))
+NODES = (Node("npu1", 2, 2), Node("npu2", 3, 2))
 HOSTS = (CONTROLLER, *NODES)
-
-
-def missing() -> str:
-    """Why there can be no cluster here, in a sentence; empty if there can."""
-    if not sys.platform.startswith("linux"):
-        return "expected Linux, whose network namespaces this needs"
-    if os.geteuid() != 0:
-        return "expected root, for network namespaces"
-    absent = [program for program in PROGRAMS if shutil.which(program) is None]
-    if absent:
-        return f"expected {', '.join(absent)} on the path: apt-get install slurmctld slurmd munge"
-    return ""
-
-
-def until(condition: Callable[[], bool], what: str, within: float = PATIENCE) -> float:
-    """Waits for something that another process does; answers how many seconds that took."""
-    start = time.monotonic()
-    while not condition():
-        if time.monotonic() > start + within:
-            raise AssertionError(f"did not happen in {within:g} s: {what}")
-        time.sleep(0.1)
-    return time.monotonic() - start
-
-
-def run(*command: str | Path) -> str:
-    """What a command prints; raises AssertionError with what it says where it fails."""
-    result = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert result.returncode == 0, f"{command}: {result.stdout}{result.stderr}"
-    return result.stdout
 
 
 @dataclass
@@ -85,7 +45,8 @@ class Cluster:
     """A controller and its nodes, which all see the same files."""
 
     folder: Path
-    daemons: dict[str, subprocess.Popen[bytes]]
+    hosts: dict[str, Host]
+    daemons: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
     def inside(self, node: Node) -> list[str]:
         """What a command has to begin with to run on a node, under its name, with locks of its own.
@@ -97,7 +58,7 @@ class Cluster:
             '&& mount --bind "$1/lock-$2" /run/lock && hostname "$2" && shift 2 && exec "$@"'
         )
         return [
-            *("nsenter", f"--net=/run/netns/{node.namespace}", "unshare", "--uts", "--mount"),
+            *self.hosts[node.name].command("unshare", "--uts", "--mount"),
             *("sh", "-c", script, "sh", str(self.folder), node.name),
         ]
 
@@ -124,7 +85,10 @@ class Cluster:
 
     def end(self) -> None:
         """Kills all that runs on its hosts."""
-        _kill_all()
+        for host in self.hosts.values():
+            for pid in host.pids():
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
         for daemon in self.daemons.values():
             daemon.wait()
 
@@ -146,10 +110,6 @@ class Cluster:
         assert result.returncode == 0, f"{command}: {result.stdout}{result.stderr}"
         return result.stdout + result.stderr
 
-    def cut(self, node: Node, *, cut: bool = True) -> None:
-        """Pulls the cable of a node, or plugs it in again."""
-        run("ip", "-n", f"{PREFIX}-net", "link", "set", node.name, "down" if cut else "up")
-
     def node_state(self, node: Node) -> str:
         """Of a node, as Slurm says it, such as ``idle`` or ``down*``."""
         return self.call("sinfo", "--noheader", f"--nodes={node.name}", "--format=%T").split("\n")[
@@ -167,15 +127,12 @@ class Cluster:
 @contextmanager
 def cluster(folder: Path) -> Iterator[Cluster]:
     """A cluster whose nodes are up. ``folder`` holds what it writes."""
-    _remove_namespaces()
-    made = Cluster(folder, {})
-    with ExitStack() as stack:
-        stack.callback(_remove_namespaces)
-        stack.callback(made.end)
-        _lay_cables()
+    with hosts(*(node.name for node in HOSTS)) as made, ExitStack() as stack:
         _write_files(folder)
-        _start(made)
-        yield made
+        found = Cluster(folder, made)
+        stack.callback(found.end)
+        _start(found)
+        yield found
 
 
 def _start(made: Cluster) -> None:
@@ -193,40 +150,6 @@ def _start(made: Cluster) -> None:
     for node in NODES:
         made.start_node(node)
     until(lambda: all(made.node_state(node) == "idle" for node in NODES), "all nodes are there")
-
-
-def _lay_cables() -> None:
-    """A bridge in a namespace of its own, and one cable from it to each host."""
-    network = f"{PREFIX}-net"
-    run("ip", "netns", "add", network)
-    run("ip", "-n", network, "link", "add", "bridge", "type", "bridge")
-    run("ip", "-n", network, "link", "set", "bridge", "up")
-    for host in HOSTS:
-        run("ip", "netns", "add", host.namespace)
-        pair = ("eth0", "netns", host.namespace)
-        run("ip", "-n", network, "link", "add", host.name, "type", "veth", "peer", "name", *pair)
-        run("ip", "-n", network, "link", "set", host.name, "master", "bridge", "up")
-        run("ip", "-n", host.namespace, "address", "add", f"{host.address}/24", "dev", "eth0")
-        for device in ("lo", "eth0"):
-            run("ip", "-n", host.namespace, "link", "set", device, "up")
-
-
-def _namespaces() -> Sequence[str]:
-    names = (line.split()[0] for line in run("ip", "netns", "list").splitlines())
-    return [name for name in names if name.startswith(PREFIX)]
-
-
-def _kill_all() -> None:
-    for name in _namespaces():
-        for process in run("ip", "netns", "pids", name).split():
-            with suppress(ProcessLookupError):
-                os.kill(int(process), signal.SIGKILL)
-
-
-def _remove_namespaces() -> None:
-    _kill_all()
-    for name in _namespaces():
-        run("ip", "netns", "delete", name)
 
 
 def _write_files(folder: Path) -> None:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.npu import need_compiler
-from tests.pool_slurm.cluster import cluster, missing
+from tests.pool.hosts import missing
+from tests.pool_slurm.cluster import PROGRAMS, cluster
 from tests.pool_slurm.pool import Pool
 from tests.simulator.build import build
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="module")
 def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pool]:
     """A cluster of two nodes with two simulated NPUs each, and nothing that runs on it yet."""
-    if reason := missing():
+    if reason := missing("slurmctld slurmd munge", *PROGRAMS):
         if os.environ.get("CI"):
             pytest.fail(reason)
         pytest.skip(reason)

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.pool.callers import calling
-from tests.pool_slurm.cluster import CONTROLLER, until
+from tests.pool.hosts import until
+from tests.pool_slurm.cluster import CONTROLLER
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager

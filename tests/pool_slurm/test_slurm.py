@@ -6,7 +6,8 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.pool_slurm.cluster import NODES, until
+from tests.pool.hosts import until
+from tests.pool_slurm.cluster import NODES
 
 from npucall_server.exits import ExitCode
 
@@ -165,9 +166,8 @@ def test_calls_of_a_node_whose_cable_is_cut_go_elsewhere_until_it_is_back(pool: 
     pool.wait_for(*ALL_NPUS[:3])
     old = [pool.server(name) for name in ALL_NPUS[:3]]
     with pool.calls(**NPUS) as calls:
-        pool.cluster.cut(NPU2)
-        _wait(10)
-        pool.cluster.cut(NPU2, cut=False)
+        with pool.cluster.hosts[NPU2.name].cut():
+            _wait(10)
         _wait(10)
         seen = calls.stop()
     seen.check()
