@@ -2,17 +2,41 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 from hypothesis import settings
 from tests.conftest import ASYNCIO, DEVICES, HAS_SERVER
+
+import npucall_client
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from npucall_client import Client
 
 settings.register_profile("npucall", deadline=None)
 settings.load_profile("npucall")
 
 ONE = pytest.param("server" if HAS_SERVER else "local", id=pytest.HIDDEN_PARAM)
-_ALL = [*DEVICES, ASYNCIO] if "server" in DEVICES else DEVICES
-EVERYWHERE = pytest.mark.parametrize("client", _ALL, indirect=True, scope="session")
+_CLIENTS = ["local", "server", ASYNCIO] if HAS_SERVER else DEVICES
+
+
+def _each(clients: list[str]) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("client", clients, indirect=True, scope="session")
+
+
+EVERY_CLIENT = _each(_CLIENTS)
 """For tests of what may differ between clients: the fixture ``client`` is each of them."""
+EVERY_DEVICE = _each([*_CLIENTS, *(device for device in DEVICES if device not in _CLIENTS)])
+"""For tests of what may differ between devices too."""
+
+
+@pytest.fixture(scope="session")
+def local() -> Iterator[Client]:
+    """A client that computes in this process."""
+    with npucall_client.connect("local:") as client:
+        yield client
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -20,6 +44,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """The client of all other tests here is one: over a socket, where a server is installed."""
     definitions = metafunc._arg2fixturedefs.get("client", ())
     marks = metafunc.definition.iter_markers("parametrize")
-    if definitions and definitions[-1].scope == "session" and EVERYWHERE.mark not in marks:
-        each = pytest.mark.parametrize("client", [ONE], indirect=True, scope="session")
-        metafunc.definition.add_marker(each)
+    if (
+        definitions
+        and definitions[-1].scope == "session"
+        and not any("client" in mark.args for mark in marks)
+    ):
+        one = pytest.mark.parametrize("client", [ONE], indirect=True, scope="session")
+        metafunc.definition.add_marker(one)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.client.conftest import EVERYWHERE
+from tests.client.conftest import EVERY_CLIENT
 from tests.rows import each
 
 from npucall.declare.parameters import Scalar
@@ -268,7 +268,7 @@ def test_nan_is_one_call_every_time() -> None:
     assert math.isnan(slope_sent(math.nan).value)
 
 
-@EVERYWHERE
+@EVERY_CLIENT
 def test_a_number_reaches_a_server_with_its_dtype(client: Any) -> None:
     x = np.array([-2, 2], np.float16)
     for slope in (0.25, np.float16(0.25), Scalar(FLOAT, 0.25)):

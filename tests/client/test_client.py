@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from tests.client.conftest import EVERYWHERE
+from tests.client.conftest import EVERY_DEVICE
 from tests.rows import each
 
 import npucall_client
@@ -37,7 +37,7 @@ TARGET = np.array([[1, 2, 3], [4, 5, 6]], np.float32)
 GIVEN: dict[str, Any] = {"grad_output": ONES, "self": ONES, "target": TARGET}
 
 
-@EVERYWHERE
+@EVERY_DEVICE
 def test_a_typed_call_and_one_by_name_give_the_same_bits(client: Client) -> None:
     result = client.run(kl_div_backward, ONES, self=ONES, target=TARGET, reduction=2)
     np.testing.assert_array_equal(result, -TARGET, strict=True)
@@ -51,7 +51,7 @@ def test_a_typed_call_and_one_by_name_give_the_same_bits(client: Client) -> None
     np.testing.assert_array_equal(client.run(KL, ONES, ONES, TARGET, 1), typed)
 
 
-@EVERYWHERE
+@EVERY_DEVICE
 def test_execute_answers_everything(client: Client) -> None:
     half = ONES.astype(np.float16)
     result = client.execute(KL, half, self=half, target=half, reduction=7)
@@ -66,7 +66,7 @@ def test_execute_answers_everything(client: Client) -> None:
     assert result.server.instance == client.server_info().server.instance
 
 
-@EVERYWHERE
+@EVERY_DEVICE
 def test_plan_refuses_what_run_would_refuse_and_answers_outputs(client: Client) -> None:
     with pytest.raises(ShapeError) as planned:
         client.plan(KL, np.ones((4, 4), np.float32), self=ONES, target=ONES)
@@ -80,7 +80,7 @@ def test_plan_refuses_what_run_would_refuse_and_answers_outputs(client: Client) 
     assert plan.server.instance == client.server_info().server.instance
 
 
-@EVERYWHERE
+@EVERY_DEVICE
 def test_a_client_describes_one_operator_and_its_server(client: Client) -> None:
     assert client.operator(KL).name == KL
     assert client.operator(KL_TARGET, "builtin").variant == "builtin"
@@ -99,7 +99,7 @@ def test_the_reference_lists_the_catalogue_and_needs_no_workspace(client: Client
         assert each_client.plan(l1_loss_backward, ONES, ONES, TARGET).workspace_bytes == 0
 
 
-@EVERYWHERE
+@EVERY_DEVICE
 def test_the_variant_of_a_call_by_name_runs(client: Client) -> None:
     for variant in "builtin", "community":
         assert client.execute(KL_TARGET, variant=variant, **GIVEN).variant == variant
@@ -116,7 +116,7 @@ def test_an_operator_object_runs_as_its_own_variant_whatever_the_options_say(
     assert options.execute(KL, ONES, self=ONES, target=TARGET).variant == ""
 
 
-@EVERYWHERE
+@EVERY_DEVICE
 def test_options_add_up_and_leave_the_client_that_they_come_from_alone(client: Client) -> None:
     out = np.zeros((2, 3), np.float32)
     options = client.options(variant="builtin").options(outputs={"grad_target": out})
@@ -147,7 +147,7 @@ def test_an_option_among_the_arguments_of_an_object_is_told_where_it_goes(
         client.run(kl_div_backward, ONES, self=ONES, target=ONES, variant="builtin")
 
 
-@EVERYWHERE
+@EVERY_DEVICE
 def test_errors_arrive_with_what_they_blame(client: Client) -> None:
     with pytest.raises(ArgumentMissingError) as missing:
         client.run(KL, ONES, self=ONES, target=None)
@@ -162,7 +162,7 @@ def test_errors_arrive_with_what_they_blame(client: Client) -> None:
         client.run(KL, ONES, self=ONES, target=TARGET, outputs={"y": None})
 
 
-@EVERYWHERE
+@EVERY_DEVICE
 def test_what_is_no_operator_is_refused(client: Client) -> None:
     for operator in None, 3, "", ONES:
         with pytest.raises((TypeError, OperatorUnknownError)):
@@ -212,7 +212,7 @@ def test_a_setting_sends_them_all_the_same(monkeypatch: pytest.MonkeyPatch) -> N
     assert ClientSettings.of().send_unread
 
 
-@EVERYWHERE
+@EVERY_DEVICE
 def test_an_unread_input_does_not_change_the_result(client: Client) -> None:
     for keep_layout in False, True:
         options = client.options(keep_layout=keep_layout)

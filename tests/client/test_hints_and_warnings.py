@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from tests.client.conftest import EVERYWHERE
+from tests.client.conftest import EVERY_CLIENT
 from tests.client.test_names_and_words import ways
 from tests.rows import each
 
@@ -28,7 +28,7 @@ DOUBLES = np.ones((2, 3))
 HINT = "; NumPy makes float64 unless it is told otherwise; give "
 
 
-@EVERYWHERE
+@EVERY_CLIENT
 def test_float64_is_told_to_be_float32_on_every_way(client: Client) -> None:
     for way in ways(client):
         with pytest.raises(DTypeError) as caught:
@@ -90,7 +90,7 @@ def lines_of(caught: list[warnings.WarningMessage]) -> list[str]:
     return [linecache.getline(each.filename, each.lineno).strip() for each in caught]
 
 
-@EVERYWHERE
+@EVERY_CLIENT
 def test_run_warns_of_what_the_reply_warns_of_and_execute_and_plan_answer_it(
     client: Client,
 ) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from tests.client.conftest import EVERYWHERE
+from tests.client.conftest import EVERY_CLIENT
 from tests.rows import each
 
 import npucall.operators
@@ -41,7 +41,7 @@ def ways(client: Client) -> Iterator[Callable[..., Any]]:
             yield program.run
 
 
-@EVERYWHERE
+@EVERY_CLIENT
 def test_names_of_c_and_words_are_taken_on_every_way(client: Client) -> None:
     given: dict[str, Any] = {"gradOutput": ONES, "self": ONES, "target": ONES, "logTarget": True}
     called: Any

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from tests.client.conftest import EVERYWHERE
+from tests.client.conftest import EVERY_DEVICE
 from tests.rows import each
 
 from npucall.errors import ArgumentMissingError, ArgumentUnknownError, ShapeError, TensorLayoutError
@@ -35,7 +35,7 @@ def run(client: Client, out: Any, *, keep_layout: bool = False) -> Any:
     return options.run(kl_div_backward, ONES, self=ONES, target=TARGET, reduction=0)
 
 
-@EVERYWHERE
+@EVERY_DEVICE
 @each("name", VIEWS)
 @each("keep_layout", [False, True])
 def test_an_output_is_written_in_place_through_its_strides_and_its_gaps_stay(
@@ -50,7 +50,7 @@ def test_an_output_is_written_in_place_through_its_strides_and_its_gaps_stay(
     np.testing.assert_array_equal(base, expected)
 
 
-@EVERYWHERE
+@EVERY_DEVICE
 @each("keep_layout", [False, True])
 def test_an_output_of_rank_0_or_without_elements_is_written(
     client: Client, keep_layout: bool
@@ -62,7 +62,7 @@ def test_an_output_of_rank_0_or_without_elements_is_written(
         assert (out == -1).all()
 
 
-@EVERYWHERE
+@EVERY_DEVICE
 def test_the_output_chooses_its_type_and_may_be_an_input_too(client: Client) -> None:
     short = np.zeros((2, 3), np.float16)
     np.testing.assert_array_equal(run(client, short), EXPECTED.astype(np.float16), strict=True)
@@ -103,7 +103,7 @@ def test_an_output_that_the_operator_has_not_is_refused(client: Client) -> None:
         client.options(outputs={"y": ONES.copy()}).run(kl_div_backward, ONES, ONES, ONES)
 
 
-@EVERYWHERE
+@EVERY_DEVICE
 def test_results_own_writable_memory(client: Client) -> None:
     first = client.run(kl_div_backward, ONES, self=ONES, target=TARGET, reduction=0)
     second = client.run(kl_div_backward, ONES, self=ONES, target=TARGET, reduction=0)

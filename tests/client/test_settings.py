@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from tests.client.conftest import EVERYWHERE
+from tests.client.conftest import EVERY_CLIENT
 from tests.rows import each
 
 import npucall_client
@@ -131,7 +131,7 @@ WAYS: list[Callable[[Client, Any], object]] = [
 ]
 
 
-@EVERYWHERE
+@EVERY_CLIENT
 @each("way", WAYS)
 @each("timeout", NO_TIMEOUTS)
 def test_a_timeout_that_cannot_be_is_refused_alike_everywhere(

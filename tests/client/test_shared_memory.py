@@ -20,7 +20,7 @@ from .fake_server import MIB, connected
 from .fake_side_socket import SharingServer, hangs_up, side_socket
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
     from npucall_client import Client
@@ -30,14 +30,8 @@ ON_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="Linux shares memo
 ONE = np.ones((), np.float32)
 
 
-@pytest.fixture
-def client() -> Iterator[Client]:
-    with npucall_client.connect("local:") as client:
-        yield client
-
-
-def test_an_array_has_the_shape_and_dtype_asked_for(client: Client) -> None:
-    with client.shared(4096) as memory:
+def test_an_array_has_the_shape_and_dtype_asked_for(local: Client) -> None:
+    with local.shared(4096) as memory:
         assert not memory.shared  # nobody else has it
         array = memory.empty((2, 3), ml_dtypes.bfloat16)
         assert (array.shape, array.dtype, array.nbytes) == ((2, 3), ml_dtypes.bfloat16, 12)
@@ -45,24 +39,24 @@ def test_an_array_has_the_shape_and_dtype_asked_for(client: Client) -> None:
         assert memory.empty(np.int64(5), np.float32).shape == (5,)
 
 
-def test_zeros_are_zeros_where_something_else_was(client: Client) -> None:
-    with client.shared(64) as memory:
+def test_zeros_are_zeros_where_something_else_was(local: Client) -> None:
+    with local.shared(64) as memory:
         memory.empty(16, np.float32)[...] = 7
         memory.clear()
         assert memory.zeros(16, np.float32).tolist() == [0.0] * 16
 
 
-def test_an_array_of_an_existing_one_is_a_copy_of_it(client: Client) -> None:
+def test_an_array_of_an_existing_one_is_a_copy_of_it(local: Client) -> None:
     given = np.arange(6, dtype=np.float16).reshape(2, 3).T
-    with client.shared(4096) as memory:
+    with local.shared(4096) as memory:
         array = memory.array(given)
     given[0, 0] = 9
     assert (array.dtype, array.tolist()) == (np.float16, [[0.0, 3.0], [1.0, 4.0], [2.0, 5.0]])
     assert array.flags.c_contiguous
 
 
-def test_what_cannot_travel_or_be_has_no_place(client: Client) -> None:
-    with client.shared(64) as memory:
+def test_what_cannot_travel_or_be_has_no_place(local: Client) -> None:
+    with local.shared(64) as memory:
         shape: Any
         for shape in -1, (2, -1), (-2, -3):
             with pytest.raises(ValueError, match="expected extents of 0 or more"):
@@ -74,21 +68,21 @@ def test_what_cannot_travel_or_be_has_no_place(client: Client) -> None:
             memory.empty(2, object)
     for size in 0, -1:
         with pytest.raises(ValueError, match=f"nbytes: expected 1 or more, found {size}"):
-            client.shared(size)
+            local.shared(size)
 
 
 @each("size", [1, 63, 64, 65])
-def test_arrays_begin_at_multiples_of_64_bytes(client: Client, size: int) -> None:
-    with client.shared(4096) as memory:
+def test_arrays_begin_at_multiples_of_64_bytes(local: Client, size: int) -> None:
+    with local.shared(4096) as memory:
         first, second = memory.empty(size, np.uint8), memory.empty(1, np.uint8)
     assert first.ctypes.data % 64 == 0
     assert second.ctypes.data - first.ctypes.data == -(-size // 64) * 64
 
 
 def test_an_array_without_room_is_a_memory_error_that_says_how_much_there_is(
-    client: Client,
+    local: Client,
 ) -> None:
-    with client.shared(192) as memory:
+    with local.shared(192) as memory:
         assert (memory.nbytes, memory.left) == (192, 192)
         first = memory.empty(65, np.uint8)
         assert memory.left == 64
@@ -101,8 +95,8 @@ def test_an_array_without_room_is_a_memory_error_that_says_how_much_there_is(
         assert memory.empty(128, np.uint8).ctypes.data == first.ctypes.data
 
 
-def test_arrays_outlive_their_memory_which_gives_no_more(client: Client) -> None:
-    with client.shared(64) as memory:
+def test_arrays_outlive_their_memory_which_gives_no_more(local: Client) -> None:
+    with local.shared(64) as memory:
         array = memory.array(np.arange(4, dtype=np.float32))
     memory.close()
     assert array.tolist() == [0.0, 1.0, 2.0, 3.0]

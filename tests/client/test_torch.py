@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import ml_dtypes
 import numpy as np
 import pytest
-from tests.client.conftest import EVERYWHERE
+from tests.client.conftest import EVERY_CLIENT
 from tests.rows import each
 
 import npucall_client
@@ -58,7 +58,7 @@ def test_a_tensor_is_read_in_its_own_type_and_memory(name: str, expected: Any) -
 DTYPES = ["float32", "float16", "bfloat16"]
 
 
-@EVERYWHERE
+@EVERY_CLIENT
 @each("dtype", DTYPES)
 def test_an_operator_takes_tensors_of_any_layout(client: Client, dtype: str) -> None:
     kind = getattr(torch, dtype)
@@ -107,7 +107,7 @@ ELSEWHERE = "expected a tensor in CPU memory, found one on meta"
 # Tensors come back where tensors came in.
 
 
-@EVERYWHERE
+@EVERY_CLIENT
 @each("dtype", DTYPES)
 @each("method", ["run", "execute", "pipeline"])
 def test_results_are_tensors_where_inputs_were_tensors(
@@ -182,7 +182,7 @@ def test_what_was_put_comes_back_as_a_tensor(client: Client, dtype: str) -> None
     assert back.view(torch.uint8).tolist() == tensor.view(torch.uint8).tolist()
 
 
-@EVERYWHERE
+@EVERY_CLIENT
 def test_results_of_tensors_are_tensors_and_of_arrays_arrays(client: Client) -> None:
     tensor, one = torch.linspace(-1, 1, 6), np.ones((), np.float32)
     array = tensor.numpy()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -17,12 +16,6 @@ import npucall_client  # noqa: E402
 from npucall_client.torch import check, runs  # noqa: E402
 
 nn = torch.nn
-
-
-@pytest.fixture(scope="module")
-def local() -> Iterator[npucall_client.Client]:
-    with npucall_client.connect("local:") as client:
-        yield client
 
 
 class Model(nn.Module):  # type: ignore[misc]  # torch has no types here

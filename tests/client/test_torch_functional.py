@@ -154,12 +154,6 @@ ONE_OF_EACH = list({case.function: case for case in reversed(CASES)}.values())
 """The first case of each function."""
 
 
-@pytest.fixture(scope="module")
-def local() -> Iterator[npucall_client.Client]:
-    with npucall_client.connect("local:") as client:
-        yield client
-
-
 def run(function: Any, given: dict[str, Any]) -> list[Any]:
     """The result and the gradients of what has any, for an upstream gradient that differs."""
     leaves = {key: value for key, value in given.items() if getattr(value, "requires_grad", False)}

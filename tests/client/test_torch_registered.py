@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -22,12 +21,6 @@ from npucall_client.torch import functional  # noqa: E402
 from npucall_client.torch.functional import FUNCTIONS  # noqa: E402
 
 FORWARDS = ["aclnn", pytest.param("torch", marks=pytest.mark.long)]
-
-
-@pytest.fixture(scope="module")
-def local() -> Iterator[npucall_client.Client]:
-    with npucall_client.connect("local:") as client:
-        yield client
 
 
 def test_signatures_are_those_of_torch() -> None:
