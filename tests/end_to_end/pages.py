@@ -8,10 +8,8 @@ A command ends well unless the page shows an error. A block ``sh`` is not run he
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
-import sys
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -19,8 +17,6 @@ from typing import NamedTuple
 ROOT = Path(__file__).parents[2]
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _ANY_FENCE = re.compile(r"^ *```(\w*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
-HOSTS = re.compile(r"\bnpu-\w+:50051")
-SECONDS = 120
 
 # What is built has pages of others: storage of containers.
 FOLDERS = [p for p in ROOT.iterdir() if p.is_dir() and p.name[0] != "." and p.name != "build"]
@@ -75,37 +71,3 @@ def steps(page: str) -> list[File | Command]:
 def files(page: str) -> list[File]:
     """The files of a page."""
     return [step for step in steps(page) if isinstance(step, File)]
-
-
-def follow(page: str, folder: Path, target: str, commands: Path | None = None) -> None:
-    """Follows the page in an empty folder; every host of the page is this target.
-
-    ``commands`` is the folder of python and npucall, of this environment if not given.
-    """
-    path = f"{commands or Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    kept = {key: value for key, value in os.environ.items() if key != "NPUCALL_TARGET"}
-    environment = {**kept, "PATH": path, "COLUMNS": "100", "PYTHONWARNINGS": "error"}
-    if "$ . .venv/bin/activate" in page:  # as make demo has left it
-        (folder / ".venv").symlink_to(sys.prefix)
-    for step in steps(page):
-        if isinstance(step, File):
-            (folder / step.name).write_text(step.text, encoding="utf-8")
-            continue
-        done = subprocess.run(
-            ["bash", "-ec", HOSTS.sub(target, step.line)],
-            cwd=folder, env=environment, timeout=SECONDS, check=False,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        )  # fmt: skip
-        fails = "Error" in step.printed
-        assert (done.returncode != 0) == fails, f"$ {step.line}\n{done.stdout}"
-        assert same(step.printed, done.stdout), f"$ {step.line}\n{done.stdout}"
-
-
-def same(shown: str, printed: str) -> bool:
-    """Whether a command printed what the page shows."""
-    pattern = "".join(
-        r"(?:.*\n)*" if line == "..." else re.escape(line).replace(r"\.\.\.", ".*") + "\n"
-        for line in shown.splitlines()
-    )
-    plain = "".join(line.rstrip() + "\n" for line in printed.splitlines())
-    return re.fullmatch(pattern, plain) is not None

@@ -1,20 +1,17 @@
-"""TCP proxies: one that cuts connections, one that is far away, one that speaks HTTP's CONNECT."""
+"""A TCP proxy, and one that cuts connections, as a network or a dying peer does."""
 
 from __future__ import annotations
 
 import socket
 import struct
 import threading
-import time
 from contextlib import closing, suppress
-from queue import SimpleQueue
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
-_PIECE = 65536
-_END_OF_HEAD = b"\r\n\r\n"
+PIECE = 65536
 
 
 class Proxy:
@@ -26,7 +23,7 @@ class Proxy:
         self.target = f"127.0.0.1:{self._listener.getsockname()[1]}"
         self.connections = 0
         self._sockets: set[socket.socket] = set()
-        self._start(self._accept)
+        self.start(self._accept)
 
     def lead_to(self, server: str) -> None:
         """Where connections lead that come from now on."""
@@ -45,18 +42,18 @@ class Proxy:
                 client, _ = self._listener.accept()
                 self.connections += 1
                 self._sockets.add(client)
-                self._serve(client)
+                self.serve(client)
 
-    def _serve(self, client: socket.socket) -> None:
+    def serve(self, client: socket.socket) -> None:
         raise NotImplementedError
 
-    def _connected(self) -> socket.socket:
+    def connected(self) -> socket.socket:
         server = socket.create_connection(self._server)
         self._sockets.add(server)
         return server
 
     @staticmethod
-    def _start(run: object, *arguments: object) -> None:
+    def start(run: object, *arguments: object) -> None:
         threading.Thread(target=run, args=arguments, daemon=True).start()  # type: ignore[arg-type]
 
 
@@ -76,16 +73,16 @@ class CuttingProxy(Proxy):
         self.cut_count = 0
         super().__init__(server)
 
-    def _serve(self, client: socket.socket) -> None:
-        server = self._connected()
+    def serve(self, client: socket.socket) -> None:
+        server = self.connected()
         cut = self.cut_always or (self.cuts.pop(0) if self.cuts else Cut())
-        self._start(self._forward, client, server, cut.to_server)
-        self._start(self._forward, server, client, cut.to_client)
+        self.start(self._forward, client, server, cut.to_server)
+        self.start(self._forward, server, client, cut.to_client)
 
     def _forward(self, source: socket.socket, target: socket.socket, limit: int | None) -> None:
         left = float("inf") if limit is None else limit
         with suppress(OSError):
-            while left > 0 and (data := source.recv(int(min(left, _PIECE)))):
+            while left > 0 and (data := source.recv(int(min(left, PIECE)))):
                 target.sendall(data)
                 left -= len(data)
         if left <= 0:
@@ -98,105 +95,5 @@ class CuttingProxy(Proxy):
             one.close()
 
 
-class DelayingProxy(Proxy):
-    """Holds back every byte for so many seconds, as a long way does."""
-
-    def __init__(self, server: str, seconds: float) -> None:
-        self._seconds = seconds
-        super().__init__(server)
-
-    def _serve(self, client: socket.socket) -> None:
-        server = self._connected()
-        for source, target in ((client, server), (server, client)):
-            pieces: SimpleQueue[tuple[float, bytes]] = SimpleQueue()
-            self._start(self._take, source, pieces)
-            self._start(self._give, target, pieces)
-
-    def _take(self, source: socket.socket, pieces: SimpleQueue[tuple[float, bytes]]) -> None:
-        data = b"-"
-        while data:
-            try:
-                data = source.recv(_PIECE)
-            except OSError:
-                data = b""
-            pieces.put((time.monotonic() + self._seconds, data))
-
-    @staticmethod
-    def _give(target: socket.socket, pieces: SimpleQueue[tuple[float, bytes]]) -> None:
-        with suppress(OSError):
-            while True:
-                due, data = pieces.get()
-                time.sleep(max(0.0, due - time.monotonic()))
-                if not data:
-                    target.shutdown(socket.SHUT_WR)
-                    return
-                target.sendall(data)
-
-
-class ConnectProxy(Proxy):
-    """Knows CONNECT alone, and hosts that nobody else knows.
-
-    ``hosts``: where its names for servers lead; ``login``: NAME:PASSWORD in base64 that callers
-    have to bring, if any.
-    """
-
-    def __init__(self, hosts: dict[str, str], login: str = "") -> None:
-        self._hosts, self._login = hosts, login
-        self.servers: list[str] = []
-        """Those that callers named."""
-        self.sent = bytearray()
-        """What clients sent through it."""
-        super().__init__("")
-
-    def _serve(self, client: socket.socket) -> None:
-        self._start(self._answer, client)
-
-    def _answer(self, client: socket.socket) -> None:
-        with suppress(OSError):  # it has hung up, or the proxy was closed
-            head = b""
-            while _END_OF_HEAD not in head:
-                if not (data := client.recv(4096)):
-                    return
-                head += data
-            method, server, _ = head.split(b"\r\n")[0].decode().split(" ")
-            self.servers.append(server)
-            status = self._status(method, server, head)
-            client.sendall(f"HTTP/1.1 {status} said\r\n\r\n".encode())
-            if status == 200:  # of HTTP
-                self._join(client, self._hosts[server])
-
-    def _status(self, method: str, server: str, head: bytes) -> int:
-        if method != "CONNECT":
-            return 405
-        if self._login and f"Proxy-Authorization: Basic {self._login}".encode() not in head:
-            return 407
-        return 200 if server in self._hosts else 403
-
-    def _join(self, client: socket.socket, server: str) -> None:
-        self.lead_to(server)
-        upstream = self._connected()
-        self._start(self._forward, upstream, client, None)
-        self._forward(client, upstream, self.sent)
-
-    @staticmethod
-    def _forward(source: socket.socket, target: socket.socket, seen: bytearray | None) -> None:
-        with suppress(OSError):
-            while data := source.recv(_PIECE):
-                if seen is not None:
-                    seen += data
-                target.sendall(data)
-        for one in (source, target):
-            with suppress(OSError):
-                one.shutdown(socket.SHUT_RDWR)
-
-
 def cutting(server: str) -> AbstractContextManager[CuttingProxy]:
     return closing(CuttingProxy(server))
-
-
-def delaying(server: str, seconds: float) -> AbstractContextManager[DelayingProxy]:
-    return closing(DelayingProxy(server, seconds))
-
-
-def proxying(hosts: dict[str, str], login: str = "") -> AbstractContextManager[ConnectProxy]:
-    return closing(ConnectProxy(hosts, login))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import signal
+import socket
+from contextlib import closing, suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,10 +16,11 @@ from npucall_client.testing import running_server
 
 from . import wire
 from .every_way import LARGE, call_every_way
-from .proxies import cutting, proxying
+from .proxies import PIECE, Proxy, cutting
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from contextlib import AbstractContextManager
 
     from tests.certificates import Authority
 
@@ -31,6 +34,67 @@ LOGIN = base64.b64encode(f"anna:{PASSWORD}".encode()).decode()
 QUOTED = "anna:p%3Aw%2F%C3%BC"
 VARIABLES = "grpc_proxy", "https_proxy", "http_proxy", "no_grpc_proxy", "no_proxy"
 NOWHERE = "http://127.0.0.1:1"
+
+
+class ConnectProxy(Proxy):
+    """Knows CONNECT alone, and hosts that nobody else knows.
+
+    ``hosts``: where its names for servers lead; ``login``: NAME:PASSWORD in base64 that callers
+    have to bring, if any.
+    """
+
+    def __init__(self, hosts: dict[str, str], login: str = "") -> None:
+        self._hosts, self._login = hosts, login
+        self.servers: list[str] = []
+        """Those that callers named."""
+        self.sent = bytearray()
+        """What clients sent through it."""
+        super().__init__("")
+
+    def serve(self, client: socket.socket) -> None:
+        self.start(self._answer, client)
+
+    def _answer(self, client: socket.socket) -> None:
+        with suppress(OSError):  # it has hung up, or the proxy was closed
+            head = b""
+            while b"\r\n\r\n" not in head:
+                if not (data := client.recv(4096)):
+                    return
+                head += data
+            method, server, _ = head.split(b"\r\n")[0].decode().split(" ")
+            self.servers.append(server)
+            status = self._status(method, server, head)
+            client.sendall(f"HTTP/1.1 {status} said\r\n\r\n".encode())
+            if status == 200:  # of HTTP
+                self._join(client, self._hosts[server])
+
+    def _status(self, method: str, server: str, head: bytes) -> int:
+        if method != "CONNECT":
+            return 405
+        if self._login and f"Proxy-Authorization: Basic {self._login}".encode() not in head:
+            return 407
+        return 200 if server in self._hosts else 403
+
+    def _join(self, client: socket.socket, server: str) -> None:
+        self.lead_to(server)
+        upstream = self.connected()
+        self.start(self._forward, upstream, client, None)
+        self._forward(client, upstream, self.sent)
+
+    @staticmethod
+    def _forward(source: socket.socket, target: socket.socket, seen: bytearray | None) -> None:
+        with suppress(OSError):
+            while data := source.recv(PIECE):
+                if seen is not None:
+                    seen += data
+                target.sendall(data)
+        for one in (source, target):
+            with suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
+
+
+def proxying(hosts: dict[str, str], login: str = "") -> AbstractContextManager[ConnectProxy]:
+    return closing(ConnectProxy(hosts, login))
 
 
 @pytest.fixture(autouse=True)

@@ -7,7 +7,6 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tests.more import every_twelfth
 from tests.server.fakes import ledger, opened
 
 from npucall.compute.helpers import Unlimited
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
 
     from npucall.declare.prepare import Prepared
     from npucall.wire.messages import Response
-    from npucall_client.arguments import BoundCall as Asked
+    from npucall_client.arguments import BoundCall
 
 pytestmark = pytest.mark.more
 
@@ -40,15 +39,15 @@ POISON = b"\xa5"
 
 
 class Recording(LocalTransport):
-    """Keeps what it is asked."""
+    """Keeps the calls that it gets."""
 
     def __init__(self) -> None:
         super().__init__(SOC)
-        self.asked: list[tuple[bytes, list[bytes]]] = []
+        self.calls: list[tuple[bytes, list[bytes]]] = []
 
-    async def execute(self, request: Asked, timeout: float, request_id: str) -> Response:
+    async def execute(self, request: BoundCall, timeout: float, request_id: str) -> Response:
         response = await super().execute(request, timeout, request_id)
-        self.asked.append((request.call, [bytes(each) for each in request.storage.values()]))
+        self.calls.append((request.call, [bytes(each) for each in request.storage.values()]))
         return response
 
 
@@ -60,7 +59,7 @@ def calls_of(title: str) -> list[tuple[Prepared, list[bytes]]]:
     for _ in Runner(subject, None).run(select(statements(), Selection((), (title,), quick=True))):
         pass
     prepared = PreparedCalls(CATALOGUE, CpuDevice(SOC, VARIANT, 1).product, VARIANT)
-    return [(prepared.of(call), storages) for call, storages in transport.asked]
+    return [(prepared.of(call), storages) for call, storages in transport.calls]
 
 
 @pytest.fixture(scope="module")
@@ -115,27 +114,26 @@ def in_place(
     return [bytes(shared.bytes_of(place)) for place in places.values()]
 
 
-@pytest.mark.parametrize("title", every_twelfth(TITLES, 0))
+LAYOUTS: dict[str, dict[str, Any]] = {
+    "one behind the other": {"alignment": 64},
+    "at any byte": {"alignment": 1},
+    "written over the storage that was sent for them": {"alignment": 64, "over": True},
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("share", [12, pytest.param(1, marks=pytest.mark.long)])
 def test_outputs_in_place_have_the_bits_of_outputs_that_travel(
-    device: CpuDevice, title: str
+    device: CpuDevice, layout: str, share: int
 ) -> None:
-    calls = calls_of(title)
-    assert calls
-    for call, sent in calls:
-        assert in_place(device, call, sent, 64) == travelled(device, call, sent)
-
-
-@pytest.mark.parametrize("title", every_twelfth(TITLES, 4))
-def test_tensors_at_any_byte_of_shared_memory_have_them_too(device: CpuDevice, title: str) -> None:
-    for call, sent in calls_of(title):
-        assert in_place(device, call, sent, 1) == travelled(device, call, sent)
-
-
-@pytest.mark.parametrize("title", every_twelfth(TITLES, 8))
-def test_outputs_written_over_the_storage_that_was_sent_for_them_have_them_too(
-    device: CpuDevice, title: str
-) -> None:
-    calls = [(call, sent) for call, sent in calls_of(title) if call.outputs.keys() & {*call.stored}]
-    assert calls
-    for call, sent in calls:
-        assert in_place(device, call, sent, 64, over=True) == travelled(device, call, sent)
+    """Of ``share`` operators each layout takes one."""
+    wrong, given = [], LAYOUTS[layout]
+    for title in TITLES[list(LAYOUTS).index(layout) % share :: share]:
+        calls = calls_of(title)
+        assert calls
+        for call, sent in calls:
+            if "over" in given and not call.outputs.keys() & {*call.stored}:
+                continue
+            if in_place(device, call, sent, **given) != travelled(device, call, sent):
+                wrong.append((title, call))
+    assert wrong == []

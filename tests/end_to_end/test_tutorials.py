@@ -22,7 +22,7 @@ import npucall_client
 from npucall import errors
 from npucall_client import aio
 
-from .pages import ROOT, Command, File, blocks, follow, same, steps, text
+from .pages import ROOT, Command, File, blocks, steps, text
 from .test_readme import TUTORIALS
 
 SECONDS = 60
@@ -47,6 +47,42 @@ def run(command: list[str], folder: Path, **variables: str) -> subprocess.Comple
 
 
 # --- Tutorials ------------------------------------------------------------------------------------
+
+HOSTS = re.compile(r"\bnpu-\w+:50051")
+
+
+def follow(page: str, folder: Path, target: str, commands: Path | None = None) -> None:
+    """Follows the page in an empty folder; every host of the page is this target.
+
+    ``commands`` is the folder of python and npucall, of this environment if not given.
+    """
+    path = f"{commands or Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    kept = {key: value for key, value in os.environ.items() if key != "NPUCALL_TARGET"}
+    environment = {**kept, "PATH": path, "COLUMNS": "100", "PYTHONWARNINGS": "error"}
+    if "$ . .venv/bin/activate" in page:  # as make demo has left it
+        (folder / ".venv").symlink_to(sys.prefix)
+    for step in steps(page):
+        if isinstance(step, File):
+            (folder / step.name).write_text(step.text, encoding="utf-8")
+            continue
+        done = subprocess.run(
+            ["bash", "-ec", HOSTS.sub(target, step.line)],
+            cwd=folder, env=environment, timeout=120, check=False,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        )  # fmt: skip
+        fails = "Error" in step.printed
+        assert (done.returncode != 0) == fails, f"$ {step.line}\n{done.stdout}"
+        assert same(step.printed, done.stdout), f"$ {step.line}\n{done.stdout}"
+
+
+def same(shown: str, printed: str) -> bool:
+    """Whether a command printed what the page shows."""
+    pattern = "".join(
+        r"(?:.*\n)*" if line == "..." else re.escape(line).replace(r"\.\.\.", ".*") + "\n"
+        for line in shown.splitlines()
+    )
+    plain = "".join(line.rstrip() + "\n" for line in printed.splitlines())
+    return re.fullmatch(pattern, plain) is not None
 
 
 @pytest.mark.parametrize(
