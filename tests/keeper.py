@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 import tempfile
@@ -11,6 +10,8 @@ import threading
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from tests.client.pool.heard import lasting_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,9 +35,7 @@ class Keeper:
     """Keeps one server at one address, and counts how often it ended by itself."""
 
     def __init__(self, folder: Path, *flags: str, lanes: int = 1) -> None:
-        with socket.socket() as found:
-            found.bind(("127.0.0.1", 0))
-            self.target = f"127.0.0.1:{found.getsockname()[1]}"
+        self.target = f"127.0.0.1:{lasting_port()}"
         self.endings: list[int] = []
         """Exit codes of the processes that ended, in order."""
         self.log = folder / "log"

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import random
+import socket
 import threading
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -48,6 +51,14 @@ def until(condition: Callable[[], object], what: str = "what was awaited") -> No
             return
         never.wait(0.002)
     raise AssertionError(f"did not happen: {what}")
+
+
+def lasting_port() -> int:
+    """For servers that end and start again there: the system gives it to nobody meanwhile."""
+    for port in random.SystemRandom().sample(range(15_000, 32_000), 1000):  # not ephemeral
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
+    raise AssertionError("expected a free port")
 
 
 def threads_named(name: str) -> list[threading.Thread]:

@@ -17,7 +17,7 @@ from tests.client.pool.fake_directories import (
     fake_directory,
     member,
 )
-from tests.client.pool.heard import PATIENCE, Heard, threads_named, until
+from tests.client.pool.heard import PATIENCE, Heard, lasting_port, threads_named, until
 from tests.rows import each
 
 import npucall_client
@@ -104,11 +104,12 @@ def test_members_come_change_and_go(directory: Any, watch: Any) -> None:
 
 
 def test_a_directory_that_lists_nobody_drops_nobody(watch: Any) -> None:
-    with fake_directory() as before:
+    port = lasting_port()
+    with fake_directory(port=port) as before:
         before.say("a:1", "b:2")
         heard, source = watch(before.address)
         heard.until_listed("a:1", "b:2")
-    with fake_directory(port=before.port, epoch=2) as after:
+    with fake_directory(port=port, epoch=2) as after:
         source.look()
         count = len(heard.updates)
         heard.until(lambda heard: len(heard.updates) > count)

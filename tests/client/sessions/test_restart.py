@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from tests.client.pool.heard import lasting_port
 from tests.more import TURNS
 
 import npucall_client
@@ -40,8 +40,7 @@ LARGE = np.arange(1 << 22, dtype=np.float32)
 @pytest.fixture
 def address() -> str:
     """Of a server that is started again there: sessions are bound to what it was told."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        return f"127.0.0.1:{free.getsockname()[1]}"
+    return f"127.0.0.1:{lasting_port()}"
 
 
 def kill(server: ServerProcess) -> None:
