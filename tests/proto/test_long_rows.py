@@ -23,6 +23,8 @@ from npucall.operators import CATALOGUE
 from npucall.products import A2
 from npucall.tensors import TensorSpec
 
+from . import computing
+
 if TYPE_CHECKING:
     from npucall.compute.helpers import Helpers
     from npucall.declare.prepare import Prepared
@@ -45,9 +47,8 @@ TRIED = [
 
 
 def call_of(name: str, tensors: dict[str, Any], **attributes: Any) -> Prepared:
-    specs = {n: TensorSpec(BY_NUMPY[a.dtype], a.shape) for n, a in tensors.items()}
-    call = Call(CATALOGUE.find(name), {**specs, **attributes}, tuple(tensors))
-    return prepare(call, A2, CATALOGUE)
+    specs = [TensorSpec(BY_NUMPY[array.dtype], array.shape) for array in tensors.values()]
+    return computing.call_of(CATALOGUE.find(name), *specs, **attributes)
 
 
 def run(call: Prepared, tensors: dict[str, Any], **more: Any) -> bytes:
@@ -163,10 +164,8 @@ def test_a_long_row_of_two_halves_has_the_bits_of_its_elements(
 def test_a_long_row_is_written_between_gaps_that_come_back_as_they_were() -> None:
     tensors = drawn((LONG,), np.float32, "grad_output", "output")
     dense = computed(SOFTMAX_BACKWARD, tensors, (LONG,), 0)
-    specs = {n: TensorSpec(BY_NUMPY[a.dtype], a.shape) for n, a in tensors.items()}
     out = TensorSpec(BY_NUMPY[np.dtype(np.float32)], (LONG,), (2,))
-    given = {**specs, "out": out, "dim": 0}
-    call = prepare(Call(CATALOGUE.find(SOFTMAX_BACKWARD), given, (*tensors, "out")), A2, CATALOGUE)
+    call = call_of(SOFTMAX_BACKWARD, tensors, out=out, dim=0)
     sent = np.full(2 * LONG - 1, 7, np.float32)
     found = np.frombuffer(run(call, tensors | {"out": sent}), np.float32)
     np.testing.assert_array_equal(found[::2], dense)
@@ -210,7 +209,8 @@ def test_a_piece_of_minus_infinity_alone_counts_nothing(name: str) -> None:
 def test_a_long_row_is_rounded_to_the_dtype_of_its_output_first(of: Any) -> None:
     x = np.random.default_rng(9).normal(0, 3, LONG).astype(np.float32)
     out = TensorSpec(BY_NUMPY[np.dtype(of)], (LONG,))
-    converted = run(call_of("aclnnLogSoftmax", {"self": x}, dim=0, out=out), {"self": x})
+    sent = {"self": x, "out": np.zeros(LONG, of)}
+    converted = run(call_of("aclnnLogSoftmax", {"self": x}, dim=0, out=out), sent)
     short = {"self": x.astype(of)}
     assert converted == run(call_of("aclnnLogSoftmax", short, dim=0), short)
 

@@ -15,22 +15,22 @@ from tests.rows import each
 from npucall.compute import evaluate, pieces
 from npucall.compute.pieces import Piece
 from npucall.compute.work import Work
-from npucall.declare.call import Call
-from npucall.declare.prepare import Prepared, prepare
+from npucall.declare.prepare import Prepared
 from npucall.dtypes import BF16, FLOAT, FLOAT16
 from npucall.errors import InternalError
 from npucall.operators import CATALOGUE
-from npucall.products import A2
 from npucall.tensors import TensorSpec
 
-from .turns import Counted
+from .computing import Counted, call_of, storages_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from npucall.dtypes import DType
 
-LOSS, DIVERGENCE = "aclnnL1LossBackward", "aclnnKlDivBackward"
+LOSS = "aclnnL1LossBackward"
+L1, KL = CATALOGUE.find(LOSS), CATALOGUE.find("aclnnKlDivBackward")
+SOFTMAX = CATALOGUE.find("aclnnSoftmaxBackward")
 LOSS_INPUTS = ("grad_output", "self", "target")
 SHAPE, ELEMENTS = (20, 50), 1000
 OPERATORS: dict[str, dict[str, Any]] = {
@@ -42,20 +42,13 @@ OPERATORS: dict[str, dict[str, Any]] = {
 EDGES = st.lists(st.integers(1, ELEMENTS - 1), max_size=6)
 
 
-def call_of(name: str, *specs: TensorSpec, **more: Any) -> Prepared:
-    operator = CATALOGUE.find(name)
-    names = [p.name for p in operator.inputs][: len(specs)]
-    stored = (*names, *(key for key, value in more.items() if isinstance(value, TensorSpec)))
-    given = {**dict(zip(names, specs, strict=True)), **more}
-    return prepare(Call(operator, given, stored), A2, CATALOGUE)
-
-
 def elementwise(name: str, dtype: DType, *, number: bool = False) -> Prepared:
     """A call of 1000 elements; its first input is a single number if asked."""
-    shapes = [SHAPE for _ in CATALOGUE.find(name).inputs]
+    operator = CATALOGUE.find(name)
+    shapes: list[tuple[int, ...]] = [SHAPE for _ in operator.inputs]
     if number:
         shapes[0] = ()
-    return call_of(name, *(TensorSpec(dtype, shape) for shape in shapes), **OPERATORS[name])
+    return call_of(operator, *shapes, dtype=dtype, **OPERATORS[name])
 
 
 def cut_at(call: Prepared, storages: dict[str, bytes], edges: Sequence[int]) -> Iterator[Piece]:
@@ -68,14 +61,6 @@ def cut_at(call: Prepared, storages: dict[str, bytes], edges: Sequence[int]) -> 
             part = storages[name] if single else storages[name][start * size : stop * size]
             parts[name] = memoryview(b"?" + part)[1:]
         yield Piece(start, stop, parts)
-
-
-def storages_of(call: Prepared) -> dict[str, bytes]:
-    random = np.random.default_rng(5)
-    return {
-        name: random.uniform(-4, 4, spec.elements).astype(spec.dtype.numpy).tobytes()
-        for name, spec in call.inputs.items()
-    }
 
 
 def assert_as_the_whole(call: Prepared, edges: Sequence[int]) -> None:
@@ -107,7 +92,7 @@ def test_pieces_of_one_element_give_the_bits_of_the_whole(name: str) -> None:
 
 def test_inputs_of_several_dtypes_are_taken() -> None:
     specs = [TensorSpec(dtype, SHAPE) for dtype in (FLOAT, FLOAT16, FLOAT)]
-    assert_as_the_whole(call_of(LOSS, *specs), (7, 400))
+    assert_as_the_whole(call_of(L1, *specs), (7, 400))
 
 
 def test_a_piece_is_computed_three_blocks_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,23 +120,19 @@ def test_a_piece_is_forgotten_before_the_next_one_is_asked_for() -> None:
     assert gone == [[True] * 3] * 3
 
 
-def of_shapes(name: str, *shapes: tuple[int, ...], **more: Any) -> Prepared:
-    return call_of(name, *(TensorSpec(FLOAT, shape) for shape in shapes), **more)
-
-
 STRIDED, OFFSET = TensorSpec(FLOAT, (4, 3), (1, 4)), TensorSpec(FLOAT, (4, 3), (3, 1), 5)
 DENSE = TensorSpec(FLOAT, (4, 3))
 WHOLE = {
-    "a sum": of_shapes(DIVERGENCE, (4, 3), (1, 3), (4, 3)),
-    "rows": of_shapes("aclnnSoftmaxBackward", (4, 3), (4, 3), dim=1),
-    "strides": call_of(LOSS, DENSE, STRIDED, DENSE),
-    "an offset": call_of(LOSS, DENSE, OFFSET, DENSE),
-    "shapes that broadcast": of_shapes(LOSS, (4, 3), (3,), (4, 3)),
-    "an output's storage": call_of(LOSS, DENSE, DENSE, DENSE, grad_input=DENSE),
-    "one element": of_shapes(LOSS, (1,), (1,), (1,)),
-    "no element": of_shapes(LOSS, (0, 3), (0, 3), (0, 3)),
+    "a sum": call_of(KL, (4, 3), (1, 3), (4, 3)),
+    "rows": call_of(SOFTMAX, (4, 3), (4, 3), dim=1),
+    "strides": call_of(L1, DENSE, STRIDED, DENSE),
+    "an offset": call_of(L1, DENSE, OFFSET, DENSE),
+    "shapes that broadcast": call_of(L1, (4, 3), (3,), (4, 3)),
+    "an output's storage": call_of(L1, DENSE, DENSE, DENSE, grad_input=DENSE),
+    "one element": call_of(L1, (1,), (1,), (1,)),
+    "no element": call_of(L1, (0, 3), (0, 3), (0, 3)),
     # Its pieces would end behind the first element, and leave the rest to what was there.
-    "an output that only an unread input reaches": of_shapes(DIVERGENCE, (1, 1), SHAPE, (1, 1)),
+    "an output that only an unread input reaches": call_of(KL, (1, 1), SHAPE, (1, 1)),
 }
 
 

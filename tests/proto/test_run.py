@@ -19,27 +19,11 @@ from npucall.operators import CATALOGUE
 from npucall.products import A2
 from npucall.tensors import TensorSpec, view
 
-from .turns import Counted
+from .computing import Counted, call_of, storages_of
 
 L1, KL = CATALOGUE.find("aclnnL1LossBackward"), CATALOGUE.find("aclnnKlDivBackward")
 BUILTIN = CATALOGUE.find("aclnnKlDivTargetBackward", "builtin")
 INPUTS = ("grad_output", "self", "target")
-
-
-def call_of(operator: Any, *shapes: Any, dtype: Any = FLOAT, **more: Any) -> Prepared:
-    """A call; an output in ``more`` comes with its storage."""
-    specs = dict(zip(INPUTS, (TensorSpec(dtype, shape) for shape in shapes), strict=True))
-    stored = (*INPUTS, *(name for name, value in more.items() if isinstance(value, TensorSpec)))
-    return prepare(Call(operator, {**specs, **more}, stored), A2, CATALOGUE)
-
-
-def storages_of(call: Prepared, seed: int = 0) -> dict[str, bytes]:
-    random = np.random.default_rng(seed)
-    return {
-        name: random.uniform(-4, 4, spec.storage_elements).astype(spec.dtype.numpy).tobytes()
-        for name, spec in {**call.inputs, **call.outputs}.items()
-        if name in call.stored
-    }
 
 
 def poisoned(size: int) -> bytearray:
@@ -78,23 +62,13 @@ def test_gaps_of_an_output_come_back_as_they_were_sent(given: bool) -> None:
     assert found.tobytes() == sent.tobytes()
 
 
-def test_a_storage_that_was_sent_is_not_written() -> None:
-    spec = TensorSpec(FLOAT, (4,), (2,))
-    call = call_of(L1, (4,), (4,), (4,), grad_input=spec)
+def test_a_storage_that_was_sent_is_written_only_where_it_is_the_memory_of_its_output() -> None:
+    call = call_of(L1, (4,), (4,), (4,), grad_input=TensorSpec(FLOAT, (4,), (2,)))
     storages = {name: bytearray(data) for name, data in storages_of(call).items()}
     before = {name: bytes(data) for name, data in storages.items()}
-    evaluate.run(call, storages)
-    assert storages == before
-
-
-def test_the_memory_of_an_output_may_be_the_storage_that_was_sent_for_it() -> None:
-    spec = TensorSpec(FLOAT, (4,), (2,))
-    call = call_of(L1, (4,), (4,), (4,), grad_input=spec)
-    storages = storages_of(call)
     expected = evaluate.run(call, storages)
-    shared = bytearray(storages["grad_input"])
-    answer = evaluate.run(call, {**storages, "grad_input": shared}, targets={"grad_input": shared})
-    assert answer == expected
+    assert storages == before
+    assert evaluate.run(call, storages, targets={"grad_input": storages["grad_input"]}) == expected
 
 
 @each("given", [False, True])
