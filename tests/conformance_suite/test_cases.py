@@ -94,13 +94,12 @@ def test_every_block_has_cases() -> None:
 
 @each("block", BLOCKS)
 def test_a_filter_of_blocks_leaves_that_block(block: str) -> None:
-    found = ids(blocks=(block,), quick=True)
-    assert found
-    assert all(each.split("/")[1] == block for each in found)
+    found = {case.block for case in select(statements()[::6], Selection(blocks=(block,)))}
+    assert found == {block}
 
 
 def test_a_filter_of_dtypes_leaves_those() -> None:
-    found = list(select(statements(), Selection(dtypes=(BF16, FLOAT16), quick=True)))
+    found = list(select(statements()[::6], Selection(dtypes=(BF16, FLOAT16))))
     assert {case.dtype for case in found} == {BF16, FLOAT16}
 
 
@@ -116,7 +115,7 @@ def test_an_operator_without_its_variant_means_all_of_them() -> None:
 
 def test_quick_is_a_sample_of_every_operator_dtype_and_block() -> None:
     def strata(*, quick: bool) -> set[tuple[str, str, str]]:
-        cases = select(statements(), Selection(quick=quick))
+        cases = select(statements()[::6], Selection(quick=quick))
         return {
             (case.statement.title, case.block, "" if case.block in ONCE else case.dtype.name)
             for case in cases

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
+from tests.rows import each
 
 from npucall_client.conformance.reporting.coverage import NOT_RUN, Chosen, coverage, required
 from npucall_client.conformance.reporting.formats.text import covered, verdict
@@ -27,53 +27,50 @@ def report(*outcomes: Outcome, allow_skipped: bool = False, chosen: Chosen | Non
     )  # fmt: skip
 
 
-def test_a_run_in_which_all_passed_conforms_and_covers_all() -> None:
-    found = report(*PASSED)
-    assert (found.verdict, found.coverage().complete) == ("conforms", True)
-    assert found.coverage().operators.judged == ("a", "b")
-    assert found.coverage().dtypes.judged == ("a f32", "a bf16", "b f32")
-    assert found.coverage().blocks.judged == ("grid", "edge")
-    assert (found.coverage().judged, found.coverage().required) == (4, 4)
+*REST, LAST = PASSED
+BUSY = skipped(LAST, "QUEUE_FULL", lowers=True)
+ELSEWHERE = skipped(LAST, "b is not on Ascend910B", lowers=False)
+FAILED = replace(LAST, status="failed", problems=("x",))
 
 
-def test_a_skipped_case_that_should_have_been_judged_lowers_the_verdict() -> None:
-    *rest, last = PASSED
-    found = report(*rest, skipped(last, "QUEUE_FULL", lowers=True))
-    assert (found.verdict, found.passed) == ("conforms in part", False)
-    assert found.coverage().operators.missing == {"b": "QUEUE_FULL"}
-    assert found.coverage().blocks.partly == {"grid": 1}
-    assert found.coverage().lowering == {"QUEUE_FULL": 1}
+@each(
+    ("found", "expected"),
+    [
+        (report(*PASSED), "conforms"),
+        (report(*REST, BUSY), "conforms in part"),
+        (report(*REST, BUSY, allow_skipped=True), "conforms"),
+        (report(*REST, ELSEWHERE), "conforms"),
+        (report(*REST), "conforms in part"),
+        (report(*REST, FAILED, allow_skipped=True), "fails"),
+        (report(allow_skipped=True), "fails"),  # nothing ran
+        (report(ELSEWHERE, allow_skipped=True), "fails"),
+    ],
+)
+def test_the_verdict_follows_from_what_should_have_been_judged(
+    found: Report, expected: str
+) -> None:
+    assert (found.verdict, found.passed) == (expected, expected == "conforms")
 
 
-def test_a_skipped_case_that_is_allowed_does_not_lower_the_verdict_but_is_told() -> None:
-    *rest, last = PASSED
-    found = report(*rest, skipped(last, "QUEUE_FULL", lowers=True), allow_skipped=True)
-    assert found.verdict == "conforms"
-    assert verdict(found) == "Conforms: all 3 cases passed; 1 case not judged, as allowed"
+def test_a_run_in_which_all_passed_covers_all() -> None:
+    found = report(*PASSED).coverage()
+    assert found.complete
+    assert found.operators.judged == ("a", "b")
+    assert found.dtypes.judged == ("a f32", "a bf16", "b f32")
+    assert found.blocks.judged == ("grid", "edge")
+    assert (found.judged, found.required) == (4, 4)
 
 
-def test_a_case_for_another_product_does_not_count() -> None:
-    *rest, last = PASSED
-    found = report(*rest, skipped(last, "b is not on Ascend910B", lowers=False))
-    assert (found.verdict, found.coverage().required) == ("conforms", 3)
-    assert found.coverage().elsewhere == {"b is not on Ascend910B": 1}
-
-
-def test_a_case_without_an_outcome_lowers_the_verdict() -> None:
-    found = report(*PASSED[:3])
-    assert found.verdict == "conforms in part"
-    assert found.coverage().operators.missing == {"b": NOT_RUN}
-
-
-def test_a_failure_is_no_conformity_in_part_whatever_is_allowed() -> None:
-    first, *rest = PASSED
-    found = report(replace(first, status="failed", problems=("x",)), *rest, allow_skipped=True)
-    assert found.verdict == "fails"
-
-
-@pytest.mark.parametrize("outcomes", [[], [skipped(PASSED[0], "x", lowers=False)]])
-def test_a_run_in_which_nothing_ran_fails(outcomes: list[Outcome]) -> None:
-    assert report(*outcomes, allow_skipped=True).verdict == "fails"
+def test_what_was_not_judged_is_told_with_the_reason() -> None:
+    found = report(*REST, BUSY).coverage()
+    assert found.operators.missing == {"b": "QUEUE_FULL"}
+    assert found.blocks.partly == {"grid": 1}
+    assert found.lowering == {"QUEUE_FULL": 1}
+    allowed = verdict(report(*REST, BUSY, allow_skipped=True))
+    assert allowed == "Conforms: all 3 cases passed; 1 case not judged, as allowed"
+    found = report(*REST, ELSEWHERE).coverage()
+    assert (found.required, found.elsewhere) == (3, {"b is not on Ascend910B": 1})
+    assert report(*REST).coverage().operators.missing == {"b": NOT_RUN}
 
 
 def test_a_path_by_which_no_case_travelled_lowers_the_verdict() -> None:
@@ -96,8 +93,7 @@ def test_the_verdict_of_filtered_cases_says_what_was_chosen() -> None:
 
 
 def test_coverage_is_told_in_a_few_lines() -> None:
-    *rest, last = PASSED
-    found = report(*rest, skipped(last, "RESERVED", lowers=True))
+    found = report(*REST, skipped(LAST, "RESERVED", lowers=True))
     assert covered(found) == [
         (
             "judged on Ascend910B: 3 of 4 cases; 1 of 2 operators, 2 of 3 operators and dtypes, "

@@ -113,7 +113,7 @@ def test_failures_that_are_alike_are_shown_once(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_the_same_seed_draws_the_same_calls() -> None:
-    titles = (KL, "aclnnMatmul", "aclnnSoftmax")
+    titles = (KL, "aclnnSoftmax")
     first, again, other = (ids(*titles, seed=seed) for seed in (1, 1, 2))
     assert first == again
     assert len(set(first) & set(other)) < 15  # the simplest calls come with every seed
@@ -157,7 +157,7 @@ def test_a_statement_that_contradicts_itself_is_the_suites_fault(
 
 
 @given(st.data())
-@settings(max_examples=100, suppress_health_check=list(HealthCheck), deadline=None)
+@settings(max_examples=40, suppress_health_check=list(HealthCheck), deadline=None)
 def test_a_layout_that_is_drawn_fits_any_shape_and_no_output_shares_memory(
     data: st.DataObject,
 ) -> None:

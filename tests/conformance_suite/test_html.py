@@ -125,17 +125,16 @@ def test_a_failure_has_its_id_its_problems_and_its_command(failed: Outcome) -> N
     assert {failed.case, *failed.problems, rerun(REPORT, failed)} <= set(page_of(REPORT).text)
 
 
-def test_a_run_without_failures_has_no_list_of_them() -> None:
-    assert page_of(fine()).of_class("failure") == []
-    assert "Failures by cause" not in page_of(fine()).text
-
-
-def test_failures_of_a_cause_are_folded_behind_an_example() -> None:
+def test_failures_of_a_cause_are_folded_behind_an_example_and_of_none_there_is_no_list() -> (
+    None
+):
     several = [replace(WRONG_CODE, case=f"{WRONG_CODE.case}{i}") for i in range(5)]
     page = page_of(Report("cpu-strict", 0, SERVER, outcomes=several))
     assert "4 more" in page.text
     assert len(page.of_class("failure")) == 1
     assert {outcome.case for outcome in several} <= set(page.text)
+    assert page_of(fine()).of_class("failure") == []
+    assert "Failures by cause" not in page_of(fine()).text
 
 
 def test_of_very_many_causes_a_hundred_are_shown_and_the_rest_counted() -> None:
@@ -145,42 +144,49 @@ def test_of_very_many_causes_a_hundred_are_shown_and_the_rest_counted() -> None:
     assert "1,002 more causes stand in the JSON report." in page.text
 
 
-def test_a_cause_has_its_pattern_and_the_worst_element() -> None:
-    text = page_of(with_numbers()).text
-    assert "all elements 3 times too large" in text
-    assert "out[2, 3] is 1.5, expected 0.5 for self -1, reduction 1" in text
-    assert "wrong: all 14 elements" in text
+BUSY = replace(SKIPPED, problems=("QUEUE_FULL: try later",), lowers=True)
+TIMED = [replace(PASSED, run_ns=n) for n in (1_000_000, 2_500_000, 9_000_000)]
+KNOWN = replace(OUTSIDE, status="accepted")
+BESIDE_BUSY, BESIDE_KNOWN = (replace(REPORT, outcomes=[PASSED, one]) for one in (BUSY, KNOWN))
 
 
-def test_what_should_have_been_judged_and_was_not_stands_in_the_page() -> None:
-    busy = replace(SKIPPED, problems=("QUEUE_FULL: try later",), lowers=True)
-    page = page_of(replace(REPORT, outcomes=[PASSED, busy]))
-    assert "Conforms in part: 1 case passed, 1 case not judged" in page.text
-    assert "1 case should have been judged: " in page.text
-    assert "QUEUE_FULL: try later" in page.text
-    assert page.of_class("partly") == ["header"]
+@each(
+    ("report", "texts"),
+    [
+        (
+            with_numbers(),
+            [
+                "all elements 3 times too large",
+                "out[2, 3] is 1.5, expected 0.5 for self -1, reduction 1",
+                "wrong: all 14 elements",
+            ],
+        ),
+        (
+            BESIDE_BUSY,
+            [
+                "Conforms in part: 1 case passed, 1 case not judged",
+                "1 case should have been judged: ",
+                "QUEUE_FULL: try later",
+            ],
+        ),
+        (
+            replace(REPORT, chosen=Chosen(operators=("Glu",))),
+            ["in what was chosen (--operator Glu)", "no verdict of all"],
+        ),
+        (replace(REPORT, outcomes=TIMED), ["errors in ulp", "run, ms", "2.5"]),  # the median
+        (BESIDE_KNOWN, ["Known deviations", KNOWN.case]),
+        (REPORT, ["✓ kernel (the reference)", "✗ README", "agrees with none of them"]),
+    ],
+)
+def test_the_page_tells(report: Report, texts: list[str]) -> None:
+    said = "\n".join(page_of(report).text)
+    assert [text for text in texts if text not in said] == []
 
 
-def test_the_page_of_a_filtered_run_says_that_it_is_no_whole_verdict() -> None:
-    filtered = replace(REPORT, chosen=Chosen(operators=("Glu",)))
-    said = "".join(page_of(filtered).text)
-    assert "in what was chosen (--operator Glu)" in said
-    assert "no verdict of all" in said
-
-
-def test_a_known_deviation_stands_apart_from_failures() -> None:
-    known = replace(OUTSIDE, status="accepted")
-    page = page_of(replace(REPORT, outcomes=[PASSED, known]))
-    assert page.of_class("failure") == []
-    assert page.of_class("known") == ["td"]
-    assert {"Known deviations", known.case} <= set(page.text)
-
-
-def test_the_time_on_the_device_stands_beside_the_errors() -> None:
-    timed = [replace(PASSED, run_ns=n) for n in (1_000_000, 2_500_000, 9_000_000)]
-    text = page_of(replace(REPORT, outcomes=timed)).text
-    assert text.index("errors in ulp") < text.index("run, ms")
-    assert "2.5" in text  # the median
+def test_what_lowers_the_verdict_and_what_is_known_have_colours_of_their_own() -> None:
+    assert page_of(BESIDE_BUSY).of_class("partly") == ["header"]
+    assert page_of(BESIDE_KNOWN).of_class("failure") == []
+    assert page_of(BESIDE_KNOWN).of_class("known") == ["td"]
 
 
 def test_the_heat_map_has_a_cell_for_each_operator_and_block_a_label_and_a_legend() -> None:
@@ -198,13 +204,6 @@ def test_the_heat_map_has_a_cell_for_each_operator_and_block_a_label_and_a_legen
 
 def _is_held(tag: str, named: dict[str, str | None]) -> bool:
     return tag == "td" and "held" in (named.get("class") or "").split()
-
-
-def test_the_page_shows_which_source_of_a_contradiction_is_right() -> None:
-    text = page_of(REPORT).text
-    assert "✓ kernel (the reference)" in text
-    assert "✗ README" in text
-    assert "agrees with none of them" in text
 
 
 # --- Plots ----------------------------------------------------------------------------------------
@@ -247,14 +246,10 @@ def test_a_case_stands_left_of_the_line_of_the_tolerance_if_it_is_within(
     assert (place < found["limit"][0]) is (side == "mark")
 
 
-def test_the_axis_is_logarithmic() -> None:
+def test_the_axis_is_logarithmic_and_cases_near_each_other_share_a_mark() -> None:
     (a, b, c) = marks([0.001, 0.01, 0.1])["mark"]
     assert b - a == pytest.approx(c - b, abs=0.01)
-
-
-def test_cases_near_each_other_share_a_mark_that_counts_them() -> None:
-    drawing = drawing_of(Strip("A", "", "f32", [0.3] * 7))
-    (circle,) = drawing.iter("circle")
+    (circle,) = drawing_of(Strip("A", "", "f32", [0.3] * 7)).iter("circle")
     assert circle.findtext("title") == "7 cases up to 0.3 of the tolerance"
 
 
