@@ -85,8 +85,10 @@ def test_a_page_has_a_picture_of_stages(figures: list[Figure]) -> None:
 
 
 def test_cpu_time_of_a_process_is_that_which_it_had() -> None:
-    before = process.cpu_seconds(os.getpid())
-    assert before == pytest.approx(sum(os.times()[:2]), abs=0.05)
+    """To the tick of the kernel's clock, of which there are a hundred a second."""
+    before = sum(os.times()[:2])
+    found = process.cpu_seconds(os.getpid())
+    assert before - 0.03 <= found <= sum(os.times()[:2]) + 0.03
 
 
 PEAK_OF_64_MIB = """

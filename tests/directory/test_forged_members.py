@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from tests.certificates import Pair
 
 
+SECONDS = 6 * PATIENCE
+"""In which a call ends, whatever happens meanwhile."""
+
+
 class Thief:
     """Takes whatever comes, from whoever trusts its certificate."""
 
@@ -50,7 +54,7 @@ class Thief:
 def run_one(where: str, ca: str) -> Any:
     one = np.ones(1, np.float32)
     with npucall_client.connect(
-        where, ca=ca, token="npc_of_alice", timeout=PATIENCE, connect_timeout=PATIENCE
+        where, ca=ca, token="npc_of_alice", timeout=SECONDS, connect_timeout=SECONDS
     ) as client:
         return client.run("aclnnTanhBackward", one, one)
 
@@ -72,7 +76,7 @@ def test_who_has_no_certificate_of_the_announced_name_gets_nothing(
         plain, secure = directory.addresses
         directory.announce(member(thief.address, "thief"))
         found = threads.submit(run_one, f"pool:directory:{secure}", str(authority.ca))
-        assert thief.ended.wait(PATIENCE)
+        assert thief.ended.wait(SECONDS)
         with serving(device, listen="tls:127.0.0.1:0", announce=f"plain:{plain}", **tls):
             assert found.result().tolist() == [0]
     assert bool(thief.taken) is is_robbed
