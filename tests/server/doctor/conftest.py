@@ -3,7 +3,6 @@
 import io
 from collections.abc import Callable, Iterator
 from contextlib import redirect_stdout
-from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -13,9 +12,11 @@ from tests.simulator.build import build
 from tests.simulator.control import Simulator
 from tests.simulator.tree import Generation, Tree
 
+from npucall.declare.prepare import Prepared
 from npucall.products import Product
 from npucall_server import doctor
 from npucall_server.devices.cann.host import HostCatalogue
+from npucall_server.devices.cann.operators import OpApi
 from npucall_server.doctor import copies, kinds, planning, trial
 from npucall_server.doctor.device import examine
 from npucall_server.doctor.finding import Finding
@@ -64,46 +65,36 @@ def simulator(
     simulator.reset()
 
 
-@cache
-def _chosen(catalogue: HostCatalogue, product: Product) -> list[kinds.Trial]:
-    """The trials of a host, which take half a second to choose."""
-    return kinds.trials(catalogue, _SomeLibrary(), product)  # type: ignore[arg-type]
-
-
-class _SomeLibrary:
-    path = "libopapi.so"
-
-    def find(self, _: str) -> Any:
-        return self, False
-
-
-@cache
-def _catalogue(paths: AscendPaths) -> HostCatalogue:
-    from npucall_server.devices.cann.runtime import open_libraries
-
-    return HostCatalogue(open_libraries(paths).operators(paths), paths)
+@pytest.fixture(scope="session")
+def chosen() -> dict[str, list[kinds.Trial]]:
+    """The trials of each product, which take half a second to choose."""
+    return {}
 
 
 @pytest.fixture
-def examined(simulator: Simulator, paths: AscendPaths, monkeypatch: pytest.MonkeyPatch) -> Examined:
+def examined(
+    simulator: Simulator,
+    paths: AscendPaths,
+    chosen: dict[str, list[kinds.Trial]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> Examined:
     """What the doctor says of the NPU: with a few operators, in all steps or in these alone."""
-    every = kinds.of_every_operator
 
-    def few(_: Any, __: Any, product: Product) -> list[kinds.Trial]:
-        found = _chosen(_catalogue(paths), product)
-        return [each for each in found if each.call.operator.name in FEW]
+    def few(catalogue: HostCatalogue, libraries: OpApi, product: Product) -> list[kinds.Trial]:
+        if product.name not in chosen:
+            chosen[product.name] = kinds.trials(catalogue, libraries, product)
+        return [each for each in chosen[product.name] if each.call.operator.name in FEW]
+
+    def calls(*given: Any) -> list[Prepared]:
+        return [call for call in kinds.of_every_operator(*given) if call.operator.name in FEW]
 
     def found(*steps: Any, number: int = 0, paths: AscendPaths = paths) -> list[Finding]:
-        monkeypatch.setattr(trial, "trials", few)
-        monkeypatch.setattr(
-            planning,
-            "of_every_operator",
-            lambda *given: [call for call in every(*given) if call.operator.name in FEW],
-        )
         if steps:
             monkeypatch.setattr(trial, "_STEPS", steps)
         return [message for message in examine(number, paths) if isinstance(message, Finding)]
 
+    monkeypatch.setattr(trial, "trials", few)
+    monkeypatch.setattr(planning, "of_every_operator", calls)
     return found
 
 
