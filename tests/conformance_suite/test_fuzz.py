@@ -25,6 +25,7 @@ from npucall_client.conformance.stating import elementwise
 
 from .fault_table import DRAWN
 from .servers import (
+    PARTS,
     STATEMENTS,
     Refusing,
     client_of,
@@ -55,28 +56,14 @@ def ids(*titles: str, seed: int) -> list[str]:
     return [outcome.case for outcome in islice(drawn(*titles, seed=seed), 40)]
 
 
-def answers_what_is_drawn(title: str) -> None:
-    some = list(islice(drawn(title, seed=7), 30))
-    assert [outcome.problems for outcome in some if outcome.status == "failed"] == []
-    assert {outcome.block for outcome in some} == {"fuzz"}
-    assert len({outcome.case for outcome in some}) > 15
-
-
-@each("title", TITLES[3::24])
-def test_the_reference_answers_what_is_drawn(title: str) -> None:
-    answers_what_is_drawn(title)
-
-
-@pytest.mark.more
-@each("title", TITLES[1::6])
-def test_the_reference_answers_what_is_drawn_of_more_operators(title: str) -> None:
-    answers_what_is_drawn(title)
-
-
-@pytest.mark.long
-@each("title", TITLES)
-def test_the_reference_answers_what_is_drawn_of_all_operators(title: str) -> None:
-    answers_what_is_drawn(title)
+@PARTS
+def test_the_reference_answers_what_is_drawn(part: slice, subtests: pytest.Subtests) -> None:
+    for title in TITLES[part]:
+        with subtests.test(title):
+            some = list(islice(drawn(title, seed=7), 30))
+            assert [outcome.problems for outcome in some if outcome.status == "failed"] == []
+            assert {outcome.block for outcome in some} == {"fuzz"}
+            assert len({outcome.case for outcome in some}) > 15
 
 
 @pytest.mark.more

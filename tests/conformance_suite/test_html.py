@@ -125,9 +125,7 @@ def test_a_failure_has_its_id_its_problems_and_its_command(failed: Outcome) -> N
     assert {failed.case, *failed.problems, rerun(REPORT, failed)} <= set(page_of(REPORT).text)
 
 
-def test_failures_of_a_cause_are_folded_behind_an_example_and_of_none_there_is_no_list() -> (
-    None
-):
+def test_failures_of_a_cause_are_folded_behind_an_example_and_of_none_there_is_no_list() -> None:
     several = [replace(WRONG_CODE, case=f"{WRONG_CODE.case}{i}") for i in range(5)]
     page = page_of(Report("cpu-strict", 0, SERVER, outcomes=several))
     assert "4 more" in page.text
