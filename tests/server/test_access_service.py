@@ -197,6 +197,9 @@ def test_a_holder_that_stops_renewing_loses_it_to_who_waits(here: Reserving) -> 
     here.served.gate._wake()
     asked.result()
     assert refused(here.anna.renew, key) == "RESERVED"
+    assert [line["caller"] for line in here.served.events("reserved")] == ["anna", "bert"]
+    (ended,) = here.served.events("reservation not renewed")
+    assert (ended["tenant"], ended["caller"]) == ("a", "anna")
 
 
 def test_two_tenants_that_race_never_have_it_at_the_same_time(here: Reserving) -> None:
