@@ -162,6 +162,7 @@ def serving(device: Any = None, guard: Guard | None = None, **settings: Any) -> 
     finally:
         served.server.drain()
         served.streams._threads.shutdown()
+    assert not len(served.sessions)
 
 
 def record() -> Record:

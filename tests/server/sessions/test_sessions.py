@@ -163,6 +163,8 @@ def test_a_lease_ends_and_all_is_freed(server: Offline) -> None:
     assert server.device.allocated == 8
     later(server, 0.5)
     assert server.is_empty
+    assert not session.end(lambda: MessageError("a second time"))
+    assert server.is_empty
     later(server, 2.0)
     with pytest.raises(SessionExpiredError, match=r"2\.0 s ago") as caught:
         of(server, session)
