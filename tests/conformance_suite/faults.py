@@ -102,10 +102,10 @@ def of(operator: str, seen: str, old: str, new: str, **more: Any) -> Fault:
     name, _, variant = operator.partition(".")
     formula = CATALOGUE.find(f"aclnn{name}", variant).formula
     assert formula is not None
-    return within(formula.__module__, operator, seen, old, new, **more)
+    return at(formula.__module__, operator, seen, old, new, **more)
 
 
-def within(module: str, operator: str, seen: str, old: str, new: str, **more: Any) -> Fault:
+def at(module: str, operator: str, seen: str, old: str, new: str, **more: Any) -> Fault:
     """A fault in a module of all operators; ``.compute.work`` is one of ``npucall``."""
     name = f"npucall{module}" if module.startswith(".") else module
     return Fault(f"aclnn{operator}", frozenset(seen.split()), name, old, new, **more)
@@ -114,7 +114,7 @@ def within(module: str, operator: str, seen: str, old: str, new: str, **more: An
 def read(operator: str, seen: str, layout: str) -> Fault:
     """Each input with the ``spec`` is read as if it had another layout."""
     old = "Layout.of_spec(spec) for name, spec in call.inputs.items()}\n    work"
-    return within(EVALUATE, operator, seen, old, old.replace("Layout.of_spec(spec)", layout))
+    return at(EVALUATE, operator, seen, old, old.replace("Layout.of_spec(spec)", layout))
 
 
 def written(operator: str, seen: str, statement: str, **more: Any) -> Fault:
@@ -127,7 +127,7 @@ def written(operator: str, seen: str, statement: str, **more: Any) -> Fault:
         "    for answer, storage in zip(recipe.answers, answers):\n"
         "        a = answer.layout.over(storage)\n"
     )
-    return within(EVALUATE, operator, seen, ran, f"{ran}{each}        {statement}\n", **more)
+    return at(EVALUATE, operator, seen, ran, f"{ran}{each}        {statement}\n", **more)
 
 
 def stored(operator: str, seen: str, dtype: str, new: str, **more: Any) -> Fault:
@@ -138,4 +138,4 @@ def stored(operator: str, seen: str, dtype: str, new: str, **more: Any) -> Fault
         f"        r = np.ascontiguousarray(result)\n"
         f"        result = np.reshape({new}, result.shape)\n"
     )
-    return within(".compute.operands", operator, seen, store, other + store, **more)
+    return at(".compute.operands", operator, seen, store, other + store, **more)

@@ -82,12 +82,7 @@ def hostile() -> Report:
         instance=HOSTILE, default_variant=HOSTILE, variants=(HOSTILE,),
     )  # fmt: skip
     sides = Sided(1, HOSTILE, (HOSTILE, "b"), (HOSTILE,), HOSTILE, HOSTILE)
-    names: dict[str, Any] = {
-        "operator": HOSTILE,
-        "variant": HOSTILE,
-        "block": HOSTILE,
-        "dtype": HOSTILE,
-    }
+    names: dict[str, Any] = dict.fromkeys(("operator", "variant", "block", "dtype"), HOSTILE)
     wrong = Wrong(HOSTILE, HOSTILE, (1,), 0.5, 1.5, {HOSTILE: 1.0}, {HOSTILE: HOSTILE}, ())
     failed = replace(
         OUTSIDE, case=HOSTILE, problems=(HOSTILE,), worst=HOSTILE, findings=(HOSTILE,),

@@ -125,11 +125,6 @@ def test_a_failing_case_is_named_saved_and_replayed_until_the_server_is_mended(
     assert replay(str(folder), "local:").exit_code == 0
 
 
-def test_two_servers_are_compared() -> None:
-    result = conform("local:", "--against", "local:", *ONE)
-    assert (result.exit_code, result.exception) == (0, None)
-
-
 @each(
     ("words", "says"),
     [
@@ -202,16 +197,6 @@ def test_a_random_call_that_fails_is_a_bundle_that_fails_again_until_it_is_mende
         assert "drawn: self " in json.loads((folder / "case.json").read_text())["problems"][-1]
         assert replay(str(folder), "local:").exit_code == 1
     assert replay(str(folder), "local:").exit_code == 0
-
-
-def test_random_calls_of_a_right_server_pass(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fake_clock: object
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    result = conform("local:", "--fuzz", "1", "--operator", "SmoothL1Loss")
-    assert (result.exit_code, result.exception) == (0, None)
-    assert "in what was chosen (--fuzz 1 --operator SmoothL1Loss)" in result.output
-    assert not (tmp_path / "npucall-failures").exists()
 
 
 def test_golden_data_need_no_server(tmp_path: Path) -> None:

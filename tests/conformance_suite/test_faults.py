@@ -9,7 +9,7 @@ from npucall_client.conformance.cases.case import BLOCKS
 from npucall_client.conformance.statements import statements
 
 from .fault_table import CHECKS, DRAWN, OPERATORS, PATHS, PLACES, ROUNDING, SAYS
-from .faults import Fault, within
+from .faults import Fault, at
 from .servers import failing_blocks, report_on
 
 FAULTS = (*OPERATORS, *ROUNDING, *CHECKS, *PLACES, *SAYS)
@@ -89,7 +89,7 @@ def default(title: str, name: str) -> Fault:
     (statement,) = (each for each in statements() if each.title == title)
     old = "self.operator.default(parameter)"
     new = f"{another(statement.defaults[name])} if name == {name!r} else {old}"
-    return within(".declare.draft", title.removeprefix("aclnn"), "defaults", old, new)
+    return at(".declare.draft", title.removeprefix("aclnn"), "defaults", old, new)
 
 
 @each(("title", "name"), DEFAULTS[::8])

@@ -11,7 +11,7 @@ from tests.rows import each
 
 from npucall_client.conformance.stating.tables import product_of
 
-from .faults import of, within
+from .faults import at, of
 from .servers import failed, run
 from .servers import local as server
 
@@ -24,9 +24,9 @@ GLU = "aclnnGlu"
 FORGOTTEN = of("Glu", "", '"aclnnGlu"', '"aclnnGluV1"')
 WITHOUT_BF16 = of("KlDiv", "", "shared.PRODUCTS", "dict.fromkeys(shared.PRODUCTS, FLOATS[:2])")
 IN_LIST = "for operator in CATALOGUE]"
-UNLISTED = within("npucall_client.local", "Glu", "", IN_LIST,
+UNLISTED = at("npucall_client.local", "Glu", "", IN_LIST,
                   f'{IN_LIST[:-1]} if operator.name != "{GLU}"]')  # fmt: skip
-UNKNOWN_DTYPE = within(".wire.listing", "Glu", "", "[d.wire for d in dtypes]",
+UNKNOWN_DTYPE = at(".wire.listing", "Glu", "", "[d.wire for d in dtypes]",
                        "[*(d.wire for d in dtypes), 99]")  # fmt: skip
 
 

@@ -9,10 +9,7 @@ import numpy as np
 import pytest
 
 from npucall import buffers
-from npucall.compute import blocks, evaluate, pieces
-from npucall.compute.blocks import _SummedWork
-from npucall.compute.helpers import Helpers
-from npucall.compute.work import Work
+from npucall.compute import evaluate, pieces
 from npucall.declare.call import Call
 from npucall.declare.over import Elementwise
 from npucall.declare.prepare import prepare
@@ -92,26 +89,6 @@ def test_what_was_in_new_memory_does_not_show(part: slice, subtests: pytest.Subt
                     assert found == expected
                 seen += 1
             assert seen > 20
-
-
-@PARTS
-def test_what_was_in_given_memory_does_not_show_nor_how_blocks_are_shared(
-    part: slice, subtests: pytest.Subtests, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for work in Work, _SummedWork:
-        monkeypatch.setattr(work, "block", 37)
-    monkeypatch.setattr(blocks, "_WORTH_IT", 1)
-    helpers = Helpers(2)
-    for title in TITLES[part]:
-        with subtests.test(title):
-            for call, storages in calls(title):
-                expected = answer_of(call, storages)
-                for byte in POISONS:
-                    targets = {
-                        n: bytearray([byte]) * s.storage_bytes for n, s in call.outputs.items()
-                    }
-                    assert answer_of(call, storages, targets=targets, helpers=helpers) == expected
-    helpers.close()
 
 
 def with_small_inputs(
