@@ -50,6 +50,19 @@ def a_program(device: Device, operator: Operator[Any, Any]) -> tuple[list[Step],
     return steps, [part.memory for part in parts.values()] + list(targets.values())
 
 
+def chain(call: Prepared, sent: Mapping[str, Any], steps: int, **last: Any) -> list[Step]:
+    """Each step takes what the one before gave in place of its first input; the last is answered.
+
+    ``last``: fields of the last step.
+    """
+    (output,), first = call.outputs, next(iter(sent))
+    made = [Step(call, sent, discarded=frozenset({output}))]
+    for number in range(1, steps):
+        made.append(made[0]._replace(storages={**sent, first: StepOutput(number - 1, output)}))
+    made[-1] = made[-1]._replace(**{"discarded": frozenset(), **last})
+    return made
+
+
 def _results(call: Prepared, step: int) -> dict[str, StepOutput]:
     """The inputs that outputs of the same call would fit."""
     found = {}

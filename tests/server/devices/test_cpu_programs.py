@@ -16,13 +16,13 @@ from npucall.declare.prepare import Prepared, prepare
 from npucall.dtypes import FLOAT, INT64
 from npucall.errors import ArgumentError, CancelledError
 from npucall.operators import CATALOGUE, DEFAULT_VARIANT
-from npucall.places import StepOutput
 from npucall.products import DEFAULT_SOC, product_of
 from npucall.tensors import TensorSpec
 from npucall_server.devices.base import ResidentPart, Step
 from npucall_server.devices.cpu import CpuDevice
 
 from .programs import a_program, call_of, differences
+from .programs import chain as chain_of
 
 ELEMENTS = 256
 LARGE = 2_000_000
@@ -158,15 +158,7 @@ def test_what_a_handle_holds_lives_as_long_as_somebody_reads_it(device: CpuDevic
 def chain(steps: int, *, elements: int = ELEMENTS) -> list[Step]:
     """Each step takes what the one before gave; all but the last are discarded."""
     call = l1(elements)
-    sent = storages_of(call)
-    made: list[Step] = []
-    for number in range(steps):
-        storages: dict[str, Any] = dict(sent)
-        if number:
-            storages["grad_output"] = StepOutput(number - 1, OUT)
-        discarded = {OUT} if number < steps - 1 else set()
-        made.append(Step(call, storages, discarded=frozenset(discarded)))
-    return made
+    return chain_of(call, storages_of(call), steps)
 
 
 @pytest.mark.parametrize("elements", [ELEMENTS, LARGE])

@@ -26,9 +26,11 @@ def test_a_kernel_that_fails_once_is_run_again(device: Opened) -> None:
 
 
 def test_a_kernel_that_fails_again_and_a_launch_that_fails_name_their_step(device: Opened) -> None:
-    steps = chain(l1(device), 5)
+    case = l1(device)
+    steps = chain(case, 5)
     again = [(step, (step + 1, 5 + step + 1), "at_sync") for step in (0, 2, 4)]
     for step, launches, what in [*again, (0, (1,), "return"), (3, (4,), "return")]:
+        pace_of(case.call).nanoseconds = 1  # however long it took before: in one part
         for nth in launches:
             device.simulator.fail(LAUNCH, nth, status=OVERFLOW, what=what)
         error = failure(partial(device.program, steps))

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.server.devices.programs import a_program, differences
+from tests.server.devices.programs import chain as chain_of
 
 from npucall.errors import ArgumentError, CancelledError
 from npucall.operators import CATALOGUE
@@ -32,15 +33,7 @@ def mse(device: Any, count: int = 6) -> Case:
 
 def chain(case: Case, steps: int, **last: Any) -> list[Step]:
     """Each takes what the one before gave in place of its first input."""
-    (output,) = case.call.outputs
-    made = []
-    for number in range(steps):
-        storages: dict[str, Any] = dict(case.storages)
-        if number:
-            storages["grad_output"] = StepOutput(number - 1, output)
-        made.append(Step(case.call, storages, discarded=frozenset({output})))
-    made[-1] = made[-1]._replace(**{"discarded": frozenset(), **last})
-    return made
+    return chain_of(case.call, case.storages, steps, **last)
 
 
 def leave() -> None:
