@@ -119,6 +119,7 @@ def test_an_input_may_be_a_null_pointer() -> None:
 def test_a_reply_has_a_dense_output_and_no_kernel_dtype() -> None:
     call = cat("tensors", tensors=(PAIR,), out=STRIDED)
     assert call.outputs == {"out": PAIR}
+    assert pb.Reply.FromString(encode_reply(call, SERVER)).kernel_dtype == 0
     reply = decode_reply(encode_reply(call, SERVER))
     assert (reply.variant, reply.kernel_dtype, reply.warnings) == ("", None, ())
     assert (reply.outputs, reply.stored) == ({"out": PAIR}, ("out",))
