@@ -6,7 +6,7 @@ the product. Rows are in the order in which the device checks.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from itertools import chain, groupby, islice, product
 from typing import TYPE_CHECKING, Any
@@ -61,12 +61,13 @@ def valid_call(statement: Statement, base: Setup, product: Product) -> dict[str,
     return dict(call_of(case, 0, product.soc).arguments)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Table:
     """An operator's error table, and the rules that must keep it."""
 
     statement: Statement
     operator: Operator[..., Any]
+    _refusing: dict[tuple[str, str], list[str]] = field(default_factory=dict, repr=False)
 
     def __str__(self) -> str:
         return self.statement.title
@@ -145,7 +146,7 @@ class Table:
         """Whether the checks of both refuse a call with both, and no other before the second."""
         if answer_of(first) == answer_of(second) or not fit(first, second):
             return False
-        alone = {*self.refusing(first, on=on), *self.refusing(second, on=on)}
+        alone = {*self._alone(first, on), *self._alone(second, on)}
         both = self.refusing(first, second, on=on)
         wanted = [self.first_of(first, on), self.first_of(second, on)]
         return {*wanted} <= {*both} and {*both[: both.index(wanted[1])]} <= alone
@@ -157,7 +158,14 @@ class Table:
 
     def first_of(self, row: Invalid, on: Product = A2) -> str:
         """The check that is the first to refuse a row."""
-        return next(iter(self.refusing(row, on=on)), "none")
+        return next(iter(self._alone(row, on)), "none")
+
+    def _alone(self, row: Invalid, on: Product) -> list[str]:
+        """The checks that refuse this row, each found once."""
+        key = (row.row, on.soc)
+        if key not in self._refusing:
+            self._refusing[key] = self.refusing(row, on=on)
+        return self._refusing[key]
 
 
 def _within(group: Sequence[Invalid]) -> Iterator[tuple[Invalid, Invalid]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from itertools import product
 from math import fsum
 from typing import TYPE_CHECKING, Any
 
@@ -56,7 +57,7 @@ ELEMENTWISE = [t for t in TABLES if isinstance(t.operator.over, Elementwise) and
 @each
 def test_blocks_of_any_length_give_the_same_bits(table: Table) -> None:
     wrong = []
-    for case in (*usual(table.statement, FLOAT, FLOAT16, BF16), *stretched(table.statement)):
+    for case in (*usual(table.statement, FLOAT, FLOAT16), *stretched(table.statement)):
         tensors, attributes = drawn(case)
         call = prepared(table.operator, tensors, attributes)
         whole = bits(evaluated(call, tensors))
@@ -197,8 +198,10 @@ def test_elements_are_added_up_unrounded_and_the_sum_is_rounded_once(table: Tabl
         Maker(table.statement, "sums").case(
             dtype, Setup(base=base, absent=("",)), {"reduction": code}
         )
-        for dtype in (FLOAT, FLOAT16, BF16)
-        for base in ((12, 17), (2 * Work.block + 3,), (3, 1, 2))
+        for dtype, base in (
+            *product((FLOAT, FLOAT16, BF16), ((12, 17), (3, 1, 2))),
+            (FLOAT, (2 * Work.block + 3,)),
+        )
         for code in (MEAN, SUM)
     ]
     for case in cases:

@@ -134,6 +134,7 @@ def many(name: str, count: int) -> tuple[Prepared, dict[str, bytes]]:
 
 
 @pytest.mark.alone
+@pytest.mark.more
 @each
 def test_many_labels_are_checked_in_a_few_mebibytes(name: str) -> None:
     call, storages = many(name, 1 << 22)
