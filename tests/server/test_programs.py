@@ -22,14 +22,34 @@ from npucall.wire.calls import encode
 from npucall.wire.programs import StepRequest, join_program
 
 from .fakes import INPUTS
-from .handles import BYTES, COUNT, EXPECTED, SIZE, SPEC, OnHandles, part, server, step
 from .serving import record
 from .sessions.raw import A, B, C
+from .test_handles_in_calls import (
+    BYTES,
+    COUNT,
+    EXPECTED,
+    L1,
+    SIZE,
+    SPEC,
+    OnHandles,
+    part,
+    server,
+)
 
 if TYPE_CHECKING:
-    from npucall.places import Place
+    from collections.abc import Mapping, Sequence
+
+    from npucall.places import OutputPlace, Place
 
 __all__ = ["server"]
+
+
+def step(
+    storage: Sequence[Place] = BYTES,
+    places: Mapping[str, OutputPlace] | None = None,
+    call: bytes = L1,
+) -> StepRequest:
+    return StepRequest(call, storage, places or {})
 
 
 def test_a_program_gives_what_its_calls_give_one_by_one(server: OnHandles) -> None:
