@@ -1,39 +1,44 @@
-"""What the attacks have in common: how a server is started, and where the figures go."""
+"""How the attacks start a server, and where the figures go."""
 
 from __future__ import annotations
 
 import os
 import sys
-from functools import partial
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from .servers import attacked
 
 if TYPE_CHECKING:
-    from .servers import Figure, Start
+    from collections.abc import Iterator
+
+    from .servers import AttackedServer, Start
 
 
 @pytest.fixture
-def start(tmp_path: Path) -> Start:
-    """``attacked``, in a folder of the test's own."""
+def start(
+    tmp_path: Path, request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]
+) -> Start:
+    """``attacked``, in a folder of the test's own. At its end it prints the figures of the test."""
     if sys.platform != "linux":
         pytest.skip("memory is read from /proc")
-    return partial(attacked, tmp_path)
 
+    @contextmanager
+    def begin(*flags: str, **options: Any) -> Iterator[AttackedServer]:
+        with attacked(tmp_path, *flags, **options) as server:
+            try:
+                yield server
+            finally:
+                show(f"{request.node.name}: {'; '.join([server.show_peak(), *server.notes])}")
 
-@pytest.fixture
-def figure(capsys: pytest.CaptureFixture[str]) -> Figure:
-    """Prints a figure, and keeps it."""
-
-    def show(name: str, value: object) -> None:
-        line = f"{name}: {value}"
+    def show(line: str) -> None:
         with capsys.disabled():
             print(f"\n    {line}", end="")
         if path := os.environ.get("ATTACK_FIGURES"):
             with Path(path).open("a") as file:
                 file.write(line + "\n")
 
-    return show
+    return begin

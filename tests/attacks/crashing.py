@@ -8,26 +8,22 @@ from __future__ import annotations
 
 import os
 import random
+import secrets
 import signal
 import subprocess
 import sys
 import time
 from contextlib import suppress
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 import grpc
-from tests.end_to_end.session_caller import (
-    OPERATORS,
-    SessionCaller,
-    chain,
-    negated,
-    new_handle,
-    part,
-    upload_frames,
-)
-from tests.end_to_end.wire import bare_channel
+from tests.end_to_end.contract import KL, kl, request
+from tests.end_to_end.wire import PATIENCE, bare_channel
 
 from npucall.v1 import operator_service_pb2 as pb
+from npucall.v1 import operator_service_pb2_grpc, session_service_pb2_grpc, tensor_pb2
+from npucall.v1 import session_service_pb2 as sessions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,7 +31,8 @@ if TYPE_CHECKING:
 COUNT = 1 << 16
 """Elements of a tensor, of 4 bytes each."""
 BYTES = 4 * COUNT
-_LONGEST_LIFE, _PAUSE, _LONG = 0.8, 0.01, 60.0
+MOST_DEEDS, LONGEST_DEED = 15, 0.02
+_LONG = 60.0
 
 
 def crash(target: str, count: int, at_once: int, seed: int) -> None:
@@ -44,72 +41,13 @@ def crash(target: str, count: int, at_once: int, seed: int) -> None:
     subprocess.run([*command, *map(str, (count, at_once, seed))], check=True)
 
 
-class Client:
-    """What it leaves open stays in ``_open``."""
-
-    def __init__(self, channel: grpc.Channel, chance: random.Random) -> None:
-        self._caller = SessionCaller(channel)
-        self._chance = chance
-        self._filled: list[bytes] = []
-        self._open: list[Any] = []
-        self.open = self._caller.open
-        self.deeds = [
-            self._upload, self._stopped_upload, self._call_that_waits, self._kept_output,
-            self._program, self._stream, self._chunked, self._unread_download, self._release,
-        ]  # fmt: skip
-
-    def _upload(self) -> None:
-        data = bytes(self._chance.randrange(256) for _ in range(64)) * (BYTES // 64)
-        self._filled.append(self._caller.put(data, constant=self._chance.random() < 0.5))
-
-    def _stopped_upload(self) -> bytes:
-        handle = new_handle()
-        whole = upload_frames({handle: bytes(BYTES)}, chunk=BYTES // 8)
-        self._open.append(self._caller.begin_upload(_stopping(whole, self._chance.randrange(10))))
-        return handle
-
-    def _call_that_waits(self) -> None:
-        """For a handle that nobody ends to fill."""
-        request = negated(part(self._stopped_upload(), BYTES), COUNT, keep=new_handle())
-        self._open.append(self._caller.begin("Execute", request, pb.ExecuteResponse, OPERATORS))
-
-    def _kept_output(self) -> None:
-        kept = new_handle()
-        self._caller.execute(negated(self._any_filled(), COUNT, keep=kept))
-        self._filled.append(kept)
-
-    def _program(self) -> None:
-        kept = new_handle()
-        self._caller.run_program(chain(self._any_filled(), COUNT, 20, keep=kept))
-        self._filled.append(kept)
-
-    def _stream(self) -> None:
-        calls = [negated(self._any_filled(), COUNT, keep=new_handle()) for _ in range(8)]
-        frames = (
-            pb.ExecuteStreamRequest(call_id=index, begin=pb.Begin(request=call))
-            for index, call in enumerate(calls)
-        )
-        self._open.append(self._caller.stream(_stopping(frames, len(calls))))
-        next(self._open[-1])
-
-    def _chunked(self) -> None:
-        request = negated(self._any_filled(), COUNT, keep=new_handle())
-        request.storage[0].ClearField("data")
-        begin = pb.ExecuteStreamRequest(begin=pb.Begin(request=request, chunked=True))
-        self._open.append(self._caller.stream(_stopping(iter([begin]), 1)))
-
-    def _unread_download(self) -> None:
-        self._open.append(self._caller.begin_download(self._any_filled()))
-        next(self._open[-1])
-
-    def _release(self) -> None:
-        if self._filled:
-            self._caller.release(self._filled.pop())
-
-    def _any_filled(self) -> Any:
-        if not self._filled:
-            self._upload()
-        return part(self._chance.choice(self._filled), BYTES)
+def _upload_frames(handle: bytes, data: bytes, digest: bytes) -> Iterator[sessions.UploadRequest]:
+    entry = sessions.UploadEntry(handle=handle, length=len(data), digest=digest)
+    yield sessions.UploadRequest(begin=sessions.UploadBegin(entries=[entry]))
+    for at in range(0, BYTES, BYTES // 8):
+        piece = pb.Chunk(offset=at, data=data[at : at + BYTES // 8])
+        yield sessions.UploadRequest(chunk=piece)
+    yield sessions.UploadRequest(end=pb.End())
 
 
 def _stopping(frames: Iterator[Any], after: int) -> Iterator[Any]:
@@ -119,22 +57,117 @@ def _stopping(frames: Iterator[Any], after: int) -> Iterator[Any]:
     time.sleep(_LONG)
 
 
-def _live(target: str, chance: random.Random) -> None:
+class Client:
+    """What it leaves open stays in ``_open``."""
+
+    def __init__(self, channel: grpc.Channel, chance: random.Random) -> None:
+        self._sessions: Any = session_service_pb2_grpc.SessionServiceStub(channel)
+        self._operators: Any = operator_service_pb2_grpc.OperatorServiceStub(channel)
+        self._given: dict[str, Any] = {"timeout": PATIENCE}
+        self._chance = chance
+        self._filled: list[bytes] = []
+        self._open: list[Any] = []
+        self.deeds = [
+            self._upload, self._stopped_upload, self._call_that_waits, self._kept_output,
+            self._program, self._stream, self._chunked, self._unread_download, self._release,
+        ]  # fmt: skip
+
+    def open(self) -> None:
+        answer = self._sessions.OpenSession(sessions.OpenSessionRequest(), timeout=PATIENCE)
+        self._given["metadata"] = (("npucall-session", answer.session),)
+
+    def _upload(self) -> None:
+        handle, data = secrets.token_bytes(16), self._chance.randbytes(64) * (BYTES // 64)
+        digest = sha256(data).digest() if self._chance.random() < 0.5 else b""
+        self._sessions.Upload(_upload_frames(handle, data, digest), **self._given)
+        self._filled.append(handle)
+
+    def _stopped_upload(self) -> bytes:
+        handle = secrets.token_bytes(16)
+        frames = _stopping(_upload_frames(handle, bytes(BYTES), b""), self._chance.randrange(10))
+        self._open.append(self._sessions.Upload.future(frames, **self._given))
+        return handle
+
+    def _call_that_waits(self) -> None:
+        """For a handle that nobody ends to fill."""
+        call = self._call(self._part(self._stopped_upload()))
+        self._open.append(self._operators.Execute.future(call, **self._given))
+
+    def _kept_output(self) -> None:
+        kept = secrets.token_bytes(16)
+        self._operators.Execute(self._call(self._any_filled(), kept), **self._given)
+        self._filled.append(kept)
+
+    def _program(self) -> None:
+        steps = [self._call(self._any_filled())]
+        for step in range(19):
+            steps[-1].output_places.add(output="out", discard=True)
+            result = tensor_pb2.StepOutput(step=step, output="out")
+            steps.append(self._call(tensor_pb2.Storage(result=result)))
+        kept = secrets.token_bytes(16)
+        steps[-1].output_places.add(output="out", keep=kept)
+        self._operators.ExecuteProgram(pb.ExecuteProgramRequest(steps=steps), **self._given)
+        self._filled.append(kept)
+
+    def _stream(self) -> None:
+        filled = self._any_filled()
+        calls = [self._call(filled, secrets.token_bytes(16)) for _ in range(8)]
+        self._exchange([pb.Begin(request=call) for call in calls])
+        next(self._open[-1])
+
+    def _chunked(self) -> None:
+        call = self._call(self._any_filled(), secrets.token_bytes(16))
+        call.storage[0].CopyFrom(tensor_pb2.Storage())
+        self._exchange([pb.Begin(request=call, chunked=True)])
+
+    def _unread_download(self) -> None:
+        asked = sessions.DownloadRequest(part=self._any_filled().handle)
+        self._open.append(self._sessions.Download(asked, **self._given))
+        next(self._open[-1])
+
+    def _release(self) -> None:
+        if self._filled:
+            asked = sessions.ReleaseRequest(handles=[self._filled.pop()])
+            self._sessions.Release(asked, **self._given)
+
+    def _exchange(self, begins: list[pb.Begin]) -> None:
+        frames = [pb.ExecuteStreamRequest(call_id=i, begin=each) for i, each in enumerate(begins)]
+        stopping = _stopping(iter(frames), len(frames))
+        self._open.append(self._operators.ExecuteStream(stopping, **self._given))
+
+    def _call(self, storage: tensor_pb2.Storage, keep: bytes = b"") -> pb.ExecuteRequest:
+        """A call whose two inputs are the same; ``keep``: a handle for its output."""
+        places = [pb.OutputPlace(output="out", keep=keep)] if keep else []
+        return request(KL, kl(COUNT), [storage] * 2, places)
+
+    def _any_filled(self) -> tensor_pb2.Storage:
+        if not self._filled:
+            self._upload()
+        return self._part(self._chance.choice(self._filled))
+
+    def _part(self, handle: bytes) -> tensor_pb2.Storage:
+        return tensor_pb2.Storage(handle=tensor_pb2.HandlePart(id=handle, length=BYTES))
+
+
+def _live(target: str, chance: random.Random, tell: int) -> None:
     with bare_channel(target) as channel:
         client = Client(channel, chance)
         act: Any = client.open
         while True:
+            os.write(tell, b".")
             with suppress(grpc.RpcError, StopIteration):  # the server may be full
                 act()
-            time.sleep(_PAUSE)
             act = chance.choices([client.open, *client.deeds], [0.2] + [1.0] * len(client.deeds))[0]
 
 
-def _fork(target: str, seed: int) -> int:
+def _fork(target: str, seed: int) -> tuple[int, int]:
+    """A client's process, and where it tells that it begins something."""
+    hear, tell = os.pipe()
     if pid := os.fork():
-        return pid
+        os.close(tell)
+        return pid, hear
     try:
-        _live(target, random.Random(seed))
+        _live(target, random.Random(seed), tell)
     finally:
         os._exit(1)
 
@@ -143,10 +176,13 @@ def main(target: str, count: int, at_once: int, seed: int) -> None:
     chance = random.Random(seed)
     for first in range(0, count, at_once):
         seeds = range(first, min(first + at_once, count))
-        for pid in [_fork(target, seed * count + each) for each in seeds]:
-            time.sleep(chance.uniform(0, 2 * _LONGEST_LIFE / at_once))
+        for pid, hear in [_fork(target, seed * count + each) for each in seeds]:
+            for _ in range(chance.randint(1, MOST_DEEDS)):
+                assert os.read(hear, 1), "it ended by itself"
+            time.sleep(chance.uniform(0, LONGEST_DEED))
             os.kill(pid, signal.SIGKILL)
-            assert os.waitpid(pid, 0)[1] == signal.SIGKILL, "it ended by itself"
+            os.waitpid(pid, 0)
+            os.close(hear)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ The environment says how (the tests are marked ``long``):
 
 * ``ATTACKED_SERVER``: the command of another server, such as that of an older checkout, for the
   figures of before: ``ATTACKED_SERVER="/older/.venv/bin/python -m npucall_server"``;
-* ``ATTACK_FIGURES``: a file to which each test appends its line, ``name: figure``;
+* ``ATTACK_FIGURES``: a file to which each test appends its line, ``name: figures``;
 * ``SOAK_SECONDS``: how long the soak lasts.
 
 For example: ``ATTACK_FIGURES=after.txt .venv/bin/python -m pytest -m long tests/attacks``.
@@ -19,7 +19,7 @@ import sys
 import threading
 import time
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 
     Start = Callable[..., AbstractContextManager["AttackedServer"]]
     """``attacked`` in a folder of the test's own."""
-    Figure = Callable[[str, object], None]
-    """Keeps a figure under a name."""
 
 MIB, GIB = 2**20, 2**30
 _CAP = 6 * GIB
@@ -53,6 +51,8 @@ class AttackedServer:
     resident_at_start: int
     killed: bool = False
     """It took more than ``cap``, so it was ended."""
+    notes: list[str] = field(default_factory=list)
+    """Figures of the test beside the peak."""
 
     @property
     def promise(self) -> int:
@@ -64,8 +64,10 @@ class AttackedServer:
         return max(_CAP, self.promise + 128 * MIB)
 
     def peak(self) -> int:
-        """The most resident bytes since the start."""
-        return self.cap if self.killed else wire.peak_bytes(self.process.pid)
+        """The most resident bytes since the start; of a server that has ended 0."""
+        if self.killed or self.process.poll() is not None:
+            return self.cap if self.killed else 0
+        return wire.peak_bytes(self.process.pid)
 
     def descriptors(self) -> int:
         return len(list(Path(f"/proc/{self.process.pid}/fd").iterdir()))
@@ -95,6 +97,9 @@ class AttackedServer:
     def seconds_until_idle(self, most: float) -> float:
         """Until nothing is in flight."""
         return self.seconds_until(lambda: self.in_flight() == (0, 0), most)
+
+    def note(self, *figures: object) -> None:
+        self.notes += map(str, figures)
 
     def show_peak(self) -> str:
         sign = "> " if self.killed else ""

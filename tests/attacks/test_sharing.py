@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from .attacks import Attack
-    from .servers import AttackedServer, Figure, Start
+    from .servers import AttackedServer, Start
 
 pytestmark = pytest.mark.long
 
@@ -43,50 +43,43 @@ HOLDS: dict[str, Callable[[AttackedServer], Attack]] = {
 
 
 @pytest.mark.parametrize("hold", HOLDS)
-def test_one_connection_keeps_nobody_out(start: Start, figure: Figure, hold: str) -> None:
+def test_one_connection_keeps_nobody_out(start: Start, hold: str) -> None:
     """Polite callers send small calls, and large ones on streams of their own."""
     with start() as server, polite(server.target, "large") as seen:
         with HOLDS[hold](server) as made:
-            calls, held = server.in_flight()
+            server.note("calls and bytes in flight: {}, {}".format(*server.in_flight()))
             pump(made, UNDER_ATTACK)
             beside = seen()
-        figure(hold, f"holds {calls} calls, {held / MIB:.0f} MiB; {beside}")
+        server.note(beside)
         assert beside.all_served
 
 
 @pytest.mark.parametrize("hold", HOLDS)
-def test_what_makes_no_progress_is_given_back(start: Start, figure: Figure, hold: str) -> None:
+def test_what_makes_no_progress_is_given_back(start: Start, hold: str) -> None:
     """The connection lives on, and answers pings."""
     with start() as server, HOLDS[hold](server) as made:
         begun = time.monotonic()
         pump(made, GIVEN_BACK_SECONDS, over)
-        seconds, held = time.monotonic() - begun, server.in_flight()
-        figure(f"{hold}, until given back", f"{seconds:.0f} s, {held} left; {endings(made)}")
-        assert held == (0, 0)
+        server.note(f"{time.monotonic() - begun:.0f} s", endings(made))
+        assert server.in_flight() == (0, 0)
         assert over(made)
 
 
-def test_a_peer_that_was_stopped_loses_its_room(start: Start, figure: Figure) -> None:
+def test_a_peer_that_was_stopped_loses_its_room(start: Start) -> None:
     """Its kernel acknowledges what comes; it neither reads nor answers a ping."""
     with start() as server:
         with attacks.streams_that_do_not_read(server.target, server.limit // 200):
             calls, _ = server.in_flight()
             seconds = server.seconds_until_idle(GIVEN_BACK_SECONDS)
-        figure("a stopped peer", f"held {calls} calls, given back after {seconds:.0f} s")
+        server.note(f"{calls} calls", f"given back after {seconds:.0f} s")
         assert calls > 0
         assert seconds < GIVEN_BACK_SECONDS
 
 
-def test_idle_connections_leave_descriptors_for_others(start: Start, figure: Figure) -> None:
-    with start(descriptors=256) as server:
-        with attacks.idle_connections(server.target, 400) as made:
-            served = [health_of(server.target) for _ in range(10)]
-            closed, used = sum(each.closed for each in made), server.descriptors()
-        figure(
-            "400 idle connections, 256 descriptors",
-            f"{closed} refused, {used} descriptors in use",
-        )
-        assert served == ["SERVING"] * 10
+def test_idle_connections_leave_descriptors_for_others(start: Start) -> None:
+    with start(descriptors=256) as server, attacks.idle_connections(server.target, 400) as made:
+        assert [health_of(server.target) for _ in range(10)] == ["SERVING"] * 10
+        server.note(endings(made), f"{server.descriptors()} descriptors")
 
 
 # --- What is slow but honest is not cut -----------------------------------------------------------

@@ -14,7 +14,7 @@ from .clients import clients, polite
 from .servers import GIB
 
 if TYPE_CHECKING:
-    from .servers import Figure, Start
+    from .servers import Start
 
 pytestmark = pytest.mark.long
 
@@ -26,26 +26,24 @@ THREADS = 256
 """More than a server keeps for calls and streams."""
 
 
-def test_polite_callers_lose_nothing_beside_hostile_ones(start: Start, figure: Figure) -> None:
+def test_polite_callers_lose_nothing_beside_hostile_ones(start: Start) -> None:
     seconds = float(os.environ.get("SOAK_SECONDS", "120"))
     with start("--reflection", limit=GIB) as server:
         with polite(server.target, "large") as seen, ExitStack() as hostile:
             time.sleep(QUIET_SECONDS)
-            figure("soak, before it", seen())
+            server.note(f"before it {seen()}")
             threads, descriptors = server.threads(), server.descriptors()
             for _ in range(HOSTILE):
                 hostile.enter_context(clients("hostile", server.target, server.limit))
             with suppress(subprocess.TimeoutExpired):
                 server.process.wait(seconds)
             beside = seen()
-        figure(f"soak of {seconds:g} s", f"{beside}; {server.show_peak()}")
         assert not server.killed
         idle = server.seconds_until_idle(IDLE_SECONDS)
-        figure(
-            "soak, after it",
-            f"idle after {idle:.0f} s, threads {threads} -> {server.threads()}, "
+        server.note(
+            beside, f"idle after {idle:.0f} s", f"threads {threads} -> {server.threads()}",
             f"descriptors {descriptors} -> {server.descriptors()}",
-        )
+        )  # fmt: skip
         assert not beside.lost
         assert server.peak() < server.promise
         assert idle < IDLE_SECONDS

@@ -20,7 +20,7 @@ from .clients import clients, polite
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from .servers import Figure, Start
+    from .servers import Start
 
 pytestmark = pytest.mark.long
 
@@ -53,9 +53,7 @@ def usage(target: str, token: str) -> tuple[int, Counter[str]]:
     return sum(line.calls for line in lines), seconds
 
 
-def test_tenants_have_the_device_by_their_weights(
-    start: Start, figure: Figure, tmp_path: Path
-) -> None:
+def test_tenants_have_the_device_by_their_weights(start: Start, tmp_path: Path) -> None:
     """24 callers of three tenants, with calls of two kinds, within a tenth."""
     weights = {name: f"weight = {weight}" for name, weight in WEIGHTS.items()}
     flags, token_of = tenants(tmp_path, **weights)
@@ -69,16 +67,16 @@ def test_tenants_have_the_device_by_their_weights(
         calls, before = look()
         wire.until(lambda: look()[0] > calls + CALLS, "they have computed", 300)
         _, after = look()
-    spent = {name: after[name] - before[name] for name in WEIGHTS}
-    shares = {name: spent[name] / sum(spent.values()) * 7 for name in WEIGHTS}
-    figure("shares of weights 1, 2, 4", ", ".join(f"{share:.2f}" for share in shares.values()))
+        spent = {name: after[name] - before[name] for name in WEIGHTS}
+        shares = {name: spent[name] / sum(spent.values()) * 7 for name in WEIGHTS}
+        server.note(shares)
     for name, weight in WEIGHTS.items():
         assert shares[name] == pytest.approx(weight, rel=0.1)
 
 
 @pytest.mark.parametrize("kind", ["unary", "streams", "large", "ctc"])
 def test_a_tenant_that_floods_leaves_another_its_answers(
-    start: Start, figure: Figure, tmp_path: Path, kind: str
+    start: Start, tmp_path: Path, kind: str
 ) -> None:
     flags, token_of = tenants(tmp_path, quiet="", flood="")
     with (
@@ -91,7 +89,6 @@ def test_a_tenant_that_floods_leaves_another_its_answers(
             seen()
             time.sleep(SECONDS)
             beside = seen()
-    ratio = beside.p99 / alone.p99
-    figure(f"p99 beside a flood, {kind}", f"{ratio:.1f} times: alone {alone}; beside it {beside}")
+        server.note(f"alone {alone}", f"beside a flood {beside}")
     assert alone.all_served
     assert beside.all_served
