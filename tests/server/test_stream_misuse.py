@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from npucall.errors import MessageError
 from npucall.exchange import PASSED_OVER, TRANSITIONS, Event, State
 from npucall.v1 import operator_service_pb2 as pb
+from npucall_server.services.streams import stream as stream_module
 from npucall_server.services.streams.ids import Ids
 
 from .fakes import BlockingDevice, device_that_answers, until, waiting
@@ -114,7 +115,8 @@ MISUSES: dict[str, Act] = {
 }
 
 
-def test_a_misuse_ends_the_stream(shared: Served) -> None:
+def test_a_misuse_ends_the_stream(shared: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream_module, "_BREAK_SECONDS", 0.01)  # nobody goes away here
     ends = {}
     for name, act in MISUSES.items():
         with stream(shared) as peer:

@@ -30,6 +30,7 @@ from tests.server.sessions.raw import (
 from npucall.limits import MAX_ENTRIES
 from npucall.v1 import session_service_pb2 as pb
 from npucall.v1 import tensor_pb2
+from npucall_server.services.sessions import upload as upload_module
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -166,7 +167,10 @@ UPLOADS = [
 ]
 
 
-def test_an_upload_that_breaks_the_contract_fills_nothing(client: RawSessions) -> None:
+def test_an_upload_that_breaks_the_contract_fills_nothing(
+    client: RawSessions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(upload_module, "_BREAK_SECONDS", 0.01)  # nobody goes away here
     wrong = []
     for messages, fault in UPLOADS:
         error = refused(lambda messages=messages: client.send(messages))
