@@ -59,19 +59,6 @@ class Altered(LocalTransport):
         return Response(response.reply, response.timings, [memoryview(each) for each in storages])
 
 
-class Refusing(LocalTransport):
-    """Raises an error instead of every answer, and counts how often it is asked."""
-
-    def __init__(self, error: Exception | None = None) -> None:
-        super().__init__("Ascend910B1")
-        self.asked = 0
-        self._error = error or ServerUnreachableError("target: expected a server, found none")
-
-    async def execute(self, request: BoundCall, timeout: float, request_id: str) -> Response:
-        self.asked += 1
-        raise self._error
-
-
 class Failing(LocalTransport):
     """Raises what ``error_of`` has for a call, by how many came before it; else answers."""
 

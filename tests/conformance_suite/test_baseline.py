@@ -102,9 +102,7 @@ def test_the_same_deviation_of_another_case_is_not_accepted(server: FakeServer) 
     assert states == {CASE: "accepted", OTHER: "failed"}
 
 
-def test_a_deviation_that_is_gone_is_to_be_removed_which_a_new_baseline_does(
-    server: FakeServer,
-) -> None:
+def test_a_deviation_that_is_gone_is_named_and_a_new_baseline_drops_it(server: FakeServer) -> None:
     server.change = lambda _: None
     result = server.conform()
     assert result.exit_code == 0
@@ -134,9 +132,7 @@ def test_a_baseline_that_is_missing_is_no_empty_one(server: FakeServer) -> None:
         (("--profile", "cann-standard"), "expected profile cann-standard, found cpu-strict"),
     ],
 )
-def test_a_baseline_of_other_data_is_refused(
-    server: FakeServer, words: tuple[str, ...], says: str
-) -> None:
+def test_another_baseline_is_refused(server: FakeServer, words: tuple[str, ...], says: str) -> None:
     assert says in str(server.conform(*words).exception)
 
 

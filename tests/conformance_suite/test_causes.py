@@ -96,9 +96,7 @@ EXPECTED, BLAMED = "expected status 161002, found 161001", "expected ('self',) b
         ),
     ],
 )
-def test_failures_are_told_by_what_they_share(
-    failures: list[Outcome], expected: list[tuple[str, int]]
-) -> None:
+def test_failures_share_a_cause(failures: list[Outcome], expected: list[tuple[str, int]]) -> None:
     assert [(cause.words, len(cause.cases)) for cause in causes(failures)] == expected
 
 
@@ -127,9 +125,7 @@ def test_a_finding_has_no_numbers_but_statuses(problem: str, text: str) -> None:
     assert stable(problem) == text
 
 
-def test_a_wrong_sign_in_every_case_of_an_operator_reads_as_one_cause(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_wrong_sign_in_every_case_reads_as_one_cause(monkeypatch: pytest.MonkeyPatch) -> None:
     of("KlDivBackward", "", "-kl_factor", "kl_factor").apply(monkeypatch)
     failures = report_on("aclnnKlDivBackward", ("grid",)).failures
     first, *rest = causes(failures)

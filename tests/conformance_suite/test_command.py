@@ -58,9 +58,7 @@ def test_the_subcommands_are_entry_points(name: str) -> None:
     assert point.load() is getattr(module, name)
 
 
-def test_a_case_that_passes_ends_with_0_and_reports_are_written_beside_each_other(
-    tmp_path: Path,
-) -> None:
+def test_a_case_that_passes_ends_with_0_and_is_in_each_report(tmp_path: Path) -> None:
     paths = {name: tmp_path / f"report.{name}" for name in ("json", "junit")}
     options = [word for name, path in paths.items() for word in (f"--{name}", str(path))]
     result = conform("local:", *ONE, *options)
@@ -89,9 +87,7 @@ def test_a_run_of_which_no_case_could_be_judged_fails_whatever_is_allowed(busy: 
     assert conform("--case", OTHER, "--allow-skipped").exit_code == 1  # busy from now on
 
 
-def test_an_interrupted_run_reports_what_it_judged(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupted_run_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     server = Failing(lambda asked: KeyboardInterrupt() if asked else None)
     monkeypatch.setattr(module, "connect", lambda *_, **__: client_of(server))
     path, known = tmp_path / "report.json", tmp_path / "known.json"
@@ -218,9 +214,7 @@ def test_every_product_has_a_soc() -> None:
     assert [product_of(soc) for soc in SOCS] == list(PRODUCTS)
 
 
-def test_a_fault_that_one_product_has_is_found_and_named(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_fault_of_one_product_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def connect(*_: Any, soc: str = "Ascend910B1") -> Any:
         is_wrong = product_of(soc).soc == "Ascend310P"
         return client_of(Altered(flip, soc) if is_wrong else LocalTransport(soc))

@@ -46,9 +46,7 @@ FAILED = replace(LAST, status="failed", problems=("x",))
         (report(ELSEWHERE, allow_skipped=True), "fails"),
     ],
 )
-def test_the_verdict_follows_from_what_should_have_been_judged(
-    found: Report, expected: str
-) -> None:
+def test_the_verdict_follows_from_what_had_to_be_judged(found: Report, expected: str) -> None:
     assert (found.verdict, found.passed) == (expected, expected == "conforms")
 
 

@@ -27,7 +27,7 @@ from .fault_table import DRAWN
 from .servers import (
     PARTS,
     STATEMENTS,
-    Refusing,
+    Failing,
     client_of,
     drawn,
     failing_blocks,
@@ -68,9 +68,7 @@ def test_the_reference_answers_what_is_drawn(part: slice, subtests: pytest.Subte
 
 @pytest.mark.more
 @each("fault", DRAWN)
-def test_a_fault_that_no_case_has_is_found_in_calls_that_are_drawn(
-    fault: Fault, fake_clock: object
-) -> None:
+def test_a_fault_that_no_case_has_is_found_in_drawn_calls(fault: Fault, fake_clock: object) -> None:
     with pytest.MonkeyPatch.context() as patch:
         fault.apply(patch)
         assert failing_blocks(report_on(fault.operator, quick=True)) == set()
@@ -119,7 +117,7 @@ def test_the_search_ends_when_the_time_is_up(fake_clock: object) -> None:
 
 
 def test_the_search_ends_where_everything_fails(fake_clock: object) -> None:
-    runner = Runner(judged(client_of(Refusing(InternalError("broken"))), "broken"))
+    runner = Runner(judged(client_of(Failing(lambda _: InternalError("broken"))), "broken"))
     found = list(Fuzz(runner, 1).outcomes([STATEMENTS[KL]]))
     assert all(outcome.status == "failed" for outcome in found)
 
@@ -129,9 +127,7 @@ def test_dtypes_that_are_chosen_are_what_calls_are_counted_under() -> None:
     assert {outcome.dtype for outcome in some} == {"f16"}
 
 
-def test_a_statement_that_contradicts_itself_is_the_suites_fault(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_contradicting_statement_is_the_suites_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     right = elementwise._summed
 
     def wrong(*args: Any) -> Any:
@@ -145,9 +141,7 @@ def test_a_statement_that_contradicts_itself_is_the_suites_fault(
 
 @given(st.data())
 @settings(max_examples=40, suppress_health_check=list(HealthCheck), deadline=None)
-def test_a_layout_that_is_drawn_fits_any_shape_and_no_output_shares_memory(
-    data: st.DataObject,
-) -> None:
+def test_a_drawn_layout_fits_any_shape_and_no_output_shares_memory(data: st.DataObject) -> None:
     output = data.draw(st.booleans())
     placed = data.draw(drawing(lambda draw: layout(draw, output=output)))
     shape = tuple(data.draw(st.lists(st.integers(0, 5), max_size=6)))

@@ -161,9 +161,7 @@ def test_bfloat16_is_the_upper_half_of_a_float32(tmp_path: Path) -> None:
     assert ((numbers > 0) & (numbers < 1)).all()  # probabilities
 
 
-def test_the_manifest_says_what_was_left_out_and_the_defaults_that_a_case_leaves_out(
-    tmp_path: Path,
-) -> None:
+def test_the_manifest_says_what_was_left_out_and_has_all_defaults(tmp_path: Path) -> None:
     titles = ("KlDivTargetBackward.builtin", "L1LossBackward")
     manifest = written(tmp_path, operators=titles, blocks=("documents", "defaults"), quick=True)
     assert manifest["left_out"]["of documents that differ"] > 0

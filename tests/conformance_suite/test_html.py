@@ -235,9 +235,7 @@ def percent(text: str | None) -> float:
         *((ratio, "outside") for ratio in (1.0000001, 3.0, 1e9, float("inf"), float("nan"))),
     ],
 )
-def test_a_case_stands_left_of_the_line_of_the_tolerance_if_it_is_within(
-    ratio: float, side: str
-) -> None:
+def test_a_case_within_the_tolerance_stands_left_of_its_line(ratio: float, side: str) -> None:
     found = marks([ratio])
     (place,) = [*found["mark"], *found["outside"]]
     assert found[side] == [place]
@@ -291,7 +289,5 @@ def test_a_histogram_has_a_bar_for_each_bin_that_names_it() -> None:
         (tag("p", class_=None, stroke_width=1.5), '<p stroke-width="1.5"></p>'),
     ],
 )
-def test_text_is_escaped_once_and_attributes_that_are_none_are_left_out(
-    made: str, text: str
-) -> None:
+def test_text_is_escaped_once_and_attributes_of_none_are_left_out(made: str, text: str) -> None:
     assert made == text

@@ -86,9 +86,7 @@ def test_a_line_of_the_page_that_judges_much_works(line: str, folder: Path) -> N
 @pytest.mark.torch
 @pytest.mark.skipif(find_spec("torch") is None, reason="needs torch")
 @each("line", some("--adapter"))
-def test_a_line_with_an_adapter_works(
-    line: str, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_adapters_line_works(line: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import torch  # optional
 
     from .fake_torch_npu import install, stand_in  # likewise

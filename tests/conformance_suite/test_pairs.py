@@ -66,7 +66,7 @@ def test_what_is_no_number_on_one_side_is_left_out() -> None:
 
 
 @given(st.lists(st.tuples(st.floats(-1e3, 1e3), st.floats(-1e3, 1e3)), min_size=2), st.integers(1))
-def test_figures_of_parts_add_up_to_those_of_the_whole(
+def test_figures_of_parts_are_those_of_the_whole(
     pairs: list[tuple[float, float]], cut: int
 ) -> None:
     found, value = map(np.array, zip(*pairs, strict=True))

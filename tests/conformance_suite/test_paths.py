@@ -110,9 +110,7 @@ def test_a_bundle_of_a_path_fails_again_until_the_path_is_right(
         ({"handle_memory": 0}, {"handle", "kept-output", "program"}),
     ],
 )
-def test_a_server_without_a_path_that_all_have_fails(
-    settings: dict[str, Any], missing: set[str]
-) -> None:
+def test_a_server_without_a_usual_path_fails(settings: dict[str, Any], missing: set[str]) -> None:
     with serving(**settings) as target:
         assert missing <= reporting(failed(outcomes_of(target)))
         allowed = outcomes_of(target, allow_missing=True)

@@ -230,9 +230,7 @@ def test_a_tally_counts_what_ran_and_finds_the_worst() -> None:
         ((), False),
     ],
 )
-def test_a_run_passes_if_something_ran_and_nothing_failed(
-    outcomes: tuple[Outcome, ...], passed: bool
-) -> None:
+def test_a_run_without_failures_passes(outcomes: tuple[Outcome, ...], passed: bool) -> None:
     assert report_of(*outcomes).passed is passed
 
 

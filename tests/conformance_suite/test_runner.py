@@ -22,7 +22,7 @@ from npucall_client.conformance.running.runner import Evidence, Runner, default_
 from npucall_client.conformance.statements import statements
 from npucall_client.local import LocalTransport
 
-from .servers import Refusing, altered, client_of, failed, flip, local, run
+from .servers import Failing, altered, client_of, failed, flip, local, run
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -103,7 +103,7 @@ def test_every_product_passes_a_quick_run(soc: str) -> None:
 
 @each("error", [InternalError("a bug"), KeyError("unreadable")])
 def test_an_error_of_the_server_is_an_outcome_and_the_next_case_is_sent(error: Exception) -> None:
-    transport = Refusing(error)
+    transport = Failing(lambda _: error)
     outcomes = run(judged(client_of(transport), "broken"), **GRID)
     assert {outcome.status for outcome in outcomes} == {"failed"}
     assert transport.asked == len(outcomes)
@@ -238,9 +238,7 @@ def kept(folder: Path, *cases: str) -> tuple[Evidence, bundle.Bundle]:
 
 
 @each("case", CASES)
-def test_a_bundle_holds_the_very_call_what_was_expected_and_of_whom(
-    tmp_path: Path, case: str
-) -> None:
+def test_a_bundle_holds_the_call_what_was_expected_and_of_whom(tmp_path: Path, case: str) -> None:
     evidence, read = kept(tmp_path, case)
     assert (read.case, read.server["target"], read.versions) == (case, "altered", {"numpy": "2"})
     assert read.arguments == evidence.call.arguments
@@ -255,9 +253,7 @@ def test_a_bundle_holds_the_very_call_what_was_expected_and_of_whom(
 
 
 @each("case", CASES)
-def test_a_bundle_fails_again_where_it_failed_and_passes_where_that_is_mended(
-    tmp_path: Path, case: str
-) -> None:
+def test_a_bundle_fails_again_and_passes_where_that_is_mended(tmp_path: Path, case: str) -> None:
     evidence, read = kept(tmp_path, case)
     again = bundle.replay(read, altered(invert))
     assert (again.status, again.problems) == ("failed", evidence.outcome.problems)

@@ -48,9 +48,7 @@ def test_strides_of_a_tensor_without_gaps_are_the_contracts() -> None:
     ("layout", "shape"),
     [(a, s) for a, s in product(Arrangement, SHAPES) if a.fits(s, output=False)],
 )
-def test_a_view_has_the_elements_that_the_contract_sees(
-    layout: Arrangement, shape: tuple[int, ...]
-) -> None:
+def test_a_view_has_the_contracts_elements(layout: Arrangement, shape: tuple[int, ...]) -> None:
     spec = layout.spec(FLOAT16, shape)
     storage = np.arange(spec.storage_elements).astype(np.float16).tobytes()
     np.testing.assert_array_equal(arrangements.view(spec, storage), view(spec, storage))
@@ -63,9 +61,7 @@ def test_a_view_that_leaves_its_storage_is_refused() -> None:
 
 @each("dtype", [FLOAT, BF16])
 @each(("layout", "shape"), FITTING)
-def test_what_is_put_is_what_is_seen(
-    layout: Arrangement, shape: tuple[int, ...], dtype: DType
-) -> None:
+def test_what_is_put_is_seen(layout: Arrangement, shape: tuple[int, ...], dtype: DType) -> None:
     array = np.arange(np.prod(shape, dtype=int)).reshape(shape).astype(dtype.numpy)
     _, seen = put(array, layout.spec(dtype, shape))
     np.testing.assert_array_equal(seen, array)

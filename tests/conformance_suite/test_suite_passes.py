@@ -105,9 +105,7 @@ def variants_in(report: dict[str, Any]) -> set[str]:
 
 
 @pytest.mark.more
-def test_the_variant_of_the_host_passes_by_each_profile(
-    tmp_path: Path, host: str, variant: str
-) -> None:
+def test_the_hosts_variant_passes_by_each_profile(tmp_path: Path, host: str, variant: str) -> None:
     for words, profile in (((), "cann-standard"), (("--profile=cpu-strict",), "cpu-strict")):
         report = report_of(tmp_path, host, "--quick", "--operator=KlDivTargetBackward", *words)
         assert (report["profile"], wrong_in(report)) == (profile, set())
