@@ -125,15 +125,6 @@ def test_arguments_that_it_does_not_know_are_refused(capsys: pytest.CaptureFixtu
         assert capsys.readouterr().err.startswith("usage: npucall-server headers [-h] [--json] DIR")
 
 
-def test_help_says_what_it_lists_and_how_it_ends(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        run(["--help"])
-    assert ended.value.code == 0
-    text = " ".join(capsys.readouterr().out.split())
-    assert text.startswith("usage: npucall-server headers [-h] [--json] DIR [DIR ...]")
-    assert "Exits with 0, or with 2 if a folder has no headers." in text
-
-
 def test_the_servers_command_runs_it_and_its_help_names_it(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -181,17 +181,6 @@ def test_the_last_minute_moves_in_steps(account: Usage, clock: Clock) -> None:
     assert account.last_minute() == {}
 
 
-def test_minutes_that_have_ended_are_to_be_written_once(account: Usage, clock: Clock) -> None:
-    account.called(call())
-    assert account.unwritten() == []
-    assert [span.start for span in account.unwritten(current=True)] == [NOON]
-    clock.now += 60
-    (span,) = account.unwritten()
-    assert (span.start, span.lines) == (NOON, {("vision", "ann", KL): Line(1, 100, 40)})
-    span.is_written = True
-    assert account.unwritten() == []
-
-
 def test_what_is_restored_counts_for_quotas_and_is_not_written_again(
     account: Usage, clock: Clock
 ) -> None:
