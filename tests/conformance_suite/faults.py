@@ -60,7 +60,8 @@ class Fault:
 def _declare_again(patch: pytest.MonkeyPatch, module: ModuleType, code: CodeType) -> None:
     """``local:`` has the operators of the changed module; the suite goes on knowing the right."""
     fresh = ModuleType(module.__name__)
-    vars(fresh).update({**vars(dtypes), **vars(products), "__package__": module.__package__})
+    known = {**vars(dtypes), **vars(products)}
+    vars(fresh).update({name: value for name, value in known.items() if name[0] != "_"})
     exec(code, vars(fresh))
     gone, new = (
         [value for value in vars(each).values() if isinstance(value, Operator)]

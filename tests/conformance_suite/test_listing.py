@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 GLU = "aclnnGlu"
 FORGOTTEN = of("Glu", "", '"aclnnGlu"', '"aclnnGluV1"')
 WITHOUT_BF16 = of("KlDiv", "", "shared.PRODUCTS", "dict.fromkeys(shared.PRODUCTS, FLOATS[:2])")
-UNKNOWN_DTYPE = at(".wire.listing", "Glu", "", "[d.wire for d in dtypes]",
-                       "[*(d.wire for d in dtypes), 99]")  # fmt: skip
+WIRES = "d.wire for d in dtypes"
+UNKNOWN_DTYPE = at(".wire.listing", "Glu", "", f"[{WIRES}]", f"[*({WIRES}), 99]")
 
 
 def test_a_missing_operator_may_be_allowed_and_lowers(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -39,10 +39,8 @@ def test_a_missing_operator_may_be_allowed_and_lowers(monkeypatch: pytest.Monkey
 
 def test_missing_types_may_be_allowed_and_lower(monkeypatch: pytest.MonkeyPatch) -> None:
     WITHOUT_BF16.apply(monkeypatch)
-    outcomes = run(
-        server(), operators=("aclnnKlDiv",), blocks=("listing", "grid", "edge"), quick=True,
-        allow_missing=True,
-    )  # fmt: skip
+    some = {"operators": ("aclnnKlDiv",), "blocks": ("listing", "grid", "edge"), "quick": True}
+    outcomes = run(server(), **some, allow_missing=True)
     assert failed(outcomes) == []
     assert {o.dtype for o in outcomes if o.status == "skipped" and o.block == "grid"} == {"bf16"}
     assert any(o.lowers for o in outcomes)

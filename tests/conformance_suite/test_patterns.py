@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -86,12 +86,7 @@ def test_what_was_done_to_all_elements_is_told(shape: tuple[int, ...], seed: int
     mixed = np.random.default_rng(seed).permutation(expected.reshape(-1)).reshape(shape)
     assert "the right numbers at wrong places" in words(expected, mixed)
     assert "no more digits than BF16 has" not in words(expected, coarse(expected), fraction=7)
-
-
-@QUICK
-@given(st.sampled_from([(4, 6), (7, 9), (3, 5)]), SEEDS)
-def test_elements_of_other_rows_are_told(shape: tuple[int, ...], seed: int) -> None:
-    assert untold(drawn(shape, seed), OF_ROWS) == []
+    assert untold(drawn((7, 9), seed), OF_ROWS) == []
 
 
 @QUICK
@@ -289,18 +284,13 @@ def test_of_very_many_ranges_the_first_are_named() -> None:
 @each(
     ("places", "text"),
     [
-        (np.s_[:, :], "all 24 elements"),
-        (np.s_[1:3, 2], "[1-2, 2], 2 of 24 elements"),
-        (np.s_[:, ::2], "[:, 0, 2, 4], 12 of 24 elements"),
+        (range(24), "all 24 elements"),
+        ((8, 14), "[1-2, 2], 2 of 24 elements"),
+        (range(0, 24, 2), "[:, 0, 2, 4], 12 of 24 elements"),
+        ((0, 8, 9), "in flat order 0, 8-9, 3 of 24 elements"),  # they are no block
     ],
 )
-def test_the_elements_of_a_mask_are_told_by_dimension(places: Any, text: str) -> None:
+def test_the_elements_of_a_mask_are_told_by_dimension(places: Sequence[int], text: str) -> None:
     wrong = np.zeros((4, 6), bool)
-    wrong[places] = True
+    wrong.reshape(-1)[list(places)] = True
     assert elements(wrong) == text
-
-
-def test_elements_that_are_no_block_are_told_in_flat_order() -> None:
-    wrong = np.zeros((4, 6), bool)
-    wrong.reshape(-1)[[0, 8, 9]] = True
-    assert elements(wrong) == "in flat order 0, 8-9, 3 of 24 elements"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from itertools import count
 from threading import Event
 from typing import TYPE_CHECKING
 
@@ -107,16 +106,6 @@ def test_an_error_of_the_server_is_an_outcome_and_the_next_case_is_sent(error: E
     outcomes = run(judged(client_of(transport), "broken"), **GRID)
     assert {outcome.status for outcome in outcomes} == {"failed"}
     assert transport.asked == len(outcomes)
-
-
-def test_answers_that_change_fail_determinism() -> None:
-    turns = count()
-
-    def drift(storage: bytearray) -> None:
-        storage[0] ^= next(turns) % 2  # every other answer is off by an ulp at most
-
-    outcomes = run(altered(drift), operators=KL, blocks=("determinism",))
-    assert {o.problems[-1] for o in outcomes} == {"repeated: expected the same bits, found others"}
 
 
 def server_with(device: str) -> Server:

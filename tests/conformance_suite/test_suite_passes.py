@@ -75,8 +75,7 @@ NINE_DIMENSIONS = {
 @pytest.fixture(params=["builtin", "community"])
 def variant(request: pytest.FixtureRequest) -> str:
     """The variant that a host has."""
-    name: str = request.param
-    return name
+    return str(request.param)
 
 
 @pytest.fixture
