@@ -1,6 +1,6 @@
 """The worked examples F1 to F13 [src:worked-examples]: calls by their C names, and the digits.
 
-Every path has to give these; ``test_forward_examples`` and ``tests/end_to_end`` read this table.
+Every path has to give these; ``test_worked_examples`` and ``tests/end_to_end`` read this table.
 """
 
 from __future__ import annotations
@@ -127,6 +127,18 @@ ALPHA = [
 HALVES = {"self": np.array([3.30078125, 1.70019531]), "target": np.array([0.70019531, 0.30004883])}
 
 
+WEIGHED = {
+    "self": [-2.0, 0, 3],
+    "target": [1, 0.5, 0],
+    "weightOptional": [1, 2, 0.5],
+    "posWeightOptional": [3.0],
+}
+LOSSES_OF_LOGITS = [6.38078403, 2.77258872, 1.52429368]
+LARGE = {"self": np.array([300.0, 0, 0]), "target": np.zeros(3)}
+WIDE = {"out": np.zeros((), SINGLE)}
+FAR = {"self": np.array([60000.0, 60000.0]), "target": np.zeros(2)}
+
+
 def _nll(reduction: int, ignored: int, loss: Any, total: float) -> Example:
     attributes = {"reduction": reduction, "ignoreIndex": ignored}
     expected = {"out": loss, "totalWeightOut": total}
@@ -149,11 +161,6 @@ def _ctc(targets: list[list[int]], length: int, loss: float, alpha: Any, frames:
     expected = {"negLogLikelihoodOut": [loss], **({"logAlphaOut": alpha} if alpha else {})}
     tensors = {"logProbs": log_probs, "targets": np.array(targets)}
     return Example("F8", "aclnnCtcLoss", tensors, {**attributes, "zeroInfinity": False}, expected)
-
-
-def _half(operator: str, values: Any, target: Any, reduction: int, result: float) -> Example:
-    tensors = {"self": np.asarray(values, float), "target": np.asarray(target, float)}
-    return Example("F13", operator, tensors, {"reduction": reduction}, {"out": result}, HALF)
 
 
 EXAMPLES: list[Example] = [
@@ -213,56 +220,23 @@ EXAMPLES: list[Example] = [
     _cross_entropy("mean", [0.56891807], smoothing=0.1),
     _ctc([[1]], 1, 1.15201307, [[[*row, *[-INF] * 5] for row in ALPHA]], 3),
     _ctc([[1, 1]], 2, INF, None, 2),
-    Example(
+    *_reduced(
         "F9",
         "aclnnBinaryCrossEntropy",
         {"self": [0, 0.25, 0.75, 1], "target": [0, 1, 0.5, 0]},
-        {"reduction": NONE},
-        {"out": [0, 1.38629436, 0.83698822, 100]},
+        {NONE: [0, 1.38629436, 0.83698822, 100], MEAN: 25.55582064},
     ),
-    Example(
-        "F9",
-        "aclnnBinaryCrossEntropy",
-        {"self": [0, 0.25, 0.75, 1], "target": [0, 1, 0.5, 0]},
-        {"reduction": MEAN},
-        {"out": 25.55582064},
-    ),
-    Example(
-        "F10",
-        "aclnnBinaryCrossEntropyWithLogits",
-        {
-            "self": [-2.0, 0, 3],
-            "target": [1, 0.5, 0],
-            "weightOptional": [1, 2, 0.5],
-            "posWeightOptional": [3.0],
-        },
-        {"reduction": NONE},
-        {"out": [6.38078403, 2.77258872, 1.52429368]},
-    ),
-    Example(
+    *_reduced("F10", "aclnnBinaryCrossEntropyWithLogits", WEIGHED, {NONE: LOSSES_OF_LOGITS}),
+    *_reduced(
         "F11",
         "aclnnSoftMarginLoss",
         {"self": [-2.0, 0, 3], "target": [1.0, -1, 1]},
-        {"reduction": NONE},
-        {"out": [2.12692801, 0.69314718, 0.04858735]},
+        {NONE: [2.12692801, 0.69314718, 0.04858735]},
     ),
     Example("F12", "aclnnMseLoss", HALVES, {"reduction": MEAN}, {"out": 4.36328125}, HALF),
     Example("F12", "aclnnKlDiv", HALVES, {"reduction": SUM}, {"out": -3.43164062}, HALF),
-    _half("aclnnMseLoss", [300, 0, 0], [0, 0, 0], MEAN, 30000),
-    Example(
-        "F13",
-        "aclnnL1Loss",
-        {"self": [60000.0, 60000.0], "target": [0.0, 0.0]},
-        {"reduction": SUM},
-        {"out": INF},  # the kernel's own FLOAT16 overflows first
-        HALF,
-        given={"out": np.zeros((), SINGLE)},
-    ),
-    Example(
-        "F13",
-        "aclnnL1Loss",
-        {"self": [60000.0, 60000.0], "target": [0.0, 0.0]},
-        {"reduction": SUM},
-        {"out": 120000},
-    ),
+    Example("F13", "aclnnMseLoss", LARGE, {"reduction": MEAN}, {"out": 30000}, HALF),
+    # In FLOAT16 the kernel's own sum overflows first, whatever the output is.
+    Example("F13", "aclnnL1Loss", FAR, {"reduction": SUM}, {"out": INF}, HALF, WIDE),
+    *_reduced("F13", "aclnnL1Loss", FAR, {SUM: 120000}),
 ]
