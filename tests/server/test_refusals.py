@@ -123,7 +123,7 @@ TOKENS: dict[str, tuple[Make, str]] = {
     "wrong key": (signed_by_somebody_else, "signature"),
     "unknown key": (signed_by_an_unknown_key, "key"),
     "expired jwt": (with_claims(seconds=-31), "expired"),
-    "not yet valid": (with_claims(nbf=time.time() + 3600), "not_yet_valid"),
+    "not yet valid": (lambda s: s.issuer.token(nbf=time.time() + 3600), "not_yet_valid"),
     "wrong audience": (with_claims(aud="https://other"), "audience"),
     "no audience": (with_claims(aud=None), "claim"),
     "no end": (with_claims(exp=None), "claim"),
