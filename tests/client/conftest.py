@@ -13,12 +13,13 @@ import npucall_client
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from npucall_client import Client
+    from npucall_client import Client, Session
 
 settings.register_profile("npucall", deadline=None)
 settings.load_profile("npucall")
 
 ONE = pytest.param("server" if HAS_SERVER else "local", id=pytest.HIDDEN_PARAM)
+NPU = pytest.param("npu", marks=pytest.mark.more)
 _CLIENTS = ["local", "server", ASYNCIO] if HAS_SERVER else DEVICES
 
 
@@ -51,3 +52,21 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     ):
         one = pytest.mark.parametrize("client", [ONE], indirect=True, scope="session")
         metafunc.definition.add_marker(one)
+
+
+@pytest.fixture(params=["local", *(["server", NPU] if HAS_SERVER else [])])
+def connected(request: pytest.FixtureRequest) -> Iterator[Client]:
+    """A client of its own for a test of sessions: of each of the two that hold tensors."""
+    target = "local:"
+    if request.param == "server":
+        target = request.getfixturevalue("npucall_server")
+    elif request.param == "npu":
+        target = request.getfixturevalue("npu_server").target
+    with npucall_client.connect(target) as client:
+        yield client
+
+
+@pytest.fixture
+def session(connected: Client) -> Iterator[Session]:
+    with connected.session() as session:
+        yield session

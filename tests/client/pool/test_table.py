@@ -55,18 +55,12 @@ def taken(pool: Table[Any], count: int, wanted: Wanted | None = None) -> Counter
     return addresses
 
 
-def test_calls_spread_over_all_that_have_nothing_to_do() -> None:
-    pool, _ = table(*(member(f"{host}:1") for host in "abcd"))
-    counts = taken(pool, 4000)
-    assert set(counts) == {"a:1", "b:1", "c:1", "d:1"}
-    assert min(counts.values()) > 800
-
-
-def test_who_calls_much_uses_all_members_alike() -> None:
-    pool, _ = table(*(member(f"{number}:1") for number in range(24)))
+@each(("members", "calls"), [(4, 4000), (24, 24_000)])
+def test_calls_spread_over_all_that_have_nothing_to_do(members: int, calls: int) -> None:
+    pool, _ = table(*(member(f"{number}:1") for number in range(members)))
     taken(pool, 1000)
-    counts = taken(pool, 24_000)
-    assert len(counts) == 24
+    counts = taken(pool, calls)
+    assert len(counts) == members
     assert min(counts.values()) > 800
 
 
@@ -100,17 +94,13 @@ def test_only_members_that_fit_the_wish_are_called(wish: Wish) -> None:
     assert taken(pool, 20) == {"b:1": 20}
 
 
-def test_a_wish_that_nobody_fits_is_an_error_that_names_what_there_is() -> None:
-    pool, _ = table(member("a:1"), wish=Wish(soc="B"))
-    with pytest.raises(NoMemberError, match=r"soc B, found 1 others \(A on cpu\)"):
-        pool.take()
-
-
-def test_members_of_another_major_version_are_left_out() -> None:
+def test_members_of_another_major_version_are_left_out_and_named_where_nobody_fits() -> None:
     other = member("a:1", version="99.1")
     assert taken(table(other, member("b:1"))[0], 20) == {"b:1": 20}
     with pytest.raises(NoMemberError, match=r"A on cpu of version 99\.1, while this client has"):
         table(other)[0].take()
+    with pytest.raises(NoMemberError, match=r"soc B, found 1 others \(A on cpu\)"):
+        table(member("a:1"), wish=Wish(soc="B"))[0].take()
 
 
 def test_members_of_several_kinds_need_a_wish() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
@@ -148,28 +147,18 @@ def test_a_restart_in_the_middle_of(
 
 
 @pytest.mark.more
-def test_a_session_is_opened_by_the_next_server_where_the_first_one_went(
+def test_a_session_is_opened_by_the_next_server_and_closing_a_lost_one_does_not_wait(
     pool: ThreadPoolExecutor, address: str
 ) -> None:
     with running_server(listen=address) as server:
         client = npucall_client.connect(server.target)
+        leaving = npucall_client.connect(server.target, timeout=1000.0)
+        leaving.session().put(X)
         kill(server)
+    pool.submit(leaving.close).result(PATIENCE)
     answer = pool.submit(client.session)
     with running_server(listen=address), client:
         assert answer.result(PATIENCE).put(X).numpy().tobytes() == X.tobytes()
-
-
-@pytest.mark.more
-def test_closing_a_session_whose_server_went_does_not_wait_for_it(address: str) -> None:
-    with running_server(listen=address) as server:
-        client = npucall_client.connect(server.target, timeout=1000.0)
-        session = client.session()
-        session.put(X)
-        kill(server)
-    closing = threading.Thread(target=client.close)
-    closing.start()
-    closing.join(PATIENCE)
-    assert not closing.is_alive()
 
 
 @pytest.mark.more
