@@ -23,7 +23,7 @@ from npucall.v1 import shared_memory_pb2
 from npucall.wire.status import to_status
 from npucall_client.shared.side_socket import Region, ask
 
-from .fake_server import PATIENCE
+from .fake_server import PATIENCE, until
 from .fake_side_socket import ID, answering, granted, hangs_up, memory_file, side_socket
 
 if TYPE_CHECKING:
@@ -87,12 +87,12 @@ def test_memory_stays_in_no_mapping_no_descriptor_and_no_forked_process(
     assert mappings() == 2
     region.end()
     del region  # the fake keeps its own mapping, and a descriptor for it
-    assert (mappings(), descriptors()) == (1, 1)
+    until(lambda: (mappings(), descriptors()) == (1, 1))
     garbage = answering(b"garbage", memory_file(SIZE), memory_file(SIZE))
     with pytest.raises(InternalError):
         asked(fake, garbage)
     assert [fake.ended.acquire(timeout=PATIENCE) for _ in range(2)] == [True, True]
-    assert (mappings(), descriptors()) == (1, 1)
+    until(lambda: (mappings(), descriptors()) == (1, 1))
     fake.behaviours.clear()
     _fork(asked(fake), fake)
 

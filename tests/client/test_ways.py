@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from tests.rows import each
 
@@ -25,30 +27,37 @@ def way(target: str = TARGET, **given: str) -> tuple[str, dict[str, str | int]]:
     return found.target, dict(found.options)
 
 
-def test_without_a_proxy_the_way_is_straight() -> None:
-    assert way() == (TARGET, {"grpc.enable_http_proxy": 0})
-    assert way_to(ClientSettings(target=TARGET)).told == ""
+STRAIGHT = {"grpc.enable_http_proxy": 0}
+PROXY = "http://login.lab:3128"
 
 
-def test_through_a_proxy_the_name_of_the_target_is_what_is_asked_for_and_checked() -> None:
-    assert way(proxy="http://login.lab:3128") == (
-        "login.lab:3128",
-        {
-            "grpc.enable_http_proxy": 0,
-            "grpc.default_authority": TARGET,
-            "grpc.http_connect_server": TARGET,
-        },
-    )
-
-
-def test_the_name_of_the_certificate_may_differ_from_the_target() -> None:
-    _, options = way(proxy="http://login.lab:3128", server_name="npu.lab")
-    assert options["grpc.default_authority"] == "npu.lab"
-    assert options["grpc.http_connect_server"] == TARGET
-    assert way("127.0.0.1:7", server_name="npu.lab") == (
-        "127.0.0.1:7",
-        {"grpc.enable_http_proxy": 0, "grpc.default_authority": "npu.lab"},
-    )
+@each(
+    ("target", "given", "server", "options"),
+    [
+        (TARGET, {}, TARGET, {}),
+        (
+            TARGET, {"proxy": PROXY}, "login.lab:3128",
+            {"grpc.default_authority": TARGET, "grpc.http_connect_server": TARGET},
+        ),
+        (
+            TARGET, {"proxy": PROXY, "server_name": "npu.lab"}, "login.lab:3128",
+            {"grpc.default_authority": "npu.lab", "grpc.http_connect_server": TARGET},
+        ),
+        (
+            "127.0.0.1:7", {"server_name": "npu.lab"}, "127.0.0.1:7",
+            {"grpc.default_authority": "npu.lab"},
+        ),
+        (  # one that is set is for its own machine too, but not for a socket
+            "127.0.0.1:7", {"proxy": PROXY}, "login.lab:3128",
+            {"grpc.default_authority": "127.0.0.1:7", "grpc.http_connect_server": "127.0.0.1:7"},
+        ),
+        ("unix:/run/x", {"proxy": PROXY}, "unix:/run/x", {}),
+    ],
+)  # fmt: skip
+def test_a_proxy_is_asked_for_the_target_whose_name_is_checked(
+    target: str, given: Any, server: str, options: dict[str, str]
+) -> None:
+    assert way(target, **given) == (server, {**STRAIGHT, **options})
 
 
 @each(
@@ -117,7 +126,7 @@ def test_who_is_named_by_no_proxy_is_reached_without_one(
     monkeypatch: pytest.MonkeyPatch, target: str, excepted: str
 ) -> None:
     monkeypatch.delenv("no_grpc_proxy", raising=False)
-    monkeypatch.setenv("https_proxy", "http://login.lab:3128")
+    monkeypatch.setenv("https_proxy", PROXY)
     monkeypatch.setenv("no_proxy", excepted)
     assert way(target)[0] == target
     monkeypatch.setenv("no_grpc_proxy", "elsewhere")
@@ -130,12 +139,6 @@ def test_a_proxy_of_the_environment_is_not_for_this_machine(
 ) -> None:
     monkeypatch.setenv("grpc_proxy", "http://login.lab:3128")
     assert way(target)[0] == target
-
-
-def test_a_proxy_that_is_set_is_for_its_own_machine_too_but_not_for_a_socket() -> None:
-    server, options = way("127.0.0.1:50051", proxy="http://login.lab:3128")
-    assert (server, options["grpc.http_connect_server"]) == ("login.lab:3128", "127.0.0.1:50051")
-    assert way("unix:/run/x", proxy="http://login.lab:3128")[0] == "unix:/run/x"
 
 
 def test_a_variable_that_names_no_http_proxy_is_told_and_not_used(
