@@ -217,6 +217,7 @@ def test_a_cancel_takes_a_call_out_that_waits() -> None:
     device = BlockingDevice()
     with serving(device) as served, stream(served) as peer:
         peer.begin(1)
+        until(lambda: device.running == 1, "the first one runs")
         peer.begin(2)
         until(lambda: waiting(served.executor) == 1, "the second one waits")
         peer.cancel(2)
