@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import gc
 import hashlib
 import hmac
 import json
@@ -22,7 +23,7 @@ from npucall_server.access import local_users, tokens
 from npucall_server.access.identity import Role
 from npucall_server.shared import side_socket
 
-from .fakes import PATIENCE
+from .fakes import PATIENCE, until
 from .issuer import Issuer
 from .raw import call_of
 from .tenant_server import (
@@ -296,7 +297,16 @@ def test_a_user_of_no_tenant_gets_neither_memory_nor_a_credential_but_by_a_token
     assert len(answer.id) == 16
 
 
-def test_a_region_answers_to_the_caller_alone_who_got_it(
+@pytest.fixture
+def _no_collection() -> Iterator[None]:
+    """Memory must not wait for one."""
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.mark.usefixtures("_no_collection")
+def test_a_region_answers_to_the_caller_alone_who_got_it_and_is_free_when_he_goes(
     server: TenantServer, channel: grpc.Channel
 ) -> None:
     alice, again, bob = (server.token(name) for name in ("alice", "alice", "bob"))
@@ -307,6 +317,7 @@ def test_a_region_answers_to_the_caller_alone_who_got_it(
         with pytest.raises(grpc.RpcError) as raised:
             ask(channel, "Execute", request, bearer(bob))
     assert refusal(raised.value).reason == "SHARED_MEMORY"
+    until(lambda: not server.regions.bytes_taken, "the memory is given back")
 
 
 def test_a_tenant_has_no_more_shared_memory_than_its_quota(server: TenantServer) -> None:

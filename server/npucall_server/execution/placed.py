@@ -146,7 +146,10 @@ class Placed:
             unread = error
         self._fill(session, message)
         if unread is not None and self.runs:  # a retry that need not run reads nothing
-            raise unread
+            try:
+                raise unread
+            finally:
+                del unread  # its traceback has this frame, and with it memory of the client
         for number, step in enumerate(self.program.steps):
             with self.program.at(number):
                 self._targets.append(self._targets_of(step))
