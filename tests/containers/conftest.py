@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,14 +10,14 @@ from . import images, needs
 from .podman import Podman
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 
 @pytest.fixture(scope="session")
 def podman() -> Iterator[Podman]:
     """podman whose containers and networks are gone at the end; images stay for the next run."""
     needs.need(needs.PACKAGES)
-    with needs.namespace(f"npucall-containers-{os.getpid()}") as enter:
+    with needs.own_network() as enter:
         podman = Podman(enter)
         podman("rm", "--all", "--force")  # of a run that was killed
         try:
@@ -29,28 +28,19 @@ def podman() -> Iterator[Podman]:
             podman.on_host("image", "prune", "--force")
 
 
-@pytest.fixture(scope="session")
-def cpu_image(podman: Podman) -> str:
-    images.build_cpu(podman)
-    return images.CPU
+def _image(build: Callable[[Podman], None], name: str) -> Callable[..., str]:
+    @pytest.fixture(scope="session")
+    def image(podman: Podman) -> str:
+        build(podman)
+        return name
+
+    return image
 
 
-@pytest.fixture(scope="session")
-def client_image(podman: Podman) -> str:
-    images.build_client(podman)
-    return images.CLIENT
-
-
-@pytest.fixture(scope="session")
-def test_image(podman: Podman) -> str:
-    images.build_test(podman)
-    return images.TEST
-
-
-@pytest.fixture(scope="session")
-def npu_image(podman: Podman) -> str:
-    images.build_npu(podman)
-    return images.NPU
+cpu_image = _image(images.build_cpu, images.CPU)
+client_image = _image(images.build_client, images.CLIENT)
+test_image = _image(images.build_test, images.TEST)
+npu_image = _image(images.build_npu, images.NPU)
 
 
 @pytest.fixture(scope="module")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 import sys
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.pool.hosts import namespace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -52,15 +52,8 @@ def _may_make_namespaces() -> bool:
 
 
 @contextmanager
-def namespace(name: str) -> Iterator[list[str]]:
-    """A namespace of network without a way out; yields what a command in it begins with.
-
-    Not ``ip netns exec``, which mounts /sys anew without control groups.
-    """
-    subprocess.run(["ip", "netns", "add", name], check=True)
-    try:
-        enter = ["nsenter", f"--net=/run/netns/{name}"]
-        subprocess.run([*enter, "ip", "link", "set", "lo", "up"], check=True)
-        yield enter
-    finally:
-        subprocess.run(["ip", "netns", "delete", name], check=True)
+def own_network() -> Iterator[list[str]]:
+    """A namespace of network without a way out; yields what a command in it begins with."""
+    with namespace() as made:
+        made.run("ip", "link", "set", "lo", "up")
+        yield list(made.enter)

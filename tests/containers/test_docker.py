@@ -36,7 +36,7 @@ WHEELS = (
 def engine(podman: Podman, cpu_image: str, client_image: str) -> Iterator[Docker]:
     """It has the images that podman built."""
     needs.need(needs.DOCKER)
-    with needs.namespace(f"npucall-docker-{os.getpid()}") as enter, docker.daemon(enter) as engine:
+    with needs.own_network() as enter, docker.daemon(enter) as engine:
         engine.take(podman, images.BASE, cpu_image, client_image)
         yield engine
 
