@@ -181,6 +181,6 @@ def test_it_takes_no_longer_than_the_timeout_of_a_call(tmp_path: Path) -> None:
         memory_socket.behaviours = [lambda connection, _: connection.recv(1)]
         with (
             connected(SharingServer(memory_socket)) as client,
-            pytest.raises(DeadlineError, match="gave no answer"),
+            pytest.raises(DeadlineError),
         ):
             client.options(timeout=0.2).shared(MIB)

@@ -231,7 +231,7 @@ def test_a_forked_process_is_told_to_open_its_own(npucall_server: str) -> None:
         import npucall_client
         from npucall.errors import CancelledError
         client = npucall_client.connect({npucall_server!r})
-        session = client.session(lease=1.0)
+        session = client.session(lease=20.0)
         remote = session.put(np.ones(3))
         child = os.fork()
         if not child:
