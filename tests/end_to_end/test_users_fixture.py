@@ -99,6 +99,7 @@ def test_a_target_that_answers_is_called_once(project: Path, npucall_server: str
     assert f" {npucall_server}\n" in said
 
 
+@pytest.mark.more
 def test_a_target_that_does_not_answer_is_called_once_and_told_in_a_sentence(project: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         target = f"127.0.0.1:{taken.getsockname()[1]}"
