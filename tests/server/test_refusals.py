@@ -71,10 +71,6 @@ def revoked_token(server: TenantServer) -> str:
     return token
 
 
-def unsigned(server: TenantServer) -> str:
-    return jwt.encode(server.issuer.claims(), None, "none", {"kid": "one"})  # type: ignore[arg-type]
-
-
 def signed_with_the_public_key(server: TenantServer) -> str:
     """HS256, whose secret is what everybody can read: what confuses careless servers."""
 
@@ -88,11 +84,11 @@ def signed_with_the_public_key(server: TenantServer) -> str:
 
 def signed_by_somebody_else(server: TenantServer) -> str:
     with Issuer() as other:
-        return jwt.encode(server.issuer.claims(), other.keys["one"][1], "RS256", {"kid": "one"})
+        return signed(server, "RS256", other.keys["one"][1], "one")
 
 
-def signed_by_an_unknown_key(server: TenantServer) -> str:
-    return jwt.encode(server.issuer.claims(), server.issuer.keys["one"][1], "RS256", {"kid": "two"})
+def signed(server: TenantServer, algorithm: str, key: Any, name: str) -> str:
+    return jwt.encode(server.issuer.claims(), key, algorithm, {"kid": name})
 
 
 def with_header(header: bytes) -> Make:
@@ -119,10 +115,10 @@ TOKENS: dict[str, tuple[Make, str]] = {
     "algorithm that is a list": (with_header(b'{"alg": []}'), "algorithm"),
     "key that is a number": (with_header(b'{"alg": "RS256", "kid": 1}'), "claim"),
     "malformed jwt": (lambda _: "a.b.c", "malformed"),
-    "unsigned": (unsigned, "algorithm"),
+    "unsigned": (lambda s: signed(s, "none", None, "one"), "algorithm"),
     "HS256 with the public key": (signed_with_the_public_key, "algorithm"),
     "wrong key": (signed_by_somebody_else, "signature"),
-    "unknown key": (signed_by_an_unknown_key, "key"),
+    "unknown key": (lambda s: signed(s, "RS256", s.issuer.keys["one"][1], "two"), "key"),
     "expired jwt": (with_claims(seconds=-31), "expired"),
     "not yet valid": (lambda s: s.issuer.token(nbf=time.time() + 3600), "not_yet_valid"),
     "wrong audience": (with_claims(aud="https://other"), "audience"),
