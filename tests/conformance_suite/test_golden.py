@@ -44,8 +44,7 @@ def judge(monkeypatch: pytest.MonkeyPatch) -> Any:
 def written(folder: Path, profile: str = "cpu-strict", **filters: Any) -> dict[str, Any]:
     golden = Golden(folder, "Ascend910B", profile, 0, {"npucall": "0"})
     golden.write(select(STATEMENTS.values(), Selection(**filters)))
-    manifest: dict[str, Any] = json.loads((folder / "manifest.json").read_text())
-    return manifest
+    return dict(json.loads((folder / "manifest.json").read_text()))
 
 
 class Answering:

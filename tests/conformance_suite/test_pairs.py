@@ -12,20 +12,17 @@ from hypothesis import strategies as st
 from tests.rows import each
 
 from npucall.dtypes import BF16, FLOAT, FLOAT16, DType
-from npucall_client.conformance.cases.select import Selection, select
 from npucall_client.conformance.judging.benchmark import Figures, Ratios, figures, ratios
 from npucall_client.conformance.reporting.formats import html
 from npucall_client.conformance.reporting.pairs import Column
 from npucall_client.conformance.reporting.report import Report
-from npucall_client.conformance.running.runner import Runner
-from npucall_client.conformance.statements import statements
 
-from .servers import altered, local
+from .servers import altered, local, report_on, run
 from .shown import HOSTILE, PASSED, SERVER
 from .test_html import Page, assert_sound
 from .test_table import printed
 
-CASES = Selection(operators=("KlDivBackward",), blocks=("grid",))
+CASES = {"operators": ("KlDivBackward",), "blocks": ("grid",)}
 
 
 def up(storage: bytearray) -> None:
@@ -95,9 +92,7 @@ def test_the_level_is_the_strictest_that_is_kept(times: Ratios, level: str) -> N
     assert times.level == level
 
 
-def test_errors_beside_none_are_infinitely_many_times_as_large_and_none_beside_none_the_same() -> (
-    None
-):
+def test_errors_beside_none_are_infinitely_many_times_as_large() -> None:
     wrong = Figures(count=1, usual=1, largest=0.5, relative=0.5, squares=0.25)
     assert ratios(wrong, Figures()).mare == math.inf
     assert ratios(Figures(), Figures()) == Ratios(1.0, 1.0, 1.0, 0.0)
@@ -111,7 +106,7 @@ def test_errors_beside_none_are_infinitely_many_times_as_large_and_none_beside_n
 def report() -> Report:
     """The reference against a server that is a little off."""
     first, second = local(), altered(up)
-    outcomes = list(Runner(first, second).run(select(statements(), CASES)))
+    outcomes = run(first, second, **CASES)
     return Report("cpu-strict", 0, first.server, second.server, outcomes=outcomes)
 
 
@@ -130,13 +125,12 @@ def test_each_server_is_judged_by_itself(report: Report) -> None:
 
 def test_servers_that_agree_on_complex_numbers_differ_in_nothing() -> None:
     case = "aclnnAdd/mixed/c128+c64-alpha1.0-3x4-complex-0241"
-    outcomes = list(Runner(local(), local()).run(select(statements(), Selection(cases=(case,)))))
+    outcomes = run(local(), local(), cases=(case,))
     assert [(each.status, each.problems) for each in outcomes] == [("passed", ())]
 
 
 def test_a_run_of_one_server_has_no_pairs() -> None:
-    outcomes = list(Runner(local()).run(select(statements(), CASES)))
-    assert Report("cpu-strict", 0, local().server, outcomes=outcomes).pairs() == {}
+    assert report_on("KlDivBackward", ("grid",)).pairs() == {}
 
 
 def test_the_page_has_a_line_for_each_operator_and_dtype_of_two_servers(report: Report) -> None:

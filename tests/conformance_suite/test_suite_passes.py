@@ -89,8 +89,7 @@ def report_of(folder: Path, target: str, *options: str) -> dict[str, Any]:
     path = folder / "report.json"
     result = command("conform", target, "--json", str(path), *options)
     assert isinstance(result.exception, SystemExit | None), result.exception
-    report: dict[str, Any] = json.loads(path.read_text())
-    return report
+    return dict(json.loads(path.read_text()))
 
 
 def wrong_in(report: dict[str, Any]) -> set[str]:
