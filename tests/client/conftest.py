@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
+from tests.client.fake_server import FakeServer
 from tests.conftest import ASYNCIO, DEVICES, HAS_SERVER
 
 import npucall_client
+from npucall_client.remote import retry
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -70,3 +72,14 @@ def connected(request: pytest.FixtureRequest) -> Iterator[Client]:
 def session(connected: Client) -> Iterator[Session]:
     with connected.session() as session:
         yield session
+
+
+@pytest.fixture
+def server() -> FakeServer:
+    return FakeServer()
+
+
+@pytest.fixture
+def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Calls are sent again at once, as often as their timeout allows."""
+    monkeypatch.setattr(retry, "PAUSES", (0.0,) * 4)

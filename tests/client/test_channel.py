@@ -61,11 +61,6 @@ RESET = "Stream removed (RST_STREAM (Received RST_STREAM with error code 11))"
 
 
 @pytest.fixture
-def server() -> FakeServer:
-    return FakeServer()
-
-
-@pytest.fixture
 def target(server: FakeServer) -> Iterator[str]:
     with serving(server) as address:
         yield address
@@ -192,6 +187,7 @@ def of_a_proxy(_: bytes, context: grpc.ServicerContext) -> bytes:
 
 
 @BOTH_SENDERS
+@pytest.mark.usefixtures("no_pauses")
 @each(
     ("failures", "why"),
     [
@@ -206,13 +202,8 @@ def of_a_proxy(_: bytes, context: grpc.ServicerContext) -> bytes:
     ],
 )
 def test_a_call_is_repeated_until_it_is_answered(
-    server: FakeServer,
-    client: Client,
-    monkeypatch: pytest.MonkeyPatch,
-    failures: list[Any],
-    why: str,
+    server: FakeServer, client: Client, failures: list[Any], why: str
 ) -> None:
-    monkeypatch.setattr(PAUSES, (0.0,))
     before, server.answer = server.unary, in_turn(*failures, echo_once)
     np.testing.assert_array_equal(run(client, PAIR), PAIR)
     assert server.unary - before == len(failures) + 1, why
@@ -247,10 +238,10 @@ def test_a_call_is_repeated_while_its_timeout_allows_and_raises_what_was_said_la
 
 
 @BOTH_SENDERS
+@pytest.mark.usefixtures("no_pauses")
 def test_a_call_that_had_the_device_alone_when_it_was_lost_again_is_not_sent_again(
-    server: FakeServer, client: Client, monkeypatch: pytest.MonkeyPatch
+    server: FakeServer, client: Client
 ) -> None:
-    monkeypatch.setattr(PAUSES, (0.0,))
     server.answer = fail(DeviceLostError("restarting", **{BEGUN: ALONE}))
     with pytest.raises(PoisonedCallError, match="each server that ran this call ended") as caught:
         run(client, PAIR)
@@ -259,6 +250,7 @@ def test_a_call_that_had_the_device_alone_when_it_was_lost_again_is_not_sent_aga
 
 
 @BOTH_SENDERS
+@pytest.mark.usefixtures("no_pauses")
 @each(
     ("error", "raised"),
     [
@@ -269,11 +261,9 @@ def test_a_call_that_had_the_device_alone_when_it_was_lost_again_is_not_sent_aga
 def test_an_error_that_is_forgotten_keeps_nothing_of_its_call(
     server: FakeServer,
     client: Client,
-    monkeypatch: pytest.MonkeyPatch,
     error: NpucallError,
     raised: type[NpucallError],
 ) -> None:
-    monkeypatch.setattr(PAUSES, (0.0,))
     server.answer = fail(error)
     array = np.ones((2, 3), np.float32)
     known = weakref.ref(array)

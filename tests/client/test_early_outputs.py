@@ -16,7 +16,6 @@ from npucall.v1 import operator_service_pb2 as pb
 from npucall.wire.messages import join_response
 from npucall.wire.status import to_status
 from npucall_client.arguments import BoundCall
-from npucall_client.remote import retry
 from npucall_client.remote.transfer import Incoming
 
 from .fake_server import (
@@ -49,11 +48,6 @@ def server() -> FakeServer:
     server = FakeServer()
     server.limits.early_outputs = True
     return server
-
-
-@pytest.fixture
-def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retry, "PAUSES", (0.0,) * 4)
 
 
 def echoing(*, until: int = len(DATA), then: Behaviour | None = None) -> Behaviour:
@@ -117,7 +111,7 @@ def test_an_error_behind_outputs_is_that_of_the_call(server: FakeServer) -> None
 
 
 @BOTH_SENDERS
-@pytest.mark.usefixtures("_no_pauses")
+@pytest.mark.usefixtures("no_pauses")
 def test_a_stream_that_breaks_behind_outputs_is_begun_anew(server: FakeServer) -> None:
     server.behaviours = [echoing(until=MIB, then=breaking), echoing()]
     target = np.zeros_like(LARGE)

@@ -42,11 +42,6 @@ SOON, NEVER = 0.01, 1000.0
 PAIR = numbers(8)
 
 
-@pytest.fixture
-def server() -> FakeServer:
-    return FakeServer()
-
-
 def full(times: int, kind: type[NpucallError] = QueueFullError) -> list[Any]:
     """What a server answers that is full so often."""
     return [*[fail(kind("the queue is full", retry_after=SOON))] * times, echo_once]
@@ -172,10 +167,8 @@ def test_who_waits_can_be_cancelled(server: FakeServer) -> None:
         np.testing.assert_array_equal(submit(pipeline, PAIR).result(PATIENCE), PAIR)
 
 
-def test_a_stream_that_breaks_meanwhile_sends_it_again_on_the_next_one(
-    server: FakeServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("npucall_client.remote.retry.PAUSES", (0.0,))
+@pytest.mark.usefixtures("no_pauses")
+def test_a_stream_that_breaks_meanwhile_sends_it_again_on_the_next_one(server: FakeServer) -> None:
     refused = full_at_first(1, NEVER)
 
     def breaks(frames: Frames, context: grpc.ServicerContext) -> Answers:

@@ -52,19 +52,10 @@ from .fake_server import (
 if TYPE_CHECKING:
     from .fake_server import Answers, Frames
 
+pytestmark = pytest.mark.usefixtures("no_pauses")
 BOTH_SENDERS = pytest.mark.usefixtures("sender")
 UNAVAILABLE = grpc.StatusCode.UNAVAILABLE
 PAIR = numbers(8)
-
-
-@pytest.fixture
-def server() -> FakeServer:
-    return FakeServer()
-
-
-@pytest.fixture(autouse=True)
-def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retry, "PAUSES", (0.0,) * 4)
 
 
 class ByHand:

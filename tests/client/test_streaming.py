@@ -58,16 +58,6 @@ IN_CHUNKS = [2 * MIB, 4, 4, 2 * MIB, MIB + 8]
 UNAVAILABLE = grpc.StatusCode.UNAVAILABLE
 
 
-@pytest.fixture
-def server() -> FakeServer:
-    return FakeServer()
-
-
-@pytest.fixture
-def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retry, "PAUSES", (0.0,) * 4)
-
-
 def in_chunks(*chunks: tuple[int, int, bytes], size: int, end: bool = True) -> Behaviour:
     """Answers with chunks as a test says: storage, offset, data."""
 
@@ -232,7 +222,7 @@ def breaks_in_its_answer(frames: Frames, context: grpc.ServicerContext) -> Answe
 
 
 @BOTH_SENDERS
-@pytest.mark.usefixtures("_no_pauses")
+@pytest.mark.usefixtures("no_pauses")
 @each(
     "behaviours",
     [
@@ -265,7 +255,7 @@ def test_a_stream_that_always_breaks_is_begun_anew_until_the_timeout(
     assert server.streams == 3
 
 
-@pytest.mark.usefixtures("_no_pauses")
+@pytest.mark.usefixtures("no_pauses")
 @each("code", [grpc.StatusCode.INTERNAL, grpc.StatusCode.RESOURCE_EXHAUSTED])
 def test_what_ends_for_another_reason_is_not_begun_anew(code: grpc.StatusCode) -> None:
     server = FakeServer()
