@@ -75,6 +75,7 @@ def test_the_bytes_in_flight_are_those_of_every_tensor() -> None:
 def test_the_largest_tensor_may_be_one_of_a_list() -> None:
     wide = TensorSpec(PAIR.dtype, (1000,), (0,))  # one element, stretched
     assert cat(PAIR, wide).largest == ("tensors[1]", 4000)
+    assert cat(wide, PAIR).largest == ("tensors[0]", 4000)
 
 
 @each("sent", [[], [bytes(8)], [bytes(8), bytes(12), bytes(20)]])
