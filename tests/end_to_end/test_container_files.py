@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shlex
 import shutil
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -19,7 +17,6 @@ from ruamel.yaml import YAML
 from npucall_server.exits import ExitCode
 from npucall_server.settings import ServerSettings
 
-from . import wire
 from .pages import ROOT
 
 TOOLS = Path(sys.executable).parent
@@ -357,76 +354,9 @@ def test_the_npu_image_is_built_on_the_python_of_the_wheels_and_on_no_other() ->
     assert (result.returncode, "not 3.5" in result.stderr) == (1, True)
 
 
-def clean_environment(**extra: str) -> dict[str, str]:
-    """This process's environment without what would let the tree stand in for the wheels."""
-    kept = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    return {name: value for name, value in kept.items() if not name.startswith("NPUCALL_")} | extra
-
-
-def run_pip_lines(stage: str, folder: Path) -> None:
-    """Runs the stage's RUN lines that use the wheels, with the image's folders below ``folder``."""
-    path = f"{TOOLS}:{os.environ['PATH']}"
-    lines = [line for line in values(stage, "RUN") if "/wheels" in line]
-    assert lines
-    for line in lines:
-        script = re.sub(r"--mount=\S+\s*", "", line)
-        script = script.replace("/opt/npucall", f"{folder}/{stage}")
-        script = script.replace("/wheels", f"{folder}/wheels")
-        result = run("sh", "-c", script, cwd=folder / "src", env=clean_environment(PATH=path))
-        assert result.returncode == 0, result.stdout + result.stderr
-
-
-@pytest.fixture(scope="module")
-def build_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the Dockerfile's /src and /wheels, made from nothing but what it copies."""
-    folder = tmp_path_factory.mktemp("image")
-    for stage in ("wheels", "test"):
-        for source in copied(stage):
-            copy = shutil.copytree if (ROOT / source).is_dir() else shutil.copy
-            (folder / "src").mkdir(exist_ok=True)
-            copy(ROOT / source, folder / "src" / source)
-    run_pip_lines("wheels", folder)
-    return folder
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("stage", SERVERS)
-def test_the_server_of_a_stage_starts_from_wheels_alone_and_stops_in_order(
-    stage: str, build_folder: Path
-) -> None:
-    run_pip_lines(f"{stage}-environment", build_folder)
-    command, address = (
-        build_folder / f"{stage}-environment" / "bin/npucall-server",
-        wire.free_address(),
-    )
-    environment = clean_environment(NPUCALL_DEVICE="cpu", NPUCALL_LISTEN=address)
-    server = subprocess.Popen([command, "serve"], env=environment, cwd=build_folder)
-    try:
-        assert any(  # asks some 30 seconds long, since each asking starts a Python
-            run(command, "health", address, env=environment).returncode == 0
-            for _ in range(100)
-            if server.poll() is None
-        )
-        server.send_signal(signal.SIGTERM)
-        assert server.wait(timeout=40) == 0
-    finally:
-        server.kill()
-        server.wait()
-
-
 def test_the_test_stage_builds_the_simulator_before_its_files_can_only_be_read() -> None:
     steps = [step.keyword + " " + step.value for step in STAGES["test"]]
     order = ["apt-get install", "COPY tests", "python -m tests.simulator.build", "USER "]
     places = [next(n for n, step in enumerate(steps) if text in step) for text in order]
     assert places == sorted(places)
     assert (ROOT / "tests/simulator/build.py").exists()
-
-
-@pytest.mark.long
-def test_the_test_stage_has_all_that_its_tests_import(build_folder: Path) -> None:
-    run_pip_lines("test-environment", build_folder)
-    program, *options = json.loads(values("test", "ENTRYPOINT")[0])
-    options += [*json.loads(values("test", "CMD")[0]), "--collect-only", "--quiet"]
-    program = build_folder / "test-environment/bin" / program
-    result = run(program, *options, cwd=build_folder / "src", env=clean_environment())
-    assert result.returncode == 0, result.stdout + result.stderr

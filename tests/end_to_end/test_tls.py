@@ -10,8 +10,7 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager, suppress
-from queue import SimpleQueue
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,7 +22,7 @@ from npucall.errors import ServerUnreachableError
 
 from . import wire
 from .every_way import LARGE, call_every_way
-from .proxies import PIECE, Proxy
+from .proxies import CuttingProxy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,39 +35,12 @@ pytestmark = [pytest.mark.usefixtures("sender_in_sweeps"), pytest.mark.more]
 ONE = np.ones(4, np.float32)
 
 
-class DelayingProxy(Proxy):
-    """Holds back every byte for so many seconds, as a long way does."""
-
-    def __init__(self, server: str, seconds: float) -> None:
-        self._seconds = seconds
-        super().__init__(server)
+class SlowProxy(CuttingProxy):
+    """Lets nothing pass for the first second of a connection, as a long way does."""
 
     def serve(self, client: socket.socket) -> None:
-        server = self.connected()
-        for source, target in ((client, server), (server, client)):
-            pieces: SimpleQueue[tuple[float, bytes]] = SimpleQueue()
-            self.start(self._take, source, pieces)
-            self.start(self._give, target, pieces)
-
-    def _take(self, source: socket.socket, pieces: SimpleQueue[tuple[float, bytes]]) -> None:
-        data = b"-"
-        while data:
-            try:
-                data = source.recv(PIECE)
-            except OSError:
-                data = b""
-            pieces.put((time.monotonic() + self._seconds, data))
-
-    @staticmethod
-    def _give(target: socket.socket, pieces: SimpleQueue[tuple[float, bytes]]) -> None:
-        with suppress(OSError):
-            while True:
-                due, data = pieces.get()
-                time.sleep(max(0.0, due - time.monotonic()))
-                if not data:
-                    target.shutdown(socket.SHUT_WR)
-                    return
-                target.sendall(data)
+        time.sleep(1.0)
+        super().serve(client)
 
 
 def run(client: Client, array: Any = ONE) -> Any:
@@ -129,7 +101,7 @@ def test_who_is_refused_is_told_why(server: str, authority: Authority, tmp_path:
 def test_an_attempt_to_connect_over_a_long_way_is_made_once(authority: Authority) -> None:
     with (
         served(authority) as target,
-        closing(DelayingProxy(target, 0.3)) as way,
+        closing(SlowProxy(target)) as way,
         npucall_client.connect(
             way.target, ca=authority.ca, token="secret", connect_timeout=20
         ) as client,
