@@ -63,35 +63,25 @@ def test_who_holds_more_than_half_gives_way_the_newest_first() -> None:
     assert subject.used == 9
 
 
-def test_who_holds_half_keeps_it() -> None:
+@pytest.mark.parametrize(
+    ("held", "asks", "amount"),
+    [
+        ([("a", 5, True), ("b", 5, True)], "c", 1),  # who holds half keeps it
+        (
+            [("hog", 8, False), ("hog", 2, True)],
+            "other",
+            4,
+        ),  # it would be in vain: 8 cannot be ended
+        ([("hog", 10, True)], "other", 6),  # who asks for more than half
+        ([("hog", 10, True)], "hog", 1),  # one's own do not give way to oneself
+    ],
+)
+def test_nobody_is_ended(held: list[tuple[str, int, bool]], asks: str, amount: int) -> None:
     subject = of(10)
-    subject.take(holder("a"), 5, pytest.fail)
-    subject.take(holder("b"), 5, pytest.fail)
+    for name, size, may_end in held:
+        subject.take(holder(name), size, pytest.fail if may_end else None)
     with pytest.raises(FullError):
-        subject.take(holder("c"), 1)
-
-
-def test_nobody_is_ended_in_vain() -> None:
-    """What cannot be ended keeps its room, so ending the rest would not help."""
-    subject = of(10)
-    subject.take(holder("hog"), 8)
-    subject.take(holder("hog"), 2, pytest.fail)
-    with pytest.raises(FullError):
-        subject.take(holder("other"), 4)
-
-
-def test_who_asks_for_more_than_half_makes_nobody_give_way() -> None:
-    subject = of(10)
-    subject.take(holder("hog"), 10, pytest.fail)
-    with pytest.raises(FullError):
-        subject.take(holder("other"), 6)
-
-
-def test_ones_own_parts_do_not_give_way_to_oneself() -> None:
-    subject = of(10)
-    subject.take(holder("hog"), 10, pytest.fail)
-    with pytest.raises(FullError):
-        subject.take(holder("hog"), 1)
+        subject.take(holder(asks), amount)
 
 
 def test_who_does_not_give_way_in_time_keeps_it(monkeypatch: pytest.MonkeyPatch) -> None:
