@@ -1,4 +1,4 @@
-"""A device that is lost: who waits and who comes is told so, and nobody gets a turn any more."""
+"""A device that is lost: all are told so, and nobody gets a turn any more; ends at random."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from npucall.errors import DeviceLostError, DrainingError
+from npucall.errors import DeviceError, DeviceLostError, DrainingError, NpucallError
 from npucall_server.turns import Turns
 
 from .fakes import (
@@ -56,11 +56,16 @@ class Held:
 
 
 @pytest.fixture
-def held() -> Iterator[Held]:
-    with ThreadPoolExecutor(16) as pool:
-        held = Held(pool)
-        yield held
-        held.device.let_all_go()
+def pool() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(32) as threads:
+        yield threads
+
+
+@pytest.fixture
+def held(pool: ThreadPoolExecutor) -> Iterator[Held]:
+    held = Held(pool)
+    yield held
+    held.device.let_all_go()
 
 
 def test_all_who_wait_and_come_are_told_and_the_call_that_runs_has_its_answer(held: Held) -> None:
@@ -190,3 +195,61 @@ def test_nobody_has_a_turn_after_a_loss_at_any_moment(seeds: range) -> None:
         assert {type(error) for error in errors} <= {DeviceLostError, type(None)}
         assert not any(late)
         assert is_at_rest(subject)
+
+
+# --- Other ends------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("seeds", "calls"),
+    [(range(2), 500), pytest.param(range(100, 140), 2000, marks=pytest.mark.long)],
+)
+def test_nothing_is_lost_when_calls_fail_end_and_are_cancelled_at_any_moment(
+    pool: ThreadPoolExecutor, seeds: range, calls: int
+) -> None:
+    """Deadlines and cancellations fall before, into and behind the waits, on 3 lanes."""
+    for seed in seeds:
+        stress(pool, seed, calls)
+
+
+def stress(pool: ThreadPoolExecutor, seed: int, calls: int) -> None:
+    random, lock, held = Random(seed), threading.Lock(), 0
+    cancels: list[FakeCaller] = []
+
+    def run(turn: Turn) -> None:
+        nonlocal held
+        for _ in range(random.randrange(4)):
+            with turn():
+                with lock:
+                    held += 1
+                    assert held <= 3
+                fault = random.randrange(8)
+                if random.random() < 0.3 and cancels:
+                    random.choice(cancels[-8:]).cancel()
+                threading.Event().wait(0.0002)
+                with lock:
+                    held -= 1
+                if fault == 0:
+                    raise DeviceError("broken")
+                if fault == 1:
+                    raise MemoryError
+
+    subject = executor(FakeDevice(run, lanes=3), queue_length=26, call_timeout=0.2)
+
+    def call() -> str:
+        caller = FakeCaller(random.choice([None, 0.0, 0.0005, 0.002, 0.01]))
+        cancels.append(caller)
+        try:
+            execute(subject, CALL, caller=caller)
+        except NpucallError as error:
+            return error.reason
+        except MemoryError:
+            return "MEMORY"
+        return "OK"
+
+    reasons = {future.result(PATIENCE) for future in [pool.submit(call) for _ in range(calls)]}
+    assert is_at_rest(subject)
+    assert reasons >= {"OK", "DEADLINE", "DEVICE_ERROR"}
+    assert reasons <= {
+        "OK", "CANCELLED", "DEADLINE", "DEVICE_ERROR", "MEMORY", "QUEUE_FULL"
+    }  # fmt: skip

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor
-from random import Random
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,8 +12,6 @@ from npucall.errors import (
     CancelledError,
     DeadlineError,
     DeviceError,
-    DeviceLostError,
-    NpucallError,
     QueueFullError,
 )
 from npucall_server import turn as turn_module
@@ -23,7 +20,6 @@ from .fakes import (
     PATIENCE,
     BlockingDevice,
     FakeCaller,
-    FakeClock,
     FakeDevice,
     execute,
     executor,
@@ -269,199 +265,3 @@ def test_everything_is_counted_back_whatever_the_device_raises(
     with pytest.raises(type(fault)):
         execute(subject, CALL)
     assert is_at_rest(subject)
-
-
-# --- Pauses ---------------------------------------------------------------------------------------
-
-
-@pytest.mark.usefixtures("pauses_all_the_time")
-def test_who_waits_has_the_turn_during_a_pause_and_gives_it_back(pool: ThreadPoolExecutor) -> None:
-    small_ran, holding = threading.Event(), threading.Event()
-
-    def run(turn: Turn) -> None:
-        with turn():
-            if turn.owner == "small":
-                small_ran.set()
-                return
-            holding.set()
-            while not small_ran.is_set():
-                turn.pause()
-
-    subject = executor(FakeDevice(run))
-    call = pool.submit(execute, subject, CALL)
-    assert holding.wait(PATIENCE)
-    execute(subject, CALL, caller=FakeCaller(peer="small"))
-    call.result(PATIENCE)
-    assert is_at_rest(subject)
-
-
-@pytest.mark.usefixtures("pauses_all_the_time")
-def test_nobody_else_computes_while_the_turn_is_held_again(pool: ThreadPoolExecutor) -> None:
-    held = most = 0
-    lock = threading.Lock()
-
-    def run(turn: Turn) -> None:
-        nonlocal held, most
-        with turn():
-            for _ in range(50):
-                with lock:
-                    held += 1
-                    most = max(most, held)
-                with lock:
-                    held -= 1
-                turn.pause()
-
-    subject = executor(FakeDevice(run, lanes=2))
-    for call in [pool.submit(execute, subject, CALL) for _ in range(6)]:
-        call.result(PATIENCE)
-    assert most <= 2
-    assert is_at_rest(subject)
-
-
-@pytest.mark.parametrize("how", [CancelledError, DeviceLostError])
-@pytest.mark.usefixtures("pauses_all_the_time")
-def test_a_cancel_or_a_lost_device_ends_a_call_in_a_pause(
-    pool: ThreadPoolExecutor, how: type[NpucallError]
-) -> None:
-    subject, caller = executor(FakeDevice(pauses_without_end)), FakeCaller()
-    call = pool.submit(execute, subject, CALL, None, caller)
-    until(lambda: bool(subject.turns.running), "it holds the turn")
-    if how is CancelledError:
-        caller.cancel()
-    else:
-        subject.lose(lambda: DeviceLostError("lost"))
-    with pytest.raises(how):
-        call.result(PATIENCE)
-    assert is_at_rest(subject)
-
-
-@pytest.mark.usefixtures("pauses_all_the_time")
-def test_a_call_that_ends_while_it_waits_to_go_on_gives_nothing_back_twice(
-    pool: ThreadPoolExecutor,
-) -> None:
-    """Its turn is another call's by then, which has to keep it."""
-    opened, taken = threading.Event(), threading.Event()
-
-    def run(turn: Turn) -> None:
-        if turn.owner != "keeper":
-            pauses_without_end(turn)
-        with turn():
-            taken.set()
-            assert opened.wait(PATIENCE)
-
-    subject, caller = executor(FakeDevice(run)), FakeCaller()
-    call = pool.submit(execute, subject, CALL, None, caller)
-    until(lambda: bool(subject.turns.running), "it holds the turn")
-    kept = pool.submit(execute, subject, CALL, None, FakeCaller(peer="keeper"))
-    assert taken.wait(PATIENCE)
-    until(lambda: waiting(subject) == 1, "the first waits to go on")
-    caller.cancel()
-    with pytest.raises(CancelledError):
-        call.result(PATIENCE)
-    assert subject.turns.running
-    opened.set()
-    kept.result(PATIENCE)
-    assert is_at_rest(subject)
-
-
-def test_between_two_pauses_a_call_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turn_module, "_SECONDS_BETWEEN_PAUSES", 1e9)
-    caller = FakeCaller()
-
-    def run(turn: Turn) -> None:
-        with turn():
-            turn.pause()
-            caller.cancel()
-            turn.pause()
-
-    assert execute(executor(FakeDevice(run)), CALL, caller=caller).outputs == [[b"result"]]
-
-
-# --- Stuck ----------------------------------------------------------------------------------------
-
-
-@pytest.mark.usefixtures("pauses_all_the_time")
-def test_a_device_is_stuck_when_turns_are_taken_and_none_ends_or_pauses(
-    pool: ThreadPoolExecutor,
-) -> None:
-    pause, go_on = threading.Semaphore(0), threading.Semaphore(0)
-
-    def run(turn: Turn) -> None:
-        with turn():
-            go_on.release()
-            assert pause.acquire(timeout=PATIENCE)
-            turn.pause()
-            go_on.release()
-            assert pause.acquire(timeout=PATIENCE)
-
-    clock = FakeClock()
-    subject = executor(FakeDevice(run), clock=clock.monotonic)
-    assert not subject.is_stuck(0.0)
-    call = pool.submit(execute, subject, CALL)
-    for _ in range(2):
-        assert go_on.acquire(timeout=PATIENCE)
-        assert not subject.is_stuck(5.0)
-        clock.advance(6.0)
-        assert subject.is_stuck(5.0)
-        assert not subject.is_stuck(7.0)
-        pause.release()
-    call.result(PATIENCE)
-    assert not subject.is_stuck(0.0)
-
-
-# --- Stress ---------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("seeds", "calls"),
-    [(range(2), 500), pytest.param(range(100, 140), 2000, marks=pytest.mark.long)],
-)
-def test_nothing_is_lost_when_calls_fail_end_and_are_cancelled_at_any_moment(
-    pool: ThreadPoolExecutor, seeds: range, calls: int
-) -> None:
-    """Deadlines and cancellations fall before, into and behind the waits, on 3 lanes."""
-    for seed in seeds:
-        stress(pool, seed, calls)
-
-
-def stress(pool: ThreadPoolExecutor, seed: int, calls: int) -> None:
-    random, lock, held = Random(seed), threading.Lock(), 0
-    cancels: list[FakeCaller] = []
-
-    def run(turn: Turn) -> None:
-        nonlocal held
-        for _ in range(random.randrange(4)):
-            with turn():
-                with lock:
-                    held += 1
-                    assert held <= 3
-                fault = random.randrange(8)
-                if random.random() < 0.3 and cancels:
-                    random.choice(cancels[-8:]).cancel()
-                threading.Event().wait(0.0002)
-                with lock:
-                    held -= 1
-                if fault == 0:
-                    raise DeviceError("broken")
-                if fault == 1:
-                    raise MemoryError
-
-    subject = executor(FakeDevice(run, lanes=3), queue_length=26, call_timeout=0.2)
-
-    def call() -> str:
-        caller = FakeCaller(random.choice([None, 0.0, 0.0005, 0.002, 0.01]))
-        cancels.append(caller)
-        try:
-            execute(subject, CALL, caller=caller)
-        except NpucallError as error:
-            return error.reason
-        except MemoryError:
-            return "MEMORY"
-        return "OK"
-
-    reasons = {future.result(PATIENCE) for future in [pool.submit(call) for _ in range(calls)]}
-    assert is_at_rest(subject)
-    assert reasons >= {"OK", "DEADLINE", "DEVICE_ERROR"}
-    assert reasons <= {
-        "OK", "CANCELLED", "DEADLINE", "DEVICE_ERROR", "MEMORY", "QUEUE_FULL"
-    }  # fmt: skip

@@ -1,4 +1,4 @@
-"""A call takes further turns while they are free, and never one that somebody waits for."""
+"""A call takes further turns while they are free; in pauses it lets others have its own."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ import numpy as np
 import pytest
 
 from npucall.compute import evaluate
-from npucall.errors import CancelledError, DrainingError
+from npucall.errors import CancelledError, DeviceLostError, DrainingError, NpucallError
 from npucall.products import DEFAULT_SOC
+from npucall_server import turn as turn_module
 from npucall_server.devices.cpu import CpuDevice
 from npucall_server.executor import Executor, Limits
 
 from .fakes import (
     PATIENCE,
     FakeCaller,
+    FakeClock,
     FakeDevice,
     execute,
     executor,
@@ -27,11 +29,14 @@ from .fakes import (
     until,
     waiting,
 )
+from .test_executor_turns import pauses_all_the_time, pauses_without_end, pool
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from npucall_server.devices.base import Turn
+
+__all__ = ["pauses_all_the_time", "pool"]
 
 CALL = prepared()
 LARGE = prepared(1_000_000)  # 4 blocks where threads share
@@ -121,3 +126,141 @@ def test_a_large_call_that_is_cancelled_leaves_no_turn_taken(device: CpuDevice) 
     with suppress(CancelledError):  # unless helpers have done all before it asks again
         execute(subject, LARGE, storages(), Leaving())
     assert not subject.turns.running
+
+
+# --- Pauses ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("pauses_all_the_time")
+def test_who_waits_has_the_turn_during_a_pause_and_gives_it_back(pool: ThreadPoolExecutor) -> None:
+    small_ran, holding = threading.Event(), threading.Event()
+
+    def run(turn: Turn) -> None:
+        with turn():
+            if turn.owner == "small":
+                small_ran.set()
+                return
+            holding.set()
+            while not small_ran.is_set():
+                turn.pause()
+
+    subject = executor(FakeDevice(run))
+    call = pool.submit(execute, subject, CALL)
+    assert holding.wait(PATIENCE)
+    execute(subject, CALL, caller=FakeCaller(peer="small"))
+    call.result(PATIENCE)
+    assert is_at_rest(subject)
+
+
+@pytest.mark.usefixtures("pauses_all_the_time")
+def test_nobody_else_computes_while_the_turn_is_held_again(pool: ThreadPoolExecutor) -> None:
+    held = most = 0
+    lock = threading.Lock()
+
+    def run(turn: Turn) -> None:
+        nonlocal held, most
+        with turn():
+            for _ in range(50):
+                with lock:
+                    held += 1
+                    most = max(most, held)
+                with lock:
+                    held -= 1
+                turn.pause()
+
+    subject = executor(FakeDevice(run, lanes=2))
+    for call in [pool.submit(execute, subject, CALL) for _ in range(6)]:
+        call.result(PATIENCE)
+    assert most <= 2
+    assert is_at_rest(subject)
+
+
+@pytest.mark.parametrize("how", [CancelledError, DeviceLostError])
+@pytest.mark.usefixtures("pauses_all_the_time")
+def test_a_cancel_or_a_lost_device_ends_a_call_in_a_pause(
+    pool: ThreadPoolExecutor, how: type[NpucallError]
+) -> None:
+    subject, caller = executor(FakeDevice(pauses_without_end)), FakeCaller()
+    call = pool.submit(execute, subject, CALL, None, caller)
+    until(lambda: bool(subject.turns.running), "it holds the turn")
+    if how is CancelledError:
+        caller.cancel()
+    else:
+        subject.lose(lambda: DeviceLostError("lost"))
+    with pytest.raises(how):
+        call.result(PATIENCE)
+    assert is_at_rest(subject)
+
+
+@pytest.mark.usefixtures("pauses_all_the_time")
+def test_a_call_that_ends_while_it_waits_to_go_on_gives_nothing_back_twice(
+    pool: ThreadPoolExecutor,
+) -> None:
+    """Its turn is another call's by then, which has to keep it."""
+    opened, taken = threading.Event(), threading.Event()
+
+    def run(turn: Turn) -> None:
+        if turn.owner != "keeper":
+            pauses_without_end(turn)
+        with turn():
+            taken.set()
+            assert opened.wait(PATIENCE)
+
+    subject, caller = executor(FakeDevice(run)), FakeCaller()
+    call = pool.submit(execute, subject, CALL, None, caller)
+    until(lambda: bool(subject.turns.running), "it holds the turn")
+    kept = pool.submit(execute, subject, CALL, None, FakeCaller(peer="keeper"))
+    assert taken.wait(PATIENCE)
+    until(lambda: waiting(subject) == 1, "the first waits to go on")
+    caller.cancel()
+    with pytest.raises(CancelledError):
+        call.result(PATIENCE)
+    assert subject.turns.running
+    opened.set()
+    kept.result(PATIENCE)
+    assert is_at_rest(subject)
+
+
+def test_between_two_pauses_a_call_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turn_module, "_SECONDS_BETWEEN_PAUSES", 1e9)
+    caller = FakeCaller()
+
+    def run(turn: Turn) -> None:
+        with turn():
+            turn.pause()
+            caller.cancel()
+            turn.pause()
+
+    assert execute(executor(FakeDevice(run)), CALL, caller=caller).outputs == [[b"result"]]
+
+
+# --- Stuck ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("pauses_all_the_time")
+def test_a_device_is_stuck_when_turns_are_taken_and_none_ends_or_pauses(
+    pool: ThreadPoolExecutor,
+) -> None:
+    pause, go_on = threading.Semaphore(0), threading.Semaphore(0)
+
+    def run(turn: Turn) -> None:
+        with turn():
+            go_on.release()
+            assert pause.acquire(timeout=PATIENCE)
+            turn.pause()
+            go_on.release()
+            assert pause.acquire(timeout=PATIENCE)
+
+    clock = FakeClock()
+    subject = executor(FakeDevice(run), clock=clock.monotonic)
+    assert not subject.is_stuck(0.0)
+    call = pool.submit(execute, subject, CALL)
+    for _ in range(2):
+        assert go_on.acquire(timeout=PATIENCE)
+        assert not subject.is_stuck(5.0)
+        clock.advance(6.0)
+        assert subject.is_stuck(5.0)
+        assert not subject.is_stuck(7.0)
+        pause.release()
+    call.result(PATIENCE)
+    assert not subject.is_stuck(0.0)
