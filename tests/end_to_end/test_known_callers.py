@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import os
-import subprocess
-import sys
-from typing import TYPE_CHECKING, Any
+from contextlib import redirect_stdout
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -15,12 +15,12 @@ import npucall_client
 from npucall.errors import CredentialMissingError
 from npucall.v1 import operator_service_pb2 as pb
 from npucall_client.testing import running_server
+from npucall_server.access_commands import run_token
 
 from .every_way import call_every_way
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 pytestmark = [pytest.mark.usefixtures("sender_in_sweeps"), pytest.mark.more]
 
@@ -32,30 +32,22 @@ certificates = ["anna"]
 """
 
 
-class Lab:
+class Lab(NamedTuple):
     """What callers have to know."""
 
-    def __init__(self, folder: Path, authority: Authority) -> None:
-        self.folder, self.authority = folder, authority
-        self.loopback = self.tls = self.mtls = self.token = ""
-        self.unix = f"unix:{folder}/s"
-
-    def make_token(self, name: str) -> str:
-        """A new one, of the command."""
-        flags = "--tenant=vision", f"--name={name}"
-        command = [sys.executable, "-m", "npucall_server", "token", "new", *flags]
-        environment = {**os.environ, "NPUCALL_CONFIG": str(self.folder / "settings.toml")}
-        made = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
-        assert made.returncode == 0, made.stderr
-        return made.stdout.split()[0]
+    authority: Authority
+    token: str
+    loopback: str
+    tls: str
+    mtls: str
+    unix: str
 
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     folder = tmp_path_factory.mktemp("lab")
-    authority = Authority(folder)
+    authority, tokens, config = Authority(folder), folder / "tokens", folder / "settings.toml"
     pair = authority.server()
-    tokens = folder / "tokens"
     tokens.touch(mode=0o600)
     settings = f"""
 token_hashes = "{tokens}"
@@ -64,15 +56,15 @@ tls_certificate = "{pair.certificate}"
 tls_key = "{pair.key}"
 tls_client_ca = "{authority.ca}"
 """
-    (folder / "settings.toml").write_text(settings + TENANTS)
-    made = Lab(folder, authority)
-    made.token = made.make_token("bert")
-    listen = f"plain:127.0.0.1:0,tls:127.0.0.1:0,mtls:127.0.0.1:0,{made.unix}"
-    with running_server(f"--config={folder}/settings.toml", listen=listen) as server:
+    config.write_text(settings + TENANTS)
+    with redirect_stdout(io.StringIO()) as said:
+        assert run_token(["new", f"--config={config}", "--tenant=vision", "--name=bert"]) == 0
+    listen = f"plain:127.0.0.1:0,tls:127.0.0.1:0,mtls:127.0.0.1:0,unix:{folder}/s"
+    with running_server(f"--config={config}", listen=listen) as server:
         log = server.log.read_text()
         addresses = log.partition('"addresses": "')[2].partition('"')[0].split(", ")
-        made.loopback, made.tls, made.mtls, _ = [each.partition(":")[2] for each in addresses]
-        yield made
+        *tcp, _ = [each.partition(":")[2] for each in addresses]
+        yield Lab(authority, said.getvalue().split()[0], *tcp, f"unix:{folder}/s")
 
 
 def test_a_user_of_the_host_is_known_without_a_setting(lab: Lab) -> None:
