@@ -11,14 +11,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.client.pool.heard import lasting_port
+from tests.client.pool.heard import lasting_port, until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _MORTAL = Path(__file__).parent / "mortal"
-_START_SECONDS = 60.0
-_POLL_SECONDS = 0.02
 
 
 def mortal_environment(folder: Path) -> dict[str, str]:
@@ -52,11 +50,7 @@ class Keeper:
 
     def wait_until_ready(self, endings: int = 0) -> None:
         """Until so many processes have ended, and the one that runs now answers."""
-        for _ in range(int(_START_SECONDS / _POLL_SECONDS)):
-            if len(self.endings) >= endings and self._ready.exists():
-                return
-            threading.Event().wait(_POLL_SECONDS)
-        raise RuntimeError("keeper: expected a server, found:\n" + self.log.read_text()[-2000:])
+        until(lambda: len(self.endings) >= endings and self._ready.exists(), "a server answers")
 
     def signal(self, number: int) -> None:
         """Sends one to the process that runs now."""
@@ -69,14 +63,12 @@ class Keeper:
         self._thread.join()
 
     def _keep(self) -> None:
-        while True:
+        while not self._stopping.is_set():
             code = self._process.wait()
-            if self._stopping.is_set():
-                return
-            self._process = self._started()
-            self.endings.append(code)
-            if self._stopping.is_set():
-                self._process.kill()
+            if not self._stopping.is_set():
+                self._process = self._started()
+                self.endings.append(code)
+        self._process.kill()
 
     def _started(self) -> subprocess.Popen[bytes]:
         self._ready.unlink(missing_ok=True)
