@@ -20,20 +20,17 @@ from npucall.v1 import tensor_pb2
 from npucall_client.testing import running_server
 
 from . import wire
+from .contract import KL, kl, request
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     Begin = Callable[["SessionCaller", bytes], Any]
-    Place = bytes | tensor_pb2.HandlePart | tensor_pb2.StepOutput
-    """Of a storage: its data, or where they are."""
 
 SERVICE = "/npucall.v1.SessionService/"
 OPERATORS = "/npucall.v1.OperatorService/"
 METADATA = "npucall-session"
 CHUNK = 1 << 20
-ONE = b"\0\0\x80\x3f"
-"""1.0"""
 
 
 def new_handle() -> bytes:
@@ -41,42 +38,31 @@ def new_handle() -> bytes:
     return secrets.token_bytes(16)
 
 
-def part(handle: bytes, length: int, offset: int = 0) -> tensor_pb2.HandlePart:
-    return tensor_pb2.HandlePart(id=handle, offset=offset, length=length)
+def part(handle: bytes, length: int) -> tensor_pb2.HandlePart:
+    return tensor_pb2.HandlePart(id=handle, length=length)
 
 
-def storage(place: Place) -> tensor_pb2.Storage:
-    if isinstance(place, tensor_pb2.HandlePart):
-        return tensor_pb2.Storage(handle=place)
-    if isinstance(place, tensor_pb2.StepOutput):
-        return tensor_pb2.Storage(result=place)
-    return tensor_pb2.Storage(data=place)
+def product(
+    place: tensor_pb2.Storage, count: int, *, keep: bytes = b"", discard: bool = False
+) -> pb.ExecuteRequest:
+    """A call that answers ``-grad_output * target``, both of which are in this place."""
+    place_of_out = pb.OutputPlace(output="out", keep=keep, discard=discard)
+    places = [place_of_out] if keep or discard else []
+    return request(KL, kl(count), [place] * 2, places)
 
 
-def negated(target: Place, count: int, *, keep: bytes = b"") -> pb.ExecuteRequest:
-    """A call whose answer is ``-target``, of so many float32 elements; ``keep`` is a handle."""
-    arguments = [
-        wire.tensor("grad_output"),
-        wire.tensor("self", count, stored=False),
-        wire.tensor("target", count),
-        pb.Argument(name="reduction", integer=2),
-    ]
-    places = [pb.OutputPlace(output="out", keep=keep)] if keep else []
-    return pb.ExecuteRequest(
-        call=pb.Call(operator="aclnnKlDivBackward", arguments=arguments),
-        storage=[storage(ONE), storage(target)],
-        output_places=places,
-    )
+def of_handle(handle: bytes, count: int, *, keep: bytes = b"") -> pb.ExecuteRequest:
+    return product(tensor_pb2.Storage(handle=part(handle, 4 * count)), count, keep=keep)
 
 
-def chain(target: Place, count: int, steps: int, *, keep: bytes = b"") -> pb.ExecuteProgramRequest:
-    """A program that negates so many times; what comes between is discarded."""
-    calls = [negated(target, count)]
-    calls += [negated(tensor_pb2.StepOutput(step=i, output="out"), count) for i in range(steps - 1)]
-    for call in calls[:-1]:
-        call.output_places.add(output="out", discard=True)
-    if keep:
-        calls[-1].output_places.add(output="out", keep=keep)
+def chain(handle: bytes, count: int, steps: int) -> pb.ExecuteProgramRequest:
+    """A program of so many of them; what comes between is discarded."""
+    places = [tensor_pb2.Storage(handle=part(handle, 4 * count))]
+    for step in range(steps - 1):
+        result = tensor_pb2.StepOutput(step=step, output="out")
+        places.append(tensor_pb2.Storage(result=result))
+    calls = [product(place, count, discard=True) for place in places[:-1]]
+    calls.append(product(places[-1], count, keep=new_handle()))
     return pb.ExecuteProgramRequest(steps=calls)
 
 
@@ -173,7 +159,7 @@ class SessionCaller:
 
 COUNT = 1 << 18
 DATA = struct.pack("<f", 2.0) * COUNT
-EXPECTED = struct.pack("<f", -2.0) * COUNT
+EXPECTED = struct.pack("<f", -4.0) * COUNT
 DIGEST = hashlib.sha256(DATA).digest()
 
 
@@ -192,17 +178,17 @@ def _download(caller: SessionCaller, handle: bytes) -> Any:
 
 
 def _execute(caller: SessionCaller, handle: bytes) -> Any:
-    request = negated(part(handle, len(DATA)), COUNT, keep=new_handle())
+    request = of_handle(handle, COUNT, keep=new_handle())
     return caller.begin("Execute", request, pb.ExecuteResponse, OPERATORS)
 
 
 def _program(caller: SessionCaller, handle: bytes) -> Any:
-    request = chain(part(handle, len(DATA)), COUNT, 5, keep=new_handle())
+    request = chain(handle, COUNT, 5)
     return caller.begin("ExecuteProgram", request, pb.ExecuteProgramResponse, OPERATORS)
 
 
 def _stream(caller: SessionCaller, handle: bytes) -> Any:
-    request = negated(part(handle, len(DATA)), COUNT, keep=new_handle())
+    request = of_handle(handle, COUNT, keep=new_handle())
     frames = iter([pb.ExecuteStreamRequest(begin=pb.Begin(request=request))])
     return Consumed(caller.stream(frames))
 
@@ -275,7 +261,7 @@ def check_filled_anew(channel: grpc.Channel) -> None:
     caller.open()
     assert caller.missing(DIGEST) == [DIGEST]
     handle, kept = caller.put(DATA), new_handle()
-    caller.execute(negated(part(handle, len(DATA)), COUNT, keep=kept))
+    caller.execute(of_handle(handle, COUNT, keep=kept))
     assert caller.download(part(kept, len(DATA))) == EXPECTED
 
 
@@ -320,7 +306,7 @@ class Unfinished:
 
 def is_filling(caller: SessionCaller, handle: bytes) -> bool:
     """Whether something fills a handle: from then on the server knows that it is not so long."""
-    request = negated(part(handle, len(DATA) + 4), COUNT + 1)
+    request = of_handle(handle, COUNT + 1)
     error = error_of(caller.begin("Execute", request, pb.ExecuteResponse, OPERATORS))
     return wire.details_of(error)[0] == "TENSOR_LAYOUT"
 
