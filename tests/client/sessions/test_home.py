@@ -62,6 +62,8 @@ class FakeSessions:
 
     async def renew(self, home: Home, timeout: float) -> None:
         self.asked.append("renew")
+        if self.errors:
+            raise self.errors.pop(0)
 
     async def close(self, home: Home, timeout: float) -> None:
         self.asked.append("close")
@@ -178,6 +180,16 @@ def test_an_idle_session_is_renewed_three_times_a_lease_until_nobody_has_it() ->
     task: Any = home._task
     del home
     assert finished(task.join(fake_server.PATIENCE))
+
+
+def test_the_idle_thread_sees_that_the_session_was_lost() -> None:
+    fake = FakeSessions(lease=0.03)
+    home = opened(fake)
+    fake.errors = [HandleLostError("gone")]
+    task: Any = home._task
+    assert finished(task.join(fake_server.PATIENCE))
+    with pytest.raises(HandleLostError, match="gone"):
+        attempted(home, fake.call)
 
 
 def test_collected_handles_are_many_by_number_or_by_bytes() -> None:

@@ -16,7 +16,6 @@ from tests.more import TURNS
 import npucall_client
 from npucall.errors import HandleLostError, SessionExpiredError, WrongServerError
 from npucall.operators.l1_loss_backward import l1_loss_backward
-from npucall_client.senders import finished
 from npucall_client.sessions.home import Home
 from npucall_client.testing import running_server
 
@@ -162,43 +161,20 @@ def test_a_session_is_opened_by_the_next_server_and_closing_a_lost_one_does_not_
 
 
 @pytest.mark.more
-@pytest.mark.parametrize("refill", [False, True])
-def test_a_lease_that_ended(
-    npucall_server: str, monkeypatch: pytest.MonkeyPatch, refill: bool
-) -> None:
+def test_a_lease_that_ended(npucall_server: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Home, "renew", nobody_renews)
-    with (
-        npucall_client.connect(npucall_server) as client,
-        client.session(lease=0.5, refill=refill) as session,
-    ):
+    with npucall_client.connect(npucall_server) as client:
+        session, filled = client.session(lease=0.5), client.session(lease=0.5, refill=True)
         assert session.lease == 0.5
-        remote = session.put(X)
-        result = session.run(l1_loss_backward, ONE, remote, Y)
+        lost, kept = session.put(X), filled.put(X)
+        result = filled.run(l1_loss_backward, ONE, kept, Y)
         time.sleep(2.5)
-        if refill:
-            assert remote.numpy().tobytes() == X.tobytes()
-            with pytest.raises(HandleLostError):
-                result.numpy()
-        else:
-            for _ in range(2):
-                with pytest.raises(SessionExpiredError):
-                    remote.numpy()
-
-
-@pytest.mark.more
-def test_the_idle_thread_sees_that_the_session_was_lost(
-    address: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(Home, "_pause", lambda _: 0.2)
-    with running_server(listen=address) as server:
-        client = npucall_client.connect(server.target)
-        session = client.session()
-        task: Any = session._home._task
-        kill(server)
-    with running_server(listen=address), client:
-        assert finished(task.join(PATIENCE))
+        for _ in range(2):
+            with pytest.raises(SessionExpiredError):
+                lost.numpy()
+        assert kept.numpy().tobytes() == X.tobytes()
         with pytest.raises(HandleLostError):
-            session.put(X)
+            result.numpy()
 
 
 @pytest.mark.more
