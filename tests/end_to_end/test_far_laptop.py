@@ -7,108 +7,72 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
-import socket
 import subprocess
 import sys
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 from tests.certificates import Authority
-from tests.end_to_end import every_way, wire
+from tests.pool.hosts import Namespace, missing, namespace, until
+
+from . import every_way
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
-_PATIENCE = 60.0
-ROOT = Path(__file__).parents[2]
 LOGIN, HOST = "198.18.1.1", "198.18.2.2"
 """Of the login node as the laptop knows it, and of the host as the login node does."""
-_ADDRESSES = (
-    # A wire a line: its two ends, each a namespace with its address.
-    (("laptop", "198.18.1.2"), ("login", LOGIN)),
-    (("login", "198.18.2.1"), ("host", HOST)),
-)
-_PROGRAMS = "ip", "nsenter", "setpriv"
-
-
-def missing(*programs: str) -> str:
-    """What this machine lacks for it, in a sentence; empty if nothing."""
-    if not sys.platform.startswith("linux"):
-        return "platform: expected Linux, whose network namespaces this needs"
-    if os.geteuid() != 0:
-        return "user: expected root, who may make network namespaces"
-    lacking = [each for each in (*_PROGRAMS, *programs) if shutil.which(each) is None]
-    return f"PATH: expected {', '.join(lacking)}, found none" if lacking else ""
-
-
-class Hosts:
-    """The three of them; ``laptop``, ``login`` and ``host`` are names of namespaces."""
-
-    def __init__(self) -> None:
-        self._prefix = f"far-{os.getpid()}-"
-
-    def command(self, where: str, *command: str) -> list[str]:
-        """A command as it runs there; it is killed when its parent ends."""
-        inside = "nsenter", f"--net=/run/netns/{self._prefix}{where}"
-        return [*inside, "setpriv", "--pdeathsig", "KILL", "--", *command]
-
-    @contextmanager
-    def running(self, where: str, *command: str, ready: Sequence[str | int]) -> Iterator[None]:
-        """A program that runs there and listens at ``ready``, an address and a port."""
-        with subprocess.Popen(self.command(where, *command), stdout=subprocess.DEVNULL) as process:
-            try:
-                self._wait_for(where, process, *map(str, ready))
-                yield
-            finally:
-                process.kill()
-
-    def _wait_for(self, where: str, process: subprocess.Popen[bytes], *address: str) -> None:
-        script = "tests.end_to_end.test_far_laptop"
-        probe = self.command(where, sys.executable, "-m", script, *address)
-        ended = subprocess.run(probe, check=False, timeout=_PATIENCE, cwd=ROOT)
-        if ended.returncode != 0 or process.poll() is not None:
-            raise RuntimeError(f"{process.args!r} does not listen")
-
-    @contextmanager
-    def up(self) -> Iterator[None]:
-        """Lays the wires, and takes them away again."""
-        with ExitStack() as ends:
-            for name in ("laptop", "login", "host"):
-                run("ip", "netns", "add", self._prefix + name)
-                ends.callback(run, "ip", "netns", "delete", self._prefix + name)
-                run("ip", "-n", self._prefix + name, "link", "set", "lo", "up")
-            for wire in _ADDRESSES:
-                self._lay(wire)
-            yield
-
-    def _lay(self, wire: Sequence[tuple[str, str]]) -> None:
-        (one, _), (other, _) = wire
-        peer = f"peer name to-{one} netns {self._prefix}{other}".split()
-        run("ip", "-n", self._prefix + one, "link", "add", f"to-{other}", "type", "veth", *peer)
-        for (here, address), there in zip(wire, (other, one), strict=True):
-            inside = "ip", "-n", self._prefix + here
-            run(*inside, "address", "add", f"{address}/24", "dev", f"to-{there}")
-            run(*inside, "link", "set", f"to-{there}", "up")
-
-
-def run(*command: str) -> None:
-    subprocess.run(command, check=True)
-
-
-needs_a_proxy = pytest.mark.skipif(
-    bool(missing("tinyproxy")), reason=f"no far proxy: {missing('tinyproxy')}"
-)
-needs_ssh = pytest.mark.skipif(
-    bool(missing("sshd", "ssh", "ssh-keygen")),
-    reason=f"no far SSH: {missing('sshd', 'ssh', 'ssh-keygen')}",
-)
+NO_PROXY = missing("tinyproxy", "tinyproxy")
+NO_SSH = missing("openssh-server", "sshd", "ssh", "ssh-keygen")
+needs_a_proxy = pytest.mark.skipif(bool(NO_PROXY), reason=f"no far proxy: {NO_PROXY}")
+needs_ssh = pytest.mark.skipif(bool(NO_SSH), reason=f"no far SSH: {NO_SSH}")
 pytestmark = [
     pytest.mark.more,
-    pytest.mark.skipif(bool(missing()), reason=f"no far hosts: {missing()}"),
+    pytest.mark.skipif(bool(missing("iproute2")), reason=f"no far hosts: {missing('iproute2')}"),
 ]
+PROBE = "import socket, sys; socket.create_connection((sys.argv[1], int(sys.argv[2])), 1)"
+
+
+class Hosts(NamedTuple):
+    laptop: Namespace
+    login: Namespace
+    host: Namespace
+
+
+@contextmanager
+def far_hosts() -> Iterator[Hosts]:
+    """Two cables: the laptop and the host reach the login node, and not each other."""
+    with namespace() as laptop, namespace() as login, namespace() as host:
+        lay((laptop, "198.18.1.2"), (login, LOGIN))
+        lay((login, "198.18.2.1"), (host, HOST))
+        yield Hosts(laptop, login, host)
+
+
+def lay(one: tuple[Namespace, str], other: tuple[Namespace, str]) -> None:
+    """A cable: its two ends, each with its address."""
+    peer = "peer", "name", "far", "netns", str(other[0].pid)
+    one[0].run("ip", "link", "add", "near", "type", "veth", *peer)
+    for device, (inside, address) in {"near": one, "far": other}.items():
+        inside.run("ip", "address", "add", f"{address}/24", "dev", device)
+        for each in "lo", device:
+            inside.run("ip", "link", "set", each, "up")
+
+
+@contextmanager
+def running(inside: Namespace, *command: str, ready: tuple[str, int]) -> Iterator[None]:
+    """A program that runs there and listens at ``ready``."""
+    probe = sys.executable, "-c", PROBE, ready[0], str(ready[1])
+    with subprocess.Popen(inside.command(*command), stdout=subprocess.DEVNULL) as process:
+        try:
+            until(
+                lambda: inside.run(*probe, check=False).returncode == 0, f"{command} listens", 60.0
+            )
+            yield
+        finally:
+            process.kill()
+
 
 SERVER_PORT, PROXY_PORT, SSH_PORT, NEAR_PORT = 50051, 3128, 2222, 50051
 TARGET = f"{HOST}:{SERVER_PORT}"
@@ -174,19 +138,15 @@ class Lab:
         given = {"ca": str(self._authority.ca), "token": self.token, "server_name": NAME}
         script = str(every_way.__file__)
         arguments = target, json.dumps({**given, **settings})
-        command = self.hosts.command("laptop", sys.executable, script, *arguments)
-        return subprocess.run(
-            command, capture_output=True, text=True, check=False, timeout=_PATIENCE
-        )
+        return self.hosts.laptop.run(sys.executable, script, *arguments, check=False)
 
 
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    hosts = Hosts()
-    with hosts.up():
+    with far_hosts() as hosts:
         lab = Lab(hosts, tmp_path_factory.mktemp("far"))
         command = sys.executable, "-m", "npucall_server", "--listen", TARGET, "--config"
-        with hosts.running("host", *command, str(lab.settings), ready=(HOST, SERVER_PORT)):
+        with running(hosts.host, *command, str(lab.settings), ready=(HOST, SERVER_PORT)):
             yield lab
 
 
@@ -194,7 +154,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
 def proxy(lab: Lab) -> Iterator[str]:
     settings = write(lab.folder / "tinyproxy.conf", TINYPROXY)
     command = "tinyproxy", "-d", "-c", str(settings)
-    with lab.hosts.running("login", *command, ready=(LOGIN, PROXY_PORT)):
+    with running(lab.hosts.login, *command, ready=(LOGIN, PROXY_PORT)):
         yield PROXY
 
 
@@ -215,8 +175,8 @@ def tunnel(lab: Lab) -> Iterator[str]:
     )  # fmt: skip
     sshd = "/usr/sbin/sshd", "-D", "-e", "-f", str(settings)
     with (
-        lab.hosts.running("login", *sshd, ready=(LOGIN, SSH_PORT)),
-        lab.hosts.running("laptop", *ssh, ready=("127.0.0.1", NEAR_PORT)),
+        running(lab.hosts.login, *sshd, ready=(LOGIN, SSH_PORT)),
+        running(lab.hosts.laptop, *ssh, ready=("127.0.0.1", NEAR_PORT)),
     ):
         yield f"127.0.0.1:{NEAR_PORT}"
 
@@ -254,18 +214,3 @@ def test_calls_with_a_token_travel_through_a_tunnel_whose_near_end_has_another_n
 def test_through_a_tunnel_a_server_of_another_name_gets_no_token(lab: Lab, tunnel: str) -> None:
     called = lab.calls(tunnel, server_name="npu2.lab", connect_timeout=1)
     assert "is for another host" in called.stderr
-
-
-def wait_until_somebody_listens(host: str, port: str) -> None:
-    def connects() -> bool:
-        try:
-            socket.create_connection((host, int(port)), timeout=1).close()
-        except OSError:
-            return False
-        return True
-
-    wire.until(connects, f"somebody listens at {host}:{port}")
-
-
-if __name__ == "__main__":  # in the namespace from which a program is to be reached
-    wait_until_somebody_listens(*sys.argv[1:])
