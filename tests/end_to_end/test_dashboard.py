@@ -7,7 +7,6 @@ import os
 import re
 import shutil
 import subprocess
-import threading
 import urllib.parse
 import urllib.request
 from contextlib import contextmanager
@@ -145,13 +144,16 @@ def test_promtool_accepts_the_alert_rules_and_the_expressions_of_the_dashboard(
 
 @pytest.mark.more
 def test_a_real_prometheus_answers_every_query_of_the_dashboard(tmp_path: Path) -> None:
-    program = command("prometheus")
+    program, x = command("prometheus"), np.ones(1000, np.float32)
     with running_server("--metrics-listen", "127.0.0.1:0") as server:
         (line,) = [
             line for line in map(json.loads, server.log.read_text().splitlines())
             if line["event"] == "serving"
         ]  # fmt: skip
-        with _prometheus(program, line["metrics"], tmp_path) as address, _load(server.target):
+        with (
+            _prometheus(program, line["metrics"], tmp_path) as address,
+            npucall_client.connect(server.target) as client,
+        ):
             missing = dict.fromkeys(
                 place for place, each in queries().items()
                 if not metrics_in(each) & (OF_AN_NPU | OF_A_DIRECTORY)
@@ -159,6 +161,11 @@ def test_a_real_prometheus_answers_every_query_of_the_dashboard(tmp_path: Path) 
             )  # fmt: skip
 
             def answered() -> bool:
+                """After some more calls, of which one is refused."""
+                for _ in range(5):
+                    client.run(l1_loss_backward, x, x, x)
+                with pytest.raises(NpucallError):
+                    client.run(l1_loss_backward, x, x, x[:7])
                 for place in tuple(missing):
                     if _data(address, queries()[place]):
                         del missing[place]
@@ -201,30 +208,6 @@ def _prometheus(program: str, target: str, folder: Path) -> Iterator[str]:
     finally:
         process.terminate()
         process.wait(PATIENCE)
-
-
-@contextmanager
-def _load(target: str) -> Iterator[None]:
-    """Calls, some of which are refused, until it ends."""
-    stop = threading.Event()
-    x = np.ones(1000, np.float32)
-
-    def call() -> None:
-        with npucall_client.connect(target) as client:
-            while not stop.wait(0.01):
-                client.run(l1_loss_backward, x, x, x)
-                with pytest.raises(NpucallError):
-                    client.run(l1_loss_backward, x, x, x[:7])
-
-    threads = [threading.Thread(target=call) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        for thread in threads:
-            thread.join()
 
 
 def _get(address: str, path: str) -> Any:

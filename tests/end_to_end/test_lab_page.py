@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import socket
 import ssl
 import subprocess
 import sys
@@ -15,7 +14,7 @@ from urllib.request import urlopen
 import pytest
 
 from .pages import blocks
-from .wire import until
+from .wire import free_address, until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,20 +26,13 @@ INSTALL, TENANTS, TOKENS, START, WATCH, _, USER, RESERVE, USAGE = BLOCKS
 SECONDS = 60
 
 
-def free_ports(count: int) -> list[int]:
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
-
-
 class Lab:
     """The folder of an administrator, whose host is this one."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.calls, self.health, self.metrics = free_ports(3)
+        addresses = (free_address() for _ in range(3))
+        self.calls, self.health, self.metrics = (each.rpartition(":")[2] for each in addresses)
 
     def here(self, text: str) -> str:
         """A block, of which hosts and ports are those of this machine."""
