@@ -83,12 +83,6 @@ class Caller:
         )
         return answer
 
-    def plan(self, asked: pb.ExecuteRequest) -> pb.PlanResponse:
-        answer: pb.PlanResponse = self.stub.Plan(
-            pb.PlanRequest(call=asked.call), timeout=wire.PATIENCE
-        )
-        return answer
-
     def refused(self, asked: pb.ExecuteRequest, *metadata: tuple[str, str]) -> wire.Details:
         """What Execute answers, which has to be an error."""
         try:
@@ -127,10 +121,6 @@ def chunk(call_id: int, storage: int, offset: int, data: bytes) -> pb.ExecuteStr
 
 def end(call_id: int) -> pb.ExecuteStreamRequest:
     return pb.ExecuteStreamRequest(call_id=call_id, end=pb.End())
-
-
-def cancel(call_id: int) -> pb.ExecuteStreamRequest:
-    return pb.ExecuteStreamRequest(call_id=call_id, cancel=pb.Cancel())
 
 
 def kinds(answers: Sequence[pb.ExecuteStreamResponse]) -> list[tuple[int, str]]:

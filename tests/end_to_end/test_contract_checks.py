@@ -107,10 +107,12 @@ def test_plan_makes_the_checks_of_the_call_and_looks_at_no_storage(caller: Calle
     says(
         "Plan and PlanProgram make the checks 1 to 5", "Plan sets it too, though no storage comes."
     )
-    (output,) = caller.plan(request(KL, kl(2))).reply.outputs
+    asked = pb.PlanRequest(call=request(KL, kl(2)).call)
+    (output,) = caller.stub.Plan(asked, timeout=wire.PATIENCE).reply.outputs
     assert output.stored
+    wrong = pb.PlanRequest(call=with_defects("a rule that is broken").call)
     with pytest.raises(grpc.RpcError) as refused:
-        caller.plan(with_defects("a rule that is broken"))
+        caller.stub.Plan(wrong, timeout=wire.PATIENCE)
     assert wire.reason_of(refused.value) == "SHAPE_MISMATCH"
 
 

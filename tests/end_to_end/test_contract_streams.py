@@ -17,7 +17,6 @@ from .contract import (
     PAIR,
     Caller,
     begin,
-    cancel,
     chunk,
     end,
     error_in,
@@ -32,6 +31,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import grpc
+
+
+def cancel(call_id: int) -> pb.ExecuteStreamRequest:
+    return pb.ExecuteStreamRequest(call_id=call_id, cancel=pb.Cancel())
+
 
 BARE = request(KL, kl(2))
 """Its storages follow in chunks."""
