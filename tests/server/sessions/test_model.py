@@ -34,8 +34,8 @@ from npucall.errors import (
 )
 
 PEOPLE = ("vision/ann", "vision/bob", "speech/cid")
-HANDLES = tuple(bytes([number]) * 16 for number in range(4))
-SIZES = st.integers(0, 60)
+HANDLES = tuple(bytes([number]) * 16 for number in range(2))
+SIZES, PARTS = st.sampled_from([0, 8, 40, 60]), st.sampled_from([0, 4, 8])
 LEASE, SESSION, ALL, OF_SPEECH, MOST = 10.0, 100, 150, 80, 3
 
 handles, people = st.sampled_from(HANDLES), st.sampled_from(PEOPLE)
@@ -73,14 +73,17 @@ class Model(RuleBasedStateMachine):
         Bundle("sessions"), Bundle("fillings"), Bundle("readings"), Bundle("using"),
     )  # fmt: skip
 
-    @initialize()
-    def start(self) -> None:
+    @initialize(target=sessions)
+    def start(self) -> Any:
         self.server = Offline(
             handle_memory=ALL, session_memory=SESSION, max_sessions=MOST, session_lease=LEASE,
             tenants={"speech": {"handle_memory": OF_SPEECH}},
         )  # fmt: skip
         self.known: list[Expected] = []
         self.contents: list[tuple[Expected, Filled]] = []
+        session = self.open(PEOPLE[0])
+        self.fill_at_once(session, HANDLES[0], 40)
+        return session
 
     # --- What is done -----------------------------------------------------------------------------
 
@@ -118,7 +121,7 @@ class Model(RuleBasedStateMachine):
         if who == session.owner and session.end is None:
             self.ended(session, SessionUnknownError)
 
-    @rule(seconds=st.sampled_from([1.0, 4.0, LEASE]))
+    @rule(seconds=st.sampled_from([1.0, 4.0, 4.0, LEASE]))
     def wait(self, seconds: float) -> None:
         self.server.clock.advance(seconds)
 
@@ -173,6 +176,12 @@ class Model(RuleBasedStateMachine):
         self.contents.append((session, content))
         return session, handle, content
 
+    @rule(session=sessions, handle=handles, size=SIZES)
+    def fill_at_once(self, session: Expected, handle: bytes, size: int) -> None:
+        begun = self.fill(session, handle, size, b"1")
+        if isinstance(begun, tuple):
+            self.end_filling(begun, "filled")
+
     @rule(filling=consumes(fillings), how=st.sampled_from(["filled", "failed"]))
     def end_filling(self, filling: tuple[Expected, bytes, Filled], how: str) -> None:
         session, handle, content = filling
@@ -185,7 +194,7 @@ class Model(RuleBasedStateMachine):
             content.filling.succeed()
         content.state = how
 
-    @rule(target=readings, session=sessions, handle=handles, offset=SIZES, length=SIZES)
+    @rule(target=readings, session=sessions, handle=handles, offset=PARTS, length=PARTS)
     def read(self, session: Expected, handle: bytes, offset: int, length: int) -> Any:
         def read() -> Any:
             return session.session.read(part(handle, offset, length), "x")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from tests.server.fakes import FakeCaller, FakeDevice
-from tests.server.serving import Offline, filled
+from tests.server.serving import Offline, filled, read
 from tests.server.sessions.raw import A, B
 
 from npucall.errors import (
@@ -179,6 +179,25 @@ def test_who_comes_too_late_is_told_so_before_anybody_has_looked(server: Offline
     assert server.is_empty
 
 
+def test_every_use_renews_the_lease(server: Offline) -> None:
+    session = server.open()
+    for _ in range(5):
+        later(server, LEASE * 0.9)
+        assert of(server, session) is session
+
+
+def test_a_lease_does_not_end_while_a_call_runs_and_begins_anew_behind_it(server: Offline) -> None:
+    session = server.open()
+    with session.use():
+        later(server, 10 * LEASE)
+        assert of(server, session) is session
+        server.clock.advance(10 * LEASE)
+    later(server, LEASE * 0.9)
+    assert len(server.sessions) == 1
+    later(server, LEASE)
+    assert server.is_empty
+
+
 def test_a_lease_is_as_long_as_asked_for_or_allowed(server: Offline) -> None:
     for wanted, given in (0, LEASE), (7.5, 7.5), (1e9, LEASE):
         assert server.open(lease=wanted).lease == given
@@ -303,6 +322,16 @@ def test_a_device_without_memory_left_refuses_the_handle() -> None:
     filled(session, A, bytes(60))
     details = refused(server, session, 41)
     assert (details["setting"], details["held"]) == ("handle_memory", str(PAGE_BYTES))
+
+
+def test_a_handle_that_found_no_room_may_be_filled_later() -> None:
+    server = Offline(handle_memory=100)
+    session = server.open()
+    filled(session, A, bytes(60))
+    refused(server, session, 50)
+    session.release([A])
+    filled(session, B, b"data" * 12)
+    assert read(session, B) == b"data"
 
 
 def test_so_many_sessions_are_open_at_a_time() -> None:
