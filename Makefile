@@ -140,14 +140,15 @@ containers-test: .venv/.dev  ## builds every image, runs them under podman and D
 chart: .venv/.chart  ## the Helm chart: lints and renders it, compares it with the schemas of Kubernetes
 	$(BIN)/python -m pytest -m more tests/chart
 
-# A file's tests stay together, since they share servers.
+# A file's tests stay together, since they share servers. Files and their tests come in random order.
 AT_ONCE ?= 3
+PYTEST := $(BIN)/python -m pytest -n $(AT_ONCE) --dist loadfile --no-loadscope-reorder
 
 test: .venv/.dev  ## the tests that need no device; two minutes
-	$(BIN)/python -m pytest -n $(AT_ONCE) --dist loadfile
+	$(PYTEST)
 
 test-all: .venv/.dev  ## what make test leaves out: of broad sweeps, and what needs PyTorch (make torch)
-	$(BIN)/python -m pytest -n $(AT_ONCE) --dist loadfile -m "(more or torch) and not long and not pool"
+	$(PYTEST) -m "(more or torch) and not long and not pool"
 
 pool-test: .venv/.dev  ## pools on hosts whose cables are cut: network namespaces (Linux, root)
 	$(BIN)/python -m pytest -m "pool and not long" tests/pool
