@@ -34,13 +34,6 @@ def shared() -> Iterator[Served]:
         yield served
 
 
-@pytest.fixture
-def peer(shared: Served) -> Iterator[RawStream]:
-    """On a server of which a test does not look at more than its answers."""
-    with stream(shared) as peer:
-        yield peer
-
-
 # --- What ends the stream -------------------------------------------------------------------------
 
 
@@ -183,6 +176,18 @@ def test_bytes_for_a_call_that_has_all_of_them_are_passed_over(answered: bool) -
         assert set(peer.ids(len(left))) == left
         peer.close()
         assert peer.end_of_stream() == "OK"
+
+
+def test_bytes_of_a_cancelled_call_are_passed_over(shared: Served) -> None:
+    with stream(shared) as peer:
+        receiving(peer)
+        peer.cancel(1)
+        peer.chunk(1, 0, 4, bytes(4))
+        peer.end(1)
+        assert peer.reason(1) == "CANCELLED"
+        peer.cancel(1)
+        peer.begin(2)
+        assert peer.ids(1) == [2]
 
 
 # --- Cancels and peers that go away ---------------------------------------------------------------

@@ -252,6 +252,16 @@ def test_who_gives_up_while_turns_are_kept_for_it_pays_for_them() -> None:
     assert others[0].granted is not None
 
 
+def test_who_passes_a_turn_on_is_told_what_it_cost() -> None:
+    clock, told = FakeClock(), list[tuple[Any, int]]()
+    turns = turns_of(1, spent=lambda *what: told.append(what), clock=clock.monotonic)
+    first, waiter = taken(turns, FakeTurn(anybody("first"))), taken(turns, FakeTurn())
+    clock.advance(10.0)
+    assert turns.pass_on(first.granted) is None
+    assert waiter.granted is not None
+    assert told == [(first.identity, 10_000_000_000)]
+
+
 def test_who_waits_to_be_alone_hears_that_the_device_is_lost() -> None:
     turns = turns_of(2)
     taken(turns, FakeTurn())
