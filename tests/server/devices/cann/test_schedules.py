@@ -142,8 +142,9 @@ def test_gccs_address_sanitizer_finds_nothing_in_a_slice_of_these_tests() -> Non
         "PYTHONMALLOC": "malloc",  # every object of Python has an allocation of its own
     }
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not long"]
+    told = "--capture=sys"  # else what is found is lost with the process
     done = subprocess.run(
-        [*command, *(str(HERE / f"test_{name}.py") for name in SLICE)],
+        [*command, told, *(str(HERE / f"test_{name}.py") for name in SLICE)],
         cwd=HERE.parents[3], env=environment, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert "AddressSanitizer" not in done.stdout + done.stderr
