@@ -90,8 +90,8 @@ variants of an operator::
   outputs are ``filled``, since nothing is computed. ``broadcast``, ``mixed``, ``empty``, ``edges``
   and ``reductions`` are tuples of setups. The cases of grid, layout, rank, determinism and size are
   made without setups.
-* ``invalid`` has every row of the error table in the order of its checks (``Invalid``, and the
-  helpers in ``defects``). The suite also combines each row with a null pointer, which must be found
+* ``invalid`` has every row of the error table in the order of its checks [src:check-order]
+  (``Invalid``, and the helpers in ``defects``). The suite also combines each row with a null pointer, which must be found
   first. It also combines neighbouring rows, of which the first must be found; ``alone=True`` keeps
   a row out of pairs. Each row changes a valid call. That call has tensors of the first of
   ``dtypes`` and of ``layout_shape``, all outputs and optional inputs, and the first values of
