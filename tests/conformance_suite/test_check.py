@@ -11,13 +11,19 @@ import pytest
 from tests.rows import each
 
 from npucall.dtypes import BF16, FLOAT, FLOAT16, DType
-from npucall.errors import DTypeError, NpucallError, ShapeError
+from npucall.errors import DTypeError, NpucallError, OperatorUnavailableError, ShapeError
 from npucall.tensors import TensorSpec
 from npucall.wire.replies import Reply, ServerIdentity, Timings
 from npucall_client.conformance.cases.arrangements import Arrangement, put
 from npucall_client.conformance.cases.blocks import cases_of
 from npucall_client.conformance.cases.calls import MadeCall, call_of
-from npucall_client.conformance.judging.check import Checked, Expectation, Refused, check
+from npucall_client.conformance.judging.check import (
+    Checked,
+    Expectation,
+    Refused,
+    check,
+    expectation_of,
+)
 from npucall_client.conformance.judging.truth import LOOPED, Expected, TruthError, expected
 from npucall_client.conformance.statements.kl_div_backward import KL_DIV_BACKWARD
 from npucall_client.conformance.stating import reals
@@ -235,6 +241,14 @@ def test_a_device_may_blame_nobody_and_the_reference_has_to_blame_somebody() -> 
     assert look(error(parameter=()), REFUSED, "cann-standard").problems == ()
     (problem,) = look(error(parameter=()), REFUSED).problems
     assert "blamed" in problem
+
+
+def test_a_host_may_say_in_its_own_words_that_it_lacks_an_operator() -> None:
+    products = cases_of(KL_DIV_BACKWARD, "products")
+    case = next(each for each in products if each.defects and not each.defects[0].changes)
+    wanted, said = expectation_of(case, call_of(case, seed=0)), OperatorUnavailableError("gone")
+    assert look(said, wanted, "cann-standard").problems == ()
+    assert look(said, wanted).problems
 
 
 SOURCES = {"numbers": [[1.0, 2.0]], "refused": Refusal(), "any": ...}
