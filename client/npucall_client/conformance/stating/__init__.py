@@ -91,9 +91,10 @@ variants of an operator::
   and ``reductions`` are tuples of setups. The cases of grid, layout, rank, determinism and size are
   made without setups.
 * ``invalid`` has every row of the error table in the order of its checks [src:check-order]
-  (``Invalid``, and the helpers in ``defects``). The suite also combines each row with a null pointer, which must be found
-  first. It also combines neighbouring rows, of which the first must be found; ``alone=True`` keeps
-  a row out of pairs. Each row changes a valid call. That call has tensors of the first of
+  (``Invalid``, and the helpers in ``defects``). The suite also combines each row with a null
+  pointer, which must be found first. It also combines neighbouring rows, of which the first must be
+  found; ``alone=True`` keeps a row out of pairs. Each row changes a valid call. That call has
+  tensors of the first of
   ``dtypes`` and of ``layout_shape``, all outputs and optional inputs, and the first values of
   ``attributes``. ``base=Setup(...)`` changes that call for a row.
 * For an empty call, checks end early. ``empty_before`` names the first row that is checked after
