@@ -21,7 +21,7 @@ from npucall.v1 import tensor_pb2
 from npucall.wire.status import TRAILER, to_status
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from npucall.errors import NpucallError
     from npucall_client import Client
@@ -135,19 +135,27 @@ def in_turn(*answers: Answer) -> Answer:
 # Streams.
 
 
-def echo(frames: Frames, context: grpc.ServicerContext) -> Answers:
-    """Answers every call with its first storage, in one frame, as soon as it is complete."""
+def echo(
+    frames: Frames, context: grpc.ServicerContext, errors: Sequence[NpucallError] = ()
+) -> Answers:
+    """Answers every call with its first storage, in one frame, as soon as it is complete.
+
+    ``errors``: of the first calls, each at its first frame.
+    """
     data: dict[int, bytearray] = {}
+    left = list(errors)
     for frame in frames:
         call_id = frame.call_id
-        if frame.HasField("begin"):
+        if frame.HasField("begin") and left:
+            yield answer(call_id, error=to_status(left.pop(0)).SerializeToString())
+        elif frame.HasField("begin"):
             storage = frame.begin.request.storage
             data[call_id] = bytearray(storage[0].data if storage else b"")
             if not frame.begin.chunked:
                 yield answer(call_id, reply=reply_of(bytes(data.pop(call_id))))
-        elif frame.HasField("chunk") and frame.chunk.storage == 0:
+        elif frame.HasField("chunk") and frame.chunk.storage == 0 and call_id in data:
             data[call_id] += frame.chunk.data
-        elif frame.HasField("end"):
+        elif frame.HasField("end") and call_id in data:
             yield answer(call_id, reply=reply_of(bytes(data.pop(call_id))))
 
 
@@ -178,15 +186,9 @@ def silent(frames: Frames, context: grpc.ServicerContext) -> Answers:
     yield from ()
 
 
-def refusing(error: NpucallError) -> Behaviour:
-    """Refuses each call at its first frame."""
-
-    def behaviour(frames: Frames, context: grpc.ServicerContext) -> Answers:
-        for frame in frames:
-            if frame.HasField("begin"):
-                yield answer(frame.call_id, error=to_status(error).SerializeToString())
-
-    return behaviour
+def refusing(*errors: NpucallError) -> Behaviour:
+    """Refuses the first calls, each at its first frame, and answers the others."""
+    return lambda frames, context: echo(frames, context, errors)
 
 
 def answer(call_id: int, **frame: Any) -> pb.ExecuteStreamResponse:

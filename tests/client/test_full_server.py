@@ -10,13 +10,11 @@ from tests.rows import each
 
 import npucall_client
 from npucall.errors import CancelledError, NpucallError, QueueFullError, QuotaError
-from npucall.wire.status import to_status
 
 from .fake_server import (
     MIB,
     PATIENCE,
     FakeServer,
-    answer,
     connected,
     echo,
     echo_once,
@@ -24,6 +22,7 @@ from .fake_server import (
     in_turn,
     numbers,
     piped,
+    refusing,
     run,
     serving,
     submit,
@@ -108,29 +107,8 @@ def test_a_delay_that_ends_after_the_timeout_is_told_now(server: FakeServer) -> 
 
 
 def full_at_first(times: int, retry_after: float = SOON) -> Behaviour:
-    """Refuses so many calls at their first frame, and answers the others."""
-    left = [times]
-
-    def behaviour(frames: Frames, context: grpc.ServicerContext) -> Answers:
-        refused: set[int] = set()
-        for frame in frames:
-            if frame.HasField("begin") and left[0]:
-                left[0] -= 1
-                refused.add(frame.call_id)
-                error = QueueFullError("the queue is full", retry_after=retry_after)
-                yield answer(frame.call_id, error=to_status(error).SerializeToString())
-            elif frame.call_id not in refused:
-                yield from echo(_whole(frame, frames, refused), context)
-
-    return behaviour
-
-
-def _whole(frame: Any, frames: Frames, refused: set[int]) -> Frames:
-    """The frames of a call, of which this is the first one; nothing else is sent meanwhile."""
-    yield frame
-    while frame.HasField("chunk") or (frame.HasField("begin") and frame.begin.chunked):
-        frame = next(each for each in frames if each.call_id not in refused)
-        yield frame
+    """Refuses so many calls, and answers the others."""
+    return refusing(*[QueueFullError("the queue is full", retry_after=retry_after)] * times)
 
 
 def test_refused_calls_are_sent_again_on_the_same_stream_under_other_ids(
