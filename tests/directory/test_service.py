@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import urllib.request
 from itertools import product
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import grpc
@@ -17,7 +18,7 @@ from tests.server.fakes import PATIENCE, until
 from npucall.errors import MessageError, QueueFullError
 from npucall.v1 import directory_service_pb2 as pb
 from npucall.v1 import directory_service_pb2_grpc as stubs
-from npucall_server.directory import app, feed
+from npucall_server.directory import app, feed, service
 from npucall_server.directory.feed import Feed
 from npucall_server.directory.messages import read_beat
 from npucall_server.directory.table import Table
@@ -241,6 +242,18 @@ def test_a_beat_has_a_number_and_a_stream_announces_one_server(directory: Runnin
     assert "expected one.lab:1, as in the first beat" in why
 
 
+def test_of_one_stream_200_beats_are_read_at_once_and_then_100_a_second(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    slept: list[float] = []
+    standing = SimpleNamespace(monotonic=lambda: 5.0, sleep=slept.append)
+    monkeypatch.setattr(service, "time", standing)
+    pace = service._Pace()
+    for _ in range(202):
+        pace.keep()
+    assert slept == pytest.approx([0.01, 0.02])
+
+
 @each("message", [b"\xff", b"\x0a\xff"])
 def test_bytes_that_are_no_beat_are_refused(directory: RunningDirectory, message: bytes) -> None:
     method: Any = directory.channel.stream_stream("/npucall.v1.DirectoryService/Announce")
@@ -297,6 +310,7 @@ def test_metrics_tell_how_many_members_there_are() -> None:
             lines = answer.read().decode().splitlines()
     assert {
         'npucall_directory_members{state="serving"} 1.0',
+        'npucall_directory_members{state="draining"} 0.0',
         'npucall_directory_members{state="suspect"} 0.0',
         "npucall_directory_watchers 1.0",
         "npucall_directory_beats_total 2.0",
