@@ -6,6 +6,7 @@ nothing from the product.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from itertools import product as iterated
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,7 @@ from npucall.compute.evaluate import compute
 from npucall.declare.parameters import Kind, Scalar
 from npucall.declare.prepare import prepare
 from npucall.dtypes import BF16, DTYPES, FLOAT, INT8
+from npucall.errors import ShapeError
 from npucall.operators import CATALOGUE
 from npucall.products import A2, ASCEND_950, PRODUCTS
 from npucall_client.conformance.cases.blocks import cases_of
@@ -126,6 +128,30 @@ def test_a_call_without_elements_reaches_no_device_unless_nothing_ends_its_check
             if not prepare(table.call(row), A2, CATALOGUE).done:
                 reaching.append(str(table))
     assert reaching == ["aclnnLogit", "aclnnLogitGrad"]
+
+
+SELF_ALONE = (
+    *("aclnnKlDivBackward", "aclnnKlDivTargetBackward.builtin", "aclnnLeakyReluBackward"),
+    "aclnnSoftMarginLossBackward",
+)
+"""Of these only an empty ``self`` ends the checks; of others any input that is stretched."""
+
+
+def test_an_input_that_is_empty_alone_ends_the_checks_unless_only_self_does() -> None:
+    wrong, tried = [], 0
+    for table in TABLES:
+        names = [*table.statement.space, *table.statement.expands]
+        outputs = {output.name: LEFT_OUT for output in table.statement.outputs}
+        for name in names:
+            shapes = {each: {"shape": (0 if each == name else 1, 3)} for each in names}
+            with suppress(ShapeError):  # not all of them can be empty alone
+                call = table.call(changed(**{**shapes, **outputs}))
+                done = prepare(call, A2, CATALOGUE).done
+                tried += 1
+                if done is not (name == "self" or str(table) not in SELF_ALONE):
+                    wrong.append((str(table), name))
+    assert tried > 40
+    assert not wrong
 
 
 # --- Products and dtypes --------------------------------------------------------------------------
