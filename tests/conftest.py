@@ -41,10 +41,7 @@ SOC = "Ascend910B1"
 
 @pytest.fixture(params=DEVICES, scope="session")
 def client(request: pytest.FixtureRequest) -> Iterator[Client]:
-    """A client of this process, of a CPU server over a socket, of a server on a simulated NPU.
-
-    What a test asserts that no NPU has, ``tests/npu.py`` says.
-    """
+    """A client of this process, of a CPU server over a socket, of a server on a simulated NPU."""
     if request.param == "npu":
         from tests.npu import client_of_any_variant
 
@@ -63,22 +60,8 @@ _THREADS = pytest.param("threads", id=pytest.HIDDEN_PARAM)
 
 @pytest.fixture(params=[_THREADS, ASYNCIO])
 def sender(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Each of the client's senders: ``npucall_client.connect`` opens a client over it.
-
-    What holds for the one that blocks alone is marked ``threads``, with the reason.
-    """
+    """Each of the client's senders: ``npucall_client.connect`` opens a client over it."""
     return _connects_by(request, monkeypatch)
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A test marked ``threads`` is no test of the client for asyncio."""
-    items[:] = [item for item in items if not _is_of_threads_alone(item)]
-
-
-def _is_of_threads_alone(item: pytest.Item) -> bool:
-    parameters = getattr(item, "callspec", None)
-    chosen = parameters.params.values() if parameters else ()
-    return item.get_closest_marker("threads") is not None and ASYNCIO in chosen
 
 
 @pytest.fixture(params=[_THREADS, pytest.param(ASYNCIO, marks=pytest.mark.long)])
@@ -134,14 +117,9 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 
 @pytest.fixture(autouse=True)
-def _fit_for_an_npu(request: pytest.FixtureRequest) -> None:
-    """Skips what holds for the reference alone; fails at once when the NPU's server has ended."""
+def _the_npus_server_lives(request: pytest.FixtureRequest) -> None:
+    """Tests of the NPU's client fail at once when its server has ended."""
     callspec = getattr(request.node, "callspec", None)
-    if callspec is None or callspec.params.get("client") != "npu":
-        return
-    from tests.npu import why_not
-
-    if reason := why_not(request.node):
-        pytest.skip(reason)
-    server: ServerProcess = request.getfixturevalue("npu_server")
-    assert server.process.poll() is None, server.log.read_text()[-2000:]
+    if callspec is not None and callspec.params.get("client") == "npu":
+        server: ServerProcess = request.getfixturevalue("npu_server")
+        assert server.process.poll() is None, server.log.read_text()[-2000:]

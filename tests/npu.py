@@ -80,24 +80,6 @@ def _give_up(reason: str) -> NoReturn:
     pytest.skip(reason)
 
 
-_OTHER_VARIANTS = ("aclnnKlDivTargetBackward.community", "aclnnKlDivTargetBackward.documented")
-_ON_THE_REFERENCE_ALONE = {
-    "test_a_plan_on_the_reference_needs_no_workspace": "an NPU needs workspace",
-    "test_plan_answers_the_outputs_without_running": "an NPU needs workspace",
-    "test_operators_lists_the_catalogue_by_name_then_variant": "an NPU lists what headers declare",
-    "test_server_info_tells_soc_product_and_limits": "no NPU has the default variant documented",
-}
-"""Tests that take ``client``, by name or by name and parameters, and why an NPU is no case."""
-
-
-def why_not(test: Any) -> str:
-    """Why a test of any client does not hold for one of an NPU; empty if it does."""
-    if test.callspec.params.get("title") in _OTHER_VARIANTS:
-        return "an NPU has one variant"
-    names = (test.name, test.originalname)
-    return next((_ON_THE_REFERENCE_ALONE[n] for n in names if n in _ON_THE_REFERENCE_ALONE), "")
-
-
 @contextmanager
 def client_of_any_variant(target: str, other: str) -> Iterator[Client]:
     """A client for tests that name variants freely, of two hosts with one of them each.
