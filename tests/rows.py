@@ -17,10 +17,11 @@ if TYPE_CHECKING:
 def each(names: str | tuple[str, ...], rows: Iterable[Any]) -> Callable[[Test], Test]:
     """As ``pytest.mark.parametrize``, but the rows are one test, for which fixtures are made once.
 
-    Several of them try every combination.
+    ``names``: of the test's arguments, apart or with blanks between them. Several of them try every
+    combination.
     """
-    keys = (names,) if isinstance(names, str) else names
-    known = [(row,) if isinstance(names, str) else tuple(row) for row in rows]
+    keys = tuple(names.split()) if isinstance(names, str) else names
+    known = [(row,) if names == keys[0] else tuple(row) for row in rows]
     assert known, "expected rows"
 
     def of_rows(test: Test) -> Test:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.operators.defects import TABLES
-from tests.operators.rows import each_row
+from tests.rows import each
 
 import npucall_client
 from npucall.dtypes import BF16
@@ -38,7 +38,7 @@ def refusal(operator: str, variant: str, soc: str, arguments: raw.Arguments) -> 
     return caught.value
 
 
-@each_row("soc", [A2, A3, A950, *OLDER])
+@each("soc", [A2, A3, A950, *OLDER])
 def test_the_listing_says_where_an_operator_is_available(soc: str) -> None:
     found = {(each.name, each.variant): each.available for each in local(soc).operators()}
     assert found == {
@@ -47,15 +47,15 @@ def test_the_listing_says_where_an_operator_is_available(soc: str) -> None:
     }
 
 
-@each_row("variant", ["documented", "community"])
-@each_row("soc", [A3, A950])
+@each("variant", ["documented", "community"])
+@each("soc", [A3, A950])
 def test_the_refusal_names_the_variant_that_the_product_has(soc: str, variant: str) -> None:
     error = refusal(KL_TARGET, variant, soc, raw.valid(KL_TARGET))
     assert f"({variant})" in str(error)
     assert "has the variant builtin" in str(error)
 
 
-@each_row("soc", OLDER)
+@each("soc", OLDER)
 def test_the_refusal_names_no_variant_where_the_product_has_none(soc: str) -> None:
     assert "variant" not in str(refusal(KL_TARGET, "documented", soc, raw.valid(KL_TARGET)))
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.rows import each
 
 import npucall_client
 from npucall.declare.parameters import Scalar
@@ -25,7 +26,6 @@ from npucall.operators.threshold import threshold
 from npucall.operators.threshold_backward import threshold_backward
 
 from .calls import FLOATS, INF, LOCAL, refusal
-from .rows import each_row
 
 # --- Elu, softplus --------------------------------------------------------------------------------
 
@@ -36,7 +36,7 @@ def test_elu_near_0_loses_nothing() -> None:
     np.testing.assert_allclose(found, np.expm1(x.astype(np.float64)), rtol=2**-22)
 
 
-@each_row("x", [-2.0, 0.5, 3.0])
+@each("x", [-2.0, 0.5, 3.0])
 def test_factors_whose_product_is_beyond_float32_spoil_no_positive_number(x: float) -> None:
     found = LOCAL.run(elu, np.array([x], np.float32), 1e20, 1e20, 1.0)
     expected = -INF if x < 0 else np.float32(x) * np.float32(1e20)
@@ -52,7 +52,7 @@ def test_softplus_far_below_0_loses_nothing() -> None:
 # --- Hardtanh -------------------------------------------------------------------------------------
 
 
-@each_row("kind", [np.int8, np.int16, np.int32, np.int64])
+@each("kind", [np.int8, np.int16, np.int32, np.int64])
 def test_the_ends_of_integers_lose_their_fraction(kind: Any) -> None:
     x = np.array([-9, -3, -2, -1, 0, 4, 5, 9], kind)
     found = LOCAL.run(hardtanh, x, -2.75, 4.75)
@@ -60,14 +60,14 @@ def test_the_ends_of_integers_lose_their_fraction(kind: Any) -> None:
     assert found.tolist() == [-2, -2, -2, -1, 0, 4, 4, 4]
 
 
-@each_row("beyond", [2**24, 2**53, 2**62])
+@each("beyond", [2**24, 2**53, 2**62])
 def test_int64_is_exact_in_its_ends_too(beyond: int) -> None:
     x = np.array([-(2**63), beyond, beyond + 1, beyond + 2, beyond + 3, 2**63 - 1])
     found = LOCAL.run(hardtanh, x, beyond + 1, beyond + 2)
     assert found.tolist() == [beyond + n for n in (1, 1, 1, 2, 2, 2)]
 
 
-@each_row("kind", [*FLOATS, np.float64])
+@each("kind", [*FLOATS, np.float64])
 def test_the_ends_count_in_the_dtype_of_self(kind: Any) -> None:
     found = LOCAL.run(hardtanh, np.array([-1, 1], kind), -0.1, 0.1)
     np.testing.assert_array_equal(found, np.array([-0.1, 0.1], kind))
@@ -106,7 +106,7 @@ def test_hardswish_of_a_number_whose_sixfold_is_infinite_is_itself() -> None:
     np.testing.assert_array_equal(LOCAL.run(hardswish, x), x)
 
 
-@each_row("kind", FLOATS)
+@each("kind", FLOATS)
 def test_next_to_the_ends_both_versions_of_the_gradient_are_one(kind: Any) -> None:
     three = np.array([3], kind)
     step = np.array([-1, 1], np.int16 if three.itemsize == 2 else np.int32)
@@ -123,21 +123,21 @@ def test_next_to_the_ends_both_versions_of_the_gradient_are_one(kind: Any) -> No
 # --- Threshold ------------------------------------------------------------------------------------
 
 
-@each_row("beyond", [2**24, 2**53, 2**62])
+@each("beyond", [2**24, 2**53, 2**62])
 def test_int64_is_exact_in_its_threshold_and_value_too(beyond: int) -> None:
     x = np.array([beyond - 1, beyond, beyond + 1, beyond + 2])
     found = LOCAL.run(threshold, x, beyond + 1, -beyond - 1)
     assert found.tolist() == [-beyond - 1, -beyond - 1, -beyond - 1, beyond + 2]
 
 
-@each_row("given of_negative", [(-0.5, 9), (-1.0, 9), (-1.5, 9), (-2, -1)])
+@each("given of_negative", [(-0.5, 9), (-1.0, 9), (-1.5, 9), (-2, -1)])
 def test_the_threshold_of_integers_loses_its_fraction(given: float, of_negative: int) -> None:
     x = np.array([-1, 0, 1], np.int32)
     found = LOCAL.run(threshold, x, given, 9)  # -0.5 becomes 0, -1.5 becomes -1
     assert found.tolist() == [of_negative, 9 if given == -0.5 else 0, 1]
 
 
-@each_row("kind", FLOATS)
+@each("kind", FLOATS)
 def test_threshold_and_value_count_in_the_dtype_of_self(kind: Any) -> None:
     found = LOCAL.run(threshold, np.array([0.1], kind), 0.1, 0.7)  # as float64 one of them is less
     np.testing.assert_array_equal(found, np.array([0.7], kind))
@@ -154,7 +154,7 @@ def test_the_gradient_counts_a_fraction_below_0_for_integers_unlike_torch() -> N
     np.testing.assert_array_equal(found, [0, 5, 6])  # torch has 0 for the second: -0.5 becomes 0
 
 
-@each_row("number", [0, 7])
+@each("number", [0, 7])
 def test_the_gradient_of_int32_is_exact_beyond_2_to_the_24(number: float) -> None:
     g = np.array([2**24 + 1, 2**31 - 1, -(2**31)], np.int32)
     found = LOCAL.run(threshold_backward, g, g, threshold=number)
@@ -170,7 +170,7 @@ def test_the_gradient_of_int64_is_exact_on_ascend_950() -> None:
 # --- Prelu ----------------------------------------------------------------------------------------
 
 
-@each_row("shape weight", [((3,), (3,)), ((3, 2), (3,)), ((), (0,))])
+@each("shape weight", [((3,), (3,)), ((3, 2), (3,)), ((), (0,))])
 def test_channels_are_the_second_dimension(shape: Any, weight: Any) -> None:
     shapes = {"self": shape, "out": shape, "weight": weight}
     answer = refusal(prelu, {name: {"shape": each} for name, each in shapes.items()})
@@ -178,7 +178,7 @@ def test_channels_are_the_second_dimension(shape: Any, weight: Any) -> None:
     assert answer[2] == ("weight", "self")
 
 
-@each_row(
+@each(
     "shape weight of_weight passes",
     [
         ((2, 3, 4), (1, 3, 1), (3,), True),

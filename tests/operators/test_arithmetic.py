@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from tests.rows import each
 
 from npucall.declare.parameters import Scalar
 from npucall.dtypes import (
@@ -29,7 +30,6 @@ from npucall.operators.sub import sub
 from npucall_client.conformance.stating.statement import LEFT_OUT
 
 from .calls import INF, LOCAL, NAN, refusal
-from .rows import each_row
 
 SHORT = (np.float16, BF16.numpy.type)
 
@@ -37,7 +37,7 @@ SHORT = (np.float16, BF16.numpy.type)
 # --- Sum and difference ---------------------------------------------------------------------------
 
 
-@each_row("operator", [add, sub])
+@each("operator", [add, sub])
 def test_alpha_is_converted_to_the_promoted_dtype(operator: Any) -> None:
     one = np.zeros(1, np.float16)
     assert LOCAL.run(operator, one, one + 1, 0.1)[0] in (np.float16(0.1), -np.float16(0.1))
@@ -50,7 +50,7 @@ INTEGERS = {INT8, INT32, INT64, BOOL}
 REALS = {*INTEGERS, FLOAT, DOUBLE, FLOAT16}
 
 
-@each_row(
+@each(
     "promoted alphas",
     [
         ((INT32, INT8), INTEGERS),
@@ -59,7 +59,7 @@ REALS = {*INTEGERS, FLOAT, DOUBLE, FLOAT16}
         ((COMPLEX64, INT8), {*REALS, COMPLEX64}),
     ],
 )
-@each_row("operator", [add, sub])
+@each("operator", [add, sub])
 def test_alpha_has_a_dtype_that_can_be_cast_to_the_promoted_one(
     operator: Any, promoted: tuple[DType, DType], alphas: set[Any]
 ) -> None:
@@ -72,7 +72,7 @@ def test_alpha_has_a_dtype_that_can_be_cast_to_the_promoted_one(
     assert taken == alphas
 
 
-@each_row("kind fraction", [(np.float16, 13), (BF16.numpy.type, 16)])
+@each("kind fraction", [(np.float16, 13), (BF16.numpy.type, 16)])
 def test_the_product_with_alpha_is_not_rounded_before_the_sum(kind: Any, fraction: int) -> None:
     unit = float(np.spacing(np.array(1, np.float32))) * 2.0**fraction
     other = np.array([1 + unit], kind)
@@ -92,7 +92,7 @@ def test_inputs_of_a_product_are_converted_to_their_promoted_dtype_first() -> No
     assert LOCAL.run(mul, np.array([True]), np.array([True])).tolist() == [True]
 
 
-@each_row("kind", [np.int8, np.uint8, np.int32, np.int64, np.bool_])
+@each("kind", [np.int8, np.uint8, np.int32, np.int64, np.bool_])
 def test_a_quotient_of_integers_is_a_float(kind: Any) -> None:
     one, other = np.array([7, 1, 0]).astype(kind), np.array([2, 0, 0]).astype(kind)
     found = LOCAL.run(div, one, other)
@@ -110,7 +110,7 @@ def test_integers_beside_a_float_are_converted_to_it_before_they_are_divided() -
 # --- Product with a number ------------------------------------------------------------------------
 
 
-@each_row(
+@each(
     "self other out expected",
     [
         (FLOAT, Scalar(DOUBLE, 2.0), None, FLOAT),
@@ -146,7 +146,7 @@ def test_the_number_is_converted_to_the_integers_of_the_tensor() -> None:
     assert LOCAL.run(muls, np.array([True, False]), 3).tolist() == [3, 0]
 
 
-@each_row("kind", SHORT)
+@each("kind", SHORT)
 def test_beside_a_short_float_the_number_is_rounded_to_float_alone(kind: Any) -> None:
     x = np.array([3], kind)
     expected = (x.astype(np.float32) * np.float32(1.0009)).astype(kind)

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.rows import each
 
 from npucall.operators.cast import cast
 
 from .calls import FLOATS, INF, LOCAL, NAN
 from .defects import table_of
-from .rows import each_row
 
 TAKEN = table_of(cast).statement.takes["Ascend910B"]
 
@@ -29,7 +29,7 @@ def test_every_dtype_becomes_every_other() -> None:
     assert not wrong
 
 
-@each_row("kind", [*FLOATS, np.float64])
+@each("kind", [*FLOATS, np.float64])
 def test_of_a_float_an_integer_loses_the_fraction_nan_is_0_and_the_range_ends(kind: Any) -> None:
     x = np.array([2.75, -2.75, NAN, INF, -INF, 1e4, -1e4, 0.5, -0.5], kind)
     for to in (np.int8, np.uint8, np.int16, np.int32, np.int64, np.uint16, np.uint32, np.uint64):

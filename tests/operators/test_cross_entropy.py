@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from tests.rows import each
 
 from npucall.compute.evaluate import compute
 from npucall.declare.cuts import BLOCK
@@ -12,7 +13,6 @@ from npucall.operators.cross_entropy_loss import cross_entropy_loss
 from npucall.operators.cross_entropy_loss_grad import cross_entropy_loss_grad
 
 from .calls import INF, LOCAL, NAN, run
-from .rows import each_row
 
 
 def logits(target: Any = (2, 0), **changes: Any) -> dict[str, Any]:
@@ -57,7 +57,7 @@ def test_a_row_that_does_not_count_has_a_log_softmax_and_no_loss() -> None:
     np.testing.assert_array_equal(losses, np.array([0, np.log(3)], np.float32))
 
 
-@each_row("ignored", [-100, 2, 2**40, -(2**63)])
+@each("ignored", [-100, 2, 2**40, -(2**63)])
 def test_if_no_row_counts_the_mean_is_nan_and_the_sum_0(ignored: int) -> None:
     tensors = logits(np.full(2, ignored))
     loss = {
@@ -75,7 +75,7 @@ def test_the_loss_is_of_logarithms_that_are_not_rounded() -> None:
     assert found[0] == np.float16(1000 * np.log(3))
 
 
-@each_row("classes", [BLOCK, 2 * BLOCK + 7])
+@each("classes", [BLOCK, 2 * BLOCK + 7])
 def test_rows_longer_than_a_block_have_one_sum(classes: int) -> None:
     random = np.random.default_rng(7)
     long = random.uniform(-4, 4, (2, classes))
@@ -92,7 +92,7 @@ def test_rows_longer_than_a_block_have_one_sum(classes: int) -> None:
 # --- Gradient -------------------------------------------------------------------------------------
 
 
-@each_row("kind", [np.float16, np.float32])
+@each("kind", [np.float16, np.float32])
 def test_the_weight_is_not_rounded_to_the_dtype_of_the_others(kind: Any) -> None:
     weight = np.array([2**-26, 1, 1, 1], np.float32)  # FLOAT16's smallest number is 2^-24
     tensors = {"grad_loss": np.array(2**11, kind), "log_prob": np.full((1, 4), -INF, kind)}
@@ -101,15 +101,15 @@ def test_the_weight_is_not_rounded_to_the_dtype_of_the_others(kind: Any) -> None
     assert found[0, 0] == -(2.0**-15)
 
 
-@each_row("reduction g", [("none", [NAN] * 6), ("mean", NAN), ("sum", NAN)])
-@each_row("ignored", [-100, 2])
+@each("reduction g", [("none", [NAN] * 6), ("mean", NAN), ("sum", NAN)])
+@each("ignored", [-100, 2])
 def test_if_no_row_counts_the_gradient_is_0(reduction: str, g: Any, ignored: int) -> None:
     tensors = gradients(np.full(6, ignored), g)
     options: Any = {"reduction": reduction, "ignore_index": ignored}
     assert not run(cross_entropy_loss_grad, tensors, **options).any()
 
 
-@each_row("value", [INF, -INF, NAN])
+@each("value", [INF, -INF, NAN])
 def test_a_gradient_that_is_no_number_stays_in_its_row(value: float) -> None:
     tensors = gradients([1, 0, 1], [1, value, value])
     found = run(cross_entropy_loss_grad, tensors, reduction="none", ignore_index=0)

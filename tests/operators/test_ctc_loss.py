@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.rows import each
 
 import npucall_client
 from npucall.compute.evaluate import compute
@@ -18,7 +19,6 @@ from npucall.products import A2, A3, ASCEND_950
 
 from .calls import INF, LOCAL, refusal, run
 from .ctc import by_paths, forward_variables, in_a_row, log_softmax, rounded
-from .rows import each_row
 
 # Repetitions, one label, none, the shortest path that there is, unused steps.
 LABELS = ([1, 1, 2], [3], [], [2, 1, 3, 1], [1, 2])
@@ -44,7 +44,7 @@ def of(labels: Any, steps: Any, classes: int = 4, blank: int = 0) -> dict[str, A
 # --- Values ---------------------------------------------------------------------------------------
 
 
-@each_row("blank", [0, 1, 3])
+@each("blank", [0, 1, 3])
 def test_in_float64_the_loss_is_that_of_all_paths(blank: int) -> None:
     names = np.roll(np.arange(4), blank)  # label 0 is never used, so it can stand for the blank
     labels = [[int(np.flatnonzero(names == label)[0]) for label in item] for item in LABELS]
@@ -61,7 +61,7 @@ def test_in_float64_the_loss_is_that_of_all_paths(blank: int) -> None:
 
 
 @pytest.mark.torch
-@each_row("blank", [0, 2])
+@each("blank", [0, 2])
 def test_in_float64_loss_and_gradient_one_behind_the_other_are_autograds(blank: int) -> None:
     torch = pytest.importorskip("torch")
     random = np.random.default_rng(8)
@@ -140,7 +140,7 @@ def test_an_item_of_more_states_than_a_block_is_computed_in_pieces() -> None:
 # --- What products differ in, and items that cannot be --------------------------------------------
 
 
-@each_row("soc", ["Ascend910B1", "Ascend950PR_9589", "Ascend910A", "Ascend310P3"])
+@each("soc", ["Ascend910B1", "Ascend950PR_9589", "Ascend910A", "Ascend310P3"])
 def test_an_infinite_loss_is_zeroed_but_not_on_an_ascend_950(soc: str) -> None:
     arguments = rounded(of(IMPOSSIBLE, (4, 4)), np.float32)
     with npucall_client.connect("local:", soc=soc) as client:
@@ -188,7 +188,7 @@ def test_steps_behind_an_items_own_have_no_forward_variables() -> None:
 # --- Dtypes and limits ----------------------------------------------------------------------------
 
 
-@each_row("operator", [ctc_loss, ctc_loss_backward])
+@each("operator", [ctc_loss, ctc_loss_backward])
 def test_targets_have_one_of_five_dtypes(operator: Any) -> None:
     changes = {kind: {"targets": {"dtype": kind}} for kind in DTYPES}
     taken = {kind for kind, change in changes.items() if refusal(operator, change) is None}
@@ -205,9 +205,9 @@ LIMITS = [
 ]
 
 
-@each_row("kind", [FLOAT, FLOAT16, BF16])
-@each_row("product", [A2, A3, ASCEND_950])
-@each_row("extents small", LIMITS)
+@each("kind", [FLOAT, FLOAT16, BF16])
+@each("product", [A2, A3, ASCEND_950])
+@each("extents small", LIMITS)
 def test_short_floats_have_limits_on_atlas_a2_and_a3(
     extents: tuple[int, int, int], small: bool, product: Any, kind: Any
 ) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.rows import each
 
 from npucall.compute.evaluate import compute
 from npucall.errors import PARAM_INVALID, AttributeValueError
@@ -13,7 +14,6 @@ from npucall.operators.ctc_loss_backward import ctc_loss_backward
 
 from .calls import INF, NAN, refusal, run
 from .ctc import by_paths, call, in_a_row, log_softmax, rounded
-from .rows import each_row
 
 # Repetitions, one label, none, the shortest path that there is, unused steps.
 LABELS = ([1, 1, 2], [3], [], [2, 1, 3, 1], [1, 2])
@@ -26,7 +26,7 @@ def sample(blank: int = 0) -> dict[str, Any]:
     return call(log_softmax((5, 5, 4)), labels, STEPS, int(np.flatnonzero(names == 0)[0]))
 
 
-@each_row("blank", [0, 1, 3])
+@each("blank", [0, 1, 3])
 def test_in_float64_the_gradient_is_that_of_all_paths(blank: int) -> None:
     arguments = sample(blank)
     found = compute(ctc_loss_backward, **arguments)
@@ -61,7 +61,7 @@ def test_targets_of_bool_are_classes_0_and_1() -> None:
     np.testing.assert_array_equal(run(ctc_loss_backward, converted), expected)
 
 
-@each_row("zero_infinity expected", [(False, NAN), (True, 0.0)])
+@each("zero_infinity expected", [(False, NAN), (True, 0.0)])
 def test_an_infinite_loss_makes_nan_or_0_in_its_item_alone(
     zero_infinity: bool, expected: float
 ) -> None:
@@ -89,7 +89,7 @@ def test_an_item_without_steps_has_no_gradient() -> None:
     np.testing.assert_array_equal(found[:, others], expected[:, others])
 
 
-@each_row("states longest passes", [(7, 3, True), (8, 3, True), (6, 3, False), (0, 0, False)])
+@each("states longest passes", [(7, 3, True), (8, 3, True), (6, 3, False), (0, 0, False)])
 def test_log_alpha_has_room_for_the_longest_labels(states: int, longest: int, passes: bool) -> None:
     changes = {"log_alpha": {"shape": (2, 5, states)}, "target_lengths": (longest, 0)}
     changes |= {"targets": {"shape": (2, 3)}, "input_lengths": (5, 4)}

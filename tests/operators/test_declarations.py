@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.rows import each
 
 from npucall import operators
 from npucall.declare import rules
@@ -20,8 +21,6 @@ from npucall.operators import CATALOGUE
 from npucall.operators.kl_div_backward import kl_div_backward
 from npucall.operators.kl_div_target_backward_community import kl_div_target_backward_community
 from npucall.products import A2, A3, ASCEND_310P, Product
-
-from .rows import each_row
 
 
 def test_the_catalogue_has_an_operator_of_every_file_that_declares_one() -> None:
@@ -53,7 +52,7 @@ def test_the_default_variant_counts_only_where_there_are_several() -> None:
     assert CATALOGUE.find("aclnnKlDivBackward", "", "community") is kl_div_backward
 
 
-@each_row(
+@each(
     "name variant",
     [
         ("aclnnKlDivLoss", ""),
@@ -81,7 +80,7 @@ def test_variants_are_named_as_far_as_a_product_has_them() -> None:
     assert CATALOGUE.variants(A3) == ("builtin",)
 
 
-@each_row(
+@each(
     "product wanted default",
     [
         (A2, "community", "community"),
@@ -96,7 +95,7 @@ def test_the_default_variant_is_the_one_wanted_or_else_one_that_the_product_has(
     assert CATALOGUE.default_variant(product, wanted) == default
 
 
-@each_row("variant", ["", "fast"])
+@each("variant", ["", "fast"])
 def test_the_catalogue_refuses_two_operators_of_one_name_and_variant(variant: str) -> None:
     with pytest.raises(ValueError, match="declared twice"):
         Catalogue([declared(variant), declared(variant)])
@@ -107,7 +106,7 @@ def test_the_catalogue_takes_one_operator_twice() -> None:
     assert list(Catalogue([one, one])) == [one]  # a module may import another's operator
 
 
-@each_row(
+@each(
     "formula",
     [
         lambda whole, x: x,

@@ -12,13 +12,13 @@ from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from tests.rows import each
 
 from npucall.compute.evaluate import compute
 from npucall.declare.parameters import Output
 from npucall.operators import CATALOGUE
 
 from .calls import results
-from .rows import each_row
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -250,7 +250,7 @@ def compared(
         yield name, summed_to(one, expected.shape), expected
 
 
-@each_row("gradient", GRADIENTS)
+@each("gradient", GRADIENTS)
 def test_a_gradient_is_the_derivative_of_its_forward_operator(
     gradient: Operator[..., Any],
 ) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from tests.rows import each
 
 from npucall.compute.evaluate import check_values
 from npucall.dtypes import BY_NUMPY, FLOAT, INT64
@@ -22,7 +23,6 @@ from npucall.tensors import TensorSpec
 from npucall.wire.calls import PreparedCalls, encode
 
 from . import ctc
-from .rows import each_row
 
 if TYPE_CHECKING:
     from npucall.declare.prepare import Prepared
@@ -45,7 +45,7 @@ CALLS: dict[str, tuple[Any, dict[str, Any]]] = {
     "aclnnCtcLoss": (ctc_loss, {n: CTC[n] for n in FORWARD_OF_CTC} | {"zero_infinity": False}),
 }
 
-each = each_row("name", CALLS)
+each_case = each("name", CALLS)
 
 
 def called(name: str, **changes: Any) -> tuple[Prepared, dict[str, bytes]]:
@@ -71,13 +71,13 @@ def with_label(name: str, label: int) -> dict[str, Any]:
     return {labels_of(name): labels}
 
 
-@each
+@each_case
 def test_classes_pass(name: str) -> None:
     check_values(*called(name))
 
 
-@each
-@each_row("label", [-1, 4, 2**40])
+@each_case
+@each("label", [-1, 4, 2**40])
 def test_a_label_that_is_no_class_is_refused_and_nothing_computed(name: str, label: int) -> None:
     with pytest.raises(ArgumentError, match=f"labels from 0 to 3, found {label}") as caught:
         check_values(*called(name, **with_label(name, label)))
@@ -135,7 +135,7 @@ def many(name: str, count: int) -> tuple[Prepared, dict[str, bytes]]:
 
 @pytest.mark.alone
 @pytest.mark.more
-@each
+@each_case
 def test_many_labels_are_checked_in_a_few_mebibytes(name: str) -> None:
     call, storages = many(name, 1 << 22)
     tracemalloc.start()
@@ -146,7 +146,7 @@ def test_many_labels_are_checked_in_a_few_mebibytes(name: str) -> None:
         tracemalloc.stop()
 
 
-@each
+@each_case
 def test_the_last_of_many_labels_is_looked_at(name: str) -> None:
     call, storages = many(name, 300_000)
     last = storages[labels_of(name)][:-8] + np.int64(7).tobytes()
@@ -154,7 +154,7 @@ def test_the_last_of_many_labels_is_looked_at(name: str) -> None:
         check_values(call, storages | {labels_of(name): last})
 
 
-@each
+@each_case
 def test_between_blocks_of_labels_the_call_may_end(name: str) -> None:
     def ended() -> None:
         pauses.append(1)
@@ -166,7 +166,7 @@ def test_between_blocks_of_labels_the_call_may_end(name: str) -> None:
         check_values(*many(name, 1 << 20), ended)
 
 
-@each_row("operator", list(CATALOGUE))
+@each("operator", list(CATALOGUE))
 def test_an_operator_whose_formula_refuses_labels_lets_devices_refuse_them(operator: Any) -> None:
     module = inspect.getmodule(operator.formula)
     assert module is not None

@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
+from tests.rows import each
 
 from npucall.compute.evaluate import compute
 from npucall.dtypes import BF16, FLOAT16
@@ -31,7 +32,6 @@ from npucall.operators.soft_margin_loss_backward import soft_margin_loss_backwar
 from npucall.products import ASCEND_310B, ASCEND_310P, ASCEND_910
 
 from .calls import BATCHMEAN, LOCAL, MEAN, NAN, NONE, SUM, draw, refusal, run
-from .rows import each_row
 from .ulp import SINGLE_NOISE, assert_within, ulp
 
 LOGITS = ("grad_output", "self", "target", "weight", "pos_weight")
@@ -46,8 +46,8 @@ def of(names: tuple[str, ...], *values: Any, kind: Any = np.float32) -> dict[str
 # --- Outputs --------------------------------------------------------------------------------------
 
 
-@each_row("operator", [binary_cross_entropy, kl_div, smooth_l1_loss, l1_loss])
-@each_row("one", [(1,), (1, 1)])
+@each("operator", [binary_cross_entropy, kl_div, smooth_l1_loss, l1_loss])
+@each("one", [(1,), (1, 1)])
 def test_what_is_reduced_goes_into_one_element_of_any_rank(operator: Any, one: Any) -> None:
     tensors = draw(operator, np.float32)
     changes = {"reduction": SUM, operator.outputs[0].name: {"shape": one}}
@@ -59,7 +59,7 @@ def test_what_is_reduced_goes_into_one_element_of_any_rank(operator: Any, one: A
     assert found.item() == run(operator, tensors, reduction=SUM)
 
 
-@each_row(
+@each(
     "operator weight",
     [
         (binary_cross_entropy, (0, 3)),
@@ -75,7 +75,7 @@ def test_of_nothing_all_of_an_output_of_any_shape_is_filled(operator: Any, weigh
         np.testing.assert_array_equal(found, np.full((2, 3), expected))
 
 
-@each_row(
+@each(
     "operator",
     [
         binary_cross_entropy_backward,
@@ -89,7 +89,7 @@ def test_shapes_beside_an_empty_self_are_not_looked_at(operator: Any) -> None:
     assert not {name for name, changes in passing.items() if refusal(operator, changes)}
 
 
-@each_row(
+@each(
     "of_self of_target expected",
     [
         ((0, 3), (0, 3), NAN),
@@ -116,7 +116,7 @@ def test_an_output_is_zeros_where_shapes_of_nothing_do_not_even_broadcast() -> N
     np.testing.assert_array_equal(found, np.zeros((2, 2)))
 
 
-@each_row("target", [(1, 4), (1, 1), (4,), ()])
+@each("target", [(1, 4), (1, 1), (4,), ()])
 def test_the_gradient_of_a_target_beside_an_empty_self_is_0(target: Any) -> None:
     shapes = {"grad_output": (), "self": (0, 4), "target": target}
     tensors = {name: np.ones(shape, np.float32) for name, shape in shapes.items()}
@@ -135,7 +135,7 @@ def test_tiny_losses_keep_their_digits() -> None:
     np.testing.assert_allclose(found, np.exp(-40.0), rtol=1e-6)
 
 
-@each_row(
+@each(
     "x t expected",
     [(0.0, 1.0, -1e12), (1.0, 0.0, 1e12), (2.0, 0.0, 2e12), (-1.0, 0.0, -1e12), (1e-13, 0.0, 0.1)],
 )
@@ -149,13 +149,13 @@ def test_the_divisor_of_the_gradient_is_1e_12_at_least(x: float, t: float, expec
     np.testing.assert_allclose(found, [expected], rtol=1e-6)
 
 
-@each_row("x", [-1e30, -85.0, 85.0, 1e30])
+@each("x", [-1e30, -85.0, 85.0, 1e30])
 def test_large_logits_do_not_overflow(x: float) -> None:
     found = run(binary_cross_entropy_with_logits, of(PAIR, x, 0), reduction=NONE)
     np.testing.assert_array_equal(found, np.float32([max(x, 0)]))  # what is left cancels
 
 
-@each_row("x", [-85.0, -20.0, 20.0, 85.0, 200.0])
+@each("x", [-85.0, -20.0, 20.0, 85.0, 200.0])
 def test_large_logits_neither_overflow_nor_lose_the_gradient(x: float) -> None:
     tensors = of(LOGITS, 1, x, 0, 1, 1)
     found = run(binary_cross_entropy_with_logits_backward, tensors, reduction=NONE)
@@ -163,7 +163,7 @@ def test_large_logits_neither_overflow_nor_lose_the_gradient(x: float) -> None:
 
 
 # ln sigmoid(20) is -2e-9, which only a large weight makes seen
-@each_row("x weight", [(-200, 2), (-20, 2), (20, 2), (20, 1e12), (200, 2)])
+@each("x weight", [(-200, 2), (-20, 2), (20, 2), (20, 1e12), (200, 2)])
 def test_large_logits_neither_overflow_nor_lose_the_gradient_of_the_target(
     x: float, weight: float
 ) -> None:
@@ -176,7 +176,7 @@ def test_large_logits_neither_overflow_nor_lose_the_gradient_of_the_target(
 # --- Weights and betas ----------------------------------------------------------------------------
 
 
-@each_row("name", ["weight", "pos_weight"])
+@each("name", ["weight", "pos_weight"])
 def test_a_weight_is_rounded_to_the_dtype_of_self_and_target(name: str) -> None:
     tensors = {"self": np.zeros(2, np.float16), "target": np.ones(2, np.float16)}
     wide = np.float32([1 + 2.0**-12, 3])
@@ -191,8 +191,8 @@ def test_a_weight_is_rounded_to_the_dtype_of_self_and_target(name: str) -> None:
     assert found == np.float16(4097 * np.log(2))  # in FLOAT nothing of it is lost
 
 
-@each_row("kind", [np.int32, np.bool_, np.float64, np.uint8])
-@each_row("name", ["weight", "pos_weight"])
+@each("kind", [np.int32, np.bool_, np.float64, np.uint8])
+@each("name", ["weight", "pos_weight"])
 def test_weights_may_have_any_real_dtype(kind: Any, name: str) -> None:
     tensors = draw(binary_cross_entropy_with_logits, np.float32)
     weight = (tensors["self"] > 0.5).astype(kind)
@@ -268,8 +268,8 @@ def test_a_mean_divides_by_the_elements_of_the_result_unlike_torchs() -> None:
     np.testing.assert_array_equal(found, [[1, -1]] * 3)  # 6 / 6; torch does not count grad_output
 
 
-@each_row("product", [ASCEND_910, ASCEND_310P, ASCEND_310B])
-@each_row("name", LOGITS[:3])
+@each("product", [ASCEND_910, ASCEND_310P, ASCEND_310B])
+@each("name", LOGITS[:3])
 def test_older_products_take_bf16_beside_another_float(product: Any, name: str) -> None:
     # Only the promoted dtype, FLOAT here, has to be in the list.
     short = {n: {"dtype": FLOAT16} for n in LOGITS[:3] if n != name}
@@ -281,7 +281,7 @@ def test_older_products_take_bf16_beside_another_float(product: Any, name: str) 
 # --- Long sums ------------------------------------------------------------------------------------
 
 
-@each_row("rows", [65_537, 300_003])
+@each("rows", [65_537, 300_003])
 def test_long_sums_of_gradients_are_what_float64_gives(rows: int) -> None:
     random = np.random.default_rng(0)
     g, t = np.float32(-1.25), random.uniform(0.05, 1.5, (rows, 2)).astype(np.float32)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from tests.rows import each
 
 from npucall.declare.cuts import BLOCK
 from npucall.errors import PARAM_INVALID, ShapeError
@@ -14,7 +15,6 @@ from npucall.operators.nll_loss2d_backward import nll_loss2d_backward
 from npucall.operators.nll_loss_backward import nll_loss_backward
 
 from .calls import INF, LOCAL, MEAN, NAN, NONE, SUM, refusal, run
-from .rows import each_row
 
 LABELS = [2, 0, 1, 3, 2, 0]
 WEIGHT = np.arange(1, 5, dtype=np.float32) / 4
@@ -44,7 +44,7 @@ def gradient(tensors: dict[str, Any], g: Any, total: float = 2) -> dict[str, Any
 # --- Labels ---------------------------------------------------------------------------------------
 
 
-@each_row("label", NO_CLASS)
+@each("label", NO_CLASS)
 def test_a_label_that_is_no_class_counts_for_nothing(label: int) -> None:
     tensors = rows([1, label, 3])
     tensors["self"][1] = NAN
@@ -61,7 +61,7 @@ def test_a_label_that_is_no_class_counts_for_nothing(label: int) -> None:
     ]
 
 
-@each_row("label", NO_CLASS)
+@each("label", NO_CLASS)
 def test_a_label_that_is_no_class_leaves_its_row_of_the_gradient_0(label: int) -> None:
     tensors = gradient(rows([1, label, 3]), [1, 2, 3])
     found = run(nll_loss_backward, tensors, reduction=NONE, ignore_index=7)
@@ -148,7 +148,7 @@ def test_the_total_weight_is_used_as_given_and_for_mean_only() -> None:
     assert np.isinf(run(nll_loss2d_backward, image, reduction=MEAN, ignore_index=-100)).sum() == 1
 
 
-@each_row("value", [INF, -INF, NAN])
+@each("value", [INF, -INF, NAN])
 def test_a_gradient_that_is_no_number_stays_in_its_row(value: float) -> None:
     tensors = gradient(rows([1, 0, 1]), [1, value, value])
     tensors |= {"weight": np.ones(4, np.float32), "self": np.full((3, 4), NAN, np.float32)}
@@ -159,7 +159,7 @@ def test_a_gradient_that_is_no_number_stays_in_its_row(value: float) -> None:
 # --- Shapes ---------------------------------------------------------------------------------------
 
 
-@each_row(
+@each(
     "self target passes",
     [
         ((4,), (), True),
@@ -175,7 +175,7 @@ def test_there_is_one_label_for_each_row(self: Any, target: Any, passes: bool) -
     assert_shapes(shapes, 1, () if passes else ("target",))
 
 
-@each_row(
+@each(
     "reduction self grad_output passes",
     [
         (NONE, (3, 4), (3,), True),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from tests.rows import each
 
 from npucall.declare.parameters import Kind, Scalar
 from npucall.dtypes import (
@@ -33,7 +34,6 @@ from npucall.products import A2, ASCEND_910, Product
 
 from .calls import INF, LOCAL, NAN, drawn, refusal, results, usual
 from .defects import TABLES, Table
-from .rows import each_row
 
 COMPLEX = {COMPLEX64, COMPLEX128}
 INTEGERS = {INT8, INT16, INT32, INT64, UINT8}
@@ -47,8 +47,8 @@ SCALARS = [
 ]
 
 
-@each_row("table name", SCALARS)
-@each_row("product", [A2, ASCEND_910])
+@each("table name", SCALARS)
+@each("product", [A2, ASCEND_910])
 def test_a_number_may_have_these_dtypes(table: Table, name: str, product: Product) -> None:
     if product.soc not in table.statement.takes:
         return
@@ -60,7 +60,7 @@ def test_a_number_may_have_these_dtypes(table: Table, name: str, product: Produc
     assert taken == expected
 
 
-@each_row("table name", SCALARS)
+@each("table name", SCALARS)
 def test_a_number_counts_as_float32_unless_it_is_one_of_the_kernels_dtype(
     table: Table, name: str
 ) -> None:
@@ -85,7 +85,7 @@ def assert_refused(operator: Any, changes: dict[str, Any], *, refused: bool) -> 
     assert refusal(operator, changes) == (answer if refused else None)
 
 
-@each_row(
+@each(
     "slope is_result refused",
     [
         (-0.5, False, False),
@@ -106,7 +106,7 @@ def test_a_number_below_0_is_refused_for_a_result_only(
     assert_refused(elu_backward, {"alpha": slope, "is_result": is_result}, refused=refused)
 
 
-@each_row(
+@each(
     "low high refused",
     [
         (Scalar(DOUBLE, 0.5), Scalar(DOUBLE, 0.25), True),
@@ -131,7 +131,7 @@ def test_the_lower_end_of_hardtanh_may_not_be_above_the_upper_one(
     assert_refused(hardtanh, changes, refused=refused)
 
 
-@each_row(
+@each(
     "beta refused",
     [
         *((beta, True) for beta in (-1.0, -INF, NAN, -1e-40)),

@@ -6,10 +6,9 @@ import math
 from typing import Any
 
 import numpy as np
+from tests.rows import each
 
 from npucall.operators._numerics import chosen, gated, normal_distribution, sigmoid
-
-from .rows import each_row
 
 INF, NAN = np.inf, np.nan
 
@@ -58,7 +57,7 @@ def test_both_sides_of_the_distribution_add_up_to_1() -> None:
     )
 
 
-@each_row("dtype", [np.float32, np.float64])
+@each("dtype", [np.float32, np.float64])
 def test_the_sigmoid_is_accurate_on_both_sides_without_overflow(dtype: Any) -> None:
     x = np.linspace(-80, 80, 2001).astype(dtype)
     with np.errstate(over="raise"):
@@ -68,7 +67,7 @@ def test_the_sigmoid_is_accurate_on_both_sides_without_overflow(dtype: Any) -> N
     np.testing.assert_allclose(found, expected, rtol=8 * np.finfo(dtype).eps)
 
 
-@each_row("dtype", [np.float32, np.float64])
+@each("dtype", [np.float32, np.float64])
 def test_the_sigmoid_of_special_numbers(dtype: Any) -> None:
     with np.errstate(under="ignore"):
         found = sigmoid(np.array([-INF, -1e30, 0, 1e30, INF, NAN], dtype))
@@ -81,7 +80,7 @@ def test_what_is_chosen_broadcasts() -> None:
     np.testing.assert_array_equal(found, [[1, 2, 3], [0, 0, 0]])
 
 
-@each_row("dtype", [np.float32, np.float64])
+@each("dtype", [np.float32, np.float64])
 def test_a_gated_value_keeps_its_digits_where_the_gate_is_nearly_closed(dtype: Any) -> None:
     # The power of e is infinite in float32 below -88.7; the way changes at -85.
     gates = np.concatenate([np.linspace(-150, 90, 4801), np.linspace(-85.01, -84.99, 101)])
@@ -109,7 +108,7 @@ def test_special_values_behind_gates() -> None:
     np.testing.assert_array_equal(found, np.array([2, 0, INF, NAN, NAN, NAN], np.float32))
 
 
-@each_row("kind", [np.float32, np.float64, np.int8, np.uint8, np.int16, np.int64])
+@each("kind", [np.float32, np.float64, np.int8, np.uint8, np.int16, np.int64])
 def test_what_is_chosen_has_the_bits_of_either(kind: Any) -> None:
     random = np.random.default_rng(3)
     one, other = (random.integers(0, 256, (9, 40), np.uint8).view(kind) for _ in range(2))
@@ -123,7 +122,7 @@ def test_what_is_chosen_has_the_bits_of_either(kind: Any) -> None:
         assert place.tobytes() == expected.tobytes()
 
 
-@each_row("kind", [np.float32, np.float64])
+@each("kind", [np.float32, np.float64])
 def test_the_sigmoid_goes_where_it_is_told(kind: Any) -> None:
     x = np.linspace(-9, 9, 99).astype(kind)
     place = np.empty_like(x)

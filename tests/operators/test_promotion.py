@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from itertools import product
 
+from tests.rows import each
+
 from npucall import dtypes
 from npucall.dtypes import DTYPES, can_cast, promote
-
-from .rows import each_row
 
 NAMES = {
     "f32": "FLOAT",
@@ -68,12 +68,12 @@ def test_the_table_has_a_cell_for_every_pair() -> None:
     assert {row for row, _, _ in CELLS} == {column for _, column, _ in CELLS}
 
 
-@each_row("first second result", CELLS)
+@each("first second result", CELLS)
 def test_two_types_promote_as_the_table_says(first: str, second: str, result: str) -> None:
     assert promote(dtype(first), dtype(second)) is dtype(result)
 
 
-@each_row("unsigned", UNSIGNED)
+@each("unsigned", UNSIGNED)
 def test_wide_unsigned_integers_promote_only_with_themselves(unsigned: str) -> None:
     others = [name for name in (*ROWS[0][1:], *UNSIGNED) if name != unsigned]
     assert promote(dtype(unsigned), dtype(unsigned)) is dtype(unsigned)
@@ -81,18 +81,18 @@ def test_wide_unsigned_integers_promote_only_with_themselves(unsigned: str) -> N
     assert [promote(dtype(other), dtype(unsigned)) for other in others] == [None] * 12
 
 
-@each_row("first second result", COMPLEX)
+@each("first second result", COMPLEX)
 def test_complex_types_promote_as_the_document_says(first: str, second: str, result: str) -> None:
     assert promote(dtype(first), dtype(second)) is dtype(result)
     assert promote(dtype(second), dtype(first)) is dtype(result)
 
 
-@each_row("each", DTYPES)
+@each("each", DTYPES)
 def test_every_type_promotes_with_itself(each: dtypes.DType) -> None:
     assert promote(each, each) is each
 
 
-@each_row("source", sorted(FLOATING | COMPLEXES | INTEGERS | {"BOOL"}))
+@each("source", sorted(FLOATING | COMPLEXES | INTEGERS | {"BOOL"}))
 def test_a_type_can_be_cast_as_the_document_says(source: str) -> None:
     forbidden = set()
     if source in COMPLEXES:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.rows import each
 
 import npucall_client
 from npucall.declare.call import Call
@@ -30,7 +31,6 @@ from npucall.products import A2
 from npucall.tensors import TensorSpec
 
 from .calls import INF, LOCAL, NAN, numbers, refusal, run
-from .rows import each_row
 
 SHORT = (np.float16, BF16.numpy.type)
 
@@ -71,7 +71,7 @@ def test_what_is_summed_is_converted_first() -> None:
     assert total(np.array([2049, -2048]), kind=np.float16) == 0  # 2049 is 2048 there
 
 
-@each_row("kind", SHORT)
+@each("kind", SHORT)
 def test_nothing_is_rounded_before_the_sum(kind: Any) -> None:
     assert total(np.array([1, 2.0**-9, 2.0**-9], kind)) == kind(1 + 2.0**-8)
     assert total(np.full(4097, 0.5, kind)) == kind(2048.5)
@@ -83,7 +83,7 @@ def test_sums_beyond_the_dtype_are_infinite_and_partial_ones_are_not() -> None:
     assert total(np.array([3e38, 3e38], np.float32)) == INF
 
 
-@each_row("shape", [(100_003,), (7, 20_011), (20_011, 7), (300, 5, 70)])
+@each("shape", [(100_003,), (7, 20_011), (20_011, 7), (300, 5, 70)])
 def test_long_sums_are_as_good_as_in_float64(shape: tuple[int, ...]) -> None:
     array = np.random.default_rng(3).random(shape, np.float32)
     for dims in [(), *((dim,) for dim in range(len(shape)))]:
@@ -97,7 +97,7 @@ def test_complex_numbers_are_summed_as_such_or_their_real_parts() -> None:
     assert total(np.array([1 + 2j, 3 - 5j], np.complex64)) == 4 - 3j
 
 
-@each_row("shape", [(0,), (0, 3), (2, 0)])
+@each("shape", [(0,), (0, 3), (2, 0)])
 def test_of_nothing_the_sum_is_0_in_any_shape(shape: tuple[int, ...]) -> None:
     found = total(np.zeros(shape, np.float32), (0,))
     assert (found.shape, found.tolist()) == (shape[1:], np.zeros(shape[1:]).tolist())
@@ -123,7 +123,7 @@ def test_of_the_mean_of_integers_the_fraction_is_dropped_and_no_more() -> None:
             assert average(exact) == whole
 
 
-@each_row("kind largest", [(np.float16, 60000), (BF16.numpy.type, 1e35)])
+@each("kind largest", [(np.float16, 60000), (BF16.numpy.type, 1e35)])
 def test_a_sum_beyond_the_dtype_has_a_mean_within(kind: Any, largest: float) -> None:
     assert average(np.full(1000, kind(largest))) == kind(largest)
 
@@ -135,7 +135,7 @@ def test_means_of_doubles_and_complex_numbers_have_all_their_bits() -> None:
     np.testing.assert_allclose(found, random.mean() * (1 + 2j), rtol=1e-15)
 
 
-@each_row(
+@each(
     "self asked out passes",
     [
         (INT64, FLOAT16, DOUBLE, True),
@@ -163,7 +163,7 @@ def test_a_sum_may_be_of_truth_values_and_of_int32() -> None:
 # --- Matrix product -------------------------------------------------------------------------------
 
 
-@each_row(
+@each(
     "first second kind",
     [
         ((ROWS + 3, 5), (5, 7), np.float16),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from tests.rows import each
 
 from npucall.operators.kl_div_backward import kl_div_backward
 from npucall.operators.kl_div_target_backward_builtin import kl_div_target_backward_builtin
@@ -13,7 +14,6 @@ from npucall.operators.kl_div_target_backward_documented import kl_div_target_ba
 from npucall.operators.l1_loss_backward import l1_loss_backward
 
 from .calls import BF16, INF, LOCAL
-from .rows import each_row
 
 KL, L1, BUILTIN = kl_div_backward, l1_loss_backward, kl_div_target_backward_builtin
 COMMUNITY, DOCUMENTED = kl_div_target_backward_community, kl_div_target_backward_documented
@@ -52,7 +52,7 @@ def test_an_exponential_beyond_float16_is_infinite_without_a_mean() -> None:
     assert run(KL, tensors([1], [0], [12]), reduction=0, log_target=True)[0] == -INF
 
 
-@each_row("operator", MASKED)
+@each("operator", MASKED)
 def test_an_exponential_beyond_float16_stays_infinite_where_every_step_rounds(
     operator: Any,
 ) -> None:
@@ -66,7 +66,7 @@ def test_the_same_exponential_is_finite_in_bfloat16() -> None:
     np.testing.assert_array_equal(found.astype(SINGLE), [528384] * 4)
 
 
-@each_row("power", [-24, -20, -15])
+@each("power", [-24, -20, -15])
 def test_subnormal_products_of_float16_survive(power: int) -> None:
     found = run(KL, tensors([2.0 ** (power + 8)], [0], [2.0**-8]), reduction=0)
     assert found[0] == -(2.0**power)
@@ -135,7 +135,7 @@ def test_l1_rounds_to_the_promoted_dtype_before_a_wider_output() -> None:
     np.testing.assert_array_equal(found, [0.333251953125] * 3)  # 1365 * 2^-12, FLOAT16's third
 
 
-@each_row("dtype", [np.float64, np.complex64, np.complex128])
+@each("dtype", [np.float64, np.complex64, np.complex128])
 def test_l1_casts_its_gradient_to_a_double_or_complex_output(dtype: Any) -> None:
     found = run(L1, tensors([2], [1], [0], SINGLE), {"grad_input": np.empty(1, dtype)}, reduction=0)
     assert (found.dtype, found[0]) == (dtype, 2)
@@ -154,21 +154,21 @@ def test_documented_divides_by_the_first_extent_of_target_before_it_is_stretched
     np.testing.assert_array_equal(run(COMMUNITY, given, reduction=1), np.full((2, 3), 1))
 
 
-@each_row("operator", MASKED)
+@each("operator", MASKED)
 def test_with_log_target_1_is_added_before_self_is_subtracted(operator: Any) -> None:
     given = tensors([1], [1], [2.0**-11])
     # 2^-11 + 1 is a tie and becomes 1, and 1 - 1 is 0; 2^-11 - 1 + 1 would be 2^-11.
     assert run(operator, given, reduction=0, log_target=True)[0] == 0
 
 
-@each_row("operator", MASKED)
+@each("operator", MASKED)
 def test_with_log_target_the_gradient_is_multiplied_last(operator: Any) -> None:
     given = tensors([2.0**-4], [10], [11])
     # (11 + 1 - 10) * e^11 = 2 * 59874 is beyond FLOAT16; times 2^-4 first it would be 7484.
     assert run(operator, given, reduction=0, log_target=True)[0] == INF
 
 
-@each_row("operator", MASKED)
+@each("operator", MASKED)
 def test_the_mean_factor_of_the_masked_variants_is_multiplied_last(operator: Any) -> None:
     given = tensors([60000] * 4, [-1] * 4, [1] * 4)
     # 60000 * (ln 1 + 1 + 1) is beyond FLOAT16; 15000 * 2 would not be.

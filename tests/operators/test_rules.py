@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.rows import each
 
 from npucall.declare import rules
 from npucall.declare.parameters import Scalar
@@ -30,7 +31,6 @@ from npucall.errors import (
 )
 from npucall.tensors import Format
 
-from .rows import each_row
 from .tiny import (
     IF_FULL,
     NEVER,
@@ -208,7 +208,7 @@ PASSED = [
 ]
 
 
-@each_row("rule changes error blamed words", REFUSED)
+@each("rule changes error blamed words", REFUSED)
 def test_a_rule_refuses_with_its_class_status_blame_and_words(
     rule: Rule, changes: Any, error: type[NpucallError], blamed: str, words: str
 ) -> None:
@@ -220,12 +220,12 @@ def test_a_rule_refuses_with_its_class_status_blame_and_words(
         raise found
 
 
-@each_row("rule changes", PASSED)
+@each("rule changes", PASSED)
 def test_a_rule_lets_pass_what_it_does_not_speak_of(rule: Rule, changes: Any) -> None:
     assert verdict(rule, **changes) is None
 
 
-@each_row("rule", [row[0] for row in REFUSED])
+@each("rule", [row[0] for row in REFUSED])
 def test_a_rule_that_refuses_says_so(rule: Rule) -> None:
     assert rule.status in (161001, 161002, 561002)
     assert rule.blames

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.rows import each
 
 from npucall.declare import rules
 from npucall.declare.call import Call
@@ -25,7 +26,6 @@ from npucall.errors import (
 )
 from npucall.products import A2, A3, ASCEND_310, ASCEND_910
 
-from .rows import each_row
 from .tiny import (
     IF_FULL,
     NEVER,
@@ -39,7 +39,7 @@ from .tiny import (
 )
 
 
-@each_row("rule names", [(PAIR, "both"), (rules.broadcast("x", "y", into="common"), "common")])
+@each("rule names", [(PAIR, "both"), (rules.broadcast("x", "y", into="common"), "common")])
 def test_what_a_rule_finds_is_found_though_the_rule_has_not_run(rule: Rule, names: str) -> None:
     draft = draft_of(rule, y=spec((4, 1, 1), FLOAT16))
     if names == "both":
@@ -61,21 +61,21 @@ def test_supported_blames_whom_it_is_told_for_a_dtype_that_a_rule_found() -> Non
     assert caught.value.parameters == rule.blames == ("x", "y")
 
 
-@each_row("besides", [(), (INT32,)])
+@each("besides", [(), (INT32,)])
 def test_supported_refuses_every_dtype_on_a_product_that_has_nothing(besides: Any) -> None:
     found = verdict(rules.supported("x", besides=besides), ASCEND_310, x=spec(dtype=INT32))
     assert isinstance(found, DTypeError)
     assert "expected a product that has aclnnTiny, found Ascend310" in str(found)
 
 
-@each_row("product refused", [(A2, False), (ASCEND_910, True)])
+@each("product refused", [(A2, False), (ASCEND_910, True)])
 def test_bf16_is_refused_where_the_product_has_none(product: Any, refused: bool) -> None:
     rule = rules.bfloat16_if_product_has("x")
     found = verdict(rule, product, x=spec(dtype=BF16))
     assert (found is not None and found.parameters == ("x",)) is refused
 
 
-@each_row("product", [A2, A3, ASCEND_910])
+@each("product", [A2, A3, ASCEND_910])
 def test_on_and_except_on_divide_the_products(product: Any) -> None:
     there = verdict(rules.on((A2, A3), NEVER), product)
     elsewhere = verdict(rules.except_on((A2, A3), NEVER), product)
@@ -89,7 +89,7 @@ def test_a_rule_under_a_condition_says_the_condition() -> None:
     assert (IF_FULL.status, IF_FULL.blames) == (NEVER.status, NEVER.blames)
 
 
-@each_row("empty", ["x", "extra"])
+@each("empty", ["x", "extra"])
 def test_an_empty_tensor_ends_the_checks(empty: str) -> None:
     with pytest.raises(EndOfChecks):
         verdict(rules.succeed_if_empty("x", "extra"), **{empty: spec((2, 0))})
@@ -105,7 +105,7 @@ def test_behind_the_end_of_checks_no_rule_is_asked_and_the_call_is_done() -> Non
         prepare(Call(declared, {"x": spec(), "y": spec()}, ("x", "y")), A2, Catalogue([declared]))
 
 
-@each_row(
+@each(
     "mode warnings",
     [(0, []), (1, []), (7, [("mode", "mode: 7 is not one of (0, 1); it acts as 0")])],
 )
@@ -117,7 +117,7 @@ def test_a_warning_is_given_for_other_values_and_the_call_passes(mode: int, warn
     assert rule.status == 0
 
 
-@each_row(
+@each(
     "x y half short",
     [
         (FLOAT16, FLOAT16, FLOAT16, FLOAT16),

@@ -6,6 +6,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from tests.rows import each
 
 from npucall.compute import evaluate
 from npucall.declare.samples import Form, sample, sample_storages
@@ -13,13 +14,11 @@ from npucall.errors import NpucallError
 from npucall.operators import CATALOGUE
 from npucall.tensors import view
 
-from .rows import each_row
-
 if TYPE_CHECKING:
     from npucall.declare.declaration import Operator
     from npucall.declare.prepare import Prepared
 
-each = each_row("operator", list(CATALOGUE))
+each_case = each("operator", list(CATALOGUE))
 
 
 @cache
@@ -38,8 +37,8 @@ def results(call: Prepared, seed: int) -> list[np.ndarray[Any, Any]]:
     return [view(s, b) for s, b in zip(call.outputs.values(), storages, strict=True)]
 
 
-@each
-@each_row("form", [Form.ORDINARY, Form.BARE, Form.VIEWS])
+@each_case
+@each("form", [Form.ORDINARY, Form.BARE, Form.VIEWS])
 def test_the_sample_is_valid_and_gives_other_finite_numbers_for_each_seed(
     operator: Operator[Any, Any], form: Form
 ) -> None:
@@ -52,7 +51,7 @@ def test_the_sample_is_valid_and_gives_other_finite_numbers_for_each_seed(
             assert one.tobytes() != other.tobytes() or name in call.unwritten
 
 
-@each
+@each_case
 def test_all_but_the_bare_sample_have_every_optional_input(operator: Operator[Any, Any]) -> None:
     allowed = {p.name for p in operator.inputs} - {*operator.sample.without}
     optional = {p.name for p in operator.inputs if p.optional}
@@ -60,7 +59,7 @@ def test_all_but_the_bare_sample_have_every_optional_input(operator: Operator[An
     assert all(call.inputs.keys() == allowed - optional for call in calls(operator, Form.BARE))
 
 
-@each
+@each_case
 def test_a_view_is_no_dense_tensor_and_its_outputs_are_views_too(
     operator: Operator[Any, Any],
 ) -> None:
@@ -69,7 +68,7 @@ def test_a_view_is_no_dense_tensor_and_its_outputs_are_views_too(
         assert all(spec.offset and not spec.row_major for spec in specs)
 
 
-@each_row("form", [Form.SCALARS, Form.EMPTY])
+@each("form", [Form.SCALARS, Form.EMPTY])
 def test_some_operators_have_samples_of_rank_0_and_without_elements(form: Form) -> None:
     found = []
     for operator in CATALOGUE:
@@ -83,7 +82,7 @@ def test_some_operators_have_samples_of_rank_0_and_without_elements(form: Form) 
         assert all(shape == () if form is Form.SCALARS else 0 in shape for shape in shapes)
 
 
-@each
+@each_case
 def test_a_sample_names_parameters_that_are_there(operator: Operator[Any, Any]) -> None:
     own = operator.sample
     inputs = {parameter.name for parameter in operator.inputs}

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.rows import each
 
 from npucall.compute.evaluate import compute
 from npucall.dtypes import FLOAT, FLOAT16
@@ -25,7 +26,6 @@ from npucall.operators.tanh import tanh
 from npucall.operators.tanh_backward import tanh_backward
 
 from .calls import FLOATS, INF, LOCAL, NAN, numbers, run
-from .rows import each_row
 from .ulp import assert_rounded
 
 # --- Gelu -----------------------------------------------------------------------------------------
@@ -94,7 +94,7 @@ def test_a_few_results_of_silu_are_those_of_torch() -> None:
     np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
-@each_row("kind", [*FLOATS, np.float64, np.complex64, np.complex128])
+@each("kind", [*FLOATS, np.float64, np.complex64, np.complex128])
 def test_integers_are_converted_to_the_dtype_of_the_output_before_their_sigmoid(kind: Any) -> None:
     x = np.array([-7, -1, 0, 3, 127], np.int8)
     answer = LOCAL.options(outputs={"out": np.empty(x.shape, kind)}).execute(sigmoid, x)
@@ -130,7 +130,7 @@ def test_subnormal_results_are_kept() -> None:
     np.testing.assert_allclose(LOCAL.run(sigmoid, x), expected, rtol=1e-5, atol=2.0**-149)
 
 
-@each_row("kind", [np.complex64, np.complex128])
+@each("kind", [np.complex64, np.complex128])
 def test_the_sigmoid_of_complex_numbers_far_out_is_0_or_1(kind: Any) -> None:
     x = np.array([1000 + 1j, -1000 - 1j, INF + 2j, -INF + 2j], kind)
     np.testing.assert_array_equal(LOCAL.run(sigmoid, x), [1, 0, 1, 0])
@@ -151,7 +151,7 @@ def test_far_out_and_near_0_tanh_is_torchs() -> None:
     np.testing.assert_allclose(LOCAL.run(tanh, x), expected, rtol=2**-22)
 
 
-@each_row("sign", [1, -1])
+@each("sign", [1, -1])
 def test_the_gradient_of_tanh_keeps_its_digits_near_1(sign: int) -> None:
     y = (sign * (1 - np.arange(1, 200) * 2.0**-24)).astype(np.float32)
     expected = 1 - y.astype(np.float64) ** 2
@@ -179,9 +179,7 @@ def test_a_wide_open_gate_still_has_a_gradient() -> None:
 # --- Logit ----------------------------------------------------------------------------------------
 
 
-@each_row(
-    "eps of_minus_2 slope_at_2", [(-1e-60, -INF, 0.0), (-1e-30, NAN, NAN), (1e-60, -INF, 0.0)]
-)
+@each("eps of_minus_2 slope_at_2", [(-1e-60, -INF, 0.0), (-1e-30, NAN, NAN), (1e-60, -INF, 0.0)])
 def test_an_eps_below_0_counts_as_such_if_it_does_as_a_float32(
     eps: float, of_minus_2: float, slope_at_2: float
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from tests.rows import each
 
 from npucall.errors import PARAM_INVALID, AttributeValueError
 from npucall.operators.log_softmax import log_softmax
@@ -13,7 +14,6 @@ from npucall.operators.softmax import softmax
 from npucall.operators.softmax_backward import softmax_backward
 
 from .calls import FLOATS, INF, LOCAL, NAN, refusal, run
-from .rows import each_row
 
 GRADIENTS = (softmax_backward, log_softmax_backward)
 
@@ -24,8 +24,8 @@ def test_the_largest_floats_do_not_overflow() -> None:
     assert found.tolist() == [0.5, 0, 0.5]
 
 
-@each_row("of_x", [*FLOATS, np.float64])
-@each_row("of_out", [*FLOATS, np.float64])
+@each("of_x", [*FLOATS, np.float64])
+@each("of_out", [*FLOATS, np.float64])
 def test_for_its_logarithm_self_is_converted_to_the_dtype_of_the_output_first(
     of_x: Any, of_out: Any
 ) -> None:
@@ -62,8 +62,8 @@ def test_an_empty_self_ends_the_checks_of_the_logarithm_behind_all_of_them() -> 
     assert refusal(log_softmax, {**empty, "out": {"shape": (0, 4)}}) is not None
 
 
-@each_row("dim passes", [(-1, True), (0, True), (1, False), (-2, False)])
-@each_row("operator", GRADIENTS)
+@each("dim passes", [(-1, True), (0, True), (1, False), (-2, False)])
+@each("operator", GRADIENTS)
 def test_rank_0_counts_as_rank_1(operator: Any, dim: int, passes: bool) -> None:
     changes = {name: {"shape": ()} for name in ("grad_output", "output", "out")}
     answer = refusal(operator, {**changes, "dim": dim})
