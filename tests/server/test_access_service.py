@@ -93,15 +93,6 @@ def test_calls_of_streams_need_the_key_with_the_stream(here: Reserving) -> None:
         assert peer.kinds(1) == ["reply"]
 
 
-def test_a_key_of_another_or_of_a_reservation_that_ended_is_refused(here: Reserving) -> None:
-    key = here.anna.reserve()
-    for call in here.bert.execute, here.bert.plan:
-        assert refused(call, key) == "RESERVED"
-    here.anna.release(key)
-    ended = "the reservation has ended"
-    assert refused(here.anna.execute, key, matching=ended) == "RESERVED"
-
-
 def test_info_health_and_listings_are_answered_meanwhile(here: Reserving) -> None:
     here.anna.reserve()
     here.bert.begin("ListOperators", pb.ListOperatorsRequest(), "", OPERATORS).result()
@@ -139,19 +130,6 @@ def test_seconds_that_cannot_be_are_refused(here: Reserving, subtests: pytest.Su
     for seconds, wait in (0, 0), (-1, 0), (1e9, 0), (nan, 0), (1, -1), (1, inf):
         with subtests.test(seconds=seconds, wait=wait):
             assert refused(here.anna.reserve, seconds, wait) == "MESSAGE_MALFORMED"
-
-
-def test_who_waits_gets_it_in_order_and_is_told_its_place(here: Reserving) -> None:
-    key = here.anna.reserve()
-    first = here.bert.begin_reserve()
-    here.until_waiting(1)
-    with pytest.raises(grpc.RpcError) as raised:
-        here.person(CORA).reserve()
-    assert told(raised.value)[1]["position"] == "2"
-    assert here.carl.info().reservation.waiting == 1
-    assert not first.done()
-    here.anna.release(key)
-    first.result()
 
 
 def test_a_waiter_that_goes_away_leaves_the_queue(here: Reserving) -> None:

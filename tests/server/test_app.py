@@ -7,14 +7,11 @@ import socket
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-import grpc
 import pytest
-from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 import npucall_client
 from npucall_server.binding import BindError
 
-from .fakes import PATIENCE
 from .serving import serving
 
 if TYPE_CHECKING:
@@ -44,19 +41,6 @@ def test_the_ready_file_names_the_address_for_others_until_the_server_has_stoppe
     assert not ready.exists()
     with serving(ready_file=ready, advertise="npu1.lab:50051"):
         assert ready.read_text() == "npu1.lab:50051"
-
-
-def test_health_is_that_of_the_server_and_its_service_and_no_other() -> None:
-    with serving() as server, grpc.insecure_channel(server.target) as channel:
-        stub = health_pb2_grpc.HealthStub(channel)
-        for service in "", "npucall.v1.OperatorService":
-            request = health_pb2.HealthCheckRequest(service=service)
-            answer = stub.Check(request, timeout=PATIENCE)
-            assert answer.status == health_pb2.HealthCheckResponse.SERVING
-        unknown = health_pb2.HealthCheckRequest(service="npucall.v2.OperatorService")
-        with pytest.raises(grpc.RpcError) as caught:
-            stub.Check(unknown, timeout=PATIENCE)
-        assert caught.value.code() is grpc.StatusCode.NOT_FOUND
 
 
 def test_a_unix_socket_that_a_killed_server_left_does_not_keep_the_next_one_out(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from itertools import islice, pairwise
-from typing import TYPE_CHECKING, Any
+from itertools import islice
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -15,8 +15,8 @@ from npucall_server.arrivals import Computed
 from npucall_server.services.streams.early import EarlyFrames
 
 from .fakes import until
-from .raw import MANY, stream
-from .test_pieces import DATA, EXPECTED, ROUNDS, SIZE, begin, received, send, serving_cpu
+from .raw import stream
+from .test_pieces import EXPECTED, ROUNDS, begin, received, send, serving_cpu
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -67,34 +67,6 @@ def test_who_does_not_read_outputs_is_cut() -> None:
 
         until(is_cut, "it is cut")
         until(served.is_idle, "its room is free")
-
-
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(
-    edges=st.lists(
-        st.tuples(st.integers(0, 2), st.integers(1, SIZE - 1)), max_size=12, unique=True
-    ),
-    metadata=st.sampled_from([(), MANY]),
-    chance=st.randoms(use_true_random=False),
-)
-def test_chunks_of_any_length_in_any_order_give_the_same_bytes(
-    served: Served, edges: list[tuple[int, int]], metadata: Any, chance: Any
-) -> None:
-    cuts = [sorted({0, SIZE, *(at for of, at in edges if of == storage)}) for storage in range(3)]
-    ranges = [list(pairwise(each)) for each in cuts]
-    with stream(served, metadata=metadata) as peer:
-        begin(peer, early=True)
-        while left := [storage for storage in range(3) if ranges[storage]]:
-            storage = chance.choice(left)
-            start, stop = ranges[storage].pop(0)
-            peer.chunk(1, storage, start, DATA[storage][start:stop])
-        peer.end(1)
-        peer.close()
-        answers, reason = peer.answers()
-    frames = answers[1]
-    assert (kinds(frames), reason) == (["resolved", *["chunk"] * ROUNDS, "reply"], "OK")
-    assert received(frames) == EXPECTED
-    assert obeys_the_table(frames)
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -116,33 +116,6 @@ def test_a_call_between_two_blocks_stands_behind_those_that_wait_already(
     assert order == ["first a", "second a", "first b", "second b"]
 
 
-@pytest.mark.parametrize("lanes", [1, 2, 5])
-def test_there_are_as_many_turns_as_lanes_and_never_more(
-    pool: ThreadPoolExecutor, lanes: int
-) -> None:
-    held = most = 0
-    lock, full = threading.Lock(), threading.Event()
-
-    def run(turn: Turn) -> None:
-        nonlocal held, most
-        for _ in range(20):
-            with turn():
-                with lock:
-                    held += 1
-                    most = max(most, held)
-                    if held == lanes:
-                        full.set()
-                assert full.wait(PATIENCE)
-                with lock:
-                    held -= 1
-
-    subject = executor(FakeDevice(run, lanes), queue_length=32)
-    for call in [pool.submit(execute, subject, CALL) for _ in range(16)]:
-        call.result(PATIENCE)
-    assert most == lanes
-    assert is_at_rest(subject)
-
-
 def test_a_call_that_waits_for_its_first_turn_gives_way_to_another_connection(
     pool: ThreadPoolExecutor, device: BlockingDevice
 ) -> None:

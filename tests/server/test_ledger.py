@@ -28,24 +28,6 @@ def of(limit: int) -> Ledger:
     return Ledger(limit, FullError)  # type: ignore[arg-type]
 
 
-def test_a_part_is_taken_until_it_is_given_back() -> None:
-    subject = of(10)
-    entry = subject.take(holder("a"), 10)
-    with pytest.raises(FullError):
-        subject.take(holder("b"), 1)
-    entry.give_back()
-    assert subject.used == 0
-    subject.take(holder("b"), 10)
-
-
-def test_giving_back_twice_gives_back_once() -> None:
-    subject = of(10)
-    first, _ = subject.take(holder("a"), 4), subject.take(holder("a"), 4)
-    first.give_back()
-    first.give_back()
-    assert (subject.used, subject.held("a")) == (4, 4)
-
-
 def test_who_holds_more_than_half_gives_way_the_newest_first() -> None:
     subject = of(10)
     ended: list[int] = []

@@ -31,7 +31,7 @@ from npucall_server.metrics.shown import ServerTls
 from npucall_server.sessions.digests import DIGEST_BYTES
 from npucall_server.settings import ServerSettings
 
-from .fakes import PATIENCE, FakeDevice
+from .fakes import PATIENCE, FakeDevice, until
 from .serving import Served, serving
 
 if TYPE_CHECKING:
@@ -222,7 +222,13 @@ def server() -> Iterator[Served]:
         with npucall_client.connect(server.target) as client:
             for _ in range(3):
                 client.run(l1_loss_backward, ONE, ONE, ONE)
+        # A call is answered before it is counted, and counted before it has its line.
+        until(lambda: len(executed(server)) == 3, "its calls are counted")
         yield server
+
+
+def executed(server: Served) -> list[dict[str, Any]]:
+    return [line for line in server.events("call") if line["method"] == "Execute"]
 
 
 def metrics_of(server: Served) -> str:

@@ -14,7 +14,6 @@ import pytest
 
 from npucall.compute import evaluate
 from npucall.errors import ArgumentError, DeviceLostError
-from npucall.exchange import State
 from npucall.limits import INLINE_BYTES
 from npucall.operators import DEFAULT_VARIANT
 from npucall.products import DEFAULT_SOC
@@ -299,19 +298,6 @@ def test_a_formula_that_refuses_ends_its_call_alone_and_once(early: bool, formul
     assert served.reasons() == ["ARGUMENT_INVALID", "OK"]
 
 
-def test_a_formula_that_refuses_when_all_has_come_ends_its_call(formula: Formula) -> None:
-    formula.failing_from = 2
-    formula.opened.clear()
-    with serving_cpu() as served, stream(served) as peer:
-        begin(peer)
-        call = the_call(served)
-        send(peer, *range(ROUNDS))
-        peer.end(1)
-        until(lambda: call.state is State.COMPLETE, "all has come")
-        formula.opened.set()
-        assert peer.reason(1) == "ARGUMENT_INVALID"
-
-
 def test_a_device_that_is_lost_ends_a_call_at_its_next_block() -> None:
     with serving_cpu() as served, stream(served) as peer:
         begin(peer)
@@ -319,15 +305,6 @@ def test_a_device_that_is_lost_ends_a_call_at_its_next_block() -> None:
         served.executor.lose(lambda: DeviceLostError("lost"))
         send(peer, 0)
         assert peer.reason(1) == "DEVICE_LOST"
-
-
-@both
-def test_a_peer_that_goes_away_in_the_middle_leaves_nothing_behind(early: bool) -> None:
-    with serving_cpu() as served:
-        with stream(served) as peer:
-            half_computed(served, peer, early=early)
-        until(served.is_at_rest, "nothing is left")
-    assert served.reasons() == ["CANCELLED"]
 
 
 @both

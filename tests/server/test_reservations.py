@@ -93,39 +93,6 @@ def test_seconds_that_cannot_be_granted_are_refused(subject: Reservations) -> No
     assert is_free(subject)
 
 
-def test_it_ends_a_lease_after_the_last_renewal(subject: Reservations, clock: FakeClock) -> None:
-    key = reserve(subject, A).key
-    clock.advance(29.0)
-    assert subject.renew(key, A) == (key, 71.0, 30.0)
-    clock.advance(29.5)
-    subject.check(key, A)
-    clock.advance(0.5)
-    assert is_free(subject)
-    subject.check("", B)
-    with pytest.raises(ReservedError):
-        subject.renew(key, A)
-
-
-def test_whoever_may_ends_any_reservation_and_any_grant(subject: Reservations) -> None:
-    subject.release_any()
-    reserve(subject, A)
-    subject.release_any()
-    assert is_free(subject)
-    wish = subject.ask(B, 10.0)
-    subject.release_any()
-    assert not subject.is_granted(wish)
-    assert is_free(subject)
-
-
-def test_a_released_key_is_dead(subject: Reservations) -> None:
-    key = reserve(subject, A).key
-    subject.release(key, A)
-    subject.release(key, A)
-    assert is_free(subject)
-    with pytest.raises(ReservedError):
-        subject.check(key, A)
-
-
 def test_who_waits_has_it_in_the_order_of_asking(subject: Reservations, clock: FakeClock) -> None:
     key = reserve(subject, A, 20.0).key
     second, third, fourth = (subject.ask(who, 10.0) for who in (B, C, B))
@@ -169,38 +136,12 @@ def test_a_tenant_waits_for_its_gap_and_others_go_first(
     assert subject.is_granted(again)
 
 
-def test_a_restarted_server_without_a_secret_knows_no_key(clock: FakeClock) -> None:
-    key = reserve(started(clock), A).key
-    after = started(clock)
-    with pytest.raises(ReservedError):
-        after.renew(key, A)
-    reserve(after, B)
-
-
 @pytest.fixture
 def before(clock: FakeClock) -> Reservations:
     """With a secret, a lease after its start; those that start after it know its keys."""
     before = started(clock, SECRET)
     clock.advance(30.0)
     return before
-
-
-def test_with_a_secret_the_holder_goes_on_after_a_restart(
-    before: Reservations, clock: FakeClock
-) -> None:
-    key = reserve(before, A, 100.0).key
-    clock.advance(20.0)
-    after = started(clock, SECRET)
-    wish = after.ask(B, 10.0)
-    assert not after.is_granted(wish)
-    assert after.renew(key, A) == (key, 80.0, 30.0)
-    clock.advance(29.0)
-    assert not after.is_granted(wish)
-    after.renew(key, A)
-    after.check(key, A)
-    clock.advance(30.0)
-    after.settle()
-    assert after.is_granted(wish)
 
 
 def test_with_a_secret_nobody_is_granted_anything_for_a_lease_after_the_start(
@@ -233,34 +174,6 @@ def test_a_key_does_not_count_after_a_restart_with_another(
         after = Reservations(RULES, Keys(secret, device), clock.monotonic, clock.wall)
         with subtests.test(what), pytest.raises(ReservedError):
             after.renew(key, holder)
-
-
-def test_a_key_of_before_is_dead_a_lease_after_the_start_or_once_it_was_released(
-    before: Reservations, clock: FakeClock
-) -> None:
-    key = reserve(before, A).key
-    released, late = started(clock, SECRET), started(clock, SECRET)
-    released.release(key, A)
-    with pytest.raises(ReservedError):
-        released.renew(key, A)
-    clock.advance(30.0)
-    with pytest.raises(ReservedError):
-        late.renew(key, A)
-
-
-def test_a_key_granted_later_proves_that_the_one_before_had_ended(
-    before: Reservations, clock: FakeClock
-) -> None:
-    old = reserve(before, A, 1000.0).key
-    before.release(old, A)
-    clock.advance(1.0)
-    new = reserve(before, B, 1000.0).key
-    after = started(clock, SECRET)
-    after.renew(old, A)  # the hole that is documented: it was released before the restart
-    after.renew(new, B)
-    with pytest.raises(ReservedError):
-        after.check(old, A)
-    after.check(new, B)
 
 
 def test_a_key_is_printable_and_short() -> None:

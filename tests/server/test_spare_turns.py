@@ -152,29 +152,6 @@ def test_who_waits_has_the_turn_during_a_pause_and_gives_it_back(pool: ThreadPoo
     assert is_at_rest(subject)
 
 
-@pytest.mark.usefixtures("pauses_all_the_time")
-def test_nobody_else_computes_while_the_turn_is_held_again(pool: ThreadPoolExecutor) -> None:
-    held = most = 0
-    lock = threading.Lock()
-
-    def run(turn: Turn) -> None:
-        nonlocal held, most
-        with turn():
-            for _ in range(50):
-                with lock:
-                    held += 1
-                    most = max(most, held)
-                with lock:
-                    held -= 1
-                turn.pause()
-
-    subject = executor(FakeDevice(run, lanes=2))
-    for call in [pool.submit(execute, subject, CALL) for _ in range(6)]:
-        call.result(PATIENCE)
-    assert most <= 2
-    assert is_at_rest(subject)
-
-
 @pytest.mark.parametrize("how", [CancelledError, DeviceLostError])
 @pytest.mark.usefixtures("pauses_all_the_time")
 def test_a_cancel_or_a_lost_device_ends_a_call_in_a_pause(

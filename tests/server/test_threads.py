@@ -189,29 +189,6 @@ def together(work: Callable[[int], T], count: int) -> list[T]:
         return list(pool.map(begin, range(count)))
 
 
-def test_threads_are_at_most_as_many_as_allowed(bench: Bench) -> None:
-    subject = bench.threads(most=3, at_once=8)
-    tasks = bench.submit(subject, 7)
-    all_begin(tasks[:3])
-    assert len(workers()) == 3
-    assert begun(tasks) == 3
-    used = {task.end() for task in tasks}
-    assert len(used) == 3
-    all_idle(subject, 3)
-
-
-def test_only_so_many_are_at_short_tasks(bench: Bench, clock: Clock) -> None:
-    subject = bench.threads(most=8, at_once=2)
-    tasks = bench.submit(subject, 6)
-    for first in range(5):
-        all_begin(tasks[: first + 2])
-        assert begun(tasks) == first + 2
-        assert len(workers()) == 2
-        tasks[first].end()
-    tasks[5].end()
-    all_idle(subject, 2)
-
-
 @pytest.mark.parametrize("at_once", [1, 3])
 def test_tasks_begin_in_the_order_in_which_they_came(
     bench: Bench, clock: Clock, at_once: int
@@ -232,15 +209,6 @@ def test_of_several_idle_threads_those_that_worked_last_work(bench: Bench, clock
     *_, last_but_one, last = idle(bench, clock, subject, 4)
     first, second = bench.submit(subject, 2)
     assert (first.end(), second.end()) == (last, last_but_one)
-
-
-def test_tasks_that_wait_keep_no_other_waiting(bench: Bench) -> None:
-    """In the time of the clock on the wall."""
-    subject = bench.threads(most=21, at_once=2)
-    tasks = bench.submit(subject, 20)
-    assert subject.submit(lambda: "done").result(PATIENCE) == "done"
-    all_begin(tasks)
-    assert {task.end() for task in tasks} <= set(workers())
 
 
 def test_after_many_tasks_that_wait_only_so_many_are_at_short_ones(
@@ -402,22 +370,6 @@ def test_threads_have_the_name_and_keep_no_process_alive(bench: Bench) -> None:
     thread = bench.submit(bench.threads(most=1, at_once=1), 1)[0].end()
     assert thread.name == f"{NAME}_0"
     assert all(one.daemon for one in alive())
-
-
-def test_shutdown_does_the_tasks_that_are_there_and_takes_no_more(
-    bench: Bench, clock: Clock
-) -> None:
-    subject = bench.threads(most=3, at_once=1)
-    idle(bench, clock, subject, 2)
-    tasks = bench.submit(subject, 6)
-    all_begin(tasks[:1])
-    subject.shutdown(wait=False)
-    with pytest.raises(RuntimeError, match="closed"):
-        subject.submit(print)
-    assert not tasks[0].future.done()
-    for task in tasks:
-        task.end()
-    until(lambda: not workers(), "the threads ended")
 
 
 @pytest.mark.parametrize("count", [0, 1, 5])

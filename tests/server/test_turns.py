@@ -190,34 +190,6 @@ def taken(turns: Any, taker: FakeTurn) -> FakeTurn:
     return taker
 
 
-def test_one_alone_waits_until_nobody_has_a_turn_and_nobody_gets_one_meanwhile() -> None:
-    turns = turns_of(2)
-    first, alone = taken(turns, FakeTurn()), taken(turns, FakeTurn(alone="must"))
-    later = taken(turns, FakeTurn())
-    assert (alone.granted, later.granted) == (None, None)
-    turns.give_back(first.granted)
-    assert alone.granted.alone
-    assert later.granted is None
-    turns.give_back(alone.granted)
-    assert later.granted is not None
-
-
-def test_one_that_would_be_alone_runs_beside_others_where_they_have_turns() -> None:
-    turns = turns_of(2)
-    taken(turns, FakeTurn())
-    wish = taken(turns, FakeTurn(alone="if it can"))
-    assert wish.granted is not None
-    assert not wish.granted.alone
-
-
-def test_one_alone_has_all_turns_for_its_own_helpers() -> None:
-    turns = turns_of(3)
-    alone = taken(turns, FakeTurn(alone="must"))
-    spares = [turns.take_spare(alone) for _ in range(3)]
-    assert [each is not None for each in spares] == [True, True, False]
-    assert turns.take_spare(FakeTurn()) is None
-
-
 @pytest.mark.parametrize("lanes", [1, 2, 4])
 def test_who_asks_to_be_alone_each_time_gets_no_more_of_the_device_than_others(lanes: int) -> None:
     """Two callers with as long calls, all of them waiting: the one alone has its lanes' share."""

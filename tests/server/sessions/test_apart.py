@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.server.fakes import until
-from tests.server.serving import serving
-from tests.server.sessions.raw import DATA, DIGEST, MISSING, A, B, RawSessions, refused, sessions
+from tests.server.sessions.raw import DATA, DIGEST, MISSING, A, B, RawSessions, refused
 from tests.server.tenant_server import TenantServer, bearer, tenant_server
 
 from npucall.v1 import session_service_pb2 as pb
@@ -98,23 +97,3 @@ def test_sessions_of_a_revoked_credential_end(server: TenantServer) -> None:
     assert held.held == len(DATA)
     server.revoke(token)
     until(lambda: not held.held, "all is freed")
-
-
-def test_after_a_restart_everything_is_lost_and_says_which_server_had_it() -> None:
-    with serving() as before, sessions(before.target) as client:
-        opened = client.open()
-    with serving() as after, sessions(after.target) as client:
-        client.session = opened.session
-        acts = client.renew, lambda: client.download(A, 1), lambda: client.put(B)
-        for error in map(refused, acts):
-            assert error.reason == "HANDLE_LOST"
-            assert error.details["instance"] == opened.server.instance
-        client.close()
-
-
-def test_another_server_says_that_it_is_the_wrong_one() -> None:
-    with serving() as served, sessions(served.target) as client:
-        session = client.open().session
-    with serving(listen="localhost:0") as other, sessions(other.target) as client:
-        client.session = session
-        assert told(client.renew)[0] == "WRONG_SERVER"

@@ -7,7 +7,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING
 
 import grpc
-from tests.server.fakes import PATIENCE, FakeCaller, until
+from tests.server.fakes import PATIENCE, until
 from tests.server.serving import serving
 from tests.server.sessions.raw import (
     CHUNK,
@@ -96,19 +96,6 @@ def test_chunks_in_every_spelling_are_read(client: RawSessions) -> None:
     unknown = b"\xf8\x7f\x01"  # field 2047
     client.send_bytes(each.SerializeToString() + unknown for each in frames(entry(A, b"data")))
     assert client.download(A, 4) == b"data"
-
-
-def test_who_downloads_waits_for_what_is_being_filled(served: Served, client: RawSessions) -> None:
-    session = served.sessions.of(FakeCaller(session=client.session))
-    filling = session.fill(A, len(DATA), DIGEST)
-    found: list[bytes] = []
-    reader = threading.Thread(target=lambda: found.append(client.download(A, len(DATA))))
-    reader.start()
-    until(lambda: any(held.value.pins > 1 for held in session._handles), "somebody reads")
-    filling.memory.write(0, DATA)
-    filling.succeed()
-    reader.join(PATIENCE)
-    assert found == [DATA]
 
 
 def test_a_retry_joins_the_upload_that_goes_on_or_has_been(

@@ -65,25 +65,6 @@ def test_handles_that_do_not_have_what_is_asked_for_are_refused(client: RawSessi
     assert refused(lambda: client.put(B, dtype=30)).reason == "DTYPE_UNSUPPORTED"
 
 
-@pytest.mark.parametrize(
-    "setting", ["budget_bytes of OpenSession", "session_memory", "handle_memory"]
-)
-def test_a_handle_without_room_is_refused_at_each_level(client: RawSessions, setting: str) -> None:
-    if setting.startswith("budget"):
-        client.open(budget_bytes=1000)
-    if setting == "handle_memory":
-        for _ in range(2):
-            client.open()
-            client.put(A, bytes((1 << 20) - 1000))
-        client.open()
-    size = 3000 if setting != "session_memory" else (1 << 20) + 1
-    error = refused(lambda: client.put(B, bytes(size)))
-    assert (error.reason, error.code.name) == ("HANDLE_MEMORY", "RESOURCE_EXHAUSTED")
-    assert error.details["setting"] == setting
-    assert int(error.details["held"]) + size > int(error.details["limit"])
-    assert error.details["wanted"] == str(size)
-
-
 def test_without_a_session_there_are_no_handles(served: Served) -> None:
     with sessions(served.target) as client:
         for act in (

@@ -1,4 +1,4 @@
-"""One session: what fills its handles, what reads them, and when their memory goes."""
+"""One session: who waits for its handles. What they hold, and how long, ``test_model.py`` says."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.server.fakes import PATIENCE, FakeCaller, until
 from tests.server.serving import Offline, filled, part, read
-from tests.server.sessions.raw import A, B
+from tests.server.sessions.raw import A
 
 from npucall.errors import (
     BusyError,
@@ -17,10 +17,8 @@ from npucall.errors import (
     DeviceError,
     HandleEmptyError,
     HandleExistsError,
-    HandleReleasedError,
     InternalError,
     SessionUnknownError,
-    TensorLayoutError,
 )
 
 if TYPE_CHECKING:
@@ -188,92 +186,3 @@ def test_who_reads_waits_no_longer_than_its_deadline_or_the_server_lets_a_call_w
     with pytest.raises(DeadlineError, match=None if own else "call_timeout = 0.01") as caught:
         session.read(part(A), "x").wait(FakeCaller(remaining=own))
     assert own or caught.value.details["setting"] == "call_timeout"
-
-
-# --- What is held ---------------------------------------------------------------------------------
-
-
-def test_the_same_once_more_has_nothing_to_do_and_something_else_is_refused(
-    session: Session,
-) -> None:
-    filled(session, A, identity=ONE)
-    again = session.fill(A, 4, ONE)
-    assert not again.is_new
-    again.wait(FakeCaller())
-    assert session.held == 4
-    with pytest.raises(HandleExistsError):
-        session.fill(A, 4, TWO)
-    assert read(session, A, 2, offset=1) == b"at"
-
-
-def test_a_part_has_to_be_inside_from_when_filling_began(session: Session) -> None:
-    filling = session.fill(A, 4, ONE)
-    with pytest.raises(TensorLayoutError, match="4 bytes of handle"):
-        session.read(part(A, 1, 4), "target")
-    filling.succeed()
-
-
-def test_a_released_handle_keeps_its_memory_until_the_last_reader_is_done(
-    server: Offline, session: Session
-) -> None:
-    filled(session, A)
-    first, second = session.read(part(A), "x"), session.read(part(A), "x")
-    session.release([A])
-    with pytest.raises(HandleReleasedError):
-        session.read(part(A), "x")
-    assert data_of(first.wait(FakeCaller())) == b"data"
-    first.done()
-    first.done()
-    assert server.device.allocated == session.held == 4
-    second.done()
-    assert server.device.allocated == session.held == 0
-
-
-@pytest.mark.parametrize("closed", [False, True])
-def test_what_is_filled_after_its_release_or_the_end_is_dropped(
-    server: Offline, session: Session, closed: bool
-) -> None:
-    filling = session.fill(A, 4, ONE)
-    if closed:
-        close(server, session)
-    else:
-        session.release([A])
-    assert server.device.allocated == 4
-    filling.memory.write(0, b"data")
-    filling.succeed()
-    assert server.device.allocated == session.held == 0
-
-
-def test_what_is_read_when_the_session_closes_is_read_to_its_end(
-    server: Offline, session: Session
-) -> None:
-    filled(session, A)
-    filled(session, B)
-    reading = session.read(part(A), "x")
-    close(server, session)
-    assert server.device.allocated == 4
-    assert data_of(reading.wait(FakeCaller())) == b"data"
-    reading.done()
-    assert server.is_empty
-
-
-def test_releasing_what_nobody_has_named_is_no_error_and_keeps_it_from_being_filled(
-    session: Session,
-) -> None:
-    session.release([A, A])
-    with pytest.raises(HandleReleasedError):
-        session.fill(A, 4, ONE)
-
-
-def test_nothing_can_be_done_with_a_session_that_has_ended(
-    server: Offline, session: Session
-) -> None:
-    close(server, session)
-    for act in (
-        lambda: session.read(part(A), "x"),
-        lambda: session.fill(A, 4, ONE),
-        lambda: session.use().__enter__(),
-    ):
-        with pytest.raises(SessionUnknownError):
-            act()
-    session.release([A])

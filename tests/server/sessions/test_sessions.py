@@ -7,19 +7,16 @@ from typing import Any
 
 import pytest
 from tests.server.fakes import FakeCaller, FakeDevice
-from tests.server.serving import Offline, filled, read
+from tests.server.serving import Offline, filled
 from tests.server.sessions.raw import A, B
 
 from npucall.errors import (
-    HandleLostError,
     HandleMemoryError,
     MessageError,
     QueueFullError,
     QuotaError,
     SessionExpiredError,
     SessionUnknownError,
-    UnauthenticatedError,
-    WrongServerError,
 )
 from npucall.limits import MAX_SESSION_CHARACTERS
 from npucall_server.sessions import sessions as module
@@ -74,22 +71,6 @@ def test_the_place_of_a_server_is_that_of_its_device_and_address() -> None:
     places = [place_of(*each) for each in where]
     assert len(set(places)) == 3
     assert places[3] == places[0]
-
-
-def test_the_id_of_another_server_is_sent_there(server: Offline) -> None:
-    name = f"ffffffff{server.open().id[8:]}"
-    with pytest.raises(WrongServerError, match="ffffffff"):
-        of(server, name)
-
-
-def test_the_id_of_a_server_before_the_restart_names_what_was_lost(server: Offline) -> None:
-    name = server.open().id.replace(server.core.identity.instance, "abcdefabcdef")
-    with pytest.raises(HandleLostError) as caught:
-        server.sessions.of(FakeCaller(session=name), [A, B])
-    assert caught.value.details == {
-        "instance": "abcdefabcdef",
-        "handles": f"{A.hex()},{B.hex()}",
-    }
 
 
 def test_what_is_no_session_is_unknown(server: Offline) -> None:
@@ -179,49 +160,12 @@ def test_who_comes_too_late_is_told_so_before_anybody_has_looked(server: Offline
     assert server.is_empty
 
 
-def test_every_use_renews_the_lease(server: Offline) -> None:
-    session = server.open()
-    for _ in range(5):
-        later(server, LEASE * 0.9)
-        assert of(server, session) is session
-
-
-def test_a_lease_does_not_end_while_a_call_runs_and_begins_anew_behind_it(server: Offline) -> None:
-    session = server.open()
-    with session.use():
-        later(server, 10 * LEASE)
-        assert of(server, session) is session
-        server.clock.advance(10 * LEASE)
-    later(server, LEASE * 0.9)
-    assert len(server.sessions) == 1
-    later(server, LEASE)
-    assert server.is_empty
-
-
 def test_a_lease_is_as_long_as_asked_for_or_allowed(server: Offline) -> None:
     for wanted, given in (0, LEASE), (7.5, 7.5), (1e9, LEASE):
         assert server.open(lease=wanted).lease == given
     for wanted in -1.0, float("nan"), float("inf"):
         with pytest.raises(MessageError, match="lease_seconds"):
             server.open(lease=wanted)
-
-
-def test_a_session_of_somebody_who_is_known_no_more_ends() -> None:
-    class Guard:
-        revoked = False
-
-        def check(self, _: object) -> None:
-            if self.revoked:
-                raise UnauthenticatedError("revoked")
-
-    guard: Any = Guard()
-    server = Offline(guard=guard)
-    filled(server.open("vision/ann"), A)
-    server.sessions.look()
-    assert len(server.sessions) == 1
-    guard.revoked = True
-    server.sessions.look()
-    assert server.is_empty
 
 
 def test_so_many_ended_sessions_are_remembered_of_each_owner(
@@ -322,16 +266,6 @@ def test_a_device_without_memory_left_refuses_the_handle() -> None:
     filled(session, A, bytes(60))
     details = refused(server, session, 41)
     assert (details["setting"], details["held"]) == ("handle_memory", str(PAGE_BYTES))
-
-
-def test_a_handle_that_found_no_room_may_be_filled_later() -> None:
-    server = Offline(handle_memory=100)
-    session = server.open()
-    filled(session, A, bytes(60))
-    refused(server, session, 50)
-    session.release([A])
-    filled(session, B, b"data" * 12)
-    assert read(session, B) == b"data"
 
 
 def test_so_many_sessions_are_open_at_a_time() -> None:
