@@ -195,10 +195,10 @@ def answer(call_id: int, **frame: Any) -> pb.ExecuteStreamResponse:
     return pb.ExecuteStreamResponse(call_id=call_id, **frame)
 
 
-def reply_of(data: bytes, *, name: str = "out", inline: bool = True) -> pb.ExecuteResponse:
-    """A reply with one output of float32."""
+def reply_of(data: bytes, *, inline: bool = True) -> pb.ExecuteResponse:
+    """A reply of the operator that the tests call: one output of float32."""
     spec = tensor_pb2.TensorSpec(dtype=tensor_pb2.DATA_TYPE_FLOAT, shape=[len(data) // 4])
-    reply = pb.Reply(outputs=[pb.Argument(name=name, stored=True, tensor=spec)])
+    reply = pb.Reply(outputs=[pb.Argument(name="grad_input", stored=True, tensor=spec)])
     storage = [tensor_pb2.Storage(data=data)] if inline else []
     return pb.ExecuteResponse(reply=reply, storage=storage)
 
@@ -228,13 +228,13 @@ def grpc_server(
 
 
 @contextmanager
-def serving(server: FakeServer, max_bytes: int = -1) -> Iterator[str]:
+def serving(server: FakeServer) -> Iterator[str]:
     methods: dict[str, Any] = {
         "GetServerInfo": grpc.unary_unary_rpc_method_handler(server.info),
         "Execute": grpc.unary_unary_rpc_method_handler(server.execute),
         "ExecuteStream": grpc.stream_stream_rpc_method_handler(server.stream),
     }
-    with grpc_server(methods, ("grpc.max_receive_message_length", max_bytes)) as target:
+    with grpc_server(methods, ("grpc.max_receive_message_length", -1)) as target:
         yield target
 
 

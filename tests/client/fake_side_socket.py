@@ -11,6 +11,7 @@ import itertools
 import mmap
 import os
 import socket
+import socketserver
 import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -35,45 +36,36 @@ if TYPE_CHECKING:
 ID = b"0123456789abcdef"
 
 
-class FakeSideSocket:
+class FakeSideSocket(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
     """What listens at ``path``."""
 
+    socket_type = socket.SOCK_SEQPACKET
+    daemon_threads = True
+
     def __init__(self, path: Path) -> None:
+        super().__init__(str(path), socketserver.BaseRequestHandler)
         self.path = str(path)
         self.behaviours: list[Behaviour] = []
-        """One for each connection, in order; the others grant."""
+        """One for each of the next connections, in order; the others grant."""
         self.ended = threading.Semaphore(0)
         """Released when a caller closes its connection."""
         self.memories: dict[bytes, mmap.mmap] = {}
-        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._socket.bind(self.path)
-        self._socket.listen()
-        threading.Thread(target=self._accept, daemon=True).start()
+        self.authorizations: list[str] = []
+        """Of those to whom memory was granted."""
+        threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
 
-    def close(self) -> None:
-        self._socket.shutdown(socket.SHUT_RDWR)
-        self._socket.close()
-
-    def _accept(self) -> None:
-        for count in itertools.count():
-            try:
-                connection, _ = self._socket.accept()
-            except OSError:
-                return  # closed
-            behaviour = self.behaviours[count] if count < len(self.behaviours) else self.grant
-            threading.Thread(target=self._serve, args=(connection, behaviour), daemon=True).start()
-
-    def _serve(self, connection: socket.socket, behaviour: Behaviour) -> None:
-        with connection:
-            behaviour(connection, connection.recv(65536))
-            if not connection.recv(1):
-                self.ended.release()
+    def finish_request(self, connection: Any, _: Any) -> None:
+        behaviour = self.behaviours.pop(0) if self.behaviours else self.grant
+        behaviour(connection, connection.recv(65536))
+        if not connection.recv(1):
+            self.ended.release()
 
     def grant(self, connection: socket.socket, request: bytes) -> None:
-        size = shared_memory_pb2.SharedMemoryRequest.FromString(request).bytes
+        wanted = shared_memory_pb2.SharedMemoryRequest.FromString(request)
+        self.authorizations.append(wanted.authorization)
         region_id = ID if ID not in self.memories else os.urandom(16)
-        file = memory_file(size)
-        self.memories[region_id] = mmap.mmap(file, size)
+        file = memory_file(wanted.bytes)
+        self.memories[region_id] = mmap.mmap(file, wanted.bytes)
         send(connection, granted(region_id), file)
 
 
@@ -106,11 +98,9 @@ def hangs_up(connection: socket.socket, _: bytes) -> None:
 
 @contextmanager
 def side_socket(path: Path) -> Iterator[FakeSideSocket]:
-    fake = FakeSideSocket(path)
-    try:
+    with FakeSideSocket(path) as fake:
         yield fake
-    finally:
-        fake.close()
+        fake.shutdown()
 
 
 class SharingServer(fake_server.FakeServer):
@@ -140,7 +130,7 @@ class SharingServer(fake_server.FakeServer):
         if self.answers:
             return self.answers.pop(0)
         data = [bytes(self._bytes(storage)) for storage in request.storage]
-        response = reply_of((np.frombuffer(data[0], np.float32) * 2).tobytes())
+        response = fake_server.reply_of((np.frombuffer(data[0], np.float32) * 2).tobytes())
         for place in request.output_places:
             self._region(place.region)[:] = response.storage[0].data
             response.storage[0].region.CopyFrom(place.region)
@@ -173,11 +163,6 @@ class SharingServer(fake_server.FakeServer):
             raise SharedMemoryError("memory: unknown")
         memory = memoryview(self.memory.memories[region.id])
         return memory[region.offset : region.offset + region.length]
-
-
-def reply_of(data: bytes) -> pb.ExecuteResponse:
-    """A reply with the output of the operator that the tests call."""
-    return fake_server.reply_of(data, name="grad_input")
 
 
 def regions_of(request: pb.ExecuteRequest) -> list[tuple[int, int] | None]:

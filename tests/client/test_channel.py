@@ -113,16 +113,6 @@ def test_an_error_without_our_trailer_becomes_what_grpc_means_by_its_code(
     assert server.unary == before + 1  # none of them is repeated
 
 
-def test_a_message_above_the_limit_of_grpc_is_too_large(server: FakeServer) -> None:
-    with (
-        serving(server, 4096) as target,
-        npucall_client.connect(target) as client,
-        pytest.raises(TooLargeError, match="larger than max"),
-    ):
-        run(client, numbers(8000))
-    assert server.unary == 0
-
-
 @BOTH_SENDERS
 def test_an_error_of_ours_arrives_with_its_facts_and_that_of_grpc_is_only_the_context(
     server: FakeServer, client: Client
@@ -235,18 +225,6 @@ def test_a_call_is_repeated_while_its_timeout_allows_and_raises_what_was_said_la
         run(client.options(timeout=900.0), PAIR)
     assert isinstance(caught.value.__context__, grpc.RpcError)
     assert server.unary - before == times + 1
-
-
-@BOTH_SENDERS
-@pytest.mark.usefixtures("no_pauses")
-def test_a_call_that_had_the_device_alone_when_it_was_lost_again_is_not_sent_again(
-    server: FakeServer, client: Client
-) -> None:
-    server.answer = fail(DeviceLostError("restarting", **{BEGUN: ALONE}))
-    with pytest.raises(PoisonedCallError, match="each server that ran this call ended") as caught:
-        run(client, PAIR)
-    assert isinstance(caught.value.__cause__, DeviceLostError)
-    assert server.unary == 2
 
 
 @BOTH_SENDERS

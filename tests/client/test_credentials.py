@@ -43,7 +43,7 @@ from .fake_server import (
     submit,
     until,
 )
-from .fake_side_socket import ID, SharingServer, side_socket
+from .fake_side_socket import SharingServer, side_socket
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -412,15 +412,6 @@ def host(
 
 
 @BOTH_SENDERS
-def test_a_user_of_the_host_gets_a_credential_of_the_side_socket(tmp_path: Path) -> None:
-    with (
-        host(tmp_path, partial(handed_out, token="a")) as (server, target),
-        npucall_client.connect(target) as client,
-    ):
-        run(client, PAIR)
-    assert server.seen == ["", "Bearer a", "Bearer a"]
-
-
 def test_a_credential_of_the_side_socket_is_renewed_before_its_end_and_where_it_is_none(
     tmp_path: Path, clock: Clock
 ) -> None:
@@ -453,16 +444,10 @@ def test_where_the_side_socket_gives_none_it_is_told(tmp_path: Path) -> None:
 
 
 def test_shared_memory_is_asked_for_with_the_token(tmp_path: Path) -> None:
-    asked: list[str] = []
-    with side_socket(tmp_path / "side.sock") as socket:
-
-        def grant(connection: Any, request: bytes) -> None:
-            wanted = shared_memory_pb2.SharedMemoryRequest.FromString(request)
-            asked.append(wanted.authorization)
-            socket.grant(connection, request)
-
-        socket.behaviours = [grant]
-        with connected(SharingServer(socket), token="a") as client, client.shared(4096) as memory:
-            assert memory.shared
-            assert ID in socket.memories
-    assert asked == ["Bearer a"]
+    with (
+        side_socket(tmp_path / "side.sock") as socket,
+        connected(SharingServer(socket), token="a") as client,
+        client.shared(4096) as memory,
+    ):
+        assert memory.shared
+        assert socket.authorizations == ["Bearer a"]

@@ -82,25 +82,20 @@ def test_who_does_not_want_to_wait_is_refused_at_once(
             assert server.unary == before + 3
 
 
-def test_a_pipeline_that_does_not_wait_hears_so_too(server: FakeServer) -> None:
-    server.behaviours = [full_at_first(1)]
-    with piped(server, wait=False) as pipeline:
-        error = submit(pipeline, PAIR).exception(PATIENCE)
-    assert isinstance(error, QueueFullError)
-    assert error.retry_after == SOON
-
-
-def test_a_delay_that_ends_after_the_timeout_is_told_now(server: FakeServer) -> None:
-    error = QueueFullError("the queue is full", retry_after=NEVER)
-    server.answer = fail(error)
-    server.behaviours = [full_at_first(1, NEVER)]
-    with connected(server) as client:
+@each(("settings", "delay"), [({}, NEVER), ({"wait": False}, SOON)])
+def test_a_delay_that_ends_after_the_timeout_or_that_nobody_waits_for_is_told_now(
+    settings: Any, delay: float
+) -> None:
+    server = FakeServer()
+    server.answer = fail(QueueFullError("the queue is full", retry_after=delay))
+    server.behaviours = [full_at_first(1, delay)]
+    with connected(server, **settings) as client:
         with pytest.raises(QueueFullError):
             run(client, PAIR)
         with client.pipeline() as pipeline:
             found = submit(pipeline, PAIR).exception(PATIENCE)
     assert isinstance(found, QueueFullError)
-    assert found.retry_after == NEVER
+    assert found.retry_after == delay
 
 
 # Streams.
@@ -111,14 +106,14 @@ def full_at_first(times: int, retry_after: float = SOON) -> Behaviour:
     return refusing(*[QueueFullError("the queue is full", retry_after=retry_after)] * times)
 
 
-def test_refused_calls_are_sent_again_on_the_same_stream_under_other_ids(
+def test_refused_calls_are_sent_again_on_the_same_stream_and_leaving_waits_for_them(
     server: FakeServer,
 ) -> None:
     server.behaviours = [full_at_first(20)]
     with piped(server) as pipeline:
         calls = [submit(pipeline, numbers(4 * size)) for size in range(1, 13)]
-        for size, call in enumerate(calls, 1):
-            np.testing.assert_array_equal(call.result(PATIENCE), numbers(4 * size))
+    for size, call in enumerate(calls, 1):
+        np.testing.assert_array_equal(call.result(0), numbers(4 * size))
     assert (len(server.begins), server.streams) == (32, 1)
 
 
@@ -156,11 +151,3 @@ def test_a_stream_that_breaks_meanwhile_sends_it_again_on_the_next_one(server: F
     with piped(server, timeout=2 * NEVER) as pipeline:
         np.testing.assert_array_equal(submit(pipeline, PAIR).result(PATIENCE), PAIR)
     assert server.streams == 2
-
-
-def test_closing_waits_for_it(server: FakeServer) -> None:
-    server.behaviours = [full_at_first(2)]
-    with connected(server) as client:
-        with client.pipeline() as pipeline:
-            call = submit(pipeline, PAIR)
-        np.testing.assert_array_equal(call.result(0), PAIR)

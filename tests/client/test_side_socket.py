@@ -24,7 +24,7 @@ from npucall.wire.status import to_status
 from npucall_client.shared.side_socket import Region, ask
 
 from .fake_server import PATIENCE, until
-from .fake_side_socket import ID, answering, granted, hangs_up, memory_file, side_socket
+from .fake_side_socket import ID, answering, granted, memory_file, side_socket
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -57,7 +57,9 @@ def mappings() -> int:
     return Path("/proc/self/maps").read_text().count("memfd:memory")
 
 
-def test_each_side_sees_what_the_other_writes(fake: FakeSideSocket) -> None:
+def test_each_side_sees_what_the_other_writes_until_the_connection_ends(
+    fake: FakeSideSocket,
+) -> None:
     region = asked(fake)
     assert (region.id, region.memory.nbytes, region.memory.dtype) == (ID, SIZE, np.uint8)
     assert region.start == region.memory.ctypes.data
@@ -65,11 +67,6 @@ def test_each_side_sees_what_the_other_writes(fake: FakeSideSocket) -> None:
     assert fake.memories[ID][5] == 7
     fake.memories[ID][6] = 8
     assert region.memory[6] == 8
-    region.end()
-
-
-def test_the_end_of_a_region_is_the_end_of_its_connection_once(fake: FakeSideSocket) -> None:
-    region = asked(fake)
     assert region.is_open
     assert [region.end(), region.end()] == [True, False]
     assert fake.ended.acquire(timeout=PATIENCE)
@@ -165,13 +162,6 @@ def test_an_answer_that_breaks_the_contract_is_an_error(
         pytest.raises(NpucallError if expected == "." else InternalError, match=expected),
     ):
         asked(fake, answer(folder))
-
-
-def test_a_connection_that_is_closed_without_a_word_names_the_setting(
-    fake: FakeSideSocket,
-) -> None:
-    with pytest.raises(SharedMemoryError, match=r"closed .* its setting shared_memory_users"):
-        asked(fake, hangs_up)
 
 
 def test_a_server_that_does_not_answer_or_accept_is_waited_for_in_time(

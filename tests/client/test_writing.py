@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
 import numpy as np
 from tests.rows import each
@@ -127,30 +127,22 @@ def test_a_stream_that_is_over_sends_nothing_more() -> None:
     assert list(written._messages) == []
 
 
-def collected(count: int) -> Any:
-    """A server that answers so many calls in one message, and notes who takes many frames."""
-
-    def behaviour(frames: Frames, context: grpc.ServicerContext) -> Answers:
-        metadata = dict(context.invocation_metadata())
-        assert metadata["npucall-frames-per-message"] == str(FRAMES_PER_MESSAGE)
-        begun: list[pb.ExecuteStreamRequest] = []
-        for frame in frames:
-            begun.append(frame)
-            if len(begun) == count:
-                first, *others = [
-                    answer(each.call_id, reply=reply_of(each.begin.request.storage[0].data))
-                    for each in reversed(begun)
-                ]
-                first.more.extend(others)
-                yield first
-                begun.clear()
-
-    return behaviour
+def in_pairs(frames: Frames, context: grpc.ServicerContext) -> Answers:
+    """Answers two calls in one message, to a caller who says that it takes many frames."""
+    metadata = dict(context.invocation_metadata())
+    assert metadata["npucall-frames-per-message"] == str(FRAMES_PER_MESSAGE)
+    for pair in zip(frames, frames, strict=False):
+        second, first = (
+            answer(each.call_id, reply=reply_of(each.begin.request.storage[0].data))
+            for each in pair
+        )
+        first.more.append(second)
+        yield first
 
 
 def test_answers_of_one_message_reach_their_calls() -> None:
     server = FakeServer()
-    server.behaviours = [cast("Any", collected(4))]
+    server.behaviours = [in_pairs]
     with piped(server) as pipeline:
         calls = [submit(pipeline, numbers(4 * size)) for size in range(8)]
         assert [call.result(PATIENCE).size for call in calls] == list(range(8))

@@ -11,14 +11,14 @@ from tests.rows import each
 from npucall.dtypes import FLOAT
 from npucall.errors import InternalError, TooLargeError
 from npucall.exchange import Chunk, End, ReplyFrame
-from npucall.places import Discard, HandlePart, Keep
+from npucall.places import Discard, HandlePart, Keep, RegionPart
 from npucall.tensors import TensorSpec
 from npucall.v1 import operator_service_pb2 as pb
 from npucall.wire.calls import encode_tensor
 from npucall.wire.frames import split_request_frame
 from npucall.wire.messages import split_request
 from npucall_client.answers import decode_reply, unpack
-from npucall_client.arguments import BoundCall
+from npucall_client.arguments import BoundCall, Placement
 from npucall_client.remote.transfer import Incoming, outgoing, place_nothing_in_chunks, size_of
 
 MIB = 2**20
@@ -73,19 +73,22 @@ def reply(**outputs: int) -> bytes:
     return pb.ExecuteResponse(reply=pb.Reply(outputs=listed)).SerializeToString()
 
 
-def test_an_output_that_is_kept_has_no_chunks_beside_one_that_comes() -> None:
+def test_an_output_that_has_a_place_has_no_chunks_beside_one_that_comes() -> None:
     bound = call()
     bound.kept = {"kept": Keep(HANDLE), "gone": Discard()}
+    shared = RegionPart(bytes(16), 64, 8)
+    bound.placement = Placement({}, {"shared": shared})
     data = np.arange(4, dtype=np.float32)
     incoming = Incoming(bound)
-    assert incoming.take(ReplyFrame(reply(kept=3, comes=4, gone=5))) is None
+    assert incoming.take(ReplyFrame(reply(kept=3, comes=4, gone=5, shared=2))) is None
     assert incoming.take(Chunk(1, 0, data.tobytes())) is None
     response = incoming.take(End())
     assert response is not None
-    assert response.storage[0] == HandlePart(HANDLE, 0, 12)
-    assert response.storage[2] is None
+    kept, _, gone, there = response.storage
+    assert (kept, gone, there) == (HandlePart(HANDLE, 0, 12), None, shared)
+    bound.targets["shared"] = np.zeros(2, np.float32)
     outputs = unpack(bound, decode_reply(response.reply), response.storage, {"kept": "remote"})
-    assert outputs["kept"] == "remote"
+    assert (outputs["kept"], outputs["shared"] is bound.targets["shared"]) == ("remote", True)
     assert outputs["comes"].tolist() == data.tolist()
 
 
