@@ -1,4 +1,4 @@
-"""GetUsage and GetActivity over a real socket: who sees what, and what it says."""
+"""GetUsage and GetActivity over a real socket: who sees what, and what it says of whom."""
 
 from __future__ import annotations
 
@@ -152,3 +152,22 @@ def test_an_owner_tells_whose_it_is() -> None:
     assert whose(anybody("unix:/run/x.sock").owner) == ("", "unix:/run/x.sock")
     job = Identity("ci", "repo:a/b", Role.USER, KnownBy.JWT)
     assert whose(job.owner) == ("ci", "repo:a/b")
+
+
+# --- Whom the server does not know ----------------------------------------------------------------
+
+PERSONS = {
+    "ipv4:127.0.0.1:40312": "ipv4:127.0.0.1",
+    "ipv6:%5B::1%5D:40312": "ipv6:%5B::1%5D",
+    "unix:": "unix:",
+    "unix:/run/npucall.sock": "unix:/run/npucall.sock",
+    "": "",
+}
+
+
+@pytest.mark.parametrize(("peer", "person"), PERSONS.items())
+def test_anybody_is_known_by_the_address_without_the_port_and_holds_as_a_connection(
+    peer: str, person: str
+) -> None:
+    assert anybody(peer).person == person
+    assert anybody(peer).owner == peer

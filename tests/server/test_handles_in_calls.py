@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
@@ -27,11 +26,11 @@ from npucall.errors import (
 )
 from npucall.exchange import Chunk
 from npucall.operators import DEFAULT_VARIANT
-from npucall.places import Digest, Discard, HandlePart, Keep, StepOutput
+from npucall.places import Digest, HandlePart, Keep, StepOutput
 from npucall.products import DEFAULT_SOC
 from npucall.tensors import TensorSpec
 from npucall.wire.calls import encode
-from npucall.wire.messages import join_request, split_response
+from npucall.wire.messages import join_request
 from npucall.wire.programs import StepRequest
 from npucall_server.devices.cpu import CpuDevice
 
@@ -129,16 +128,6 @@ def test_an_output_that_is_kept_does_not_travel_and_is_computed_with(server: OnH
     assert np.frombuffer(found, np.float32)[ONE > OTHER].tobytes() == again[ONE > OTHER].tobytes()
 
 
-def test_an_output_that_is_discarded_does_not_travel(server: OnHandles) -> None:
-    assert server.run_l1(BYTES, {"grad_input": Discard()}).storage == [None]
-
-
-def test_bytes_are_found_by_their_digest(server: OnHandles) -> None:
-    assert server.digests.remember("", sha256(BYTES[2]).digest(), bytes(BYTES[2]))
-    digest = Digest(sha256(BYTES[2]).digest())
-    assert server.run_l1([BYTES[0], BYTES[1], digest]).storage == [EXPECTED]
-
-
 def test_all_digests_that_are_missing_are_named_at_once(server: OnHandles) -> None:
     digests = [sha256(data).digest() for data in BYTES]
     server.digests.remember("", digests[1], bytes(BYTES[1]))
@@ -203,25 +192,19 @@ def test_a_place_that_does_not_fit_into_a_call_is_refused(server: OnHandles) -> 
             server.run_l1([BYTES[0], BYTES[1], last], places)
 
 
-def test_the_same_call_again_is_answered_without_running(server: OnHandles) -> None:
-    first = server.run_l1(BYTES, {"grad_input": Keep(A)})
-    again = server.run_l1(BYTES, {"grad_input": Keep(A)})
-    assert again._replace(timings=b"") == first._replace(timings=b"")
-    assert server.device.ran == 1
-
-
-def test_a_retry_needs_nothing_that_was_released_since(server: OnHandles) -> None:
+def test_a_retry_is_answered_without_running_though_what_it_read_was_released(
+    server: OnHandles,
+) -> None:
+    """Another call cannot fill the same handle."""
     server.keep(B, bytes(BYTES[2]))
-    server.run_l1([BYTES[0], BYTES[1], part(B)], {"grad_input": Keep(A)})
+    storage, kept = [BYTES[0], BYTES[1], part(B)], {"grad_input": Keep(A)}
+    first = server.run_l1(storage, kept)
     server.session.release([B])
-    server.run_l1([BYTES[0], BYTES[1], part(B)], {"grad_input": Keep(A)})
-    assert server.device.ran == 1
-
-
-def test_another_call_cannot_fill_the_same_handle(server: OnHandles) -> None:
-    server.run_l1(BYTES, {"grad_input": Keep(A)})
+    again = server.run_l1(storage, kept)
+    assert again._replace(timings=b"") == first._replace(timings=b"")
     with pytest.raises(HandleExistsError):
-        server.run_l1([BYTES[0], BYTES[2], BYTES[1]], {"grad_input": Keep(A)})
+        server.run_l1([BYTES[0], BYTES[2], BYTES[1]], kept)
+    assert server.device.ran == 1
     assert server.read(A) == EXPECTED
 
 
@@ -283,11 +266,11 @@ def test_a_call_that_never_runs_leaves_its_handle_empty(server: OnHandles) -> No
         server.run_l1([BYTES[0], BYTES[1], part(A)])
 
 
-@contextmanager
-def received(server: OnHandles, places: Mapping[str, OutputPlace]) -> Iterator[Any]:
-    """A call whose second storage is a handle, and whose others come in chunks."""
+def test_some_storages_come_in_chunks_and_others_are_there_and_the_output_is_kept(
+    server: OnHandles,
+) -> None:
     server.keep(B, bytes(BYTES[1]))
-    message = join_request(L1, [None, part(B), None], places)
+    message = join_request(L1, [None, part(B), None], {"grad_input": Keep(A)})
     with server.executions.begin(server.caller, record()) as execution:
         execution.prepare(message, chunked=True)
         execution.admit()
@@ -298,16 +281,6 @@ def received(server: OnHandles, places: Mapping[str, OutputPlace]) -> Iterator[A
         receiving.end()
         execution.end_of_bytes()
         execution.run()
-        yield execution
-
-
-def test_some_storages_come_in_chunks_and_others_are_there(server: OnHandles) -> None:
-    with received(server, {}) as execution:
-        assert split_response(execution.reply_message()).storage == [EXPECTED]
-
-
-def test_an_output_of_a_call_in_chunks_is_kept(server: OnHandles) -> None:
-    with received(server, {"grad_input": Keep(A)}) as execution:
         assert execution.reply().storage == [HandlePart(A, 0, SIZE)]
     assert server.read(A) == EXPECTED
 

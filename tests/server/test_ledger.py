@@ -1,4 +1,4 @@
-"""Parts of what callers share: who gets one, who waits, who gives way."""
+"""Room: parts of what callers share, what may be on its way in, memory that is kept."""
 
 from __future__ import annotations
 
@@ -6,12 +6,18 @@ import gc
 import random
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from tests.more import every_third
 
+from npucall.limits import FRAME_BYTES, GIB, KIB, MIB
 from npucall_server import ledger as module
+from npucall_server.budget import LISTING_MESSAGES, Budget
+from npucall_server.kept_memory import IdleMemory, KeptMemory
 from npucall_server.ledger import Entry, Ledger
+from npucall_server.settings import ServerSettings
 
 from .fakes import PATIENCE, FakeCaller
 
@@ -208,3 +214,93 @@ def test_what_is_spare_is_taken_at_once_or_not_at_all_and_ends_for_anybody() -> 
     subject.take(holder("b"), 2)
     assert ended == [6]
     assert subject.owners == {"a": 4, "b": 2}
+
+
+# --- What may be on its way in, by the memory that there is ---------------------------------------
+
+_PROCESS = 120 * MIB
+"""Of a server that has done nothing yet."""
+
+
+def budget_of(memory: int, descriptors: int = 10_000, **settings: object) -> Budget:
+    return Budget.of(ServerSettings(memory_limit=memory, **settings), descriptors)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("memory", [64 * MIB, 256 * MIB, GIB, 4 * GIB, 12 * GIB, 512 * GIB])
+def test_all_of_it_keeps_the_promise_of_the_memory_limit(memory: int) -> None:
+    budget = budget_of(memory)
+    messages = budget.messages + budget.max_streams + LISTING_MESSAGES
+    most = memory + messages * budget.max_message_bytes + _PROCESS
+    assert most < 1.5 * memory + 256 * MIB
+
+
+@pytest.mark.parametrize(
+    ("memory", "message", "streams", "messages"),
+    [(256 * MIB, 8 * MIB, 8, 12), (GIB, 16 * MIB, 10, 12), (12 * GIB, 16 * MIB, 64, 100)],
+)
+def test_what_follows_from_the_memory(
+    memory: int, message: int, streams: int, messages: int
+) -> None:
+    budget = budget_of(memory)
+    found = (budget.max_message_bytes, budget.max_streams, budget.messages)
+    assert found == (message, streams, messages)
+
+
+def test_a_small_server_takes_a_few_of_everything() -> None:
+    budget = budget_of(1)
+    assert min(budget.messages, budget.max_streams) >= 4
+    assert budget.max_message_bytes == 256 * KIB
+
+
+def test_what_is_set_counts() -> None:
+    budget = budget_of(GIB, max_message_bytes="1MiB", max_streams=0, max_connections=3)
+    assert (budget.max_message_bytes, budget.max_streams, budget.max_connections) == (MIB, 0, 3)
+
+
+def test_a_chunk_fits_into_a_message() -> None:
+    assert budget_of(GIB, max_message_bytes="1MiB").chunk_bytes == MIB - FRAME_BYTES
+    assert budget_of(GIB, max_message_bytes=10).chunk_bytes == 1
+
+
+def test_there_are_no_more_connections_than_descriptors() -> None:
+    assert budget_of(GIB, descriptors=7).max_connections == 7
+
+
+# --- Kept memory goes back when no call has come for a while, once after each time of work --------
+
+
+def test_after_work_memory_goes_back_once_and_not_while_a_call_runs() -> None:
+    executor: Any = SimpleNamespace(calls_admitted=0, calls_in_flight=0)
+    given: list[int] = []
+    idle = IdleMemory(executor, lambda: given.append(executor.calls_admitted))
+
+    def looks(admitted: int, in_flight: int) -> list[int]:
+        """What was given back after a few looks, and the calls that had been admitted then."""
+        executor.calls_admitted, executor.calls_in_flight = admitted, in_flight
+        for _ in range(3):
+            idle.look()
+        return given
+
+    assert looks(admitted=0, in_flight=0) == []
+    assert looks(admitted=1, in_flight=0) == [1]
+    assert looks(admitted=1, in_flight=0) == [1]
+    assert looks(admitted=3, in_flight=1) == [1]
+    assert looks(admitted=3, in_flight=0) == [1, 3]
+    executor.calls_admitted = 4
+    idle.look()
+    assert given == [1, 3]  # a call has come since the last look
+
+
+@pytest.mark.parametrize(
+    ("resident", "size", "given_back"),
+    [(500, 500, 0), (600, 500, 1), (600, 400, 0), (990, 63, 1), (1000, 61, 0)],
+)
+def test_a_large_call_has_kept_memory_given_back_where_it_would_be_too_much(
+    resident: int, size: int, given_back: int
+) -> None:
+    given: list[str] = []
+    now = [0]
+    subject = KeptMemory(1000, lambda: given.append("back"), lambda: now[0])
+    now[0] = resident
+    subject.make_room(size)
+    assert len(given) == given_back

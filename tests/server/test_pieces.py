@@ -235,19 +235,6 @@ def test_a_call_that_is_not_computed_piece_by_piece_is_answered_as_ever() -> Non
         assert peer.kinds(ROUNDS + 2) == ["reply", "chunk", "chunk", "chunk", "end"]
 
 
-def test_a_call_of_another_kind_has_memory_of_its_own() -> None:
-    """One element: nothing is gained."""
-    with serving_cpu() as served, stream(served) as peer:
-        peer.begin_chunked(1, elements=1)
-        until(lambda: served.executor.calls_in_flight == 1, "it is taken in")
-        (open_stream,) = served.streams._streams
-        call = open_stream._calls._open[1]
-        until(lambda: len(call.execution._storages) == 3, "it has its memory")
-        assert call.execution._arrivals is None
-        peer.chunks(1, 4)
-        assert peer.kinds(1) == ["reply"]
-
-
 # --- What ends a call in the middle ---------------------------------------------------------------
 
 
@@ -321,29 +308,6 @@ def test_a_peer_that_goes_away_while_a_block_is_computed_leaves_nothing(
         until(lambda: not served.streams._streams, "its stream has ended")
         formula.opened.set()
         until(served.is_at_rest, "nothing is left")
-
-
-def test_a_server_that_drains_computes_what_it_has_begun() -> None:
-    with serving_cpu() as served, stream(served) as peer:
-        half_computed(served, peer, early=False)
-        served.drain()
-        send(peer, *range(1, ROUNDS))
-        peer.end(1)
-        assert peer.kinds(ROUNDS + 2)[-1] == "end"
-        assert peer.end_of_stream() == "DRAINING"
-
-
-@both
-def test_bytes_that_are_missing_or_too_many_end_the_stream(early: bool) -> None:
-    for too_many in False, True:
-        with serving_cpu() as served, stream(served) as peer:
-            half_computed(served, peer, early=early)
-            if too_many:
-                peer.chunk(1, 0, CHUNK, bytes(SIZE - CHUNK + 1))
-            else:
-                peer.end(1)
-            assert peer.end_of_stream() == "MESSAGE_MALFORMED"
-            until(served.is_idle, "its room is free")
 
 
 def test_a_call_is_not_late_before_it_has_its_room(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,22 +3,13 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any
-
-import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
-
-from npucall.v1 import operator_service_pb2 as pb
-from npucall.v1 import tensor_pb2
+from typing import TYPE_CHECKING
 
 from .fakes import PATIENCE, BlockingDevice, FakeDevice, until
-from .raw import MANY, call_of, info_of, message_of, stream
+from .raw import MANY, stream
 from .serving import Served, serving
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from npucall_server.devices.base import Turn
 
 MIB = 2**20
@@ -120,79 +111,3 @@ def test_a_peer_that_goes_away_leaves_nothing_of_its_message_behind() -> None:
             until(lambda: served.executor.calls_in_flight == 9, "all are taken in")
         until(served.is_at_rest, "nothing is left")
     assert [line["reason"] for line in served.events("call")] == ["CANCELLED"] * 9
-
-
-# --- Any split ------------------------------------------------------------------------------------
-
-SMALL, CHUNKED, UNKNOWN = "small", "chunked", "unknown"
-
-
-def frames_of(call_id: int, kind: str, elements: int) -> list[pb.ExecuteStreamRequest]:
-    """A call of a kind, from its first frame to its last."""
-
-    def frame(**what: Any) -> pb.ExecuteStreamRequest:
-        return pb.ExecuteStreamRequest(call_id=call_id, **what)
-
-    call = call_of(elements, "aclnnX") if kind == UNKNOWN else call_of(elements)
-    if kind != CHUNKED:
-        storage = [tensor_pb2.Storage(data=bytes(4 * elements))] * 3
-        return [frame(begin=pb.Begin(request=pb.ExecuteRequest(call=call, storage=storage)))]
-    begin = pb.Begin(request=pb.ExecuteRequest(call=call), chunked=True)
-    half = 4 * (elements // 2)
-    chunks = [
-        pb.Chunk(storage=index, offset=start, data=bytes(end - start))
-        for start, end in ((0, half), (half, 4 * elements))
-        for index in range(3)
-        if end > start
-    ]
-    return [frame(begin=begin), *(frame(chunk=chunk) for chunk in chunks), frame(end=pb.End())]
-
-
-@pytest.fixture(scope="module")
-def served() -> Iterator[Served]:
-    with serving() as server:
-        yield server
-
-
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(
-    st.lists(
-        st.tuples(st.sampled_from([SMALL, SMALL, CHUNKED, UNKNOWN]), st.integers(1, 300)),
-        min_size=1, max_size=12,
-    ),
-    st.randoms(use_true_random=False),
-    st.integers(1, 20),
-    st.sampled_from(["", "1", "3", "64"]),
-)  # fmt: skip
-def test_any_split_of_frames_into_messages_gives_the_same_answers(
-    served: Served, calls: list[tuple[str, int]], random: Any, longest: int, most: str
-) -> None:
-    """Who says nothing gets one frame a message."""
-    kinds = {call_id: kind for call_id, (kind, _) in enumerate(calls, 1)}
-    left = [frames_of(call_id, *call) for call_id, call in enumerate(calls, 1)]
-    sent = []
-    while any(left):
-        sent.append(random.choice([each for each in left if each]).pop(0))
-    metadata = (("npucall-frames-per-message", most),) if most else ()
-    with stream(served, metadata=metadata) as peer:
-        while sent:
-            count = random.randint(1, longest)
-            peer.send_bytes(message_of(sent[:count]))
-            sent = sent[count:]
-        peer.close()
-        found, reason = peer.answers()
-    assert reason == "OK"
-    assert {call_id: outcome(each) for call_id, each in found.items()} == {
-        call_id: "OPERATOR_UNKNOWN" if kind == UNKNOWN else "result"
-        for call_id, kind in kinds.items()
-    }
-    assert peer.most_frames <= int(most or 1)
-
-
-def outcome(frames: list[pb.ExecuteStreamResponse]) -> str:
-    """What a call was answered with, in one frame."""
-    (frame,) = frames
-    if frame.WhichOneof("frame") == "error":
-        return info_of(frame.error).reason
-    (storage,) = frame.reply.storage
-    return storage.data.decode()

@@ -279,6 +279,7 @@ def test_a_stream_ends_where_the_table_says_and_answers_every_other_call_once(
         answers, reason = peer.answers()
     begun = set(model.states) - {i for i, s in model.states.items() if s is State.NEW}
     assert {len(each) for each in answers.values()} <= {1}
+    assert peer.most_frames <= (64 if metadata else 1)
     assert set(answers) <= begun
     assert reason == ("MESSAGE_MALFORMED" if model.breaks else "OK")
     assert model.breaks or set(answers) == begun
