@@ -12,7 +12,7 @@ from npucall.operators.kl_div_backward import kl_div_backward
 from npucall.operators.nll_loss import nll_loss
 from npucall_client.argument_texts import arguments_of
 
-from .fake_transport import listed
+from .prototypes import listed
 
 if TYPE_CHECKING:
     from pathlib import Path

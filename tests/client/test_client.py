@@ -99,13 +99,6 @@ def test_the_reference_lists_the_catalogue_and_needs_no_workspace(client: Client
         assert each_client.plan(l1_loss_backward, ONES, ONES, TARGET).workspace_bytes == 0
 
 
-@EVERY_DEVICE
-def test_the_variant_of_a_call_by_name_runs(client: Client) -> None:
-    for variant in "builtin", "community":
-        assert client.execute(KL_TARGET, variant=variant, **GIVEN).variant == variant
-        assert client.options(variant=variant).execute(KL_TARGET, **GIVEN).variant == variant
-
-
 def test_an_operator_object_runs_as_its_own_variant_whatever_the_options_say(
     client: Client,
 ) -> None:
@@ -124,15 +117,6 @@ def test_options_add_up_and_leave_the_client_that_they_come_from_alone(client: C
     assert (ran.variant, ran.value is out) == ("builtin", True)
     ran = client.execute(KL_TARGET, **GIVEN)
     assert (ran.variant, ran.value is out) == (client.server_info().default_variant, False)
-
-
-def test_a_call_by_name_takes_its_options_among_the_arguments(client: Client) -> None:
-    out = np.zeros((2, 3), np.float32)
-    result = client.run(
-        KL, ONES, self=ONES, target=TARGET, reduction=0, outputs={"out": out}, timeout=30.0
-    )
-    assert result is out
-    np.testing.assert_array_equal(out, -TARGET)
 
 
 @each("method", ["run", "execute", "plan"])
@@ -210,10 +194,3 @@ def test_a_setting_sends_them_all_the_same(monkeypatch: pytest.MonkeyPatch) -> N
     assert not ClientSettings.of().send_unread
     monkeypatch.setenv("NPUCALL_SEND_UNREAD", "true")
     assert ClientSettings.of().send_unread
-
-
-@EVERY_DEVICE
-def test_an_unread_input_does_not_change_the_result(client: Client) -> None:
-    for keep_layout in False, True:
-        options = client.options(keep_layout=keep_layout)
-        np.testing.assert_array_equal(options.run(kl_div_backward, ONES, ONES, TARGET, 2), -TARGET)

@@ -14,8 +14,7 @@ from npucall.v1 import operator_service_pb2 as pb
 from npucall.wire.listing import describe
 from npucall_client import client as client_module
 
-from .fake_transport import FakeTransport, connected
-from .test_operators_of_the_server import FUNCTIONS
+from .test_operators_of_the_server import FUNCTIONS, FakeTransport, connected
 
 typer = pytest.importorskip("typer", reason="the extra cli is not installed")
 from typer.testing import CliRunner  # noqa: E402  # as typer

@@ -21,7 +21,7 @@ from npucall.operators.cross_entropy_loss import cross_entropy_loss
 from npucall.operators.kl_div_backward import kl_div_backward
 from npucall.operators.kl_div_target_backward_builtin import kl_div_target_backward_builtin
 
-from .fake_transport import listed
+from .prototypes import listed
 
 EXP2 = listed("aclnnExp2", self="in const aclTensor*", n="int64_t", out="out aclTensor*")
 

@@ -14,7 +14,7 @@ from npucall.errors import InternalError, SharedMemoryError, TooLargeError
 from npucall.v1 import operator_service_pb2 as pb
 from npucall.v1 import tensor_pb2
 
-from . import fake_server, fake_side_socket, fake_transport
+from . import fake_server, fake_side_socket, prototypes
 from .fake_server import MIB, ONE, PATIENCE, connected, refusing, reply_of, submit
 from .fake_side_socket import SharingServer, places_of, regions_of, side_socket
 
@@ -31,8 +31,8 @@ COUNT = 1000
 NUMBERS = np.arange(COUNT, dtype=np.float32)
 TWICE = (NUMBERS * 2).tolist()
 LARGE = np.arange(MIB, dtype=np.float32)
-LISTS = fake_transport.operator("aclnnLists", x="in aclTensorList*", y="out aclTensorList*")
-UPDATE = fake_transport.operator("aclnnUpdate", x="in aclTensor*", y="in/out aclTensor*")
+LISTS = prototypes.operator("aclnnLists", x="in aclTensorList*", y="out aclTensorList*")
+UPDATE = prototypes.operator("aclnnUpdate", x="in aclTensor*", y="in/out aclTensor*")
 FORGOTTEN = "the server no longer knows the shared memory"
 
 
@@ -64,7 +64,7 @@ def placed(
     client: Client, called: Any, outputs: Any, *, keep_layout: bool = False, **inputs: Any
 ) -> tuple[set[str], set[str]]:
     """The storages and the outputs of a call that stay in open memory."""
-    request = fake_transport.bound(called, outputs, keep_layout=keep_layout, **inputs)
+    request = prototypes.bound(called, outputs, keep_layout=keep_layout, **inputs)
     client._transport.place(request)
     if request.placement is None:
         return set(), set()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import time
 
-import pytest
 from tests.rows import each
 
 from npucall.errors import BY_REASON, NpucallError, Repeat
@@ -93,19 +92,3 @@ def test_an_attempt_gets_the_seconds_that_are_left_and_pauses_are_waited_for() -
     assert finished(repeated(attempt, 100.0, wait)) == "answer"
     assert waited == list(PAUSES[:2])
     assert 100.0 >= given[0] >= given[1] >= given[2] > 90.0
-
-
-def test_the_last_error_is_raised() -> None:
-    count = 0
-
-    async def attempt(_: float) -> None:
-        nonlocal count
-        count += 1
-        raise error_that(Repeat.HERE if count < 3 else Repeat.LATER)
-
-    async def wait(_: float) -> None:
-        pass
-
-    with pytest.raises(BY_REASON["QUEUE_FULL"]):
-        finished(repeated(attempt, 100.0, wait))
-    assert count == 3

@@ -16,7 +16,7 @@ from npucall_client.remote.writing import OpenStream, SentCall, Writer
 from npucall_client.senders.threads import THREADS, Driven
 
 from .fake_server import KIB, MIB, PATIENCE, FakeServer, answer, numbers, piped, reply_of, submit
-from .fake_transport import bound
+from .prototypes import bound
 
 if TYPE_CHECKING:
     import grpc

@@ -1,0 +1,55 @@
+"""Operators known by their C prototype alone, and calls of them as they are sent."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from npucall.declare.declaration import prototype_only
+from npucall.declare.parameters import Input, Output, parameter_of
+from npucall.products import A2
+from npucall.v1 import operator_service_pb2 as pb
+from npucall.wire.listing import declare, describe
+from npucall_client import arguments
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from npucall.declare.declaration import Operator
+
+_ROLES = {"in": (Input, False), "out": (Output, False), "in/out": (Output, True)}
+
+
+def operator(name: str, **parameters: str) -> Operator[..., Any]:
+    """An operator by its C types; those of tensors begin with their role: ``out aclTensor*``."""
+    made = []
+    for key, text in parameters.items():
+        first, _, rest = text.partition(" ")
+        role, in_place = _ROLES.get(first, (None, False))
+        made.append(parameter_of(key, rest if role else text, role, in_place=in_place))
+    return prototype_only(name, tuple(made), f"{name}.h")
+
+
+def listed(name: str, **parameters: str) -> Operator[..., Any]:
+    """The same as a client finds it in a listing."""
+    return declare(describe(operator(name, **parameters), A2))
+
+
+def bound(
+    called: Operator[..., Any],
+    outputs: Mapping[str, Any] | None = None,
+    *args: Any,
+    keep_layout: bool = False,
+    **kwargs: Any,
+) -> arguments.BoundCall:
+    """The request of a call."""
+    return arguments.bind(called, "", args, kwargs, outputs or {}, keep_layout=keep_layout)
+
+
+def parsed(request: arguments.BoundCall) -> dict[str, pb.Argument]:
+    """Arguments of the call as the message has them."""
+    return {argument.name: argument for argument in pb.Call.FromString(request.call).arguments}
+
+
+def members(request: arguments.BoundCall) -> dict[str, str | None]:
+    """Which member holds each argument."""
+    return {name: argument.WhichOneof("value") for name, argument in parsed(request).items()}
