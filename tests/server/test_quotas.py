@@ -11,12 +11,11 @@ import pytest
 from npucall.errors import QuotaError, TooLargeError
 from npucall.v1 import operator_service_pb2 as pb
 from npucall.v1 import tensor_pb2
-from npucall_server.access.identity import Identity, KnownBy, Role
 from npucall_server.access.tenants import Tenant, Tenants
 from npucall_server.quotas import Quotas
 from npucall_server.usage import Usage
 
-from .fakes import until
+from .fakes import FakeClock, person, until
 from .raw import RawStream, call_of
 from .tenant_server import TENANTS, Refusal, TenantServer, ask, bearer, refusal, tenant_server
 
@@ -24,13 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from npucall_server.devices.base import Turn
-
-
-class Clock:
-    now = 1_000_000_000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def of(usage: Usage | None = None, **limits: object) -> Quotas:
@@ -81,21 +73,20 @@ def test_a_refused_call_holds_nothing() -> None:
 
 
 def test_the_time_of_an_hour_is_spent_and_comes_back_as_it_passes() -> None:
-    clock = Clock()
-    usage = Usage(clock=clock)
+    clock = FakeClock()
+    usage = Usage(clock=clock.wall)
     subject = of(usage, device_seconds_per_hour=10)
-    identity = Identity("lab", "x", Role.USER, KnownBy.TOKEN)
     for _ in range(4):
         subject.admit("lab", 1)
-        usage.spent(identity, 3_000_000_000)
-        clock.now += 60
+        usage.spent(person("lab/x"), 3_000_000_000)
+        clock.advance(60)
     with pytest.raises(QuotaError, match=r"used the device for 12 s") as it:
         subject.admit("lab", 1)
     assert it.value.retry_after is not None
-    clock.now += it.value.retry_after - 61
+    clock.advance(it.value.retry_after - 61)
     with pytest.raises(QuotaError):
         subject.admit("lab", 1)
-    clock.now += 61
+    clock.advance(61)
     subject.admit("lab", 1)
 
 

@@ -9,19 +9,15 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from npucall_server.access.identity import Identity, KnownBy, Role
+from npucall_server.access.identity import Identity
 from npucall_server.access.tenants import Tenant, Tenants
 from npucall_server.turns import Grant, Turns
 
-from .fakes import FakeTurn
+from .fakes import FakeTurn, person
 
 
 def tenants(**weights: int) -> Tenants:
     return Tenants({name: Tenant.model_validate({"weight": w}) for name, w in weights.items()})
-
-
-def caller(tenant: str, name: str = "x") -> Identity:
-    return Identity(tenant, name, Role.USER, KnownBy.TOKEN)
 
 
 @dataclass
@@ -94,7 +90,7 @@ def test_backlogged_tenants_get_the_device_by_their_weights(schedules: int) -> N
             longest = rolls.choice((0.004, 0.008, 0.01))
             for each in range(rolls.randint(1, 3)):
                 lengths = endless(rolls, longest / 10, longest)
-                backlog(device, caller(tenant, f"c{each}"), lengths, device.lanes + 1)
+                backlog(device, person(f"{tenant}/c{each}"), lengths, device.lanes + 1)
         while device.now < 10:
             device.ask(device.step())
             shares = [device.served[name] / weight for name, weight in weights.items()]
@@ -107,7 +103,7 @@ def test_backlogged_tenants_get_the_device_by_their_weights(schedules: int) -> N
 def test_callers_of_one_tenant_share_alike_however_many_calls_each_has(lanes: int) -> None:
     device, rolls = Device(tenants(lab=1), lanes), random.Random(1)
     for name, calls in (("flood", 30), ("a", lanes + 1), ("b", lanes + 1)):
-        backlog(device, caller("lab", name), endless(rolls, 0.01, 0.01), calls)
+        backlog(device, person(f"lab/{name}"), endless(rolls, 0.01, 0.01), calls)
     while device.now < 10:
         device.ask(device.step())
     counts = device.turns_of.values()
@@ -118,12 +114,12 @@ def test_batch_gets_a_tenth_beside_interactive_and_everything_alone() -> None:
     batch = Tenant.model_validate({"class": "batch", "weight": 100})
     both = Tenants({"now": Tenant.model_validate({}), "later": batch})
     device, rolls = Device(both), random.Random(1)
-    backlog(device, caller("later"), endless(rolls, 0.001, 0.02), 2)
+    backlog(device, person("later/x"), endless(rolls, 0.001, 0.02), 2)
     for _ in range(100):
         device.ask(device.step())
     alone = device.now
     assert device.served["later"] == pytest.approx(alone)
-    backlog(device, caller("now"), endless(rolls, 0.001, 0.02), 2)
+    backlog(device, person("now/x"), endless(rolls, 0.001, 0.02), 2)
     while device.now < alone + 10:
         device.ask(device.step())
     assert device.served["now"] == pytest.approx(9.0, abs=0.1)
@@ -131,11 +127,11 @@ def test_batch_gets_a_tenth_beside_interactive_and_everything_alone() -> None:
 
 def test_who_was_idle_has_saved_nothing_and_who_worked_is_not_punished_for_it() -> None:
     device, rolls = Device(tenants(busy=1, late=1)), random.Random(1)
-    backlog(device, caller("busy"), endless(rolls, 0.01, 0.01), 2)
+    backlog(device, person("busy/x"), endless(rolls, 0.01, 0.01), 2)
     while device.now < 100:
         device.ask(device.step())
     before = device.served["busy"]
-    backlog(device, caller("late"), endless(rolls, 0.01, 0.01), 2)
+    backlog(device, person("late/x"), endless(rolls, 0.01, 0.01), 2)
     while device.now < 110:
         device.ask(device.step())
     assert device.served["busy"] - before == pytest.approx(5, abs=0.05)
@@ -144,10 +140,10 @@ def test_who_was_idle_has_saved_nothing_and_who_worked_is_not_punished_for_it() 
 
 def test_a_small_call_waits_for_one_large_turn_of_another_tenant_at_most() -> None:
     device, rolls = Device(tenants(large=1, small=1)), random.Random(1)
-    backlog(device, caller("large"), endless(rolls, 1, 1), 20)
+    backlog(device, person("large/x"), endless(rolls, 1, 1), 20)
     for _ in range(3):
         device.ask(device.step())
-    taker = FakeTurn(caller("small"))
+    taker = FakeTurn(person("small/x"))
     taker.seconds = endless(rolls, 0.001, 0.001)  # type: ignore[attr-defined]
     device.ask(taker)
     assert device.step() is not taker
@@ -157,8 +153,8 @@ def test_a_small_call_waits_for_one_large_turn_of_another_tenant_at_most() -> No
 def test_a_caller_that_comes_again_and_again_does_not_leave_its_debt_behind() -> None:
     """One call at a time beside somebody with many: the same share as long as both want it."""
     device, rolls = Device(tenants(a=1, b=1)), random.Random(1)
-    backlog(device, caller("b"), endless(rolls, 0.001, 0.001), 3)
-    backlog(device, caller("a"), endless(rolls, 0.1, 0.1), 1)
+    backlog(device, person("b/x"), endless(rolls, 0.001, 0.001), 3)
+    backlog(device, person("a/x"), endless(rolls, 0.1, 0.1), 1)
     while device.now < 10:
         device.ask(device.step())
     assert device.served["a"] == pytest.approx(device.served["b"], rel=0.05)
@@ -168,7 +164,7 @@ def test_a_weight_that_changes_counts_from_then_on() -> None:
     subject = tenants(a=1, b=1)
     device, rolls = Device(subject), random.Random(1)
     for name in "ab":
-        backlog(device, caller(name), endless(rolls, 0.01, 0.01), 2)
+        backlog(device, person(f"{name}/x"), endless(rolls, 0.01, 0.01), 2)
     while device.now < 5:
         device.ask(device.step())
     subject.replace(tenants(a=3, b=1).by_name)
@@ -180,9 +176,9 @@ def test_a_weight_that_changes_counts_from_then_on() -> None:
 
 def test_callers_that_have_gone_are_forgotten() -> None:
     device, rolls = Device(tenants(a=1)), random.Random(1)
-    backlog(device, caller("a", "stays"), endless(rolls, 0.01, 0.01), 2)
+    backlog(device, person("a/stays"), endless(rolls, 0.01, 0.01), 2)
     for number in range(1000):
-        passing = FakeTurn(caller("a", f"c{number}"))
+        passing = FakeTurn(person(f"a/c{number}"))
         passing.seconds = endless(rolls, 0.01, 0.01)  # type: ignore[attr-defined]
         device.ask(passing)
         while (taker := device.step()) is not passing:

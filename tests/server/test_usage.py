@@ -7,31 +7,26 @@ import threading
 import pytest
 
 from npucall_server import usage
-from npucall_server.access.identity import Identity, KnownBy, Role
 from npucall_server.log import Record
 from npucall_server.usage import Key, Line, Usage
+
+from .fakes import FakeClock, person
 
 NOON = 43_200 * 41
 """Seconds since 1970 at which a day's half, an hour and a minute begin."""
 KL, GELU = "aclnnKlDivBackward", "aclnnGeluBackward"
 
 
-class Clock:
-    def __init__(self) -> None:
-        self.now = float(NOON)
-
-    def __call__(self) -> float:
-        return self.now
+@pytest.fixture
+def clock() -> FakeClock:
+    clock = FakeClock()
+    clock.jump(NOON - clock.wall())
+    return clock
 
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def account(clock: Clock) -> Usage:
-    return Usage((KL, GELU), clock)
+def account(clock: FakeClock) -> Usage:
+    return Usage((KL, GELU), clock.wall)
 
 
 def call(
@@ -45,10 +40,6 @@ def call(
         "Execute", "a name", "a peer", tenant, caller, operator,
         request_bytes=100, response_bytes=40, device_ns=device_ns, reason=reason,
     )  # fmt: skip
-
-
-def person(tenant: str = "vision", name: str = "ann") -> Identity:
-    return Identity(tenant, name, Role.USER, KnownBy.TOKEN)
 
 
 def test_calls_of_a_caller_and_operator_share_a_line(account: Usage) -> None:
@@ -88,8 +79,8 @@ def test_callers_beyond_the_bound_share_the_line_others(
 
 
 def test_a_long_call_counts_while_it_runs_and_once_answered_in_its_line(account: Usage) -> None:
-    account.spent(person(), 1_500_000_000)
-    account.spent(person(), 500_000_000)
+    account.spent(person("vision/ann"), 1_500_000_000)
+    account.spent(person("vision/ann"), 500_000_000)
     assert account.device_seconds("vision") == 2.0
     assert account.device_seconds("audio") == 0.0
     assert account.lines() == {}
@@ -101,45 +92,45 @@ def test_a_long_call_counts_while_it_runs_and_once_answered_in_its_line(account:
 
 
 def test_device_time_of_a_tenant_leaves_the_window_minute_by_minute(
-    account: Usage, clock: Clock
+    account: Usage, clock: FakeClock
 ) -> None:
-    account.spent(person(), 3 * 10**9)
-    clock.now += 1800
-    account.spent(person(name="abe"), 4 * 10**9)
+    account.spent(person("vision/ann"), 3 * 10**9)
+    clock.advance(1800)
+    account.spent(person("vision/abe"), 4 * 10**9)
     assert account.device_seconds("vision") == 7.0
     assert account.device_seconds("vision", 600) == 4.0
-    clock.now = NOON + 3659
+    clock.advance(3659 - 1800)
     assert account.device_seconds("vision") == 7.0
-    clock.now = NOON + 3660
+    clock.advance(1)
     assert account.device_seconds("vision") == 4.0
-    clock.now = NOON + 1800 + 3660
+    clock.advance(1800)
     assert account.device_seconds("vision") == 0.0
 
 
-def test_a_tenant_is_told_when_it_will_have_used_less(account: Usage, clock: Clock) -> None:
-    account.spent(person(), 3 * 10**9)
-    clock.now += 600
-    account.spent(person(), 4 * 10**9)
+def test_a_tenant_is_told_when_it_will_have_used_less(account: Usage, clock: FakeClock) -> None:
+    account.spent(person("vision/ann"), 3 * 10**9)
+    clock.advance(600)
+    account.spent(person("vision/ann"), 4 * 10**9)
     assert account.seconds_until("vision", 8.0) == 0.0
     assert account.seconds_until("vision", 7.0) == 3660 - 600
     assert account.seconds_until("vision", 4.0) == 3660
     assert account.seconds_until("audio", 1.0) == 0.0
-    clock.now += account.seconds_until("vision", 4.0)
+    clock.advance(account.seconds_until("vision", 4.0))
     assert account.device_seconds("vision") < 4.0
 
 
-def test_the_last_seconds_are_whole_minutes(account: Usage, clock: Clock) -> None:
+def test_the_last_seconds_are_whole_minutes(account: Usage, clock: FakeClock) -> None:
     account.called(call(GELU))
-    clock.now += 90
+    clock.advance(90)
     account.called(call(KL))
     assert [key.operator for key in account.lines(10)] == [KL]
     assert [key.operator for key in account.lines(31)] == [GELU, KL]
 
 
-def test_minutes_become_hours_and_nothing_is_lost(account: Usage, clock: Clock) -> None:
+def test_minutes_become_hours_and_nothing_is_lost(account: Usage, clock: FakeClock) -> None:
     for _ in range(300):
         account.called(call(device_ns=10**9))
-        clock.now += 60
+        clock.advance(60)
     assert account.lines()[Key("vision", "ann", KL)].calls == 300
     assert account.lines()[Key("vision", "ann", KL)].device_ns == 300 * 10**9
     assert len(account._minutes) == 121
@@ -147,12 +138,12 @@ def test_minutes_become_hours_and_nothing_is_lost(account: Usage, clock: Clock) 
 
 
 def test_the_oldest_hours_are_forgotten_where_there_are_too_many_lines(
-    account: Usage, clock: Clock, monkeypatch: pytest.MonkeyPatch
+    account: Usage, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(usage, "MOST_LINES", 3)
     for hour in range(8):
         account.called(call(caller=f"of hour {hour}"))
-        clock.now += 3600
+        clock.advance(3600)
     account.called(call(caller="the last"))
     assert [key.caller for key in account.lines()] == [
         "of hour 3", "of hour 4", "of hour 5", "of hour 6", "of hour 7", "the last",
@@ -160,29 +151,29 @@ def test_the_oldest_hours_are_forgotten_where_there_are_too_many_lines(
     assert account.since == NOON + 3 * 3600
 
 
-def test_hours_are_forgotten_after_a_month(account: Usage, clock: Clock) -> None:
+def test_hours_are_forgotten_after_a_month(account: Usage, clock: FakeClock) -> None:
     account.called(call(caller="ann"))
-    clock.now += 3 * 3600
+    clock.advance(3 * 3600)
     account.called(call(caller="abe"))
-    clock.now += 31 * 24 * 3600 - 2 * 3600
+    clock.advance(31 * 24 * 3600 - 2 * 3600)
     account.called(call(caller="ada"))
     assert [key.caller for key in account.lines()] == ["abe", "ada"]
 
 
-def test_the_last_minute_moves_in_steps(account: Usage, clock: Clock) -> None:
+def test_the_last_minute_moves_in_steps(account: Usage, clock: FakeClock) -> None:
     account.called(call())
-    account.spent(person(), 7)
-    clock.now += 30
+    account.spent(person("vision/ann"), 7)
+    clock.advance(30)
     account.called(call(GELU))
     assert account.last_minute() == {("vision", "ann"): Line(2, 0, 0, 7)}
-    clock.now += 40
+    clock.advance(40)
     assert account.last_minute() == {("vision", "ann"): Line(1)}
-    clock.now += 60
+    clock.advance(60)
     assert account.last_minute() == {}
 
 
 def test_what_is_restored_counts_for_quotas_and_is_not_written_again(
-    account: Usage, clock: Clock
+    account: Usage, clock: FakeClock
 ) -> None:
     line = Line(2, 10, 20, 5 * 10**9, {"CANCELLED": 1})
     for start in NOON - 4 * 3600, NOON - 1800, NOON - 1800, NOON:
@@ -205,9 +196,9 @@ def test_what_was_written_over_a_month_ago_or_is_yet_to_come_is_not_restored(
     assert account.lines() == {}
 
 
-def test_a_clock_that_is_set_back_stops_no_count(account: Usage, clock: Clock) -> None:
+def test_a_clock_that_is_set_back_stops_no_count(account: Usage, clock: FakeClock) -> None:
     account.called(call())
-    clock.now -= 7200
+    clock.jump(-7200)
     account.called(call())
     assert account.lines()[Key("vision", "ann", KL)].calls == 2
 
@@ -218,7 +209,7 @@ def test_threads_that_count_at_once_lose_nothing() -> None:
     def count() -> None:
         for _ in range(2000):
             account.called(call(device_ns=3))
-            account.spent(person(), 2)
+            account.spent(person("vision/ann"), 2)
 
     threads = [threading.Thread(target=count) for _ in range(8)]
     for thread in threads:
