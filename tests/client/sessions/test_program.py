@@ -82,6 +82,8 @@ def test_outputs_that_have_an_array_are_written_there_and_empty_stays(session: S
         outputs = {"grad_input": npucall_client.Empty(X.shape, np.float16)}
         short = program.run(l1_loss_backward.name, ONE, X, Y, outputs=outputs)
         assert short.dtype == np.float16
+        single = session.run(l1_loss_backward.name, ONE, X, Y, outputs=outputs)
+    assert (single.dtype, single.numpy().dtype) == (np.float16, np.float16)
     assert found.grad_input is gradient
     assert gradient.any()
     assert found.grad_weight.numpy().shape == (8,)
@@ -92,11 +94,15 @@ def test_a_wrong_call_fails_where_it_stands(connected: Client, session: Session)
     wrong = np.zeros((5, 5), np.float32)
     with pytest.raises(ShapeError) as alone:
         connected.run(l1_loss_backward, ONE, X, wrong)
+    with pytest.raises(ShapeError) as kept:
+        session.run(l1_loss_backward, ONE, session.put(X), wrong)
     with session.program() as program:
         good = program.run(l1_loss_backward, ONE, X, Y)
         with pytest.raises(ShapeError) as found:
             program.run(l1_loss_backward, ONE, X, wrong)
-        assert str(found.value) == str(alone.value)
+    assert str(found.value) == str(kept.value) == str(alone.value)
+    assert kept.value.parameter == alone.value.parameter
+    assert kept.value.details["soc"] == alone.value.details["soc"]
     assert good.numpy().shape == X.shape
 
 

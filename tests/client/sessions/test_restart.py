@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
-import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 from tests.client.pool.heard import lasting_port
-from tests.more import TURNS
 
 import npucall_client
 from npucall.errors import HandleLostError, SessionExpiredError, WrongServerError
@@ -20,12 +18,16 @@ from npucall_client.sessions.home import Home
 from npucall_client.testing import running_server
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from npucall_client import Client, Remote, Session
     from npucall_client.testing import ServerProcess
 
 pytest.importorskip("npucall_server")
+
+from tests.server.serving import serving
+
+from npucall_server.devices.cpu import CpuDevice
 
 PATIENCE = 60.0
 ONE = np.ones((), np.float32)
@@ -64,12 +66,6 @@ METHODS: dict[str, Callable[[Client, Session, Remote, Remote], Any]] = {
     "program": lambda _, session, x, y: program(session, x, y),
     "numpy": lambda _, __, x, ___: x.numpy(),
 }
-
-
-@pytest.fixture
-def pool() -> Iterator[ThreadPoolExecutor]:
-    with ThreadPoolExecutor() as pool:
-        yield pool
 
 
 @pytest.mark.usefixtures("sender_in_sweeps")
@@ -117,58 +113,57 @@ def _is_lost(client: Client, session: Session, remote: Remote) -> None:
         assert another.put(X).numpy().tobytes() == X.tobytes()
 
 
+@pytest.mark.more
 @pytest.mark.usefixtures("sender_in_sweeps")
-@pytest.mark.parametrize(
-    "method",
-    [pytest.param(method, marks=TURNS[1 + number % 2]) for number, method in enumerate(METHODS)],
-)
-@pytest.mark.parametrize("refill", [False, pytest.param(True, marks=pytest.mark.long)])
-def test_a_restart_in_the_middle_of(
-    method: str, refill: bool, pool: ThreadPoolExecutor, address: str
-) -> None:
-    with running_server(listen=address) as server:
-        client = npucall_client.connect(server.target)
-        session = client.session(refill=refill)
-        x, y = session.put(X), session.put(Y)
-        expected = METHODS[method](client, session, x, y)
-        server.process.send_signal(signal.SIGSTOP)
-        os.waitpid(server.process.pid, os.WUNTRACED)  # until all its threads have stopped
-        answer = pool.submit(METHODS[method], client, session, x, y)
-        with pytest.raises(TimeoutError):
-            answer.result(0.3)
-        kill(server)
-    with running_server(listen=address), client:
-        if refill:
-            assert np.array_equal(answer.result(PATIENCE), expected)
-        else:
-            with pytest.raises(HandleLostError):
-                answer.result(PATIENCE)
+@pytest.mark.parametrize("refill", [False, True])
+def test_a_server_that_starts_anew_in_the_middle_of_any_method(refill: bool, address: str) -> None:
+    with ThreadPoolExecutor(len(METHODS)) as pool:
+        with running_server(listen=address) as server:
+            client = npucall_client.connect(server.target)
+            session = client.session(refill=refill)
+            x, y = session.put(X), session.put(Y)
+            expected = {name: way(client, session, x, y) for name, way in METHODS.items()}
+            server.process.send_signal(signal.SIGSTOP)
+            os.waitpid(server.process.pid, os.WUNTRACED)  # until all its threads have stopped
+            answers = {
+                name: pool.submit(way, client, session, x, y) for name, way in METHODS.items()
+            }
+            assert not any(wait(answers.values(), 0.3).done)
+            kill(server)
+        with running_server(listen=address), client:
+            for name, answer in answers.items():
+                if refill:
+                    assert np.array_equal(answer.result(PATIENCE), expected[name])
+                else:
+                    assert isinstance(answer.exception(PATIENCE), HandleLostError), name
 
 
 @pytest.mark.more
 def test_a_session_is_opened_by_the_next_server_and_closing_a_lost_one_does_not_wait(
-    pool: ThreadPoolExecutor, address: str
+    address: str,
 ) -> None:
-    with running_server(listen=address) as server:
-        client = npucall_client.connect(server.target)
-        leaving = npucall_client.connect(server.target, timeout=1000.0)
-        leaving.session().put(X)
-        kill(server)
-    pool.submit(leaving.close).result(PATIENCE)
-    answer = pool.submit(client.session)
-    with running_server(listen=address), client:
-        assert answer.result(PATIENCE).put(X).numpy().tobytes() == X.tobytes()
+    with ThreadPoolExecutor(1) as pool:
+        with running_server(listen=address) as server:
+            client = npucall_client.connect(server.target)
+            leaving = npucall_client.connect(server.target, timeout=1000.0)
+            leaving.session().put(X)
+            kill(server)
+        pool.submit(leaving.close).result(PATIENCE)
+        answer = pool.submit(client.session)
+        with running_server(listen=address), client:
+            assert answer.result(PATIENCE).put(X).numpy().tobytes() == X.tobytes()
 
 
-@pytest.mark.more
-def test_a_lease_that_ended(npucall_server: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lease_that_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Home, "renew", nobody_renews)
-    with npucall_client.connect(npucall_server) as client:
-        session, filled = client.session(lease=0.5), client.session(lease=0.5, refill=True)
-        assert session.lease == 0.5
+    device = CpuDevice("Ascend910B1", "documented")
+    with serving(device) as server, npucall_client.connect(server.target) as client:
+        session, filled = client.session(lease=50.0), client.session(lease=50.0, refill=True)
+        assert session.lease == 50.0
         lost, kept = session.put(X), filled.put(X)
         result = filled.run(l1_loss_backward, ONE, kept, Y)
-        time.sleep(2.5)
+        server.clock.advance(51.0)
+        server.look()
         for _ in range(2):
             with pytest.raises(SessionExpiredError):
                 lost.numpy()
