@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import threading
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -114,22 +113,6 @@ def test_chunks_may_be_longer_than_the_server_wishes() -> None:
         peer.begin_chunked(1, elements=MIB // 4)
         peer.chunks(1, MIB)
         assert peer.kinds(1) == ["reply"]
-
-
-def test_answers_come_in_the_order_in_which_calls_finish() -> None:
-    release, first = threading.Event(), threading.Semaphore(1)
-
-    def run(turn: Turn) -> None:
-        if first.acquire(blocking=False):
-            assert release.wait(PATIENCE)
-
-    with serving(FakeDevice(run, lanes=2)) as served, stream(served) as peer:
-        peer.begin(1)
-        until(lambda: first._value == 0, "the first one holds the device")
-        peer.begin(2)
-        assert peer.ids(1) == [2]
-        release.set()
-        assert peer.ids(1) == [1]
 
 
 def test_a_server_without_tenants_passes_a_renewed_credential_over(peer: RawStream) -> None:

@@ -190,6 +190,23 @@ def taken(turns: Any, taker: FakeTurn) -> FakeTurn:
     return taker
 
 
+def test_one_alone_waits_for_all_turns_and_has_them_for_its_own_helpers() -> None:
+    turns = turns_of(2)
+    first, alone = taken(turns, FakeTurn()), taken(turns, FakeTurn(alone="must"))
+    later = taken(turns, FakeTurn())
+    assert (alone.granted, later.granted) == (None, None)
+    turns.give_back(first.granted)
+    assert alone.granted.alone
+    assert later.granted is None
+    assert turns.take_spare(FakeTurn()) is None
+    spare = turns.take_spare(alone)
+    assert turns.take_spare(alone) is None
+    for grant in spare, alone.granted:
+        assert later.granted is None
+        turns.give_back(grant)
+    assert later.granted is not None
+
+
 @pytest.mark.parametrize("lanes", [1, 2, 4])
 def test_who_asks_to_be_alone_each_time_gets_no_more_of_the_device_than_others(lanes: int) -> None:
     """Two callers with as long calls, all of them waiting: the one alone has its lanes' share."""

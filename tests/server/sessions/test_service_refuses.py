@@ -76,20 +76,6 @@ def test_without_a_session_there_are_no_handles(served: Served) -> None:
             assert told(act) == ("SESSION_UNKNOWN", "NOT_FOUND")
 
 
-def test_a_lease_that_ends_frees_everything_and_says_how_long_ago() -> None:
-    with serving(memory_limit=SMALL) as served, sessions(served.target) as client:
-        client.open(lease_seconds=5)
-        client.put(A)
-        served.clock.advance(5)
-        served.look()
-        assert (len(served.sessions), served.handle_bytes) == (0, 0)
-        served.clock.advance(2)
-        error = refused(client.renew)
-        assert (error.reason, error.code.name) == ("SESSION_EXPIRED", "FAILED_PRECONDITION")
-        assert error.details["expired_seconds"] == "2.0"
-        client.close()  # which is no error
-
-
 def test_a_session_of_a_server_before_the_restart_is_lost(
     served: Served, client: RawSessions
 ) -> None:
@@ -110,19 +96,6 @@ def test_a_session_of_another_server_is_refused(client: RawSessions) -> None:
     client.session = "ffffffff" + client.session[8:]
     for act in (client.renew, client.close):
         assert told(act) == ("WRONG_SERVER", "FAILED_PRECONDITION")
-
-
-@pytest.mark.parametrize(
-    ("setting", "limit", "reason"),
-    [("handle_memory", 0, "HANDLE_MEMORY"), ("max_sessions", 1, "QUEUE_FULL")],
-)
-def test_a_server_that_has_no_session_left_says_so(setting: str, limit: int, reason: str) -> None:
-    settings = {"memory_limit": SMALL, setting: limit}
-    with serving(**settings) as served, sessions(served.target) as client:
-        for _ in range(limit):
-            client.open()
-        error = refused(client.open)
-        assert (error.reason, error.details["setting"]) == (reason, setting)
 
 
 # --- What is no upload ----------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""One session: who waits for its handles. What they hold, and how long, ``test_model.py`` says."""
+"""One session: who waits for its handles, and how long they are held (and ``test_model.py``)."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.server.fakes import PATIENCE, FakeCaller, until
-from tests.server.serving import Offline, part, read
-from tests.server.sessions.raw import A
+from tests.server.serving import Offline, filled, part, read
+from tests.server.sessions.raw import A, B
 
 from npucall.errors import (
     BusyError,
@@ -175,3 +175,28 @@ def test_who_reads_waits_no_longer_than_its_deadline_or_the_server_lets_a_call_w
     with pytest.raises(DeadlineError, match=None if own else "call_timeout = 0.01") as caught:
         session.read(part(A), "x").wait(FakeCaller(remaining=own))
     assert own or caught.value.details["setting"] == "call_timeout"
+
+
+# --- What is held ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("closed", [False, True])
+def test_what_is_read_or_filled_stays_until_that_is_done_though_it_was_released(
+    server: Offline, session: Session, closed: bool
+) -> None:
+    """Or its session has ended."""
+    filled(session, A)
+    filling, first, second = session.fill(B, 4, ONE), *(session.read(part(A), "x") for _ in "12")
+    if closed:
+        close(server, session)
+    else:
+        session.release([A, B])
+    assert data_of(first.wait(FakeCaller())) == b"data"
+    first.done()
+    first.done()
+    assert server.device.allocated == 8
+    second.done()
+    assert server.device.allocated == 4
+    filling.memory.write(0, b"data")
+    filling.succeed()
+    assert server.device.allocated == session.held == 0

@@ -160,6 +160,19 @@ def test_who_comes_too_late_is_told_so_before_anybody_has_looked(server: Offline
     assert server.is_empty
 
 
+def test_a_lease_begins_anew_behind_every_use_and_does_not_end_in_one(server: Offline) -> None:
+    session = server.open()
+    with session.use():
+        later(server, 10 * LEASE)
+        assert of(server, session) is session
+        server.clock.advance(10 * LEASE)
+    for _ in range(2):
+        later(server, LEASE * 0.9)
+        assert of(server, session) is session
+    later(server, LEASE)
+    assert server.is_empty
+
+
 def test_a_lease_is_as_long_as_asked_for_or_allowed(server: Offline) -> None:
     for wanted, given in (0, LEASE), (7.5, 7.5), (1e9, LEASE):
         assert server.open(lease=wanted).lease == given
