@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
 import pytest
 from hypothesis import settings
 
 from npucall_server.settings import ServerSettings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import grpc
+
+    from .tenant_server import TenantServer
 
 settings.register_profile("npucall", deadline=None)
 settings.load_profile("npucall")
@@ -15,3 +25,25 @@ settings.load_profile("npucall")
 def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ServerSettings.model_fields:
         monkeypatch.delenv(f"NPUCALL_{name.upper()}", raising=False)
+
+
+@pytest.fixture
+def pool() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(32) as threads:
+        yield threads
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TenantServer]:
+    """A server with tenants, for the tests of a file."""
+    from .tenant_server import tenant_server
+
+    with tenant_server(tmp_path_factory.mktemp("t")) as started:
+        yield started
+
+
+@pytest.fixture
+def channel(server: TenantServer) -> Iterator[grpc.Channel]:
+    """A connection of its own to that server."""
+    with server.channel() as channel:
+        yield channel

@@ -38,15 +38,7 @@ from .raw import call_of, channel_to
 from .serving import Offline, record, serving
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from npucall_server.executor import Completed
-
-
-@pytest.fixture
-def pool() -> Iterator[ThreadPoolExecutor]:
-    with ThreadPoolExecutor(16) as threads:
-        yield threads
 
 
 def fill(

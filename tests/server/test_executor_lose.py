@@ -56,12 +56,6 @@ class Held:
 
 
 @pytest.fixture
-def pool() -> Iterator[ThreadPoolExecutor]:
-    with ThreadPoolExecutor(32) as threads:
-        yield threads
-
-
-@pytest.fixture
 def held(pool: ThreadPoolExecutor) -> Iterator[Held]:
     held = Held(pool)
     yield held

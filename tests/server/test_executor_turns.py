@@ -38,12 +38,6 @@ CALL = prepared()
 
 
 @pytest.fixture
-def pool() -> Iterator[ThreadPoolExecutor]:
-    with ThreadPoolExecutor(32) as threads:
-        yield threads
-
-
-@pytest.fixture
 def device() -> Iterator[BlockingDevice]:
     device = BlockingDevice()
     yield device
@@ -78,19 +72,6 @@ def holding(pool: ThreadPoolExecutor, device: BlockingDevice) -> Holding:
 
 
 # --- Who is next ----------------------------------------------------------------------------------
-
-
-def test_calls_get_their_turns_in_the_order_in_which_they_came(device: BlockingDevice) -> None:
-    subject, threads = executor(device), []
-    for number in range(6):
-        thread = threading.Thread(target=execute, args=(subject, CALL), name=str(number))
-        thread.start()
-        threads.append(thread)
-        until(lambda: len(device.entered) == 1 and waiting(subject) == len(threads) - 1, "it waits")
-    device.let_all_go()
-    for thread in threads:
-        thread.join(PATIENCE)
-    assert device.entered == ["0", "1", "2", "3", "4", "5"]
 
 
 def test_a_call_between_two_blocks_stands_behind_those_that_wait_already(

@@ -181,6 +181,9 @@ def test_an_error_travels_as_details_of_google_rpc() -> None:
     }
     assert isinstance(violations, BadRequest)
     assert [violation.field for violation in violations.field_violations] == ["self"]
+    told = handled.log["message"], handled.log["reason"], handled.log["operator"]
+    assert told == ("self: no", "SHAPE_MISMATCH", "aclnnX")
+    assert "traceback" not in handled.log
 
 
 def test_a_refusal_for_now_says_when_to_come_back() -> None:
@@ -189,13 +192,6 @@ def test_a_refusal_for_now_says_when_to_come_back() -> None:
     retry = handled.context.details()[-1]
     assert isinstance(retry, RetryInfo)
     assert retry.retry_delay.ToMilliseconds() == 250
-
-
-def test_the_log_says_what_was_refused_without_a_traceback() -> None:
-    log = Handled(fail(ShapeError("self: no", operator="aclnnX"))).log
-    told = log["message"], log["reason"], log["operator"]
-    assert told == ("self: no", "SHAPE_MISMATCH", "aclnnX")
-    assert "traceback" not in log
 
 
 def test_the_callers_request_id_stands_in_log_and_error() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import time
 from types import SimpleNamespace
-from typing import TYPE_CHECKING
 
 import grpc
 import pytest
@@ -18,22 +17,7 @@ from npucall_server.services.streams import stream
 
 from .fakes import until
 from .raw import RawStream, call_of
-from .tenant_server import TENANTS, TenantServer, ask, bearer, put, refusal, tenant_server, who
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TenantServer]:
-    with tenant_server(tmp_path_factory.mktemp("s")) as server:
-        yield server
-
-
-@pytest.fixture
-def channel(server: TenantServer) -> Iterator[grpc.Channel]:
-    with server.channel() as channel:
-        yield channel
+from .tenant_server import TENANTS, TenantServer, ask, bearer, put, refusal, who
 
 
 def shown(caller: pb.CallerInfo) -> tuple[str, str, str, str]:

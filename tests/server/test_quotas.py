@@ -17,7 +17,7 @@ from npucall_server.usage import Usage
 
 from .fakes import FakeClock, person, until
 from .raw import RawStream, call_of
-from .tenant_server import TENANTS, Refusal, TenantServer, ask, bearer, refusal, tenant_server
+from .tenant_server import TENANTS, Refusal, TenantServer, ask, bearer, refusal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -126,17 +126,10 @@ SMALL, LARGE = 2, 4096
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TenantServer]:
-    with tenant_server(tmp_path_factory.mktemp("q")) as server:
-        server.config.write_text(TENANTS + LIMITED)
-        server.server.reload()
-        yield server
-
-
-@pytest.fixture(scope="module")
-def channel(server: TenantServer) -> Iterator[grpc.Channel]:
-    with server.channel() as channel:
-        yield channel
+def server(server: TenantServer) -> TenantServer:
+    server.config.write_text(TENANTS + LIMITED)
+    server.server.reload()
+    return server
 
 
 def request(elements: int = SMALL) -> bytes:

@@ -35,7 +35,6 @@ from .tenant_server import (
     bearer,
     refusal,
     refusal_in,
-    tenant_server,
     who,
 )
 
@@ -45,18 +44,6 @@ if TYPE_CHECKING:
     Make = Callable[[TenantServer], str]
 
 Metadata = tuple[tuple[str, str], ...]
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TenantServer]:
-    with tenant_server(tmp_path_factory.mktemp("s")) as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
-def channel(server: TenantServer) -> Iterator[grpc.Channel]:
-    with server.channel() as channel:
-        yield channel
 
 
 # --- Who is refused -------------------------------------------------------------------------------

@@ -29,14 +29,14 @@ from .fakes import (
     until,
     waiting,
 )
-from .test_executor_turns import pauses_all_the_time, pauses_without_end, pool
+from .test_executor_turns import pauses_all_the_time, pauses_without_end
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from npucall_server.devices.base import Turn
 
-__all__ = ["pauses_all_the_time", "pool"]
+__all__ = ["pauses_all_the_time"]
 
 CALL = prepared()
 LARGE = prepared(1_000_000)  # 4 blocks where threads share

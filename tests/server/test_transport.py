@@ -84,26 +84,17 @@ def addresses(
         yield dict(zip(names, (where for _, where in bound), strict=True)) | {"health": health}
 
 
-@pytest.mark.parametrize("name", ["mtls", "mtls by default"])
-def test_mutual_tls_lets_in_who_brings_a_certificate(
-    addresses: dict[str, str], authority: Authority, stranger: Authority, name: str
+def test_an_address_lets_in_whom_its_kind_says(
+    addresses: dict[str, str], authority: Authority, stranger: Authority
 ) -> None:
-    assert ask(addresses[name], authority.ca, authority.client("anna")) == "OK"
-    assert is_refused(addresses[name], authority.ca)
-    assert is_refused(addresses[name], authority.ca, stranger.client("eve"))
-    assert is_refused(addresses[name], authority.ca, authority.server("another"))
-    assert is_refused(addresses[name])
-
-
-def test_tls_lets_in_who_brings_none(addresses: dict[str, str], authority: Authority) -> None:
-    assert ask(addresses["tls"], authority.ca) == "OK"
-    assert ask(addresses["tls"], authority.ca, authority.client("anna")) == "OK"
+    anna, ca = authority.client("anna"), authority.ca
+    others = (ca, stranger.client("eve")), (ca, authority.server("another"))
+    for name in "mtls", "mtls by default":
+        assert ask(addresses[name], ca, anna) == "OK"
+        assert all(is_refused(addresses[name], *other) for other in ((ca,), *others, ()))
+    assert ask(addresses["tls"], ca) == ask(addresses["tls"], ca, anna) == "OK"
     assert is_refused(addresses["tls"])
-
-
-@pytest.mark.parametrize("name", ["plain", "unix"])
-def test_a_plain_address_lets_in_everybody(addresses: dict[str, str], name: str) -> None:
-    assert ask(addresses[name]) == "OK"
+    assert ask(addresses["plain"]) == ask(addresses["unix"]) == "OK"
 
 
 def test_a_client_refuses_a_server_of_another_authority_or_name(

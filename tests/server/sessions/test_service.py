@@ -7,7 +7,6 @@ from hashlib import sha256
 from typing import TYPE_CHECKING
 
 import grpc
-import pytest
 from tests.server.fakes import PATIENCE, until
 from tests.server.serving import serving
 from tests.server.sessions.raw import (
@@ -28,13 +27,13 @@ from tests.server.sessions.raw import (
     refused,
     sessions,
 )
-from tests.server.tenant_server import TenantServer, bearer, tenant_server
+from tests.server.tenant_server import TenantServer, bearer
 
 from npucall.v1 import operator_service_pb2, tensor_pb2
 from npucall.v1 import session_service_pb2 as pb
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from tests.server.serving import Served
 
@@ -194,12 +193,6 @@ def test_a_server_without_a_cache_remembers_nothing() -> None:
 
 
 # --- Two tenants on one server --------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TenantServer]:
-    with tenant_server(tmp_path_factory.mktemp("l")) as server:
-        yield server
 
 
 def by(server: TenantServer, name: str, tenant: str = "vision") -> RawSessions:

@@ -43,22 +43,16 @@ def session(server: Offline) -> Iterator[Session]:
     assert server.is_empty
 
 
-@pytest.fixture
-def threads() -> Iterator[ThreadPoolExecutor]:
-    with ThreadPoolExecutor() as pool:
-        yield pool
-
-
 def close(server: Offline, session: Session) -> None:
     server.sessions.close(FakeCaller(session=session))
 
 
 def begun(
-    threads: ThreadPoolExecutor, wait: Callable[..., Any], caller: FakeCaller | None = None
+    pool: ThreadPoolExecutor, wait: Callable[..., Any], caller: FakeCaller | None = None
 ) -> Future[Any]:
     """Somebody who waits by now."""
     caller = caller or FakeCaller()
-    future = threads.submit(wait, caller)
+    future = pool.submit(wait, caller)
     until(lambda: bool(caller._callbacks), "somebody waits")
     return future
 
@@ -70,9 +64,9 @@ def data_of(found: Any) -> bytes:
 # --- Filling --------------------------------------------------------------------------------------
 
 
-def test_a_retry_joins_what_fills(session: Session, threads: ThreadPoolExecutor) -> None:
+def test_a_retry_joins_what_fills(session: Session, pool: ThreadPoolExecutor) -> None:
     filling, retry = session.fill(A, 4, ONE), session.fill(A, 4, ONE)
-    waiting = begun(threads, retry.wait)
+    waiting = begun(pool, retry.wait)
     filling.succeed()
     waiting.result(PATIENCE)
 
@@ -120,12 +114,12 @@ def test_a_handle_that_could_not_be_filled_may_be_filled_by_another(session: Ses
 
 @pytest.mark.parametrize("released", [False, True])
 def test_who_reads_waits_until_the_handle_is_filled(
-    server: Offline, session: Session, threads: ThreadPoolExecutor, released: bool
+    server: Offline, session: Session, pool: ThreadPoolExecutor, released: bool
 ) -> None:
     """Even if it is released meanwhile."""
     filling = session.fill(A, 4, ONE)
     reading = session.read(part(A), "x")
-    waiting = begun(threads, reading.wait)
+    waiting = begun(pool, reading.wait)
     session.release([A] if released else [])
     filling.memory.write(0, b"data")
     filling.succeed()
@@ -134,12 +128,10 @@ def test_who_reads_waits_until_the_handle_is_filled(
     assert server.device.allocated == (0 if released else 4)
 
 
-def test_who_reads_is_told_that_filling_failed(
-    session: Session, threads: ThreadPoolExecutor
-) -> None:
+def test_who_reads_is_told_that_filling_failed(session: Session, pool: ThreadPoolExecutor) -> None:
     filling = session.fill(A, 4, ONE)
     reading = session.read(part(A), "target")
-    waiting = begun(threads, reading.wait)
+    waiting = begun(pool, reading.wait)
     filling.fail(DeviceError("the device said no"))
     with pytest.raises(HandleEmptyError, match=r"target: .* the device said no"):
         waiting.result(PATIENCE)
@@ -151,11 +143,11 @@ def test_who_reads_is_told_that_filling_failed(
 
 @pytest.mark.parametrize("how", ["the session closes", "it cancels"])
 def test_who_reads_waits_no_longer_when(
-    server: Offline, session: Session, threads: ThreadPoolExecutor, how: str
+    server: Offline, session: Session, pool: ThreadPoolExecutor, how: str
 ) -> None:
     filling, caller = session.fill(A, 4, ONE), FakeCaller()
     reading = session.read(part(A), "x")
-    waiting = begun(threads, reading.wait, caller)
+    waiting = begun(pool, reading.wait, caller)
     if how == "it cancels":
         caller.cancel()
     else:
