@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import grpc
 import numpy as np
@@ -17,13 +17,7 @@ from npucall.errors import (
     QueueFullError,
     TooLargeError,
 )
-from npucall.exchange import ReplyFrame
-from npucall.places import HandlePart, Keep
 from npucall.v1 import operator_service_pb2 as pb
-from npucall.wire.messages import join_response
-from npucall_client.arguments import BoundCall
-from npucall_client.remote.server_limits import ServerLimits
-from npucall_client.remote.transfer import Incoming
 
 from .fake_server import (
     KIB,
@@ -35,15 +29,18 @@ from .fake_server import (
     complete,
     connected,
     numbers,
+    piped,
     refusing,
     reply_of,
     run,
     silent,
+    submit,
     until,
 )
 
 if TYPE_CHECKING:
     from .fake_server import Answers, Behaviour, Frames
+
 
 BOTH_SENDERS = pytest.mark.usefixtures("sender")
 
@@ -94,26 +91,6 @@ def test_chunks_are_as_long_as_the_server_wishes_and_its_messages_hold(
     with connected(server) as client:
         np.testing.assert_array_equal(run(client, array), array)
     assert server.chunks == chunks
-
-
-@each(
-    ("storage", "kept", "window", "has_stream"),
-    [
-        ({"a": bytes(999)}, {}, 8, False),
-        ({"a": bytes(1000)}, {}, 8, True),
-        ({"a": bytes(1000)}, {}, 0, False),
-        ({"a": bytes(10), "b": HandlePart(bytes(16), 0, 989)}, {}, 8, False),
-        ({"a": bytes(10), "b": HandlePart(bytes(16), 0, 990)}, {}, 8, True),
-        ({"b": HandlePart(bytes(16), 0, 1000)}, {"out": Keep(bytes(16))}, 8, False),
-    ],
-)
-def test_a_call_gets_a_stream_for_what_it_sends_or_may_be_answered(
-    storage: Any, kept: Any, window: int, has_stream: bool
-) -> None:
-    home: Any = object()
-    call = BoundCall("x", storage=storage, home=home, kept=kept)
-    limits = pb.Limits(stream_window=window, max_message_bytes=1 << 20)
-    assert ServerLimits(limits, 1000).travels_in_chunks(call) is has_stream
 
 
 def test_what_never_fits_is_refused_before_anything_is_sent(server: FakeServer) -> None:
@@ -270,23 +247,89 @@ def test_what_progress_raises_ends_the_call(server: FakeServer, at: int) -> None
         run(client.options(progress=progress), LARGE)
 
 
-# Targets.
+REPLY = reply_of(DATA, inline=False).reply
 
 
-def received_into(sent: Any, target: Any) -> Any:
-    """What becomes of a target: the memory in which the answer to a call is received."""
-    request = BoundCall("x", storage={"self": sent.reshape(-1).view(np.uint8).data})
-    request.targets["grad_input"] = target
-    incoming = Incoming(request)
-    reply = reply_of(bytes(sent.nbytes), inline=False).reply.SerializeToString()
-    assert incoming.take(ReplyFrame(join_response(reply, b"", ()))) is None
-    return np.frombuffer(incoming._outputs[0], np.float32)
+@pytest.fixture
+def early(server: FakeServer) -> FakeServer:
+    server.limits.early_outputs = True
+    return server
 
 
-def test_a_dense_target_is_the_memory_of_the_answer_and_any_other_is_written_at_the_end() -> None:
-    """An input too: a stream that breaks in the answer is begun anew with that input."""
-    array, dense = numbers(400), np.zeros(100, np.float32)
-    assert np.shares_memory(received_into(array, dense), dense)
-    gaps, wide = np.zeros(200, np.float32)[::2], np.zeros(100, np.float64)
-    for target in gaps, wide, np.zeros((10, 10), np.float32), array:
-        assert not np.shares_memory(received_into(array, target), target)
+def echoing(*, until: int = len(DATA), then: Behaviour | None = None) -> Behaviour:
+    """Answers each chunk of the first storage with the same bytes, as soon as it is there."""
+
+    def behaviour(frames: Frames, context: grpc.ServicerContext) -> Answers:
+        sent = 0
+        for frame in frames:
+            if frame.HasField("begin"):
+                yield answer(frame.call_id, resolved=REPLY)
+            elif frame.HasField("chunk") and frame.chunk.storage == 0:
+                yield answer(frame.call_id, chunk=frame.chunk)
+                sent += len(frame.chunk.data)
+            elif frame.HasField("end"):
+                yield answer(frame.call_id, reply=pb.ExecuteResponse(reply=REPLY))
+            if sent >= until and then is not None:
+                yield from then(frames, context)
+                return
+
+    return behaviour
+
+
+def breaking(frames: Frames, context: grpc.ServicerContext) -> Answers:
+    del frames
+    context.abort(grpc.StatusCode.UNAVAILABLE, "broken")
+    yield from ()
+
+
+@BOTH_SENDERS
+def test_outputs_that_come_while_inputs_are_sent_are_put_together(early: FakeServer) -> None:
+    early.behaviours = [echoing()]
+    with connected(early) as client:
+        np.testing.assert_array_equal(run(client, LARGE), LARGE)
+    assert [begin.early_outputs for begin in early.begins] == [True]
+
+
+def test_neither_a_server_that_does_not_know_them_is_asked_nor_does_a_pipeline_ask(
+    early: FakeServer,
+) -> None:
+    """Its other calls fill the way back."""
+    with piped(early) as pipeline:
+        np.testing.assert_array_equal(submit(pipeline, LARGE).result(PATIENCE), LARGE)
+    early.limits.early_outputs = False
+    with connected(early) as client:
+        np.testing.assert_array_equal(run(client, LARGE), LARGE)
+    assert [begin.early_outputs for begin in early.begins] == [False, False]
+
+
+@BOTH_SENDERS
+@pytest.mark.usefixtures("no_pauses")
+def test_a_stream_that_breaks_behind_outputs_is_begun_anew(early: FakeServer) -> None:
+    early.behaviours = [echoing(until=MIB, then=breaking), echoing()]
+    target = np.zeros_like(LARGE)
+    with connected(early) as client:
+        out = run(client.options(outputs={"grad_input": target}), LARGE)
+    assert out is target
+    np.testing.assert_array_equal(target, LARGE)
+    assert early.streams == 2
+
+
+@BOTH_SENDERS
+def test_progress_hears_of_one_step_at_a_time(early: FakeServer) -> None:
+    early.behaviours = [echoing()]
+    told: list[tuple[int, int, int]] = []
+    inside, together = threading.Lock(), []
+
+    def progress(*numbers: int) -> None:
+        if not inside.acquire(blocking=False):
+            together.append(numbers)
+            return
+        told.append(numbers)
+        inside.release()
+
+    with connected(early) as client:
+        run(client.options(progress=progress), LARGE)
+    assert not together
+    assert [sent for sent, _, _ in told] == sorted(sent for sent, _, _ in told)
+    assert [received for _, received, _ in told] == sorted(received for _, received, _ in told)
+    assert told[-1] == (LARGE.nbytes + 8, LARGE.nbytes, 2 * LARGE.nbytes + 8)
