@@ -35,34 +35,21 @@ from npucall.errors import (
 from npucall.wire.status import ALONE, BEGUN, NONE, TRAILER
 from npucall_client import aio
 
-from .fake_server import (
-    MIB,
-    ONE,
-    PATIENCE,
-    FakeServer,
-    connected,
-    echo_once,
-    fail,
-    in_turn,
-    numbers,
-    refuse,
-    run,
-    serving,
-)
+from . import fake_server as fake
 
 if TYPE_CHECKING:
     from npucall_client import Client
 
 BOTH_SENDERS = pytest.mark.usefixtures("sender")
 PAUSES = "npucall_client.remote.retry.PAUSES"
-PAIR = numbers(8)
+PAIR = fake.numbers(8)
 LOST, DRAINING = DeviceLostError("restarting"), DrainingError("going down")
 RESET = "Stream removed (RST_STREAM (Received RST_STREAM with error code 11))"
 
 
 @pytest.fixture
-def target(server: FakeServer) -> Iterator[str]:
-    with serving(server) as address:
+def target(server: fake.FakeServer) -> Iterator[str]:
+    with fake.serving(server) as address:
         yield address
 
 
@@ -74,20 +61,20 @@ def client(target: str) -> Iterator[Client]:
 
 @BOTH_SENDERS
 def test_a_deadline_that_ends_at_a_server_that_is_there_is_a_deadline_error(
-    server: FakeServer, client: Client
+    server: fake.FakeServer, client: Client
 ) -> None:
     begun, ended = threading.Event(), threading.Event()
 
     def wait(_: bytes, context: grpc.ServicerContext) -> bytes:
         if context.add_callback(ended.set):
             begun.set()
-        ended.wait(PATIENCE)
+        ended.wait(fake.PATIENCE)
         return b""
 
     server.answer = wait
     with pytest.raises(DeadlineError, match=r"did not answer within 0\.3 s"):
-        run(client.options(timeout=0.3), PAIR)
-    assert not begun.is_set() or ended.wait(PATIENCE)  # the server was told
+        fake.run(client.options(timeout=0.3), PAIR)
+    assert not begun.is_set() or ended.wait(fake.PATIENCE)  # the server was told
 
 
 @each(
@@ -101,13 +88,13 @@ def test_a_deadline_that_ends_at_a_server_that_is_there_is_a_deadline_error(
     ],
 )
 def test_an_error_without_our_trailer_becomes_what_grpc_means_by_its_code(
-    server: FakeServer, client: Client, name: str, expected: type[NpucallError]
+    server: fake.FakeServer, client: Client, name: str, expected: type[NpucallError]
 ) -> None:
     before, code = server.unary, getattr(grpc.StatusCode, name)
-    by_a_proxy = refuse(code, "by a proxy")
-    server.answer = fail(expected("by a proxy")) if name == "CANCELLED" else by_a_proxy
+    by_a_proxy = fake.refuse(code, "by a proxy")
+    server.answer = fake.fail(expected("by a proxy")) if name == "CANCELLED" else by_a_proxy
     with pytest.raises(expected, match="by a proxy") as caught:
-        run(client, PAIR)
+        fake.run(client, PAIR)
     assert type(caught.value) is expected
     assert caught.value.code is code
     assert server.unary == before + 1  # none of them is repeated
@@ -115,11 +102,11 @@ def test_an_error_without_our_trailer_becomes_what_grpc_means_by_its_code(
 
 @BOTH_SENDERS
 def test_an_error_of_ours_arrives_with_its_facts_and_that_of_grpc_is_only_the_context(
-    server: FakeServer, client: Client
+    server: fake.FakeServer, client: Client
 ) -> None:
-    server.answer = fail(QueueFullError("busy", retry_after=0.5, limit="64"))
+    server.answer = fake.fail(QueueFullError("busy", retry_after=0.5, limit="64"))
     with pytest.raises(QueueFullError, match="busy") as caught:
-        run(client.options(wait=False), PAIR)
+        fake.run(client.options(wait=False), PAIR)
     assert caught.value.retry_after == 0.5
     assert caught.value.details == {"limit": "64"}
     assert server.unary == 1
@@ -129,18 +116,18 @@ def test_an_error_of_ours_arrives_with_its_facts_and_that_of_grpc_is_only_the_co
 
 def _future(target: str) -> None:
     with npucall_client.connect(target) as client, client.pipeline() as pipeline:
-        pipeline.submit("aclnnL1LossBackward", PAIR, self=ONE, target=ONE).result()
+        pipeline.submit("aclnnL1LossBackward", PAIR, self=fake.ONE, target=fake.ONE).result()
 
 
 def _now(target: str) -> None:
     with npucall_client.connect(target) as client:
-        client.run("aclnnL1LossBackward", PAIR, self=ONE, target=ONE)
+        client.run("aclnnL1LossBackward", PAIR, self=fake.ONE, target=fake.ONE)
 
 
 def _awaited(target: str) -> None:
     async def call() -> None:
         async with aio.connect(target) as client:
-            await client.run("aclnnL1LossBackward", PAIR, self=ONE, target=ONE)
+            await client.run("aclnnL1LossBackward", PAIR, self=fake.ONE, target=fake.ONE)
 
     on_a_loop.loop()
     asyncio.run(call())
@@ -148,10 +135,10 @@ def _awaited(target: str) -> None:
 
 @each(("way", "most"), [(_now, 12), (_future, 16), (_awaited, 24)])
 def test_a_traceback_is_short_and_the_error_of_grpc_is_not_in_it(
-    server: FakeServer, target: str, way: Callable[[str], None], most: int
+    server: fake.FakeServer, target: str, way: Callable[[str], None], most: int
 ) -> None:
     server.limits.stream_window = 0
-    server.answer = fail(QueueFullError("the queue is full"))
+    server.answer = fake.fail(QueueFullError("the queue is full"))
     with pytest.raises(QueueFullError) as caught:
         way(target)
     printed = "".join(traceback.format_exception(caught.value))
@@ -162,11 +149,11 @@ def test_a_traceback_is_short_and_the_error_of_grpc_is_not_in_it(
 
 
 def test_what_is_not_printed_is_in_the_log(
-    server: FakeServer, client: Client, caplog: pytest.LogCaptureFixture
+    server: fake.FakeServer, client: Client, caplog: pytest.LogCaptureFixture
 ) -> None:
-    server.answer = fail(QueueFullError("the queue is full"))
+    server.answer = fake.fail(QueueFullError("the queue is full"))
     with caplog.at_level("DEBUG", logger="npucall_client"), pytest.raises(QueueFullError):
-        run(client, PAIR)
+        fake.run(client, PAIR)
     assert "send_once" in caplog.text
 
 
@@ -181,21 +168,21 @@ def of_a_proxy(_: bytes, context: grpc.ServicerContext) -> bytes:
 @each(
     ("failures", "why"),
     [
-        ([fail(LOST)] * 2, "the server is unavailable"),
-        ([fail(DRAINING)] * 50, "it may take longer to drain than a few attempts take"),
-        ([refuse(grpc.StatusCode.CANCELLED)] * 2, "it went down before the call began"),
+        ([fake.fail(LOST)] * 2, "the server is unavailable"),
+        ([fake.fail(DRAINING)] * 50, "it may take longer to drain than a few attempts take"),
+        ([fake.refuse(grpc.StatusCode.CANCELLED)] * 2, "it went down before the call began"),
         ([of_a_proxy], "the trailer says nothing"),
         *(
-            ([refuse(getattr(grpc.StatusCode, code), RESET)] * 2, f"HTTP/2 {code}")
+            ([fake.refuse(getattr(grpc.StatusCode, code), RESET)] * 2, f"HTTP/2 {code}")
             for code in ("INTERNAL", "RESOURCE_EXHAUSTED", "UNAVAILABLE", "CANCELLED")
         ),
     ],
 )
 def test_a_call_is_repeated_until_it_is_answered(
-    server: FakeServer, client: Client, failures: list[Any], why: str
+    server: fake.FakeServer, client: Client, failures: list[Any], why: str
 ) -> None:
-    before, server.answer = server.unary, in_turn(*failures, echo_once)
-    np.testing.assert_array_equal(run(client, PAIR), PAIR)
+    before, server.answer = server.unary, fake.in_turn(*failures, fake.echo_once)
+    np.testing.assert_array_equal(fake.run(client, PAIR), PAIR)
     assert server.unary - before == len(failures) + 1, why
 
 
@@ -203,15 +190,20 @@ def test_a_call_is_repeated_until_it_is_answered(
 @each(
     ("answer", "times", "error", "said"),
     [
-        (fail(LOST), 2, DeviceLostError, "restarting"),
-        (fail(DeviceLostError("it broke", **{BEGUN: NONE})), 20, DeviceLostError, "it broke"),
-        (refuse(grpc.StatusCode.UNAVAILABLE, "it broke"), 20, ConnectionLostError, "it broke"),
-        (fail(DRAINING), 2, DrainingError, "going down"),
-        (refuse(grpc.StatusCode.CANCELLED), 3, ServerUnreachableError, "ended the call without an"),
+        (fake.fail(LOST), 2, DeviceLostError, "restarting"),
+        (fake.fail(DeviceLostError("it broke", **{BEGUN: NONE})), 20, DeviceLostError, "it broke"),
+        (fake.refuse(grpc.StatusCode.UNAVAILABLE, "it broke"), 20, ConnectionLostError, "it broke"),
+        (fake.fail(DRAINING), 2, DrainingError, "going down"),
+        (
+            fake.refuse(grpc.StatusCode.CANCELLED),
+            3,
+            ServerUnreachableError,
+            "ended the call without an",
+        ),
     ],
 )
 def test_a_call_is_repeated_while_its_timeout_allows_and_raises_what_was_said_last(
-    server: FakeServer,
+    server: fake.FakeServer,
     client: Client,
     monkeypatch: pytest.MonkeyPatch,
     answer: Any,
@@ -222,7 +214,7 @@ def test_a_call_is_repeated_while_its_timeout_allows_and_raises_what_was_said_la
     monkeypatch.setattr(PAUSES, (*[0.0] * times, 1000.0, 0.0))
     before, server.answer = server.unary, answer
     with pytest.raises(error, match=said) as caught:
-        run(client.options(timeout=900.0), PAIR)
+        fake.run(client.options(timeout=900.0), PAIR)
     assert isinstance(caught.value.__context__, grpc.RpcError)
     assert server.unary - before == times + 1
 
@@ -237,12 +229,12 @@ def test_a_call_is_repeated_while_its_timeout_allows_and_raises_what_was_said_la
     ],
 )
 def test_an_error_that_is_forgotten_keeps_nothing_of_its_call(
-    server: FakeServer,
+    server: fake.FakeServer,
     client: Client,
     error: NpucallError,
     raised: type[NpucallError],
 ) -> None:
-    server.answer = fail(error)
+    server.answer = fake.fail(error)
     array = np.ones((2, 3), np.float32)
     known = weakref.ref(array)
     gc.disable()
@@ -257,49 +249,49 @@ def test_an_error_that_is_forgotten_keeps_nothing_of_its_call(
 
 @BOTH_SENDERS
 def test_a_client_that_is_closed_between_two_attempts_makes_no_further_one(
-    server: FakeServer, target: str, monkeypatch: pytest.MonkeyPatch
+    server: fake.FakeServer, target: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(PAUSES, (1000.0,))
-    server.answer = fail(LOST)
+    server.answer = fake.fail(LOST)
     client = npucall_client.connect(target, timeout=2000.0)
     with ThreadPoolExecutor(1) as pool:
-        answer = pool.submit(run, client, PAIR)
-        assert server.asked.wait(PATIENCE)
+        answer = pool.submit(fake.run, client, PAIR)
+        assert server.asked.wait(fake.PATIENCE)
         client.close()
         with pytest.raises(CancelledError, match="closed"):
-            answer.result(PATIENCE)
+            answer.result(fake.PATIENCE)
     assert server.unary == 1
 
 
-def test_the_request_id_goes_along(server: FakeServer, client: Client) -> None:
-    run(client.options(request_id="mine-7"), PAIR)
-    run(client, PAIR)
+def test_the_request_id_goes_along(server: fake.FakeServer, client: Client) -> None:
+    fake.run(client.options(request_id="mine-7"), PAIR)
+    fake.run(client, PAIR)
     assert [sent.get("npucall-request-id") for sent in server.metadata] == ["mine-7", None]
-    run(client.options(request_id="mine-8"), numbers(5 * MIB))
+    fake.run(client.options(request_id="mine-8"), fake.numbers(5 * fake.MIB))
     assert [begin.request_id for begin in server.begins] == ["mine-8"]
 
 
 @pytest.mark.parametrize("setting", ["max_message_bytes", "memory_limit"])
 def test_a_request_above_a_limit_of_the_server_is_not_sent(
-    server: FakeServer, setting: str
+    server: fake.FakeServer, setting: str
 ) -> None:
     setattr(server.limits, setting, 2_000_000)
     server.limits.stream_window = 0
     with (
-        connected(server) as client,
+        fake.connected(server) as client,
         pytest.raises(TooLargeError, match=f"2000000 bytes .setting {setting} of the server") as it,
     ):
-        client.run("aclnnL1LossBackward", PAIR, self=PAIR, target=numbers(2_400_000))
+        client.run("aclnnL1LossBackward", PAIR, self=PAIR, target=fake.numbers(2_400_000))
     assert it.value.parameter == "target"
     assert it.value.details == {"limit": "2000000", "setting": setting}
     assert server.unary == 0
 
 
 USES: list[Callable[[Client], Any]] = [
-    lambda client: run(client, PAIR),
-    lambda client: client.execute("aclnnL1LossBackward", PAIR, self=ONE, target=ONE),
-    lambda client: client.plan("aclnnL1LossBackward", PAIR, self=ONE, target=ONE),
-    lambda client: run(client.options(timeout=5.0), PAIR),
+    lambda client: fake.run(client, PAIR),
+    lambda client: client.execute("aclnnL1LossBackward", PAIR, self=fake.ONE, target=fake.ONE),
+    lambda client: client.plan("aclnnL1LossBackward", PAIR, self=fake.ONE, target=fake.ONE),
+    lambda client: fake.run(client.options(timeout=5.0), PAIR),
     lambda client: client.pipeline(),
     lambda client: client.session(),
     lambda client: client.shared(64),
@@ -321,7 +313,7 @@ def test_a_client_that_is_closed_refuses_every_use(target: str) -> None:
 
 @BOTH_SENDERS
 def test_a_call_under_way_is_cancelled_when_the_client_is_closed(
-    server: FakeServer, target: str
+    server: fake.FakeServer, target: str
 ) -> None:
     client = npucall_client.connect(target)
     ended = threading.Event()
@@ -329,17 +321,17 @@ def test_a_call_under_way_is_cancelled_when_the_client_is_closed(
     def close_meanwhile(_: bytes, context: grpc.ServicerContext) -> bytes:
         context.add_callback(ended.set)
         client.close()
-        ended.wait(PATIENCE)
+        ended.wait(fake.PATIENCE)
         return b""
 
     server.answer = close_meanwhile
     with pytest.raises(CancelledError):
-        run(client, PAIR)
+        fake.run(client, PAIR)
 
 
 @BOTH_SENDERS
-def test_a_server_that_is_gone_is_unreachable(server: FakeServer) -> None:
-    with serving(server) as target:
+def test_a_server_that_is_gone_is_unreachable(server: fake.FakeServer) -> None:
+    with fake.serving(server) as target:
         client = npucall_client.connect(target, timeout=0.5)
     with client, pytest.raises(ServerUnreachableError, match=f"expected a server at {target}"):
-        run(client, PAIR)
+        fake.run(client, PAIR)

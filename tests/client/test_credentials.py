@@ -30,19 +30,7 @@ from npucall_client.remote.credentials import Credential, Held, credential_of
 from npucall_client.remote.ways import is_local
 from npucall_client.settings import ClientSettings
 
-from .fake_server import (
-    MIB,
-    ONE,
-    PATIENCE,
-    FakeServer,
-    connected,
-    fail,
-    numbers,
-    run,
-    serving,
-    submit,
-    until,
-)
+from . import fake_server as fake
 from .fake_side_socket import SharingServer, side_socket
 
 if TYPE_CHECKING:
@@ -52,10 +40,10 @@ if TYPE_CHECKING:
     import grpc
 
 BOTH_SENDERS = pytest.mark.usefixtures("sender")
-PAIR, LARGE = numbers(8), numbers(8 * MIB)
+PAIR, LARGE = fake.numbers(8), fake.numbers(8 * fake.MIB)
 
 
-class GuardedServer(FakeServer):
+class GuardedServer(fake.FakeServer):
     """Lets in who brings what ``accepted`` has."""
 
     def __init__(self, *accepted: str) -> None:
@@ -82,7 +70,7 @@ class GuardedServer(FakeServer):
         kind: type[UnauthenticatedError] = CredentialMissingError
         if brought:
             kind = CredentialExpiredError if brought in self.known else CredentialInvalidError
-        fail(kind("who calls", **self.details))(b"", context)
+        fake.fail(kind("who calls", **self.details))(b"", context)
 
 
 class Clock:
@@ -128,11 +116,11 @@ def credential(**settings: Any) -> Credential:
 @BOTH_SENDERS
 def test_a_token_travels_with_every_call_and_a_function_is_asked_once() -> None:
     server, tokens = GuardedServer("secret"), Tokens("secret")
-    with connected(server, token=tokens) as client:
+    with fake.connected(server, token=tokens) as client:
         for array in PAIR, LARGE:
-            assert np.array_equal(run(client, array), array)
+            assert np.array_equal(fake.run(client, array), array)
             with client.pipeline() as pipeline:
-                submit(pipeline, array).result(PATIENCE)
+                fake.submit(pipeline, array).result(fake.PATIENCE)
     assert len(server.seen) == 5
     assert set(server.seen) == {"Bearer secret"}
     assert tokens.asked == 1
@@ -140,7 +128,7 @@ def test_a_token_travels_with_every_call_and_a_function_is_asked_once() -> None:
 
 def test_a_wrong_token_is_refused_at_once_by_its_reason_and_none_is_sent_where_none_is() -> None:
     server = GuardedServer("right")
-    with serving(server) as target:
+    with fake.serving(server) as target:
         with pytest.raises(CredentialInvalidError):
             npucall_client.connect(target, token="wrong")
         with pytest.raises(CredentialMissingError):
@@ -154,12 +142,12 @@ def test_a_function_is_asked_once_by_all_whose_token_has_ended() -> None:
     def token() -> str:
         asked.append(threading.get_ident())
         if len(asked) > 1:
-            until(lambda: server.seen.count("Bearer a") == 1 + 8, "all are refused")
+            fake.until(lambda: server.seen.count("Bearer a") == 1 + 8, "all are refused")
         return "a" if len(asked) == 1 else "b"
 
-    with connected(server, token=token) as client:
+    with fake.connected(server, token=token) as client:
         server.rotate("b")
-        threads = [threading.Thread(target=run, args=(client, PAIR)) for _ in range(8)]
+        threads = [threading.Thread(target=fake.run, args=(client, PAIR)) for _ in range(8)]
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -172,26 +160,26 @@ def test_a_function_is_asked_once_by_all_whose_token_has_ended() -> None:
 @each("array", [PAIR, LARGE])
 def test_a_call_is_repeated_once_with_the_new_token(array: Any) -> None:
     server = GuardedServer("a")
-    with connected(server, token=Tokens("a", "b", "c", "d")) as client:
+    with fake.connected(server, token=Tokens("a", "b", "c", "d")) as client:
         server.rotate("b")
-        assert np.array_equal(run(client, array), array)
+        assert np.array_equal(fake.run(client, array), array)
         server.rotate("c")
         with client.pipeline() as pipeline:
-            assert np.array_equal(submit(pipeline, array).result(PATIENCE), array)
+            assert np.array_equal(fake.submit(pipeline, array).result(fake.PATIENCE), array)
         server.rotate("never")
         server.known.add("Bearer d")
         with pytest.raises(CredentialExpiredError):
-            run(client, array)
+            fake.run(client, array)
     assert server.seen[1:] == [f"Bearer {token}" for token in "abbccd"]
 
 
 def test_a_token_that_says_its_end_is_asked_again_before_it(clock: Clock) -> None:
     tokens = Tokens(jwt(100.0), jwt(1000.0))
     server = GuardedServer(*tokens.tokens)
-    with connected(server, token=tokens) as client:
+    with fake.connected(server, token=tokens) as client:
         for seconds, asked in (0.0, 1), (79.0, 1), (2.0, 2), (100.0, 2):
             clock.now += seconds
-            run(client, PAIR)
+            fake.run(client, PAIR)
             assert tokens.asked == asked
     assert [server.accepted.issuperset(server.seen), len(set(server.seen))] == [True, 2]
 
@@ -201,11 +189,11 @@ def test_an_open_stream_is_told_of_a_new_token(clock: Clock) -> None:
     tokens = Tokens(jwt(0.25, "a"), jwt(1000.0, "b"))
     second = f"Bearer {tokens.tokens[1]}"
     server = GuardedServer(*tokens.tokens)
-    with connected(server, token=tokens) as client, client.pipeline() as pipeline:
-        submit(pipeline, ONE).result(PATIENCE)
+    with fake.connected(server, token=tokens) as client, client.pipeline() as pipeline:
+        fake.submit(pipeline, fake.ONE).result(fake.PATIENCE)
         clock.now += 1.0
-        until(lambda: server.renewals == [second], "the stream is told, without a call")
-        submit(pipeline, ONE).result(PATIENCE)
+        fake.until(lambda: server.renewals == [second], "the stream is told, without a call")
+        fake.submit(pipeline, fake.ONE).result(fake.PATIENCE)
     assert server.renewals == [second]
     assert server.streams == 1
 
@@ -238,15 +226,15 @@ def test_a_file_is_read_again_when_it_changes_unless_half_of_it_is_there(
     path = tmp_path / "token"
     path.write_text("a\n")
     server = GuardedServer("a")
-    with connected(server, token_file=path) as client:
+    with fake.connected(server, token_file=path) as client:
         for text, token in ("a", "a"), ("", "a"), ("b\n", "b"):
             path.write_text(text)
             clock.now += 1
             server.rotate(token)
-            run(client, PAIR)
+            fake.run(client, PAIR)
         path.write_text("c")
         server.rotate("c")  # before it is looked at again
-        run(client, PAIR)
+        fake.run(client, PAIR)
     assert server.seen[-5:] == [f"Bearer {token}" for token in "aabbc"]
 
 
@@ -288,10 +276,10 @@ def test_a_ci_job_is_known_by_the_token_of_its_own_address(issuer: Issuer) -> No
     a, b = (json.dumps({"value": token}).encode() for token in "ab")
     issuer.answers = [(200, a), (302, b""), (200, b)]
     server = GuardedServer("a")
-    with connected(server, token_url=issuer.url, token_url_bearer="job") as client:
-        run(client, PAIR)
+    with fake.connected(server, token_url=issuer.url, token_url_bearer="job") as client:
+        fake.run(client, PAIR)
         server.rotate("b")
-        run(client, PAIR)
+        fake.run(client, PAIR)
     # What proves the job is sent to no address to which it is redirected.
     assert issuer.asked_with == ["bearer job", "bearer job", ""]
 
@@ -407,7 +395,7 @@ def host(
         socket.behaviours = list(behaviours)
         server = GuardedServer("a")
         server.details = {"credential_socket": socket.path}
-        with serving(server) as target:
+        with fake.serving(server) as target:
             yield server, target
 
 
@@ -420,13 +408,13 @@ def test_a_credential_of_the_side_socket_is_renewed_before_its_end_and_where_it_
         server.accepted.add("Bearer b")
         for seconds in 0, 79, 2:
             clock.now += seconds
-            run(client, PAIR)
+            fake.run(client, PAIR)
         server.rotate("c")  # the server was started again
-        run(client, PAIR)
+        fake.run(client, PAIR)
         server.known.clear()
         server.rotate("d")
         server.known.clear()
-        run(client, PAIR)
+        fake.run(client, PAIR)
     assert server.seen == ["", *(f"Bearer {token}" for token in "aaabbccd")]
 
 
@@ -446,7 +434,7 @@ def test_where_the_side_socket_gives_none_it_is_told(tmp_path: Path) -> None:
 def test_shared_memory_is_asked_for_with_the_token(tmp_path: Path) -> None:
     with (
         side_socket(tmp_path / "side.sock") as socket,
-        connected(SharingServer(socket), token="a") as client,
+        fake.connected(SharingServer(socket), token="a") as client,
         client.shared(4096) as memory,
     ):
         assert memory.shared

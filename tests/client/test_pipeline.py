@@ -7,7 +7,7 @@ import queue
 import threading
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import grpc
 import numpy as np
@@ -15,47 +15,17 @@ import pytest
 from tests.rows import each
 
 import npucall_client
-from npucall.errors import (
-    CancelledError,
-    DeadlineError,
-    DrainingError,
-    DTypeError,
-    InternalError,
-    NpucallError,
-    ServerUnreachableError,
-    ShapeError,
-)
+from npucall import errors
 from npucall.operators.l1_loss_backward import l1_loss_backward
 from npucall.v1 import operator_service_pb2 as pb
 from npucall_client.remote import retry
 
-from .fake_server import (
-    KIB,
-    MIB,
-    ONE,
-    PATIENCE,
-    FakeServer,
-    answer,
-    broken,
-    complete,
-    connected,
-    echo,
-    numbers,
-    piped,
-    refusing,
-    reply_of,
-    silent,
-    submit,
-    until,
-)
-
-if TYPE_CHECKING:
-    from .fake_server import Answers, Frames
+from . import fake_server as fake
 
 pytestmark = pytest.mark.usefixtures("no_pauses")
 BOTH_SENDERS = pytest.mark.usefixtures("sender")
 UNAVAILABLE = grpc.StatusCode.UNAVAILABLE
-PAIR = numbers(8)
+PAIR = fake.numbers(8)
 
 
 class ByHand:
@@ -68,19 +38,19 @@ class ByHand:
         self._released: queue.SimpleQueue[int | None] = queue.SimpleQueue()
 
     def release(self, *call_ids: int) -> None:
-        until(lambda: set(call_ids) <= set(self.begun), "they have been sent")
+        fake.until(lambda: set(call_ids) <= set(self.begun), "they have been sent")
         for call_id in call_ids:
             self._released.put(call_id)
 
-    def __call__(self, frames: Frames, context: grpc.ServicerContext) -> Answers:
+    def __call__(self, frames: fake.Frames, context: grpc.ServicerContext) -> fake.Answers:
         reader = threading.Thread(target=self._read, args=(frames,))
         reader.start()
         context.add_callback(lambda: self._released.put(None))
         while (call_id := self._released.get()) is not None:
-            yield answer(call_id, reply=reply_of(self._data[call_id]))
+            yield fake.answer(call_id, reply=fake.reply_of(self._data[call_id]))
         reader.join()
 
-    def _read(self, frames: Frames) -> None:
+    def _read(self, frames: fake.Frames) -> None:
         with suppress(grpc.RpcError):
             for frame in frames:
                 if frame.HasField("begin"):
@@ -92,20 +62,20 @@ class ByHand:
 
 
 @pytest.fixture
-def by_hand(server: FakeServer) -> ByHand:
+def by_hand(server: fake.FakeServer) -> ByHand:
     behaviour = ByHand()
     server.behaviours = [behaviour]
     return behaviour
 
 
 @BOTH_SENDERS
-def test_each_call_gets_its_own_answer_and_leaving_waits_for_all(server: FakeServer) -> None:
-    with connected(server) as client:
+def test_each_call_gets_its_own_answer_and_leaving_waits_for_all(server: fake.FakeServer) -> None:
+    with fake.connected(server) as client:
         with client.pipeline() as pipeline:
-            calls = [submit(pipeline, numbers(4 * size)) for size in range(50)]
+            calls = [fake.submit(pipeline, fake.numbers(4 * size)) for size in range(50)]
         assert all(call.done() for call in calls)
-        assert [call.result(PATIENCE).size for call in calls] == list(range(50))
-        told = calls[1].answer(PATIENCE)  # all that execute does
+        assert [call.result(fake.PATIENCE).size for call in calls] == list(range(50))
+        told = calls[1].answer(fake.PATIENCE)  # all that execute does
         assert told.value is calls[1].result()
         assert list(told.outputs) == ["grad_input"]
         assert told.total_ns > 0
@@ -115,126 +85,136 @@ def test_each_call_gets_its_own_answer_and_leaving_waits_for_all(server: FakeSer
 
 @BOTH_SENDERS
 def test_large_calls_travel_in_the_chunks_that_the_server_wishes_between_small_ones(
-    server: FakeServer,
+    server: fake.FakeServer,
 ) -> None:
-    sizes = 63 * KIB, 64 * KIB - 8, 8, MIB, 8  # beside two numbers of 4 bytes, and the call
-    server.limits.chunk_bytes = 64 * KIB
-    with piped(server) as pipeline:
-        calls = [submit(pipeline, numbers(size)) for size in sizes]
-        assert [call.result(PATIENCE).nbytes for call in calls] == list(sizes)
+    sizes = (
+        63 * fake.KIB,
+        64 * fake.KIB - 8,
+        8,
+        fake.MIB,
+        8,
+    )  # beside two numbers of 4 bytes, and the call
+    server.limits.chunk_bytes = 64 * fake.KIB
+    with fake.piped(server) as pipeline:
+        calls = [fake.submit(pipeline, fake.numbers(size)) for size in sizes]
+        assert [call.result(fake.PATIENCE).nbytes for call in calls] == list(sizes)
     assert [begin.chunked for begin in server.begins] == [False, True, False, True, False]
-    assert server.chunks == [64 * KIB - 8, 4, 4, 64 * KIB, 4, 4, *[64 * KIB] * 15]
+    assert server.chunks == [64 * fake.KIB - 8, 4, 4, 64 * fake.KIB, 4, 4, *[64 * fake.KIB] * 15]
 
 
 @BOTH_SENDERS
 def test_as_completed_gives_calls_once_in_the_order_of_their_answers(
-    server: FakeServer, by_hand: ByHand
+    server: fake.FakeServer, by_hand: ByHand
 ) -> None:
-    with piped(server) as pipeline:
-        first, second, third = (submit(pipeline, numbers(4 * n)) for n in (1, 2, 3))
+    with fake.piped(server) as pipeline:
+        first, second, third = (fake.submit(pipeline, fake.numbers(4 * n)) for n in (1, 2, 3))
         by_hand.release(2, 3, 1)
-        third.result(PATIENCE)
+        third.result(fake.PATIENCE)
         assert list(pipeline.as_completed()) == [second, third, first]
         assert list(pipeline.as_completed()) == []
 
 
-def test_answers_that_nobody_holds_take_no_memory(server: FakeServer) -> None:
-    with piped(server) as pipeline:
+def test_answers_that_nobody_holds_take_no_memory(server: fake.FakeServer) -> None:
+    with fake.piped(server) as pipeline:
         for _ in range(3):
-            submit(pipeline, PAIR).result(PATIENCE)
-        until(lambda: not pipeline._in_flight, "all have ended")
+            fake.submit(pipeline, PAIR).result(fake.PATIENCE)
+        fake.until(lambda: not pipeline._in_flight, "all have ended")
         assert len(pipeline._finished) == 0
 
 
-def test_calls_work_with_the_standard_librarys_functions(server: FakeServer) -> None:
+def test_calls_work_with_the_standard_librarys_functions(server: fake.FakeServer) -> None:
     async def gather(calls: list[Any]) -> list[Any]:
         return await asyncio.gather(*map(asyncio.wrap_future, calls))
 
-    with piped(server) as pipeline:
-        calls = [submit(pipeline, numbers(4 * size)) for size in range(3)]
-        assert set(as_completed(calls, PATIENCE)) == set(calls)
+    with fake.piped(server) as pipeline:
+        calls = [fake.submit(pipeline, fake.numbers(4 * size)) for size in range(3)]
+        assert set(as_completed(calls, fake.PATIENCE)) == set(calls)
         assert [found.size for found in asyncio.run(gather(calls))] == [0, 1, 2]
 
 
 @BOTH_SENDERS
 def test_no_more_calls_are_in_flight_than_the_servers_window(
-    server: FakeServer, by_hand: ByHand
+    server: fake.FakeServer, by_hand: ByHand
 ) -> None:
-    with piped(server) as pipeline, ThreadPoolExecutor(1) as pool:
+    with fake.piped(server) as pipeline, ThreadPoolExecutor(1) as pool:
         for _ in range(4):
-            submit(pipeline, PAIR)
-        with pytest.raises(DeadlineError, match="none of the 4 open calls"):
-            submit(pipeline, PAIR, timeout=0.05)
-        fifth = pool.submit(submit, pipeline, PAIR)
-        until(lambda: len(by_hand.begun) == 4, "four have been sent")
+            fake.submit(pipeline, PAIR)
+        with pytest.raises(errors.DeadlineError, match="none of the 4 open calls"):
+            fake.submit(pipeline, PAIR, timeout=0.05)
+        fifth = pool.submit(fake.submit, pipeline, PAIR)
+        fake.until(lambda: len(by_hand.begun) == 4, "four have been sent")
         assert not fifth.done()
         by_hand.release(1)
-        call = fifth.result(PATIENCE)
-        until(lambda: len(by_hand.begun) == 5, "the fifth one has been sent")
+        call = fifth.result(fake.PATIENCE)
+        fake.until(lambda: len(by_hand.begun) == 5, "the fifth one has been sent")
         by_hand.release(*by_hand.begun[1:])
-        assert call.result(PATIENCE).nbytes == 8
+        assert call.result(fake.PATIENCE).nbytes == 8
 
 
 @BOTH_SENDERS
-def test_an_error_is_that_of_its_call(server: FakeServer) -> None:
-    def behaviour(frames: Frames, context: grpc.ServicerContext) -> Answers:
-        yield from refusing(ShapeError("no"))(iter([next(frames)]), context)
-        yield answer(complete(frames), end=pb.End())  # which makes no sense
-        yield from echo(frames, context)
+def test_an_error_is_that_of_its_call(server: fake.FakeServer) -> None:
+    def behaviour(frames: fake.Frames, context: grpc.ServicerContext) -> fake.Answers:
+        yield from fake.refusing(errors.ShapeError("no"))(iter([next(frames)]), context)
+        yield fake.answer(fake.complete(frames), end=pb.End())  # which makes no sense
+        yield from fake.echo(frames, context)
 
     server.behaviours = [behaviour]
-    with piped(server) as pipeline:
-        with pytest.raises(DTypeError):  # at once
-            submit(pipeline, np.array(["text"]))
+    with fake.piped(server) as pipeline:
+        with pytest.raises(errors.DTypeError):  # at once
+            fake.submit(pipeline, np.array(["text"]))
         assert list(pipeline.as_completed()) == []
-        bad, odd, good = (submit(pipeline, PAIR) for _ in range(3))
-        with pytest.raises(ShapeError, match="no"):
-            bad.result(PATIENCE)
-        assert isinstance(odd.exception(PATIENCE), InternalError)
-        assert good.result(PATIENCE).nbytes == 8
+        bad, odd, good = (fake.submit(pipeline, PAIR) for _ in range(3))
+        with pytest.raises(errors.ShapeError, match="no"):
+            bad.result(fake.PATIENCE)
+        assert isinstance(odd.exception(fake.PATIENCE), errors.InternalError)
+        assert good.result(fake.PATIENCE).nbytes == 8
 
 
 @BOTH_SENDERS
-def test_a_deadline_ends_a_call_that_is_not_answered(server: FakeServer, by_hand: ByHand) -> None:
-    with piped(server) as pipeline:
-        late = submit(pipeline, PAIR, timeout=0.5)
-        other = submit(pipeline, PAIR)
-        with pytest.raises(DeadlineError, match=r"did not answer within 0\.5 s"):
-            late.result(PATIENCE)
+def test_a_deadline_ends_a_call_that_is_not_answered(
+    server: fake.FakeServer, by_hand: ByHand
+) -> None:
+    with fake.piped(server) as pipeline:
+        late = fake.submit(pipeline, PAIR, timeout=0.5)
+        other = fake.submit(pipeline, PAIR)
+        with pytest.raises(errors.DeadlineError, match=r"did not answer within 0\.5 s"):
+            late.result(fake.PATIENCE)
         by_hand.release(2)
-        assert other.result(PATIENCE).nbytes == 8
+        assert other.result(fake.PATIENCE).nbytes == 8
         if 1 in by_hand.begun:
             assert 0 < server.begins[0].timeout_ns <= 500_000_000
-            until(lambda: by_hand.cancelled == [1], "the server is told")
+            fake.until(lambda: by_hand.cancelled == [1], "the server is told")
 
 
 @BOTH_SENDERS
-def test_the_soonest_deadline_is_kept_whatever_came_before(server: FakeServer) -> None:
-    server.behaviours = [silent]
-    with piped(server) as pipeline:
-        slow = submit(pipeline, PAIR, timeout=500.0)
-        fast = submit(pipeline, PAIR, timeout=0.05)
+def test_the_soonest_deadline_is_kept_whatever_came_before(server: fake.FakeServer) -> None:
+    server.behaviours = [fake.silent]
+    with fake.piped(server) as pipeline:
+        slow = fake.submit(pipeline, PAIR, timeout=500.0)
+        fast = fake.submit(pipeline, PAIR, timeout=0.05)
         assert next(pipeline.as_completed()) is fast
         assert not slow.done()
         slow.cancel()
 
 
 @BOTH_SENDERS
-def test_a_cancel_ends_a_call_and_the_server_is_told(server: FakeServer, by_hand: ByHand) -> None:
-    with piped(server) as pipeline:
-        call = submit(pipeline, PAIR)
-        until(lambda: by_hand.begun == [1], "it has been sent")
+def test_a_cancel_ends_a_call_and_the_server_is_told(
+    server: fake.FakeServer, by_hand: ByHand
+) -> None:
+    with fake.piped(server) as pipeline:
+        call = fake.submit(pipeline, PAIR)
+        fake.until(lambda: by_hand.begun == [1], "it has been sent")
         assert call.cancel()
-        with pytest.raises(CancelledError):
-            call.result(PATIENCE)
-        until(lambda: by_hand.cancelled == [1], "the server is told")
+        with pytest.raises(errors.CancelledError):
+            call.result(fake.PATIENCE)
+        fake.until(lambda: by_hand.cancelled == [1], "the server is told")
         assert not call.cancel()
 
 
 # Streams that end.
 
 
-def ended(frames: Frames, context: grpc.ServicerContext) -> Answers:
+def ended(frames: fake.Frames, context: grpc.ServicerContext) -> fake.Answers:
     """By the server, well."""
     next(frames)
     yield from ()
@@ -244,65 +224,65 @@ def ended(frames: Frames, context: grpc.ServicerContext) -> Answers:
 @each(
     "behaviours",
     [
-        [broken(UNAVAILABLE, 3), broken(UNAVAILABLE, 1)],
-        [broken(grpc.StatusCode.CANCELLED, 2)] * 2,
+        [fake.broken(UNAVAILABLE, 3), fake.broken(UNAVAILABLE, 1)],
+        [fake.broken(grpc.StatusCode.CANCELLED, 2)] * 2,
         [ended],
     ],
 )
 def test_a_stream_that_ends_is_opened_again_and_what_had_no_answer_sent(behaviours: Any) -> None:
-    server = FakeServer()
+    server = fake.FakeServer()
     server.behaviours = behaviours
-    with piped(server) as pipeline:
-        calls = [submit(pipeline, numbers(4 * n)) for n in range(5)]
-        assert [call.result(PATIENCE).size for call in calls] == list(range(5))
+    with fake.piped(server) as pipeline:
+        calls = [fake.submit(pipeline, fake.numbers(4 * n)) for n in range(5)]
+        assert [call.result(fake.PATIENCE).size for call in calls] == list(range(5))
     assert server.streams == len(behaviours) + 1
 
 
-def test_what_was_answered_is_not_sent_again(server: FakeServer) -> None:
-    def behaviour(frames: Frames, context: grpc.ServicerContext) -> Answers:
-        yield from echo(iter([next(frames)]), context)
+def test_what_was_answered_is_not_sent_again(server: fake.FakeServer) -> None:
+    def behaviour(frames: fake.Frames, context: grpc.ServicerContext) -> fake.Answers:
+        yield from fake.echo(iter([next(frames)]), context)
         next(frames)
         context.abort(UNAVAILABLE, "broken")
 
     server.behaviours = [behaviour]
-    with piped(server) as pipeline:
-        first = submit(pipeline, numbers(4))
-        first.result(PATIENCE)
-        assert submit(pipeline, PAIR).result(PATIENCE).size == 2
+    with fake.piped(server) as pipeline:
+        first = fake.submit(pipeline, fake.numbers(4))
+        first.result(fake.PATIENCE)
+        assert fake.submit(pipeline, PAIR).result(fake.PATIENCE).size == 2
     assert len(server.begins) == 3
 
 
 @BOTH_SENDERS
 def test_a_call_that_a_server_refuses_since_it_goes_down_waits_for_the_next_stream(
-    server: FakeServer,
+    server: fake.FakeServer,
 ) -> None:
     """The other call on the first stream gets its answer before that is given up."""
 
-    def behaviour(frames: Frames, context: grpc.ServicerContext) -> Answers:
+    def behaviour(frames: fake.Frames, context: grpc.ServicerContext) -> fake.Answers:
         first, second = next(frames), next(frames)
-        yield from refusing(DrainingError("down"))(iter([first]), context)
-        yield from echo(iter([second]), context)
+        yield from fake.refusing(errors.DrainingError("down"))(iter([first]), context)
+        yield from fake.echo(iter([second]), context)
         for _ in frames:
             pass
 
     server.behaviours = [behaviour]
-    with piped(server) as pipeline:
-        first, second = submit(pipeline, numbers(4)), submit(pipeline, PAIR)
-        assert second.result(PATIENCE).size == 2
-        assert first.result(PATIENCE).size == 1
+    with fake.piped(server) as pipeline:
+        first, second = fake.submit(pipeline, fake.numbers(4)), fake.submit(pipeline, PAIR)
+        assert second.result(fake.PATIENCE).size == 2
+        assert first.result(fake.PATIENCE).size == 1
     assert server.streams == 2
 
 
 @BOTH_SENDERS
 def test_calls_whose_streams_always_break_raise_that(
-    server: FakeServer, monkeypatch: pytest.MonkeyPatch
+    server: fake.FakeServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The server lives on, so it is not the call that ends it: only the timeout ends that."""
     monkeypatch.setattr(retry, "PAUSES", (0.0, 0.0, 1000.0))
-    server.behaviours = [broken(UNAVAILABLE)] * 100
-    with piped(server, timeout=900.0) as pipeline:
-        error = submit(pipeline, PAIR).exception(PATIENCE)
-    assert isinstance(error, ServerUnreachableError)
+    server.behaviours = [fake.broken(UNAVAILABLE)] * 100
+    with fake.piped(server, timeout=900.0) as pipeline:
+        error = fake.submit(pipeline, PAIR).exception(fake.PATIENCE)
+    assert isinstance(error, errors.ServerUnreachableError)
     assert server.streams == 3
 
 
@@ -310,56 +290,58 @@ def test_calls_whose_streams_always_break_raise_that(
 def test_what_ends_a_stream_for_good_is_raised_by_all_its_calls_and_the_next_one_is_new(
     code: grpc.StatusCode,
 ) -> None:
-    server = FakeServer()
-    server.behaviours = [broken(code, 2)]
-    with piped(server) as pipeline:
-        for call in [submit(pipeline, PAIR) for _ in range(2)]:
-            error = call.exception(PATIENCE)
-            assert isinstance(error, NpucallError)
+    server = fake.FakeServer()
+    server.behaviours = [fake.broken(code, 2)]
+    with fake.piped(server) as pipeline:
+        for call in [fake.submit(pipeline, PAIR) for _ in range(2)]:
+            error = call.exception(fake.PATIENCE)
+            assert isinstance(error, errors.NpucallError)
             assert error.code is code
-        assert submit(pipeline, PAIR).result(PATIENCE).size == 2
+        assert fake.submit(pipeline, PAIR).result(fake.PATIENCE).size == 2
 
 
 @BOTH_SENDERS
-def test_closing_the_client_ends_the_calls_of_its_pipelines(server: FakeServer) -> None:
-    server.behaviours = [silent]
-    with connected(server) as client, client.pipeline() as pipeline:
-        call = submit(pipeline, PAIR)
-        until(lambda: server.streams == 1, "the stream is open")
+def test_closing_the_client_ends_the_calls_of_its_pipelines(server: fake.FakeServer) -> None:
+    server.behaviours = [fake.silent]
+    with fake.connected(server) as client, client.pipeline() as pipeline:
+        call = fake.submit(pipeline, PAIR)
+        fake.until(lambda: server.streams == 1, "the stream is open")
         client.close()
-        assert isinstance(call.exception(PATIENCE), CancelledError)
-        assert isinstance(submit(pipeline, PAIR).exception(PATIENCE), CancelledError)
+        assert isinstance(call.exception(fake.PATIENCE), errors.CancelledError)
+        assert isinstance(
+            fake.submit(pipeline, PAIR).exception(fake.PATIENCE), errors.CancelledError
+        )
 
 
 @BOTH_SENDERS
-def test_a_pipeline_that_is_closed_refuses_calls(server: FakeServer) -> None:
+def test_a_pipeline_that_is_closed_refuses_calls(server: fake.FakeServer) -> None:
     """It hung for ever, whatever the timeout."""
-    with connected(server) as client, npucall_client.connect("local:") as local:
+    with fake.connected(server) as client, npucall_client.connect("local:") as local:
         for each_client in client, local:
             with each_client.pipeline() as pipeline:
-                submit(pipeline, ONE)
+                fake.submit(pipeline, fake.ONE)
                 pipeline.close()
-                with pytest.raises(CancelledError, match="the pipeline is closed"):
-                    submit(pipeline, ONE)
+                with pytest.raises(errors.CancelledError, match="the pipeline is closed"):
+                    fake.submit(pipeline, fake.ONE)
 
 
-def test_options_of_the_client_hold_for_its_pipeline(server: FakeServer) -> None:
+def test_options_of_the_client_hold_for_its_pipeline(server: fake.FakeServer) -> None:
     target = np.zeros(2, np.float32)
     options = {"request_id": "mine", "outputs": {"grad_input": target}}
-    with connected(server) as client, client.options(**options).pipeline() as pipeline:
-        assert submit(pipeline, PAIR).result(PATIENCE) is target
+    with fake.connected(server) as client, client.options(**options).pipeline() as pipeline:
+        assert fake.submit(pipeline, PAIR).result(fake.PATIENCE) is target
     assert target.tolist() == [0.0, 1.0]
     assert server.begins[0].request_id == "mine"
 
 
-def test_a_server_without_streams_answers_one_call_after_the_other(server: FakeServer) -> None:
+def test_a_server_without_streams_answers_one_call_after_the_other(server: fake.FakeServer) -> None:
     server.limits.stream_window = 0
-    with piped(server) as pipeline:
-        calls = [submit(pipeline, PAIR) for _ in range(3)]
+    with fake.piped(server) as pipeline:
+        calls = [fake.submit(pipeline, PAIR) for _ in range(3)]
         assert all(call.done() for call in calls)
     assert server.unary == 3
     server.limits.stream_window = 4
-    with piped(server):
+    with fake.piped(server):
         pass  # it is not used, and opens no stream
     assert server.streams == 0
 
@@ -367,17 +349,19 @@ def test_a_server_without_streams_answers_one_call_after_the_other(server: FakeS
 @BOTH_SENDERS
 def test_without_a_server_a_call_is_computed_at_once() -> None:
     with npucall_client.connect("local:") as client, client.pipeline() as pipeline:
-        call = pipeline.submit(l1_loss_backward, ONE, np.full((), 2, np.float32), ONE)
+        call = pipeline.submit(l1_loss_backward, fake.ONE, np.full((), 2, np.float32), fake.ONE)
         assert call.done()
         assert call.result() == 1.0
-        bad = pipeline.submit(l1_loss_backward, ONE, np.ones(2, np.float32), np.ones(3, np.float32))
-        assert isinstance(bad.exception(), ShapeError)
+        bad = pipeline.submit(
+            l1_loss_backward, fake.ONE, np.ones(2, np.float32), np.ones(3, np.float32)
+        )
+        assert isinstance(bad.exception(), errors.ShapeError)
         assert list(pipeline.as_completed()) == [call, bad]
 
 
-def test_several_threads_share_a_pipeline(server: FakeServer) -> None:
+def test_several_threads_share_a_pipeline(server: fake.FakeServer) -> None:
     def size_of_answer(size: int) -> int:
-        return int(submit(pipeline, numbers(4 * size)).result(PATIENCE).size)
+        return int(fake.submit(pipeline, fake.numbers(4 * size)).result(fake.PATIENCE).size)
 
-    with piped(server) as pipeline, ThreadPoolExecutor(8) as pool:
+    with fake.piped(server) as pipeline, ThreadPoolExecutor(8) as pool:
         assert list(pool.map(size_of_answer, range(99))) == list(range(99))

@@ -21,12 +21,7 @@ from tests.client.pool.heard import PATIENCE, Heard, lasting_port, threads_named
 from tests.rows import each
 
 import npucall_client
-from npucall.errors import (
-    CredentialExpiredError,
-    CredentialMissingError,
-    DrainingError,
-    PermissionDeniedError,
-)
+from npucall import errors
 from npucall_client.pool.members import Load, State
 from npucall_client.pool.sources import directories, source_of
 from npucall_client.settings import ClientSettings
@@ -138,7 +133,7 @@ def is_silent(directory: FakeDirectory) -> None:
 
 
 def drains(directory: FakeDirectory) -> None:
-    directory.refusal = DrainingError("it is going down")
+    directory.refusal = errors.DrainingError("it is going down")
 
 
 def knows_suspects_alone(directory: FakeDirectory) -> None:
@@ -221,12 +216,12 @@ def test_where_no_directory_answers_at_first_each_is_named_with_its_reason(watch
 
 
 def test_what_a_directory_refuses_is_told(directory: Any, watch: Any) -> None:
-    directory.refusal = PermissionDeniedError("no one may watch")
+    directory.refusal = errors.PermissionDeniedError("no one may watch")
     heard, source = watch(directory.address)
     until(lambda: "no one may watch" in source.why_empty())
-    assert isinstance(source.refusal(), PermissionDeniedError)
-    directory.refusal = CredentialMissingError("expected a token")
-    with pytest.raises(CredentialMissingError, match="expected a token"):  # at once
+    assert isinstance(source.refusal(), errors.PermissionDeniedError)
+    directory.refusal = errors.CredentialMissingError("expected a token")
+    with pytest.raises(errors.CredentialMissingError, match="expected a token"):  # at once
         npucall_client.connect(f"pool:directory:{directory.address}", connect_timeout=1000.0)
     directory.refusal = None
     directory.say("a:1")
@@ -237,7 +232,7 @@ def test_what_a_directory_refuses_is_told(directory: Any, watch: Any) -> None:
 
 def test_a_token_is_sent_and_asked_again_where_it_has_ended(directory: Any, watch: Any) -> None:
     tokens = iter(("first", "second", "third"))
-    directory.refusal = CredentialExpiredError("it has ended")
+    directory.refusal = errors.CredentialExpiredError("it has ended")
     heard, _ = watch(directory.address, token=lambda: next(tokens))
     until(lambda: directory.authorizations)
     directory.refusal = None

@@ -13,12 +13,7 @@ import pytest
 from tests.rows import each
 
 import npucall_client
-from npucall.errors import (
-    CancelledError,
-    HandleMemoryError,
-    HandleReleasedError,
-    NpucallError,
-)
+from npucall import errors
 from npucall.operators.kl_div_backward import kl_div_backward
 from npucall.operators.l1_loss_backward import l1_loss_backward
 from npucall.operators.prelu_backward import prelu_backward
@@ -76,7 +71,7 @@ def test_what_was_put_stays_as_it_was_when_the_array_changes(
 def test_what_cannot_travel_is_refused(session: Session) -> None:
     with pytest.raises(TypeError, match="array: expected an array, found list"):
         session.put([1.0])  # type: ignore[arg-type]
-    with pytest.raises(NpucallError, match="array: expected a dtype among"):
+    with pytest.raises(errors.NpucallError, match="array: expected a dtype among"):
         session.put(np.array(["text"]))
 
 
@@ -175,7 +170,7 @@ def test_what_was_released_cannot_be_used(connected: Client, session: Session) -
         lambda: connected.run(l1_loss_backward, ONE, remote, Y),
         lambda: session.program().run(l1_loss_backward, ONE, other, Y),
     ):
-        with pytest.raises(HandleReleasedError, match="released"):
+        with pytest.raises(errors.HandleReleasedError, match="released"):
             use()
 
 
@@ -192,13 +187,13 @@ def test_a_closed_session_says_so_and_closing_the_client_closes_its_sessions(
         lambda: session.put(X),
         lambda: connected.run(l1_loss_backward, ONE, remote, Y),
     ):
-        with pytest.raises(CancelledError, match="the session is closed"):
+        with pytest.raises(errors.CancelledError, match="the session is closed"):
             use()
     with npucall_client.connect(connected._settings.target) as client:
         another = client.session()
         remote = another.put(X)
     for use in remote.numpy, lambda: another.put(X), client.session:
-        with pytest.raises(CancelledError):
+        with pytest.raises(errors.CancelledError):
             use()
 
 
@@ -224,10 +219,10 @@ def test_collected_remotes_make_room(connected: Client) -> None:
         for _ in range(20):
             session.put(np.zeros(MIB, np.uint8))
         held = [session.put(np.zeros(MIB, np.uint8)) for _ in range(4)]
-        with pytest.raises(HandleMemoryError) as full:
+        with pytest.raises(errors.HandleMemoryError) as full:
             session.put(np.zeros(MIB, np.uint8))
         assert full.value.details["limit"] == str(4 * MIB)
-        with pytest.raises(HandleMemoryError):
+        with pytest.raises(errors.HandleMemoryError):
             session.run(l1_loss_backward, ONE, np.zeros(MIB // 4, np.float32), ONE)
         held.pop()
         del full
