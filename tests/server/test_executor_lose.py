@@ -228,7 +228,7 @@ def stress(pool: ThreadPoolExecutor, seed: int, calls: int) -> None:
                 if fault == 1:
                     raise MemoryError
 
-    subject = executor(FakeDevice(run, lanes=3), queue_length=26, call_timeout=0.2)
+    subject = executor(FakeDevice(run, lanes=3), queue_length=26)
 
     def call() -> str:
         caller = FakeCaller(random.choice([None, 0.0, 0.0005, 0.002, 0.01]))

@@ -89,14 +89,6 @@ def test_memory_without_a_credential_is_that_of_the_processes_user(
     assert refusal(refused.value).reason == "SHARED_MEMORY"
 
 
-def test_the_line_of_a_call_says_tenant_and_caller(
-    server: TenantServer, channel: grpc.Channel
-) -> None:
-    ask(channel, metadata=bearer(server.token("grace")))
-    said = {"tenant": "vision", "caller": "grace"}.items()
-    until(lambda: any(said <= line.items() for line in server.events("call")), "it is written")
-
-
 # --- What changes ---------------------------------------------------------------------------------
 
 
@@ -141,17 +133,6 @@ def test_tenants_are_read_again_and_a_faulty_file_keeps_those_that_there_were(
 
 def warnings(server: TenantServer) -> str:
     return "\n".join(each["message"] for each in server.events("warning"))
-
-
-def test_a_line_of_the_file_of_tokens_that_is_wrong_is_passed_over_and_named(
-    server: TenantServer, channel: grpc.Channel
-) -> None:
-    token = server.token("kim")
-    text = server.token_file.read_text()
-    put(server.token_file, "# people\n\nnonsense\n" + text)
-    until(lambda: "token_hashes: line 3: expected hash, tenant" in warnings(server), "it is said")
-    assert who(channel, bearer(token)).name == "kim"
-    put(server.token_file, text)
 
 
 def test_while_the_file_of_tokens_is_away_those_that_there_were_count(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import socket
-import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING, Any
@@ -119,16 +118,14 @@ def test_a_call_without_a_message_is_refused() -> None:
 
 def test_a_message_holds_its_room_until_it_has_come() -> None:
     caller: Any = FakeCaller()
-    room, may_come, held = ledger(1), threading.Event(), []
+    room, held = ledger(1), []
 
     def messages() -> Iterator[bytes]:
         held.append(room.used)
-        may_come.set()
         yield b"message"
 
-    assert (
-        Peers(Log(stream=io.StringIO()), PATIENCE).message(messages(), caller, room) == b"message"
-    )
+    peers = Peers(Log(stream=io.StringIO()), PATIENCE)
+    assert peers.message(messages(), caller, room) == b"message"
     assert (held, room.used) == ([1], 0)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -110,22 +110,6 @@ def test_large_calls_that_help_each_other_give_what_one_core_gives(device: CpuDe
         for call in [pool.submit(execute, subject, LARGE, sent) for _ in range(8)]:
             assert call.result(PATIENCE).outputs == [alone]
     assert is_at_rest(subject)
-
-
-def test_a_large_call_that_is_cancelled_leaves_no_turn_taken(device: CpuDevice) -> None:
-    class Leaving(FakeCaller):
-        """Goes away when it is asked for the second time whether it is there."""
-
-        asked = 0
-
-        def is_active(self) -> bool:
-            self.asked += 1
-            return self.asked < 2
-
-    subject = Executor(device, Limits(8, 1 << 30, PATIENCE))
-    with suppress(CancelledError):  # unless helpers have done all before it asks again
-        execute(subject, LARGE, storages(), Leaving())
-    assert not subject.turns.running
 
 
 # --- Pauses ---------------------------------------------------------------------------------------
