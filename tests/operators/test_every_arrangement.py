@@ -51,7 +51,7 @@ def reduces(table: Table) -> bool:
 
 
 LOSSES = [t for t in TABLES if reduces(t) and "reduction" in t.statement.attributes]
-ELEMENTWISE = [t for t in TABLES if isinstance(t.operator.over, Elementwise) and t not in LOSSES]
+ELEMENTWISE = [t for t in TABLES if isinstance(t.operator.over, Elementwise) and not reduces(t)]
 
 
 @each
