@@ -100,13 +100,6 @@ def test_what_does_not_fit_the_listing_is_a_type_error(
         bound(OF_THE_SERVER, *args, **kwargs)
 
 
-def test_calls_of_one_form_have_the_same_bytes_whatever_their_numbers_are() -> None:
-    first = bound(kl_div_backward, ONES, ONES, ONES, 1)
-    assert bound(kl_div_backward, ONES * 2, ONES, ONES, 1).call == first.call
-    assert bound(kl_div_backward, ONES, ONES, ONES, 2).call != first.call
-    assert bound(kl_div_backward, ONES, ONES, ONES.astype(np.float16), 1).call != first.call
-
-
 # Numbers, texts and arrays of integers.
 
 

@@ -77,39 +77,21 @@ def test_a_deadline_that_ends_at_a_server_that_is_there_is_a_deadline_error(
     assert not begun.is_set() or ended.wait(fake.PATIENCE)  # the server was told
 
 
-@each(
-    ("name", "expected"),
-    [
-        ("RESOURCE_EXHAUSTED", TooLargeError),
-        ("INTERNAL", InternalError),
-        ("UNIMPLEMENTED", NpucallError),
-        ("PERMISSION_DENIED", NpucallError),
-        ("CANCELLED", CancelledError),  # with our trailer
-    ],
-)
-def test_an_error_without_our_trailer_becomes_what_grpc_means_by_its_code(
-    server: fake.FakeServer, client: Client, name: str, expected: type[NpucallError]
-) -> None:
-    before, code = server.unary, getattr(grpc.StatusCode, name)
-    by_a_proxy = fake.refuse(code, "by a proxy")
-    server.answer = fake.fail(expected("by a proxy")) if name == "CANCELLED" else by_a_proxy
-    with pytest.raises(expected, match="by a proxy") as caught:
-        fake.run(client, PAIR)
-    assert type(caught.value) is expected
-    assert caught.value.code is code
-    assert server.unary == before + 1  # none of them is repeated
-
-
 @BOTH_SENDERS
 def test_an_error_of_ours_arrives_with_its_facts_and_that_of_grpc_is_only_the_context(
     server: fake.FakeServer, client: Client
 ) -> None:
-    server.answer = fake.fail(QueueFullError("busy", retry_after=0.5, limit="64"))
+    server.answer = fake.in_turn(
+        fake.fail(QueueFullError("busy", retry_after=0.5, limit="64")),
+        fake.refuse(grpc.StatusCode.INTERNAL, "by a proxy"),
+    )
     with pytest.raises(QueueFullError, match="busy") as caught:
         fake.run(client.options(wait=False), PAIR)
+    with pytest.raises(InternalError, match="by a proxy"):
+        fake.run(client, PAIR)
     assert caught.value.retry_after == 0.5
     assert caught.value.details == {"limit": "64"}
-    assert server.unary == 1
+    assert server.unary == 2
     assert not isinstance(caught.value, grpc.RpcError)
     assert isinstance(caught.value.__context__, grpc.RpcError)
 

@@ -158,15 +158,6 @@ def test_what_is_no_operator_is_refused(client: Client) -> None:
             client.run(name, variant=variant, **GIVEN)
 
 
-# A call may be 64 KiB, errors quote its names, and a trailer has to stay below 8 KiB.
-@each("character", ["a", "中", "%"])
-def test_an_error_that_quotes_a_very_long_name_arrives_as_itself(
-    client: Client, character: str
-) -> None:
-    with pytest.raises(OperatorUnknownError, match="operator: expected one that this server lists"):
-        client.run(character * 20_000)
-
-
 # Inputs whose values an operator never reads: their shape and dtype go, their bytes do not.
 
 HUGE = np.broadcast_to(np.float16(1), (2**20, 2**20))

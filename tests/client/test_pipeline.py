@@ -18,7 +18,6 @@ import npucall_client
 from npucall import errors
 from npucall.operators.l1_loss_backward import l1_loss_backward
 from npucall.v1 import operator_service_pb2 as pb
-from npucall_client.remote import retry
 
 from . import fake_server as fake
 
@@ -273,19 +272,6 @@ def test_a_call_that_a_server_refuses_since_it_goes_down_waits_for_the_next_stre
     assert server.streams == 2
 
 
-@BOTH_SENDERS
-def test_calls_whose_streams_always_break_raise_that(
-    server: fake.FakeServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The server lives on, so it is not the call that ends it: only the timeout ends that."""
-    monkeypatch.setattr(retry, "PAUSES", (0.0, 0.0, 1000.0))
-    server.behaviours = [fake.broken(UNAVAILABLE)] * 100
-    with fake.piped(server, timeout=900.0) as pipeline:
-        error = fake.submit(pipeline, PAIR).exception(fake.PATIENCE)
-    assert isinstance(error, errors.ServerUnreachableError)
-    assert server.streams == 3
-
-
 @each("code", [grpc.StatusCode.INTERNAL, grpc.StatusCode.RESOURCE_EXHAUSTED])
 def test_what_ends_a_stream_for_good_is_raised_by_all_its_calls_and_the_next_one_is_new(
     code: grpc.StatusCode,
@@ -357,11 +343,3 @@ def test_without_a_server_a_call_is_computed_at_once() -> None:
         )
         assert isinstance(bad.exception(), errors.ShapeError)
         assert list(pipeline.as_completed()) == [call, bad]
-
-
-def test_several_threads_share_a_pipeline(server: fake.FakeServer) -> None:
-    def size_of_answer(size: int) -> int:
-        return int(fake.submit(pipeline, fake.numbers(4 * size)).result(fake.PATIENCE).size)
-
-    with fake.piped(server) as pipeline, ThreadPoolExecutor(8) as pool:
-        assert list(pool.map(size_of_answer, range(99))) == list(range(99))

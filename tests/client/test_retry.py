@@ -20,7 +20,7 @@ from npucall.errors import (
     Repeat,
 )
 from npucall.wire.status import ALONE, BEGUN, INSTANCE, LOSSES, NONE, SHARED
-from npucall_client.remote.losses import Losses, is_break, told
+from npucall_client.remote.losses import Losses, told
 from npucall_client.remote.retry import PAUSES, Attempts, repeated
 from npucall_client.senders import finished
 
@@ -136,12 +136,6 @@ def test_a_call_that_is_lost_and_lost_again_alone_is_not_sent_a_third_time() -> 
         "request_id": "mine",
         "servers": "a:50051 (instance i1), b:50051 (instance i2)",
     }
-
-
-@each("reason", BY_REASON)
-def test_errors_that_count_are_those_that_say_so(reason: str) -> None:
-    error = BY_REASON[reason]("as it says")
-    assert is_break(error) is (error.repeat is Repeat.FEW_TIMES)
 
 
 def test_an_attempt_that_asked_says_what_it_was_told() -> None:

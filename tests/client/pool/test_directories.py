@@ -17,7 +17,7 @@ from tests.client.pool.fake_directories import (
     fake_directory,
     member,
 )
-from tests.client.pool.heard import PATIENCE, Heard, lasting_port, threads_named, until
+from tests.client.pool.heard import PATIENCE, Heard, threads_named, until
 from tests.rows import each
 
 import npucall_client
@@ -96,24 +96,6 @@ def test_members_come_change_and_go(directory: Any, watch: Any) -> None:
     assert heard.members["c:3"].state is State.SUSPECT
     directory.say(member("a:1", GONE))
     heard.until_listed("c:3")
-
-
-def test_a_directory_that_lists_nobody_drops_nobody(watch: Any) -> None:
-    port = lasting_port()
-    with fake_directory(port=port) as before:
-        before.say("a:1", "b:2")
-        heard, source = watch(before.address)
-        heard.until_listed("a:1", "b:2")
-    with fake_directory(port=port, epoch=2) as after:
-        source.look()
-        count = len(heard.updates)
-        heard.until(lambda heard: len(heard.updates) > count)
-        assert set(heard.members) == {"a:1", "b:2"}
-        after.say("b:2")
-        heard.until_listed("b:2")
-        after.say(gone=("b:2",))
-        heard.until_listed()
-        until(lambda: source.why_empty() == f"directory {after.address}: it lists no members")
 
 
 def test_while_no_directory_answers_the_last_table_counts_and_everybody_is_idle(
