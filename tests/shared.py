@@ -6,7 +6,7 @@ import mmap
 import os
 import socket
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from google.rpc.error_details_pb2 import ErrorInfo
 from google.rpc.status_pb2 import Status
@@ -24,30 +24,21 @@ class Refused(Exception):  # noqa: N818  # not a fault of the test
     """The server gave no memory; the text is the reason."""
 
 
-class Side:
+class Side(socket.socket):
     """A connection to the side socket."""
 
     def __init__(self, path: Path | str) -> None:
-        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self.socket.settimeout(_PATIENCE)
-        self.socket.connect(str(path))
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *raised: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        self.socket.close()
+        super().__init__(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.settimeout(_PATIENCE)
+        self.connect(str(path))
 
     def ask(self, size: int, authorization: str = "") -> None:
         request = shared_memory_pb2.SharedMemoryRequest(bytes=size, authorization=authorization)
-        self.socket.send(request.SerializeToString())
+        self.send(request.SerializeToString())
 
     def answer(self) -> tuple[bytes, int]:
         """The id, and the descriptor; raises Refused."""
-        packet, descriptors, _, _ = socket.recv_fds(self.socket, 4096, 8)
+        packet, descriptors, _, _ = socket.recv_fds(self, 4096, 8)
         answer = shared_memory_pb2.SharedMemoryResponse.FromString(packet)
         if answer.WhichOneof("outcome") == "error":
             assert descriptors == []
@@ -58,7 +49,7 @@ class Side:
     def is_closed(self) -> bool:
         """Whether the server closes the connection, without another word."""
         try:
-            return self.socket.recv(1) == b""
+            return self.recv(1) == b""
         except ConnectionError:
             return True
 
@@ -72,7 +63,7 @@ class Memory(Side):
         try:
             self.id, descriptor = self.answer()
         except BaseException:
-            self.socket.close()
+            super().close()
             raise
         self.bytes = mmap.mmap(descriptor, size)
         os.close(descriptor)

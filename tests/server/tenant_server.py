@@ -120,8 +120,8 @@ class TenantServer(Served):
         """What the side socket answers, over a connection of its own."""
         with Side(self.side) as side:
             message = shared_memory_pb2.SharedMemoryRequest(**request)
-            side.socket.send(message.SerializeToString())
-            return shared_memory_pb2.SharedMemoryResponse.FromString(side.socket.recv(4096))
+            side.send(message.SerializeToString())
+            return shared_memory_pb2.SharedMemoryResponse.FromString(side.recv(4096))
 
 
 @contextmanager

@@ -140,7 +140,7 @@ def test_a_request_that_cannot_be_is_refused_and_the_connection_ends(served: Ser
     told = []
     for packet, _ in REFUSED:
         with Side(served.path) as side:
-            side.socket.send(packet)
+            side.send(packet)
             told.append((packet, reason(side)))
     assert told == REFUSED
     assert served.serves()
@@ -149,7 +149,7 @@ def test_a_request_that_cannot_be_is_refused_and_the_connection_ends(served: Ser
 
 def test_fields_of_a_newer_client_are_passed_over(served: Served) -> None:
     with Side(served.path) as side:
-        side.socket.send(b"\x08\x01\x12\x03abc")
+        side.send(b"\x08\x01\x12\x03abc")
         name, descriptor = side.answer()
         os.close(descriptor)
         assert len(name) == 16
@@ -202,7 +202,7 @@ def test_descriptors_that_a_client_sends_along_are_thrown_away(served: Served) -
     sent = os.memfd_create("sent")
     inode = os.fstat(sent).st_ino
     with Side(served.path) as side:
-        socket.send_fds(side.socket, [b"\x08\x01"], [sent] * 60)
+        socket.send_fds(side, [b"\x08\x01"], [sent] * 60)
         _, descriptor = side.answer()
         os.close(descriptor)
         until(lambda: descriptors(served.path, {inode}) == 3, "what it sent is closed")
