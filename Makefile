@@ -159,10 +159,10 @@ test-long: .venv/.dev  ## the tests that take long; those on Ray need make ray
 	$(BIN)/python -m pytest -m "long or containers"
 
 test-steady: .venv/.dev  ## make test twenty times in random orders, ten of them beside eight busy processes
-	$(BIN)/python -m tests.steady
+	$(BIN)/python benchmarks/steady.py
 
 mutants: .venv/.torch .venv-mutants/.setup  ## changes the product in 320 places, counts how many of them make test and test-all see
-	.venv-mutants/bin/python tests/mutants.py
+	.venv-mutants/bin/python benchmarks/mutants.py
 
 # Warnings are errors here too; pyproject.toml says it to pytest.
 test-oldest: .venv-oldest/.setup  ## contract and client on the oldest supported versions (Python 3.11)

@@ -213,6 +213,7 @@ def _end(process: subprocess.Popen[Any]) -> None:
 
 
 def main() -> None:
+    """Judges the sample's changes that have no result yet, and prints the share that is caught."""
     asked = argparse.ArgumentParser(description=__doc__)
     asked.add_argument("--root", type=Path, default=Path.cwd())
     asked.add_argument("--python", default=str(Path.cwd() / ".venv/bin/python"))

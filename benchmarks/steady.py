@@ -40,6 +40,7 @@ class Run(NamedTuple):
 
 
 def run(number: int, busy: int) -> Run:
+    """One run beside as many busy processes; ``number`` names the file of its output."""
     out = _FOLDER / f"{number}.txt"
     begun, before = time.monotonic(), os.times()
     with out.open("w") as printed, beside(busy):
@@ -73,6 +74,7 @@ def _compute() -> None:
 
 
 def main() -> int:
+    """Prints a row a run; the exit code says whether one failed."""
     asked = argparse.ArgumentParser(description=__doc__)
     asked.add_argument("--runs", type=int, default=20)
     asked.add_argument("--busy", type=int, default=8, help="processes beside every second run")
