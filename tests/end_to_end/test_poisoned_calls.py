@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import random
 import signal
+import subprocess
+import sys
+import tempfile
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from tests.keeper import Keeper, kept_server
+from tests.client.pool.heard import lasting_port
 from tests.mortal.npucall_mortal import CRASHES, KILLS, TAKES_LONG
 
 import npucall_client
@@ -31,6 +36,72 @@ ONE = np.ones((), np.float32)
 INNOCENTS = 8
 KILLED = 6
 MEMBERS = 3
+MORTAL = Path(__file__).parents[1] / "mortal"
+
+
+class Keeper:
+    """Starts a server at one address, again where it ends, on a device that some calls end."""
+
+    def __init__(self, folder: Path, lanes: int) -> None:
+        self.target = f"127.0.0.1:{lasting_port()}"
+        self.endings: list[int] = []
+        """Exit codes of the processes that ended, in order."""
+        self._folder, self._ready = folder, folder / "ready"
+        self._command = [
+            sys.executable, "-m", "npucall_server", "--listen", self.target,
+            "--device", f"mortal:{lanes}", "--ready-file", str(self._ready),
+        ]  # fmt: skip
+        metadata = folder / "npucall_mortal-1.0.dist-info"
+        metadata.mkdir()
+        (metadata / "METADATA").write_text("Name: npucall-mortal\nVersion: 1.0\n")
+        points = "[npucall_server.devices]\nmortal = npucall_mortal:open_mortal\n"
+        (metadata / "entry_points.txt").write_text(points)
+        self._stopping = threading.Event()
+        self._process = self._started()
+        self._thread = threading.Thread(target=self._keep, daemon=True)
+        self._thread.start()
+
+    def wait_until_ready(self, endings: int = 0) -> None:
+        """Until so many processes have ended, and the one that runs now answers."""
+        until(lambda: len(self.endings) >= endings and self._ready.exists(), "a server answers")
+
+    def kill(self) -> None:
+        """Ends the process that runs now."""
+        self._process.kill()
+
+    def stop(self) -> None:
+        """Ends the server for good."""
+        self._stopping.set()
+        self._process.kill()
+        self._thread.join()
+
+    def _keep(self) -> None:
+        while not self._stopping.is_set():
+            code = self._process.wait()
+            if not self._stopping.is_set():
+                self._process = self._started()
+                self.endings.append(code)
+        self._process.kill()
+
+    def _started(self) -> subprocess.Popen[bytes]:
+        self._ready.unlink(missing_ok=True)
+        path = os.pathsep.join([str(self._folder), str(MORTAL)])
+        with (self._folder / "log").open("ab") as log:
+            return subprocess.Popen(  # our own server
+                self._command, stderr=log, env={**os.environ, "PYTHONPATH": path}
+            )
+
+
+@contextmanager
+def kept_server(lanes: int = 1) -> Iterator[Keeper]:
+    """A server that a keeper keeps, once it answers."""
+    with tempfile.TemporaryDirectory(prefix="npucall-kept-") as folder:
+        keeper = Keeper(Path(folder), lanes)
+        try:
+            keeper.wait_until_ready()
+            yield keeper
+        finally:
+            keeper.stop()
 
 
 def arrays(first: int, elements: int) -> tuple[AnyArray, AnyArray]:
@@ -155,7 +226,7 @@ def test_calls_that_wait_outlive_any_number_of_servers_that_somebody_kills() -> 
         for killed in range(KILLED):
             keeper.wait_until_ready(killed)
             threading.Event().wait(schedule.uniform(0.0, 2.5))
-            keeper.signal(signal.SIGKILL)
+            keeper.kill()
         outcomes = [each.exception(PATIENCE) for each in waiting]
     told = [error for error in outcomes if error is not None]
     # Of each server that ends one call had the device, and is blamed if it lost one before: of the
