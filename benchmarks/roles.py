@@ -1,6 +1,6 @@
 """Compares the roles that header_roles.py gives tensors with what documents of operators say.
 
-``python -m tests.abi.roles FOLDER...`` reads all headers (``*.h``) and documents (``*.md``) below
+``python benchmarks/roles.py FOLDER...`` reads all headers (``*.h``) and documents (``*.md``) below
 the folders: of an installed CANN and its documents, or of the repositories of its operators.
 Neither are part of this repository. It prints where both sides differ and how many operators it
 compared, and fails where an output would be lost or content not sent.
@@ -15,10 +15,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from documents import Stated, prototypes_in, stated_in
+
 from npucall_server.devices.cann.header_grammar import Found, parse
 from npucall_server.devices.cann.header_roles import Role, roles_of
-
-from .documents import Stated, prototypes_in, stated_in
 
 LOST = "an output that we do not fetch"
 NOT_SENT = "content that we do not send"

@@ -2,12 +2,11 @@
 
 from pathlib import Path
 
-import pytest
+from documents import prototypes_in, role_from, stated_in
+from roles import EXTRA, IN_PLACE, LOST, NOT_SENT, SENT, Comparison, compare
+from tests.rows import each
 
 from npucall_server.devices.cann.header_roles import Role
-
-from .documents import prototypes_in, role_from, stated_in
-from .roles import EXTRA, IN_PLACE, LOST, NOT_SENT, SENT, Comparison, compare
 
 BEHIND = "uint64_t *workspaceSize, aclOpExecutor **executor"
 IN, OUT, BOTH = Role.INPUT, Role.OUTPUT, Role.IN_OUT
@@ -89,7 +88,7 @@ def test_equal_roles_are_counted(tmp_path: Path) -> None:
     assert found == Comparison(operators=1, compared=1, by_document=0, tensors=2, misses=())
 
 
-@pytest.mark.parametrize(
+@each(
     ("parameters", "row", "meaning"),
     [
         (X_OUT, ("x", "输出"), LOST),
