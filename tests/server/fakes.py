@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any
 
+from tests.client.pool.heard import until
+
 from npucall.compute.evaluate import NO_TARGETS
 from npucall.dtypes import FLOAT
 from npucall.errors import OutOfMemoryError, QueueFullError
@@ -36,18 +38,7 @@ if TYPE_CHECKING:
 PATIENCE = 20.0
 """Seconds after which a test gives up; none takes so long unless something is broken."""
 INPUTS = ("grad_output", "self", "target")
-
-_POLL_SECONDS = 0.002
-
-
-def until(condition: Callable[[], bool], what: str) -> None:
-    """Waits for something that another thread or process does."""
-    never = threading.Event()
-    for _ in range(int(PATIENCE / _POLL_SECONDS)):
-        if condition():
-            return
-        never.wait(_POLL_SECONDS)
-    raise AssertionError(f"did not happen: {what}")
+__all__ = ["until"]  # beside what is defined here
 
 
 # --- A device -------------------------------------------------------------------------------------

@@ -81,6 +81,7 @@ def test_those_who_wait_are_told_when_to_come_back_and_the_one_who_runs_is_answe
     waiting = [losing.begin() for _ in range(3)]
     until(lambda: losing.served.executor.calls_in_flight == 4, "the others wait")
     losing.lose()
+    assert losing.exits == []  # who found out goes on at once, and may have to answer the call
     assert [refusal(call) for call in waiting] == [("DEVICE_LOST", 5.0)] * 3
     losing.device.let_all_go()
     assert BlockingDevice.result in running.result(PATIENCE)
@@ -117,15 +118,6 @@ def test_a_call_that_never_ends_keeps_nobody_and_is_cut(
     assert losing.device.running == 1
     code = hanging.exception(PATIENCE).code()
     assert code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
-
-
-def test_the_thread_that_found_out_goes_on_at_once(losing: Losing) -> None:
-    """It may have to answer the call that broke the device."""
-    running = losing.begin_running()
-    losing.lose()
-    assert losing.exits == []  # the end waits for the call that runs
-    losing.device.let_all_go()
-    assert BlockingDevice.result in running.result(PATIENCE)
 
 
 def test_many_threads_may_find_out(losing: Losing) -> None:

@@ -285,22 +285,18 @@ def test_some_storages_come_in_chunks_and_others_are_there_and_the_output_is_kep
     assert server.read(A) == EXPECTED
 
 
-def test_chunks_for_a_storage_that_has_a_place_are_refused(server: OnHandles) -> None:
+def test_chunks_for_a_storage_that_has_a_place_are_refused_and_data_beside_chunks(
+    server: OnHandles,
+) -> None:
     server.keep(B, bytes(BYTES[1]))
     with server.executions.begin(server.caller, record()) as execution:
+        with pytest.raises(MessageError, match="expected storages without data"):
+            execution.prepare(join_request(L1, [None, BYTES[1], None]), chunked=True)
         execution.prepare(join_request(L1, [None, part(B), None]), chunked=True)
         execution.admit()
         receiving = execution.expect("call")
         with pytest.raises(MessageError, match="storage 1 of call from 0 on, of 0 in all"):
             receiving.take(Chunk(1, 0, BYTES[1]))
-
-
-def test_data_beside_chunks_is_refused(server: OnHandles) -> None:
-    with (
-        server.executions.begin(server.caller, record()) as execution,
-        pytest.raises(MessageError, match="expected storages without data"),
-    ):
-        execution.prepare(join_request(L1, [None, BYTES[1], None]), chunked=True)
 
 
 def test_a_call_that_waits_for_a_handle_gives_way_to_who_asks_for_its_place(

@@ -6,6 +6,7 @@ import io
 import socket
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import grpc
@@ -15,7 +16,6 @@ from npucall.errors import MessageError
 from npucall_server import connections
 from npucall_server import peers as module
 from npucall_server.connections import IdleConnections, bytes_moved
-from npucall_server.ledger import Ledger
 from npucall_server.log import Log
 from npucall_server.peers import Peers
 from npucall_server.watch import Watch
@@ -48,41 +48,34 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return Clock(monkeypatch)
 
 
-def begin(clock: Clock, room: Ledger | None = None) -> FakeCaller:
+WANTED: Any = SimpleNamespace(is_wanted=True)
+"""Room that others want."""
+QUIET: Any = SimpleNamespace(is_wanted=False)
+STEPS: dict[str, tuple[Any, list[tuple[float, int | None]], bool]] = {
+    "it stands still for a while": (None, [(29, None)], True),
+    "it stands still": (None, [(29, None), (1, None)], False),
+    "its bytes move": (None, [(20, 1000 * count) for count in range(100)], True),
+    "pings of its connection move": (None, [(10, 17 * count) for count in range(3)], False),
+    "its message is awaited, for a third of the time": (QUIET, [(9.9, None)], True),
+    "its message does not begin": (QUIET, [(9.9, None), (0.1, None)], False),
+    "others want the room, and progress can be seen": (WANTED, [(1.5, 0)], True),
+    "others want the room, and there is none": (WANTED, [(1.5, 0), (1.5, 0)], False),
+    # Of a Unix socket nobody knows whether it moves.
+    "others want the room, and no kernel counts": (WANTED, [(9.9, None)], True),
+}
+"""The room that a peer holds; seconds that pass with what has moved by then; whether it stays."""
+
+
+@pytest.mark.parametrize("what", STEPS)
+def test_a_peer_is_cut_where_it_makes_no_progress(clock: Clock, what: str) -> None:
+    room, steps, stays = STEPS[what]
     caller: Any = FakeCaller()
     clock.peers.begin(caller, "its answer to be read", room)
-    return caller  # type: ignore[no-any-return]
-
-
-def test_a_peer_that_stands_still_is_cut_and_the_log_says_so(clock: Clock) -> None:
-    caller = begin(clock)
-    clock.after(29)
-    assert caller.is_active()
-    clock.after(1)
-    assert not caller.is_active()
-    until(lambda: "waited 30 s for its answer to be read" in clock.log.getvalue(), "it is logged")
-
-
-def test_a_peer_whose_bytes_move_is_never_cut(clock: Clock) -> None:
-    caller = begin(clock)
-    for count in range(100):
-        clock.after(20, moved=1000 * count)
-    assert caller.is_active()
-
-
-def test_a_message_has_a_third_of_the_time_for_its_first_bytes(clock: Clock) -> None:
-    caller = begin(clock, ledger())
-    clock.after(9.9)
-    assert caller.is_active()
-    clock.after(0.1)
-    assert not caller.is_active()
-
-
-def test_the_pings_of_a_connection_are_no_progress(clock: Clock) -> None:
-    caller = begin(clock)
-    for count in range(4):
-        clock.after(10, moved=17 * count)
-    assert not caller.is_active()
+    for seconds, moved in steps:
+        assert caller.is_active()
+        clock.after(seconds, moved)
+    assert caller.is_active() == stays
+    until(lambda: stays == ("s for its answer to be read" not in clock.log.getvalue()), "its line")
 
 
 def test_a_wait_that_has_ended_cuts_nobody(clock: Clock) -> None:
@@ -90,23 +83,6 @@ def test_a_wait_that_has_ended_cuts_nobody(clock: Clock) -> None:
     wait = clock.peers.begin(caller, "anything")
     clock.peers.end(wait)
     clock.after(1000)
-    assert caller.is_active()
-
-
-def test_where_others_want_the_room_patience_is_short(clock: Clock) -> None:
-    room: Any = type("Wanted", (), {"is_wanted": True})()
-    caller = begin(clock, room)
-    clock.after(1.5, moved=0)  # progress can be seen
-    assert caller.is_active()
-    clock.after(1.5, moved=0)
-    assert not caller.is_active()
-
-
-def test_what_no_kernel_counts_keeps_the_usual_patience(clock: Clock) -> None:
-    """Of a Unix socket nobody knows whether it moves."""
-    room: Any = type("Wanted", (), {"is_wanted": True})()
-    caller = begin(clock, room)
-    clock.after(9.9)
     assert caller.is_active()
 
 

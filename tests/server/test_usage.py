@@ -43,28 +43,20 @@ def call(
 
 
 def test_calls_of_a_caller_and_operator_share_a_line(account: Usage) -> None:
-    account.called(call())
-    account.called(call())
-    account.called(call(reason="QUEUE_FULL"))
+    """Those of operators that the device does not know share the one without a name."""
+    for record in call(), call(), call(reason="QUEUE_FULL"):
+        account.called(record)
     assert account.lines() == {
         Key("vision", "ann", KL): Line(3, 300, 120, 0, {"QUEUE_FULL": 1}),
     }
-
-
-def test_lines_stand_in_the_order_of_tenant_caller_and_operator(account: Usage) -> None:
-    for record in call(KL), call(GELU), call(KL, caller="abe"), call(KL, tenant="audio"):
-        account.called(record)
-    assert list(account.lines()) == [
-        ("audio", "ann", KL), ("vision", "abe", KL), ("vision", "ann", GELU), ("vision", "ann", KL),
-    ]  # fmt: skip
-
-
-def test_operators_that_the_device_does_not_know_share_the_line_without_a_name(
-    account: Usage,
-) -> None:
     for operator in "aclnnNonsense", "", "another":
         account.called(call(operator, reason="OPERATOR_UNKNOWN"))
-    assert list(account.lines()) == [("vision", "ann", "")]
+    for record in call(GELU), call(KL, caller="abe"), call(KL, tenant="audio"):
+        account.called(record)
+    assert list(account.lines()) == [
+        ("audio", "ann", KL), ("vision", "abe", KL), ("vision", "ann", ""),
+        ("vision", "ann", GELU), ("vision", "ann", KL),
+    ]  # fmt: skip
 
 
 def test_callers_beyond_the_bound_share_the_line_others(
