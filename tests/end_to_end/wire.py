@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import os
 import socket
-import threading
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -13,12 +12,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import grpc
 from google.rpc.error_details_pb2 import ErrorInfo
 from google.rpc.status_pb2 import Status
+from tests.client.pool.heard import until
 
 from npucall.v1 import operator_service_pb2 as pb
 from npucall.v1 import tensor_pb2
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from npucall_server.app import Server
 
@@ -40,7 +40,7 @@ ENDLESS = (4096, 4096, 32768)
 
 ENDLESS_LIMIT = "--memory-limit=16TiB"
 
-_POLL_SECONDS = 0.005
+__all__ = ["until"]  # beside what is defined here
 
 
 @contextmanager
@@ -66,16 +66,6 @@ def free_address() -> str:
     """Free a moment ago. A server that starts again is known by an address that it is told."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         return f"127.0.0.1:{listener.getsockname()[1]}"
-
-
-def until(condition: Callable[[], bool], what: str, within: float = PATIENCE) -> None:
-    """Waits for something that another thread or process does."""
-    never = threading.Event()
-    for _ in range(int(within / _POLL_SECONDS)):
-        if condition():
-            return
-        never.wait(_POLL_SECONDS)
-    raise AssertionError(f"did not happen: {what}")
 
 
 @contextmanager

@@ -43,10 +43,12 @@ class Heard:
         self.until(lambda heard: set(heard.members) == set(addresses))
 
 
-def until(condition: Callable[[], object], what: str = "what was awaited") -> None:
-    """Waits for something that another thread does."""
+def until(
+    condition: Callable[[], object], what: str = "what was awaited", within: float = PATIENCE
+) -> None:
+    """Waits for something that another thread or process does."""
     never = threading.Event()
-    for _ in range(int(PATIENCE / 0.002)):
+    for _ in range(int(within / 0.002)):
         if condition():
             return
         never.wait(0.002)
