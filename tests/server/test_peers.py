@@ -7,45 +7,36 @@ import socket
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import grpc
 import pytest
 
 from npucall.errors import MessageError
 from npucall_server import connections
-from npucall_server import peers as module
 from npucall_server.connections import IdleConnections, bytes_moved
 from npucall_server.log import Log
 from npucall_server.peers import Peers
 from npucall_server.watch import Watch
 
-from .fakes import PATIENCE, FakeCaller, ledger, until
+from .fakes import PATIENCE, FakeCaller, FakeClock, ledger, until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-class Clock:
-    """Time and bytes as a test says."""
+class Waits(Peers):
+    """On a fake clock, with bytes that move as a test says."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.now = 1000.0
-        self.moved: dict[str, int] = {}
-        monkeypatch.setattr(module.time, "monotonic", lambda: self.now)
-        self.log = io.StringIO()
-        self.peers = Peers(Log(stream=self.log), 30.0, lambda: self.moved, lambda: self.now)
+    def __init__(self) -> None:
+        self.clock, self.moved, self.text = FakeClock(), dict[str, int](), io.StringIO()
+        super().__init__(Log(stream=self.text), 30.0, lambda: self.moved, self.clock.monotonic)
 
     def after(self, seconds: float, moved: int | None = None) -> None:
-        self.now += seconds
+        self.clock.advance(seconds)
         if moved is not None:
             self.moved["fake"] = moved
-        self.peers.look()
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    return Clock(monkeypatch)
+        self.look()
 
 
 WANTED: Any = SimpleNamespace(is_wanted=True)
@@ -67,22 +58,21 @@ STEPS: dict[str, tuple[Any, list[tuple[float, int | None]], bool]] = {
 
 
 @pytest.mark.parametrize("what", STEPS)
-def test_a_peer_is_cut_where_it_makes_no_progress(clock: Clock, what: str) -> None:
+def test_a_peer_is_cut_where_it_makes_no_progress(what: str) -> None:
     room, steps, stays = STEPS[what]
-    caller: Any = FakeCaller()
-    clock.peers.begin(caller, "its answer to be read", room)
+    waits, caller = Waits(), cast("Any", FakeCaller())
+    waits.begin(caller, "its answer to be read", room)
     for seconds, moved in steps:
         assert caller.is_active()
-        clock.after(seconds, moved)
+        waits.after(seconds, moved)
     assert caller.is_active() == stays
-    until(lambda: stays == ("s for its answer to be read" not in clock.log.getvalue()), "its line")
+    until(lambda: stays == ("s for its answer to be read" not in waits.text.getvalue()), "its line")
 
 
-def test_a_wait_that_has_ended_cuts_nobody(clock: Clock) -> None:
-    caller: Any = FakeCaller()
-    wait = clock.peers.begin(caller, "anything")
-    clock.peers.end(wait)
-    clock.after(1000)
+def test_a_wait_that_has_ended_cuts_nobody() -> None:
+    waits, caller = Waits(), cast("Any", FakeCaller())
+    waits.end(waits.begin(caller, "anything"))
+    waits.after(1000)
     assert caller.is_active()
 
 
