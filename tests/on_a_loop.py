@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 def connect(*args: Any, **kwargs: Any) -> Any:
     """As ``npucall_client.connect``."""
-    return shown(done(_awaited(aio.connect(*args, **kwargs))))
+    return shown(done(_called(aio.connect, args, kwargs)))
 
 
 @cache
@@ -50,10 +50,6 @@ def done(work: Coroutine[Any, Any, Any]) -> Any:
         raise
     finally:
         del task
-
-
-async def _awaited(answer: Any) -> Any:
-    return await answer
 
 
 async def _called(method: Any, args: Any, kwargs: Any) -> Any:
