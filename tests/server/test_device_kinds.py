@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     Register = Callable[[pytest.MonkeyPatch, Path], None]
 
-ECHO = Path(__file__).parent / "devices/echo"
+ECHO = Path(__file__).parents[2] / "examples/echo"
 """A folder with a device that npucall does not know."""
 OPENER = "npucall_echo.device:open_echo"
 

@@ -1,6 +1,6 @@
 """The device ``echo:N``: whatever the operator, each output is its first input.
 
-Thrown away after a test; it shows what a second kind of device consists of.
+It shows what a second kind of device consists of; a test opens it, and calls it over a server.
 """
 
 from __future__ import annotations
@@ -29,11 +29,14 @@ if TYPE_CHECKING:
 
 
 def open_echo(settings: ServerSettings, note: Callable[[str], None]) -> EchoDevice:
+    """The entry point: what ``--device echo:N`` opens."""
     note(f"{settings.device} is open")
     return EchoDevice(settings)
 
 
 class EchoDevice:
+    """Takes calls on lanes, as an NPU does."""
+
     soc = DEFAULT_SOC
     product = product_of(DEFAULT_SOC)
     catalogue = CATALOGUE
@@ -41,10 +44,11 @@ class EchoDevice:
 
     def __init__(self, settings: ServerSettings) -> None:
         self.name, self.lanes = settings.device, settings.lanes
-        self._lost: Callable[[NpucallError], None] = lambda error: None
+        self._lost: Callable[[NpucallError], None] = lambda _: None
         self._lanes = Lanes(EchoLane, settings.lanes, settings.device_timeout, self._report_lost)
 
     def unavailable_because(self, operator: object) -> str:
+        del operator
         return ""
 
     def plan(self, call: Prepared, turn: Turn) -> int:
@@ -67,6 +71,7 @@ class EchoDevice:
         return peak_bytes(steps)
 
     def allocate(self, nbytes: int, dtype: DType | None = None) -> HostResident:
+        del dtype
         return HostResident(nbytes)
 
     memory_for_handles = 0
@@ -74,10 +79,12 @@ class EchoDevice:
 
     def working_bytes(self, call: Prepared) -> int:
         """Nothing beside the answer."""
+        del call
         return 0
 
     def piecewise(self, call: Prepared) -> None:
         """It takes its inputs whole."""
+        del call
 
     def facts(self) -> None:
         """It is no hardware."""
@@ -103,6 +110,8 @@ class EchoDevice:
 
 
 class EchoLane:
+    """One memory, into which inputs are copied, and from which outputs are."""
+
     broken = None
     spent = False
 
