@@ -158,13 +158,6 @@ def test_a_bug_is_an_answer_without_its_traceback_which_is_in_the_log() -> None:
     )
 
 
-def test_memory_that_cannot_be_had_is_an_error_of_the_contract() -> None:
-    handled = Handled(fail(MemoryError()))
-    assert handled.context.code is grpc.StatusCode.RESOURCE_EXHAUSTED
-    assert handled.info.reason == "DEVICE_MEMORY"
-    assert handled.info.metadata["setting"] == "memory_limit"
-
-
 def test_an_error_travels_as_details_of_google_rpc() -> None:
     error = ShapeError("self: no", parameter="self", aclnn_status=161002, operator="aclnnX")
     handled = Handled(fail(error))
@@ -186,12 +179,16 @@ def test_an_error_travels_as_details_of_google_rpc() -> None:
     assert "traceback" not in handled.log
 
 
-def test_a_refusal_for_now_says_when_to_come_back() -> None:
+def test_a_refusal_for_now_says_when_to_come_back_a_lack_of_memory_what_helps() -> None:
     handled = Handled(fail(QueueFullError("full", retry_after=0.25)))
     assert handled.context.code is grpc.StatusCode.RESOURCE_EXHAUSTED
     retry = handled.context.details()[-1]
     assert isinstance(retry, RetryInfo)
     assert retry.retry_delay.ToMilliseconds() == 250
+    handled = Handled(fail(MemoryError()))
+    assert handled.context.code is grpc.StatusCode.RESOURCE_EXHAUSTED
+    told = handled.info.reason, handled.info.metadata["setting"]
+    assert told == ("DEVICE_MEMORY", "memory_limit")
 
 
 def test_the_callers_request_id_stands_in_log_and_error() -> None:

@@ -48,11 +48,6 @@ def test_it_lists_what_would_be_served_and_what_not(
         "\n"
         "2 operators, 1 not served, of 2 headers\n"
     )
-
-
-def test_headers_without_operators_give_the_summary_alone(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
     (folder / "aclnn_some.h").unlink()
     assert run([str(folder)]) == 0
     assert capsys.readouterr().out == "0 operators, 0 not served, of 1 headers\n"

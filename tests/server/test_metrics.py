@@ -80,22 +80,17 @@ def scraped(address: str, tls: ssl.SSLContext | None = None) -> dict[str, dict[s
 
 
 def test_calls_are_counted_by_method_operator_tenant_and_reason() -> None:
+    """Operators that the device does not know share a series."""
     counters = Counters([KL])
     for record in call(), call(), call(reason="QUEUE_FULL"), call(tenant="audio", method="Plan"):
         counters.called(record)
+    for number in range(100):
+        counters.called(call(f"nonsense {number}", reason="OPERATOR_UNKNOWN"))
     assert values(counters.samples(), declared.CALLS) == {
         ("Execute", KL, "vision", "OK"): 2,
         ("Execute", KL, "vision", "QUEUE_FULL"): 1,
         ("Plan", KL, "audio", "OK"): 1,
-    }
-
-
-def test_operators_that_the_device_does_not_know_share_a_series() -> None:
-    counters = Counters([KL])
-    for number in range(100):
-        counters.called(call(f"nonsense {number}", reason="OPERATOR_UNKNOWN"))
-    assert values(counters.samples(), declared.CALLS) == {
-        ("Execute", "", "vision", "OPERATOR_UNKNOWN"): 100
+        ("Execute", "", "vision", "OPERATOR_UNKNOWN"): 100,
     }
 
 

@@ -33,8 +33,11 @@ def test_a_flag_goes_before_the_environment_and_that_before_the_file(
     config.write_text("queue_length = 3\n")
     flag, file = "--queue-length=1", f"--config={config}"
     assert [read(*flags).queue_length for flags in ((flag, file), (file,), ())] == [1, 3, 64]
+    monkeypatch.setenv("NPUCALL_CONFIG", str(config))
+    assert read().queue_length == 3
     monkeypatch.setenv(name, "2")
     assert [read(*flags).queue_length for flags in ((flag, file), (file,), ())] == [1, 2, 2]
+    assert ServerSettings(queue_length=1).queue_length == 1  # an argument counts too
 
 
 def test_who_starts_a_server_may_say_what_holds_if_nobody_says_something_else(
@@ -72,18 +75,6 @@ def test_paths_of_a_file_count_from_its_folder_and_those_of_flags_from_here(
     config.write_text(config.read_text().replace("keys.json", url))
     found = read(f"--config={config}", "--tls-certificate=x.pem")
     assert found.oidc_keys == url
-
-
-def test_an_argument_goes_before_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NPUCALL_QUEUE_LENGTH", "2")
-    assert ServerSettings(queue_length=1).queue_length == 1
-
-
-def test_the_environment_may_name_the_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    config = tmp_path / "settings.toml"
-    config.write_text('soc = "Ascend910_9391"\n')
-    monkeypatch.setenv("NPUCALL_CONFIG", str(config))
-    assert read().soc == "Ascend910_9391"
 
 
 def test_flags_are_written_with_hyphens(subtests: pytest.Subtests) -> None:

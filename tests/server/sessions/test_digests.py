@@ -72,18 +72,12 @@ def test_what_is_kept_counts_and_what_is_not_does_not() -> None:
     assert subject.used == host.used == 2 * EACH
 
 
-@pytest.mark.parametrize("room", [0, EACH - 1])
-def test_what_has_no_room_is_not_kept(room: int) -> None:
-    subject = of(room)
-    assert not subject.remember("vision", key(1), data(1))
-    assert subject.used == 0
-
-
-def test_nothing_is_kept_where_calls_hold_the_memory() -> None:
+def test_what_has_no_room_is_not_kept_nor_where_calls_hold_the_memory() -> None:
     host = ledger(2 * EACH)
     host.take(FakeCaller(), EACH + 1)
-    subject = of(1 << 20, host)
-    assert not subject.remember("vision", key(1), data(1))
+    for subject in of(0), of(EACH - 1), of(1 << 20, host):
+        assert not subject.remember("vision", key(1), data(1))
+        assert subject.used == 0
 
 
 def test_calls_that_need_the_memory_get_it() -> None:
