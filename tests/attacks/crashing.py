@@ -18,15 +18,15 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 import grpc
-from tests.end_to_end.contract import KL, kl, request
+from tests.end_to_end.contract import KL, Caller, begin, kl, request
 from tests.end_to_end.wire import PATIENCE, bare_channel
+from tests.server.sessions.raw import SESSIONS, RawSessions, RefusedError, entry, frames
 
 from npucall.v1 import operator_service_pb2 as pb
-from npucall.v1 import operator_service_pb2_grpc, session_service_pb2_grpc, tensor_pb2
-from npucall.v1 import session_service_pb2 as sessions
+from npucall.v1 import tensor_pb2
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 COUNT = 1 << 16
 """Elements of a tensor, of 4 bytes each."""
@@ -41,19 +41,9 @@ def crash(target: str, count: int, at_once: int, seed: int) -> None:
     subprocess.run([*command, *map(str, (count, at_once, seed))], check=True)
 
 
-def _upload_frames(handle: bytes, data: bytes, digest: bytes) -> Iterator[sessions.UploadRequest]:
-    entry = sessions.UploadEntry(handle=handle, length=len(data), digest=digest)
-    yield sessions.UploadRequest(begin=sessions.UploadBegin(entries=[entry]))
-    for at in range(0, BYTES, BYTES // 8):
-        piece = pb.Chunk(offset=at, data=data[at : at + BYTES // 8])
-        yield sessions.UploadRequest(chunk=piece)
-    yield sessions.UploadRequest(end=pb.End())
-
-
-def _stopping(frames: Iterator[Any], after: int) -> Iterator[Any]:
-    """So many frames, and then nothing more, while the stream stays open."""
-    for _, frame in zip(range(after), frames, strict=False):
-        yield frame
+def _stopping(messages: Iterable[Any]) -> Iterator[Any]:
+    """These, and then nothing more, while the stream stays open."""
+    yield from messages
     time.sleep(_LONG)
 
 
@@ -61,31 +51,32 @@ class Client:
     """What it leaves open stays in ``_open``."""
 
     def __init__(self, channel: grpc.Channel, chance: random.Random) -> None:
-        self._sessions: Any = session_service_pb2_grpc.SessionServiceStub(channel)
-        self._operators: Any = operator_service_pb2_grpc.OperatorServiceStub(channel)
-        self._given: dict[str, Any] = {"timeout": PATIENCE}
+        self._session, self._operators = RawSessions(channel), Caller(channel).stub
         self._chance = chance
         self._filled: list[bytes] = []
         self._open: list[Any] = []
+        self.open = self._session.open
         self.deeds = [
             self._upload, self._stopped_upload, self._call_that_waits, self._kept_output,
             self._program, self._stream, self._chunked, self._unread_download, self._release,
         ]  # fmt: skip
 
-    def open(self) -> None:
-        answer = self._sessions.OpenSession(sessions.OpenSessionRequest(), timeout=PATIENCE)
-        self._given["metadata"] = (("npucall-session", answer.session),)
+    @property
+    def _given(self) -> dict[str, Any]:
+        return {"timeout": PATIENCE, "metadata": self._session.metadata}
 
     def _upload(self) -> None:
         handle, data = secrets.token_bytes(16), self._chance.randbytes(64) * (BYTES // 64)
         digest = sha256(data).digest() if self._chance.random() < 0.5 else b""
-        self._sessions.Upload(_upload_frames(handle, data, digest), **self._given)
+        self._session.put(handle, data, digest=digest)
         self._filled.append(handle)
 
     def _stopped_upload(self) -> bytes:
         handle = secrets.token_bytes(16)
-        frames = _stopping(_upload_frames(handle, bytes(BYTES), b""), self._chance.randrange(10))
-        self._open.append(self._sessions.Upload.future(frames, **self._given))
+        messages = [each.SerializeToString() for each in frames(entry(handle, bytes(BYTES)))]
+        given = _stopping(messages[: self._chance.randrange(len(messages))])
+        upload = self._session.channel.stream_unary(f"{SESSIONS}/Upload")
+        self._open.append(upload.future(given, **self._given))
         return handle
 
     def _call_that_waits(self) -> None:
@@ -112,28 +103,25 @@ class Client:
     def _stream(self) -> None:
         filled = self._any_filled()
         calls = [self._call(filled, secrets.token_bytes(16)) for _ in range(8)]
-        self._exchange([pb.Begin(request=call) for call in calls])
+        self._exchange(*(begin(number, call) for number, call in enumerate(calls)))
         next(self._open[-1])
 
     def _chunked(self) -> None:
         call = self._call(self._any_filled(), secrets.token_bytes(16))
         call.storage[0].CopyFrom(tensor_pb2.Storage())
-        self._exchange([pb.Begin(request=call, chunked=True)])
+        self._exchange(begin(0, call, chunked=True))
 
     def _unread_download(self) -> None:
-        asked = sessions.DownloadRequest(part=self._any_filled().handle)
-        self._open.append(self._sessions.Download(asked, **self._given))
+        self._any_filled()
+        self._open.append(self._session.downloading(self._filled[-1], BYTES))
         next(self._open[-1])
 
     def _release(self) -> None:
         if self._filled:
-            asked = sessions.ReleaseRequest(handles=[self._filled.pop()])
-            self._sessions.Release(asked, **self._given)
+            self._session.release(self._filled.pop())
 
-    def _exchange(self, begins: list[pb.Begin]) -> None:
-        frames = [pb.ExecuteStreamRequest(call_id=i, begin=each) for i, each in enumerate(begins)]
-        stopping = _stopping(iter(frames), len(frames))
-        self._open.append(self._operators.ExecuteStream(stopping, **self._given))
+    def _exchange(self, *given: pb.ExecuteStreamRequest) -> None:
+        self._open.append(self._operators.ExecuteStream(_stopping(given), **self._given))
 
     def _call(self, storage: tensor_pb2.Storage, keep: bytes = b"") -> pb.ExecuteRequest:
         """A call whose two inputs are the same; ``keep``: a handle for its output."""
@@ -155,7 +143,7 @@ def _live(target: str, chance: random.Random, tell: int) -> None:
         act: Any = client.open
         while True:
             os.write(tell, b".")
-            with suppress(grpc.RpcError, StopIteration):  # the server may be full
+            with suppress(grpc.RpcError, RefusedError, StopIteration):  # the server may be full
                 act()
             act = chance.choices([client.open, *client.deeds], [0.2] + [1.0] * len(client.deeds))[0]
 

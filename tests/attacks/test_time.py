@@ -6,7 +6,6 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.end_to_end import wire
 
 from . import attacks, requests
 from .attacks import endings
@@ -21,36 +20,6 @@ pytestmark = pytest.mark.long
 
 UNDER_ATTACK = 10.0
 """Seconds for which polite callers are looked at."""
-
-
-def test_calls_of_three_million_steps_leave_others_their_turns(start: Start) -> None:
-    with start() as server, polite(server.target) as seen:
-        with attacks.endless_steps(server.target, wire.LANES) as made:
-            pump(made, UNDER_ATTACK)
-            beside = seen()
-        server.note(beside, endings(made))
-        assert beside.all_served
-
-
-def test_cancel_ends_a_call_of_many_steps(start: Start) -> None:
-    with start() as server:
-        with attacks.endless_steps(server.target, 1) as made:
-            begun = server.in_flight()[0] or sum(len(each.ended) for each in made)
-            made[0].reset(1)
-            pump(made, 0.5)
-        seconds = server.seconds_until_idle(30)
-        server.note(f"{seconds:.1f} s")
-        assert begun == 1
-        assert seconds < 30
-
-
-def test_the_servers_call_timeout_ends_a_call_of_many_steps(start: Start) -> None:
-    with start("--call-timeout=3") as server:
-        with attacks.endless_steps(server.target, 1) as made:
-            pump(made, 30, over)
-            server.note(endings(made))
-        seconds = server.seconds_until_idle(10)
-        assert seconds < 10
 
 
 @pytest.mark.parametrize("kind", requests.crowded(1000))
