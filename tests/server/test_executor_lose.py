@@ -25,11 +25,12 @@ from .fakes import (
     until,
     waiting,
 )
+from .test_executor_turns import Holding, device, holding
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from npucall_server.devices.base import Turn
+
+__all__ = ["device", "holding"]
 
 CALL = prepared()
 
@@ -38,54 +39,37 @@ def lost() -> DeviceLostError:
     return DeviceLostError("device: lost", retry_after=5.0)
 
 
-class Held:
-    """An executor whose one turn is held, by the call ``running``."""
-
-    def __init__(self, pool: ThreadPoolExecutor) -> None:
-        self.device = BlockingDevice()
-        self.executor, self._pool = executor(self.device, queue_length=16), pool
-        self.running = self.call()
-        until(lambda: self.device.running == 1, "it holds the turn")
-
-    def call(self) -> Future[Any]:
-        return self._pool.submit(execute, self.executor, CALL)
-
-    def plan(self) -> Future[Any]:
-        turn = self.executor.turn(FakeCaller())
-        return self._pool.submit(self.executor.plan, CALL, turn)
-
-
-@pytest.fixture
-def held(pool: ThreadPoolExecutor) -> Iterator[Held]:
-    held = Held(pool)
-    yield held
-    held.device.let_all_go()
-
-
-def test_all_who_wait_and_come_are_told_and_the_call_that_runs_has_its_answer(held: Held) -> None:
+def test_all_who_wait_and_come_are_told_and_the_call_that_runs_has_its_answer(
+    pool: ThreadPoolExecutor, holding: Holding
+) -> None:
     """Even if the server goes down behind the loss. Those who come do not count."""
-    calls = [*(held.call() for _ in range(5)), held.plan()]
-    until(lambda: waiting(held.executor) == 6, "they wait")
-    held.executor.lose(lost)
-    for call in [*calls, held.call(), held.plan()]:
+
+    def plan() -> Future[Any]:
+        turn = holding.executor.turn(FakeCaller())
+        return pool.submit(holding.executor.plan, CALL, turn)
+
+    calls = [*(holding.call() for _ in range(5)), plan()]
+    until(lambda: waiting(holding.executor) == 6, "they wait")
+    holding.executor.lose(lost)
+    for call in [*calls, holding.call(), plan()]:
         error = call.exception(PATIENCE)
         assert isinstance(error, DeviceLostError)
         assert error.retry_after == 5.0
-    assert held.executor.calls_in_flight == 1
-    assert len(held.device.entered) == 1
-    assert not held.running.done()
-    held.device.let_all_go()
-    assert held.running.result(PATIENCE).outputs == [[b"result"]]
-    until(lambda: is_at_rest(held.executor), "nothing is left")
+    assert holding.executor.calls_in_flight == 1
+    assert len(holding.device.entered) == 1
+    assert not holding.holder.done()
+    holding.device.let_all_go()
+    assert holding.holder.result(PATIENCE).outputs == [[b"result"]]
+    until(lambda: is_at_rest(holding.executor), "nothing is left")
 
 
-def test_going_down_after_the_loss_changes_nothing_for_those_who_wait(held: Held) -> None:
-    call = held.call()
-    until(lambda: waiting(held.executor) == 1, "it waits")
-    held.executor.lose(lost)
-    held.executor.drain()
+def test_going_down_after_the_loss_changes_nothing_for_those_who_wait(holding: Holding) -> None:
+    call = holding.call()
+    until(lambda: waiting(holding.executor) == 1, "it waits")
+    holding.executor.lose(lost)
+    holding.executor.drain()
     assert isinstance(call.exception(PATIENCE), DeviceLostError)
-    assert isinstance(held.call().exception(PATIENCE), DrainingError)
+    assert isinstance(holding.call().exception(PATIENCE), DrainingError)
 
 
 def test_calls_that_come_are_told_so_though_the_queue_is_full() -> None:
@@ -143,12 +127,12 @@ def test_a_loss_between_the_last_look_and_a_free_turn_gives_no_turn() -> None:
     assert is_at_rest(subject)
 
 
-def test_a_loss_between_the_last_look_and_the_queue_lets_nobody_wait(held: Held) -> None:
+def test_a_loss_between_the_last_look_and_the_queue_lets_nobody_wait(holding: Holding) -> None:
     caller = LosingCaller()
-    caller.lose = held.executor.lose
+    caller.lose = holding.executor.lose
     with pytest.raises(DeviceLostError):
-        execute(held.executor, CALL, caller=caller)
-    assert waiting(held.executor) == 0
+        execute(holding.executor, CALL, caller=caller)
+    assert waiting(holding.executor) == 0
 
 
 def test_a_turn_that_is_given_back_after_the_loss_goes_to_nobody() -> None:

@@ -53,16 +53,16 @@ class Holding:
         self.executor, self._pool = executor(device, call_timeout=call_timeout), pool
         self.holder = self.call()
         until(lambda: device.running == 1, "it holds the turn")
-        self._device = device
+        self.device = device
 
     def call(self, caller: FakeCaller | None = None) -> Future[Any]:
         return self._pool.submit(execute, self.executor, CALL, None, caller)
 
     def ends_well(self) -> None:
         """The call that holds the turn, which nobody else has had."""
-        self._device.let_all_go()
+        self.device.let_all_go()
         self.holder.result(PATIENCE)
-        assert len(self._device.entered) == 1
+        assert len(self.device.entered) == 1
         assert is_at_rest(self.executor)
 
 
