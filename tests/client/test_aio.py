@@ -140,7 +140,7 @@ def test_the_loop_goes_on_while_a_token_is_asked_for() -> None:
 
 
 @each("kind", ["local:", *(["a server", "pool:"] if HAS_SERVER else [])])
-def test_a_closed_client_refuses_calls_and_leaves_no_task(
+def test_a_closed_client_calls_nobody_and_leaves_no_task(
     request: pytest.FixtureRequest, kind: str
 ) -> None:
     target = "local:"
@@ -191,9 +191,7 @@ def public(kind: type) -> dict[str, Any]:
         (npucall_client.client.Reserved, aio.client.Reserved),
     ],
 )
-def test_both_clients_have_the_same_methods_with_the_same_parameters(
-    blocking: type, awaited: type
-) -> None:
+def test_both_clients_have_the_same_methods_and_parameters(blocking: type, awaited: type) -> None:
     assert public(awaited) == public(blocking)
     ours, theirs = map(inspect.signature, (aio.connect, npucall_client.connect))
     assert ours.parameters == theirs.parameters

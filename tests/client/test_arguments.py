@@ -93,7 +93,7 @@ def test_what_a_python_call_would_refuse_is_a_type_error(
         ((), {"n": 1, "flag": True, "x": 1.0, "a": [[1.0]]}, "a: expected an array, found list"),
     ],
 )
-def test_what_does_not_fit_the_listing_is_a_type_error(
+def test_what_fits_no_listing_is_a_type_error(
     args: Any, kwargs: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(TypeError, match=message):

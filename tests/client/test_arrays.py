@@ -177,9 +177,7 @@ def test_an_output_is_written_in_place_through_its_strides_and_its_gaps_stay(
 
 @EVERY_DEVICE
 @each("keep_layout", [False, True])
-def test_an_output_of_rank_0_or_without_elements_is_written(
-    client: Client, keep_layout: bool
-) -> None:
+def test_an_output_of_rank_0_or_no_elements_is_written(client: Client, keep_layout: bool) -> None:
     for array in np.ones((), np.float32), np.zeros((0, 3), np.float32):
         out = np.zeros_like(array)
         options = client.options(outputs={"out": out}, keep_layout=keep_layout)

@@ -254,9 +254,7 @@ def test_the_request_id_goes_along(server: fake.FakeServer, client: Client) -> N
 
 
 @pytest.mark.parametrize("setting", ["max_message_bytes", "memory_limit"])
-def test_a_request_above_a_limit_of_the_server_is_not_sent(
-    server: fake.FakeServer, setting: str
-) -> None:
+def test_a_request_above_a_limit_is_not_sent(server: fake.FakeServer, setting: str) -> None:
     setattr(server.limits, setting, 2_000_000)
     server.limits.stream_window = 0
     with (
@@ -294,9 +292,7 @@ def test_a_client_that_is_closed_refuses_every_use(target: str) -> None:
 
 
 @BOTH_SENDERS
-def test_a_call_under_way_is_cancelled_when_the_client_is_closed(
-    server: fake.FakeServer, target: str
-) -> None:
+def test_a_call_under_way_ends_with_its_client(server: fake.FakeServer, target: str) -> None:
     client = npucall_client.connect(target)
     ended = threading.Event()
 

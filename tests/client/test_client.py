@@ -99,9 +99,7 @@ def test_the_reference_lists_the_catalogue_and_needs_no_workspace(client: Client
         assert each_client.plan(l1_loss_backward, ONES, ONES, TARGET).workspace_bytes == 0
 
 
-def test_an_operator_object_runs_as_its_own_variant_whatever_the_options_say(
-    client: Client,
-) -> None:
+def test_an_operator_object_runs_as_its_own_variant_whatever_options_say(client: Client) -> None:
     options = client.options(variant="builtin")
     ran = options.execute(kl_div_target_backward_documented, ONES, self=ONES, target=TARGET)
     assert ran.variant == "documented"

@@ -79,9 +79,7 @@ def commands() -> dict[str, Any]:
 
 
 @each("name", NAMES)
-def test_every_subcommand_takes_the_target_and_who_computes_here_a_soc(
-    commands: Any, name: str
-) -> None:
+def test_every_subcommand_takes_the_target_and_some_a_soc(commands: Any, name: str) -> None:
     options = [word for parameter in commands[name].params for word in parameter.opts]
     assert {"--target", "-t"} <= set(options)
     assert "--soc" in options or name not in {"info", "operators", "run", "conform", "replay"}

@@ -218,9 +218,7 @@ def test_what_cannot_be_renewed_is_used_while_it_is_good(clock: Clock) -> None:
         asked.authorization()
 
 
-def test_a_file_is_read_again_when_it_changes_unless_half_of_it_is_there(
-    tmp_path: Path, clock: Clock
-) -> None:
+def test_a_file_that_changes_is_read_again_unless_it_is_half(tmp_path: Path, clock: Clock) -> None:
     path = tmp_path / "token"
     path.write_text("a\n")
     server = GuardedServer("a")
@@ -335,9 +333,7 @@ def test_a_token_that_no_metadata_can_hold_is_refused_and_not_told(token: str) -
     assert token not in repr(ClientSettings(token=token, token_url_bearer=token))
 
 
-def test_an_argument_puts_the_other_tokens_of_the_environment_aside(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_an_argument_puts_other_tokens_aside(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NPUCALL_TOKEN_FILE", "/x")
     monkeypatch.setenv("NPUCALL_CERTIFICATE", "/y")
     settings = ClientSettings.of(token="a")

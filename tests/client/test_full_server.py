@@ -123,9 +123,7 @@ def test_who_waits_can_be_cancelled(server: fake.FakeServer) -> None:
 
 
 @pytest.mark.usefixtures("no_pauses")
-def test_a_stream_that_breaks_meanwhile_sends_it_again_on_the_next_one(
-    server: fake.FakeServer,
-) -> None:
+def test_a_stream_that_breaks_meanwhile_leaves_it_to_the_next_one(server: fake.FakeServer) -> None:
     refused = full_at_first(1, NEVER)
 
     def breaks(frames: fake.Frames, context: grpc.ServicerContext) -> fake.Answers:

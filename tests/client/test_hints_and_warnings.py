@@ -91,9 +91,7 @@ def lines_of(caught: list[warnings.WarningMessage]) -> list[str]:
 
 
 @EVERY_CLIENT
-def test_run_warns_of_what_the_reply_warns_of_and_execute_and_plan_answer_it(
-    client: Client,
-) -> None:
+def test_run_warns_of_what_the_reply_warns_of_which_others_answer(client: Client) -> None:
     for called in kl_div_backward, "aclnnKlDivBackward":
         with pytest.warns(npucall_client.CallWarning, match=WARNING):
             client.run(called, ONES, ONES, ONES, **ODD)  # type: ignore[arg-type]

@@ -125,9 +125,7 @@ def test_what_cannot_be_called_is_a_type_error(
         ("cross_entropy", "aclnnCrossEntropyLoss"),
     ],
 )
-def test_a_name_that_is_nearly_an_operator_s_is_told_which(
-    client: Client, typed: str, meant: str
-) -> None:
+def test_a_name_that_is_nearly_one_is_told_which(client: Client, typed: str, meant: str) -> None:
     with pytest.raises(OperatorUnknownError, match=rf"found '{typed}'; did you mean .*{meant}\b"):
         client.run(typed, x=ONES)
     with pytest.raises(OperatorUnknownError, match="did you mean"):
@@ -150,9 +148,7 @@ def test_a_name_that_is_like_no_operator_s_gets_no_guess(client: Client, typed: 
         (CATALOGUE["aclnnL1Loss"], "sum", 2),
     ],
 )
-def test_a_reduction_may_be_given_as_a_word(
-    client: Client, operator: Any, word: str, number: int
-) -> None:
+def test_a_reduction_may_be_a_word(client: Client, operator: Any, word: str, number: int) -> None:
     tensors = [np.linspace(0.1, 0.9, 6, dtype=np.float32).reshape(2, 3)] * 2
     tensors += [ONES] * (len(operator.inputs) - 2)
     by_number = client.run(operator, *tensors, reduction=number)

@@ -164,9 +164,7 @@ def test_lists_go_in_and_come_out_and_outputs_are_named_in_the_order_of_c(client
     assert data.tolist() == [11, 22]
 
 
-def test_execute_and_plan_answer_what_is_known_without_reference(
-    client: Client,
-) -> None:
+def test_execute_and_plan_answer_what_is_known_without_reference(client: Client) -> None:
     result = client.execute("aclnnExp2", self=zeros(2), outputs={"out": zeros(2)})
     assert (result.variant, result.kernel_dtype, result.warnings) == ("", None, ())
     assert result.server.device == "local"
@@ -207,9 +205,7 @@ def test_a_declared_operator_is_not_asked_for(client: Client, transport: FakeTra
     ("options", "given", "timeout"),
     [({}, {}, 7.0), ({"timeout": 5.0}, {}, 5.0), ({"timeout": 5.0}, {"timeout": 3.0}, 3.0)],
 )
-def test_the_timeout_of_the_call_bounds_the_question_too(
-    options: Any, given: Any, timeout: float
-) -> None:
+def test_the_timeout_bounds_the_question_too(options: Any, given: Any, timeout: float) -> None:
     transport = FakeTransport(FUNCTIONS)
     run_exp2(connected(transport).options(**options), **given)
     assert transport.asked == [("aclnnExp2", timeout)]

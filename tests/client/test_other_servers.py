@@ -108,9 +108,7 @@ def test_a_certificate_that_does_not_fit_is_told_at_once(authorities: Callable[.
             connect(target, **settings)
 
 
-def test_a_server_that_wants_another_certificate_of_the_client_is_told(
-    authorities: Callable[..., Any],
-) -> None:
+def test_another_certificate_that_is_wanted_is_told(authorities: Callable[..., Any]) -> None:
     authority, stranger = authorities(), authorities("other").client("anna")
     own = {"certificate": stranger.certificate, "key": stranger.key}
     with other_grpc(credentials=_tls(authority.server(), authority.ca)) as target:

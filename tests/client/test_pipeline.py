@@ -132,9 +132,7 @@ def test_calls_work_with_the_standard_librarys_functions(server: fake.FakeServer
 
 
 @BOTH_SENDERS
-def test_no_more_calls_are_in_flight_than_the_servers_window(
-    server: fake.FakeServer, by_hand: ByHand
-) -> None:
+def test_calls_in_flight_keep_to_the_window(server: fake.FakeServer, by_hand: ByHand) -> None:
     with fake.piped(server) as pipeline, ThreadPoolExecutor(1) as pool:
         for _ in range(4):
             fake.submit(pipeline, PAIR)
@@ -170,9 +168,7 @@ def test_an_error_is_that_of_its_call(server: fake.FakeServer) -> None:
 
 
 @BOTH_SENDERS
-def test_a_deadline_ends_a_call_that_is_not_answered(
-    server: fake.FakeServer, by_hand: ByHand
-) -> None:
+def test_a_deadline_ends_a_call_without_answer(server: fake.FakeServer, by_hand: ByHand) -> None:
     with fake.piped(server) as pipeline:
         late = fake.submit(pipeline, PAIR, timeout=0.5)
         other = fake.submit(pipeline, PAIR)
@@ -197,9 +193,7 @@ def test_the_soonest_deadline_is_kept_whatever_came_before(server: fake.FakeServ
 
 
 @BOTH_SENDERS
-def test_a_cancel_ends_a_call_and_the_server_is_told(
-    server: fake.FakeServer, by_hand: ByHand
-) -> None:
+def test_a_cancel_ends_a_call_and_is_told(server: fake.FakeServer, by_hand: ByHand) -> None:
     with fake.piped(server) as pipeline:
         call = fake.submit(pipeline, PAIR)
         fake.until(lambda: by_hand.begun == [1], "it has been sent")

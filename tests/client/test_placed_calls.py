@@ -138,7 +138,7 @@ def test_two_memories_are_told_apart(
 
 
 @each("second", [False, True])
-def test_outputs_that_share_a_byte_have_no_place(
+def test_outputs_that_overlap_have_no_place(
     client: Client, memory: SharedMemory, second: bool
 ) -> None:
     x = [memory.array(NUMBERS)]
@@ -188,7 +188,7 @@ def test_only_bytes_that_travel_count_for_chunks(server: SharingServer) -> None:
     assert (told[-1][0], told[-1][2]) == (12 * MIB, 16 * MIB)  # all of it
 
 
-def test_a_message_that_is_too_long_travels_in_chunks_but_for_shared_bytes(
+def test_a_message_that_is_too_long_is_sent_in_chunks_but_for_shared_bytes(
     server: SharingServer,
 ) -> None:
     server.limits.max_message_bytes = 10_000
@@ -275,9 +275,7 @@ def test_a_pipeline_whose_warnings_are_errors_ends_the_call_with_it(
         assert submit(pipeline, array).result(PATIENCE).tolist() == TWICE
 
 
-def test_the_same_error_without_shared_memory_is_the_callers(
-    client: Client, server: SharingServer
-) -> None:
+def test_the_same_error_of_other_calls_is_theirs(client: Client, server: SharingServer) -> None:
     error = SharedMemoryError("memory: unknown")
     server.answer, server.behaviours = fake_server.fail(error), [refusing(error)]
     with pytest.raises(SharedMemoryError):
@@ -330,9 +328,7 @@ def test_bytes_instead_of_the_region_asked_for_are_taken(
 # The life of the memory.
 
 
-def test_memory_that_nobody_closed_is_given_back_with_a_warning(
-    client: Client, server: SharingServer
-) -> None:
+def test_memory_that_nobody_closed_warns(client: Client, server: SharingServer) -> None:
     kept = [client.shared(MIB)]
     array = kept[0].array(NUMBERS)
     with pytest.warns(ResourceWarning, match="not closed: <SharedMemory of 1048576 bytes"):
@@ -343,9 +339,7 @@ def test_memory_that_nobody_closed_is_given_back_with_a_warning(
 
 
 @BOTH_SENDERS
-def test_memory_that_is_closed_or_whose_client_is_goes_back_and_arrays_stay(
-    server: SharingServer,
-) -> None:
+def test_memory_that_is_closed_goes_back_and_arrays_stay(server: SharingServer) -> None:
     with connected(server) as client:
         with client.shared(MIB) as closed:
             array = closed.array(NUMBERS)

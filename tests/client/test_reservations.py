@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from npucall.errors import NpucallError
+    from npucall_client import Client
 
 BOTH_SENDERS = pytest.mark.usefixtures("sender")
 
@@ -42,12 +43,12 @@ def target() -> Iterator[str]:
 
 
 @pytest.fixture
-def client(target: str) -> Iterator[npucall_client.Client]:
+def client(target: str) -> Iterator[Client]:
     with npucall_client.connect(target) as client:
         yield client
 
 
-def run(client: npucall_client.Client) -> None:
+def run(client: Client) -> None:
     client.run(l1_loss_backward, ONE, ONE, ONE)
 
 
@@ -66,19 +67,17 @@ def python(text: str) -> list[str]:
     return ["--", sys.executable, "-c", text]
 
 
-def plan(client: npucall_client.Client) -> None:
+def plan(client: Client) -> None:
     client.plan(l1_loss_backward, ONE, ONE, ONE)
 
 
-def submit(client: npucall_client.Client) -> None:
+def submit(client: Client) -> None:
     with client.pipeline() as calls:
         calls.submit(l1_loss_backward, ONE, ONE, ONE).result()
 
 
 @BOTH_SENDERS
-def test_calls_pipelines_and_streams_of_who_reserved_run_alone(
-    client: npucall_client.Client, target: str
-) -> None:
+def test_calls_pipelines_and_streams_of_who_reserved_run_alone(client: Client, target: str) -> None:
     ways = run, plan, submit
     with (
         client.reserve(60) as quiet,
@@ -104,9 +103,7 @@ def test_calls_pipelines_and_streams_of_who_reserved_run_alone(
         run(client)
 
 
-def test_calls_of_others_wait_for_the_end_of_a_reservation(
-    client: npucall_client.Client, target: str
-) -> None:
+def test_calls_of_others_wait_for_its_end(client: Client, target: str) -> None:
     def refused() -> int:
         return sum(line.refusals["RESERVED"] for line in client.usage().lines)
 
@@ -121,9 +118,7 @@ def test_calls_of_others_wait_for_the_end_of_a_reservation(
 
 
 @BOTH_SENDERS
-def test_a_second_reservation_waits_for_the_first(
-    client: npucall_client.Client, target: str
-) -> None:
+def test_a_second_reservation_waits_for_the_first(client: Client, target: str) -> None:
     with npucall_client.connect(target) as other, client.reserve(60):
         with pytest.raises(ReservedError) as raised:
             other.reserve(60)
@@ -136,9 +131,7 @@ def test_a_second_reservation_waits_for_the_first(
                 run(quiet)
 
 
-def test_a_child_calls_under_the_reservation_of_its_parent(
-    client: npucall_client.Client, target: str
-) -> None:
+def test_a_child_calls_under_its_parents_reservation(client: Client, target: str) -> None:
     with (
         client.reserve(60) as quiet,
         npucall_client.connect(target, reservation=quiet.key, stream_from=0) as child,
@@ -234,9 +227,7 @@ raise SystemExit(7)
 
 
 @pytest.mark.more
-def test_the_command_runs_another_that_has_the_device_and_answers_its_exit_code(
-    target: str,
-) -> None:
+def test_the_command_runs_another_with_the_device_and_answers_its_exit_code(target: str) -> None:
     done = npucall("reserve", "60", "--target", target, *python(CHILD))
     assert (done.stdout, done.stderr, done.returncode) == ("ran True\n", "", 7)
     done = npucall("info", target)
@@ -244,9 +235,7 @@ def test_the_command_runs_another_that_has_the_device_and_answers_its_exit_code(
 
 
 @pytest.mark.more
-def test_the_command_is_refused_while_another_has_the_device(
-    client: npucall_client.Client, target: str
-) -> None:
+def test_the_command_is_refused_while_others_have_it(client: Client, target: str) -> None:
     with client.reserve(60):
         shown = npucall("info", target).stdout
         assert "by ipv4:127.0.0.1, for" in " ".join(shown.split())

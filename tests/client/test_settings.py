@@ -160,9 +160,7 @@ def test_numbers_of_numpy_are_timeouts_too() -> None:
 # Environment variables that are none.
 
 
-def test_an_unknown_variable_warns_once_and_says_what_was_meant(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_an_unknown_variable_warns_once_of_what_was_meant(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("npucall_client.settings._warned", set())
     monkeypatch.setenv("NPUCALL_TIMOUT", "5")
     said = r"NPUCALL_TIMOUT .*did you mean NPUCALL_TIMEOUT\?"
@@ -172,9 +170,7 @@ def test_an_unknown_variable_warns_once_and_says_what_was_meant(
     npucall_client.connect("local:").close()  # a warning would be an error here
 
 
-def test_variables_of_the_other_programs_and_of_kubernetes_are_no_news(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_variables_of_other_programs_are_no_news(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("npucall_client.settings._warned", set())
     for name in (
         "NPUCALL_LISTEN",

@@ -58,9 +58,7 @@ def test_what_cannot_travel_or_be_has_no_place(local: Client) -> None:
             local.shared(size)
 
 
-def test_an_array_without_room_is_a_memory_error_that_says_how_much_there_is(
-    local: Client,
-) -> None:
+def test_an_array_without_room_is_a_memory_error_that_says_how_much_is_left(local: Client) -> None:
     with local.shared(192) as memory:
         assert (memory.nbytes, memory.left) == (192, 192)
         first = memory.empty(65, np.uint8)
@@ -131,9 +129,7 @@ def test_a_server_that_goes_while_it_is_asked_is_followed_by_one_that_shares(
 
 @ON_LINUX
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_server_that_lives_on_means_it(
-    tmp_path: Path, fault: Callable[[SharingServer], None]
-) -> None:
+def test_a_living_server_means_it(tmp_path: Path, fault: Callable[[SharingServer], None]) -> None:
     with side_socket(tmp_path / "side") as memory_socket:
         server = SharingServer(memory_socket)
         fault(server)

@@ -57,9 +57,7 @@ def mappings() -> int:
     return Path("/proc/self/maps").read_text().count("memfd:memory")
 
 
-def test_each_side_sees_what_the_other_writes_until_the_connection_ends(
-    fake: FakeSideSocket,
-) -> None:
+def test_each_side_sees_what_the_other_writes_until_the_end(fake: FakeSideSocket) -> None:
     region = asked(fake)
     assert (region.id, region.memory.nbytes, region.memory.dtype) == (ID, SIZE, np.uint8)
     assert region.start == region.memory.ctypes.data
@@ -77,9 +75,7 @@ def test_each_side_sees_what_the_other_writes_until_the_connection_ends(
 
 @pytest.mark.alone
 @pytest.mark.filterwarnings("ignore:.*fork")
-def test_memory_stays_in_no_mapping_no_descriptor_and_no_forked_process(
-    fake: FakeSideSocket,
-) -> None:
+def test_memory_stays_in_no_mapping_descriptor_or_forked_process(fake: FakeSideSocket) -> None:
     region = asked(fake)
     assert mappings() == 2
     region.end()

@@ -163,9 +163,7 @@ def breaks_in_its_answer(frames: Frames, context: grpc.ServicerContext) -> Answe
         [refusing(DrainingError("down"))],
     ],
 )
-def test_a_stream_that_breaks_is_begun_anew_from_the_first_chunk(
-    behaviours: list[Behaviour],
-) -> None:
+def test_a_stream_that_breaks_is_begun_at_the_first_chunk(behaviours: list[Behaviour]) -> None:
     server = FakeServer()
     server.behaviours = behaviours
     with connected(server) as client:
@@ -185,9 +183,7 @@ def test_a_stream_that_breaks_is_begun_anew_from_the_first_chunk(
         (lambda *_: iter([answer(1)]), grpc.StatusCode.INVALID_ARGUMENT),  # no frame
     ],
 )
-def test_what_ends_for_another_reason_is_not_begun_anew(
-    behaviour: Behaviour, code: grpc.StatusCode
-) -> None:
+def test_what_ends_otherwise_is_not_begun_anew(behaviour: Behaviour, code: grpc.StatusCode) -> None:
     server = FakeServer()
     server.behaviours = [behaviour]
     with connected(server) as client, pytest.raises(NpucallError) as caught:
@@ -290,9 +286,7 @@ def test_outputs_that_come_while_inputs_are_sent_are_put_together(early: FakeSer
     assert [begin.early_outputs for begin in early.begins] == [True]
 
 
-def test_neither_a_server_that_does_not_know_them_is_asked_nor_does_a_pipeline_ask(
-    early: FakeServer,
-) -> None:
+def test_neither_an_older_server_is_asked_for_them_nor_by_a_pipeline(early: FakeServer) -> None:
     """Its other calls fill the way back."""
     with piped(early) as pipeline:
         np.testing.assert_array_equal(submit(pipeline, LARGE).result(PATIENCE), LARGE)

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.torch
 
 from tests.rows import each  # noqa: E402
 
-import npucall_client  # noqa: E402
+from npucall_client import Client  # noqa: E402
 from npucall_client.torch import check, runs  # noqa: E402
 
 nn = torch.nn
@@ -43,9 +43,7 @@ LAYERS = (
 )  # fmt: skip
 
 
-def test_every_call_of_a_module_is_found_by_the_name_of_its_layer(
-    local: npucall_client.Client,
-) -> None:
+def test_every_call_of_a_module_is_found_by_the_name_of_its_layer(local: Client) -> None:
     checked = check(Model(*LAYERS, nn.GLU()), inputs(), local)
     assert checked.passed, checked
     found = [(row.layer, row.function, row.argument) for row in checked.rows]
@@ -65,7 +63,7 @@ def test_every_call_of_a_module_is_found_by_the_name_of_its_layer(
     assert checked.unknown == ()
 
 
-def test_losses_are_found_in_their_layers(local: npucall_client.Client) -> None:
+def test_losses_are_found_in_their_layers(local: Client) -> None:
     shares = torch.rand(6, 3) * 0.8 + 0.1
     losses = {
         nn.KLDivLoss(reduction="sum"): shares,
@@ -84,7 +82,7 @@ def test_losses_are_found_in_their_layers(local: npucall_client.Client) -> None:
         assert [row.shape for row in checked.rows] == [(6, 3)]
 
 
-def test_what_no_operator_has_is_named(local: npucall_client.Client) -> None:
+def test_what_no_operator_has_is_named(local: Client) -> None:
     model = Model(nn.Mish(), nn.GELU())
     checked = check(model, inputs(), local)
     assert all(parameter.grad is None for parameter in model.parameters())
@@ -93,7 +91,7 @@ def test_what_no_operator_has_is_named(local: npucall_client.Client) -> None:
 
 
 def test_a_wrong_gradient_is_found_and_named(
-    local: npucall_client.Client, monkeypatch: pytest.MonkeyPatch
+    local: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     own = runs.OnClient.__call__
 
@@ -111,7 +109,7 @@ def test_a_wrong_gradient_is_found_and_named(
     assert str(checked).endswith("1 of 6 gradients by cann-standard failed")
 
 
-def test_what_a_device_refuses_does_not_pass(local: npucall_client.Client) -> None:
+def test_what_a_device_refuses_does_not_pass(local: Client) -> None:
     loss = nn.CrossEntropyLoss(label_smoothing=0.1)
     given = {"input": torch.randn(3, 4, requires_grad=True), "target": torch.tensor([0, 1, 2])}
     checked = check(loss, given, local)
@@ -120,7 +118,7 @@ def test_what_a_device_refuses_does_not_pass(local: npucall_client.Client) -> No
 
 
 @each("layer", [nn.GELU(), nn.ReLU(inplace=True), nn.PReLU()])
-def test_inputs_need_no_gradient_of_their_own(local: npucall_client.Client, layer: Any) -> None:
+def test_inputs_need_no_gradient_of_their_own(local: Client, layer: Any) -> None:
     x = torch.randn(3, 4)
     before = x.clone()
     for given in (x, [x], {"input": x}):
@@ -131,7 +129,7 @@ def test_inputs_need_no_gradient_of_their_own(local: npucall_client.Client, laye
     assert torch.equal(x, before)
 
 
-def test_calls_that_nothing_judges_are_named_and_counted(local: npucall_client.Client) -> None:
+def test_calls_that_nothing_judges_are_named_and_counted(local: Client) -> None:
     class Other(nn.Module):  # type: ignore[misc]  # torch has no types here
         def forward(self, x: Any) -> Any:
             return nn.functional.mish(torch.relu(x).view(-1) + nn.functional.mish(x).view(-1))
@@ -142,9 +140,7 @@ def test_calls_that_nothing_judges_are_named_and_counted(local: npucall_client.C
     assert "not checked, for npucall has no gradient of them: mish (2), add (1)" in str(checked)
 
 
-def test_a_module_in_which_nothing_can_be_checked_does_not_pass(
-    local: npucall_client.Client,
-) -> None:
+def test_a_module_in_which_nothing_can_be_checked_does_not_pass(local: Client) -> None:
     for module, given in ((nn.Linear(4, 4), torch.ones(4)), (nn.ReLU(), torch.ones(3).long())):
         checked = check(module, given, local)
         assert not checked.passed
@@ -152,9 +148,7 @@ def test_a_module_in_which_nothing_can_be_checked_does_not_pass(
 
 
 @each("dtype", [torch.float16, torch.bfloat16])
-def test_short_floats_are_judged_by_their_own_tolerance(
-    local: npucall_client.Client, dtype: Any
-) -> None:
+def test_short_floats_are_judged_by_their_own_tolerance(local: Client, dtype: Any) -> None:
     model = nn.Sequential(nn.Linear(8, 8), nn.GELU(), nn.Softmax(1)).to(dtype)
     checked = check(model, torch.randn(4, 8, dtype=dtype), local)
     assert checked.passed, checked

@@ -16,7 +16,7 @@ pytestmark = [
 
 from tests.rows import each  # noqa: E402
 
-import npucall_client  # noqa: E402
+from npucall_client import Client  # noqa: E402
 from npucall_client.torch import functional  # noqa: E402
 from npucall_client.torch.functional import FUNCTIONS  # noqa: E402
 
@@ -185,13 +185,13 @@ def differences(functions: Any, dtype: Any) -> list[str]:
 
 @each("dtype", [torch.float32, torch.float64])
 def test_gradients_are_those_of_torch_where_torch_computes_the_function(
-    local: npucall_client.Client, dtype: Any
+    local: Client, dtype: Any
 ) -> None:
     assert differences(functional(local, forward="torch"), dtype) == []
 
 
 @each("dtype", [torch.float16, torch.bfloat16])
-def test_short_floats_have_the_gradients_of_torch(local: npucall_client.Client, dtype: Any) -> None:
+def test_short_floats_have_the_gradients_of_torch(local: Client, dtype: Any) -> None:
     functions = functional(local, forward="torch")
     wrong = []
     for case in CASES:
@@ -217,7 +217,7 @@ def _widened(given: dict[str, Any]) -> dict[str, Any]:
     "several", [ONE_OF_EACH, pytest.param(CASES, marks=pytest.mark.long)], ids=["some", "all"]
 )
 def test_numeric_differentiation_in_float64_finds_the_same_gradients(
-    local: npucall_client.Client, several: list[Case]
+    local: Client, several: list[Case]
 ) -> None:
     functions = functional(local)
     assert [case.title for case in several if not _agrees(functions, case)] == []
@@ -239,9 +239,7 @@ def _agrees(functions: Any, case: Case) -> bool:
     return bool(answer)
 
 
-def test_a_target_of_a_symmetric_loss_and_of_kl_div_has_its_gradient_too(
-    local: npucall_client.Client,
-) -> None:
+def test_a_target_of_a_symmetric_loss_and_of_kl_div_has_its_gradient_too(local: Client) -> None:
     functions = functional(local, forward="torch")
     wrong = []
     for case in CASES:
@@ -255,7 +253,7 @@ def test_a_target_of_a_symmetric_loss_and_of_kl_div_has_its_gradient_too(
     assert wrong == []
 
 
-def test_what_was_stretched_gets_the_sum_of_its_gradients(local: npucall_client.Client) -> None:
+def test_what_was_stretched_gets_the_sum_of_its_gradients(local: Client) -> None:
     functions = functional(local, forward="torch")
     for name in "l1_loss", "mse_loss", "smooth_l1_loss", "kl_div":
         for shape in (3, 1), (4,), ():

@@ -28,6 +28,7 @@ from tests.client.test_torch_functional import (  # noqa: E402
 from tests.rows import each  # noqa: E402
 
 import npucall_client  # noqa: E402
+from npucall_client import Client  # noqa: E402
 from npucall_client.torch import WireWarning, functional, places, runs  # noqa: E402
 from npucall_client.torch.functional import FUNCTIONS  # noqa: E402
 
@@ -47,9 +48,7 @@ def test_signatures_are_those_of_torch() -> None:
 
 
 @pytest.mark.parametrize("forward", FORWARDS)
-def test_torch_finds_each_operator_registered_as_it_should_be(
-    local: npucall_client.Client, forward: str
-) -> None:
+def test_torch_finds_each_operator_registered_as_it_should_be(local: Client, forward: str) -> None:
     functions = functional(local, forward=forward)
     wrong = []
     for case in ONE_OF_EACH:
@@ -65,7 +64,7 @@ def test_torch_finds_each_operator_registered_as_it_should_be(
 
 @pytest.mark.parametrize("forward", FORWARDS)
 def test_a_compiled_function_is_one_node_and_has_the_same_gradients(
-    local: npucall_client.Client, forward: str
+    local: Client, forward: str
 ) -> None:
     functions = functional(local, forward=forward)
     wrong = []
@@ -90,7 +89,7 @@ def test_a_compiled_function_is_one_node_and_has_the_same_gradients(
     assert wrong == []
 
 
-def test_a_second_derivative_is_refused_by_a_sentence(local: npucall_client.Client) -> None:
+def test_a_second_derivative_is_refused_by_a_sentence(local: Client) -> None:
     functions = functional(local, forward="torch")
     for case in ONE_OF_EACH:
         given = case.made(torch.float32)
@@ -115,7 +114,7 @@ def test_a_second_derivative_is_refused_by_a_sentence(local: npucall_client.Clie
     ],
 )
 def test_what_operators_do_not_have_is_refused_by_a_sentence(
-    local: npucall_client.Client, name: str, given: dict[str, Any], sentence: str
+    local: Client, name: str, given: dict[str, Any], sentence: str
 ) -> None:
     x = torch.ones(3)
     pair = {"input": x, "target": x} if "target" in FUNCTIONS[name].arguments else {"input": x}
@@ -124,7 +123,7 @@ def test_what_operators_do_not_have_is_refused_by_a_sentence(
 
 
 def test_gradients_that_no_operator_gives_are_refused_before_the_function_runs(
-    local: npucall_client.Client,
+    local: Client,
 ) -> None:
     x = torch.rand(3, requires_grad=True)
     functions = functional(local, forward="torch")
@@ -134,25 +133,25 @@ def test_gradients_that_no_operator_gives_are_refused_before_the_function_runs(
         functions.binary_cross_entropy(x, x)
 
 
-def test_another_forward_is_refused(local: npucall_client.Client) -> None:
+def test_another_forward_is_refused(local: Client) -> None:
     with pytest.raises(ValueError, match="forward: expected 'aclnn' or 'torch', found 'npu'"):
         functional(local, forward="npu")
 
 
-def test_what_nobody_has_any_more_is_named(local: npucall_client.Client) -> None:
+def test_what_nobody_has_any_more_is_named(local: Client) -> None:
     number = functional(local).number
     with pytest.raises(LookupError, match=r"the functional\(...\) with number .* is gone"):
         torch.ops.npucall.relu(number, True, False, torch.ones(1))
 
 
-def test_a_result_keeps_the_place_of_its_gradient(local: npucall_client.Client) -> None:
+def test_a_result_keeps_the_place_of_its_gradient(local: Client) -> None:
     x = torch.tensor([-1.0, 2.0], requires_grad=True)
     functional(local, forward="torch").relu(x).sum().backward()
     assert x.grad.tolist() == [0.0, 1.0]
 
 
 def test_a_compiled_function_takes_other_extents_without_being_compiled_again(
-    local: npucall_client.Client,
+    local: Client,
 ) -> None:
     functions = functional(local)
     graphs: list[Any] = []
@@ -177,7 +176,7 @@ def test_a_compiled_function_takes_other_extents_without_being_compiled_again(
 # What a backward needs stays in a session, and comes from there.
 
 
-def test_gradients_are_the_same_with_a_session_and_without(client: npucall_client.Client) -> None:
+def test_gradients_are_the_same_with_a_session_and_without(client: Client) -> None:
     wrong = []
     with client.session() as session:
         for case in CASES:
@@ -190,7 +189,7 @@ def test_gradients_are_the_same_with_a_session_and_without(client: npucall_clien
 
 
 def test_a_backward_sends_nothing_but_its_gradient(
-    client: npucall_client.Client, monkeypatch: pytest.MonkeyPatch
+    client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     x = torch.rand(8, 5, requires_grad=True)
     labels = torch.arange(8) % 5
@@ -213,9 +212,7 @@ def test_a_backward_sends_nothing_but_its_gradient(
     assert sent == [["grad_output"], ["grad_loss"], ["grad_output"], ["grad_output"]]
 
 
-def test_a_result_that_is_dropped_leaves_nothing_in_the_session(
-    client: npucall_client.Client,
-) -> None:
+def test_a_result_that_is_dropped_leaves_nothing_in_the_session(client: Client) -> None:
     with client.session() as session:
         functions = functional(client, session=session)
         loss = functions.cross_entropy(
@@ -227,16 +224,14 @@ def test_a_result_that_is_dropped_leaves_nothing_in_the_session(
         assert places._held == {}
 
 
-def test_without_gradients_nothing_stays(client: npucall_client.Client) -> None:
+def test_without_gradients_nothing_stays(client: Client) -> None:
     with client.session() as session, torch.no_grad():
         functional(client, session=session).cross_entropy(torch.rand(1, 2), torch.tensor([1]))
         assert places._held == {}
 
 
 @each("backend", ["aot_eager", "eager"])
-def test_compiled_functions_find_what_their_session_holds(
-    client: npucall_client.Client, backend: str
-) -> None:
+def test_compiled_functions_find_what_their_session_holds(client: Client, backend: str) -> None:
     torch._dynamo.reset()
     x = torch.rand(4, 3, requires_grad=True)
     labels = torch.tensor([0, 1, 2, 0])
@@ -277,9 +272,7 @@ def test_who_waits_for_the_wire_is_told_once(npucall_server: str) -> None:
     )
 
 
-def test_a_backward_tells_how_long_it_took(
-    npucall_server: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_backward_tells_its_time(npucall_server: str, monkeypatch: pytest.MonkeyPatch) -> None:
     noted: list[Any] = []
     monkeypatch.setattr(places.Place, "_note", lambda _, result: noted.append(result))
     x = torch.rand(3, requires_grad=True)

@@ -156,9 +156,7 @@ PARTS = Chunk(0, 0, b"abcd"), Chunk(0, 4, b"efgh")
         (End(),),
     ],
 )
-def test_frames_that_make_no_answer_are_an_error_of_the_call(
-    frames: tuple[ResponseFrame, ...],
-) -> None:
+def test_frames_that_make_no_answer_are_an_error(frames: tuple[ResponseFrame, ...]) -> None:
     incoming = Incoming(BoundCall("x"))
     for frame in frames[:-1]:
         incoming.take(frame)

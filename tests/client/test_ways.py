@@ -94,9 +94,7 @@ def test_a_login_is_sent_to_the_proxy_as_it_was_before_it_was_quoted_and_not_sho
         ("http://", "http://..."),
     ],
 )
-def test_what_is_no_proxy_is_refused_without_showing_what_may_be_a_password(
-    url: str, found: str
-) -> None:
+def test_what_is_no_proxy_is_refused_without_a_word_of_passwords(url: str, found: str) -> None:
     with pytest.raises(ValueError, match="proxy: expected http://HOST:PORT") as raised:
         way(proxy=url)
     assert f"found {found}; set proxy (NPUCALL_PROXY)" in str(raised.value)
@@ -134,16 +132,14 @@ def test_who_is_named_by_no_proxy_is_reached_without_one(
 
 
 @each("target", ["127.0.0.1:1", "localhost:1", "[::1]:1", "unix:/run/x"])
-def test_a_proxy_of_the_environment_is_not_for_this_machine(
+def test_no_proxy_of_the_environment_is_for_here(
     monkeypatch: pytest.MonkeyPatch, target: str
 ) -> None:
     monkeypatch.setenv("grpc_proxy", "http://login.lab:3128")
     assert way(target)[0] == target
 
 
-def test_a_variable_that_names_no_http_proxy_is_told_and_not_used(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_variable_of_no_http_proxy_is_told_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("https_proxy", "https://anna:secret@login.lab:3128")
     assert way()[0] == TARGET
     assert way_to(ClientSettings(target=TARGET)).told == (

@@ -98,9 +98,7 @@ def test_members_come_change_and_go(directory: Any, watch: Any) -> None:
     heard.until_listed("c:3")
 
 
-def test_while_no_directory_answers_the_last_table_counts_and_everybody_is_idle(
-    watch: Any,
-) -> None:
+def test_while_no_directory_answers_the_last_table_counts_and_all_are_idle(watch: Any) -> None:
     with fake_directory() as directory:
         directory.say(member("a:1", running=1, waiting=9, bytes_in_flight=5))
         heard, source = watch(directory.address)
@@ -137,9 +135,7 @@ def test_a_directory_that_is_of_no_use_is_left_for_the_next_one(
         directory.is_silent = False
 
 
-def test_the_next_directory_is_watched_where_one_ends_and_not_before(
-    other: Any, watch: Any
-) -> None:
+def test_the_next_directory_is_watched_where_one_ends_not_before(other: Any, watch: Any) -> None:
     other.say("b:2", "c:3")
     with fake_directory() as directory:
         directory.say("a:1")

@@ -97,9 +97,7 @@ def test_where_a_look_fails_the_last_list_counts(lister: FakeLister, source: Loo
     assert heard.updates == [["a:1"], ["c:1"]]
 
 
-def test_many_members_that_fail_at_once_ask_few_times(
-    lister: FakeLister, source: LookingSource
-) -> None:
+def test_many_failures_at_once_ask_few_times(lister: FakeLister, source: LookingSource) -> None:
     heard = Heard()
     source.start(heard)
     heard.until_listed("a:1")
@@ -113,9 +111,7 @@ def test_many_members_that_fail_at_once_ask_few_times(
     assert lister.asked == 3
 
 
-def test_nobody_hears_of_anything_after_the_source_was_closed(
-    lister: FakeLister, source: LookingSource
-) -> None:
+def test_nobody_hears_anything_after_the_close(lister: FakeLister, source: LookingSource) -> None:
     lister.goes_on.clear()
     heard = Heard()
     source.start(heard)

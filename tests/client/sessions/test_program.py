@@ -135,9 +135,7 @@ def test_the_first_call_that_fails_names_its_step_and_nothing_is_kept(session: S
         before.numpy()
 
 
-def test_a_result_cannot_be_used_before_its_program_has_run(
-    connected: Client, session: Session
-) -> None:
+def test_no_result_is_used_before_its_program_has_run(connected: Client, session: Session) -> None:
     with session.program() as program:
         result = program.run(l1_loss_backward, ONE, X, Y)
         for use in (

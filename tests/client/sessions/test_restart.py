@@ -69,9 +69,7 @@ METHODS: dict[str, Callable[[Client, Session, Remote, Remote], Any]] = {
 
 
 @pytest.mark.usefixtures("sender_in_sweeps")
-def test_without_refill_all_raises_what_happened_with_it_what_was_put_is_there_again(
-    address: str,
-) -> None:
+def test_with_refill_what_was_put_is_there_again_without_it_all_is_lost(address: str) -> None:
     with running_server(listen=address) as server:
         client = npucall_client.connect(server.target)
         session, filled = client.session(), client.session(refill=True)
@@ -139,9 +137,7 @@ def test_a_server_that_starts_anew_in_the_middle_of_any_method(refill: bool, add
 
 
 @pytest.mark.more
-def test_a_session_is_opened_by_the_next_server_and_closing_a_lost_one_does_not_wait(
-    address: str,
-) -> None:
+def test_the_next_server_opens_a_session_and_closing_a_lost_one_does_not_wait(address: str) -> None:
     with ThreadPoolExecutor(1) as pool:
         with running_server(listen=address) as server:
             client = npucall_client.connect(server.target)

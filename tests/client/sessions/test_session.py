@@ -56,9 +56,7 @@ def test_what_was_put_comes_back(session: Session, array: Any) -> None:
 
 
 @each("constant", [False, True])
-def test_what_was_put_stays_as_it_was_when_the_array_changes(
-    session: Session, constant: bool
-) -> None:
+def test_what_was_put_stays_when_the_array_changes(session: Session, constant: bool) -> None:
     array = np.arange(100_000, dtype=np.float32)
     for _ in range(2):
         remote, given = session.put(array, constant=constant), array.copy()
@@ -79,9 +77,7 @@ def test_what_cannot_travel_is_refused(session: Session) -> None:
 
 
 @BOTH_SENDERS
-def test_results_stay_there_and_have_the_bits_of_a_single_call(
-    connected: Client, session: Session
-) -> None:
+def test_results_stay_there_and_are_those_of_one_call(connected: Client, session: Session) -> None:
     teacher = session.put(Y)
     gradient = session.run(kl_div_backward, ONE, self=X, target=teacher)
     assert isinstance(gradient, Remote)
@@ -95,9 +91,7 @@ def test_results_stay_there_and_have_the_bits_of_a_single_call(
 
 
 @BOTH_SENDERS
-def test_a_call_of_the_client_takes_remotes_and_answers_an_array(
-    connected: Client, session: Session
-) -> None:
+def test_a_call_of_the_client_takes_remotes(connected: Client, session: Session) -> None:
     there = session.put(X)
     found = connected.run(l1_loss_backward, ONE, there, Y)
     assert found.tobytes() == connected.run(l1_loss_backward, ONE, X, Y).tobytes()
@@ -107,7 +101,7 @@ def test_a_call_of_the_client_takes_remotes_and_answers_an_array(
 
 
 @BOTH_SENDERS
-def test_a_pipeline_takes_remotes_which_may_be_forgotten_at_once(
+def test_a_pipeline_takes_remotes_that_may_be_forgotten(
     connected: Client, session: Session
 ) -> None:
     there = session.put(X)
@@ -175,9 +169,7 @@ def test_what_was_released_cannot_be_used(connected: Client, session: Session) -
 
 
 @BOTH_SENDERS
-def test_a_closed_session_says_so_and_closing_the_client_closes_its_sessions(
-    connected: Client,
-) -> None:
+def test_a_closed_session_says_so_and_a_client_closes_its_sessions(connected: Client) -> None:
     session = connected.session()
     remote = session.put(X)
     session.close()

@@ -53,9 +53,7 @@ def calls(server: Served, method: str, count: int) -> list[dict[str, Any]]:
 
 
 @BOTH_SENDERS
-def test_a_constant_that_the_server_has_seen_travels_as_its_digest(
-    server: Served, client: Client
-) -> None:
+def test_a_constant_that_is_known_travels_as_its_digest(server: Served, client: Client) -> None:
     """What is no constant is not remembered."""
     constant = np.random.default_rng(1).random(4 << 20, np.float32)
     sent: list[int] = []
