@@ -1,11 +1,9 @@
-"""How the attacks start a server, and where the figures go."""
+"""How the attacks start a server, and print their figures."""
 
 from __future__ import annotations
 
-import os
 import sys
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,6 +12,7 @@ from .servers import attacked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from .servers import AttackedServer, Start
 
@@ -32,13 +31,8 @@ def start(
             try:
                 yield server
             finally:
-                show(f"{request.node.name}: {'; '.join([server.show_peak(), *server.notes])}")
-
-    def show(line: str) -> None:
-        with capsys.disabled():
-            print(f"\n    {line}", end="")
-        if path := os.environ.get("ATTACK_FIGURES"):
-            with Path(path).open("a") as file:
-                file.write(line + "\n")
+                figures = "; ".join([server.show_peak(), *server.notes])
+                with capsys.disabled():
+                    print(f"\n    {request.node.name}: {figures}", end="")
 
     return begin

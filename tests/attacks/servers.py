@@ -1,13 +1,7 @@
 """A server that is attacked, and what the attack costs it.
 
-The environment says how (the tests are marked ``long``):
-
-* ``ATTACKED_SERVER``: the command of another server, such as that of an older checkout, for the
-  figures of before: ``ATTACKED_SERVER="/older/.venv/bin/python -m npucall_server"``;
-* ``ATTACK_FIGURES``: a file to which each test appends its line, ``name: figures``;
-* ``SOAK_SECONDS``: how long the soak lasts.
-
-For example: ``ATTACK_FIGURES=after.txt .venv/bin/python -m pytest -m long tests/attacks``.
+``ATTACKED_SERVER`` is the command of another server, such as that of an older checkout, for the
+figures of before: ``ATTACKED_SERVER="/older/.venv/bin/python -m npucall_server"``.
 """
 
 from __future__ import annotations
