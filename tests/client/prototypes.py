@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from npucall.declare.declaration import prototype_only
-from npucall.declare.parameters import Input, Output, parameter_of
+from tests.proto.prototypes import operator
+
 from npucall.products import A2
 from npucall.v1 import operator_service_pb2 as pb
 from npucall.wire.listing import declare, describe
@@ -15,18 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from npucall.declare.declaration import Operator
-
-_ROLES = {"in": (Input, False), "out": (Output, False), "in/out": (Output, True)}
-
-
-def operator(name: str, **parameters: str) -> Operator[..., Any]:
-    """An operator by its C types; those of tensors begin with their role: ``out aclTensor*``."""
-    made = []
-    for key, text in parameters.items():
-        first, _, rest = text.partition(" ")
-        role, in_place = _ROLES.get(first, (None, False))
-        made.append(parameter_of(key, rest if role else text, role, in_place=in_place))
-    return prototype_only(name, tuple(made), f"{name}.h")
+__all__ = ["operator"]  # beside what is defined here
 
 
 def listed(name: str, **parameters: str) -> Operator[..., Any]:

@@ -38,41 +38,29 @@ KINDS = {
     "booleans": Kind.BOOL_ARRAY,
 }
 
-EVERY_KIND = prototype_only(
-    "aclnnEveryKind",
-    (
-        *(parameter_of(name, kind.value, None) for name, kind in KINDS.items()),
-        parameter_of("out", "aclTensor*", Output),
-    ),
-    "aclnn_every_kind.h",
+_ROLES = {"in": (Input, False), "out": (Output, False), "in/out": (Output, True)}
+
+
+def operator(name: str, **parameters: str) -> Operator[..., Any]:
+    """An operator by its C types; those of tensors begin with their role: ``out aclTensor*``."""
+    made = []
+    for key, text in parameters.items():
+        first, _, rest = text.partition(" ")
+        role, in_place = _ROLES.get(first, (None, False))
+        made.append(parameter_of(key, rest if role else text, role, in_place=in_place))
+    return prototype_only(name, tuple(made), f"{name}.h")
+
+
+IN, OUT, LIST = "in const aclTensor*", "out aclTensor*", "aclTensorList*"
+EVERY_KIND = operator(
+    "aclnnEveryKind", **{name: kind.value for name, kind in KINDS.items()}, out=OUT
 )
-CAT = prototype_only(
-    "aclnnCat",
-    (
-        parameter_of("tensors", "const aclTensorList*", Input),
-        parameter_of("dim", "int64_t", None),
-        parameter_of("out", "aclTensor*", Output),
-    ),
-    "aclnn_cat.h",
+CAT = operator("aclnnCat", tensors=f"in const {LIST}", dim="int64_t", out=OUT)
+SPLIT = operator(
+    "aclnnSplitWithSize", self=IN, splitSize="const aclIntArray*", dim="int64_t", out=f"out {LIST}"
 )
-SPLIT = prototype_only(
-    "aclnnSplitWithSize",
-    (
-        parameter_of("self", "const aclTensor*", Input),
-        parameter_of("splitSize", "const aclIntArray*", None),
-        parameter_of("dim", "int64_t", None),
-        parameter_of("out", "aclTensorList*", Output),
-    ),
-    "aclnn_split_with_size.h",
-)
-ADD_IN_PLACE = prototype_only(
-    "aclnnInplaceAdd",
-    (
-        parameter_of("selfRef", "const aclTensor*", Output, in_place=True),
-        parameter_of("other", "const aclTensor*", Input),
-        parameter_of("alpha", "const aclScalar*", None),
-    ),
-    "aclnn_add.h",
+ADD_IN_PLACE = operator(
+    "aclnnInplaceAdd", selfRef="in/out const aclTensor*", other=IN, alpha="const aclScalar*"
 )
 CATALOGUE = Catalogue([EVERY_KIND, CAT, SPLIT, ADD_IN_PLACE])
 
