@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from contextlib import AbstractContextManager
@@ -46,6 +48,12 @@ def missing(packages: str, *programs: str) -> str:
     )
     found = tried.stderr.strip()
     return f"namespaces: expected to make one, found {found}" if tried.returncode else ""
+
+
+def need(packages: str, *programs: str) -> None:
+    """Skips where no hosts can be made, or a program is missing; in CI that is a failure."""
+    if reason := missing(packages, *programs):
+        (pytest.fail if os.environ.get("CI") else pytest.skip)(reason)
 
 
 def until(condition: Callable[[], object], what: str, seconds: float = 400.0) -> float:

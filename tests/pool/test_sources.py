@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import time
 from typing import TYPE_CHECKING
 
 import pytest
 
 from .bench import PORTS, SOURCES
+from .hosts import need
 from .processes import running
 
 if TYPE_CHECKING:
@@ -23,8 +22,7 @@ def _name_server(bench: Bench, source: str) -> Iterator[None]:
     if source != "dns":
         yield
         return
-    if shutil.which("dnsmasq") is None:
-        (pytest.fail if os.environ.get("CI") else pytest.skip)("expected dnsmasq, found none")
+    need("dnsmasq", "dnsmasq")
     dnsmasq = bench.name_server()
     dnsmasq.ready.touch()
     with running([dnsmasq]):

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.pool.hosts import missing
+from tests.pool.hosts import need
 
 from .ray_pool import RayPool, ray_pool
 from .units import RAY
@@ -18,12 +17,7 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="session")
 def can_have_hosts() -> None:
     """Skips where there can be none; in CI that is a failure."""
-    reason = missing("iproute2")
-    if not reason and not (RAY / "bin/ray").exists():
-        reason = "ray: expected it in .venv-ray, found none: make ray"
-    if reason:
-        assert "CI" not in os.environ, reason
-        pytest.skip(reason)
+    need("iproute2; Ray, by make ray", str(RAY / "bin/ray"))
 
 
 @pytest.fixture(scope="module")

@@ -10,16 +10,15 @@ import signal
 import subprocess
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from tests.pool.hosts import NETWORK, Host, hosts, until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
-PROGRAMS = ("munged", "sbatch", "slurmctld", "slurmd")
-_CONTROLLER = "controller"
+CONFIGURATION = Path(__file__).with_name("slurm.conf")
 
 
 class Node(NamedTuple):
@@ -35,7 +34,7 @@ class Node(NamedTuple):
         return f"{NETWORK}.{self.number}"
 
 
-CONTROLLER = Node(_CONTROLLER, 1, 0)
+CONTROLLER = Node("controller", 1, 0)
 NODES = (Node("npu1", 2, 2), Node("npu2", 3, 2))
 HOSTS = (CONTROLLER, *NODES)
 
@@ -66,20 +65,16 @@ class Cluster:
         """Starts a daemon; what it says is in a file of its name."""
         with (self.folder / f"{name}.out").open("ab") as output:
             self.daemons[name] = subprocess.Popen(
-                [*self.inside(node), *command],
-                env=self.environment,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                start_new_session=True,
-            )
+                [*self.inside(node), *command], env=self.environment, stdin=subprocess.DEVNULL,
+                stdout=output, stderr=output, start_new_session=True,
+            )  # fmt: skip
 
     def start_node(self, node: Node) -> None:
         """Starts slurmd of a node."""
         self.start(node.name, node, "slurmd", "-D", "-N", node.name)
 
     def kill(self, name: str) -> None:
-        """Kills a daemon; what it has started lives on."""
+        """What it has started lives on."""
         self.daemons[name].kill()
         self.daemons[name].wait()
 
@@ -100,21 +95,16 @@ class Cluster:
     def call(self, *command: str, **variables: str) -> str:
         """What a command prints on the controller's host."""
         result = subprocess.run(
-            [*self.inside(CONTROLLER), *command],
-            env={**self.environment, **variables},
-            capture_output=True,
-            text=True,
-            check=False,
-            cwd=self.folder,
-        )
+            [*self.inside(CONTROLLER), *command], env={**self.environment, **variables},
+            capture_output=True, text=True, check=False, cwd=self.folder,
+        )  # fmt: skip
         assert result.returncode == 0, f"{command}: {result.stdout}{result.stderr}"
         return result.stdout + result.stderr
 
     def node_state(self, node: Node) -> str:
         """Of a node, as Slurm says it, such as ``idle`` or ``down*``."""
-        return self.call("sinfo", "--noheader", f"--nodes={node.name}", "--format=%T").split("\n")[
-            0
-        ]
+        said = self.call("sinfo", "--noheader", f"--nodes={node.name}", "--format=%T")
+        return said.partition("\n")[0]
 
     def jobs(self, *numbers: str) -> dict[str, tuple[str, str]]:
         """State and node of each job that has not ended; of those alone, if any are named."""
@@ -169,47 +159,10 @@ def _write_files(folder: Path) -> None:
             gres.append(f"NodeName={node.name} Name=npu Type=Ascend910B File={device}\n")
     (folder / "gres.conf").write_text("".join(gres))
     (folder / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\nCgroupAutomount=no\n")
-    (folder / "slurm.conf").write_text(_configuration(folder))
-
-
-def _configuration(folder: Path) -> str:
     nodes = "".join(
         f"NodeName={node.name} NodeAddr={node.address} CPUs=8 RealMemory=4000 "
         f"Gres=npu:Ascend910B:{node.npus}\n"
         for node in NODES
     )
-    return f"""\
-ClusterName=npucall
-SlurmctldHost={CONTROLLER.name}({CONTROLLER.address})
-SlurmUser=root
-SlurmdUser=root
-AuthType=auth/munge
-AuthInfo=socket={folder}/munge/socket,cred_expire=10
-CredType=cred/munge
-StateSaveLocation={folder}/state
-SlurmdSpoolDir={folder}/spool-%n
-SlurmctldPidFile={folder}/slurmctld.pid
-SlurmdPidFile={folder}/slurmd-%n.pid
-SlurmctldLogFile={folder}/slurmctld.log
-SlurmdLogFile={folder}/slurmd-%n.log
-ProctrackType=proctrack/linuxproc
-TaskPlugin=task/none
-SlurmdParameters=config_overrides
-SwitchType=switch/none
-MpiDefault=none
-JobAcctGatherType=jobacct_gather/none
-AccountingStorageType=accounting_storage/none
-GresTypes=npu
-SelectType=select/cons_tres
-SelectTypeParameters=CR_Core
-SchedulerType=sched/backfill
-SchedulerParameters=sched_interval=5,bf_interval=5
-ReturnToService=2
-SlurmdTimeout=15
-KillWait=30
-PreemptType=preempt/partition_prio
-PreemptMode=REQUEUE
-{nodes}\
-PartitionName=servers Nodes=ALL Default=YES PriorityTier=1 PreemptMode=REQUEUE
-PartitionName=leases Nodes=ALL PriorityTier=10 PreemptMode=OFF MaxTime=8:00:00
-"""
+    text = CONFIGURATION.read_text().format(folder=folder, controller=CONTROLLER, nodes=nodes)
+    (folder / "slurm.conf").write_text(text)

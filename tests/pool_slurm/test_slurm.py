@@ -2,25 +2,105 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import sys
 import time
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.pool.hosts import until
-from tests.pool_slurm.cluster import NODES
+from tests.npu import need_compiler
+from tests.pool.callers import calling
+from tests.pool.hosts import need, until
+from tests.simulator.build import build
 
 from npucall_server.exits import ExitCode
 
+from .cluster import CONTROLLER, NODES, cluster
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from contextlib import AbstractContextManager
 
-    from tests.pool_slurm.pool import Pool
+    from tests.pool.callers import Calls
+
+    from .cluster import Cluster
 
 pytestmark = pytest.mark.long
 
 NPU1, NPU2 = NODES
 ALL_NPUS = ("npu1-npu0", "npu1-npu1", "npu2-npu0", "npu2-npu1")
 NPUS = {"NPUCALL_LABELS": "kind=npu"}
+SCRIPT = Path(__file__).parents[2] / "deploy/slurm/npucall.sbatch"
+SOC = "Ascend910B1"
+
+
+@dataclass
+class Pool:
+    """The servers that the job script has started on a cluster, and clients of them."""
+
+    cluster: Cluster
+    toolkit: Path
+
+    @property
+    def shared(self) -> Path:
+        """The folder of ready files."""
+        return self.cluster.folder / "shared"
+
+    def ready(self) -> set[str]:
+        """The names of the servers that are ready."""
+        return {each.name for each in self.shared.iterdir() if not each.name.endswith(".part")}
+
+    def submit(self, *options: str, flags: tuple[str, ...] = (), **variables: str) -> str:
+        """The number of a new job that runs the script."""
+        told = self.cluster.call(
+            "sbatch", "--parsable", *options, str(SCRIPT), str(self.shared), *flags,
+            VIRTUAL_ENV=sys.prefix, CANN_SET_ENV=str(self.toolkit), NPUCALL_INSECURE_BIND="true",
+            NPUCALL_MEMORY_LIMIT="512MiB", NPUCALL_SIM_SOC=SOC, **variables,
+        )  # fmt: skip
+        return told.strip()
+
+    def wait_for(self, *names: str) -> float:
+        """Until just these servers are ready. Answers the seconds that took."""
+        return until(lambda: self.ready() == set(names), f"{names}, {self.ready()}, {self.said()}")
+
+    def cancel(self, *jobs: str) -> None:
+        """Cancels jobs, all if none is named, and waits until they have ended."""
+        named = jobs or ("--user=root",)
+        self.cluster.call("scancel", *named)
+        until(lambda: not self.cluster.jobs(*jobs), f"{jobs} end: {self.said()}")
+
+    def said(self) -> str:
+        """The ends of the jobs' logs."""
+        logs = self.cluster.folder.glob("npucall-*.log")
+        return "".join(f"\n{log.name}: {log.read_text()[-400:]}" for log in logs)
+
+    def log(self, job: str) -> str:
+        """What a job has said."""
+        return (self.cluster.folder / f"npucall-{job}.log").read_text()
+
+    def servers(self, name: str) -> list[int]:
+        """All server processes that have this ready file, also a forgotten one."""
+        words = f"--ready-file {self.shared / name} "
+        return [pid for host in self.cluster.hosts.values() for pid in host.pids(words)]
+
+    def calls(self, **variables: str) -> AbstractContextManager[Calls]:
+        """Callers of ``pool:file:`` on the controller's host; whom they call the variables say."""
+        environment = {**os.environ, "NPUCALL_TARGET": f"pool:file:{self.shared}", **variables}
+        options = "--threads=3", "--sizes", *["4096"] * 3, str(2_400_000)  # the last one in chunks
+        return calling(self.cluster.inside(CONTROLLER), *options, environment=environment)
+
+
+@pytest.fixture(scope="module")
+def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pool]:
+    """A cluster of two nodes with two simulated NPUs each, and nothing that runs on it yet."""
+    need("slurmctld slurmd munge", "munged", "sbatch", "slurmctld", "slurmd")
+    need_compiler()
+    toolkit = build().generation("9.x").home / "set_env.sh"
+    with cluster(tmp_path_factory.mktemp("slurm")) as made:
+        yield Pool(made, toolkit)
 
 
 @pytest.fixture(autouse=True)
@@ -36,7 +116,7 @@ def test_a_job_an_npu_makes_a_pool_that_uses_them_all(pool: Pool) -> None:
     pool.submit("--array=0-3")
     print(f"four servers: {pool.wait_for(*ALL_NPUS):.1f} s")
     with pool.calls(**NPUS) as calls:
-        _wait(10)
+        time.sleep(10)
         seen = calls.stop()
     seen.check()
     assert seen.devices.keys() == {"cann:0", "cann:1"}
@@ -52,7 +132,7 @@ def test_servers_on_the_cpu_are_in_the_pool_for_those_who_do_not_mind(pool: Pool
         pool.calls(NPUCALL_LABELS="kind=cpu") as cpus,
         pool.calls(NPUCALL_SOC="any") as any_device,
     ):
-        _wait(10)
+        time.sleep(10)
         on_npus, on_cpus, anywhere = (calls.stop() for calls in (npus, cpus, any_device))
     for seen in on_npus, on_cpus, anywhere:
         seen.check()
@@ -66,9 +146,9 @@ def test_a_server_that_is_killed_is_back_and_no_call_is_lost(pool: Pool) -> None
     pool.wait_for(*ALL_NPUS)
     with pool.calls(**NPUS) as calls:
         for name in ALL_NPUS:
-            old = pool.server(name)
-            pool.kill(name)
-            until(lambda: pool.servers(name) not in ([], [old]), f"{name} is started again")  # noqa: B023
+            old = pool.servers(name)
+            os.kill(*old, signal.SIGKILL)
+            until(lambda: pool.servers(name) not in ([], old), f"{name} is started again")  # noqa: B023
             print(f"{name} back: {pool.wait_for(*ALL_NPUS):.1f} s")
         seen = calls.stop()
     seen.check()
@@ -80,7 +160,7 @@ def test_a_job_that_is_cancelled_drains_its_server(pool: Pool) -> None:
     with pool.calls(**NPUS) as calls:
         pool.cancel(f"{job}_3")
         pool.wait_for(*ALL_NPUS[:3])
-        _wait(3)
+        time.sleep(3)
         seen = calls.stop()
     seen.check()
     assert '"event": "stopped", "finished": true' in pool.log(job)  # the last task has its number
@@ -131,7 +211,7 @@ def test_a_lease_of_the_bare_card_takes_a_server_s_place_and_gives_it_back(pool:
         details = pool.cluster.call("scontrol", "-o", "show", "job", "-d", number)
         index = details.split("(IDX:")[1][0]
         assert pool.servers(f"npu1-npu{index}") == []
-        _wait(3)
+        time.sleep(3)
         pool.cancel(number)
         print(f"server back after the lease: {pool.wait_for(*ALL_NPUS):.1f} s")
         seen = calls.stop()
@@ -152,11 +232,11 @@ def test_a_job_that_moves_leaves_its_old_server_the_ready_file(pool: Pool) -> No
         assert [len(pool.servers(name)) for name in ALL_NPUS[:3]] == [1, 1, 1]
         pool.cluster.start_node(NPU2)
         ended = until(lambda: not pool.servers("npu2-npu0"), "Slurm ends what it has lost")
-        _wait(3)  # a file that Slurm left behind costs no call
+        time.sleep(3)  # a file that Slurm left behind costs no call
         print(f"lost after {lost:.1f} s, moved after {moved:.1f} s, ended after {ended:.1f} s")
         pool.submit("--nodelist=npu2")
         until(lambda: len(pool.servers("npu2-npu0")) == 1, "a new server takes the file")
-        _wait(5)
+        time.sleep(5)
         seen = calls.stop()
     seen.check()
 
@@ -164,16 +244,12 @@ def test_a_job_that_moves_leaves_its_old_server_the_ready_file(pool: Pool) -> No
 def test_calls_of_a_node_whose_cable_is_cut_go_elsewhere_until_it_is_back(pool: Pool) -> None:
     pool.submit("--array=0-2")
     pool.wait_for(*ALL_NPUS[:3])
-    old = [pool.server(name) for name in ALL_NPUS[:3]]
+    old = [pool.servers(name) for name in ALL_NPUS[:3]]
+    assert list(map(len, old)) == [1, 1, 1]
     with pool.calls(**NPUS) as calls:
         with pool.cluster.hosts[NPU2.name].cut():
-            _wait(10)
-        _wait(10)
+            time.sleep(10)
+        time.sleep(10)
         seen = calls.stop()
     seen.check()
-    assert [pool.server(name) for name in ALL_NPUS[:3]] == old
-
-
-def _wait(seconds: float) -> None:
-    """Calls go on meanwhile."""
-    time.sleep(seconds)
+    assert [pool.servers(name) for name in ALL_NPUS[:3]] == old
