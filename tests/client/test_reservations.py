@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 from tests.client.pool.heard import PATIENCE, until
+from tests.rows import each
 
 import npucall_client
 from npucall.errors import CancelledError, DrainingError, ReservedError, ServerUnreachableError
@@ -226,12 +227,17 @@ raise SystemExit(7)
 """
 
 
+KILLED = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
+
+
 @pytest.mark.more
-def test_the_command_runs_another_with_the_device_and_answers_its_exit_code(target: str) -> None:
-    done = npucall("reserve", "60", "--target", target, *python(CHILD))
-    assert (done.stdout, done.stderr, done.returncode) == ("ran True\n", "", 7)
-    done = npucall("info", target)
-    assert "reserved" not in done.stdout
+@each(("script", "ended"), [(CHILD, ("ran True\n", "", 7)), (KILLED, ("", "", 128 + 9))])
+def test_the_command_runs_another_with_the_device_and_answers_its_exit_code(
+    target: str, script: str, ended: tuple[str, str, int]
+) -> None:
+    done = npucall("reserve", "60", "--target", target, *python(script))
+    assert (done.stdout, done.stderr, done.returncode) == ended
+    assert "reserved" not in npucall("info", target).stdout
 
 
 @pytest.mark.more
@@ -244,9 +250,6 @@ def test_the_command_is_refused_while_others_have_it(client: Client, target: str
         assert done.stdout == ""
         assert "FAILED_PRECONDITION, RESERVED" in done.stderr
         assert npucall("release", target).returncode == 0
-    run(client)
-    done = npucall("reserve", "60", "-t", target, "--", "no-such-command-of-npucall")
-    assert done.returncode == 127
     run(client)
 
 
@@ -272,10 +275,3 @@ def test_signals_reach_the_command(target: str, number: signal.Signals, tmp_path
     until(ready.exists)
     process.send_signal(number)
     assert process.wait(PATIENCE) == 5
-
-
-@pytest.mark.more
-def test_a_command_that_a_signal_ends_is_answered_as_shells_do(target: str) -> None:
-    script = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
-    done = npucall("reserve", "60", "-t", target, *python(script))
-    assert done.returncode == 128 + signal.SIGKILL
