@@ -13,6 +13,7 @@ from tests.certificates import Authority
 from npucall_client.testing import running_server
 
 from . import wire
+from .contract import Caller
 from .pages import ROOT
 
 if TYPE_CHECKING:
@@ -44,6 +45,11 @@ def channel(endless_server: ServerProcess) -> Iterator[grpc.Channel]:
     ) as channel:
         yield channel
         wire.until(lambda: wire.calls_in_flight(channel) == 0, "no call is left")
+
+
+@pytest.fixture
+def caller(channel: grpc.Channel) -> Caller:
+    return Caller(channel)
 
 
 @pytest.fixture(scope="session")

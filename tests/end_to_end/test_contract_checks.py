@@ -16,15 +16,6 @@ from .contract import KL, PAIR, Caller, floats, kl, request, says
 NOWHERE = tensor_pb2.Storage()
 
 
-@pytest.fixture
-def caller(channel: grpc.Channel) -> Caller:
-    return Caller(channel)
-
-
-def attribute(name: str, value: int) -> pb.Argument:
-    return pb.Argument(name=name, integer=value)
-
-
 def discard(output: str) -> pb.OutputPlace:
     return pb.OutputPlace(output=output, discard=True)
 
@@ -66,13 +57,11 @@ def with_defects(*names: str) -> pb.ExecuteRequest:
     target.stored = "a tensor that is not stored" not in names
     if "a type that is unknown" in names:
         self.tensor.dtype = 99  # type: ignore[assignment]
-    first_argument = attribute(
-        "nothing" if "an argument that is unknown" in names else "reduction", 2
-    )
+    name = "nothing" if "an argument that is unknown" in names else "reduction"
     operator = "aclnnNothing" if "an operator that is unknown" in names else KL
     places = [discard("nothing")] * ("a place for no output" in names)
     places += [discard("out")] * 2 * ("two places for an output" in names)
-    arguments = [first_argument, gradient, self, target]
+    arguments = [pb.Argument(name=name, integer=2), gradient, self, target]
     return request(operator, arguments, storage, places)
 
 

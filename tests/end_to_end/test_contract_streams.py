@@ -45,11 +45,6 @@ COLUMNS = 300_000
 REPLY = "reply"
 
 
-@pytest.fixture
-def caller(channel: grpc.Channel) -> Caller:
-    return Caller(channel)
-
-
 # --- Frames, and the end of the stream ------------------------------------------------------------
 
 MALFORMED = "MESSAGE_MALFORMED"

@@ -5,8 +5,6 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
 from npucall.v1 import operator_service_pb2 as pb
 from npucall.v1 import tensor_pb2
 
@@ -26,25 +24,11 @@ from .contract import (
 )
 
 if TYPE_CHECKING:
-    import grpc
 
     from npucall_client.testing import ServerProcess
 
 INT64 = tensor_pb2.DATA_TYPE_INT64
 NOWHERE = tensor_pb2.Storage()
-
-
-@pytest.fixture
-def caller(channel: grpc.Channel) -> Caller:
-    return Caller(channel)
-
-
-def attribute(name: str, value: int) -> pb.Argument:
-    return pb.Argument(name=name, integer=value)
-
-
-def discard(output: str) -> pb.OutputPlace:
-    return pb.OutputPlace(output=output, discard=True)
 
 
 # --- Arguments ------------------------------------------------------------------------------------
@@ -113,7 +97,9 @@ def test_a_result_is_for_programs(caller: Caller) -> None:
 
 def test_an_output_of_a_reply_is_always_stored(caller: Caller) -> None:
     says("In a reply it is set for every output, also for one that was kept or discarded")
-    response = caller.execute(request(KL, kl(2), [PAIR, PAIR], [discard("out")]))
+    response = caller.execute(
+        request(KL, kl(2), [PAIR, PAIR], [pb.OutputPlace(output="out", discard=True)])
+    )
     (output,) = response.reply.outputs
     (storage,) = response.storage
     assert (output.stored, storage.WhichOneof("place")) == (True, None)
@@ -141,7 +127,7 @@ def nll_loss(*more: pb.Argument) -> list[pb.Argument]:
     """Without reduction, so that the device leaves ``total_weight_out`` as it was."""
     target = wire.tensor("target", 2, dtype=INT64)
     tensors = wire.tensor("self", 2, 3), target, wire.tensor("weight", 3)
-    return [*tensors, attribute("reduction", 0), attribute("ignore_index", -100), *more]
+    return [*tensors, pb.Argument(name="reduction", integer=0), *more]
 
 
 def test_where_the_operator_writes_nothing_there_are_zeros(caller: Caller) -> None:
@@ -157,7 +143,9 @@ def test_the_mean_of_no_elements_is_nan_and_the_sum_0(caller: Caller) -> None:
     says("the mean of no elements is NaN")
     for reduction, expected in (1, "(nan,)"), (2, "(0.0,)"):
         tensors = [wire.tensor("self", 0), wire.tensor("target", 0)]
-        asked = request("aclnnL1Loss", [*tensors, attribute("reduction", reduction)], [b"", b""])
+        asked = request(
+            "aclnnL1Loss", [*tensors, pb.Argument(name="reduction", integer=reduction)], [b"", b""]
+        )
         (found,) = caller.numbers(asked)
         assert str(found) == expected
 
