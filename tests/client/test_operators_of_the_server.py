@@ -12,9 +12,7 @@ import npucall_client
 from npucall.declare.catalogue import Catalogue
 from npucall.declare.parameters import Attribute, Scalar
 from npucall.dtypes import FLOAT
-from npucall.errors import (
-    OperatorUnknownError,
-)
+from npucall.errors import OperatorUnknownError
 from npucall.operators.kl_div_backward import kl_div_backward
 from npucall.products import A2
 from npucall.tensors import TensorSpec, view

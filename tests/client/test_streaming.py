@@ -10,13 +10,7 @@ import numpy as np
 import pytest
 from tests.rows import each
 
-from npucall.errors import (
-    DeadlineError,
-    DrainingError,
-    NpucallError,
-    QueueFullError,
-    TooLargeError,
-)
+from npucall.errors import DeadlineError, DrainingError, NpucallError, QueueFullError, TooLargeError
 from npucall.v1 import operator_service_pb2 as pb
 
 from .fake_server import (

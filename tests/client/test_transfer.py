@@ -9,11 +9,7 @@ import pytest
 from tests.rows import each
 
 from npucall.dtypes import FLOAT
-from npucall.errors import (
-    CancelledError,
-    InternalError,
-    TooLargeError,
-)
+from npucall.errors import CancelledError, InternalError, TooLargeError
 from npucall.exchange import Chunk, End, Error, ReplyFrame, Resolved
 from npucall.places import Discard, HandlePart, Keep, RegionPart
 from npucall.tensors import TensorSpec
