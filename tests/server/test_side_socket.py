@@ -8,7 +8,7 @@ import math
 import os
 import socket
 import stat
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -155,29 +155,22 @@ def test_fields_of_a_newer_client_are_passed_over(served: Served) -> None:
         assert len(name) == 16
 
 
-def test_one_process_has_at_most_half_of_the_memory_and_leaves_the_rest_to_others(
-    served: Served, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("size", "count"), [(1 << 20, 1), (1, 2)])
+def test_one_process_has_at_most_half_and_leaves_the_rest_to_others(
+    served: Served, monkeypatch: pytest.MonkeyPatch, size: int, count: int
 ) -> None:
-    with Memory(served.path, 1 << 20), Side(served.path) as side:
+    """Of the memory; of four regions."""
+    monkeypatch.setattr(regions_module, "MAX_REGIONS", 4)
+    with ExitStack() as held, Side(served.path) as side:
+        for _ in range(count):
+            held.enter_context(Memory(served.path, size))
         side.ask(1)
         assert reason(side) == "QUEUE_FULL"
         as_user(monkeypatch, US)  # as process 4711
-        with Memory(served.path, 1 << 20):
-            assert served.regions.bytes_taken == 1 << 21
+        with Memory(served.path, size) as memory:
+            assert memory.bytes[0] == 0
         monkeypatch.undo()
     assert served.serves()
-
-
-def test_one_process_has_at_most_half_of_the_regions(
-    served: Served, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(regions_module, "MAX_REGIONS", 4)
-    with Memory(served.path, 1), Memory(served.path, 1), Side(served.path) as side:
-        side.ask(1)
-        assert reason(side) == "QUEUE_FULL"
-        as_user(monkeypatch, US)
-        with Memory(served.path, 1) as memory:
-            assert memory.bytes[0] == 0
 
 
 def test_of_several_users_one_has_at_most_half(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
