@@ -86,11 +86,6 @@ def send(connection: socket.socket, data: bytes, *files: int) -> None:
         os.close(file)
 
 
-def answering(data: bytes, *files: int) -> Behaviour:
-    """Answers once with these bytes and descriptors."""
-    return lambda connection, _: send(connection, data, *files)
-
-
 def hangs_up(connection: socket.socket, _: bytes) -> None:
     """Closes the connection where an answer is expected."""
     connection.shutdown(socket.SHUT_RDWR)
@@ -163,13 +158,3 @@ class SharingServer(fake_server.FakeServer):
             raise SharedMemoryError("memory: unknown")
         memory = memoryview(self.memory.memories[region.id])
         return memory[region.offset : region.offset + region.length]
-
-
-def regions_of(request: pb.ExecuteRequest) -> list[tuple[int, int] | None]:
-    """Offset and length of each storage, None for one that travels."""
-    regions = [s.region if s.HasField("region") else None for s in request.storage]
-    return [region and (region.offset, region.length) for region in regions]
-
-
-def places_of(request: pb.ExecuteRequest) -> dict[str, tuple[int, int]]:
-    return {p.output: (p.region.offset, p.region.length) for p in request.output_places}

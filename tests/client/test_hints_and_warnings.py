@@ -141,12 +141,3 @@ def test_a_warning_points_at_the_line_that_awaited_the_call() -> None:
         "await session.run(*GIVEN, **ODD)",
         "await pending",
     ]
-
-
-def test_a_warning_comes_once_a_place() -> None:
-    with npucall_client.connect("local:") as client, warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("default")
-        for _ in range(3):
-            client.run(*GIVEN, **ODD)
-        client.run(*GIVEN, **ODD)
-    assert len(caught) == 2

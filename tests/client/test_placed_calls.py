@@ -16,7 +16,7 @@ from npucall.v1 import tensor_pb2
 
 from . import fake_server, fake_side_socket, prototypes
 from .fake_server import MIB, ONE, PATIENCE, connected, refusing, reply_of, submit
-from .fake_side_socket import SharingServer, places_of, regions_of, side_socket
+from .fake_side_socket import SharingServer, side_socket
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -69,6 +69,16 @@ def placed(
     if request.placement is None:
         return set(), set()
     return set(request.placement.storage), set(request.placement.outputs)
+
+
+def regions_of(request: pb.ExecuteRequest) -> list[tuple[int, int] | None]:
+    """Offset and length of each storage, None for one that travels."""
+    regions = [s.region if s.HasField("region") else None for s in request.storage]
+    return [region and (region.offset, region.length) for region in regions]
+
+
+def places_of(request: pb.ExecuteRequest) -> dict[str, tuple[int, int]]:
+    return {p.output: (p.region.offset, p.region.length) for p in request.output_places}
 
 
 # Inputs and outputs.

@@ -24,7 +24,7 @@ from npucall.wire.status import to_status
 from npucall_client.shared.side_socket import Region, ask
 
 from .fake_server import PATIENCE, until
-from .fake_side_socket import ID, answering, granted, memory_file, side_socket
+from .fake_side_socket import ID, granted, memory_file, send, side_socket
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -119,6 +119,11 @@ def test_a_refusal_is_the_servers_own_error(fake: FakeSideSocket) -> None:
     response = shared_memory_pb2.SharedMemoryResponse(error=status).SerializeToString()
     with pytest.raises(QueueFullError, match="not now"):
         asked(fake, answering(response))
+
+
+def answering(data: bytes, *files: int) -> Behaviour:
+    """Answers once with these bytes and descriptors."""
+    return lambda connection, _: send(connection, data, *files)
 
 
 def sends(data: bytes, *sizes: int, **seals: int) -> Any:
