@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.pool.hosts import need
 
-from . import images, needs
-from .podman import Podman
+from . import images
+from .engines import CLIENT, PODMAN, Podman, own_network
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -16,8 +17,8 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="session")
 def podman() -> Iterator[Podman]:
     """podman whose containers and networks are gone at the end; images stay for the next run."""
-    needs.need(needs.PACKAGES)
-    with needs.own_network() as enter:
+    need(*PODMAN)
+    with own_network() as enter:
         podman = Podman(enter)
         podman("rm", "--all", "--force")  # of a run that was killed
         try:
@@ -28,19 +29,24 @@ def podman() -> Iterator[Podman]:
             podman.on_host("image", "prune", "--force")
 
 
-def _image(build: Callable[[Podman], None], name: str) -> Callable[..., str]:
+def _image(stage: str, name: str) -> Callable[..., str]:
     @pytest.fixture(scope="session")
     def image(podman: Podman) -> str:
-        build(podman)
+        images.build(podman, stage, name)
         return name
 
     return image
 
 
-cpu_image = _image(images.build_cpu, images.CPU)
-client_image = _image(images.build_client, images.CLIENT)
-test_image = _image(images.build_test, images.TEST)
-npu_image = _image(images.build_npu, images.NPU)
+cpu_image = _image("cpu", images.CPU)
+client_image = _image("test-environment", CLIENT)  # its command alone, without a compiler
+test_image = _image("test", images.TEST)
+
+
+@pytest.fixture(scope="session")
+def npu_image(podman: Podman, test_image: str) -> str:
+    images.build_npu(podman)
+    return images.NPU
 
 
 @pytest.fixture(scope="module")

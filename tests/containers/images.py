@@ -7,16 +7,15 @@ import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .needs import FOLDER, ROOT, TOOLS
+from .engines import FOLDER, ROOT, TOOLS
 
 if TYPE_CHECKING:
-    from .podman import Podman
+    from .engines import Podman
 
 BASE = "localhost/npucall-base"
 CPU = "localhost/npucall-server:cpu"
 NPU = "localhost/npucall-server:npu"
 TEST = "localhost/npucall-test"
-CLIENT = "localhost/npucall-client"
 _CANN = "localhost/npucall-cann"
 _STAND_IN = Path(__file__).with_name("cann.Containerfile")
 _SUITE = "bookworm"  # whose Python is the Dockerfile's
@@ -35,37 +34,20 @@ def build_base(podman: Podman) -> None:
     archive.unlink()
 
 
-def build_cpu(podman: Podman) -> None:
-    """The image of the cpu server."""
+def build(podman: Podman, stage: str, tag: str, *options: str) -> None:
+    """An image of the Dockerfile: that of a stage."""
     build_base(podman)
-    _build(podman, "cpu", CPU)
-
-
-def build_client(podman: Podman) -> None:
-    """The client with its command alone: the environment of the test image, without a compiler."""
-    build_base(podman)
-    _build(podman, "test-environment", CLIENT)
-
-
-def build_test(podman: Podman) -> None:
-    """The image of the test runner."""
-    build_base(podman)
-    _build(podman, "test", TEST)
+    given = [f"--build-arg=PYTHON_IMAGE={BASE}", *_index(), *options]
+    where = ["--pull=never", "--network=host", "--format=docker", *given]
+    podman.on_host("build", *where, f"--target={stage}", f"--tag={tag}", ROOT)
 
 
 def build_npu(podman: Podman) -> None:
     """The image of the npu server, on a base that has the simulated CANN of the test image."""
-    build_test(podman)
     context = _STAND_IN.parent
     podman.on_host("build", "--pull=never", f"--file={_STAND_IN}", f"--tag={_CANN}", context)
     given = [f"--build-arg=CANN_IMAGE={_CANN}", f"--build-arg=CANN_SET_ENV={_SET_ENV}"]
-    _build(podman, "npu", NPU, *given)
-
-
-def _build(podman: Podman, stage: str, tag: str, *options: str) -> None:
-    given = [f"--build-arg=PYTHON_IMAGE={BASE}", *_index(), *options]
-    where = ["--pull=never", "--network=host", "--format=docker", *given]
-    podman.on_host("build", *where, f"--target={stage}", f"--tag={tag}", ROOT)
+    build(podman, "npu", NPU, *given)
 
 
 def _index() -> list[str]:

@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.pool.hosts import need, until
 
-from . import docker, images, needs
-from .compose import calls_in_a_container, server_process, servers
-from .docker import BRIDGE, Docker
-from .needs import ROOT, TOOLS
+from . import images
+from .engines import FOLDER, ROOT, TOOLS, Engine, own_network
 from .test_pool import NETWORK, POOL, UNDER_LOAD
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
-    from .podman import Podman
+    from .engines import Podman
 
 pytestmark = [pytest.mark.containers, pytest.mark.long]
 WHEELS = (
@@ -31,12 +33,73 @@ WHEELS = (
 )  # fmt: skip
 """As deploy/README.md says for a host without an index."""
 
+BRIDGE = "198.18.128.1"
+CONFIGURATION = {
+    # Limits that a root without CAP_SYS_RESOURCE may give.
+    "default-ulimits": {
+        name: {"Name": name, "Soft": number, "Hard": number}
+        for name, number in {"nofile": 4096, "nproc": 32768}.items()
+    },
+    "bip": f"{BRIDGE}/24",
+    "default-address-pools": [{"base": "198.18.192.0/18", "size": 24}],
+}
+
+
+class Docker(Engine):
+    """docker and docker-compose 1.29, the oldest that people have, of a daemon of these tests."""
+
+    def __init__(self, enter: list[str], socket: Path) -> None:
+        host = {"HOME": str(socket.parent), "DOCKER_HOST": f"unix://{socket}"}
+        environment = {"PATH": "/usr/bin:/usr/sbin:/bin", "DOCKER_BUILDKIT": "1", **host}
+        super().__init__(enter, environment, ["/usr/bin/docker"], ["/usr/bin/docker-compose"])
+
+    def take(self, podman: Podman, *images: str) -> None:
+        """Gives it images of podman's, as they come to a host without a registry."""
+        archive = FOLDER / "images.tar"
+        archive.unlink(missing_ok=True)
+        podman.on_host("save", "--multi-image-archive", f"--output={archive}", *images)
+        self("load", f"--input={archive}")
+        archive.unlink()
+        for image in images:
+            self("tag", image, image.removeprefix("localhost/"))
+
+    def is_healthy(self, container: str) -> bool:
+        """As it has found by itself."""
+        return self("inspect", "--format={{.State.Health.Status}}", container).strip() == "healthy"
+
+
+@contextmanager
+def daemon(enter: list[str]) -> Iterator[Docker]:
+    """dockerd until the end; its folders go with it."""
+    with tempfile.TemporaryDirectory(prefix="npucall-", dir="/run") as short:  # for its sockets
+        run, data = Path(short), FOLDER / "docker"
+        (run / "daemon.json").write_text(json.dumps(CONFIGURATION))
+        options = [
+            f"--config-file={run}/daemon.json", f"--data-root={data}", f"--exec-root={run}/exec",
+            f"--pidfile={run}/pid", f"--host=unix://{run}/socket",
+        ]  # fmt: skip
+        with (FOLDER / "dockerd.log").open("w") as log:
+            process = subprocess.Popen([*enter, "/usr/sbin/dockerd", *options], stderr=log)
+        try:
+            docker = Docker(enter, run / "socket")
+
+            def answers() -> bool:
+                assert process.poll() is None, (FOLDER / "dockerd.log").read_text()[-3000:]
+                return docker.process([*docker.command, "info"]).returncode == 0
+
+            until(answers, "dockerd answers")
+            yield docker
+        finally:
+            process.terminate()
+            process.wait(timeout=60)
+            shutil.rmtree(data, ignore_errors=True)
+
 
 @pytest.fixture(scope="module")
 def engine(podman: Podman, cpu_image: str, client_image: str) -> Iterator[Docker]:
     """It has the images that podman built."""
-    needs.need(needs.DOCKER)
-    with needs.own_network() as enter, docker.daemon(enter) as engine:
+    need("docker.io docker-compose", "/usr/sbin/dockerd", "/usr/bin/docker-compose")
+    with own_network() as enter, daemon(enter) as engine:
         engine.take(podman, images.BASE, cpu_image, client_image)
         yield engine
 
@@ -48,7 +111,7 @@ def pool(engine: Docker, tmp_path: Path) -> Iterator[list[str]]:
     (file := tmp_path / POOL.name).write_text(text)
     engine.compose(file, "--project-name=npucall-pool", "up", "--detach")
     try:
-        names = servers(engine, "npucall-pool")
+        names = engine.servers("npucall-pool")
         assert len(names) == 3
         engine.wait_healthy(*names)
         yield names
@@ -59,9 +122,9 @@ def pool(engine: Docker, tmp_path: Path) -> Iterator[list[str]]:
 def test_nobody_loses_a_call_when_one_of_three_is_killed_and_all_are_rolled(
     engine: Docker, pool: list[str]
 ) -> None:
-    with calls_in_a_container(engine, NETWORK, "pool:dns:cpu:50051") as calls:
+    with engine.calls_in_a_container(NETWORK, "pool:dns:cpu:50051") as calls:
         time.sleep(UNDER_LOAD)
-        os.kill(server_process(engine, pool[0]), signal.SIGKILL)
+        os.kill(engine.server_process(pool[0]), signal.SIGKILL)
         engine.wait_healthy(*pool)
         for name in pool:
             engine("restart", "--time=45", name)

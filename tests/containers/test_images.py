@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from . import images
-from .needs import TOOLS
+from .engines import TOOLS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from .podman import Podman
+    from .engines import Podman
 
 pytestmark = pytest.mark.containers
 MEGABYTE = 10**6

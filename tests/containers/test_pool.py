@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from .compose import calls_from_here, calls_in_a_container, server_process, servers
-from .needs import ROOT
+from .engines import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from .podman import Podman
+    from .engines import Podman
 
 pytestmark = pytest.mark.containers
 POOL = ROOT / "deploy" / "compose.pool.yml"
@@ -30,7 +29,7 @@ def pool(podman: Podman, cpu_image: str) -> Iterator[list[str]]:
     """The names of three healthy containers."""
     podman.compose(POOL, "up", "--detach")
     try:
-        names = servers(podman, "npucall-pool")
+        names = podman.servers("npucall-pool")
         assert len(names) == 3
         podman.wait_healthy(*names)
         yield names
@@ -42,9 +41,9 @@ def test_nobody_loses_a_call_when_one_of_three_servers_is_killed(
     podman: Podman, pool: list[str]
 ) -> None:
     target = "pool:" + ",".join(f"{podman.address(name)}:50051" for name in pool)
-    with calls_from_here(podman, target) as calls:
+    with podman.calls_from_here(target) as calls:
         time.sleep(UNDER_LOAD)
-        os.kill(server_process(podman, pool[0]), signal.SIGKILL)
+        os.kill(podman.server_process(pool[0]), signal.SIGKILL)
         time.sleep(UNDER_LOAD)
         calls.stop().check()
     podman.wait_healthy(*pool)  # restarted by the engine
@@ -54,9 +53,9 @@ def test_nobody_loses_a_call_when_one_of_three_servers_is_killed(
 def test_nobody_loses_a_call_through_the_name_while_one_is_killed_and_all_are_rolled(
     podman: Podman, pool: list[str], client_image: str
 ) -> None:
-    with calls_in_a_container(podman, NETWORK, "pool:dns:cpu:50051") as calls:
+    with podman.calls_in_a_container(NETWORK, "pool:dns:cpu:50051") as calls:
         time.sleep(UNDER_LOAD)
-        os.kill(server_process(podman, pool[0]), signal.SIGKILL)
+        os.kill(podman.server_process(pool[0]), signal.SIGKILL)
         podman.wait_healthy(*pool)
         for name in pool:
             podman("restart", "--time=45", name)
@@ -71,14 +70,14 @@ def test_nobody_loses_a_call_through_the_directory_while_it_restarts_and_a_serve
 ) -> None:
     podman.compose(DIRECTORY, "up", "--detach")
     try:
-        names = servers(podman, "npucall-directory")
+        names = podman.servers("npucall-directory")
         assert len(names) == 4
         podman.wait_healthy(*names)
         directory = next(name for name in names if "_directory_" in name)
-        with calls_from_here(podman, "pool:directory:127.0.0.1:50050") as calls:
+        with podman.calls_from_here("pool:directory:127.0.0.1:50050") as calls:
             time.sleep(UNDER_LOAD)
             podman("restart", "--time=45", directory)
-            os.kill(server_process(podman, names[0]), signal.SIGKILL)
+            os.kill(podman.server_process(names[0]), signal.SIGKILL)
             time.sleep(UNDER_LOAD)
             podman.wait_healthy(*names)
             calls.stop().check()

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.pool.hosts import need
 
-from . import needs
-from .needs import FOLDER, ROOT
+from .engines import FOLDER, ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.containers, pytest.mark.long]
 
 SYSTEM = FOLDER / "systemd"
-PACKAGES = {"mmdebstrap": "mmdebstrap", "nsenter": "util-linux", "unshare": "util-linux"}
 DEBIAN = "systemd,systemd-sysv,python3,python3-venv,ca-certificates"
 HEALTH = "npucall-server health 127.0.0.1:50052"
 PATIENCE = 120
@@ -100,7 +99,7 @@ def fill(folder: Path) -> None:
 
 @pytest.fixture(scope="module")
 def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
-    needs.need(PACKAGES)
+    need("mmdebstrap util-linux", "mmdebstrap")
     build_system()
     fill(given := tmp_path_factory.mktemp("root"))
     run = tmp_path_factory.mktemp("run")

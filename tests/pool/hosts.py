@@ -20,7 +20,6 @@ import pytest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from contextlib import AbstractContextManager
 
 PROGRAMS = ("ip", "nsenter", "setpriv", "unshare")
 DIES_TOO = ("setpriv", "--pdeathsig", "KILL", "--")
@@ -114,39 +113,24 @@ class Host(Namespace):
     address: str
     switch: Namespace
 
-    def set_cable(self, state: str) -> None:
-        self.switch.run("ip", "link", "set", f"port-{self.name}", state)
-
     @contextmanager
     def cut(self) -> Iterator[None]:
         """Its cable is out meanwhile."""
-        self.set_cable("down")
+        cable = ("ip", "link", "set", f"port-{self.name}")
+        self.switch.run(*cable, "down")
         try:
             yield
         finally:
-            self.set_cable("up")
+            self.switch.run(*cable, "up")
 
     @contextmanager
-    def filtered(self, chain: str, *match: str) -> Iterator[None]:
-        """Packets of that chain (INPUT: hears them, OUTPUT: says them) are lost meanwhile."""
-        self.run("iptables", "-A", chain, *match, "-j", "DROP")
+    def losing(self, *match: str) -> Iterator[None]:
+        """Packets that match are lost meanwhile: of INPUT those to it, of OUTPUT those from it."""
+        self.run("iptables", "-A", *match, "-j", "DROP")
         try:
             yield
         finally:
-            self.run("iptables", "-D", chain, *match, "-j", "DROP")
-
-    def deaf(self) -> AbstractContextManager[None]:
-        """It hears nobody, and others hear it."""
-        return self.filtered("INPUT", "-i", "eth0")
-
-    def mute(self) -> AbstractContextManager[None]:
-        """Nobody hears it, and it hears others."""
-        return self.filtered("OUTPUT", "-o", "eth0")
-
-    def losing(self, share: float) -> AbstractContextManager[None]:
-        """A share of the packets to it is lost."""
-        at_random = ("-m", "statistic", "--mode", "random", "--probability", f"{share}")
-        return self.filtered("INPUT", "-i", "eth0", *at_random)
+            self.run("iptables", "-D", *match, "-j", "DROP")
 
 
 @contextmanager

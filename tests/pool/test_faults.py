@@ -46,14 +46,15 @@ def cut_a_host(bench: Bench, seconds: float = 5.0) -> None:
 
 def cut_one_way(bench: Bench) -> None:
     """First it hears nobody, then nobody hears it."""
-    for half in (bench.hosts["three"].deaf, bench.hosts["three"].mute):
-        with half():
+    for half in ("INPUT", "-i", "eth0"), ("OUTPUT", "-o", "eth0"):
+        with bench.hosts["three"].losing(*half):
             time.sleep(5)
         time.sleep(3)
 
 
 def lose_packets(bench: Bench) -> None:
-    with bench.hosts["one"].losing(0.05):
+    share = ("-m", "statistic", "--mode", "random", "--probability", "0.05")
+    with bench.hosts["one"].losing("INPUT", "-i", "eth0", *share):
         time.sleep(10)
 
 

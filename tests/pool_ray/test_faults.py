@@ -5,26 +5,165 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import sys
 import time
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 from tests.pool.callers import calling
-from tests.pool.hosts import until
+from tests.pool.hosts import OWN, Host, hosts, until
 
-from .ray_pool import START_SECONDS, alive
+from .units import RAY, Unit
 
 if TYPE_CHECKING:
+    import subprocess
     from collections.abc import Iterator
 
-    from tests.pool.hosts import Host
-
-    from .ray_pool import RayPool
-
 pytestmark = pytest.mark.long
+RAYS_FOLDER = "/tmp/ray"
+FOLDER = f"{RAYS_FOLDER}/npucall"
+"""Of locks and logs; each host has its own /tmp/ray."""
+DEVICES = 2
+START_SECONDS = 400.0
+"""Of Ray on all hosts, on a machine with much else to do."""
+_RAY_OPTIONS = "--num-cpus=2 --object-store-memory=78643200"
+_DEVICES_OF_A_HOST = f""" --resources='{{"NPU": {DEVICES}}}'"""
+_SERVERS = Path(sys.prefix)
+"""The environment of these tests is the servers' too."""
+# The first process of a host: a folder for Ray that is the host's own, then it buries the dead.
+_FIRST = f"""
+import os, socket, subprocess, sys, time
+socket.sethostname(sys.argv[1])
+for folder in "{RAYS_FOLDER}", "/dev/shm":
+    subprocess.run(["mount", "-t", "tmpfs", "tmpfs", folder], check=True)
+print("up", flush=True)
+while True:
+    try:
+        os.wait()
+    except ChildProcessError:
+        time.sleep(0.1)
+"""
+
+
+class RayPool(NamedTuple):
+    """Hosts of a Ray cluster, and what runs on them."""
+
+    head: Host
+    workers: tuple[Host, ...]
+    units: dict[str, subprocess.Popen[bytes]]
+    folder: Path
+
+    @property
+    def target(self) -> str:
+        return f"pool:directory:{self.head.address}:50050"
+
+    def pool(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+        """Runs ``npucall-pool`` on the head."""
+        return self.head.run(str(RAY / "bin/npucall-pool"), *arguments, check=check)
+
+    def up(self, *arguments: str) -> None:
+        self.pool(
+            "up", f"--environment={_SERVERS}", "--device=cpu", f"--folder={FOLDER}",
+            "--server-option=insecure-bind", "--server-option=log-calls=errors",
+            "--server-option=memory-limit=256MiB", "--directory-option=insecure-bind",
+            *arguments,
+        )  # fmt: skip
+
+    def status(self) -> list[dict[str, Any]]:
+        """A row for each server, as ``npucall-pool status`` shows it."""
+        done = self.pool("status", "--json", check=False)
+        assert done.stdout, done.stderr
+        rows: list[dict[str, Any]] = json.loads(done.stdout)
+        return rows
+
+    def all_serve(self) -> bool:
+        rows = self.status()
+        servers = [row for row in rows if row["server"] != "directory"]
+        return len(servers) == DEVICES * len(self.workers) and all(
+            row["state"] == "serving" for row in rows
+        )
+
+    def wait_for_all(self) -> None:
+        until(self.all_serve, "all servers serve")
+
+    def run_ray(self, script: str) -> str:
+        """The last line of a Python program that uses Ray, on the head; empty if it failed."""
+        begin = "import ray; ray.init('auto', log_to_driver=False, logging_level='ERROR')\n"
+        done = self.head.run(str(RAY / "bin/python"), "-c", begin + script, check=False)
+        lines = done.stdout.strip().splitlines() if done.returncode == 0 else []
+        return lines[-1] if lines else ""
+
+    def run_job(self, host: Host, devices: int) -> str:
+        """What another user of Ray gets, who wants devices of that host."""
+        return self.run_ray(
+            "import socket\n"
+            f"@ray.remote(resources={{'NPU': {devices}, 'node:{host.address}': 0.001}})\n"
+            "def job(): return 'job on ' + socket.gethostname()\n"
+            "print(ray.get(job.remote(), timeout=60))"
+        )
+
+    def start_ray(self, host: Host) -> None:
+        """Starts the host's unit."""
+        name, devices = ("head", "") if host is self.head else ("worker", _DEVICES_OF_A_HOST)
+        given = {"NODE_ADDRESS": host.address, "HEAD_ADDRESS": self.head.address}
+        given["RAY_OPTIONS"] = _RAY_OPTIONS + devices
+        unit = Unit.read(f"ray-{name}.service", given)
+        self.units[host.name] = unit.start(host, self.folder / f"{host.name}.log")
+
+    def stop_ray(self, host: Host) -> None:
+        """Ends all that runs on the host at once, as losing power does, and its unit with it."""
+        unit = self.units.pop(host.name)
+        unit.kill()
+        unit.wait()
+        for pid in host.pids():
+            os.kill(pid, signal.SIGKILL)
+
+
+@contextmanager
+def ray_pool(folder: Path) -> Iterator[RayPool]:
+    """Ray on a head and workers, all alive; no pool yet."""
+    names = ("ray-head", "ray-work-1", "ray-work-2")
+    Path(RAYS_FOLDER).mkdir(exist_ok=True)
+    with hosts(*names, kinds=OWN, first=(sys.executable, "-I", "-c", _FIRST)) as standing:
+        head, *others = standing.values()
+        made = RayPool(head, tuple(others), {}, folder)
+        try:
+            made.start_ray(head)
+            until(lambda: alive(made) == 1, "Ray has a head", START_SECONDS)
+            for host in others:
+                made.start_ray(host)
+            until(lambda: alive(made) == len(names), "Ray knows all hosts", START_SECONDS)
+            yield made
+        finally:
+            for unit in made.units.values():
+                unit.kill()
+                unit.wait()
+
+
+def alive(made: RayPool) -> int:
+    """Hosts that Ray says are alive; 0 where it does not answer."""
+    said = made.run_ray("print(sum(node['Alive'] for node in ray.nodes()))")
+    return int(said) if said.isdigit() else 0
+
+
+@pytest.fixture(scope="module")
+def pool(can_have_hosts: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RayPool]:
+    """Two hosts of two devices each, and a head; a server on each device."""
+    with ray_pool(tmp_path_factory.mktemp("ray")) as made:
+        made.up()
+        yield made
+
+
+@pytest.fixture
+def whole_pool(pool: RayPool) -> RayPool:
+    """The same, every server at work."""
+    pool.wait_for_all()
+    return pool
 
 
 @contextmanager
@@ -128,4 +267,4 @@ def test_a_head_that_comes_back_without_memory_needs_up_once_more(pool: RayPool)
 
 def _starts(pool: RayPool) -> int:
     """Servers that have been started twice."""
-    return sum(row["starts"] > 1 for row in pool.status().values())
+    return sum(row["starts"] > 1 for row in pool.status())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import string
@@ -57,8 +58,6 @@ class Unit(NamedTuple):
 
     def start(self, host: Host, log: Path) -> subprocess.Popen[bytes]:
         """Runs it there for as long as that host and this process live."""
-        import json
-
         assert self.restart == "always"
         told = json.dumps([self.restart_seconds, self.environment, self.command])
         command = host.command(sys.executable, "-I", "-c", _SUPERVISOR, told)

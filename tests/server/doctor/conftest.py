@@ -1,8 +1,6 @@
 """Fixtures: a healthy host of files, and the simulator of CANN 9.x in this process."""
 
-import io
-from collections.abc import Callable, Iterator
-from contextlib import redirect_stdout
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -14,20 +12,78 @@ from tests.simulator.tree import Generation, Tree
 
 from npucall.declare.prepare import Prepared
 from npucall.products import Product
-from npucall_server import doctor
 from npucall_server.devices.cann.host import HostCatalogue
 from npucall_server.devices.cann.operators import OpApi
 from npucall_server.doctor import copies, kinds, planning, trial
 from npucall_server.doctor.device import examine
-from npucall_server.doctor.finding import Finding
+from npucall_server.doctor.finding import Finding, Verdict
 from npucall_server.npu_settings import AscendPaths
 
-from .hosts import Host, make_host
-
-SECRET = "what nobody else may read"
 FEW = ("aclnnMatmul", "aclnnSmoothL1Loss", "aclnnThreshold")
 """Operators of which calls are tried where a test is not about which ones are."""
 Examined: TypeAlias = Callable[..., list[Finding]]
+DRIVER = "usr/local/Ascend/driver"
+TOOLKIT = "usr/local/Ascend/cann"
+NODES = ("davinci0", "davinci1", "davinci_manager", "devmm_svm", "hisi_hdc")
+
+
+class Host(NamedTuple):
+    """A healthy host: driver, toolkit and two devices, below ``root``."""
+
+    root: Path
+
+    @property
+    def home(self) -> Path:
+        return self.root / TOOLKIT
+
+    @property
+    def paths(self) -> AscendPaths:
+        return AscendPaths(self.home, self.home / "opp", ())
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What set_env.sh exports."""
+        driver = self.root / DRIVER / "lib64"
+        folders = (self.home / "lib64", driver, driver / "common", driver / "driver")
+        return {
+            "ASCEND_HOME_PATH": str(self.home),
+            "ASCEND_OPP_PATH": str(self.home / "opp"),
+            "LD_LIBRARY_PATH": ":".join(map(str, folders)),
+        }
+
+
+def make_host(root: Path) -> Host:
+    for folder in ("dev", f"{DRIVER}/lib64/common", f"{DRIVER}/lib64/driver", f"{TOOLKIT}/opp"):
+        (root / folder).mkdir(parents=True)
+    for node in NODES:
+        (root / "dev" / node).touch()
+    (root / DRIVER / "lib64/driver/libascend_hal.so").touch()
+    (root / DRIVER / "version.info").write_text("Version=25.5.0\nfirmware=7.8\n")
+    (root / TOOLKIT / "set_env.sh").touch()
+    (root / TOOLKIT / "lib64").mkdir()
+    return Host(root)
+
+
+def said(findings: Iterable[Finding], verdict: Verdict) -> list[str]:
+    """What was found, of one verdict."""
+    return [finding.found for finding in findings if finding.verdict is verdict]
+
+
+def faults(findings: Iterable[Finding]) -> list[str]:
+    return said(findings, Verdict.FAULT)
+
+
+def warnings(findings: Iterable[Finding]) -> list[str]:
+    return said(findings, Verdict.WARNING)
+
+
+def not_ok(findings: Iterable[Finding]) -> list[Finding]:
+    return [finding for finding in findings if finding.verdict is not Verdict.OK]
+
+
+def todo(findings: Iterable[Finding]) -> str:
+    """What to do about all that is not well."""
+    return "\n".join(finding.todo for finding in findings if finding.todo)
 
 
 @pytest.fixture
@@ -96,50 +152,3 @@ def examined(
     monkeypatch.setattr(trial, "trials", few)
     monkeypatch.setattr(planning, "of_every_operator", calls)
     return found
-
-
-def install_simulated(host: Host, toolkit: Generation, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lets the toolkit of a host be the simulator, as the environment says."""
-    (host.home / "lib64").rmdir()
-    (host.home / "lib64").symlink_to(toolkit.lib64)
-    (host.home / "include").symlink_to(toolkit.include)
-    for name, value in host.environment.items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.setenv("NPUCALL_SIM_UNRUN", "guarded")
-    monkeypatch.delenv("ASCEND_RT_VISIBLE_DEVICES", raising=False)
-
-
-class Run(NamedTuple):
-    """What one run of the doctor left."""
-
-    code: int
-    printed: str
-    report: str
-    custom: bool
-
-
-@pytest.fixture(
-    scope="module",
-    params=[
-        pytest.param(("8.1", False), marks=pytest.mark.long),
-        pytest.param(("8.1", True), marks=pytest.mark.more),
-        pytest.param(("8.3", False), marks=pytest.mark.more),
-        pytest.param(("8.3", True), marks=pytest.mark.long),
-        ("9.x", True),
-        pytest.param(("9.x", False), marks=pytest.mark.more),
-    ],
-    ids=lambda param: f"{param[0]}{' with a custom package' * param[1]}",
-)
-def healthy(
-    tree: Tree, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Run:
-    """The doctor's run on a healthy host of each release, with and without a custom package."""
-    generation, custom = request.param
-    folder = tmp_path_factory.mktemp("host")
-    host, file = make_host(folder / "root"), folder / "report.txt"
-    with pytest.MonkeyPatch.context() as monkeypatch, redirect_stdout(io.StringIO()) as printed:
-        install_simulated(host, tree.generation(generation), monkeypatch)
-        monkeypatch.setenv("ASCEND_CUSTOM_OPP_PATH", str(tree.custom) if custom else "")
-        monkeypatch.setenv("NPUCALL_TOKEN", SECRET)
-        code = doctor.run(["--report", str(file)], host.root)
-    return Run(code, printed.getvalue(), file.read_text(), custom)

@@ -1,5 +1,6 @@
 """``npucall-server doctor`` as an administrator types it, and the report that it writes."""
 
+import io
 import json
 import os
 import platform
@@ -7,26 +8,74 @@ import re
 import socket
 import subprocess
 import sys
+from contextlib import redirect_stdout
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
-from tests.simulator.tree import Tree
+from tests.simulator.tree import Generation, Tree
 
 from npucall_server import doctor
 from npucall_server.devices.cann.unverified import UNVERIFIED
 from npucall_server.doctor import report
 from npucall_server.doctor.finding import Facts, Message, Section, fault, ok, warning
 
-from .conftest import SECRET, Run, install_simulated
-from .hosts import Host
+from .conftest import Host, make_host
 
+SECRET = "what nobody else may read"
 KEYS = {claim.key for claim in UNVERIFIED}
 HEADER = {"device": "cann:0", "date": "today"}
 
 
 def object_in(text: str) -> Any:
     return json.loads(text.partition("```json\n")[2].partition("```")[0])
+
+
+def install_simulated(host: Host, toolkit: Generation, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lets the toolkit of a host be the simulator, as the environment says."""
+    (host.home / "lib64").rmdir()
+    (host.home / "lib64").symlink_to(toolkit.lib64)
+    (host.home / "include").symlink_to(toolkit.include)
+    for name, value in host.environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("NPUCALL_SIM_UNRUN", "guarded")
+    monkeypatch.delenv("ASCEND_RT_VISIBLE_DEVICES", raising=False)
+
+
+class Run(NamedTuple):
+    """What one run of the doctor left."""
+
+    code: int
+    printed: str
+    report: str
+    custom: bool
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(("8.1", False), marks=pytest.mark.long),
+        pytest.param(("8.1", True), marks=pytest.mark.more),
+        pytest.param(("8.3", False), marks=pytest.mark.more),
+        pytest.param(("8.3", True), marks=pytest.mark.long),
+        ("9.x", True),
+        pytest.param(("9.x", False), marks=pytest.mark.more),
+    ],
+    ids=lambda param: f"{param[0]}{' with a custom package' * param[1]}",
+)
+def healthy(
+    tree: Tree, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Run:
+    """The doctor's run on a healthy host of each release, with and without a custom package."""
+    generation, custom = request.param
+    folder = tmp_path_factory.mktemp("host")
+    host, file = make_host(folder / "root"), folder / "report.txt"
+    with pytest.MonkeyPatch.context() as monkeypatch, redirect_stdout(io.StringIO()) as printed:
+        install_simulated(host, tree.generation(generation), monkeypatch)
+        monkeypatch.setenv("ASCEND_CUSTOM_OPP_PATH", str(tree.custom) if custom else "")
+        monkeypatch.setenv("NPUCALL_TOKEN", SECRET)
+        code = doctor.run(["--report", str(file)], host.root)
+    return Run(code, printed.getvalue(), file.read_text(), custom)
 
 
 # --- Of a healthy host, examined in a process of its own ------------------------------------------

@@ -19,8 +19,7 @@ from npucall_server.doctor.finding import Finding, Section, Verdict, fault
 from npucall_server.doctor.libraries import check_libraries, check_opening
 from npucall_server.npu_settings import AscendPaths
 
-from .conftest import Examined
-from .hosts import faults, not_ok, todo, warnings
+from .conftest import Examined, faults, not_ok, todo, warnings
 
 GIB = 1 << 30
 OK, WARNING, FAULT = Verdict.OK, Verdict.WARNING, Verdict.FAULT

@@ -15,7 +15,7 @@ from npucall_server.doctor.finding import Finding, Verdict
 from npucall_server.doctor.prototypes import check_prototypes
 from npucall_server.doctor.versions import check_versions
 
-from .hosts import DRIVER, Host, faults, not_ok, todo, warnings
+from .conftest import DRIVER, Host, faults, not_ok, todo, warnings
 
 FAULT, WARNING, OK = Verdict.FAULT, Verdict.WARNING, Verdict.OK
 VISIBLE = "ASCEND_RT_VISIBLE_DEVICES"

@@ -10,7 +10,7 @@ from npucall_server.doctor.finding import Verdict
 from npucall_server.doctor.host import check_custom_packages, check_driver, check_nodes
 from npucall_server.npu_settings import AscendPaths
 
-from .hosts import DRIVER, NODES, Host, faults, todo, warnings
+from .conftest import DRIVER, NODES, Host, faults, todo, warnings
 
 LIBRARY = "op_api/lib/libcust_opapi.so"
 

@@ -15,8 +15,7 @@ from npucall_server.doctor import copies, promises, trial
 from npucall_server.doctor.bench import Outcome
 from npucall_server.doctor.finding import Verdict
 
-from .conftest import Examined
-from .hosts import not_ok
+from .conftest import Examined, not_ok
 
 WRONG = Outcome("out: 1 of 6 numbers are wrong", launched_nothing=False, phases=None)
 USED_AGAIN = {"workspace-reuse", "kept-descriptors", "phase-one-cache"}

@@ -1,12 +1,9 @@
 """Fixtures: the CANN device in this process, on the simulator of CANN 9.x."""
 
-import itertools
 import os
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import cache, partial
-from types import SimpleNamespace
 
 import pytest
 from tests.simulator.build import DEFAULT_ROOT, build
@@ -14,7 +11,6 @@ from tests.simulator.control import Simulator
 from tests.simulator.tree import Tree
 
 from npucall import buffers
-from npucall_server.devices import lane_thread, watchdog
 from npucall_server.devices.cann import device as device_module
 from npucall_server.devices.cann.host import HostCatalogue
 from npucall_server.devices.cann.operators import OpApi
@@ -22,7 +18,6 @@ from npucall_server.devices.cann.runtime import DeviceContext, Libraries, open_l
 from npucall_server.npu_settings import AscendPaths
 
 from .calls import WAYS
-from .faults import HEARTBEAT
 from .opened import Open, Opened
 
 ASAN = os.environ.get("NPUCALL_SIM_ASAN") == "1"
@@ -77,30 +72,6 @@ def unrun(simulator: Simulator, monkeypatch: pytest.MonkeyPatch) -> Callable[[st
         monkeypatch.setenv("NPUCALL_SIM_UNRUN", kind)
         simulator.reset()
 
-    return choose
-
-
-@pytest.fixture
-def hang(simulator: Simulator, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """Lets a C function hang. From then on each look at the watchdogs' clock is an hour later."""
-    hours, called = itertools.count(), {}
-
-    def now() -> float:
-        hangs = any(simulator.call_count(name) > count for name, count in called.items())
-        return 3600.0 * next(hours) if hangs else 0.0
-
-    def choose(function: str) -> None:
-        called.setdefault(function, simulator.call_count(function))
-        simulator.fail(function, status=HEARTBEAT, what="hang")
-
-    class Looks(threading.Event):
-        def wait(self, timeout: float | None = None) -> bool:
-            return super().wait(min(timeout or 0.01, 0.01))
-
-    for module in watchdog, lane_thread:
-        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=now))
-    often = SimpleNamespace(Event=Looks, Thread=threading.Thread)
-    monkeypatch.setattr(watchdog, "threading", often)
     return choose
 
 

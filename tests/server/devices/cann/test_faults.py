@@ -1,5 +1,6 @@
 """Every C function that a plan, a call or a program uses fails: in every situation, every way."""
 
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import pytest
@@ -11,8 +12,8 @@ from npucall_server.devices.cann.functions import AscendCL, NnOpBase
 from npucall_server.devices.cann.program import pace_of
 from npucall_server.devices.cann.status_table import Fate
 
-from .calls import SITUATIONS, Case, l1
-from .faults import SYNCHRONISE, Fault, Sweep, failure, fault_of, kind_of
+from .calls import SITUATIONS, Case, Situation, l1
+from .faults import CANNOT_FAIL, SYNCHRONISE, Fault, failure, fault_of, kind_of
 from .opened import Open, Opened, bytes_of
 
 NOT_NEEDED_AGAIN = (SYNCHRONISE, "aclDestroy", "aclrtFree")
@@ -50,6 +51,82 @@ def parts(first: str, *others: str) -> list[Any]:
     quick, later = Part(first, (Fate.ARGUMENT, Fate.MEMORY, Fate.BROKEN)), Part(first, NAMED[1:])
     rest = (pytest.param(Part(o), marks=TURNS[min(n, 2)]) for n, o in enumerate(others, 1))
     return [quick, pytest.param(later, marks=pytest.mark.more), *rest]
+
+
+SOME_TIMES = 3
+"""After which a function that some work uses has been called twice, or will never be."""
+
+
+class Sweep(NamedTuple):
+    """One work in one situation, done on a fresh device for each fault."""
+
+    open_device: Open
+    situation: Situation
+    serves: Callable[[Opened, Case], bool]
+    """Does the work, and says whether its answer is right."""
+
+    def ready(self) -> tuple[Opened, Case]:
+        """A device to which all has happened that comes before, and the call."""
+        opened = self.open_device(**self.situation.settings)
+        for ask in self.situation.before:
+            assert opened.serves(ask(opened))
+        return opened, self.situation.then(opened)
+
+    def functions(self) -> list[str]:
+        """The C functions that the work uses."""
+        opened, case = self.ready()
+        functions = opened.functions(lambda: self.serves(opened, case))
+        opened.close()
+        return list(functions)
+
+    def faults(self, fates: Iterable[Fate], *occurrences: int) -> list[Fault]:
+        """Each function that fails at each of these calls of it."""
+        functions = [name for name in self.functions() if name not in CANNOT_FAIL]
+        return [fault_of(f, name, nth) for f in fates for name in functions for nth in occurrences]
+
+    def misfits(self, faults: Iterable[Fault], *, times: int = 1) -> list[str]:
+        """What goes wrong when one function fails; so many times in a row."""
+        found = []
+        for fault in faults:
+            opened, case = self.ready()
+            fault.set(opened.simulator, times)
+            wrong = self._meet(opened, case, fault, mended=times == 1)
+            if wrong is not None:
+                found += wrong or self._after(opened, case, fault)
+            opened.abandon()
+        return found
+
+    def _meet(self, opened: Opened, case: Case, fault: Fault, *, mended: bool) -> list[str] | None:
+        """Does the work until the fault is met; None if it never calls that function so often."""
+        last = opened.simulator.call_count(fault.function) + fault.nth
+        for _ in range(SOME_TIMES):
+            served: list[bool] = []
+            error = failure(lambda served=served: served.append(self.serves(opened, case)))  # type: ignore[misc]
+            if served == [False]:
+                return [f"{fault}: another answer"]
+            if opened.simulator.call_count(fault.function) >= last:
+                opened.simulator.clear_faults()
+                if fault.tolerated or (mended and fault.fate is Fate.MEMORY):
+                    return [f"{fault}: expected no error, found {error!r}"] if error else []
+                return fault.misfits(error)
+            if error is not None:
+                return [f"{fault}: found {error!r} too soon"]
+        return None
+
+    def _after(self, opened: Opened, case: Case, fault: Fault) -> list[str]:
+        """What is wrong once the work has failed."""
+        found = opened.simulator.violations()
+        breaks = fault.fate is Fate.BROKEN and not fault.tolerated
+        if len(opened.lost) != breaks:
+            found.append(f"lost {opened.lost}")
+        if not breaks:
+            if not self.serves(opened, case):
+                found.append("the next time the answer was another one")
+            opened.close()
+            live = opened.simulator.live_objects()
+            found += [f"left {live}"] if live else []
+            found += opened.simulator.violations()
+        return [f"{fault}: {what}" for what in found]
 
 
 of_every_situation = pytest.mark.parametrize("part", parts(*SITUATIONS), ids=str)

@@ -12,8 +12,9 @@ from npucall.errors import NpucallError
 from npucall_server.devices.cann.status_table import Fate
 
 from .calls import SITUATIONS, Case, l1, rsub
-from .faults import Fault, Sweep, failure, fault_of
+from .faults import Fault, failure, fault_of
 from .opened import Open, Opened
+from .test_faults import Sweep
 
 CHOICE = "aclrtSetDeviceSatMode"
 """Products without the choice may refuse it."""

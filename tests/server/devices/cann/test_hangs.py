@@ -1,19 +1,23 @@
 """What never returns or never ends: the device is lost, once, and whoever can hears of it."""
 
+import itertools
 import threading
 from collections.abc import Callable
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from tests.more import only
+from tests.simulator.control import Simulator
 
 from npucall.errors import DeviceError
+from npucall_server.devices import lane_thread, watchdog
 from npucall_server.devices.base import BrokenDeviceError
 from npucall_server.devices.cann import device as device_module
 
 from .calls import WAYS, Case, l1, longer
-from .faults import KERNEL_FAILED, failure
+from .faults import HEARTBEAT, KERNEL_FAILED, failure
 from .opened import Open, Opened
 from .test_lanes import STREAM, without_workspace
 
@@ -25,6 +29,30 @@ TEXT = "aclGetRecentErrMsg"
 Hang = Callable[[str], None]
 SOON = {"device_timeout": 0.05}
 """For work that never ends: how long a stream or an event is waited for."""
+
+
+@pytest.fixture
+def hang(simulator: Simulator, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Lets a C function hang. From then on each look at the watchdogs' clock is an hour later."""
+    hours, called = itertools.count(), {}
+
+    def now() -> float:
+        hangs = any(simulator.call_count(name) > count for name, count in called.items())
+        return 3600.0 * next(hours) if hangs else 0.0
+
+    def choose(function: str) -> None:
+        called.setdefault(function, simulator.call_count(function))
+        simulator.fail(function, status=HEARTBEAT, what="hang")
+
+    class Looks(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            return super().wait(min(timeout or 0.01, 0.01))
+
+    for module in watchdog, lane_thread:
+        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=now))
+    often = SimpleNamespace(Event=Looks, Thread=threading.Thread)
+    monkeypatch.setattr(watchdog, "threading", often)
+    return choose
 
 
 def write(device: Opened) -> None:

@@ -10,7 +10,7 @@ from npucall.errors import DeviceError
 from npucall.tensors import TensorSpec
 from npucall_server.devices.cann.descriptors import KeptDescriptors
 
-from .fake_base import FakeBase, prepared
+from .test_descriptors import FakeBase, prepared
 
 HERE, THERE = {"out": 0x1000}, {"out": 0x2000}
 

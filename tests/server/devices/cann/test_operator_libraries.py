@@ -17,7 +17,7 @@ from npucall.declare.parameters import Attribute, Input, Kind, Output
 from npucall_server.devices.cann.operators import CUSTOM_LIBRARY, OpApi, load_priority
 from npucall_server.npu_settings import AscendPaths
 
-from .compiled import PHASES, compiled, library
+from .test_library import PHASES, compiled, library
 
 X = prototype_only("aclnnX", (), "")
 STRANGER = 4321
