@@ -147,7 +147,7 @@ def test_a_server_that_is_killed_is_back_and_no_call_is_lost(pool: Pool) -> None
     with pool.calls(**NPUS) as calls:
         for name in ALL_NPUS:
             old = pool.servers(name)
-            os.kill(*old, signal.SIGKILL)
+            os.kill(old[0], signal.SIGKILL)
             until(lambda: pool.servers(name) not in ([], old), f"{name} is started again")  # noqa: B023
             print(f"{name} back: {pool.wait_for(*ALL_NPUS):.1f} s")
         seen = calls.stop()

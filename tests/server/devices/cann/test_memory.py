@@ -1,6 +1,5 @@
 """Buffers that grow, and the pieces that tensors take in them."""
 
-from collections.abc import Callable
 from ctypes import c_void_p
 
 import pytest
@@ -186,16 +185,3 @@ def test_pinned_memory_is_an_array_until_it_is_released(
     buffer.release()
     assert buffer.bytes.size == 0
     assert "aclrtMallocHost" not in simulator.live_objects()
-
-
-@pytest.mark.parametrize("make", [device_buffer, PinnedBuffer])
-def test_memory_that_cannot_be_had_is_told(
-    simulator: Simulator, context: DeviceContext, make: Callable[..., GrowingBuffer]
-) -> None:
-    simulator.fail("aclrtMalloc", status=207001)
-    simulator.fail("aclrtMallocHost", status=207001)
-    buffer = make(context.libraries.acl)
-    with pytest.raises(OutOfMemoryError):
-        buffer.reserve(1)
-    assert (buffer.address, buffer.size) == (None, 0)
-    simulator.clear_faults()

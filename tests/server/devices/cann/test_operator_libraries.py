@@ -100,20 +100,6 @@ def test_the_configuration_counts_to_the_letter(tmp_path: Path) -> None:
     assert {text: load_priority(configure(tmp_path, text) / "vendors") for text in texts} == texts
 
 
-def test_types_of_an_operator_are_not_those_of_whoever_uses_its_library_too(
-    tmp_path: Path,
-) -> None:
-    libraries = host([package(tmp_path)])
-    where = libraries.find("aclnnX")
-    assert where is not None
-    mine = where[0].find("aclnnX")
-    mine.argtypes = ()
-    function = libraries.function(X)
-    assert function is not None
-    function.execute(None, 0, None, None)
-    assert mine.argtypes == ()
-
-
 def test_both_phases_come_from_the_first_library_that_has_both(tmp_path: Path) -> None:
     halves = [package(tmp_path / half, half, answer=1) for half in PHASES]
     assert host(halves).function(X) is None
@@ -260,10 +246,6 @@ def test_split_libraries_count_in_the_order_of_the_folder(
     place = found(host(home=tmp_path))
     assert place is not None
     assert place.name == names[0]
-
-
-def test_a_host_without_libraries_has_no_operator(tmp_path: Path) -> None:
-    assert host(home=tmp_path / "nowhere").find("aclnn0") is None
 
 
 # --- Attributes -----------------------------------------------------------------------------------

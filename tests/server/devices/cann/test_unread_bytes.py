@@ -161,14 +161,6 @@ def clears(device: Opened, work: Callable[[], object]) -> bool:
     return KERNEL in functions
 
 
-def test_while_one_owner_calls_nothing_is_cleared(device: Opened) -> None:
-    case = l1(device)
-    for _ in range(2):  # the second time what is new beyond the first one's workspace
-        device.run(case, owner="another")
-    assert not clears(device, lambda: device.run(case, owner="another"))
-    assert clears(device, lambda: device.run(case))
-
-
 def test_behind_a_call_that_failed_memory_is_cleared_for_anybody(device: Opened) -> None:
     case = l1(device)
 
