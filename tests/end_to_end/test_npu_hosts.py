@@ -8,7 +8,6 @@ import re
 import shlex
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -174,35 +173,6 @@ def test_a_hundred_thousand_calls_leave_memory_of_client_and_server_as_it_was(
     assert counters["calls"]["aclnnL1LossBackward"] == warm_up + calls
     assert counters["device_allocations"] <= 2 * 2  # two lanes: memory and workspace
     assert counters["pinned_allocations"] <= 2 * 2  # each grows once, to the largest call
-
-
-# --- Where the time goes --------------------------------------------------------------------------
-
-PHASES = ("copy_in_ns", "plan_ns", "run_ns", "copy_out_ns")
-
-
-@pytest.mark.more
-def test_a_reply_and_the_log_tell_where_the_time_went_on_the_device() -> None:
-    """2 MiB in at 100 MiB/s, a kernel of 20 ms, 1 MiB out; of six calls on two lanes some wait."""
-    slow = {"NPUCALL_SIM_KERNEL_US": "20000", "NPUCALL_SIM_BANDWIDTH": str(100 * MIB)}
-    with running_npu_server(**slow) as server, npucall_client.connect(server.target) as client:
-        large, one = floats(MIB // 4), floats(1)
-        timed = client.options(request_id="timed")
-        result = timed.execute(l1_loss_backward, np.float32(1), large, large)
-        timings = {phase: getattr(result.timings, phase) for phase in PHASES}
-        least = {"copy_in_ns": 20_000_000, "run_ns": 20_000_000, "copy_out_ns": 10_000_000}
-        assert all(timings[phase] >= time for phase, time in least.items())
-        assert timings["plan_ns"] > 0
-        assert sum(timings.values()) < result.total_ns
-        wire.until(lambda: '"timed"' in server.log.read_text(), "it is logged")
-        lines = map(json.loads, server.log.read_text().splitlines())
-        (line,) = (line for line in lines if line.get("request_id") == "timed")
-        assert {phase: line[phase] for phase in PHASES} == timings
-        with ThreadPoolExecutor(6) as pool:
-            calls = [pool.submit(client.execute, l1_loss_backward, one, one, one) for _ in range(6)]
-            queued = [call.result().timings.queue_ns for call in calls]
-    assert max(queued) >= 20_000_000
-    assert min(queued) == 0
 
 
 # --- The first run on a new host, as docs/ascend.md has it ----------------------------------------

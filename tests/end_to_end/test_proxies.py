@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import signal
 import socket
 from contextlib import closing, suppress
 from typing import TYPE_CHECKING, Any
@@ -12,7 +11,6 @@ import pytest
 
 import npucall_client
 from npucall.errors import ServerUnreachableError
-from npucall_client.testing import running_server
 
 from . import wire
 from .every_way import LARGE, call_every_way
@@ -202,21 +200,3 @@ def test_the_error_names_the_proxy_and_its_variable_and_no_password(
     assert "HTTP proxy returned response code 403" in said
     assert not any(secret in said for secret in (PASSWORD, QUOTED, LOGIN, "anna"))
     assert "Connection refused" in refused(TARGET, proxy=NOWHERE)
-
-
-@pytest.mark.long
-def test_a_server_that_stops_behind_a_proxy_is_found_by_pings_and_the_next_one_answers(
-    plain: str,
-) -> None:
-    """The connection to the proxy lives on: only what answers behind it can say who is there."""
-    hosts: dict[str, str] = {}
-    with running_server() as server, proxying(hosts) as proxy:
-        hosts[TARGET] = server.target
-        with npucall_client.connect(TARGET, proxy=f"http://{proxy.target}", timeout=60) as client:
-            call_every_way(client)
-            server.process.send_signal(signal.SIGSTOP)
-            hosts[TARGET] = plain
-            try:
-                call_every_way(client)
-            finally:
-                server.process.send_signal(signal.SIGCONT)

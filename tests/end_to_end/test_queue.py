@@ -88,27 +88,6 @@ def test_where_every_place_is_taken_calls_are_refused_and_all_else_is_answered(
     assert retry_in(caught.value.retry_after) in str(caught.value)
 
 
-def test_small_calls_are_answered_in_one_place_while_large_ones_run(
-    target: str, client: Client
-) -> None:
-    with endless_calls(target, PLACES - 1):
-        in_flight(client, PLACES - 1)
-        for _ in range(20):
-            assert client.run(*CALL).tolist() == [-1, -1]
-
-
-def test_of_many_callers_at_once_exactly_those_without_a_place_are_refused(
-    target: str, client: Client
-) -> None:
-    extra = 9
-    with endless_calls(target, PLACES + extra) as calls:
-        wire.until(lambda: sum(call.done() for call in calls) == extra, "the others are refused")
-        in_flight(client, PLACES)
-        refused = [call for call in calls if call.done()]
-        assert {wire.reason_of(call.exception()) for call in refused} == {"QUEUE_FULL"}
-        assert len(refused) == extra
-
-
 def test_more_calls_than_places_are_all_answered_where_their_callers_wait(client: Client) -> None:
     with ThreadPoolExecutor(24) as threads, client.pipeline() as pipeline:
         calls = [threads.submit(client.run, *CALL) for _ in range(96)]

@@ -120,30 +120,6 @@ def test_tensors_are_read_and_written_where_they_lie(
         assert call.written() == call.expected
 
 
-def test_of_two_outputs_of_a_stream_the_one_without_a_place_comes_in_chunks(
-    channel: grpc.Channel, side: str
-) -> None:
-    elements = MIB // 2
-    size = 4 * elements
-    tensors = [wire.tensor(name, elements, 1) for name in ("grad_output", "self")]
-    call = pb.Call(operator="aclnnPreluBackward", arguments=[*tensors, wire.tensor("weight", 1)])
-    with Memory(side, 32 * MIB) as memory:
-        storage = [memory.put(0, b"\0\0\x80\x3f" * elements), memory.put(size, bytes(size))]
-        storage.append(memory.put(2 * size, b"\0\0\0\x40"))
-        request = pb.ExecuteRequest(call=call, storage=storage)
-        large, small = execute(channel, request).reply.outputs
-        request.output_places.append(memory.place(small.name, 2 * size + 64, 4))
-        first, *chunks, end = streamed(channel, request=request)
-        assert list(first.reply.storage) == []
-        assert {frame.chunk.storage for frame in chunks} == {0}
-        assert sum(len(frame.chunk.data) for frame in chunks) == size
-        assert end.WhichOneof("frame") == "end"
-        del request.output_places[:]
-        request.output_places.append(memory.place(large.name, 2 * size + 64, size))
-        (frame,) = streamed(channel, request=request)
-        assert [each.WhichOneof("place") for each in frame.reply.storage] == ["region", "data"]
-
-
 def test_a_call_in_chunks_may_have_places(channel: grpc.Channel, side: str) -> None:
     """Two of its storages come in chunks; the third, and the output, are in shared memory."""
     with Memory(side, MIB) as memory:
@@ -208,20 +184,6 @@ def long_call(memory: Memory) -> bytes:
     request = pb.ExecuteRequest.FromString(wire.long_call(*wire.ENDLESS))
     request.storage[0].CopyFrom(memory.put(0, request.storage[0].data))
     return request.SerializeToString()
-
-
-def test_memory_stays_until_the_call_that_uses_it_ends(
-    channel: grpc.Channel, endless_server: ServerProcess, side: str
-) -> None:
-    with Memory(side, 64 * MIB) as memory:
-        call = wire.method(channel, "Execute").future(long_call(memory))
-        wire.until(lambda: wire.calls_in_flight(channel) == 1, "the call runs")
-    with pytest.raises(Refused, match="QUEUE_FULL"):
-        Memory(side, MIB)  # it still counts
-    assert mapped(endless_server) == 1
-    call.cancel()
-    wire.until(lambda: mapped(endless_server) == 0, "the memory goes with its call")
-    Memory(side, 64 * MIB).close()
 
 
 DYING = """
