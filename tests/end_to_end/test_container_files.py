@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 import pytest
 from ruamel.yaml import YAML
+from tests.rows import each
 
-from npucall_server.exits import ExitCode
 from npucall_server.settings import ServerSettings
 
 from .pages import ROOT
@@ -51,16 +51,14 @@ def read_services(file: str) -> dict[str, Any]:
 
 
 STAGES = read_stages()
-SERVICES = {
-    f"{Path(file).stem}:{name}": service
-    for file in COMPOSE_FILES
-    for name, service in read_services(file).items()
-}
-POOL_SERVICES = {
-    f"{Path(file).stem}:{name}": service
-    for file in POOL_FILES
-    for name, service in read_services(file).items()
-}
+SERVICES, POOL_SERVICES = (
+    {
+        f"{Path(file).stem}:{name}": service
+        for file in files
+        for name, service in read_services(file).items()
+    }
+    for files in (COMPOSE_FILES, POOL_FILES)
+)
 SERVER_SERVICES = {key: service for key, service in SERVICES.items() if "healthcheck" in service}
 NPU_SERVICES = {key: service for key, service in SERVER_SERVICES.items() if "devices" in service}
 
@@ -83,10 +81,6 @@ def copied(stage: str) -> list[str]:
 def filled_in(text: str, **variables: str) -> str:
     """As compose reads it: ``${NAME:-default}`` is the variable, or the default."""
     return re.sub(r"\$\{(\w+):-(.*?)\}", lambda found: variables.get(found[1], found[2]), text)
-
-
-def seconds(text: str) -> float:
-    return float(text.removesuffix("s"))
 
 
 def run(*command: str | Path, **options: Any) -> subprocess.CompletedProcess[str]:
@@ -113,11 +107,15 @@ def test_compose_accepts_its_file(file: str) -> None:
     assert result.returncode == 0, result.stderr
 
 
-def test_the_socket_for_shared_memory_is_in_a_volume_of_the_images_user() -> None:
+def test_the_test_runner_finds_the_cpu_service_and_its_socket_in_a_volume_of_the_images_user() -> (
+    None
+):
     services = read_services(SHARING)
     name, folder = services["cpu"]["volumes"][0].split(":")
     assert services["test"]["volumes"] == [f"{name}:{folder}"]
     assert Path(services["cpu"]["environment"]["NPUCALL_SHARED_MEMORY"]).parent == Path(folder)
+    assert SERVICES["docker-compose:test"]["environment"] == {"NPUCALL_TARGET": f"cpu:{PORT}"}
+    assert environment("test")["NPUCALL_TARGET"] == f"cpu:{PORT}"
     options = YAML(typ="safe").load(ROOT / SHARING)["volumes"][name]["driver_opts"]["o"]
     user, group = values("cpu", "USER")[-1].split(":")
     assert (values("test", "USER")[-1], options) == (
@@ -129,32 +127,35 @@ def test_the_socket_for_shared_memory_is_in_a_volume_of_the_images_user() -> Non
 def test_a_stage_ends_as_a_user_that_is_not_root_and_cpu_is_built_by_default() -> None:
     assert list(STAGES)[-1] == "cpu"
     for stage in *SERVERS, "test":
-        user, group = values(stage, "USER")[-1].split(":")
-        assert int(user) > 0
-        assert int(group) > 0
+        assert all(int(number) > 0 for number in values(stage, "USER")[-1].split(":"))
 
 
-def test_compose_repeats_the_health_check_of_the_image_which_is_the_servers_own_command() -> None:
-    for service in SERVER_SERVICES.values():
-        (check,) = values(service["image"].split(":")[1], "HEALTHCHECK")
-        options, command = check.split("CMD ")
-        assert json.loads(command)[:2] == ["npucall-server", "health"]
-        in_compose = dict(service["healthcheck"])
-        assert in_compose.pop("test") == ["CMD", *json.loads(command)]
-        in_image = dict(option.removeprefix("--").split("=") for option in options.split())
-        assert {key: str(value) for key, value in in_compose.items()} == {
-            key.replace("-", "_"): value for key, value in in_image.items()
-        }
+@each("service", SERVER_SERVICES.values())
+def test_compose_repeats_the_health_check_of_the_image_which_is_the_servers_own_command(
+    service: Any,
+) -> None:
+    (check,) = values(service["image"].split(":")[1], "HEALTHCHECK")
+    options, command = check.split("CMD ")
+    assert json.loads(command)[:2] == ["npucall-server", "health"]
+    in_compose = dict(service["healthcheck"])
+    assert in_compose.pop("test") == ["CMD", *json.loads(command)]
+    in_image = dict(option.removeprefix("--").split("=") for option in options.split())
+    assert {key.replace("_", "-"): str(value) for key, value in in_compose.items()} == in_image
 
 
-def test_servers_have_more_time_to_stop_than_draining_takes() -> None:
+@each("service", SERVER_SERVICES.values())
+def test_a_server_may_drain_fills_no_disk_and_is_on_loopback_unless_told_another_host(
+    service: Any,
+) -> None:
     drain_timeout = ServerSettings.model_fields["drain_timeout"].default
-    graces = [service["stop_grace_period"] for service in SERVER_SERVICES.values()]
-    assert min(map(seconds, graces)) > drain_timeout
-
-
-def test_a_server_without_libraries_ends_with_a_code_that_is_not_restarted() -> None:
-    assert not ExitCode(69).restart  # the number stands in the Dockerfile and in the unit
+    assert float(service["stop_grace_period"].removesuffix("s")) > drain_timeout
+    options = service["logging"]["options"]
+    assert service["logging"]["driver"] == "json-file"  # which the options belong to
+    assert int(options["max-size"].removesuffix("m")) * int(options["max-file"]) == 200
+    (published,) = service["ports"]
+    assert re.fullmatch(rf"127\.0\.0\.1:\d+:{PORT}", filled_in(published))
+    told = filled_in(published, NPUCALL_LISTEN_HOST="10.0.0.5")
+    assert re.fullmatch(rf"10\.0\.0\.5:\d+:{PORT}", told)
 
 
 def test_what_a_stage_copies_is_there_and_not_ignored() -> None:
@@ -171,31 +172,10 @@ def test_an_image_listens_where_it_says_and_asks_its_health_there() -> None:
         assert f"127.0.0.1:{PORT}" in values(stage, "HEALTHCHECK")[0]
 
 
-def test_compose_publishes_the_image_s_port_on_loopback_unless_told_another_host() -> None:
-    for service in SERVER_SERVICES.values():
-        (published,) = service["ports"]
-        address, _, port = filled_in(published).split(":")
-        assert (address, port) == ("127.0.0.1", PORT)
-        address, _, port = filled_in(published, NPUCALL_LISTEN_HOST="10.0.0.5").split(":")
-        assert (address, port) == ("10.0.0.5", PORT)
-
-
-def test_the_log_of_a_server_cannot_fill_the_disk() -> None:
-    for service in SERVER_SERVICES.values():
-        logging = service["logging"]
-        assert logging["driver"] == "json-file"  # which the options belong to
-        megabytes = int(logging["options"]["max-size"].removesuffix("m"))
-        assert megabytes * int(logging["options"]["max-file"]) == 200
-
-
-def test_one_variable_limits_the_memory_of_each_of_eight_services() -> None:
-    limits = {each["mem_limit"] for each in read_services("deploy/compose.host8.yml").values()}
-    (limit,) = limits
-    assert filled_in(limit) == "64g"
-    assert filled_in(limit, SERVER_MEMORY="24g") == "24g"
-
-
 def test_what_a_server_promises_to_take_fits_into_the_memory_of_its_service() -> None:
+    """Which one variable sets for all eight of a host."""
+    (limit,) = {one["mem_limit"] for one in read_services("deploy/compose.host8.yml").values()}
+    assert (filled_in(limit), filled_in(limit, SERVER_MEMORY="24g")) == ("64g", "24g")
     for service in SERVICES.values():
         gibibytes = int(filled_in(service["mem_limit"]).removesuffix("g"))
         assert might_take(gibibytes * 2**30) <= gibibytes * 2**30
@@ -235,13 +215,10 @@ def test_the_base_images_are_pinned_by_what_docker_answers_alone(tmp_path: Path)
     assert (result.returncode, "docker is not installed" in result.stderr) == (1, True)
 
 
-def test_every_image_that_is_built_on_can_be_given_with_a_digest() -> None:
+def test_no_image_has_to_be_fetched_but_the_bases_which_can_be_given_with_a_digest() -> None:
+    """``# syntax=`` is an image too, which a lab without a registry cannot have."""
     bases = [values(stage, "FROM")[0].split()[0] for stage in STAGES if stage]
     assert set(bases) - set(STAGES) == {"${PYTHON_IMAGE}", "${CANN_IMAGE}"}
-
-
-def test_no_image_has_to_be_fetched_but_those_that_it_is_built_on() -> None:
-    """``# syntax=`` is an image too, which a lab without a registry cannot have."""
     text = (ROOT / "Dockerfile").read_text()
     assert not re.search(r"^#\s*syntax\s*=", text, re.MULTILINE)
     sources = {value.split()[0] for stage in STAGES for value in values(stage, "COPY")}
@@ -253,11 +230,6 @@ def test_a_server_s_image_has_the_environment_of_its_stage_and_not_what_installe
     for stage in SERVERS:
         assert f"--from={stage}-environment /opt/npucall /opt/npucall" in values(stage, "COPY")
         assert "pip uninstall --yes pip setuptools" in values(f"{stage}-environment", "RUN")[-1]
-
-
-def test_the_test_runner_finds_the_cpu_service() -> None:
-    assert SERVICES["docker-compose:test"]["environment"] == {"NPUCALL_TARGET": f"cpu:{PORT}"}
-    assert environment("test")["NPUCALL_TARGET"] == f"cpu:{PORT}"
 
 
 def test_a_service_of_a_pool_is_confined_as_that_of_one_server() -> None:
@@ -276,12 +248,12 @@ def test_a_service_of_a_pool_is_confined_as_that_of_one_server() -> None:
 
 def test_a_server_of_a_pool_is_announced_by_the_address_that_is_published() -> None:
     services = read_services("deploy/compose.directory.yml")
-    servers = {name: each for name, each in services.items() if name != "directory"}
+    servers = {name: one for name, one in services.items() if name != "directory"}
     for service in servers.values():
         advertised = service["environment"]["NPUCALL_ADVERTISE"]
         assert service["ports"] == [f"{advertised}:{PORT}"]
         assert service["environment"]["NPUCALL_ANNOUNCE"].endswith(":-directory:50050}")
-    assert len({each["ports"][0] for each in servers.values()}) == 3
+    assert len({one["ports"][0] for one in servers.values()}) == 3
 
 
 def test_a_service_can_neither_write_to_its_image_or_driver_nor_gain_rights() -> None:
@@ -291,9 +263,8 @@ def test_a_service_can_neither_write_to_its_image_or_driver_nor_gain_rights() ->
         assert service["security_opt"] == ["no-new-privileges:true"]
         assert "privileged" not in service  # the driver would take it for the host, and number so
     for service in NPU_SERVICES.values():
-        for mount in service["volumes"]:
-            assert mount["source"] == mount["target"]
-            assert mount["read_only"]
+        assert all(mount["read_only"] for mount in service["volumes"])
+        assert all(mount["source"] == mount["target"] for mount in service["volumes"])
 
 
 def test_each_of_eight_services_is_the_npu_service_with_a_device_and_a_port_of_its_own() -> None:
@@ -313,14 +284,6 @@ def test_each_of_eight_services_is_the_npu_service_with_a_device_and_a_port_of_i
     ]
     assert {tuple(service["devices"][1:]) for service in NPU_SERVICES.values()} == {
         ("/dev/davinci_manager", "/dev/devmm_svm", "/dev/hisi_hdc")
-    }
-
-
-def test_every_npucall_variable_of_an_image_is_a_setting_of_the_server() -> None:
-    """A misspelt one would be ignored, or refused, at the first start on somebody's host."""
-    used = {name for stage in SERVERS for name in environment(stage) if name.startswith("NPUCALL_")}
-    assert {name.removeprefix("NPUCALL_").lower() for name in used} <= {
-        *ServerSettings.model_fields
     }
 
 

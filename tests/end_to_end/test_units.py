@@ -67,28 +67,24 @@ def test_systemd_accepts_a_unit_and_finds_a_fault_in_it(unit: str, tmp_path: Pat
     assert "RestartSeconds" in run("systemd-analyze", "verify", "--man=no", shown).stderr
 
 
-def test_a_unit_is_started_again_after_the_exit_codes_that_are_worth_it() -> None:
+def test_a_unit_may_drain_and_is_started_again_after_the_exit_codes_that_are_worth_it() -> None:
+    drain_timeout = ServerSettings.model_fields["drain_timeout"].default
+    for unit in NPU, CPU:
+        assert float(one(unit, "TimeoutStopSec").removesuffix("s")) > drain_timeout
     failures = {code for code in ExitCode if code != 0}  # on-failure leaves 0 alone by itself
     for unit in UNITS:
         assert one(unit, "Restart") == "on-failure"
         kept_down = {int(code) for code in one(unit, "RestartPreventExitStatus").split()}
+        assert 69 in kept_down  # without libraries; the number stands in unit and Dockerfile
         assert kept_down == {int(code) for code in failures if not code.restart}
 
 
-def test_servers_have_more_time_to_stop_than_draining_takes() -> None:
-    drain_timeout = ServerSettings.model_fields["drain_timeout"].default
-    for unit in NPU, CPU:
-        assert float(one(unit, "TimeoutStopSec").removesuffix("s")) > drain_timeout
-
-
 def test_eight_units_leave_something_of_the_machine_and_each_may_take_what_it_promises() -> None:
-    percent, variables = (
-        one(NPU, "MemoryMax"),
-        dict(line.split("=", 1) for line in every(NPU, "Environment")),
-    )
+    percent = int(one(NPU, "MemoryMax").removesuffix("%"))
+    variables = dict(line.split("=", 1) for line in every(NPU, "Environment"))
     servers = int(variables["NPUCALL_DEFAULT_SERVERS_PER_HOST"])
     for machine in 9, 64, 512:
-        allowed = machine * 2**30 * int(percent.removesuffix("%")) // 100
+        allowed = machine * 2**30 * percent // 100
         limit = min(machine * 2**30 // servers, allowed) // 2
         assert limit * 3 // 2 + 256 * 2**20 <= allowed
         assert servers * allowed < machine * 2**30
@@ -163,10 +159,11 @@ def test_instances_of_a_host_are_told_one_directory_and_listen_by_one_name(start
     assert started(CPU)[2] == "kind=cpu"
 
 
-def test_every_variable_of_the_recipes_is_a_setting() -> None:
+def test_every_variable_of_the_recipes_and_images_is_a_setting() -> None:
     """A misspelt one would be ignored, or refused, at the first start on somebody's host."""
     files = [*UNITS, "README.md", "slurm/README.md", "slurm/npucall.sbatch", "helm/README.md"]
     text = "".join((DEPLOY / file).read_text() for file in files)
+    text += re.sub(r"^\s*#.*\n", "", (ROOT / "Dockerfile").read_text(), flags=re.MULTILINE)
     used = set(re.findall(r"NPUCALL_(?:DEFAULT_)?((?!DEFAULT_\*)[A-Z_]*[A-Z])\b", text))
     of_directories = {f"DIRECTORY_{name.upper()}" for name in DirectorySettings.model_fields}
     of_callers = {"TARGET", "SOC", "LABELS", "CA", "TOKEN_FILE"}
