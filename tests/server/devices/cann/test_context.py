@@ -86,6 +86,15 @@ def test_a_device_that_cannot_be_asked_is_not_called_healthy(
     assert (facts.healthy, facts.memory_total_bytes, facts.cann_version) == (False, 0, "")
 
 
+def test_an_error_of_the_block_counts_before_those_of_closing(
+    libraries: Libraries, simulator: Simulator
+) -> None:
+    simulator.fail("aclrtResetDevice", status=507899)
+    with pytest.raises(KeyError), opened(libraries):
+        raise KeyError
+    assert simulator.live_objects() == {}
+
+
 # --- What its SoC is taken for: known, near to what is known, or refused --------------------------
 
 
