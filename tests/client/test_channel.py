@@ -84,14 +84,16 @@ def test_an_error_of_ours_arrives_with_its_facts_and_that_of_grpc_is_only_the_co
     server.answer = fake.in_turn(
         fake.fail(QueueFullError("busy", retry_after=0.5, limit="64")),
         fake.refuse(grpc.StatusCode.INTERNAL, "by a proxy"),
+        fake.refuse(grpc.StatusCode.RESOURCE_EXHAUSTED, "by a proxy"),
     )
     with pytest.raises(QueueFullError, match="busy") as caught:
         fake.run(client.options(wait=False), PAIR)
-    with pytest.raises(InternalError, match="by a proxy"):
-        fake.run(client, PAIR)
+    for kind in InternalError, TooLargeError:
+        with pytest.raises(kind, match="by a proxy"):
+            fake.run(client, PAIR)
     assert caught.value.retry_after == 0.5
     assert caught.value.details == {"limit": "64"}
-    assert server.unary == 2
+    assert server.unary == 3
     assert not isinstance(caught.value, grpc.RpcError)
     assert isinstance(caught.value.__context__, grpc.RpcError)
 

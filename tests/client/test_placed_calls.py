@@ -154,7 +154,7 @@ def test_outputs_that_overlap_have_no_place(
     x = [memory.array(NUMBERS)]
     with client.shared(MIB) as other:
         many = (other if second else memory).empty(100, np.float32)
-        outputs = {"y": [many[:20], many[20:41], many[40:50], many[60:70]]}
+        outputs = {"y": [many[:20], many[20:41], many[40:50], many[60:70], np.empty(3, np.float32)]}
         assert placed(client, LISTS, outputs, x=x) == ({"x[0]"}, {"y[0]", "y[3]"})
         for given in ([many[:20], many[10:30]], [many[10:30], many[:20]]):
             assert placed(client, LISTS, {"y": given}, x=x) == ({"x[0]"}, set())
