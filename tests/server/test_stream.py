@@ -239,7 +239,9 @@ def test_the_servers_own_limit_ends_a_call_whose_bytes_do_not_come() -> None:
 def test_time_in_which_bytes_come_is_none_of_the_limit_of_a_call(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    with serving(call_timeout=100, peer_timeout=1000) as served, stream(served) as peer:
+    device = FakeDevice(lambda turn: turn.check())
+    settings = {"call_timeout": 100, "peer_timeout": 1000}
+    with serving(device, **settings) as served, stream(served) as peer:
         watch = SimpleNamespace(monotonic=served.clock.monotonic)
         monkeypatch.setattr(turn_module, "time", watch)
         peer.begin_chunked(1)
