@@ -10,7 +10,7 @@ from npucall_server.doctor.finding import Verdict
 from npucall_server.doctor.host import check_custom_packages, check_driver, check_nodes
 from npucall_server.npu_settings import AscendPaths
 
-from .conftest import DRIVER, NODES, Host, faults, todo, warnings
+from .conftest import DRIVER, NODES, Host, faults, make_host, todo, warnings
 
 LIBRARY = "op_api/lib/libcust_opapi.so"
 
@@ -88,11 +88,6 @@ def install(host: Host, *vendors: str, configured: str | None = None) -> None:
         (host.home / "opp/vendors/config.ini").write_text(f"load_priority={configured}\n")
 
 
-def test_a_host_without_custom_packages_says_so(host: Host) -> None:
-    (finding,) = check_custom_packages(host.paths)
-    assert finding.found == "none is installed: operators are CANN's own"
-
-
 def test_a_custom_package_of_the_environment_is_well_if_its_library_is_there(host: Host) -> None:
     install(host, "vendor")
     (host.root / "empty").mkdir()
@@ -106,21 +101,22 @@ def test_a_custom_package_of_the_environment_is_well_if_its_library_is_there(hos
         assert said == f"ASCEND_CUSTOM_OPP_PATH {lacking}: CANN ignores the package"
 
 
-def test_a_vendor_that_the_configuration_names_is_looked_for(host: Host) -> None:
-    install(host, "one", configured="one,two")
-    findings = check_custom_packages(host.paths)
-    assert [finding.verdict for finding in findings] == [Verdict.OK, Verdict.WARNING]
+VENDORS: list[tuple[tuple[str, ...], str | None, list[tuple[Verdict, str]]]] = [
+    ((), None, [(Verdict.OK, "none is installed: operators are CANN's own")]),
+    (("one",), "one,two", [(Verdict.OK, ""), (Verdict.WARNING, "/opp/vendors/two, but ")]),
+    (("one", "two"), "one, two",
+     [(Verdict.OK, ""), (Verdict.WARNING, "/opp/vendors/ two, but there is no "),
+      (Verdict.WARNING, "/opp/vendors/two is installed, but ")]),
+    (("one",), None, [(Verdict.WARNING, "write load_priority=one there")]),
+]  # fmt: skip
+"""Vendors that are installed, those that the configuration names, and what is said of them."""
 
 
-def test_a_vendor_behind_a_blank_is_a_warning(host: Host) -> None:
-    install(host, "one", "two", configured="one, two")
-    (unnamed, unlisted) = warnings(check_custom_packages(host.paths))
-    assert f"names {host.home}/opp/vendors/ two, but there is no " in unnamed
-    assert f"{host.home}/opp/vendors/two is installed, but " in unlisted
-
-
-def test_a_vendor_that_the_configuration_does_not_name_is_a_warning(host: Host) -> None:
-    install(host, "one")
-    findings = check_custom_packages(host.paths)
-    assert len(warnings(findings)) == 1
-    assert "write load_priority=one there" in todo(findings)
+def test_vendors_are_looked_for_where_the_configuration_names_them(tmp_path: Path) -> None:
+    for number, (vendors, configured, expected) in enumerate(VENDORS):
+        host = make_host(tmp_path / str(number))
+        install(host, *vendors, configured=configured)
+        findings = list(check_custom_packages(host.paths))
+        assert [finding.verdict for finding in findings] == [verdict for verdict, _ in expected]
+        for finding, (_, said) in zip(findings, expected, strict=True):
+            assert said in f"{finding.found} {finding.todo}"

@@ -21,7 +21,7 @@ from npucall.errors import (
 from npucall_server.devices.base import BrokenDeviceError
 from npucall_server.devices.cann.runtime import _failure
 from npucall_server.devices.cann.status_table import Fate
-from npucall_server.devices.cann.statuses import error_of, status_of
+from npucall_server.devices.cann.statuses import status_of
 
 from .calls import WAYS, Case, l1, unread
 from .faults import HEARTBEAT, KERNEL_FAILED, OVERFLOW, SYNCHRONISE, failure, kind_of, statuses
@@ -101,11 +101,6 @@ def test_the_sentence_has_function_status_symbol_and_the_first_line_of_the_text(
     error = failed(507015)
     assert str(error).endswith("found 507015 (ACL_ERROR_RT_AICORE_EXCEPTION)")
     assert error.details["driver_message"] == ""
-
-
-def test_only_functions_of_operators_have_an_aclnn_status() -> None:
-    assert error_of("aclnnX", 161002, "").aclnn_status == 161002
-    assert error_of("aclrtMalloc", 161002, "").aclnn_status is None
 
 
 # --- Work that fails after it has been submitted: the synchronise says so -------------------------

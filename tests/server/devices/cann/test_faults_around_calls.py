@@ -90,9 +90,9 @@ def left(simulator: Simulator, fault: Fault) -> list[str]:
 def test_the_first_failure_of_a_call_is_told(
     open_device: Open, simulator: Simulator, name: str
 ) -> None:
-    def ready() -> tuple[Opened, Work]:
+    def ready() -> tuple[list[Opened], Work]:
         opened, case = Sweep(open_device, SITUATIONS[name], Opened.serves).ready()
-        return opened, lambda: opened.run(case)
+        return [opened], lambda: opened.run(case)
 
     assert told_otherwise(simulator, ready) == {}
 
@@ -111,39 +111,23 @@ def close(opened: Opened, case: Case) -> Work:
 def test_the_first_failure_of_a_plan_or_of_closing_is_told(
     open_device: Open, simulator: Simulator, work: Callable[[Opened, Case], Work]
 ) -> None:
-    def ready() -> tuple[Opened, Work]:
+    def ready() -> tuple[list[Opened], Work]:
         opened = open_device()
-        return opened, work(opened, rsub(opened))
+        return [opened], work(opened, rsub(opened))
 
     assert told_otherwise(simulator, ready) == {}
 
 
 def test_the_first_failure_of_opening_is_told(open_device: Open, simulator: Simulator) -> None:
-    opened = open_device()
-    calls = total(simulator)
-    opened.close()
-    otherwise = {}
-    for nth in range(1, calls + 1):
-        alone, first = (told_at_opening(open_device, simulator, nth, all_behind=b) for b in BOTH)
-        if alone not in (None, first):
-            otherwise[nth] = alone, first
-    assert otherwise == {}
+    def ready() -> tuple[list[Opened], Work]:
+        opened: list[Opened] = []
+        return opened, lambda: opened.append(open_device())
 
-
-BOTH = (False, True)
-
-
-def told_at_opening(open_device: Open, simulator: Simulator, nth: int, *, all_behind: bool) -> Told:
-    opened: list[Opened] = []
-    answer = told(simulator, nth, lambda: opened.append(open_device()), all_behind=all_behind)
-    for each in opened:
-        each.abandon()
-    simulator.reset()
-    return answer
+    assert told_otherwise(simulator, ready) == {}
 
 
 def told_otherwise(
-    simulator: Simulator, ready: Callable[[], tuple[Opened, Work]]
+    simulator: Simulator, ready: Callable[[], tuple[list[Opened], Work]]
 ) -> dict[int, tuple[Told, Told]]:
     """For each C function that some work calls, by its place: what is told if it fails alone.
 
@@ -154,12 +138,14 @@ def told_otherwise(
     while nth <= calls:
         nth += 1
         answers = []
-        for all_behind in BOTH:
+        for all_behind in (False, True):
             opened, work = ready()
             before = total(simulator)
             answers.append(told(simulator, nth, work, all_behind=all_behind))
             calls = total(simulator) - before
-            opened.abandon()
+            for each in opened:
+                each.abandon()
+            simulator.reset()
         alone, first = answers
         if alone not in (None, first):
             otherwise[nth] = alone, first

@@ -20,7 +20,6 @@ from .test_programs import chain
 PHASE_ONE = "aclnnL1LossBackwardGetWorkspaceSize"
 STREAM = "aclrtCreateStreamWithConfig"
 WORKSPACE = 512 + 16384
-REFUSED = 207012
 OFTEN = 9
 LARGE, FOR_TENSORS = 600_000, 14 << 20
 """Elements of 4 bytes, and device memory in which they fit without their workspace."""
@@ -154,18 +153,6 @@ def test_a_program_begins_again_on_another_lane(device: Opened, times: int) -> N
         assert caught.value.details["step"] == "0"
         device.simulator.clear_faults()
     assert differences(device.program(steps), steps) == []
-    device.end()
-
-
-def test_a_lane_that_cannot_be_opened_anew_is_tried_again_by_the_next_call(device: Opened) -> None:
-    case = l1(device)
-    with pytest.raises(DeviceError, match=str(REFUSED)):
-        device.run(case, without_workspace(device, status=REFUSED))
-    device.simulator.fail(STREAM, status=REFUSED)
-    with pytest.raises(DeviceError, match=STREAM):
-        device.run(case)
-    assert device.serves(case)
-    assert lanes_opened(device) == 3
     device.end()
 
 

@@ -95,13 +95,6 @@ def test_an_input_that_nobody_reads_is_zeros_on_the_device(device: Opened, seen:
     assert seen["target"] == [case.storages["target"]] * 3
 
 
-def test_an_output_of_an_operator_known_by_its_header_is_zeros_on_the_device(
-    device: Opened, seen: Seen
-) -> None:
-    assert device.serves(rsub(device))
-    assert seen["out"] == [bytes(24)]
-
-
 @pytest.mark.parametrize("ask", [rsub, add_scalars])
 def test_what_such_an_operator_never_writes_comes_back_as_zeros(device: Opened, ask: Ask) -> None:
     device.simulator.set_kernels("none")
