@@ -194,23 +194,9 @@ def test_calls_with_a_token_travel_through_the_proxy_of_the_login_node(
     assert (called.stdout, called.stderr) == ("vision\n", "")
 
 
-@needs_a_proxy
-def test_a_proxy_that_refuses_the_login_is_named_without_the_password(lab: Lab, proxy: str) -> None:
-    called = lab.calls(TARGET, proxy=proxy.replace("secret", "hidden"), connect_timeout=1)
-    assert f"through the HTTP proxy at {LOGIN}:{PROXY_PORT} (NPUCALL_PROXY)" in called.stderr
-    assert "response code 401" in called.stderr
-    assert "hidden" not in called.stderr
-
-
 @needs_ssh
 def test_calls_with_a_token_travel_through_a_tunnel_whose_near_end_has_another_name(
     lab: Lab, tunnel: str
 ) -> None:
     called = lab.calls(tunnel)
     assert (called.stdout, called.stderr) == ("vision\n", "")
-
-
-@needs_ssh
-def test_through_a_tunnel_a_server_of_another_name_gets_no_token(lab: Lab, tunnel: str) -> None:
-    called = lab.calls(tunnel, server_name="npu2.lab", connect_timeout=1)
-    assert "is for another host" in called.stderr

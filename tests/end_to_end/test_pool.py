@@ -23,10 +23,8 @@ from npucall.errors import (
     SharedMemoryError,
 )
 from npucall.operators.l1_loss_backward import l1_loss_backward
-from npucall_client.testing import running_server
 
 from . import wire
-from .load import Load
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -129,25 +127,6 @@ def test_a_member_that_is_not_there_costs_no_call_and_an_error_keeps_nothing_of_
         finally:
             gc.enable()
         assert {run(client) for _ in range(20)} == {instance_of(three[0])}
-
-
-@pytest.mark.more
-def test_members_end_and_start_again_and_no_call_is_lost() -> None:
-    """One by signal 9, one by signal 15, under calls of every kind."""
-    with ExitStack() as stack:
-        members = [stack.enter_context(running_server()) for _ in range(3)]
-        target = "pool:" + ",".join(member.target for member in members)
-        with Load(target, "unary", "unary", "pipeline", "large") as load:
-            members[0].process.kill()
-            members[0].process.wait()
-            load.wait_for_answers()
-            again = stack.enter_context(running_server(listen=members[0].target))
-            assert members[1].stop() == 0
-            load.wait_for_answers()
-            with npucall_client.connect(again.target) as client:
-                before = client.usage().lines
-                wire.until(lambda: client.usage().lines != before, "it is called again")
-        load.check()
 
 
 def test_where_nobody_answers_the_error_names_the_pool_and_why() -> None:

@@ -107,14 +107,3 @@ def test_a_holder_that_is_killed_is_free_30_s_later() -> None:
         finally:
             holder.kill()
             holder.wait()
-
-
-@pytest.mark.long
-def test_a_command_keeps_its_reservation_past_many_renewals() -> None:
-    with running_server() as server, npucall_client.connect(server.target) as client:
-        command = [*COMMAND, "reserve", "200", "-t", server.target, "--", "sleep", "45"]
-        holder = subprocess.Popen(command)
-        assert holder.wait(90) == 0
-        run(client)
-        expected = ["reserved", "reservation released"]
-        wire.until(lambda: events(server.log) == expected, "the log says so")

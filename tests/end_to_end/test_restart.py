@@ -5,6 +5,7 @@ Calls have no side effects, so the client repeats them.
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
 import signal
@@ -13,7 +14,8 @@ import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any, Self
 
 import grpc
 import numpy as np
@@ -27,19 +29,135 @@ from npucall_client.remote.service import OPTIONS
 from npucall_client.testing import running_server
 
 from . import wire
-from .load import KINDS, Load
 from .proxies import cutting
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
     from pathlib import Path
+
+    from npucall_client import Client
+
+    Judge = Callable[[Any, int], None]
+    """Hears an answer, and the number that it was asked for."""
 
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="Linux shares memory")
 pytestmark = pytest.mark.filterwarnings(
     "ignore:the server no longer knows the shared memory:RuntimeWarning"
 )
 ONE = np.ones((), np.float32)
+SMALL, LARGE = 256, 2**19
+STREAM_FROM = 2**20
+"""Less than the bytes of a LARGE tensor, so that it travels in chunks."""
+
+
+class Load:
+    """Callers that call until they are stopped, each in a thread with a client of its own.
+
+    ``kinds``: one a caller, of the names of ``KINDS``.
+    """
+
+    def __init__(self, target: str, *kinds: str) -> None:
+        self.lost: list[str] = []
+        self.wrong: list[str] = []
+        self._target = target
+        self._ended = threading.Event()
+        self._steps = [0] * len(kinds)
+        self._threads = [
+            threading.Thread(target=self._call, args=(number, kind))
+            for number, kind in enumerate(kinds)
+        ]
+
+    def __enter__(self) -> Self:
+        for thread in self._threads:
+            thread.start()
+        self.wait_for_answers()
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self._ended.set()
+        for thread in self._threads:
+            thread.join()
+
+    def wait_for_answers(self, count: int = 1, within: float = wire.PATIENCE) -> None:
+        """Returns once each caller has so many further answers, or has lost as many calls."""
+        before = [steps + count for steps in self._steps]
+        wire.until(
+            lambda: all(now >= then for now, then in zip(self._steps, before, strict=True)),
+            "each caller gets an answer",
+            within,
+        )
+
+    def check(self) -> None:
+        assert (self.wrong[:5], self.lost[:5]) == ([], [])
+
+    def _call(self, caller: int, kind: str) -> None:
+        numbers = itertools.cycle(range(1000 * caller + 1, 1000 * caller + 1000))  # nobody else's
+        while not self._ended.is_set():
+            try:
+                self._call_until_one_is_lost(caller, kind, numbers)
+            except Exception as error:  # noqa: BLE001  # whatever it is, a call is lost
+                self.lost.append(f"{kind}: {type(error).__name__}: {error}")
+                self._steps[caller] += 1
+
+    def _call_until_one_is_lost(self, caller: int, kind: str, numbers: Iterator[int]) -> None:
+        with npucall_client.connect(
+            self._target, stream_from=STREAM_FROM, connect_timeout=wire.PATIENCE
+        ) as client:
+            for _ in KINDS[kind](client, numbers, self._judge):
+                self._steps[caller] += 1
+                if self._ended.is_set() or kind == "newcomer":  # who connects for each call
+                    return
+
+    def _judge(self, answer: Any, number: int) -> None:
+        if not (answer == -number).all():
+            self.wrong.append(f"expected {-number}, found {np.unique(answer)[:5]}")
+
+
+def _call_of(target: Any) -> tuple[Any, ...]:
+    return kl_div_backward, ONE, target, target, 2
+
+
+def _one_by_one(size: int, client: Client, numbers: Iterator[int], judge: Judge) -> Iterator[None]:
+    for number in numbers:
+        judge(client.run(*_call_of(np.full(size, number, np.float32))), number)
+        yield
+
+
+def _pipeline(client: Client, numbers: Iterator[int], judge: Judge) -> Iterator[None]:
+    with client.pipeline() as pipeline:
+        while True:
+            pending = []
+            for size, number in zip((SMALL, SMALL, LARGE, SMALL), numbers, strict=False):
+                call = pipeline.submit(*_call_of(np.full(size, number, np.float32)))
+                pending.append((call, number))
+            for call, number in pending:
+                judge(call.result(), number)
+                yield
+
+
+def _shared(client: Client, numbers: Iterator[int], judge: Judge) -> Iterator[None]:
+    while True:
+        with client.shared(2**20) as memory:
+            target, out = memory.empty(2**16, np.float32), memory.empty(2**16, np.float32)
+            writing = client.options(outputs={"out": out})
+            for number in itertools.islice(numbers, 10):
+                target[:], out[:] = number, 0
+                judge(writing.run(*_call_of(target)), number)
+                yield
+
+
+KINDS = {
+    "unary": partial(_one_by_one, SMALL),
+    "large": partial(_one_by_one, LARGE),
+    "newcomer": partial(_one_by_one, SMALL),
+    "pipeline": _pipeline,
+    "shared": _shared,
+}
 LASTING = [kind for kind in KINDS if kind != "newcomer"]
 """Callers with a connection that lasts; who has none yet waits for ``connect_timeout`` alone."""
+
+
+# --- Servers that end and start again -------------------------------------------------------------
 
 
 @pytest.mark.usefixtures("sender_in_sweeps")
@@ -79,6 +197,26 @@ def test_servers_end_under_callers_of_every_kind_and_no_call_is_lost(
                 server = stack.enter_context(running_server(flag, listen=server.target))
                 load.wait_for_answers()
     load.check()
+
+
+@pytest.mark.more
+@pytest.mark.usefixtures("sender_in_sweeps")
+def test_members_of_a_pool_end_and_start_again_and_no_call_is_lost() -> None:
+    """One by signal 9, one by signal 15, under calls of every kind."""
+    with ExitStack() as stack:
+        members = [stack.enter_context(running_server()) for _ in range(3)]
+        target = "pool:" + ",".join(member.target for member in members)
+        with Load(target, "unary", "unary", "pipeline", "large") as load:
+            members[0].process.kill()
+            members[0].process.wait()
+            load.wait_for_answers()
+            again = stack.enter_context(running_server(listen=members[0].target))
+            assert members[1].stop() == 0
+            load.wait_for_answers()
+            with npucall_client.connect(again.target) as client:
+                before = client.usage().lines
+                wire.until(lambda: client.usage().lines != before, "it is called again")
+        load.check()
 
 
 @LINUX
