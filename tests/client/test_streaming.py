@@ -237,6 +237,8 @@ def test_what_progress_raises_ends_the_call(server: FakeServer, at: int) -> None
         run(client.options(progress=progress), LARGE)
 
 
+# Outputs that come while inputs are still sent.
+
 REPLY = reply_of(DATA, inline=False).reply
 
 
