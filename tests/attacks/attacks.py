@@ -6,8 +6,8 @@ The tests look at the server then; the soak lets them loose again and again.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from contextlib import contextmanager
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from . import requests
@@ -156,34 +156,9 @@ def idle_connections(target: str, count: int) -> Attack:
     return calls(target, [], seconds=3, connections=count)
 
 
-def let_loose(target: str, limit: int) -> list[Callable[[], Attack]]:
-    """Every attack, small enough to be repeated for as long as a soak lasts."""
-    part, bomb = min(limit // 40, 7 * MIB), requests.gzip_of_zeros(200)
-    crowds = "places in a storage", "arguments in a begin"
-    return [
-        *(partial(working_memory, target, each, limit // 4, 2) for each in requests.WORKING_MEMORY),
-        *(partial(silence, target, path, 138) for path in SILENT.values()),
-        *(partial(small_fields, target, kind, part, 2) for kind in crowds),
-        partial(bodies_one_byte_short, target, 20, part),
-        partial(gzip_bombs, target, "GetServerInfo", bomb),
-        partial(padding, target, 20, part),
-        partial(unread_answers, target, 20, part),
-        partial(endless_steps, target),
-        partial(a_claim_on_everything, target, limit),
-        partial(streams_that_do_not_read, target, limit // 200),
-        partial(frames, target, 64),
-        partial(calls_without_bytes, target),
-        partial(resets, target, 5),
-        partial(idle_connections, target, 100),
-    ]
-
-
 def endings(made: Connections) -> str:
     """How the calls ended, for a figure: each status with how often it came."""
-    ends = [end for each in made for end in each.ended.values()]
-    shown = [f"{ends.count(end)} of status {end}" for end in sorted(set(ends))]
-    unread = sum(each.open_streams and len(each.received.keys() - each.ended) for each in made)
-    shown += [f"{unread} answers begun"] if unread else []
+    ends = Counter(end for each in made for end in each.ended.values())
+    unread = sum(len(each.received.keys() - each.ended) for each in made if each.open_streams)
     closed = sum(each.closed for each in made)
-    shown += [f"{closed} connections closed"] if closed else []
-    return ", ".join(shown) or "none ended"
+    return f"by status {dict(ends)}, {unread} answers begun, {closed} connections closed"

@@ -3,23 +3,34 @@
 from __future__ import annotations
 
 import os
+import random
 import subprocess
+import sys
 import time
 from contextlib import ExitStack, suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
+import grpc
 import pytest
 
+from . import attacks, requests
 from .clients import clients, polite
+from .http2 import pump
 from .servers import GIB
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from .attacks import Attack
     from .servers import Start
 
 pytestmark = pytest.mark.long
 
 QUIET_SECONDS = 10.0
-HOSTILE = 3
+HOSTILE, COUNT = "tests.attacks.test_soak", 3
+HOLD_SECONDS = 4.0
+"""For which an attack stands, with its connections open."""
 IDLE_SECONDS = 60.0
 """After which all that hostile callers held has been given back."""
 THREADS = 256
@@ -33,8 +44,8 @@ def test_polite_callers_lose_nothing_beside_hostile_ones(start: Start) -> None:
             time.sleep(QUIET_SECONDS)
             server.note(f"before it {seen()}")
             threads, descriptors = server.threads(), server.descriptors()
-            for _ in range(HOSTILE):
-                hostile.enter_context(clients("hostile", server.target, server.limit))
+            for _ in range(COUNT):
+                hostile.enter_context(clients(HOSTILE, server.target, server.limit))
             with suppress(subprocess.TimeoutExpired):
                 server.process.wait(seconds)
             beside = seen()
@@ -50,3 +61,45 @@ def test_polite_callers_lose_nothing_beside_hostile_ones(start: Start) -> None:
         assert server.threads() < threads + THREADS
         assert server.descriptors() <= descriptors + 8
         assert '"traceback"' not in server.log.read_text()
+
+
+# --- Hostile callers ------------------------------------------------------------------------------
+
+
+def let_loose(target: str, limit: int) -> list[Callable[[], Attack]]:
+    """Every attack, small enough to be repeated for as long as a soak lasts."""
+    part, bomb = min(limit // 40, 7 * attacks.MIB), requests.gzip_of_zeros(200)
+    crowds = "places in a storage", "arguments in a begin"
+    return [
+        *(
+            partial(attacks.working_memory, target, each, limit // 4, 2)
+            for each in requests.WORKING_MEMORY
+        ),
+        *(partial(attacks.silence, target, path, 138) for path in attacks.SILENT.values()),
+        *(partial(attacks.small_fields, target, kind, part, 2) for kind in crowds),
+        partial(attacks.bodies_one_byte_short, target, 20, part),
+        partial(attacks.gzip_bombs, target, "GetServerInfo", bomb),
+        partial(attacks.padding, target, 20, part),
+        partial(attacks.unread_answers, target, 20, part),
+        partial(attacks.endless_steps, target),
+        partial(attacks.a_claim_on_everything, target, limit),
+        partial(attacks.streams_that_do_not_read, target, limit // 200),
+        partial(attacks.frames, target, 64),
+        partial(attacks.calls_without_bytes, target),
+        partial(attacks.resets, target, 5),
+        partial(attacks.idle_connections, target, 100),
+    ]
+
+
+def hostile(target: str, limit: str) -> None:
+    """One attack after the other, in any order."""
+    attacks_on = let_loose(target, int(limit))
+    print("begun", flush=True)
+    while True:
+        with suppress(OSError, grpc.RpcError), random.choice(attacks_on)() as held:
+            pump(held, HOLD_SECONDS)
+        time.sleep(0.1)  # a server that refuses all connections
+
+
+if __name__ == "__main__":
+    hostile(*sys.argv[1:])

@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
+import os
+import sys
+import threading
 import time
 from collections import Counter
 from contextlib import ExitStack
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import grpc
+import numpy as np
 import pytest
 from tests.end_to_end import wire
 
 import npucall_client
+from npucall.errors import NpucallError
+from npucall.operators.l1_loss_backward import l1_loss_backward
 from npucall_server.access import tokens
 from npucall_server.access.identity import Role
 
-from .clients import clients, polite
+from . import requests
+from .clients import AGAIN_SECONDS, ONE, ZERO, clients, polite
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from .servers import Start
@@ -26,6 +35,7 @@ pytestmark = pytest.mark.long
 
 WEIGHTS = {"one": 1, "two": 2, "four": 4}
 SECONDS, CALLS = 10.0, 500
+GREEDY = "tests.attacks.test_tenants"
 DAY = 86_400.0
 
 
@@ -60,8 +70,8 @@ def test_tenants_have_the_device_by_their_weights(start: Start, tmp_path: Path) 
     with start(*flags, "--queue-length=200", limit=2**30) as server, ExitStack() as stack:
         for name in WEIGHTS:
             for kind in "busy", "ctc":
-                greedy = clients("greedy", server.target, kind, 4, token=token_of[name])
-                stack.enter_context(greedy)
+                asking = clients(GREEDY, server.target, kind, 4, token=token_of[name])
+                stack.enter_context(asking)
         time.sleep(2)
         look = partial(usage, server.target, token_of["office"])
         calls, before = look()
@@ -85,10 +95,60 @@ def test_a_tenant_that_floods_leaves_another_its_answers(
     ):
         time.sleep(SECONDS)
         alone = seen()
-        with clients("greedy", server.target, kind, 8, token=token_of["flood"]):
+        with clients(GREEDY, server.target, kind, 8, token=token_of["flood"]):
             seen()
             time.sleep(SECONDS)
             beside = seen()
         server.note(f"alone {alone}", f"beside a flood {beside}")
     assert alone.all_served
     assert beside.all_served
+
+
+# --- Greedy callers -------------------------------------------------------------------------------
+
+_LONG = {"ctc": requests.ctc(steps=1000, labels=100), "busy": requests.BUSY}
+"""Calls of few bytes, so that callers ask faster than they are answered, however busy they are."""
+
+
+def greedy_call(target: str, kind: str) -> Callable[[], object]:
+    """What a caller of that kind does again and again."""
+    if kind in _LONG:
+        metadata = (("authorization", f"Bearer {os.environ['NPUCALL_TOKEN']}"),)
+        method = wire.method(grpc.insecure_channel(target), "Execute")
+        return lambda: method(_LONG[kind], metadata=metadata)
+    client = npucall_client.connect(target, wait=False)
+    size = {"unary": 2**18, "large": 2**24, "streams": 2**16}[kind]
+    call: Any = l1_loss_backward, ONE, np.ones(size, np.float32), ZERO
+    if kind != "streams":
+        return lambda: client.run(*call, reduction=2)
+
+    def many() -> None:
+        with client.pipeline() as pipeline:
+            for future in [pipeline.submit(*call, reduction=2) for _ in range(64)]:
+                future.result()
+
+    return many
+
+
+def greedy(target: str, kind: str, callers: str) -> None:
+    """Callers take all that the server gives; with the lowest priority, as other machines."""
+    os.nice(19)
+
+    def repeat(call: Callable[[], object]) -> None:
+        while True:
+            try:
+                call()
+            except (NpucallError, grpc.RpcError) as error:
+                code: Any = error.code
+                if (code() if callable(code) else code).name != "RESOURCE_EXHAUSTED":
+                    raise
+                time.sleep(AGAIN_SECONDS)
+
+    for _ in range(int(callers)):
+        threading.Thread(target=repeat, args=(greedy_call(target, kind),), daemon=True).start()
+    print("begun", flush=True)
+    sys.stdin.read()
+
+
+if __name__ == "__main__":
+    greedy(*sys.argv[1:])
