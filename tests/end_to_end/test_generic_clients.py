@@ -8,7 +8,6 @@ import grpc
 import pytest
 from google.protobuf import descriptor_pb2, message_factory
 from google.protobuf.descriptor_pool import DescriptorPool
-from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import (
     ProtoReflectionDescriptorDatabase,
@@ -144,16 +143,6 @@ def test_a_client_made_of_reflection_alone_can_read_an_error(
 
 def message_class(pool: DescriptorPool, name: str) -> Any:
     return message_factory.GetMessageClass(pool.FindMessageTypeByName(name))
-
-
-def test_health_can_be_checked_and_watched(channel: grpc.Channel) -> None:
-    stub, serving = health_pb2_grpc.HealthStub(channel), health_pb2.HealthCheckResponse.SERVING
-    for service in "", "npucall.v1.OperatorService":
-        request = health_pb2.HealthCheckRequest(service=service)
-        assert stub.Check(request, timeout=wire.PATIENCE).status == serving
-        watch = stub.Watch(request, timeout=wire.PATIENCE)
-        assert next(watch).status == serving
-        watch.cancel()
 
 
 def test_a_compressed_request_is_refused_before_it_is_unpacked(channel: grpc.Channel) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import signal
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import grpc
@@ -155,34 +154,3 @@ def test_pipelines_side_by_side_with_random_cancels_get_their_own_answers(
     with npucall_client.connect(server.target) as client, ThreadPoolExecutor(2) as pool:
         right = pool.map(lambda seed: calls_of_which_some_are_cancelled(client, seed), range(4))
         assert all(count > 25 for count in right)
-
-
-# --- Many ends ------------------------------------------------------------------------------------
-
-
-@pytest.mark.long
-def test_a_thousand_clients_that_die_at_any_point_leave_the_server_as_it_was(
-    server: ServerProcess, observer: grpc.Channel
-) -> None:
-    """To a server a client that dies is a connection that ends."""
-    chance = random.Random(7)
-    array = LARGE[: 8 * MIB // 4]
-
-    def one_client(_: int) -> None:
-        with cutting(server.target) as proxy, npucall_client.connect(proxy.target) as client:
-            ways = [Cut(chance.randrange(8 * MIB)), Cut(None, chance.randrange(1, 8 * MIB))]
-            proxy.cut_always = chance.choice(ways)
-            with pytest.raises(NpucallError):
-                client.options(timeout=0.2).run(l1_loss_backward, ONE, array, ONE, reduction=2)
-
-    def clients(count: int) -> tuple[int, int]:
-        with ThreadPoolExecutor(8) as pool:
-            list(pool.map(one_client, range(count)))
-        wire.until(lambda: is_idle(observer), "the server is idle")
-        pid = server.process.pid
-        return len(list(Path(f"/proc/{pid}/task").iterdir())), wire.resident_bytes(pid)
-
-    threads, memory = clients(100)
-    threads_after, memory_after = clients(1000)
-    assert threads_after <= threads + 8
-    assert memory_after - memory < 128 * MIB
