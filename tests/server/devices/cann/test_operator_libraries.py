@@ -60,15 +60,9 @@ def test_the_first_package_of_the_environment_wins_that_has_the_operator(tmp_pat
     assert found(host([second, first])) == second / CUSTOM_LIBRARY
     other = package(tmp_path / "other", "aclnnY")
     assert found(host([tmp_path / "missing", other, second])) == second / CUSTOM_LIBRARY
-
-
-def test_packages_of_the_environment_come_before_those_of_the_configuration(
-    tmp_path: Path,
-) -> None:
-    vendor = package(tmp_path / "opp/vendors/a")
+    vendor = package(tmp_path / "opp/vendors/a")  # of the configuration
     opp = configure(tmp_path / "opp", "load_priority=a\n")
-    own = package(tmp_path / "own")
-    assert found(host([own], opp)) == own / CUSTOM_LIBRARY
+    assert found(host([first], opp)) == first / CUSTOM_LIBRARY
     assert found(host([], opp)) == vendor / CUSTOM_LIBRARY
 
 
