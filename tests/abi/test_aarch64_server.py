@@ -1,22 +1,120 @@
 """The server runs on aarch64: on the simulator, built for it, under an emulator.
 
-Its operators are judged by a client here, as on any host.
+Its operators are judged by a client here, as on any host. Python is Debian's, unpacked below build/
+once, beside the packages that the server needs; nothing of it is installed.
 """
 
 import json
 import os
+import shutil
 import subprocess
 import sys
+import time
+import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from tests.simulator.tree import Tree
 
+from .assembly import COMPILER, HERE
 from .conftest import need
-from .emulated import PACKAGES, python, server_packages, serving, simulator
+from .wheel import FOLDER
 
 KNOWN = "aclnnGeluBackwardV2/rank/"
 """The operator's own rules let nine dimensions pass; CANN takes eight of any tensor."""
+
+
+EMULATOR = "qemu-aarch64-static"
+PACKAGES = {
+    "g++": "g++",
+    COMPILER: "g++-aarch64-linux-gnu",
+    "mmdebstrap": "mmdebstrap",
+    EMULATOR: "qemu-user-static",
+}
+"""Programs, and Debian's packages that have them."""
+
+_ROOT = HERE.parents[1]
+_OWN = ("proto", "server")
+_SUITE, _PYTHON = "bookworm", "python3.11"
+_DEBIAN = f"{_PYTHON}-minimal,lib{_PYTHON}-stdlib,libstdc++6"
+_WHEELS = (
+    "--only-binary=:all:", "--implementation=cp", "--python-version=3.11",
+    *(f"--platform=manylinux{version}_aarch64" for version in ("_2_28", "_2_17", "2014")),
+)  # fmt: skip
+
+
+def python(folder: Path = FOLDER) -> list[str]:
+    """The command of Python for aarch64, unpacked into ``folder`` where it is not there yet."""
+    root = folder / f"arm64-{_SUITE}"
+    if not root.is_dir():
+        folder.mkdir(parents=True, exist_ok=True)
+        with TemporaryDirectory(dir=folder) as scratch:
+            unpacked = Path(scratch, "root")
+            command = ["mmdebstrap", "--arch=arm64", "--variant=extract", f"--include={_DEBIAN}"]
+            subprocess.run([*command, _SUITE, unpacked], check=True, capture_output=True)
+            unpacked.rename(root)
+    return [EMULATOR, "-L", str(root), str(root / "usr/bin" / _PYTHON)]
+
+
+def server_packages(folder: Path) -> str:
+    """The path of Python's packages with the server as it is here; ``folder`` takes the latter."""
+    needed = FOLDER / "arm64-packages"
+    if not needed.is_dir():
+        with TemporaryDirectory(dir=FOLDER) as scratch:
+            constraints = f"--constraint={_ROOT / 'constraints.txt'}"
+            _pip("--target", scratch, *_WHEELS, constraints, *_dependencies())
+            shutil.copytree(scratch, needed)
+    own = [str(_ROOT / member) for member in _OWN]
+    _pip("--target", str(folder), "--no-deps", "--no-build-isolation", *own)
+    return f"{folder}:{needed}"
+
+
+def simulator(folder: Path) -> None:
+    """Builds the simulator for aarch64, its compiler being called as the usual one is."""
+    tools = folder / "tools"
+    tools.mkdir(parents=True)
+    (tools / "g++").symlink_to(shutil.which(COMPILER) or COMPILER)
+    environment = {**os.environ, "PATH": f"{tools}:{os.environ['PATH']}"}
+    command = [sys.executable, "-m", "tests.simulator.build", str(folder)]
+    subprocess.run(command, cwd=_ROOT, env=environment, check=True, capture_output=True)
+
+
+@contextmanager
+def serving(command: list[str], environment: dict[str, str], folder: Path) -> Iterator[str]:
+    """A server by this interpreter; yields its target. A warning of Python ends it."""
+    ready, log = folder / "ready", folder / "log"
+    ready.unlink(missing_ok=True)
+    flags = ["--device=cann:0", "--listen=127.0.0.1:0", f"--ready-file={ready}"]
+    command = [*command, "-W", "error", "-m", "npucall_server", *flags]
+    with log.open("wb") as output:
+        process = subprocess.Popen(command, env=environment, stderr=output)
+    try:
+        while not ready.exists():
+            assert process.poll() is None, log.read_text()
+            time.sleep(0.1)
+        yield ready.read_text()
+        process.terminate()
+        assert process.wait(300) == 0, log.read_text()[-2000:]
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _pip(*arguments: str) -> None:
+    command = [sys.executable, "-m", "pip", "install", "--quiet", *arguments]
+    subprocess.run(command, check=True, capture_output=True)
+
+
+def _dependencies() -> list[str]:
+    """What contract and server need, apart from each other."""
+    projects = [
+        tomllib.loads((_ROOT / m / "pyproject.toml").read_text()) for m in ("proto", "server")
+    ]
+    needed = [text for project in projects for text in project["project"]["dependencies"]]
+    return [text for text in needed if not text.startswith("npucall")]
 
 
 @pytest.mark.long
