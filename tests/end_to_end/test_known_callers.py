@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import os
 from contextlib import redirect_stdout
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pytest
@@ -82,22 +82,17 @@ def test_memory_is_shared_with_who_asked_for_it(lab: Lab) -> None:
             assert memory.shared
 
 
-def test_a_token_and_an_authority_are_all_that_tls_needs(lab: Lab) -> None:
-    with npucall_client.connect(lab.tls, ca=lab.authority.ca, token=lab.token) as client:
-        caller = call_every_way(client)
-    assert (caller.tenant, caller.name) == ("vision", "bert")
-    assert caller.known_by == pb.KNOWN_BY_TOKEN
-
-
-def test_a_certificate_says_who_calls(lab: Lab) -> None:
+def test_over_tls_a_token_or_a_certificate_says_who_calls_and_nobody_else_is_let_in(
+    lab: Lab,
+) -> None:
     pair = lab.authority.client("anna")
-    given: dict[str, Any] = {"ca": lab.authority.ca, "certificate": pair.certificate}
-    with npucall_client.connect(lab.mtls, key=pair.key, **given) as client:
-        caller = call_every_way(client)
-    assert (caller.tenant, caller.name) == ("vision", "anna")
-    assert caller.known_by == pb.KNOWN_BY_CERTIFICATE
-
-
-def test_without_any_of_it_nobody_is_let_in(lab: Lab) -> None:
+    certificate = {"certificate": pair.certificate, "key": pair.key}
+    for target, given, name, known_by in (
+        (lab.tls, {"token": lab.token}, "bert", pb.KNOWN_BY_TOKEN),
+        (lab.mtls, certificate, "anna", pb.KNOWN_BY_CERTIFICATE),
+    ):
+        with npucall_client.connect(target, **{"ca": lab.authority.ca, **given}) as client:
+            caller = call_every_way(client)
+        assert (caller.tenant, caller.name, caller.known_by) == ("vision", name, known_by)
     with pytest.raises(CredentialMissingError):
         npucall_client.connect(lab.tls, ca=lab.authority.ca, shared_memory_socket="/nowhere")
