@@ -76,25 +76,19 @@ def test_a_longer_message_than_the_setting_is_refused(server: ServerProcess) -> 
         assert wire.refusal(channel, "Execute", bytes(2**20 + 1)) == "RESOURCE_EXHAUSTED"
 
 
-@pytest.fixture(scope="module")
-def impatient() -> Iterator[str]:
-    with wire.server_here(peer_timeout=1, idle_timeout=1) as server:
-        yield server.address
-
-
-def test_who_is_silent_for_long_is_cut(impatient: str) -> None:
-    """A call without a message, and a stream without a call, which ends well."""
+def test_who_is_silent_for_long_is_cut() -> None:
+    """A call without a message; a stream without a call, which ends well; a connection without."""
     silence: Any = iter(lambda: time.sleep(wire.PATIENCE), None)
-    with wire.bare_channel(impatient) as channel:
+    with (
+        wire.server_here(peer_timeout=1, idle_timeout=1) as server,
+        wire.bare_channel(server.address) as channel,
+        connect(server.address) as connection,
+    ):
         call: Any = channel.stream_unary(f"/{wire.SERVICE}/Execute").future(silence)
         stream: Any = channel.stream_stream(f"/{wire.SERVICE}/ExecuteStream")(silence)
         assert call.exception(timeout=wire.PATIENCE).code() is grpc.StatusCode.CANCELLED
         assert next(stream, None) is None
         call.cancel()
         stream.cancel()
-
-
-def test_a_connection_without_a_call_is_closed_in_the_end(impatient: str) -> None:
-    with connect(impatient) as connection:
         while connection.recv(2**16):
             pass
