@@ -153,8 +153,6 @@ KINDS = {
     "pipeline": _pipeline,
     "shared": _shared,
 }
-LASTING = [kind for kind in KINDS if kind != "newcomer"]
-"""Callers with a connection that lasts; who has none yet waits for ``connect_timeout`` alone."""
 
 
 # --- Servers that end and start again -------------------------------------------------------------
@@ -229,7 +227,7 @@ def test_a_server_that_stops_without_a_word_is_left_for_the_next_one(tmp_path: P
         cutting(first.target) as proxy,
     ):
         try:
-            with Load(proxy.target, *LASTING) as load:
+            with Load(proxy.target, *KINDS.keys() - {"newcomer"}) as load:  # who has no connection
                 first.process.send_signal(signal.SIGSTOP)
                 proxy.lead_to(second.target)
                 load.wait_for_answers(within=60.0)
