@@ -24,7 +24,6 @@ from .contract import (
 )
 
 if TYPE_CHECKING:
-
     from npucall_client.testing import ServerProcess
 
 INT64 = tensor_pb2.DATA_TYPE_INT64
