@@ -12,8 +12,8 @@ import pytest
 from npucall.dtypes import BY_NUMPY
 
 from .control import Simulator
-from .launches import PROTOTYPES
 from .loading import opened
+from .prototypes import read_prototypes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from .prototypes import Parameter, Prototype
     from .tree import Tree
 
+PROTOTYPES = {p.name: p for p in read_prototypes()}
 _TO_DEVICE, _TO_HOST = 1, 2
-_INFNAN = 1
+SATURATES, INFNAN = 0, 1
 _NUMBERS = {
     "int8_t": c_int8,
     "int": c_int,
@@ -55,7 +56,6 @@ class Caller:
         self.simulator = Simulator.open(folder)
         self._builtin = [opened(path) for path in sorted(folder.glob("libopapi*.so"))]
         self._custom = [opened(tree.custom / "op_api/lib/libcust_opapi.so")]
-        self._stream = c_void_p()
         self._open = ExitStack()
 
     def __enter__(self) -> Self:
@@ -67,13 +67,18 @@ class Caller:
         self._open.callback(self.acl.aclFinalize)
         self.check(self.acl.aclrtSetDevice(0))
         self._open.callback(self.acl.aclrtResetDevice, 0)
-        self.check(self.acl.aclrtSetDeviceSatMode(_INFNAN))
-        self.check(self.acl.aclrtCreateStream(byref(self._stream)))
-        self._open.callback(self.acl.aclrtDestroyStream, self._stream)
+        self.on(INFNAN)
         return self
 
     def __exit__(self, *error: object) -> None:
         self._open.close()
+
+    def on(self, mode: int) -> None:
+        """Launches from now on are on a new stream of this mode."""
+        self._stream = c_void_p()
+        self.check(self.acl.aclrtSetDeviceSatMode(mode))
+        self.check(self.acl.aclrtCreateStream(byref(self._stream)))
+        self._open.callback(self.acl.aclrtDestroyStream, self._stream)
 
     def check(self, status: int) -> None:
         """Raises for a status that is not 0."""

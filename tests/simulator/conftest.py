@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from . import launches
 from .build import build
 from .caller import Caller
 from .tree import Tree
@@ -28,10 +27,7 @@ def caller(tree: Tree) -> Iterator[Caller]:
         yield caller
 
 
-@pytest.fixture(params=["described", "called"])
-def launch(request: pytest.FixtureRequest) -> Callable[..., None]:
-    """Runs a kernel: told by a description that Python made, or by a call of the C functions."""
-    if request.param == "described":
-        return launches.launch
-    called: Caller = request.getfixturevalue("caller")
-    return called.launch
+@pytest.fixture
+def launch(caller: Caller) -> Callable[..., None]:
+    """Runs a kernel."""
+    return caller.launch
