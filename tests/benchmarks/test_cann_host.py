@@ -17,23 +17,14 @@ KERNEL_MICROSECONDS = 50_000
 pytestmark = pytest.mark.long  # it measures
 
 
-@pytest.fixture(scope="module")
-def figures(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, object]]:
-    """What it writes about two calls of each kind, whose kernels take 0.05 s."""
-    path = tmp_path_factory.mktemp("host") / "figures.json"
+def test_waiting_for_a_kernel_is_not_our_time(tmp_path: Path) -> None:
+    """Two calls of each kind, whose kernels take 0.05 s."""
+    path = tmp_path / "figures.json"
     command = [sys.executable, "benchmarks/cann.py", "--only", "host", "--rounds", "1"]
     slow = {"NPUCALL_SIM_KERNEL_US": str(KERNEL_MICROSECONDS)}
-    subprocess.run(
-        [*command, "--calls", "2", "--json", str(path)],
-        cwd=ROOT,
-        env={**os.environ, **slow},
-        check=True,
-        timeout=300,
-    )
-    return json.loads(path.read_text())
-
-
-def test_waiting_for_a_kernel_is_not_our_time(figures: list[dict[str, object]]) -> None:
+    command += ["--calls", "2", "--json", str(path)]
+    subprocess.run(command, cwd=ROOT, env={**os.environ, **slow}, check=True, timeout=300)
+    figures = json.loads(path.read_text())
     assert [figure["name"] for figure in figures] == [
         "1 KiB, host, ours",
         "1 KiB, host, ours, C empty",
@@ -43,8 +34,5 @@ def test_waiting_for_a_kernel_is_not_our_time(figures: list[dict[str, object]]) 
         "16 MiB, direct, host, ours",
     ]
     assert all(0 < figure["absolute"] < KERNEL_MICROSECONDS for figure in figures)
-
-
-def test_a_figure_says_unit_goal_and_direction(figures: list[dict[str, object]]) -> None:
     assert all(set(figure) == {"name", "absolute", "unit", "must", "better"} for figure in figures)
     assert figures[0]["must"] == 150

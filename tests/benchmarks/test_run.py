@@ -49,23 +49,12 @@ def exit_code(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., 
     return of
 
 
-def test_a_missed_must_is_printed_and_is_no_failure(
-    exit_code: Callable[..., int], capsys: pytest.CaptureFixture[str]
+def test_a_missed_must_is_printed_and_a_failure_with_check_alone(
+    exit_code: Callable[..., int], capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    assert exit_code(MISSED) == 0
+    assert [exit_code(MISSED), exit_code(MISSED, "--check")] == [0, 1]
     assert f"missed: {GOAL.name}" in capsys.readouterr().out
-
-
-def test_with_check_a_missed_must_is_a_failure(exit_code: Callable[..., int]) -> None:
-    assert exit_code(MISSED, "--check") == 1
-
-
-def test_with_check_what_reaches_every_must_is_none(exit_code: Callable[..., int]) -> None:
     assert exit_code(REACHED, "--check") == 0
-
-
-def test_it_writes_json_and_a_page(exit_code: Callable[..., int], tmp_path: Path) -> None:
-    exit_code(REACHED)
     (written,) = json.loads((tmp_path / "bench.json").read_text())
     assert (written["name"], written["ratio"]) == (GOAL.name, REACHED)
     assert GOAL.name in (tmp_path / "bench.html").read_text()

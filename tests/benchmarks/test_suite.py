@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import process
@@ -33,9 +32,6 @@ from page import page
 from plan import Plan
 from workers import shares_memory
 
-if TYPE_CHECKING:
-    from figures import Figure
-
 WAYS = (*ALL_WAYS, IN_FLIGHT, PROGRAM, *RESIDENTS, GRPC_ALONE, COPIES_ALONE, IN_PROCESS)
 TINY = Plan(
     cases=(
@@ -49,38 +45,17 @@ TINY = Plan(
 )
 
 
-@pytest.fixture(scope="module")
-def figures() -> list[Figure]:
-    return list(TINY.figures(print))
-
-
 @pytest.mark.long
-def test_a_plan_gives_the_figures_that_it_says(figures: list[Figure]) -> None:
+def test_a_plan_gives_the_figures_that_it_says_and_a_page_with_the_stages() -> None:
+    figures = list(TINY.figures(print))
     assert [figure.series for figure in figures] == list(TINY.series())
-
-
-@pytest.mark.long
-def test_only_what_this_machine_lacks_has_no_figure(figures: list[Figure]) -> None:
     lacking = {figure.series.way for figure in figures if figure.absolute is None}
     assert lacking <= {TORCH} | (set() if shares_memory() else {COPIED, IN_PLACE})
-
-
-@pytest.mark.long
-def test_the_yardstick_is_as_fast_as_itself(figures: list[Figure]) -> None:
     assert {figure.ratio for figure in figures if figure.series.way == "yardstick"} == {1.0}
-
-
-@pytest.mark.long
-def test_a_peak_is_that_of_two_calls_of_4_mib_without_the_process_itself(
-    figures: list[Figure],
-) -> None:
+    # Of two calls of 4 MiB, without the process itself.
     peaks = [figure for figure in figures if "peak memory" in figure.series.name]
     assert len(peaks) == 4
     assert all(1.0 < figure.absolute < 60.0 for figure in peaks)
-
-
-@pytest.mark.long
-def test_a_page_has_a_picture_of_stages(figures: list[Figure]) -> None:
     assert "each stage alone" in page(rows_of(figures))
 
 

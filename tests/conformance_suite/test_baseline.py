@@ -136,16 +136,15 @@ def test_another_baseline_is_refused(server: FakeServer, words: tuple[str, ...],
     assert says in str(server.conform(*words).exception)
 
 
-def test_a_baseline_of_another_product_is_refused(server: FakeServer) -> None:
-    server.says(soc="Ascend310P3")
-    assert "expected soc Ascend910B1, found Ascend310P3" in str(server.conform().exception)
-
-
-def test_another_version_of_the_server_is_told(server: FakeServer) -> None:
+def test_another_version_of_the_server_is_told_and_another_product_refused(
+    server: FakeServer,
+) -> None:
     server.says(version="0.0.1")
     result = server.conform()
     assert result.exit_code == 0
     assert "the baseline is of version 0.0.1" in result.output
+    server.says(soc="Ascend310P3")
+    assert "expected soc Ascend910B1, found Ascend310P3" in str(server.conform().exception)
 
 
 def test_rounding_of_the_worst_error_is_no_change() -> None:

@@ -151,15 +151,6 @@ def test_a_file_that_was_changed_is_found(tmp_path: Path, judge: Any) -> None:
         list(judge(tmp_path, lambda *_: None))
 
 
-def test_bfloat16_is_the_upper_half_of_a_float32(tmp_path: Path) -> None:
-    manifest = written(tmp_path, cases=(f"{KL}/grid/bf16-mean-4x6-0067",))
-    with np.load(tmp_path / manifest["cases"][0]["file"]) as stored:
-        halves = stored["input.target"]
-    numbers = (halves.astype(np.uint32) << 16).view(np.float32)
-    assert halves.dtype == np.uint16
-    assert ((numbers > 0) & (numbers < 1)).all()  # probabilities
-
-
 def test_the_manifest_says_what_was_left_out_and_has_all_defaults(tmp_path: Path) -> None:
     titles = ("KlDivTargetBackward.builtin", "L1LossBackward")
     manifest = written(tmp_path, operators=titles, blocks=("documents", "defaults"), quick=True)

@@ -92,14 +92,6 @@ def test_some_operators_pass_on_the_oldest_product(title: str) -> None:
     assert failed(run(local("Ascend910A"), operators=(title,), quick=True)) == []
 
 
-@pytest.mark.long
-@pytest.mark.parametrize(
-    "soc", ["Ascend910A", "Ascend950PR_9589", "Ascend310P3", "Ascend910_9391", "Ascend310B1"]
-)
-def test_every_product_passes_a_quick_run(soc: str) -> None:
-    assert failed(run(local(soc), quick=True)) == []
-
-
 @each("error", [InternalError("a bug"), KeyError("unreadable")])
 def test_an_error_of_the_server_is_an_outcome_and_the_next_case_is_sent(error: Exception) -> None:
     transport = Failing(lambda _: error)
@@ -227,7 +219,7 @@ def kept(folder: Path, *cases: str) -> tuple[Evidence, bundle.Bundle]:
 
 
 @each("case", CASES)
-def test_a_bundle_holds_the_call_what_was_expected_and_of_whom(tmp_path: Path, case: str) -> None:
+def test_a_bundle_holds_the_call_and_fails_until_it_is_mended(tmp_path: Path, case: str) -> None:
     evidence, read = kept(tmp_path, case)
     assert (read.case, read.server["target"], read.versions) == (case, "altered", {"numpy": "2"})
     assert read.arguments == evidence.call.arguments
@@ -239,13 +231,8 @@ def test_a_bundle_holds_the_call_what_was_expected_and_of_whom(tmp_path: Path, c
         for field in dataclasses.fields(truth):
             if field.name not in ("value", "size"):
                 assert getattr(again, field.name) == getattr(truth, field.name)
-
-
-@each("case", CASES)
-def test_a_bundle_fails_again_and_passes_where_that_is_mended(tmp_path: Path, case: str) -> None:
-    evidence, read = kept(tmp_path, case)
-    again = bundle.replay(read, altered(invert))
-    assert (again.status, again.problems) == ("failed", evidence.outcome.problems)
+    replayed = bundle.replay(read, altered(invert))
+    assert (replayed.status, replayed.problems) == ("failed", evidence.outcome.problems)
     assert bundle.replay(read, local()).status == "passed"
 
 

@@ -78,13 +78,6 @@ def test_the_gaps_are_all_that_is_no_element(layout: Arrangement, shape: tuple[i
     assert (free == SENTINEL[0]).all()
 
 
-def test_a_byte_written_into_a_gap_is_seen() -> None:
-    spec = Arrangement.GAPS.spec(FLOAT, (3, 4))
-    storage, _ = put(np.ones((3, 4), np.float32), spec)
-    storage[4 * 4] = 0  # the first byte behind the first row
-    assert (gaps(spec, storage) != SENTINEL[0]).sum() == 1
-
-
 def test_an_expanded_tensor_has_equal_rows_and_is_no_output() -> None:
     _, seen = put(np.arange(12.0).reshape(3, 4), Arrangement.EXPANDED.spec(FLOAT, (3, 4)))
     np.testing.assert_array_equal(seen, [[8, 9, 10, 11]] * 3)
