@@ -6,8 +6,7 @@ import io
 import json
 import queue
 import threading
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import grpc
 from tests.certificates import Authority
@@ -22,8 +21,9 @@ from npucall_server.directory.settings import DirectorySettings
 from npucall_server.log import Log
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
+    from typing import Self
 
     from tests.certificates import Pair
 
@@ -115,6 +115,13 @@ class RunningDirectory:
         self.addresses = self.directory._front.addresses
         self.channel = grpc.insecure_channel(self.addresses[0])
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.channel.close()
+        self.directory.drain()
+
     def announce(self, given: pb.Member) -> Announcing:
         """A stream with one beat."""
         announcing = Announcing(self.channel)
@@ -136,16 +143,6 @@ class RunningDirectory:
         """The lines of the log."""
         self.directory._log.flush()
         return [json.loads(line) for line in self._text.getvalue().splitlines()]
-
-
-@contextmanager
-def running(**settings: Any) -> Iterator[RunningDirectory]:
-    started = RunningDirectory(**settings)
-    try:
-        yield started
-    finally:
-        started.channel.close()
-        started.directory.drain()
 
 
 def refusal(error: Any) -> Any:
@@ -223,11 +220,4 @@ class TenantsDirectory(RunningDirectory):
                 return refusal(error)
 
 
-@contextmanager
-def running_with_tenants(folder: Path) -> Iterator[TenantsDirectory]:
-    started = TenantsDirectory(folder)
-    try:
-        yield started
-    finally:
-        started.channel.close()
-        started.directory.drain()
+running, running_with_tenants = RunningDirectory, TenantsDirectory

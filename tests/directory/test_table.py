@@ -197,42 +197,21 @@ Tables.TestCase.settings = settings(max_examples=60, stateful_step_count=40, dea
 test_the_table_shows_what_the_model_says = Tables.TestCase
 
 
-def test_a_member_is_suspect_after_three_seconds_and_gone_after_thirty() -> None:
+def test_another_load_can_wait_and_another_state_or_the_end_of_suspicion_cannot() -> None:
     table = Table(0.0)
-    table.beat(beat(), "one", 0.0)
-    for now, suspect in [(2.9, False), (3.0, True), (29.9, True)]:
+    said = beat()
+    table.beat(said, "one", 0.0)
+    for now, changed, is_change, is_urgent in (
+        (1.0, {}, False, False),
+        (2.0, {"body": b"busy"}, True, False),
+        (3.0, {"state": State.DRAINING}, True, True),
+        (8.0, {}, True, True),
+    ):
         table.look(now)
-        assert shown(table)["a:1"][1] is suspect
-    table.look(30.0)
-    assert not shown(table)
-
-
-def test_a_beat_ends_suspicion_at_once() -> None:
-    table = Table(0.0)
-    table.beat(beat(), "one", 0.0)
-    table.look(5.0)
-    table.is_urgent = False
-    table.beat(beat(sequence=2), "one", 5.0)
-    assert shown(table)["a:1"][1] is False
-    assert table.is_urgent
-
-
-def test_other_loads_can_wait_and_other_states_cannot() -> None:
-    table = Table(0.0)
-    table.beat(beat(body=b"idle"), "one", 0.0)
-    table.is_urgent = False
-    table.beat(beat(sequence=2, body=b"busy"), "one", 1.0)
-    assert not table.is_urgent
-    table.beat(beat(sequence=3, body=b"busy", state=State.DRAINING), "one", 2.0)
-    assert table.is_urgent
-
-
-def test_a_beat_that_says_nothing_new_is_no_change() -> None:
-    table = Table(0.0)
-    table.beat(beat(), "one", 0.0)
-    before = table.version
-    table.beat(beat(sequence=2), "one", 1.0)
-    assert table.version == before
+        table.is_urgent, before = False, table.version
+        said = said._replace(sequence=said.sequence + 1, **changed)
+        table.beat(said, "one", now)
+        assert (table.version > before, table.is_urgent) == (is_change, is_urgent), now
 
 
 def test_the_table_is_complete_when_every_server_had_time_for_a_beat() -> None:

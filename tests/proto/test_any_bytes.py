@@ -55,16 +55,6 @@ def test_a_damaged_message_gets_the_verdict_of_the_class(kind: Kind, data: st.Da
     agree(kind, damaged(damaged(message, data), data))
 
 
-@pytest.mark.long
-@of_each_kind
-@given(st.data())
-@settings(max_examples=1000)
-def test_many_messages_get_the_verdict_of_the_class(kind: Kind, data: st.DataObject) -> None:
-    message = data.draw(kind.made)
-    agree(kind, message)
-    agree(kind, damaged(damaged(message, data), data))
-
-
 in_region = st.builds(RegionPart, st.binary(max_size=3), st.integers(0, 300), st.integers(0, 300))
 places = st.one_of(
     st.lists(st.binary(max_size=20), max_size=3),

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.rows import each
 
-from npucall.declare.catalogue import Catalogue
 from npucall.dtypes import DTYPES, FLOAT
 from npucall.errors import (
     ArgumentMissingError,
@@ -29,9 +28,6 @@ from npucall.v1 import tensor_pb2
 from npucall.wire.calls import PreparedCalls, decode, decode_tensor, encode, encode_tensor
 
 from .any_messages import delimited
-
-if TYPE_CHECKING:
-    from npucall.declare.declaration import Operator
 
 NAME, VARIED = "aclnnKlDivBackward", "aclnnKlDivTargetBackward"
 SPEC = TensorSpec(FLOAT, (2, 3))
@@ -116,13 +112,8 @@ AS_TENSOR = "expected its value as 'tensor', found"
 WRONG: list[tuple[str, dict[str, Any], Any, str]] = [
     ("x", {"integer": 1}, ArgumentUnknownError, "expected a parameter of"),
     ("target", {}, MessageError, AS_TENSOR),
-    ("target", {"integer": 1}, MessageError, f"{AS_TENSOR} 'integer'"),
     ("target", {"scalar": pb.Scalar()}, MessageError, f"{AS_TENSOR} 'scalar'"),
-    ("reduction", {"boolean": True}, MessageError, "as 'integer', found 'boolean'"),
-    ("log_target", {"integer": 1}, MessageError, "as 'boolean', found 'integer'"),
-    ("reduction", {"tensor": TENSOR}, MessageError, "as 'integer', found 'tensor'"),
     ("target", {"stored": True, "absent": pb.Absent()}, MessageError, "since `stored` is set"),
-    ("reduction", {"stored": True, "integer": 1}, MessageError, "since `stored` is set"),
     *(
         ("target", {"tensor": spec_of(**fields)}, error, message)
         for fields, error, message in (
@@ -130,9 +121,6 @@ WRONG: list[tuple[str, dict[str, Any], Any, str]] = [
             ({"dtype": 30}, DTypeError, "expected a dtype .* value 30"),  # INT4
             ({"format": 4711}, TensorLayoutError, "expected a format .* value 4711"),
             ({"format": -1}, TensorLayoutError, "expected a format .* value -1"),
-            ({"shape": [-1]}, TensorLayoutError, "expected a shape of extents of 0"),
-            ({"shape": [1] * 33}, TensorLayoutError, "at most 32 dimensions, found 33"),
-            ({"shape": [2], "strides": [1, 1]}, TensorLayoutError, "expected 1 strides"),
             ({"shape": [2], "storage_shape": [1]}, TensorLayoutError, "expected a view inside"),
         )
     ),
@@ -188,8 +176,8 @@ FAULTS: list[tuple[pb.Argument, type[NpucallError]]] = [
 ]
 
 
-def calls(catalogue: Catalogue = CATALOGUE) -> PreparedCalls:
-    return PreparedCalls(catalogue, A2, "documented")
+def calls() -> PreparedCalls:
+    return PreparedCalls(CATALOGUE, A2, "documented")
 
 
 def of(*arguments: pb.Argument, operator: str = NAME) -> bytes:
@@ -213,11 +201,6 @@ def test_the_rules_are_asked_when_the_structure_is_right() -> None:
     assert caught.value.aclnn_status == 161001
 
 
-def test_bytes_that_are_no_call_come_before_the_operator() -> None:
-    with pytest.raises(MessageError):
-        calls().of(of(operator="aclnnNope") + b"\xff")
-
-
 # The cache.
 
 
@@ -234,21 +217,11 @@ def test_a_call_of_the_same_bytes_is_prepared_once() -> None:
 
 
 def test_a_failure_is_not_kept() -> None:
-    looked_up = []
-
-    class Counting(Catalogue):
-        """Every decoded call makes one look-up."""
-
-        def find(self, name: str, variant: str = "", default: str = "") -> Operator[Any, Any]:
-            looked_up.append(name)
-            return super().find(name, variant, default)
-
-    cached, raised = calls(Counting(CATALOGUE)), []
-    for _ in range(3):
+    cached, raised = calls(), []
+    for _ in range(2):
         with pytest.raises(ArgumentMissingError) as caught:
             cached.of(of(NULL_TENSOR))
         raised.append(caught.value)
-    assert len(looked_up) == 3
     assert raised[0] is not raised[1]
 
 

@@ -127,16 +127,6 @@ def test_storage_may_be_any_buffer() -> None:
     assert split_request(join_request(b"", sent)).storage == sent
 
 
-def test_a_request_without_a_call_has_an_empty_one() -> None:
-    assert split_request(b"") == (b"", [], {})
-
-
-@each("storage", [b"\x12\x00", b"\x12\x02\x0a\x00", b"\x12\x02\x78\x01"])
-def test_a_storage_without_a_place_is_left_to_who_knows_whether_it_follows(storage: bytes) -> None:
-    pb.ExecuteRequest.FromString(storage)
-    assert split_request(storage).storage == [None]
-
-
 MALFORMED = [
     # `operator` of 5 bytes, of which the first part of the call has 1 and the second 4.
     (b"\x0a\x03\x0a\x05a" + b"\x0a\x04bcde", "ExecuteRequest: expected"),
@@ -145,6 +135,8 @@ MALFORMED = [
     # Field number 0.
     (b"\x00\x00", "ExecuteRequest: expected"),
     (b"\x02\x00", "ExecuteRequest: expected"),
+    # Field 9, a group; the end is that of another one.
+    (b"\x4b\x54", "ExecuteRequest: expected"),
     (b"\x12\x04\x7a\x00\x00\x00", "(ExecuteRequest|Storage): expected"),
 ]
 
@@ -187,12 +179,6 @@ def test_timings_may_stand_behind_a_storage() -> None:
     message = b"\x0a\x00" + message
     for _ in range(2):
         assert split_response(message) == (b"", spent, [b"abc"])
-
-
-def test_the_last_place_of_a_storage_counts() -> None:
-    one_by_one = (b"abc", RegionPart(b"", 0, 3), b"xyz")
-    places_in = b"".join(storage_at(place).SerializeToString() for place in one_by_one)
-    assert split_request(delimited(2, places_in)).storage == [b"xyz"]
 
 
 def test_an_output_with_two_places_is_refused() -> None:

@@ -17,7 +17,6 @@ from npucall.dtypes import BF16, BOOL, BY_WIRE, DOUBLE, DTYPES, FLOAT, FLOAT16, 
 from npucall.errors import AttributeValueError, DTypeError, MessageError
 from npucall.v1 import operator_service_pb2 as pb
 from npucall.v1 import tensor_pb2
-from npucall.wire.calls import encode
 
 from .prototypes import EVERY_KIND, KINDS, PAIR, decoded, prepared, raw
 
@@ -29,14 +28,14 @@ VALUES: dict[str, Any] = {
     "int8": -128,
     "uint64": 2**63 - 1,
     "flag": True,
-    "single": 0.1,
-    "double": 0.1,  # C rounds its float itself
+    "single": 0.1,  # C rounds its float itself
+    "double": -0.0,
     "dtype": BF16,
     "text": "mean",
     "scalar": Scalar(INT8, -3),
-    "scalars": (Scalar(FLOAT, 0.5), Scalar(INT8, 1)),
+    "scalars": (Scalar(FLOAT, 0.5), Scalar(DOUBLE, -0.0)),
     "integers": (4, -1),
-    "numbers": (0.5, math.inf),
+    "numbers": (0.5, -0.0, math.inf),
     "booleans": (True, False),
 }
 MEMBERS: dict[str, Any] = {
@@ -136,12 +135,6 @@ def test_every_element_type_travels(dtype: Any) -> None:
     assert travelled("scalars", (Scalar(dtype, 1),) * 2) == (Scalar(dtype, 1),) * 2
 
 
-def test_minus_0_and_0_are_two_calls() -> None:
-    for name, make in (("double", float), ("scalar", lambda value: Scalar(DOUBLE, value))):
-        calls = [encode("aclnnEveryKind", "", {name: make(value)}, ()) for value in (0.0, -0.0)]
-        assert calls[0] != calls[1]
-
-
 @each("name", KINDS)
 def test_a_value_travels_in_the_member_that_the_contract_names_and_in_no_other(name: str) -> None:
     assert raw(EVERY_KIND, typed(name)).arguments.keys() == {name}
@@ -173,23 +166,12 @@ def test_a_pointer_may_be_absent_and_null_for_the_c_function_and_no_other_value(
     assert (caught.value.parameter, caught.value.aclnn_status) == (name, None)
 
 
-ENDS = [
-    ("int32", -(2**31), 2**31 - 1),
-    ("int", -(2**31), 2**31 - 1),
-    ("int8", -128, 127),
-    ("uint64", 0, 2**63 - 1),
-]
-
-
-@each(("name", "least", "most"), ENDS)
-def test_a_number_beyond_its_c_type_is_refused(name: str, least: int, most: int) -> None:
-    for number in {least - 1, most + 1} - {2**63}:
-        with pytest.raises(AttributeValueError, match=f"{name}: expected .* found {number}") as it:
-            raw(EVERY_KIND, pb.Argument(name=name, integer=number))
-        assert (it.value.parameter, it.value.aclnn_status) == (name, None)
-        assert it.value.details["operator"] == "aclnnEveryKind"
-    for number in (least, most):
-        assert travelled(name, number) == number
+@each(("name", "number"), [("int32", 2**31), ("int", 2**31), ("int8", -129), ("uint64", -1)])
+def test_a_number_beyond_its_c_type_is_refused(name: str, number: int) -> None:
+    with pytest.raises(AttributeValueError, match=f"{name}: expected .* found {number}") as caught:
+        raw(EVERY_KIND, pb.Argument(name=name, integer=number))
+    assert (caught.value.parameter, caught.value.aclnn_status) == (name, None)
+    assert caught.value.details["operator"] == "aclnnEveryKind"
 
 
 @each("name", ["scalars", "integers", "numbers", "booleans"])

@@ -5,7 +5,6 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -79,12 +78,6 @@ def test_what_is_seen_through_a_layout_is_what_numpy_makes_of_the_array(array: A
     np.testing.assert_array_equal(layout.of_rank(5).seen(array), in_front)
     for dim in range(-array.ndim, array.ndim):
         np.testing.assert_array_equal(layout.rows(dim).seen(array), np.moveaxis(array, dim, -1))
-
-
-@each("dim", [0, -1])
-def test_rank_0_is_one_row_of_one_element(dim: int) -> None:
-    number = np.array(3, ml_dtypes.bfloat16)
-    assert Layout.of_array(number).rows(dim).seen(number).tolist() == [3]
 
 
 Shape = tuple[int, ...]

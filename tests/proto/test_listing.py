@@ -61,23 +61,6 @@ def test_an_operator_that_a_client_does_not_know_is_found_in_its_listing_without
 
 
 # Those of the document: name, name in C, role, type, whether it is read, member of the default.
-PARAMETERS = [
-    ("grad_output", "gradOutput", pb.ROLE_INPUT, "const aclTensor*", True, None),
-    ("self", "self", pb.ROLE_INPUT, "const aclTensor*", False, None),
-    ("target", "target", pb.ROLE_INPUT, "const aclTensor*", True, None),
-    ("reduction", "reduction", pb.ROLE_ATTRIBUTE, "int64_t", False, "integer"),
-    ("log_target", "logTarget", pb.ROLE_ATTRIBUTE, "bool", False, "boolean"),
-    ("out", "out", pb.ROLE_OUTPUT, "aclTensor*", False, None),
-]
-
-
-def test_the_parameters_of_kl_div_backward_are_those_of_the_document() -> None:
-    assert [
-        (p.name, p.c_name, p.role, p.c_type, p.read, p.WhichOneof("default_value"))
-        for p in KL.parameters
-    ] == PARAMETERS
-    parameters = {p.name: p for p in KL.parameters}
-    assert (parameters["reduction"].integer, parameters["log_target"].boolean) == (1, False)
 
 
 def test_the_prototype_is_that_of_the_document() -> None:

@@ -85,11 +85,6 @@ def test_a_number_goes_with_every_piece(edges: list[int]) -> None:
     assert_as_the_whole(elementwise(LOSS, FLOAT, number=True), edges)
 
 
-@each("name", OPERATORS)
-def test_pieces_of_one_element_give_the_bits_of_the_whole(name: str) -> None:
-    assert_as_the_whole(elementwise(name, FLOAT), range(1, ELEMENTS))
-
-
 def test_inputs_of_several_dtypes_are_taken() -> None:
     specs = [TensorSpec(dtype, SHAPE) for dtype in (FLOAT, FLOAT16, FLOAT)]
     assert_as_the_whole(call_of(L1, *specs), (7, 400))

@@ -53,15 +53,6 @@ def test_an_operator_comes_back_from_its_listing_as_it_was(listed: tuple[Paramet
     assert spelled == [*types, ("uint64_t*", "workspaceSize"), ("aclOpExecutor**", "executor")]
 
 
-def test_the_prototype_is_that_of_the_document() -> None:
-    # From the header [src:cann-headers]
-    assert ADD_IN_PLACE.prototype == (
-        "aclnnStatus aclnnInplaceAddGetWorkspaceSize(const aclTensor* selfRef, "
-        "const aclTensor* other, const aclScalar* alpha, "
-        "uint64_t* workspaceSize, aclOpExecutor** executor);"
-    )
-
-
 WRONG_TYPES = {
     None: ("aclTensor*", "void*", "int64_t*", "const", "int16_t", ""),
     Input: ("int64_t", "aclScalar*", "aclTensor", "aclTensor**"),

@@ -72,19 +72,6 @@ def test_each_block_is_computed_once_and_added_in_order(helpers: Helpers) -> Non
     assert added == [(block, block * block) for block in range(40)]
 
 
-def test_a_block_that_is_ready_early_is_added_behind_those_before_it(helpers: Helpers) -> None:
-    third = threading.Event()
-
-    def compute(block: int) -> int:
-        if block == 3:
-            third.set()
-        elif block in (1, 2):
-            assert third.wait(PATIENCE)
-        return block
-
-    assert [block for block, _ in shared(compute, Unlimited(), helpers, 5)] == [0, 1, 2, 3, 4]
-
-
 def test_a_thread_that_ends_without_its_block_is_not_passed_over(helpers: Helpers) -> None:
     """What such a block should have written held the bytes of other calls."""
     caller = threading.get_ident()
@@ -186,22 +173,6 @@ def test_no_block_is_computed_without_a_turn_and_every_turn_and_helper_is_given_
     assert min(seen) >= 1
     assert turns.most <= 3
     assert min(held_then) >= 1  # the caller has its own before it takes one for a helper
-
-
-def test_a_helper_goes_on_while_there_are_blocks_and_turns(helpers: Helpers) -> None:
-    caller, enough = threading.get_ident(), threading.Event()
-    helped: list[int] = []
-
-    def compute(block: int) -> None:
-        if threading.get_ident() == caller:
-            assert not block or enough.wait(PATIENCE)
-            return
-        helped.append(block)
-        if len(helped) == 5:
-            enough.set()
-
-    shared(compute, Turns(spare=1), helpers)
-    assert len(helped) >= 5
 
 
 def test_a_turn_that_becomes_free_later_is_used_then(helpers: Helpers) -> None:

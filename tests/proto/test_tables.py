@@ -134,11 +134,6 @@ def test_a_soc_string_belongs_to_its_product(soc: str, product: str) -> None:
     assert taken_for(soc) == (product_of(soc), "")  # no guess
 
 
-def test_910b_is_the_old_training_part_unless_a_digit_follows() -> None:
-    assert product_of("Ascend910B").name == "Atlas training"
-    assert product_of("Ascend910B1").name == "Atlas A2"
-
-
 def test_the_products_are_those_of_the_table() -> None:
     assert sorted(product.soc for product in PRODUCTS) == sorted(SOCS)
 

@@ -25,11 +25,14 @@ def path(tmp_path: Path) -> Path:
     return path
 
 
-def test_the_first_look_answers_what_there_is_and_the_next_one_nothing(path: Path) -> None:
+@pytest.fixture
+def file(path: Path) -> WatchedFile:
+    """The same, which somebody has looked at."""
     file = WatchedFile(path)
     assert file.changed() == b"one"
     assert file.changed() is None
     assert file.content == b"one"
+    return file
 
 
 def test_an_empty_file_is_answered_once(path: Path) -> None:
@@ -39,9 +42,7 @@ def test_an_empty_file_is_answered_once(path: Path) -> None:
     assert file.changed() is None
 
 
-def test_what_is_written_in_place_is_noticed(path: Path) -> None:
-    file = WatchedFile(path)
-    file.changed()
+def test_what_is_written_in_place_is_noticed(path: Path, file: WatchedFile) -> None:
     path.write_bytes(b"two")
     assert file.changed() == b"two"
 
@@ -56,9 +57,9 @@ def test_what_is_written_within_a_tick_of_the_file_system_is_noticed(path: Path)
     assert file.changed() == b"two"
 
 
-def test_a_file_put_in_its_place_with_its_time_and_size_is_noticed(path: Path) -> None:
-    file = WatchedFile(path)
-    file.changed()
+def test_a_file_put_in_its_place_with_its_time_and_size_is_noticed(
+    path: Path, file: WatchedFile
+) -> None:
     other = path.with_name("other")
     other.write_bytes(b"two")
     os.utime(other, (LONG_AGO, LONG_AGO))
@@ -77,16 +78,14 @@ def test_a_link_that_points_elsewhere_is_noticed(path: Path) -> None:
     assert file.changed() == b"two"
 
 
-def test_a_file_that_was_touched_and_says_the_same_has_not_changed(path: Path) -> None:
-    file = WatchedFile(path)
-    file.changed()
+def test_a_file_that_was_touched_and_says_the_same_has_not_changed(
+    path: Path, file: WatchedFile
+) -> None:
     path.touch()
     assert file.changed() is None
 
 
-def test_a_missing_file_is_an_error_until_it_is_there_again(path: Path) -> None:
-    file = WatchedFile(path)
-    file.changed()
+def test_a_missing_file_is_an_error_until_it_is_there_again(path: Path, file: WatchedFile) -> None:
     path.unlink()
     for _ in range(2):
         with pytest.raises(FileNotFoundError):
@@ -97,10 +96,11 @@ def test_a_missing_file_is_an_error_until_it_is_there_again(path: Path) -> None:
 
 
 def test_a_file_that_nobody_can_have_meant_is_refused(
-    path: Path, monkeypatch: pytest.MonkeyPatch
+    path: Path, file: WatchedFile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(watched_file, "LARGEST", 3)
-    assert WatchedFile(path).changed() == b"one"
+    path.write_bytes(b"two")
+    assert file.changed() == b"two"
     path.write_bytes(b"four")
     with pytest.raises(OSError, match="expected at most 3 bytes"):
-        WatchedFile(path).changed()
+        file.changed()
