@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 PROTOTYPES = {p.name: p for p in read_prototypes()}
 _TO_DEVICE, _TO_HOST = 1, 2
 SATURATES, INFNAN = 0, 1
-_NUMBERS = {
+NUMBERS = {
     "int8_t": c_int8,
     "int": c_int,
     "int32_t": c_int,
@@ -36,6 +36,8 @@ _NUMBERS = {
     "float": c_float,
     "double": c_double,
     "bool": c_bool,
+    "char": ctypes.c_char_p,
+    "aclDataType": c_int,
 }
 _ARRAYS: dict[str, Any] = {"aclIntArray": c_int64, "aclFloatArray": c_float, "aclBoolArray": c_bool}
 
@@ -156,11 +158,11 @@ class _Call:
         if value is None:
             return None
         if base_type == "char":
-            return ctypes.c_char_p(value.encode())
+            value = value.encode()
         if base_type == "aclDataType":
-            return c_int(BY_NUMPY[value].acl)
-        if base_type in _NUMBERS:
-            return _NUMBERS[base_type](value)
+            value = BY_NUMPY[value].acl
+        if base_type in NUMBERS:
+            return NUMBERS[base_type](value)
         return self._descriptor(base_type, value)
 
     def _descriptor(self, base_type: str, value: Any) -> c_void_p:

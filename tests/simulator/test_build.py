@@ -51,14 +51,11 @@ def load(*lines: str) -> list[str]:
     return done.stdout.splitlines()
 
 
-def test_building_again_does_nothing(tree: Tree) -> None:
+def test_building_again_does_nothing_and_needs_nothing_to_be_written(tree: Tree) -> None:
     library = tree.generation("9.x").lib64 / "libopapi.so"
     before = library.stat()
     assert build(tree.root) == tree
     assert (library.stat().st_ino, library.stat().st_mtime) == (before.st_ino, before.st_mtime)
-
-
-def test_what_has_been_built_needs_nothing_to_be_written(tree: Tree) -> None:
     lock = tree.root / "lock"
     lock.rename(tree.root / "moved")
     try:
@@ -81,16 +78,15 @@ def test_a_library_of_operators_exports_both_phases_of_those_that_it_has(tree: T
     assert library.stat().st_uid == os.getuid()
 
 
-def test_release_8_1_keeps_its_operators_in_the_operator_package(tree: Tree) -> None:
+def test_older_releases_keep_their_operators_in_the_operator_package_with_links_to_them(
+    tree: Tree,
+) -> None:
     here = tree.generation("8.1")
     folder = here.opp / "built-in/op_impl/ai_core/tbe/op_api/lib/linux" / MACHINE
     assert not (folder / "libopapi.so").is_symlink()
     for link in (here.lib64 / "libopapi.so", here.opp / "lib64/libopapi.so"):
         assert link.is_symlink()
         assert link.samefile(folder / "libopapi.so")
-
-
-def test_release_8_3_has_split_its_operators_and_keeps_them_there_too(tree: Tree) -> None:
     here = tree.generation("8.3")
     for name in ("libopapi.so", "libopapi_math.so", "libopapi_nn.so"):
         assert not (here.op_api_libraries / name).is_symlink()
@@ -99,16 +95,13 @@ def test_release_8_3_has_split_its_operators_and_keeps_them_there_too(tree: Tree
     assert [path.name for path in (here.opp / "lib64").iterdir()] == ["libopapi.so"]
 
 
-def test_the_runtime_is_one_library_and_that_of_9_x_two(tree: Tree) -> None:
+def test_the_runtime_is_one_library_that_of_9_x_two_with_later_functions(tree: Tree) -> None:
     *older, new = (tree.generation(name).lib64 for name in GENERATIONS)
     for old in older:
         assert "aclrtMalloc" in exported(old / "libascendcl.so")
         assert not (old / "libacl_rt.so").exists()
     assert "aclrtMalloc" in exported(new / "libacl_rt.so")
     assert exported(new / "libascendcl.so") == set()
-
-
-def test_releases_before_9_x_lack_the_functions_that_came_later(tree: Tree) -> None:
     later = {"aclFinalizeReference", "aclsysGetVersionStr"}
     for name in ("8.1", "8.3"):
         assert not later & exported(tree.generation(name).lib64 / "libascendcl.so")

@@ -6,6 +6,9 @@ import ctypes
 from ctypes import POINTER, c_bool, c_char_p, c_float, c_int, c_int64, c_uint64, c_void_p
 from typing import Any
 
+from tests.simulator.caller import NUMBERS
+from tests.simulator.prototypes import read_prototypes
+
 _TENSOR = (
     POINTER(c_int64), c_uint64, c_int, POINTER(c_int64), c_int64, c_int, POINTER(c_int64), c_uint64,
     c_void_p,
@@ -87,16 +90,6 @@ CREATORS: dict[str, tuple[Any, ...]] = {
 }
 # Parameters before workspaceSize and executor.
 OPERATORS: dict[str, tuple[Any, ...]] = {
-    "aclnnAdd": (c_void_p,) * 4,
-    "aclnnRsub": (c_void_p,) * 4,
-    "aclnnMul": (c_void_p,) * 3,
-    "aclnnMaximum": (c_void_p,) * 3,
-    "aclnnRelu": (c_void_p,) * 2,
-    "aclnnExp": (c_void_p,) * 2,
-    "aclnnInplaceZero": (c_void_p,),
-    "aclnnCat": (c_void_p, c_int64, c_void_p),
-    "aclnnForeachAddScalarList": (c_void_p,) * 3,
-    "aclnnGeluBackwardV2": (c_void_p, c_void_p, c_char_p, c_void_p),
-    "aclnnBinaryCrossEntropyBackward": (c_void_p,) * 4 + (c_int64, c_void_p),
-    "aclnnLogit": (c_void_p, ctypes.c_double, c_void_p),
+    prototype.name: tuple(NUMBERS.get(p.base_type, c_void_p) for p in prototype.parameters)
+    for prototype in read_prototypes()
 }

@@ -157,11 +157,13 @@ def test_an_address_is_set_for_a_descriptor_that_phase_one_saw(cann: Cann) -> No
     assert cann.aclSetTensorAddr(executor, 0, source, 512) == 561000
 
 
-def test_a_wrong_index_of_a_single_kernel_answers_161002(cann: Cann) -> None:
+def test_what_is_no_executor_or_of_a_wrong_index_is_refused(cann: Cann) -> None:
     source, target = cann.tensors(2)
     executor = cann.planned("aclnnLogit", source, 0.1, target).executor
     cann.ok(cann.aclSetAclOpExecutorRepeatable(executor))
     assert cann.aclSetTensorAddr(executor, 1, source, 512) == 161002
+    assert cann.aclSetAclOpExecutorRepeatable(None) == 561103
+    assert cann.aclDestroyAclOpExecutor(None) == 561103
 
 
 def test_an_executor_is_made_repeatable_by_its_own_thread_before_the_next_phase_one(
@@ -177,11 +179,6 @@ def test_an_executor_is_made_repeatable_by_its_own_thread_before_the_next_phase_
     assert cann.aclSetAclOpExecutorRepeatable(executor) == 561000
     said = f"aclSetAclOpExecutorRepeatable: {made} before the next phase one"
     assert cann.violations() == [said]
-
-
-def test_no_executor_answers_561103(cann: Cann) -> None:
-    assert cann.aclSetAclOpExecutorRepeatable(None) == 561103
-    assert cann.aclDestroyAclOpExecutor(None) == 561103
 
 
 # --- Executors that never ran: what stays of them in the cache of their thread --------------------

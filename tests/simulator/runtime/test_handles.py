@@ -55,7 +55,7 @@ def test_a_list_destroys_its_elements_which_belong_to_it_alone(cann: Cann) -> No
     assert cann.violations() == [said]
 
 
-def test_a_count_that_cannot_be_meant_is_a_violation(cann: Cann) -> None:
+def test_a_count_or_a_content_that_cannot_be_makes_nothing(cann: Cann) -> None:
     numbers = integers([1])
     assert cann.aclCreateTensor(numbers, 2**40, 0, None, 0, 2, numbers, 1, None) is None
     assert cann.aclCreateIntArray(numbers, 2**40) is None
@@ -63,16 +63,10 @@ def test_a_count_that_cannot_be_meant_is_a_violation(cann: Cann) -> None:
         "aclCreateTensor: 1099511627776 dimensions: arguments of a wrong type",
         "aclCreateIntArray: 1099511627776 elements: arguments of a wrong type",
     ]
-
-
-def test_what_has_no_content_is_null_but_for_an_empty_array(cann: Cann) -> None:
     assert cann.aclCreateTensor(None, 2, 0, None, 0, 2, integers([2]), 1, None) is None
     assert cann.aclCreateScalar(None, DOUBLE) is None
     assert cann.aclCreateIntArray(None, 0) is not None
     assert cann.aclGetDataType(None, None) == 161001
-
-
-def test_a_bool_array_of_other_bytes_is_a_violation(cann: Cann) -> None:
     elements = (c_bool * 2)()
     memoryview(elements).cast("B")[1] = 7
     cann.aclCreateBoolArray(elements, 2)
@@ -80,15 +74,10 @@ def test_a_bool_array_of_other_bytes_is_a_violation(cann: Cann) -> None:
     assert cann.violations() == [said]
 
 
-def test_a_default_context_is_not_the_callers_to_destroy(cann: Cann) -> None:
+def test_a_context_its_stream_and_its_event_are_its_own(cann: Cann) -> None:
     assert cann.aclrtDestroyContext(cann.made("aclrtGetCurrentContext")) == 100000
     said = "aclrtDestroyContext: the default context is released by aclrtResetDevice"
     assert cann.violations() == [said]
-
-
-def test_a_stream_or_event_of_another_context_answers_107003_but_to_a_synchronise(
-    cann: Cann,
-) -> None:
     stream, event = cann.stream(), cann.event()
     cann.made("aclrtCreateContext", 0)
     assert cann.aclrtRecordEvent(cann.event(), stream) == 107003

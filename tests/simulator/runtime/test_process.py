@@ -90,7 +90,7 @@ def test_a_device_lives_until_the_last_reset(cann: Cann) -> None:
     assert cann.violations() == ["aclrtResetDevice: device 0 was reset more often than set"]
 
 
-def test_a_thread_takes_the_context_that_it_is_given(cann: Cann) -> None:
+def test_a_thread_takes_the_context_that_it_is_given_until_that_is_released(cann: Cann) -> None:
     context = cann.made("aclrtGetCurrentContext")
     assert in_thread(lambda: cann.aclrtSynchronizeStream(None)) == 107002
 
@@ -100,9 +100,6 @@ def test_a_thread_takes_the_context_that_it_is_given(cann: Cann) -> None:
         return status
 
     assert in_thread(run) == 0
-
-
-def test_a_context_that_was_released_is_a_violation(cann: Cann) -> None:
     context = cann.made("aclrtGetCurrentContext")
 
     def run() -> None:
@@ -125,7 +122,7 @@ def test_visible_devices_are_those_of_the_variable(
 # --- Error texts and the last error ---------------------------------------------------------------
 
 
-def test_the_error_text_is_the_thread_s_own_the_newest_first_until_it_is_read(cann: Cann) -> None:
+def test_the_error_text_and_the_last_error_are_the_newest_until_they_are_read(cann: Cann) -> None:
     cann.aclrtSetDevice(7)
     cann.aclrtFree(None)
     assert in_thread(cann.aclGetRecentErrMsg) is None
@@ -133,9 +130,6 @@ def test_the_error_text_is_the_thread_s_own_the_newest_first_until_it_is_read(ca
     assert newest.startswith("EE1001: [aclrtFree]")
     assert first == "EE1001: [aclrtSetDevice] device 7 does not exist; there are 2"
     assert cann.aclGetRecentErrMsg() is None
-
-
-def test_a_kept_error_text_is_overwritten_by_the_next(cann: Cann) -> None:
     function = cann.libraries[0]["aclGetRecentErrMsg"]
     raw = ctypes.CFUNCTYPE(ctypes.c_void_p)(ctypes.cast(function, ctypes.c_void_p).value)
     cann.aclrtSetDevice(7)
@@ -144,11 +138,6 @@ def test_a_kept_error_text_is_overwritten_by_the_next(cann: Cann) -> None:
     cann.aclrtSetDevice(7)
     raw()
     assert ctypes.string_at(kept) != before
-
-
-def test_the_last_error_is_cleared_by_get_and_overwritten_by_asking_for_the_text(
-    cann: Cann,
-) -> None:
     cann.aclrtSetDevice(7)
     answers = [cann.aclrtPeekAtLastError(0), cann.aclrtGetLastError(0), cann.aclrtGetLastError(0)]
     assert answers == [107001, 107001, 0]

@@ -102,19 +102,16 @@ DESCRIPTORS: list[tuple[str, tuple[Any, ...], int]] = [
 ]
 
 
-def test_null_answers_100000(cann: Cann) -> None:
+def test_what_is_null_or_cannot_be_is_refused(cann: Cann) -> None:
     found = [(f, cann.libraries[0][f](*arguments)) for f, arguments in NULLS]
     assert [(function, status) for function, status in found if status != 100000] == []
-
-
-def test_a_value_that_cannot_be_is_refused(cann: Cann) -> None:
     found = [(f, arguments, cann.libraries[0][f](*arguments)) for f, arguments, _ in VALUES]
     assert found == VALUES
-
-
-def test_a_descriptor_that_is_not_there_is_refused(cann: Cann) -> None:
     found = [(f, arguments, cann.libraries[1][f](*arguments)) for f, arguments, _ in DESCRIPTORS]
     assert found == DESCRIPTORS
+    tensor = c_void_p(cann.tensor(None, [1]))
+    arguments = (tensor, None, 2, 0, None, c_int64(0), 2, None, 0, None)
+    assert cann.libraries[1]["aclInitTensor"](*arguments) == 161001
 
 
 def test_a_thread_without_device_has_neither_device_nor_context(bare: Cann) -> None:
@@ -122,28 +119,16 @@ def test_a_thread_without_device_has_neither_device_nor_context(bare: Cann) -> N
     assert bare.aclrtGetCurrentContext(byref(c_void_p())) == 107002
 
 
-def test_an_extended_event_cannot_be_reset_and_has_a_timestamp_once_it_is_over(cann: Cann) -> None:
+def test_streams_and_events_take_no_work_that_they_cannot_have(cann: Cann) -> None:
     assert cann.libraries[0]["aclrtResetEvent"](c_void_p(cann.event()), None) == 207000
     stamp = byref(ctypes.c_uint64())
     for flags in EVENT_SYNC, EVENT_TIME_LINE:
         event = c_void_p(cann.event(flags))
         assert cann.libraries[0]["aclrtEventGetTimestamp"](event, stamp) == 107006
-
-
-def test_an_aborted_stream_takes_no_work_and_its_events_answer_so(cann: Cann) -> None:
     stream, event, address = cann.stream(), cann.event(), cann.device(4)
     cann.ok(cann.aclrtRecordEvent(event, stream))
     cann.ok(cann.aclrtStreamAbort(stream))
     assert cann.aclrtSynchronizeEvent(event) == 107023
     assert cann.aclrtMemsetAsync(address, 4, 0, 4, stream) == 107023
-
-
-def test_a_stream_is_destroyed_by_a_thread_with_its_context(cann: Cann) -> None:
     stream = cann.stream()
     assert in_thread(lambda: cann.aclrtDestroyStream(stream)) == 107002
-
-
-def test_a_descriptor_cannot_get_a_rank_without_extents(cann: Cann) -> None:
-    tensor = c_void_p(cann.tensor(None, [1]))
-    arguments = (tensor, None, 2, 0, None, c_int64(0), 2, None, 0, None)
-    assert cann.libraries[1]["aclInitTensor"](*arguments) == 161001
