@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 PROTOTYPES = {p.name: p for p in read_prototypes()}
 _TO_DEVICE, _TO_HOST = 1, 2
 SATURATES, INFNAN = 0, 1
-NUMBERS = {
+_NUMBERS = {
     "int8_t": c_int8,
     "int": c_int,
     "int32_t": c_int,
@@ -161,8 +161,8 @@ class _Call:
             value = value.encode()
         if base_type == "aclDataType":
             value = BY_NUMPY[value].acl
-        if base_type in NUMBERS:
-            return NUMBERS[base_type](value)
+        if base_type in _NUMBERS:
+            return _NUMBERS[base_type](value)
         return self._descriptor(base_type, value)
 
     def _descriptor(self, base_type: str, value: Any) -> c_void_p:

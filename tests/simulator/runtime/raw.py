@@ -9,8 +9,6 @@ from tests.simulator.control import Simulator
 from tests.simulator.loading import opened
 from tests.simulator.tree import Generation
 
-from .declarations import BASE, CREATORS, OPERATORS, PLAN, RUN, RUNTIME
-
 FLOAT, FLOAT16, INT8, INT64, DOUBLE, BFLOAT16 = 0, 1, 2, 9, 11, 27
 TO_DEVICE, TO_HOST, ON_DEVICE = 1, 2, 3
 CONTINUE, STOP = 0, 1
@@ -37,32 +35,20 @@ class Cann:
         libraries = ["libascendcl.so", "libnnopbase.so", "libopapi.so"]
         libraries += [path.name for path in generation.lib64.glob("libopapi_*.so")]
         self.libraries = [opened(generation.lib64 / name) for name in libraries]
-        for name, parameters in {**RUNTIME, **BASE}.items():
-            self._declare(name, parameters, c_int)
-        for name, parameters in CREATORS.items():
-            self._declare(name, parameters, c_void_p)
-        for name, parameters in OPERATORS.items():
-            self._declare(f"{name}GetWorkspaceSize", (*parameters, *PLAN), c_int)
-            self._declare(name, RUN, c_int)
-        self._declare("aclGetRecentErrMsg", (), c_char_p)
-        self._declare("aclFinalize", (), c_int)
-        self._declare("aclrtSynchronizeDevice", (), c_int)
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
-        if name in self._functions:
-            return self._functions[name]
-        function: Callable[..., Any] = getattr(self._simulator, name)
-        return function
+        if not name.startswith("acl"):
+            function: Callable[..., Any] = getattr(self._simulator, name)
+            return function
+        return self._functions.setdefault(name, self._function(name))
 
-    def _declare(self, name: str, parameters: tuple[Any, ...], result: Any) -> None:
-        for library in self.libraries:
-            try:
-                function = library[name]
-            except AttributeError:
-                continue
-            function.argtypes, function.restype = parameters, result
-            self._functions[name] = function
-            return
+    def _function(self, name: str) -> Callable[..., Any]:
+        function = next(each for each in self.libraries if hasattr(each, name))[name]
+        if name == "aclGetRecentErrMsg":
+            function.restype = c_char_p
+        elif name.startswith("aclCreate"):
+            function.restype = c_void_p
+        return lambda *arguments: function(*map(_wide, arguments))
 
     def text(self) -> str:
         """The thread's error text, which this clears."""
@@ -75,14 +61,14 @@ class Cann:
     def made(self, function: str, *arguments: Any) -> int:
         """What a function leaves behind its first parameter, a pointer to a pointer."""
         made = c_void_p()
-        self.ok(self._functions[function](byref(made), *arguments))
+        self.ok(getattr(self, function)(byref(made), *arguments))
         assert made.value
         return made.value
 
     def number(self, function: str, *arguments: Any) -> int:
         """What a function leaves behind its last parameter, a pointer to an int."""
         number = c_int(-1)
-        self.ok(self._functions[function](*arguments, byref(number)))
+        self.ok(getattr(self, function)(*arguments, byref(number)))
         return number.value
 
     def device(self, size: int) -> int:
@@ -135,13 +121,13 @@ class Cann:
 
     def list_of(self, *handles: int | None, kind: str = "Tensor") -> int:
         """A list of descriptors."""
-        create = self._functions[f"aclCreate{kind}List"]
+        create = getattr(self, f"aclCreate{kind}List")
         return create((c_void_p * len(handles))(*handles), len(handles))
 
     def plan(self, operator: str, *arguments: Any) -> Plan:
         """Phase one."""
         size, executor = c_uint64(), c_void_p()
-        function = self._functions[f"{operator}GetWorkspaceSize"]
+        function = getattr(self, f"{operator}GetWorkspaceSize")
         status = function(*arguments, byref(size), byref(executor))
         return Plan(status, size.value, executor.value)
 
@@ -154,7 +140,7 @@ class Cann:
     def run(self, operator: str, plan: Plan, stream: int | None = None) -> int:
         """Phase two with a workspace as it was planned."""
         workspace = self.device(plan.workspace) if plan.workspace else None
-        return self._functions[operator](workspace, plan.workspace, plan.executor, stream)
+        return getattr(self, operator)(workspace, plan.workspace, plan.executor, stream)
 
     def relu(self, size: int = 8) -> tuple[int, int, int, int]:
         """Input, output and their descriptors, for an operator that needs no workspace."""
@@ -186,6 +172,13 @@ class Cann:
         """A plan of the single-kernel family."""
         source, target = self.tensors(2)
         return self.planned("aclnnLogit", source, 0.1, target)
+
+
+def _wide(value: Any) -> Any:
+    """A number as wide as a register, of which a function takes as much as it declares."""
+    if isinstance(value, float):
+        return c_double(value)
+    return c_int64(value) if isinstance(value, int) else value
 
 
 def integers(values: Sequence[int]) -> ctypes.Array[c_int64]:
