@@ -88,22 +88,6 @@ def test_the_variant_is_the_one_that_the_call_names_or_the_default(named: str, f
     assert call.operator.variant == found
 
 
-@each(
-    ("name", "variant", "message"),
-    [
-        ("aclnnNope", "", "found 'aclnnNope'"),
-        ("", "", "found ''"),
-        (VARIED, "other", f"variant: {VARIED} has builtin, community, documented, found 'other'"),
-        (NAME, "builtin", "has no variants"),
-    ],
-)
-def test_an_operator_or_variant_that_is_not_there_is_refused(
-    name: str, variant: str, message: str
-) -> None:
-    with pytest.raises(OperatorUnknownError, match=message):
-        decode(encode(name, variant, {}, ()), CATALOGUE, "documented")
-
-
 def spec_of(**fields: Any) -> tensor_pb2.TensorSpec:
     return tensor_pb2.TensorSpec(**{"dtype": 1, **fields})
 

@@ -38,19 +38,25 @@ def part(handle: bytes = A, offset: int = 0, length: int = SIZE) -> HandlePart:
     return HandlePart(handle, offset, length)
 
 
+ENDS = {Event.FILL: State.FILLED, Event.FAIL: State.EMPTY}
+
+
 @given(st.lists(st.sampled_from(Event), max_size=30))
 def test_any_events_lead_along_the_table(events: list[Event]) -> None:
+    """Who has a handle sees it filled or fail once, though it was released."""
     handles: Handles[str] = Handles()
     expected, last = State.EMPTY, None
     for event in events:
         if event is Event.BEGIN and expected is State.EMPTY:
             _, last = handles.begin(A, SIZE, b"one", str)
         elif event is Event.RELEASE:
-            handles.release(A)
-        elif event is Event.FILL and last is not None:
-            handles.fill(last)
-        elif event is Event.FAIL and last is not None:
-            handles.fail(last, "why")
+            is_held = expected in (State.FILLING, State.FILLED)
+            assert handles.release(A) is (last if is_held else None)
+        elif event in ENDS and last is not None:
+            before = last.state
+            ended = handles.fill(last) if event is Event.FILL else handles.fail(last, "why")
+            assert ended == (before is State.FILLING)
+            assert last.state is (ENDS[event] if ended else before)
         expected = TRANSITIONS[expected].get(event, expected)
         assert handles.state(A) is expected
 
@@ -94,37 +100,14 @@ def test_a_handle_that_was_never_named_is_empty() -> None:
         Handles[str]().read(part(), "target")
 
 
-def test_only_the_first_end_of_a_filling_counts() -> None:
-    handles: Handles[str] = Handles()
-    _, first = handles.begin(A, SIZE, b"one", str)
-    assert handles.fill(first)
-    assert not handles.fail(first, "too late")
-    assert not handles.fill(first)
-    assert handles.state(A) is State.FILLED
-
-
 def test_a_released_handle_is_neither_read_nor_filled_again() -> None:
     handles: Handles[str] = Handles()
-    first = filled(handles)
-    assert handles.release(A) is first
-    assert handles.release(A) is None
+    filled(handles)
+    handles.release(A)
     with pytest.raises(HandleReleasedError):
         handles.read(part(), "target")
     with pytest.raises(HandleReleasedError):
         begun(handles)
-
-
-def test_who_has_a_handle_sees_it_filled_or_fail_though_it_was_released() -> None:
-    for end in "fill", "fail":
-        handles: Handles[str] = Handles()
-        _, first = handles.begin(A, SIZE, b"one", str)
-        handles.release(A)
-        if end == "fill":
-            assert handles.fill(first)
-            assert first.state is State.FILLED
-        else:
-            handles.fail(first, "why")
-        assert handles.state(A) is State.RELEASED
 
 
 @given(st.integers(0, 20), st.integers(0, 20))

@@ -126,11 +126,6 @@ def test_an_input_that_is_stated_may_be_absent_like_any_other() -> None:
     )
 
 
-def test_an_output_that_is_stated_is_not_read_unless_it_is_sent() -> None:
-    (output,) = ADD_IN_PLACE.with_roles({"selfRef": Output}).outputs
-    assert not output.in_place
-
-
 def test_an_attribute_has_no_role() -> None:
     with pytest.raises(TypeError, match="dim is not a tensor"):
         CAT.with_roles({"dim": Input})

@@ -1,4 +1,4 @@
-"""npucall.dtypes and products: the tables of CANN."""
+"""npucall.dtypes and products: the tables of CANN; tests/operators has that of promotion."""
 
 from __future__ import annotations
 
@@ -39,35 +39,6 @@ ACL: dict[str, tuple[int, int, Any]] = {
     "FLOAT8_E8M0": (37, 1, ml_dtypes.float8_e8m0fnu),
 }
 
-# Upper triangle of the table [src:promotion], a line a type, from the type itself on.
-PROMOTION = """
-FLOAT   FLOAT FLOAT DOUBLE FLOAT FLOAT FLOAT FLOAT FLOAT FLOAT FLOAT
-FLOAT16 FLOAT16 DOUBLE FLOAT FLOAT16 FLOAT16 FLOAT16 FLOAT16 FLOAT16 FLOAT16
-DOUBLE  DOUBLE DOUBLE DOUBLE DOUBLE DOUBLE DOUBLE DOUBLE DOUBLE
-BF16    BF16 BF16 BF16 BF16 BF16 BF16 BF16
-INT8    INT8 INT16 INT16 INT32 INT64 INT8
-UINT8   UINT8 INT16 INT32 INT64 UINT8
-INT16   INT16 INT32 INT64 INT16
-INT32   INT32 INT64 INT32
-INT64   INT64 INT64
-BOOL    BOOL
-"""
-ROWS = [line.split() for line in PROMOTION.strip().splitlines()]
-ORDER = [row[0] for row in ROWS]
-PROMOTED = [
-    (row[0], column, cell)
-    for index, row in enumerate(ROWS)
-    for column, cell in zip(ORDER[index:], row[1:], strict=True)
-]
-BY_THE_PRECISION_OF_BOTH = [
-    ("COMPLEX64", "FLOAT", "COMPLEX64"),
-    ("COMPLEX64", "FLOAT16", "COMPLEX64"),
-    ("COMPLEX64", "INT64", "COMPLEX64"),
-    ("COMPLEX64", "DOUBLE", "COMPLEX128"),
-    ("COMPLEX64", "COMPLEX128", "COMPLEX128"),
-    ("COMPLEX128", "FLOAT", "COMPLEX128"),
-]
-
 
 def named(name: str) -> DType:
     dtype: DType = getattr(dtypes, name)
@@ -81,14 +52,6 @@ def test_the_table_is_that_of_acl_and_the_proto_has_codes_that_are_one_more() ->
     assert listed == {f"DATA_TYPE_{name}": row[0] + 1 for name, row in ACL.items()}
     assert listed == {f"DATA_TYPE_{dtype.name}": value for value, dtype in BY_WIRE.items()}
     assert all(BY_WIRE[dtype.wire] is dtype for dtype in DTYPES)
-
-
-@each(("first", "second", "expected"), [*PROMOTED, *BY_THE_PRECISION_OF_BOTH])
-def test_two_types_promote_as_opbase_does_in_either_order(
-    first: str, second: str, expected: str
-) -> None:
-    assert promote(named(first), named(second)) is named(expected)
-    assert promote(named(second), named(first)) is named(expected)
 
 
 @each("name", ["UINT16", "UINT32", "UINT64", "FLOAT8_E5M2", "FLOAT8_E8M0"])
