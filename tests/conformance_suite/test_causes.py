@@ -40,13 +40,6 @@ NAN = Pattern("where", "only where self is NaN", "only where self is NaN")
 SIGN = Pattern("where", "only where self is negative", "only where self is negative")
 
 
-def test_cases_that_show_a_pattern_are_one_cause() -> None:
-    found = causes([failed(i, THRICE, dtype=d) for i, d in enumerate(["f32", "f16", "bf16"] * 50)])
-    (cause,) = found
-    assert (cause.words, len(cause.cases)) == ("all elements 3 times too large", 150)
-    assert (cause.operators, cause.dtypes) == (("a",), ("f32", "f16", "bf16"))
-
-
 def test_a_case_that_is_too_small_to_show_a_pattern_joins_those_that_do() -> None:
     small = replace(THRICE, sure=False)
     (cause,) = causes([failed(1, small, elements=1), failed(2, THRICE)])

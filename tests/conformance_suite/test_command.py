@@ -149,13 +149,18 @@ def test_what_cannot_be_is_refused_before_anything_runs(words: tuple[str, ...], 
     assert says in str(result.exception)
 
 
-def test_local_has_the_rules_of_the_soc_that_is_asked_for(tmp_path: Path) -> None:
+def test_local_has_the_rules_of_the_soc_that_is_asked_for_also_beside_a_host(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "report.json"
     words = ("--soc", "Ascend310P3", "--operator", "Silu", "--block", "grid", "--json", str(path))
     result = conform("local:", *words)
     report = json.loads(path.read_text())
     assert (result.exit_code, report["server"]["product"]) == (0, "Ascend310P")
     assert "bf16" not in {o["dtype"] for o in report["outcomes"] if o["status"] == "passed"}
+    words = ("--soc", "Ascend910A", "--against", "local:", "--operator", "Silu", "--block", "grid")
+    assert conform("local:", *words, "--json", str(path)).exit_code == 0
+    assert json.loads(path.read_text())["against"]["soc"] == "Ascend910A"
 
 
 def test_a_case_that_failed_on_another_soc_is_run_again_and_replayed_there(
@@ -167,13 +172,6 @@ def test_a_case_that_failed_on_another_soc_is_run_again_and_replayed_there(
     (folder,) = tmp_path.iterdir()
     assert replay(str(folder), "local:", "--soc", "Ascend310P3").exit_code == 1
     assert replay(str(folder), "local:").exit_code == 0
-
-
-def test_local_beside_a_host_has_the_hosts_soc(tmp_path: Path) -> None:
-    path = tmp_path / "report.json"
-    words = ("--soc", "Ascend910A", "--against", "local:", "--operator", "Silu", "--block", "grid")
-    assert conform("local:", *words, "--json", str(path)).exit_code == 0
-    assert json.loads(path.read_text())["against"]["soc"] == "Ascend910A"
 
 
 # --- Random calls, golden data -------------------------------------------------------------------

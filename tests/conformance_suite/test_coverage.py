@@ -50,13 +50,17 @@ def test_the_verdict_follows_from_what_had_to_be_judged(found: Report, expected:
     assert (found.verdict, found.passed) == (expected, expected == "conforms")
 
 
-def test_a_run_in_which_all_passed_covers_all() -> None:
+def test_coverage_counts_each_case_of_a_cell_up_to_all() -> None:
     found = report(*PASSED).coverage()
     assert found.complete
     assert found.operators.judged == ("a", "b")
     assert found.dtypes.judged == ("a f32", "a bf16", "b f32")
     assert found.blocks.judged == ("grid", "edge")
     assert (found.judged, found.required) == (4, 4)
+    wanted = required([CELLS[0]] * 5)
+    found = coverage(wanted, PASSED[:1], "Ascend910B")
+    assert (found.judged, found.required) == (1, 5)
+    assert found.operators.partly == {"a": 4}
 
 
 def test_what_was_not_judged_is_told_with_the_reason() -> None:
@@ -101,10 +105,3 @@ def test_coverage_is_told_in_a_few_lines() -> None:
         "not judged: b f32: RESERVED",
         "1 case should have been judged: RESERVED",
     ]
-
-
-def test_coverage_counts_each_case_of_a_cell() -> None:
-    wanted = required([CELLS[0]] * 5)
-    found = coverage(wanted, PASSED[:1], "Ascend910B")
-    assert (found.judged, found.required) == (1, 5)
-    assert found.operators.partly == {"a": 4}

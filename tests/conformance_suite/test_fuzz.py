@@ -110,13 +110,12 @@ def test_the_same_seed_draws_the_same_calls_in_another_process() -> None:
     assert other.stdout.decode().split() == ids(KL, seed=3)
 
 
-def test_the_search_ends_when_the_time_is_up(fake_clock: object) -> None:
+def test_the_search_ends_when_the_time_is_up_also_where_everything_fails(
+    fake_clock: object,
+) -> None:
     some = list(drawn(KL, "aclnnGlu", seconds=1))
     assert {outcome.title for outcome in some} == {KL, "aclnnGlu"}
     assert all(outcome.status == "passed" for outcome in some)
-
-
-def test_the_search_ends_where_everything_fails(fake_clock: object) -> None:
     runner = Runner(judged(client_of(Failing(lambda _: InternalError("broken"))), "broken"))
     found = list(Fuzz(runner, 1).outcomes([STATEMENTS[KL]]))
     assert all(outcome.status == "failed" for outcome in found)
