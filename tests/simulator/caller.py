@@ -1,74 +1,57 @@
-"""A small ctypes caller of the simulator: operators by name, on NumPy arrays."""
+"""A small caller of the simulator: operators by name, on NumPy arrays."""
 
 from __future__ import annotations
 
 import ctypes
 from contextlib import ExitStack
-from ctypes import byref, c_bool, c_double, c_float, c_int, c_int8, c_int64, c_uint64, c_void_p
+from ctypes import byref, c_bool, c_double, c_float, c_int64, c_uint64, c_void_p
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from npucall.dtypes import BY_NUMPY
 
-from .control import Simulator
 from .loading import opened
 from .prototypes import read_prototypes
+from .runtime.raw import Cann, wide
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from typing import Self
 
     from npucall.dtypes import AnyArray
 
-    from .prototypes import Parameter, Prototype
     from .tree import Tree
 
 PROTOTYPES = {p.name: p for p in read_prototypes()}
-_TO_DEVICE, _TO_HOST = 1, 2
 SATURATES, INFNAN = 0, 1
-_NUMBERS = {
-    "int8_t": c_int8,
-    "int": c_int,
-    "int32_t": c_int,
-    "int64_t": c_int64,
-    "uint64_t": c_uint64,
-    "float": c_float,
-    "double": c_double,
-    "bool": c_bool,
-    "char": ctypes.c_char_p,
-    "aclDataType": c_int,
-}
-_ARRAYS: dict[str, Any] = {"aclIntArray": c_int64, "aclFloatArray": c_float, "aclBoolArray": c_bool}
+_ARRAYS: dict[str, Any] = {"IntArray": c_int64, "FloatArray": c_float, "BoolArray": c_bool}
 
 
 class Caller:
-    """A release with the custom package, on the first device; a context manager.
+    """CANN 9.x with the custom package, on the first device; a context manager.
 
-    A process can load one release only: the libraries of both have the same names.
+    A process can load one release only: the libraries of all have the same names. What calls need
+    is kept until another caller or test makes the simulator anew.
     """
 
-    def __init__(self, tree: Tree, release: str = "9.x") -> None:
-        here = tree.generation(release)
+    def __init__(self, tree: Tree) -> None:
+        here = tree.generation("9.x")
         self._environment = here.environment()
-        folder = here.lib64
-        self.acl = ctypes.CDLL(str(folder / "libascendcl.so"))
-        self.acl.aclGetRecentErrMsg.restype = ctypes.c_char_p
-        self.base = ctypes.CDLL(str(folder / "libnnopbase.so"))
-        self.simulator = Simulator.open(folder)
-        self._builtin = [opened(path) for path in sorted(folder.glob("libopapi*.so"))]
+        self._cann = Cann(here)
         self._custom = [opened(tree.custom / "op_api/lib/libcust_opapi.so")]
+        self._stream = 0
         self._open = ExitStack()
+        self._downloads: list[tuple[AnyArray, int]] = []
 
     def __enter__(self) -> Self:
         environment = self._open.enter_context(pytest.MonkeyPatch.context())
         for name, value in self._environment.items():
             environment.setenv(name, value)
-        self.simulator.reset()
-        self.check(self.acl.aclInit(None))
-        self._open.callback(self.acl.aclFinalize)
-        self.check(self.acl.aclrtSetDevice(0))
-        self._open.callback(self.acl.aclrtResetDevice, 0)
+        self._cann.reset()
+        self._cann.ok(self._cann.aclInit(None))
+        self._open.callback(self._cann.reset)
+        self._cann.ok(self._cann.aclrtSetDevice(0))
         self.on(INFNAN)
         return self
 
@@ -77,137 +60,76 @@ class Caller:
 
     def on(self, mode: int) -> None:
         """Launches from now on are on a new stream of this mode."""
-        self._stream = c_void_p()
-        self.check(self.acl.aclrtSetDeviceSatMode(mode))
-        self.check(self.acl.aclrtCreateStream(byref(self._stream)))
-        self._open.callback(self.acl.aclrtDestroyStream, self._stream)
-
-    def check(self, status: int) -> None:
-        """Raises for a status that is not 0."""
-        if status != 0:
-            raise RuntimeError(f"{status}: {self.message()}")
-
-    def message(self) -> str:
-        """The thread's error text, which is cleared."""
-        return (self.acl.aclGetRecentErrMsg() or b"").decode()
+        self._cann.ok(self._cann.aclrtSetDeviceSatMode(mode))
+        self._stream = self._cann.stream()
 
     def phase_one(self, name: str, *arguments: Any) -> tuple[int, str]:
         """Status and error text; an executor is destroyed at once."""
-        with _Call(self, PROTOTYPES[name]) as call:
-            status, _, executor = call.phase_one(self._phases(name)[0], arguments)
-            if status == 0:
-                self.check(self.base.aclDestroyAclOpExecutor(executor))
-            return status, self.message()
+        executor = c_void_p()
+        status = self._function(f"{name}GetWorkspaceSize")(
+            *self._given(name, arguments), byref(c_uint64()), byref(executor)
+        )
+        if status == 0:
+            self._cann.ok(self._cann.aclDestroyAclOpExecutor(executor))
+        return status, self._cann.text()
 
     def launch(self, name: str, *arguments: Any, package: str = "builtin") -> None:
         """Runs an operator, whose outputs are written into the arrays given for them."""
-        one, two = self._phases(name, package)
-        with _Call(self, PROTOTYPES[name]) as call:
-            status, size, executor = call.phase_one(one, arguments)
-            self.check(status)
-            workspace = call.allocate(size) if size else None
-            self.check(two(c_void_p(workspace), c_uint64(size), executor, self._stream))
-            self.check(self.acl.aclrtSynchronizeStream(self._stream))
-            call.download()
-        assert self.simulator.violations() == []
-
-    def _phases(self, name: str, package: str = "") -> tuple[Any, Any]:
-        libraries = self._custom if package == "custom" else [*self._builtin, *self._custom]
-        library = next(library for library in libraries if hasattr(library, name))
-        return getattr(library, f"{name}GetWorkspaceSize"), getattr(library, name)
-
-
-class _Call:
-    """The descriptors and the memory of one call, which end with it."""
-
-    def __init__(self, caller: Caller, prototype: Prototype) -> None:
-        self._acl, self._base, self._check = caller.acl, caller.base, caller.check
-        self._prototype = prototype
-        self._open = ExitStack()
-        self._downloads: list[tuple[AnyArray, int]] = []
-        self._arguments: list[Any] = []  # phase two still reads texts
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._open.close()
-
-    def phase_one(self, function: Any, values: Sequence[Any]) -> tuple[int, int, c_void_p]:
-        """Status, bytes of workspace and executor."""
-        pairs = zip(self._prototype.parameters, values, strict=True)
-        self._arguments = [self._argument(parameter, value) for parameter, value in pairs]
         size, executor = c_uint64(), c_void_p()
-        status = function(*self._arguments, byref(size), byref(executor))
-        return status, size.value, executor
-
-    def allocate(self, size: int) -> int:
-        """Device memory, until the call ends."""
-        address = c_void_p()
-        self._check(self._acl.aclrtMalloc(byref(address), ctypes.c_size_t(size), 0))
-        self._open.callback(self._acl.aclrtFree, address)
-        return address.value or 0
-
-    def download(self) -> None:
-        """Copies what the operator wrote into the caller's arrays."""
+        given = self._given(name, arguments)  # phase two still reads texts
+        one, two = (self._function(name + end, package) for end in ("GetWorkspaceSize", ""))
+        self._cann.ok(one(*given, byref(size), byref(executor)))
+        workspace = self._cann.device(size.value) if size.value else None
+        self._cann.ok(two(workspace, size.value, executor, self._stream))
+        self._cann.ok(self._cann.aclrtSynchronizeStream(self._stream))
         for owner, address in self._downloads:
-            self._copy(owner.ctypes.data, address, owner.nbytes, _TO_HOST)
+            ctypes.memmove(
+                owner.ctypes.data, self._cann.download(address, owner.nbytes), owner.nbytes
+            )
+        assert self._cann.violations() == []
 
-    def _argument(self, parameter: Parameter, value: Any) -> Any:
-        base_type = parameter.base_type
+    def _function(self, name: str, package: str = "builtin") -> Callable[..., Any]:
+        builtin = self._cann.libraries if package == "builtin" else []
+        return wide(next(each for each in (*builtin, *self._custom) if hasattr(each, name))[name])
+
+    def _given(self, name: str, values: Sequence[Any]) -> list[Any]:
+        self._downloads = []
+        pairs = zip(PROTOTYPES[name].parameters, values, strict=True)
+        return [self._argument(parameter.base_type, value) for parameter, value in pairs]
+
+    def _argument(self, base_type: str, value: Any) -> Any:
         if value is None:
             return None
+        if base_type.startswith("acl") and base_type != "aclDataType":
+            return self._descriptor(base_type.removeprefix("acl"), value)
         if base_type == "char":
-            value = value.encode()
-        if base_type == "aclDataType":
-            value = BY_NUMPY[value].acl
-        if base_type in _NUMBERS:
-            return _NUMBERS[base_type](value)
-        return self._descriptor(base_type, value)
+            return value.encode()
+        if base_type in ("float", "double"):
+            return (c_float if base_type == "float" else c_double)(value)
+        return BY_NUMPY[value].acl if base_type == "aclDataType" else int(value)
 
-    def _descriptor(self, base_type: str, value: Any) -> c_void_p:
-        item_type = base_type.removesuffix("List")
-        if item_type == base_type:
-            return self._keep(base_type, self._make(base_type, self._contents(base_type, value)))
-        items = [self._make(item_type, self._contents(item_type, item)).value for item in value]
-        contents = (c_void_p * len(items))(*items), c_uint64(len(items))
-        return self._keep(base_type, self._make(base_type, contents))
-
-    def _contents(self, base_type: str, value: Any) -> tuple[Any, ...]:
-        if base_type == "aclTensor":
+    def _descriptor(self, kind: str, value: Any) -> Any:
+        if kind.endswith("List"):
+            kind = kind.removesuffix("List")
+            return self._cann.list_of(*(self._descriptor(kind, one) for one in value), kind=kind)
+        if kind == "Tensor":
             return self._tensor(value)
-        if base_type == "aclScalar":
-            return ctypes.c_char_p(value.tobytes()), c_int(BY_NUMPY[value.dtype].acl)
-        return (_ARRAYS[base_type] * len(value))(*value), c_uint64(len(value))
+        if kind == "Scalar":
+            return self._cann.aclCreateScalar(value.tobytes(), BY_NUMPY[value.dtype].acl)
+        create = getattr(self._cann, f"aclCreate{kind}")
+        return create((_ARRAYS[kind] * len(value))(*value), len(value))
 
-    def _make(self, base_type: str, contents: tuple[Any, ...]) -> c_void_p:
-        create = getattr(self._base, f"aclCreate{base_type.removeprefix('acl')}")
-        create.restype = c_void_p
-        return c_void_p(create(*contents))
-
-    def _keep(self, base_type: str, handle: c_void_p) -> c_void_p:
-        destroy = getattr(self._base, f"aclDestroy{base_type.removeprefix('acl')}")
-        self._open.callback(destroy, handle)
-        return handle
-
-    def _tensor(self, array: AnyArray) -> tuple[Any, ...]:
+    def _tensor(self, array: AnyArray) -> int:
         owner = array if array.base is None else array.base
-        address = self.allocate(owner.nbytes) if owner.nbytes else 0
-        self._copy(address, owner.ctypes.data, owner.nbytes, _TO_DEVICE)
-        self._downloads.append((owner, address))
-        rank, size = c_uint64(array.ndim), array.itemsize
-        return (
-            (c_int64 * array.ndim)(*array.shape),
-            rank,
-            c_int(BY_NUMPY[array.dtype].acl),
-            (c_int64 * array.ndim)(*(step // size for step in array.strides)),
-            c_int64((array.ctypes.data - owner.ctypes.data) // size),
-            c_int(2),
-            (c_int64 * 1)(owner.size),
-            c_uint64(1),
-            c_void_p(address),
+        address = self._cann.upload(owner.tobytes()) if owner.nbytes else None
+        if address:
+            self._downloads.append((owner, address))
+        size = array.itemsize
+        return self._cann.tensor(
+            address,
+            array.shape,
+            BY_NUMPY[array.dtype].acl,
+            strides=[step // size for step in array.strides],
+            offset=(array.ctypes.data - owner.ctypes.data) // size,
+            storage=[owner.size],
         )
-
-    def _copy(self, target: int, source: int, size: int, kind: int) -> None:
-        count = ctypes.c_size_t(size)
-        self._check(self._acl.aclrtMemcpy(c_void_p(target), count, c_void_p(source), count, kind))

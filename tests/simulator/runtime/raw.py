@@ -48,7 +48,7 @@ class Cann:
             function.restype = c_char_p
         elif name.startswith("aclCreate"):
             function.restype = c_void_p
-        return lambda *arguments: function(*map(_wide, arguments))
+        return wide(function)
 
     def text(self) -> str:
         """The thread's error text, which this clears."""
@@ -172,6 +172,11 @@ class Cann:
         """A plan of the single-kernel family."""
         source, target = self.tensors(2)
         return self.planned("aclnnLogit", source, 0.1, target)
+
+
+def wide(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, to which numbers are given as they stand in registers."""
+    return lambda *arguments: function(*map(_wide, arguments))
 
 
 def _wide(value: Any) -> Any:
