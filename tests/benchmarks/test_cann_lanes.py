@@ -32,22 +32,23 @@ def run(folder: Path) -> list[dict[str, Any]]:
     return [event for event in events if event["ph"] == "X"]
 
 
-@pytest.fixture(scope="module")
-def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of one run."""
-    return tmp_path_factory.mktemp("lanes")
-
-
-@pytest.fixture(scope="module")
-def steps(written: Path) -> list[dict[str, Any]]:
-    """The steps of that run."""
-    return run(written)
-
-
-def test_both_lanes_copy_and_run_and_one_copies_while_the_other_runs(
-    steps: list[dict[str, Any]], tmp_path: Path
-) -> None:
-    """Beside other processes calls may come too late for that, and are made again."""
+def test_both_lanes_work_at_once_on_a_call_each_and_every_step_is_shown(tmp_path: Path) -> None:
+    steps = run(tmp_path)
+    device = sorted(
+        (each for each in steps if each["cat"] == "device"),
+        key=lambda each: (each["args"]["lane"], each["ts"]),
+    )
+    assert not any(
+        a["args"]["lane"] == b["args"]["lane"] and intersect(a, b)
+        for a, b in itertools.pairwise(device)
+    )
+    for call in range(1, CALLS + 1):
+        of_call = [each["name"] for each in steps if each["args"]["call"] == call]
+        assert sorted(of_call) == STEPS
+    picture = ET.parse(tmp_path / "picture.svg")  # our own file
+    titles = list(picture.iter("{http://www.w3.org/2000/svg}title"))
+    assert len(titles) == len(steps) == CALLS * len(STEPS)
+    # Beside other processes calls may come too late to be at once, and are made again.
     tried = itertools.chain([steps], (run(tmp_path) for _ in range(9)))
     assert any(map(both_work_at_once, tried))
 
@@ -57,29 +58,6 @@ def both_work_at_once(steps: list[dict[str, Any]]) -> bool:
     beside = any(a["args"]["lane"] != b["args"]["lane"] and intersect(a, b) for a, b in pairs)
     lanes = [{each["args"]["lane"] for each in named(steps, s)} for s in ("copy in", "run")]
     return beside and lanes == [{1, 2}] * 2
-
-
-def test_no_two_calls_are_on_a_lane_at_once(steps: list[dict[str, Any]]) -> None:
-    device = sorted(
-        (each for each in steps if each["cat"] == "device"),
-        key=lambda each: (each["args"]["lane"], each["ts"]),
-    )
-    assert not any(
-        a["args"]["lane"] == b["args"]["lane"] and intersect(a, b)
-        for a, b in itertools.pairwise(device)
-    )
-
-
-def test_every_call_has_each_step_once(steps: list[dict[str, Any]]) -> None:
-    for call in range(1, CALLS + 1):
-        of_call = [each["name"] for each in steps if each["args"]["call"] == call]
-        assert sorted(of_call) == STEPS
-
-
-def test_the_picture_has_every_step(written: Path, steps: list[dict[str, Any]]) -> None:
-    picture = ET.parse(written / "picture.svg")  # our own file
-    titles = list(picture.iter("{http://www.w3.org/2000/svg}title"))
-    assert len(titles) == len(steps) == CALLS * len(STEPS)
 
 
 def named(steps: Iterable[Mapping[str, Any]], *names: str) -> list[Mapping[str, Any]]:

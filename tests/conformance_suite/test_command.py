@@ -15,7 +15,6 @@ from npucall.errors import QueueFullError
 from npucall.products import PRODUCTS, product_of
 from npucall_client.conformance import command as module
 from npucall_client.conformance.reporting.matrix import SOCS
-from npucall_client.local import LocalTransport
 
 from .faults import of
 from .servers import Altered, Failing, client_of, command, flip
@@ -212,12 +211,7 @@ def test_every_product_has_a_soc() -> None:
     assert [product_of(soc) for soc in SOCS] == list(PRODUCTS)
 
 
-def test_a_fault_of_one_product_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    def connect(*_: Any, soc: str = "Ascend910B1") -> Any:
-        is_wrong = product_of(soc).soc == "Ascend310P"
-        return client_of(Altered(flip, soc) if is_wrong else LocalTransport(soc))
-
-    monkeypatch.setattr(module, "connect", connect)
+def test_a_fault_of_one_product_is_named(wrong_on_310p: None, tmp_path: Path) -> None:
     files = {name: tmp_path / f"report.{name}" for name in ("json", "junit", "html")}
     words = [word for name, path in files.items() for word in (f"--{name}", str(path))]
     silu = ("--operator", "Silu", "--block", "grid", "--quick")
