@@ -192,15 +192,6 @@ def test_a_message_has_64_frames_at_most(frames_of: Any, before: bytes) -> None:
         frames_of(before + join_frames([*frames, join_end(64)]))
 
 
-@each(("frames_of", "split"), [row[1:3] for row in DIRECTIONS])
-@each("before", [b"", UNKNOWN])
-def test_frames_within_frames_are_refused(frames_of: Any, split: Any, before: bytes) -> None:
-    nested = join_frames([join_end(1), join_frames([join_end(2), join_end(3)])])
-    _, second = frames_of(before + nested)
-    with pytest.raises(MessageError, match="only in the first frame of a message"):
-        split(second)
-
-
 @of_streams
 @each("end", [b"\x7a", b"\x7a\x05cut", b"\x7a\xff", b"\x7b"])
 def test_what_is_cut_off_is_refused(frames_of: Any, end: bytes) -> None:

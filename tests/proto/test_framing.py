@@ -135,8 +135,6 @@ MALFORMED = [
     # Field number 0.
     (b"\x00\x00", "ExecuteRequest: expected"),
     (b"\x02\x00", "ExecuteRequest: expected"),
-    # Field 9, a group; the end is that of another one.
-    (b"\x4b\x54", "ExecuteRequest: expected"),
     (b"\x12\x04\x7a\x00\x00\x00", "(ExecuteRequest|Storage): expected"),
 ]
 

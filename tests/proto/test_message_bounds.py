@@ -13,6 +13,7 @@ from tests.rows import each
 from npucall.errors import MessageError
 from npucall.exchange import Begin, Chunk
 from npucall.limits import (
+    MAX_DEPTH,
     MAX_FIELDS,
     MAX_NESTED_FIELDS,
     MAX_OVERHEAD_BYTES,
@@ -27,7 +28,7 @@ from npucall.wire.frames import join_begin, join_chunk, split_request_frame
 from npucall.wire.messages import join_request, split_request
 from npucall.wire.protobuf import Malformed, data_bytes_in
 
-from .any_messages import LONG_NUMBER, delimited, requests
+from .any_messages import LONG_NUMBER, delimited, requests, tagged
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -193,6 +194,14 @@ def test_the_data_that_is_counted_is_that_of_the_class(message: bytes) -> None:
         held = sum(len(each.data) for each in pb.ExecuteRequest.FromString(message).storage)
         assert counted >= held  # of a field that comes twice the class keeps the last
         assert data_bytes_in(begin(message), FRAME, MAX_NESTED_FIELDS) == counted
+
+
+def test_groups_are_as_deep_as_protobuf_has_them_and_no_deeper() -> None:
+    data_bytes_in(GROUP * MAX_DEPTH + END * MAX_DEPTH, REQUEST, MAX_FIELDS)
+    with pytest.raises(Malformed):
+        data_bytes_in(GROUP * (MAX_DEPTH + 1) + END * (MAX_DEPTH + 1), REQUEST, MAX_FIELDS)
+    with pytest.raises(Malformed):
+        data_bytes_in(GROUP + tagged(10, 4, b""), REQUEST, MAX_FIELDS)  # another one's end
 
 
 def data(content: bytes) -> bytes:

@@ -147,15 +147,6 @@ def test_one_preparation_serves_calls_with_other_memory_and_at_the_same_time() -
     assert [evaluate.run(call, first), evaluate.run(call, second)] == answers
 
 
-@each("shift", [1, 2, 3, 4, 8])
-@each("name", ["aclnnL1LossBackward", "aclnnKlDivBackward"])
-def test_where_a_storage_begins_in_memory_does_not_show_in_the_bits(name: str, shift: int) -> None:
-    call = call_of(CATALOGUE.find(name), (1000, 90), (1000, 90), (1000, 90))
-    storages = storages_of(call)
-    shifted = {n: memoryview(bytes(shift) + data)[shift:] for n, data in storages.items()}
-    assert evaluate.run(call, shifted) == evaluate.run(call, storages)
-
-
 def test_a_formula_gets_views_of_what_is_fit_for_it_and_aligned_copies_of_the_rest() -> None:
     seen: list[Any] = []
 
