@@ -11,7 +11,7 @@ from .caller import Caller
 from .tree import Tree
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
 
 @pytest.fixture(scope="session")
@@ -25,9 +25,3 @@ def caller(tree: Tree) -> Iterator[Caller]:
     """Calls operators through C, in this process."""
     with Caller(tree) as caller:
         yield caller
-
-
-@pytest.fixture
-def launch(caller: Caller) -> Callable[..., None]:
-    """Runs a kernel."""
-    return caller.launch

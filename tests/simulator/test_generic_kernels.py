@@ -3,7 +3,6 @@
 Each row is an operator, its arguments in C order, and what then stands in its outputs.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import ml_dtypes
@@ -93,36 +92,32 @@ def outputs(values: Any) -> list[Out]:
     return [each for each in values if isinstance(each, Out)] + [o for each in nested for o in each]
 
 
-def test_every_formula_gives_what_it_says(launch: Callable[..., None]) -> None:
+def test_every_formula_gives_what_it_says(caller: Caller) -> None:
     wrong = []
     for name, *arguments in rows():
         package = "custom" if name == "aclnnVendorScale" else "builtin"
-        launch(name, *map(plain, arguments), package=package)
+        caller.launch(name, *map(plain, arguments), package=package)
         if not all(output.fits() for output in outputs(arguments)):
             wrong.append((name, [output.array for output in outputs(arguments)]))
     assert wrong == []
 
 
-def test_a_padded_convolution_in_two_groups_has_the_gradient_of_its_sums(
-    launch: Callable[..., None],
-) -> None:
+def test_a_padded_convolution_in_two_groups_has_the_gradient_of_its_sums(caller: Caller) -> None:
     x = np.arange(8, dtype=np.float32).reshape(1, 2, 2, 2)
     weight, grad = np.ones((2, 1, 3, 3), np.float32), np.ones((1, 2, 2, 2), np.float32)
     grad_weight = np.empty_like(weight)
-    launch(
+    caller.launch(
         "aclnnConvolutionBackward", grad, x, weight, [2], ONES, ONES, ONES, False, ZEROS, 2,
         [False, True, False], 0, None, grad_weight, None,
     )  # fmt: skip
     assert grad_weight[:, 0, 1, 1].tolist() == [6.0, 22.0]
 
 
-def test_a_seed_gives_its_own_random_numbers_and_arrives_whole(
-    launch: Callable[..., None],
-) -> None:
+def test_a_seed_gives_its_own_random_numbers_and_arrives_whole(caller: Caller) -> None:
     seeds = (1, 1, 2, 2**40 + 1)
     first, second, *others = targets = np.empty((4, 4), np.float32)
     for target, seed in zip(targets, seeds, strict=True):
-        launch("aclnnInplaceNormal", target, 0.0, 1.0, seed, 0)
+        caller.launch("aclnnInplaceNormal", target, 0.0, 1.0, seed, 0)
     assert first.tolist() == second.tolist()
     assert first.tolist() not in [other.tolist() for other in others]
 

@@ -1,7 +1,6 @@
 """What the simulated device computes for the operators that npucall declares."""
 
 import json
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,6 @@ from .caller import INFNAN, PROTOTYPES, SATURATES, Caller
 from .generic_kernels import FORMULAS
 from .kernels import run
 
-Launch = Callable[..., None]
 ONE = np.ones(2, np.float32)
 KL_DIV, L1 = "aclnnKlDivBackward", "aclnnL1LossBackward"
 
@@ -54,23 +52,25 @@ def rows() -> list[tuple[tuple[Any, ...], AnyArray, list[Any]]]:
     ]
 
 
-def test_a_declared_operator_is_evaluated_into_its_output(launch: Launch) -> None:
+def test_a_declared_operator_is_evaluated_into_its_output(caller: Caller) -> None:
     wrong = []
     for call, array, after in rows():
-        launch(*call)
+        caller.launch(*call)
         if array.tolist() != after:
             wrong.append((call[0], array))
     assert wrong == []
 
 
-def test_a_text_is_passed_on_and_two_outputs_are_both_written(launch: Launch) -> None:
+def test_a_text_is_passed_on_and_two_outputs_are_both_written(caller: Caller) -> None:
     exact, approximated = np.empty((2, 2), np.float32)
-    launch("aclnnGeluBackwardV2", ONE, ONE, "none", exact)
-    launch("aclnnGeluBackwardV2", ONE, ONE, "tanh", approximated)
+    caller.launch("aclnnGeluBackwardV2", ONE, ONE, "none", exact)
+    caller.launch("aclnnGeluBackwardV2", ONE, ONE, "tanh", approximated)
     assert exact[0] == pytest.approx(1.08331, abs=1e-4)
     assert approximated[0] == pytest.approx(1.08296, abs=1e-4)
     out, gradient, x = np.empty((1, 2), np.float32), np.empty(1, np.float32), f32([-2, 4])
-    launch("aclnnPreluBackward", np.ones((1, 2), np.float32), x, ONE[:1] * 0.5, out, gradient)
+    caller.launch(
+        "aclnnPreluBackward", np.ones((1, 2), np.float32), x, ONE[:1] * 0.5, out, gradient
+    )
     assert (out.tolist(), gradient.tolist()) == ([[0.5, 1.0]], [-2.0])
 
 
@@ -86,9 +86,9 @@ def test_a_stream_without_infnan_saturates(caller: Caller) -> None:
 
 
 @pytest.mark.parametrize(("package", "gradient"), [("builtin", np.nan), ("custom", 0.0)])
-def test_the_package_decides_the_variant(launch: Launch, package: str, gradient: float) -> None:
+def test_the_package_decides_the_variant(caller: Caller, package: str, gradient: float) -> None:
     out, zero = np.empty(1, np.float32), f32(0)
-    launch("aclnnKlDivTargetBackward", ONE[:1], zero, zero, 0, False, out, package=package)
+    caller.launch("aclnnKlDivTargetBackward", ONE[:1], zero, zero, 0, False, out, package=package)
     np.testing.assert_equal(out[0], np.float32(gradient))
 
 

@@ -9,10 +9,9 @@ from tests.simulator.control import Simulator
 from tests.simulator.loading import opened
 from tests.simulator.tree import Generation
 
-FLOAT, FLOAT16, INT8, INT64, DOUBLE, BFLOAT16 = 0, 1, 2, 9, 11, 27
+FLOAT, FLOAT16, INT8, DOUBLE, BFLOAT16 = 0, 1, 2, 11, 27
 TO_DEVICE, TO_HOST, ON_DEVICE = 1, 2, 3
-CONTINUE, STOP = 0, 1
-FAST = 3  # FAST_LAUNCH | FAST_SYNC
+STOP = 1
 EVENT_SYNC, EVENT_TIME_LINE = 0x1, 0x8
 FLOATS = 4  # bytes of one
 SMALL = 16384  # bytes of workspace where the inputs have none
