@@ -14,8 +14,6 @@ from npucall.v1 import operator_service_pb2 as pb
 from npucall.wire.calls import PreparedCalls, decode, encode
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from npucall.declare.call import Call
     from npucall.declare.declaration import Operator
     from npucall.declare.prepare import Prepared
@@ -91,9 +89,3 @@ def raw(operator: Operator[..., Any], *arguments: pb.Argument) -> Call:
     """A call whose message is typed by hand."""
     call = pb.Call(operator=operator.name, arguments=arguments)
     return decode(call.SerializeToString(), CATALOGUE)
-
-
-def only(values: Mapping[str, Any]) -> Any:
-    """The only value."""
-    (value,) = values.values()
-    return value

@@ -30,7 +30,6 @@ from .prototypes import (
     ADD_IN_PLACE,
     CAT,
     CATALOGUE,
-    EVERY_KIND,
     PAIR,
     SPLIT,
     STRIDED,
@@ -85,13 +84,10 @@ def test_what_follows_from_a_call_is_found_once_and_goes_with_the_call() -> None
     assert asked == [first, second]
 
 
-@each("operator", [CAT, SPLIT, EVERY_KIND])
+@each("operator", [CAT, SPLIT])
 def test_an_output_that_is_not_mentioned_is_missing(operator: Any) -> None:
-    values = {"int64": 1, "int32": 1, "int": 1, "int8": 1, "uint64": 1, "flag": True, "single": 1.0}
-    more = {"double": 1.0, "dtype": FLOAT, "dim": 0}
-    given = {key: value for key, value in {**values, **more}.items() if key in operator.by_name}
     with pytest.raises(ArgumentMissingError, match="out: expected the output's shape") as caught:
-        prepared(operator, **given)
+        prepared(operator, dim=0)
     assert (caught.value.parameter, caught.value.aclnn_status) == ("out", None)
     assert caught.value.details["operator"] == operator.name
 
