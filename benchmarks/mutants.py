@@ -1,10 +1,11 @@
 """Measures the tests: makes one change in the product at a time, and counts how many they see.
 
 ``make mutants`` draws a sample of changes with a seed, so that two versions of the tests can be
-judged by the same changes. Each change is made in a copy of the checkout. First run the tests that
+judged by the same changes. Each change is made in a clone of the checkout. First run the tests that
 import the changed module, then those of its folder, then the rest. A change is caught by the first
-test that fails. After ``SECONDS`` of processor time it counts as missed, so that other load on the
-machine decides nothing.
+test that fails with it and passes without it; tests that fail without it are left out from then on.
+After ``SECONDS`` of processor time it counts as missed, so that other load on the machine decides
+nothing.
 
 Needs cosmic-ray, which makes the changes, in an environment of its own (``.venv-mutants``).
 """
@@ -129,12 +130,13 @@ def stages(root: Path, module: str) -> list[list[str]]:
 
 
 class Copy:
-    """A copy of the checkout, in which one change at a time is tried."""
+    """A clone of the checkout, in which one change at a time is tried."""
 
     def __init__(self, root: Path, folder: Path, python: str) -> None:
-        ignored = shutil.ignore_patterns(".git", ".venv*", "__pycache__", ".*_cache", ".hypothesis")
-        shutil.copytree(root, folder, symlinks=True, ignore=ignored)
+        subprocess.run(["git", "clone", "--quiet", root, folder], check=True)
         self._folder, self._python = folder, python
+        self._unfit: list[str] = []
+        """Tests that fail without a change too."""
 
     def judge(self, mutant: Mutant, most: int) -> dict[str, Any]:
         """What the tests say of a change, and for how long they looked."""
@@ -143,11 +145,16 @@ class Copy:
         operator = cosmic_ray.plugins.get_operator(mutant.operator)()
         after = mutate_code(before, operator, mutant.occurrence)
         assert after not in (None, before), mutant
-        path.write_text(after, encoding="utf-8")
-        try:
-            said, used = self._tried(stages(self._folder, mutant.module)[:most])
-        finally:
-            path.write_text(before, encoding="utf-8")
+        while True:
+            path.write_text(after, encoding="utf-8")
+            try:
+                said, used = self._tried(stages(self._folder, mutant.module)[:most])
+            finally:
+                path.write_text(before, encoding="utf-8")
+            test = said.removeprefix("caught: ")
+            if test == said or self._pytest([test], _WALL_SECONDS)[0] == 0:
+                break
+            self._unfit.append(test)
         lines = zip(before.split("\n"), after.split("\n"), strict=False)
         change = next((f"{a.strip()} -> {b.strip()}" for a, b in lines if a != b), "")
         return {"mutant": mutant, "said": said, "seconds": round(used, 1), "change": change}
@@ -161,14 +168,16 @@ class Copy:
                 return "missed: time", used
             if code not in (0, 5):
                 failed = re.findall(r"^(?:FAILED|ERROR) (\S+)", out, re.MULTILINE)
-                return f"caught: {failed[0] if failed else out[-300:]}", used
+                return f"caught: {failed[0] if failed else files[0][0]}", used
         return "missed", used
 
     def _pytest(self, files: list[str], seconds: float) -> tuple[int | None, float, str]:
         """Its exit code, or None if the time ended; processor time; what it printed."""
         path = os.pathsep.join(str(self._folder / member) for member in _MEMBERS)
         command = [self._python, "-m", "pytest", "-x", "-q", "-rfE", "--tb=no", "-p", "no:randomly",
-                   "-p", "no:cacheprovider", "-m", _SELECTED, *files]  # fmt: skip
+                   "-p", "no:cacheprovider", "-m", _SELECTED, *files,
+                   *(f"--deselect={test}" for test in self._unfit),
+                   *(f"--ignore={test}" for test in self._unfit if "::" not in test)]  # fmt: skip
         out = self._folder.with_suffix(".out")
         with out.open("w") as printed:
             process = subprocess.Popen(
