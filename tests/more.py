@@ -16,15 +16,7 @@ TURNS: tuple[Any, ...] = ((), pytest.mark.more, pytest.mark.long)
 
 def every_third(values: Iterable[Any], first: int = 0) -> list[Any]:
     """All of them as parameters of a test: of six in a row two are quick, one more, three long."""
-    return _in_turns(values, first, (0, 1, 2, 0, 2, 2))
-
-
-def every_twelfth(values: Iterable[Any], first: int = 0) -> list[Any]:
-    """Likewise, for all operators: of twelve in a row one is quick, one more, ten long."""
-    return _in_turns(values, first, (0, 2, 2, 2, 2, 2, 1, 2, 2, 2, 2, 2))
-
-
-def _in_turns(values: Iterable[Any], first: int, turns: tuple[int, ...]) -> list[Any]:
+    turns = (0, 1, 2, 0, 2, 2)
     return [
         pytest.param(*_values(value), marks=TURNS[turns[(number - first) % len(turns)]])
         for number, value in enumerate(values)
