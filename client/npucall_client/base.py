@@ -175,7 +175,8 @@ class ReservedBase(ClientBase):
 
     async def _release(self) -> None:
         """Releases the device. From here on the other client's calls are like those of others."""
-        self._of._reserved = None  # noqa: SLF001
+        if self._of._reserved is self._reserved:  # noqa: SLF001  # closed twice, it ends no other
+            self._of._reserved = None  # noqa: SLF001
         await self._reservation.close()
 
     @property

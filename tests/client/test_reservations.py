@@ -100,8 +100,10 @@ def test_calls_pipelines_and_streams_of_who_reserved_run_alone(client: Client, t
     assert quiet.remaining == 0
     with pytest.raises(CancelledError, match="released"):
         run(quiet)
-    with client.reserve(60):  # who released the device may have it again
+    with client.reserve(60) as again:  # who released the device may have it again
+        quiet.close()
         run(client)
+        assert again.remaining > 0
 
 
 def test_calls_of_others_wait_for_its_end(client: Client, target: str) -> None:

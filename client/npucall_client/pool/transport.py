@@ -46,8 +46,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-"""For so long a member that somebody has reserved is not asked again."""
-
 
 class PoolTransport:
     """Calls on the members that a source lists."""
