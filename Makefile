@@ -224,18 +224,11 @@ cd proto && PATH="$(CURDIR)/.venv-generate/bin:$$PATH" && \
 	python -m grpc_tools.protoc -I. --python_out="$(1)" --mypy_out=quiet:"$(1)" npucall/v1/*.proto && \
 	python -m grpc_tools.protoc -I. --grpc_python_out="$(1)" npucall/v1/*_service.proto
 endef
-# etcd's messages, for the directory.
-ETCD := npucall_server/directory/etcd/v3
-define generate_etcd
-cd server && PATH="$(CURDIR)/.venv-generate/bin:$$PATH" && \
-	python -m grpc_tools.protoc -I. --python_out="$(1)" --mypy_out=quiet:"$(1)" $(ETCD)/*.proto
-endef
 generator_runs := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 12))
 
 proto: .venv-generate/.setup  ## writes the Python of the .proto files (Python 3.11 or 3.12)
-	rm -f proto/npucall/v1/*_pb2*.py* server/$(ETCD)/*_pb2*.py*
+	rm -f proto/npucall/v1/*_pb2*.py*
 	$(call generate,$(CURDIR)/proto)
-	$(call generate_etcd,$(CURDIR)/server)
 
 # On a newer Python the generator cannot run; that must not keep anybody from `make test`.
 proto-check:  ## is the Python of the .proto files up to date?
@@ -244,9 +237,8 @@ proto-check:  ## is the Python of the .proto files up to date?
 
 .PHONY: proto-compare
 proto-compare: .venv-generate/.setup
-	@fresh=$$(mktemp -d) && trap 'rm -rf "$$fresh"' EXIT && ($(call generate,$$fresh)) && ($(call generate_etcd,$$fresh)) && \
-	diff -r -x '*.proto' -x __init__.py -x __pycache__ proto/npucall/v1 "$$fresh/npucall/v1" && \
-	diff -r -x '*.proto' -x __init__.py -x __pycache__ server/$(ETCD) "$$fresh/$(ETCD)" \
+	@fresh=$$(mktemp -d) && trap 'rm -rf "$$fresh"' EXIT && ($(call generate,$$fresh)) && \
+	diff -r -x '*.proto' -x __init__.py -x __pycache__ proto/npucall/v1 "$$fresh/npucall/v1" \
 	|| { echo "what is generated from .proto files is out of date: make proto" >&2; exit 1; }
 
 docs: setup  ## writes the generated pages

@@ -1,19 +1,33 @@
-"""The environment variables that npucall reads, so that a misspelt one can be told. Pure."""
+"""The environment variables that npucall reads, so that others can be told. Pure."""
 
 from __future__ import annotations
 
 import re
 from difflib import get_close_matches
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from npucall.known_variables import SETTINGS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
+
+T = TypeVar("T")
 
 PREFIX = "NPUCALL_"
 DEFAULT = "DEFAULT_"
 """What stands between the prefix and a setting that counts only if nothing else gives it."""
+SERVER, DIRECTORY = PREFIX, f"{PREFIX}DIRECTORY_"
+"""What the variables of a server's settings begin with, and those of a directory's."""
+_STORE = (
+    "directories share nothing any longer: servers announce to all of them (--announce a,b), and "
+    "clients name all of them (pool:directory:a,b)"
+)
+REMOVED: dict[str, dict[str, str]] = {
+    SERVER: {},
+    DIRECTORY: dict.fromkeys(("store", "store_ca", "store_certificate", "store_key"), _STORE),
+}
+"""Settings that version 0.2 no longer has, and what to do instead, by the prefix of their
+variables. As an option, a variable or a line of a file they are ignored, with a warning."""
 _TOOLS = frozenset(
     {"NPUCALL_DIRECTORY", "NPUCALL_LISTEN_HOST", "NPUCALL_REF", "NPUCALL_REPOSITORY"}
 )
@@ -33,9 +47,33 @@ def faults_of(names: Iterable[str]) -> dict[str, str]:
     }
 
 
+def without_removed(prefix: str, given: Mapping[str, T]) -> tuple[dict[str, T], list[str]]:
+    """The settings without those that are no longer there, and a sentence on each of these."""
+    removed = REMOVED[prefix]
+    kept = {name: value for name, value in given.items() if name not in removed}
+    return kept, [
+        _no_longer(f"the setting {name}", removed[name]) for name in given.keys() & removed
+    ]
+
+
+def removed_of(prefix: str, names: Iterable[str]) -> list[str]:
+    """A sentence on each of these variables whose setting is no longer there."""
+    removed = {f"{prefix}{name.upper()}": instead for name, instead in REMOVED[prefix].items()}
+    return [
+        _no_longer(f"the environment variable {name}", removed[name])
+        for name in sorted(removed.keys() & {*names})
+    ]
+
+
+def _no_longer(what: str, instead: str) -> str:
+    return f"{what} is no longer there, and is ignored; {instead}"
+
+
 def _is_unknown(name: str) -> bool:
     if name.replace(DEFAULT, "", 1) in SETTINGS or name in _TOOLS or name.startswith(_SIMULATOR):
         return False
+    if any(removed_of(prefix, [name]) for prefix in REMOVED):
+        return False  # what read it says so
     return _KUBERNETES.search(name) is None
 
 

@@ -7,13 +7,14 @@ something else.
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeVar
 
-from pydantic import BaseModel, Field, model_validator
+from pydantic import BaseModel, Field, ModelWrapValidatorHandler, PrivateAttr, model_validator
 from pydantic_settings import (
     BaseSettings,
     CliApp,
@@ -86,6 +87,24 @@ class FrontSettings(
     )
     ways_to_know: ClassVar[str] = "token_hashes, oidc_issuer, or tls_client_ca"
     """The settings that say by what callers are known."""
+
+    _warnings: list[str] = PrivateAttr(default_factory=list)
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _ignore_removed(cls, given: Any, read: ModelWrapValidatorHandler[Self]) -> Self:
+        if not isinstance(given, dict):
+            return read(given)
+        kept, warnings = variables.without_removed(cls.model_config["env_prefix"], given)
+        settings = read(kept)
+        settings._warnings.extend(warnings)  # noqa: SLF001  # its own
+        return settings
+
+    @property
+    def warnings(self) -> list[str]:
+        """A sentence on each setting and variable that was given and that nothing reads."""
+        removed = variables.removed_of(self.model_config["env_prefix"], os.environ)
+        return [*self._warnings, *removed, *variables.faults_of(os.environ).values()]
 
     @model_validator(mode="after")
     def _tenants_can_be_known(self) -> Self:
@@ -190,9 +209,21 @@ def read_as(kind: type[S], arguments: Sequence[str]) -> S:
     Raises ValueError, a line for each fault.
     """
     try:
-        return CliApp.run(kind, cli_args=list(arguments))
+        removed, kept = _removed_options(kind, arguments)
+        return CliApp.run(kind, cli_args=kept, **removed)
     except (OSError, ValueError) as error:  # pydantic's errors are ValueErrors
         raise ValueError(sentences(error)) from error
+
+
+def _removed_options(
+    kind: type[FrontSettings], arguments: Sequence[str]
+) -> tuple[dict[str, Any], list[str]]:
+    """The values of options that are no longer there, by setting, and the other arguments."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    for name in variables.REMOVED[kind.model_config["env_prefix"]]:
+        parser.add_argument(f"--{name.replace('_', '-')}", dest=name, default=argparse.SUPPRESS)
+    removed, kept = parser.parse_known_args(arguments)
+    return vars(removed), kept
 
 
 def quiet_grpc() -> None:
@@ -201,8 +232,3 @@ def quiet_grpc() -> None:
     It writes to standard error a line for each handshake that fails, whoever tries.
     """
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
-
-
-def unknown_variables() -> list[str]:
-    """A sentence on each variable of the environment that nothing of npucall reads."""
-    return list(variables.faults_of(os.environ).values())

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, NoReturn
 import npucall_server
 from npucall_server import process_limits
 from npucall_server.exits import ExitCode
-from npucall_server.front_settings import unknown_variables
 from npucall_server.log import LibraryLines, Log
 
 if TYPE_CHECKING:
@@ -27,7 +26,7 @@ def open_log(settings: FrontSettings) -> Log:
     """The log of the process. Lines of other libraries go there too."""
     log = Log(settings.log_calls, settings.slow_call, delay=_LOG_DELAY)
     logging.getLogger().addHandler(LibraryLines(log))
-    for fault in unknown_variables():
+    for fault in settings.warnings:
         log.event("warning", message=fault)
     if (limit := process_limits.descriptors()) < process_limits.FEW:
         message = f"only {limit} files may be open at a time, and each connection is one"

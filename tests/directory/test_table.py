@@ -14,7 +14,6 @@ from npucall_server.directory.table import Beat, State, Table
 
 ADDRESSES = ["a:1", "b:1", "c:2"]
 INSTANCES = ["x", "y", "z"]
-OTHERS = ["east", "west"]
 MOST, MOST_OF_CALLER = 3, 2
 
 
@@ -55,7 +54,7 @@ class Watcher:
 
 
 class Tables(RuleBasedStateMachine):
-    """Beats in any order, of several instances and callers, silence, ends, other directories."""
+    """Beats in any order, of several instances and callers, silence, ends."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -63,8 +62,6 @@ class Tables(RuleBasedStateMachine):
         self.table = Table(self.now, MOST, MOST_OF_CALLER)
         self.heard: dict[str, tuple[Beat, str, float]] = {}
         self.ended: dict[tuple[str, str], float] = {}
-        self.told: dict[tuple[str, str], tuple[Beat, bool, int]] = {}
-        self.order = 0
         self.watchers = [Watcher(), Watcher()]
 
     @rule(
@@ -105,8 +102,8 @@ class Tables(RuleBasedStateMachine):
         if address in self.heard and self.heard[address][1] == caller:
             return True
         of_caller = [each for each in self.heard.values() if each[1] == caller]
-        known = {*self.heard, *(address for _, address in self.told)}
-        return (address in known or len(known) < MOST) and len(of_caller) < MOST_OF_CALLER
+        is_known = address in self.heard or len(self.heard) < MOST
+        return is_known and len(of_caller) < MOST_OF_CALLER
 
     @rule(seconds=st.sampled_from([0.5, 1.0, 2.5, 3.0, 20.0, 30.0]))
     def time_passes(self, seconds: float) -> None:
@@ -117,36 +114,6 @@ class Tables(RuleBasedStateMachine):
         }
         self.ended = {who: at for who, at in self.ended.items() if self.now - at < 30}
         self.looked = self.now
-
-    @rule(
-        name=st.sampled_from(OTHERS),
-        address=st.sampled_from(ADDRESSES),
-        instance=st.sampled_from(INSTANCES),
-        suspect=st.booleans(),
-    )
-    def another_directory_tells(
-        self, name: str, address: str, instance: str, suspect: bool
-    ) -> None:
-        self.order += 1
-        said = Beat(address, instance, self.order, State.SERVING, b"told")
-        self.told[name, address] = (said, suspect, self.order)
-        self.table.tell(name, said, self.order, suspect=suspect)
-
-    @rule(name=st.sampled_from(OTHERS), address=st.sampled_from(ADDRESSES))
-    def another_directory_knows_no_more(self, name: str, address: str) -> None:
-        self.told.pop((name, address), None)
-        self.table.untell(name, address)
-
-    @rule(data=st.data())
-    def another_directory_tells_all_anew(self, data: st.DataObject) -> None:
-        kept = data.draw(st.sets(st.sampled_from(sorted(self.told)))) if self.told else set()
-        self.told = {who: each for who, each in self.told.items() if who in kept}
-        self.table.tell_all(
-            [
-                (name, said, order, suspect)
-                for (name, _), (said, suspect, order) in self.told.items()
-            ]
-        )
 
     @rule(which=st.integers(0, 1))
     def one_watches(self, which: int) -> None:
@@ -167,30 +134,11 @@ class Tables(RuleBasedStateMachine):
                 said.state,
                 said.body,
             )
-        assert set(self.table.told_of_ended()) == {
-            (name, address)
-            for (name, address), each in self.told.items()
-            if (address, each[0].instance) in self.ended
-        }
 
     def expected(self) -> dict[str, tuple[Beat, bool]]:
         """Suspect is what was silent for 3 s when somebody last looked."""
         looked = getattr(self, "looked", self.now)
-        members = {}
-        for address in ADDRESSES:
-            told = [each for (_, where), each in self.told.items() if where == address]
-            heard = self.heard.get(address)
-            if heard is not None and looked - heard[2] < 3:
-                members[address] = heard[0], False
-                continue
-            lively = [each for each in told if not each[1]]
-            if lively:
-                members[address] = max(lively, key=lambda each: each[2])[0], False
-            elif heard is not None:
-                members[address] = heard[0], True
-            elif told:
-                members[address] = max(told, key=lambda each: each[2])[0], True
-        return members
+        return {address: (said, looked - at >= 3) for address, (said, _, at) in self.heard.items()}
 
 
 Tables.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
@@ -219,15 +167,6 @@ def test_the_table_is_complete_when_every_server_had_time_for_a_beat() -> None:
     assert [table.is_complete(now) for now in (50.0, 52.9, 53.0)] == [False, False, True]
 
 
-def test_a_table_that_others_fill_too_is_complete_when_they_have_said_all() -> None:
-    table = Table(0.0)
-    table.knows_others = False
-    assert not table.is_complete(60.0)
-    table.tell_all([("east", beat(), 1, False)])
-    assert table.is_complete(60.0)
-    assert not table.is_complete(2.0)
-
-
 def test_ten_thousand_restarts_leave_no_more_behind_than_the_table_may_hold() -> None:
     table = Table(0.0, most=10)
     for number in range(10_000):
@@ -235,6 +174,6 @@ def test_ten_thousand_restarts_leave_no_more_behind_than_the_table_may_hold() ->
         table.beat(beat(f"h:{number + 1}", f"i{number}", 2, State.GONE), "one", 0.0)
     assert len(table._gone) <= 10
     assert len(table._ended) <= 10
-    assert not table._known
+    assert not table._heard
     assert not table._of_callers
     assert table.since(1) is None

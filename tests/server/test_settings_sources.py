@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from npucall import variables
 from npucall_server import memory_settings as module
+from npucall_server.directory.settings import read as read_directory
 from npucall_server.settings import ServerSettings
 from npucall_server.settings import read as read_flags
 
@@ -75,6 +76,25 @@ def test_paths_of_a_file_count_from_its_folder_and_those_of_flags_from_here(
     config.write_text(config.read_text().replace("keys.json", url))
     found = read(f"--config={config}", "--tls-certificate=x.pem")
     assert found.oidc_keys == url
+
+
+def test_a_setting_that_is_no_longer_there_is_a_warning_that_says_what_to_do(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, subtests: pytest.Subtests
+) -> None:
+    config = tmp_path / "settings.toml"
+    for prefix, read_them in (variables.SERVER, read_flags), (variables.DIRECTORY, read_directory):
+        for name, instead in variables.REMOVED[prefix].items():
+            with subtests.test(prefix + name), monkeypatch.context() as patch:
+                config.write_text(f'{name} = "1"\nmax_connections = 7\n')
+                option = f"--{name.replace('_', '-')}"
+                for flags in [option, "x"], [f"{option}=x"], [f"--config={config}"]:
+                    said = read_them([*flags, "--log-calls", "errors"])
+                    warning = f"the setting {name} is no longer there, and is ignored; {instead}"
+                    assert (said.warnings, said.log_calls) == ([warning], "errors")
+                assert said.max_connections == 7
+                patch.setenv(f"{prefix}{name.upper()}", "1")
+                (warning,) = read_them([]).warnings
+                assert warning.startswith(f"the environment variable {prefix}{name.upper()} is no")
 
 
 def test_flags_are_written_with_hyphens(subtests: pytest.Subtests) -> None:

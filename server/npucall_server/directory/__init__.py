@@ -4,7 +4,6 @@ Its modules, from the top::
 
     command, settings, app  the command; its settings; the directory as a whole
     service, messages       DirectoryService; beats and tables as bytes
-    etcd                    several directories over one etcd
     feed, table             sends the table to watching clients; the members
     hosts                   which hosts a caller may announce
 """

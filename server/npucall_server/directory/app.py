@@ -12,8 +12,6 @@ from npucall.limits import MAX_MEMBER_BYTES
 from npucall.wire.replies import ServerIdentity
 from npucall_server import grpc_server
 from npucall_server.directory import service
-from npucall_server.directory.etcd.client import Endpoints
-from npucall_server.directory.etcd.store import Store
 from npucall_server.directory.feed import Feed
 from npucall_server.directory.hosts import Hosts
 from npucall_server.directory.service import DirectoryService
@@ -64,7 +62,6 @@ class Directory:
             self._grpc, settings, self._listings.health, [service.NAME], _is_well, peers, log
         )
         self._front.show_metrics(self._metrics, self._samples)
-        self._store = self._open_store(settings)
         idle = self._front.looks(connections, self._busy_peers)
         self._watch = Watch(_LOOK_SECONDS, log, peers.look, self._access.look, *idle)
 
@@ -82,8 +79,6 @@ class Directory:
         self._log.event("draining", **self.feed.counts())
         self._front.report_not_serving()
         self.service.drain()
-        if self._store is not None:
-            self._store.stop()
         self._front.stop(_LAST_ANSWERS_SECONDS)
         self._watch.stop()
         self._access.close()
@@ -104,13 +99,6 @@ class Directory:
             Sample(declared.BEATS, (), self.feed.beats),
             *(Sample(declared.MEMBERS, (state,), count) for state, count in counts.items()),
         ]
-
-    def _open_store(self, settings: DirectorySettings) -> Store | None:
-        hosts, name = settings.store_parts
-        if not hosts:
-            return None
-        files = settings.store_ca, settings.store_certificate, settings.store_key
-        return Store(Endpoints(hosts, *files), name, self.feed, self._log)
 
     def _add_services(self, handling: Handling, settings: DirectorySettings) -> None:
         methods = handling.streams(self.service.methods())

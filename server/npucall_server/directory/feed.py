@@ -52,8 +52,6 @@ class Feed:
         self._look_now = threading.Event()
         self._parts: dict[int, bytes] = {}
         self._now = _State(0, complete=False)
-        self.listeners: list[Callable[[], object]] = []
-        """Called when more than loads has changed."""
         self.beats = 0
         """How many beats have been heard."""
         self._watching = 0
@@ -67,8 +65,6 @@ class Feed:
             urgent, self._table.is_urgent = self._table.is_urgent, False
         if urgent:
             self._look_now.set()
-            for listener in self.listeners:
-                listener()
 
     def ask(self, question: Callable[[Table], T]) -> T:
         """Asks the table something. The table does not change meanwhile."""

@@ -21,7 +21,6 @@ _STATES = {
 }
 _SUSPECT = pb.Member(state=pb.MEMBER_STATE_SUSPECT).SerializeToString()
 """Appended to a member: if a message has a field twice, the last one counts."""
-_MEMBER = pb.AnnounceRequest.DESCRIPTOR.fields_by_name["member"].number
 _CHANGED = pb.WatchMembersResponse.DESCRIPTOR.fields_by_name["changed"].number
 
 
@@ -41,22 +40,6 @@ def read_beat(message: bytes) -> Beat:
     state = _STATES.get(member.state, State.SERVING)
     body = member.SerializeToString(deterministic=True)
     return Beat(member.address, member.server.instance, request.sequence, state, body)
-
-
-def stored(beat: Beat, *, suspect: bool) -> bytes:
-    """A beat as directories write it for each other."""
-    member = beat.body + _SUSPECT if suspect else beat.body
-    rest = pb.AnnounceRequest(sequence=beat.sequence).SerializeToString()
-    return protobuf.header(_MEMBER, len(member)) + member + rest
-
-
-def read_stored(value: bytes) -> tuple[Beat, bool]:
-    """A beat that another directory wrote, and whether the member is suspect.
-
-    Raises MessageError.
-    """
-    beat = read_beat(value)
-    return beat, pb.Member.FromString(beat.body).state == pb.MEMBER_STATE_SUSPECT
 
 
 def answer(beat: Beat) -> bytes:

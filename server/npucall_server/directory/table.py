@@ -1,4 +1,4 @@
-"""The table of a directory. It knows the members from what servers and other directories said.
+"""The table of a directory. It knows the members from what the servers said.
 
 It has no clock and no lock: the caller gives the time, in seconds of a clock that never goes back,
 and uses the table from one thread at a time.
@@ -6,17 +6,14 @@ and uses the table from one thread at a time.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from npucall.errors import QueueFullError
 from npucall.limits import MAX_MEMBERS, MAX_MEMBERS_OF_CALLER
 from npucall.membership import COMPLETE_SECONDS, REMOVED_SECONDS, SUSPECT_SECONDS
 from npucall.texts import retry_in
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
 
 _RETRY_SECONDS = 30.0
 
@@ -60,22 +57,12 @@ class Changes(NamedTuple):
 
 @dataclass(slots=True)
 class _Heard:
-    """What this directory itself hears from an address."""
+    """What the directory hears from an address."""
 
     beat: Beat
     caller: str
     at: float
     suspect: bool = False
-
-
-@dataclass(slots=True)
-class _Address:
-    """All that is known about an address."""
-
-    heard: _Heard | None = None
-    told: dict[str, tuple[Beat, bool, int]] = field(default_factory=dict)
-    """What other directories say, by their names: the beat, whether the member is suspect, and the
-    order in which they said it."""
 
 
 class Table:
@@ -87,11 +74,9 @@ class Table:
         self.version = 0
         self.is_urgent = False
         """Whether more than loads has changed since this was last set to False."""
-        self.knows_others = True
-        """Whether the other directories, if there are any, have told all that they know."""
         self._started = now
         self._most, self._most_of_caller = most, most_of_caller
-        self._known: dict[str, _Address] = {}
+        self._heard: dict[str, _Heard] = {}
         self._of_callers: dict[str, int] = {}
         self._ended: dict[tuple[str, str], float] = {}
         """Instances that have gone, and when they said so.
@@ -108,8 +93,7 @@ class Table:
 
     def beat(self, beat: Beat, caller: str, now: float) -> None:
         """Takes a server's own beat. Raises QueueFullError if the table is full."""
-        known = self._known.get(beat.address)
-        heard = known.heard if known is not None else None
+        heard = self._heard.get(beat.address)
         if (beat.address, beat.instance) in self._ended or _is_late(beat, heard):
             return
         if beat.state is State.GONE:
@@ -117,74 +101,28 @@ class Table:
             return
         if heard is None or heard.caller != caller:
             self._check_room(beat.address, caller)
-        if known is None:
-            known = self._known[beat.address] = _Address()
         self._count(caller, 1)
         if heard is not None:
             self._count(heard.caller, -1)
-        known.heard = _Heard(beat, caller, now)
-        self._settle(beat.address)
-
-    def tell(self, directory: str, beat: Beat, order: int, *, suspect: bool) -> None:
-        """Takes a beat that another directory tells. Of several, the last in order counts.
-
-        It counts until that directory tells something else. So the caller has to know that the
-        directory is alive.
-        """
-        known = self._known.setdefault(beat.address, _Address())
-        known.told[directory] = (beat, suspect, order)
-        self._settle(beat.address)
-
-    def tell_all(self, told: Collection[tuple[str, Beat, int, bool]]) -> None:
-        """Takes all that other directories say: directory, beat, order, whether it is suspect.
-
-        What they said before and do not say now no longer counts.
-        """
-        self.knows_others = True
-        now = {(name, beat.address) for name, beat, _, _ in told}
-        before = {(name, address) for address, known in self._known.items() for name in known.told}
-        for name, beat, order, suspect in told:
-            self.tell(name, beat, order, suspect=suspect)
-        for name, address in before - now:
-            self.untell(name, address)
-
-    def untell(self, directory: str, address: str) -> None:
-        """Another directory no longer knows this member."""
-        known = self._known.get(address)
-        if known is not None and known.told.pop(directory, None) is not None:
-            self._settle(address)
-
-    def told_of_ended(self) -> list[tuple[str, str]]:
-        """Directories that still tell an instance that has gone, with its address."""
-        return [
-            (name, address)
-            for address, instance in self._ended
-            if address in self._known
-            for name, (beat, _, _) in self._known[address].told.items()
-            if beat.instance == instance
-        ]
+        self._heard[beat.address] = _Heard(beat, caller, now)
+        self._show(self._heard[beat.address])
 
     def look(self, now: float) -> None:
         """Finds members that have been silent for too long. Has to be called every second."""
-        for address, known in list(self._known.items()):
-            heard = known.heard
-            if heard is None:
-                continue
+        for heard in list(self._heard.values()):
             silent = now - heard.at
             if silent >= REMOVED_SECONDS:
-                self._forget(known, heard)
+                self._forget(heard)
             elif silent >= SUSPECT_SECONDS and not heard.suspect:
                 heard.suspect = True
-            else:
-                continue
-            self._settle(address)
+                self._show(heard)
         self._ended = {who: at for who, at in self._ended.items() if now - at < REMOVED_SECONDS}
 
     # --- What is shown --------------------------------------------------------------------------
 
     def is_complete(self, now: float) -> bool:
         """Whether every living server has had time to announce itself."""
-        return self.knows_others and now - self._started >= COMPLETE_SECONDS
+        return now - self._started >= COMPLETE_SECONDS
 
     def since(self, version: int) -> Changes | None:
         """The changes since that version; since 0: the whole table.
@@ -196,11 +134,6 @@ class Table:
         members = [each for each in self._shown.values() if each.version > version]
         gone = [name for name, at in self._gone.items() if at > version] if version else []
         return Changes(self.version, members, gone)
-
-    def heard(self) -> Mapping[str, tuple[Beat, bool]]:
-        """What this directory hears itself, by address: the last beat; whether it is suspect."""
-        heard = ((address, known.heard) for address, known in self._known.items())
-        return {address: (each.beat, each.suspect) for address, each in heard if each is not None}
 
     def counts(self) -> dict[str, int]:
         """How many members are serving, draining or suspect."""
@@ -218,38 +151,29 @@ class Table:
         self._ended[beat.address, beat.instance] = now
         if len(self._ended) > self._most:
             del self._ended[next(iter(self._ended))]
-        self._forget(self._known[beat.address], heard)
-        self._settle(beat.address)
+        self._forget(heard)
 
-    def _forget(self, known: _Address, heard: _Heard) -> None:
-        known.heard = None
+    def _forget(self, heard: _Heard) -> None:
+        address = heard.beat.address
+        del self._heard[address], self._shown[address]
         self._count(heard.caller, -1)
+        self.version += 1
+        self.is_urgent = True
+        self._gone[address] = self.version
+        if len(self._gone) > self._most:
+            self._forgotten = self._gone.pop(next(iter(self._gone)))
 
-    def _settle(self, address: str) -> None:
+    def _show(self, heard: _Heard) -> None:
         """Decides what watching clients are told about an address."""
-        known, before = self._known[address], self._shown.get(address)
-        now = _best(known)
-        if now is None:
-            del self._known[address]
-            if before is not None:
-                self._show_gone(address)
-            return
-        beat, suspect = now
+        beat, suspect = heard.beat, heard.suspect
+        before = self._shown.get(beat.address)
         if before is not None and before.suspect == suspect and _say_the_same(before.beat, beat):
             return
         if before is None or before.suspect != suspect or _is_urgent(before.beat, beat):
             self.is_urgent = True
         self.version += 1
-        self._gone.pop(address, None)
-        self._shown[address] = Shown(beat, suspect, self.version)
-
-    def _show_gone(self, address: str) -> None:
-        self.version += 1
-        self.is_urgent = True
-        del self._shown[address]
-        self._gone[address] = self.version
-        if len(self._gone) > self._most:
-            self._forgotten = self._gone.pop(next(iter(self._gone)))
+        self._gone.pop(beat.address, None)
+        self._shown[beat.address] = Shown(beat, suspect, self.version)
 
     def _count(self, caller: str, change: int) -> None:
         count = self._of_callers.get(caller, 0) + change
@@ -258,7 +182,7 @@ class Table:
             del self._of_callers[caller]
 
     def _check_room(self, address: str, caller: str) -> None:
-        if address not in self._known and len(self._known) >= self._most:
+        if address not in self._heard and len(self._heard) >= self._most:
             raise _full("members", self._most)
         if self._of_callers.get(caller, 0) >= self._most_of_caller:
             raise _full(f"members that {caller} announces", self._most_of_caller)
@@ -269,18 +193,6 @@ def _is_late(beat: Beat, heard: _Heard | None) -> bool:
     if heard is None or heard.beat.instance != beat.instance:
         return False
     return beat.sequence <= heard.beat.sequence
-
-
-def _best(known: _Address) -> tuple[Beat, bool] | None:
-    """What is shown of an address: what was heard here; if it is silent, what others heard."""
-    heard = known.heard
-    if heard is not None and not heard.suspect:
-        return heard.beat, False
-    told = [(not suspect, order, beat) for beat, suspect, order in known.told.values()]
-    best = max(told, key=lambda each: each[:2], default=None)
-    if heard is not None and (best is None or not best[0]):
-        return heard.beat, True
-    return None if best is None else (best[2], not best[0])
 
 
 def _say_the_same(one: Beat, other: Beat) -> bool:

@@ -1,1 +1,0 @@
-"""Messages of etcd's public API, version 3."""
