@@ -15,7 +15,7 @@ from npucall.operators.kl_div_backward import kl_div_backward
 from npucall.places import StepOutput
 from npucall.wire import messages
 from npucall.wire.calls import PreparedCalls
-from npucall_client import arguments
+from npucall_client.calls import arguments
 from npucall_server.access.identity import anybody
 from npucall_server.devices import open_device
 from npucall_server.devices.base import Step

@@ -17,7 +17,7 @@ from npucall.operators.kl_div_backward import kl_div_backward
 from npucall.products import A2
 from npucall.wire import messages, replies
 from npucall.wire.calls import PreparedCalls
-from npucall_client import answers, arguments
+from npucall_client.calls import answers, arguments
 from npucall_server.access.identity import anybody
 from npucall_server.log import Log, Record
 from npucall_server.turn import Turn

@@ -33,7 +33,7 @@ from npucall.errors import (
     Repeat,
     SettingError,
 )
-from npucall_client.exits import ExitCode as CommandExit
+from npucall_client.commands.exits import ExitCode as CommandExit
 from npucall_client.settings import ClientSettings
 from npucall_server.access.tenants import Tenant
 from npucall_server.directory.settings import DirectorySettings

@@ -18,8 +18,8 @@ from rich.console import Console
 
 import npucall_client
 from npucall.operators.gelu_backward import gelu_backward
+from npucall_client.commands.watching.top import Watched, shown
 from npucall_client.testing import running_server
-from npucall_client.watching.top import Watched, shown
 
 TENANTS = """
 token_hashes = "{folder}/tokens"

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from npucall_client import Client
+    from npucall_client.sending.transport import Transport
     from npucall_client.testing import ServerProcess
-    from npucall_client.transport import Transport
 
 
 def environment(

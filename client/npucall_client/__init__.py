@@ -12,37 +12,29 @@
 
 Its modules, from the top::
 
-    torch                     losses and activations for PyTorch
-    command                   the command ``npucall``
-    reservation_command       ``npucall reserve`` and ``npucall release``
-    conformance, watching     the suite; the commands that show what others do
-    testing                   the fixture for pytest
-    command_texts             what ``npucall info`` and ``npucall operators`` say
-    console, exits            tables and targets of all commands; exit codes
-    aio                       the client for asyncio
-    client, base              ``connect`` and ``Client``; what both clients do
-    pool                      many servers behind one target
-    local, local_sessions     ``local:``, and its sessions
-    remote                    calls on a server
-    sessions, pipeline        arrays that stay on the server; many calls in flight
-    transport                 what a client asks of a server, or of this process
-    calling                   options, results, plans; arguments become a call
-    reservations, shared      a reservation that is renewed; memory shared with a server
-    answers, arguments, argument_texts  answers; arguments, of Python and of a command line
-    hints                     Python's hints in errors, and warnings, from what a server says
-    arrays, held              what callers hold for a tensor; what a session holds
-    senders                   wait and send, by threads or on an event loop
-    settings, tracing         every setting of the client; spans of OpenTelemetry
-    targets, timeouts         what a target says; how long a caller may wait
+    torch           losses and activations for PyTorch
+    commands        the command ``npucall``
+    conformance     the suite that judges any server
+    testing         the fixture for pytest
+    aio             the client for asyncio
+    client, base    ``connect`` and ``Client``; what both clients do
+    pool            many servers behind one target
+    local           ``local:``
+    sessions        arrays that stay on the server
+    sending         calls travel to a server and back
+    shared          memory shared with a server of this host
+    calls           arguments become a call, and its answer becomes arrays
+    settings        every setting of the client
+    targets         what a target says
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from npucall_client.calling import Plan, Result
+from npucall_client.calls.hints import CallWarning
+from npucall_client.calls.options import Plan, Result
+from npucall_client.calls.tensors import Empty
 from npucall_client.client import Client, connect
-from npucall_client.held import Empty
-from npucall_client.hints import CallWarning
 from npucall_client.sessions.program import Program, ProgramPlan
 from npucall_client.sessions.remote import Remote
 from npucall_client.sessions.session import Session

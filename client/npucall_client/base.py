@@ -7,23 +7,22 @@ from typing import TYPE_CHECKING, Any
 
 from npucall import buffers, memory
 from npucall.products import DEFAULT_SOC
-from npucall_client.calling import Binding, closed
-from npucall_client.local import LocalTransport
+from npucall_client.calls.options import Binding, closed
+from npucall_client.local.transport import LocalTransport
 from npucall_client.pool.sources import source_of
 from npucall_client.pool.transport import PoolTransport
-from npucall_client.remote.channel import ChannelTransport
-from npucall_client.reservations import Renewal
+from npucall_client.sending.channel import ChannelTransport
+from npucall_client.sending.reservations import Renewal
 from npucall_client.sessions.connection import Connection, Shared
 from npucall_client.sessions.home import Home
-from npucall_client.settings import ClientSettings
+from npucall_client.settings import ClientSettings, checked_seconds
 from npucall_client.targets import LOCAL, POOL
-from npucall_client.timeouts import checked_seconds
 
 if TYPE_CHECKING:
-    from npucall_client.senders import Sender
+    from npucall_client.sending.senders import Sender
+    from npucall_client.sending.transport import Transport
     from npucall_client.sessions.remote import RemoteTensor
     from npucall_client.shared.memory import SharedMemory
-    from npucall_client.transport import Transport
 
 _KEPT = 2**30
 """Bytes that ``keep_memory=True`` keeps."""

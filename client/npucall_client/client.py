@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, overload
 
 from npucall_client.base import ClientBase, ReservedBase, opened, settings_of
-from npucall_client.pipeline import Pipeline
-from npucall_client.senders import finished
-from npucall_client.senders.threads import THREADS
+from npucall_client.sending.pipeline import Pipeline
+from npucall_client.sending.senders import finished
+from npucall_client.sending.threads import THREADS
 from npucall_client.sessions.remote import Remote
 from npucall_client.sessions.session import Session
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from npucall.declare import Operator
     from npucall.v1 import access_service_pb2 as access_pb
     from npucall.v1 import operator_service_pb2 as pb
-    from npucall_client.calling import Plan, Progress, Result
+    from npucall_client.calls.options import Plan, Progress, Result
     from npucall_client.shared.memory import SharedMemory
 
 P = ParamSpec("P")

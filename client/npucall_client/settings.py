@@ -6,10 +6,12 @@ The only module of the client that reads the environment.
 from __future__ import annotations
 
 import os
+import reprlib
 import warnings
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import field, fields
+from numbers import Real
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, ValidationError
@@ -18,7 +20,6 @@ from pydantic.dataclasses import dataclass
 from npucall import variables
 from npucall.errors import SettingError
 from npucall_client.targets import checked_target
-from npucall_client.timeouts import checked_seconds
 
 _TOGETHER = (
     {"certificate", "key"},
@@ -28,6 +29,23 @@ _TOGETHER = (
 count."""
 
 _TIMEOUTS = ("timeout", "connect_timeout")
+_LONGEST_SECONDS = 1e9
+"""Of a timeout: gRPC and the clocks of threads count a little further."""
+
+
+def checked_seconds(value: Any, name: str = "timeout", *, zero: bool = False) -> float:
+    """The seconds that a caller gave, as a float. ``zero``: none at all may be given too.
+
+    Raises SettingError, which names the argument.
+    """
+    is_number = isinstance(value, Real) and not isinstance(value, bool)
+    if is_number and (0 < value <= _LONGEST_SECONDS or (zero and value == 0)):
+        return float(value)
+    least, found = "from 0" if zero else "more than 0, and", reprlib.repr(value)
+    raise SettingError(
+        f"{name}: expected seconds, {least} up to {_LONGEST_SECONDS:.0f}, found {found}",
+        setting=name,
+    )
 
 
 def _labels(given: object) -> object:

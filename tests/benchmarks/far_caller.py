@@ -14,7 +14,7 @@ import numpy as np
 import npucall_client
 from npucall.errors import NpucallError
 from npucall.operators.l1_loss_backward import l1_loss_backward
-from npucall_client.remote import following
+from npucall_client.sending import following
 
 _LOOKED_AT = following.is_break
 ONE = np.ones((), np.float32)

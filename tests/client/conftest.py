@@ -10,7 +10,7 @@ from tests.client.fake_server import FakeServer
 from tests.conftest import ASYNCIO, DEVICES, HAS_SERVER
 
 import npucall_client
-from npucall_client.remote import retry
+from npucall_client.sending import retry
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

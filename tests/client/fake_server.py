@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from npucall.errors import NpucallError
     from npucall_client import Client
-    from npucall_client.pipeline import PendingCall, Pipeline
+    from npucall_client.sending.pipeline import PendingCall, Pipeline
 
     Frames = Iterator[pb.ExecuteStreamRequest]
     Answers = Iterator[pb.ExecuteStreamResponse]

@@ -9,7 +9,7 @@ from tests.proto.prototypes import operator
 from npucall.products import A2
 from npucall.v1 import operator_service_pb2 as pb
 from npucall.wire.listing import declare, describe
-from npucall_client import arguments
+from npucall_client.calls import arguments
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -15,9 +15,10 @@ from tests.rows import each
 import npucall_client
 from npucall.errors import CancelledError
 from npucall.operators.l1_loss_backward import l1_loss_backward
-from npucall_client import aio, pipeline
-from npucall_client.senders import finished
-from npucall_client.senders.loop import LoopCondition
+from npucall_client import aio
+from npucall_client.sending import pipeline
+from npucall_client.sending.loop import LoopCondition
+from npucall_client.sending.senders import finished
 
 from .fake_server import ONE, PATIENCE, FakeServer, numbers, serving
 

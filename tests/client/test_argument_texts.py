@@ -1,4 +1,4 @@
-"""npucall_client.argument_texts: NAME=VALUE becomes the arguments of a call."""
+"""npucall_client.calls.argument_texts: NAME=VALUE becomes the arguments of a call."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.rows import each
 
 from npucall.operators.kl_div_backward import kl_div_backward
 from npucall.operators.nll_loss import nll_loss
-from npucall_client.argument_texts import arguments_of
+from npucall_client.calls.argument_texts import arguments_of
 
 from .prototypes import listed
 

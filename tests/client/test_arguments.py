@@ -1,4 +1,4 @@
-"""npucall_client.arguments: a Python call becomes a call of the contract, with its cache."""
+"""npucall_client.calls.arguments: a Python call becomes a call of the contract, with its cache."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from npucall.operators import CATALOGUE
 from npucall.operators.kl_div_backward import kl_div_backward
 from npucall.operators.leaky_relu_backward import leaky_relu_backward
 from npucall.wire.calls import decode
-from npucall_client import answers, arguments
+from npucall_client.calls import answers, arguments
 
 from .prototypes import bound as bound_to
 from .prototypes import listed, members, parsed

@@ -15,7 +15,7 @@ from npucall.dtypes import BY_NUMPY, DTYPES
 from npucall.errors import ArgumentMissingError, DTypeError, ShapeError, TensorLayoutError
 from npucall.operators.kl_div_backward import kl_div_backward
 from npucall.tensors import TensorSpec, view
-from npucall_client import arrays
+from npucall_client.calls import arrays
 
 if TYPE_CHECKING:
     from npucall.dtypes import AnyArray, DType

@@ -1,4 +1,4 @@
-"""npucall_client.remote.channel against a fake server: what gRPC's own answers become."""
+"""npucall_client.sending.channel against a fake server: what gRPC's own answers become."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from npucall_client import Client
 
 BOTH_SENDERS = pytest.mark.usefixtures("sender")
-PAUSES = "npucall_client.remote.retry.PAUSES"
+PAUSES = "npucall_client.sending.retry.PAUSES"
 PAIR = fake.numbers(8)
 LOST, DRAINING = DeviceLostError("restarting"), DrainingError("going down")
 RESET = "Stream removed (RST_STREAM (Received RST_STREAM with error code 11))"

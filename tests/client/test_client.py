@@ -25,7 +25,7 @@ from npucall.operators.kl_div_target_backward_documented import kl_div_target_ba
 from npucall.operators.l1_loss_backward import l1_loss_backward
 from npucall.tensors import TensorSpec
 from npucall.wire.calls import decode
-from npucall_client import arguments
+from npucall_client.calls import arguments
 from npucall_client.settings import ClientSettings
 
 if TYPE_CHECKING:

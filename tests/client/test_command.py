@@ -19,7 +19,7 @@ from .test_operators_of_the_server import FUNCTIONS, FakeTransport, connected
 typer = pytest.importorskip("typer", reason="the extra cli is not installed")
 from typer.testing import CliRunner  # noqa: E402  # as typer
 
-from npucall_client import command  # noqa: E402  # needs typer
+from npucall_client.commands import command  # noqa: E402  # needs typer
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -14,9 +14,9 @@ from tests.rows import each
 
 typer = pytest.importorskip("typer", reason="the extra cli is not installed")
 from npucall.operators import CATALOGUE  # noqa: E402  # after typer
-from npucall_client import command  # noqa: E402  # needs typer
-from npucall_client.console import Column, output, show, table, the_target  # noqa: E402
-from npucall_client.exits import ExitCode  # noqa: E402
+from npucall_client.commands import command  # noqa: E402  # needs typer
+from npucall_client.commands.console import Column, output, show, table, the_target  # noqa: E402
+from npucall_client.commands.exits import ExitCode  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Callable

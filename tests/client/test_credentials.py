@@ -26,9 +26,9 @@ from npucall.errors import (
 )
 from npucall.v1 import shared_memory_pb2
 from npucall.wire.status import to_status
-from npucall_client.remote import credentials
-from npucall_client.remote.credentials import Credential, credential_of
-from npucall_client.remote.ways import is_local
+from npucall_client.sending import credentials
+from npucall_client.sending.credentials import Credential, credential_of
+from npucall_client.sending.proxy import is_local
 from npucall_client.settings import ClientSettings
 
 from . import fake_server as fake

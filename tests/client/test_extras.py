@@ -64,10 +64,13 @@ for name in ("resource", "fcntl", "termios", "pwd", "grp"):
     sys.modules[name] = None
 """
 
-COMMAND = "import sys; sys.argv = ['npucall', {}]; from npucall_client.command import main; main()"
+COMMAND = (
+    "import sys; sys.argv = ['npucall', {}]; "
+    "from npucall_client.commands.command import main; main()"
+)
 # What is missing, what is done, who says it, the package and the extra.
 MISSING = [
-    ("typer", "import npucall_client.command", "npucall", "client[cli]"),
+    ("typer", "import npucall_client.commands.command", "npucall", "client[cli]"),
     ("typer", COMMAND.format("'conform'"), "npucall", "client[conformance]"),
     ("torch", "import npucall_client.torch", "npucall_client.torch", "client[torch]"),
     ("pytest", "import npucall_client.testing", "npucall_client.testing", "client[testing]"),

@@ -1,4 +1,4 @@
-"""npucall_client.arguments: lists of tensors, outputs in place, and roles that a caller states."""
+"""calls.arguments: lists of tensors, outputs in place, and roles that a caller states."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from npucall.tensors import TensorSpec
 from npucall.v1 import operator_service_pb2 as pb
 from npucall.wire.calls import decode
 from npucall.wire.replies import Reply, ServerIdentity
-from npucall_client import answers, arguments
+from npucall_client.calls import answers, arguments
 
 from .prototypes import bound, listed, members, parsed
 

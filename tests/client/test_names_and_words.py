@@ -18,7 +18,7 @@ from npucall.operators.kl_div_backward import kl_div_backward
 from npucall.operators.kl_div_target_backward_builtin import kl_div_target_backward_builtin
 from npucall.operators.l1_loss import l1_loss
 from npucall.wire.listing import declare
-from npucall_client.argument_texts import arguments_of
+from npucall_client.calls.argument_texts import arguments_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

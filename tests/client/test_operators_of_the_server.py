@@ -19,7 +19,7 @@ from npucall.v1 import operator_service_pb2 as pb
 from npucall.wire.calls import PreparedCalls
 from npucall.wire.listing import describe
 from npucall_client.client import Client
-from npucall_client.local import LocalTransport
+from npucall_client.local.transport import LocalTransport
 from npucall_client.settings import ClientSettings
 
 from .prototypes import operator
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from npucall.declare.prepare import Prepared
     from npucall.tensors import Buffer
     from npucall.wire.messages import Response
-    from npucall_client.arguments import BoundCall
+    from npucall_client.calls.arguments import BoundCall
 
 PAIR, TRIPLE = np.array([1, 2], np.float32), np.array([3, 4, 5], np.float32)
 

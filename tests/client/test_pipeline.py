@@ -1,4 +1,4 @@
-"""client.pipeline(): npucall_client.pipeline and remote.stream, against a fake server."""
+"""client.pipeline(): npucall_client.sending.pipeline and remote.stream, against a fake server."""
 
 from __future__ import annotations
 

@@ -18,9 +18,9 @@ from tests.rows import each
 import npucall_client
 from npucall.errors import CancelledError, DrainingError, ReservedError, ServerUnreachableError
 from npucall.operators.l1_loss_backward import l1_loss_backward
-from npucall_client.reservations import Granted, Renewal
-from npucall_client.senders import finished
-from npucall_client.senders.threads import THREADS
+from npucall_client.sending.reservations import Granted, Renewal
+from npucall_client.sending.senders import finished
+from npucall_client.sending.threads import THREADS
 from npucall_client.testing import running_server
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 BOTH_SENDERS = pytest.mark.usefixtures("sender")
 
 ONE = np.ones(4, np.float32)
-COMMAND = [sys.executable, "-c", "from npucall_client.command import main; main()"]
+COMMAND = [sys.executable, "-c", "from npucall_client.commands.command import main; main()"]
 
 
 @pytest.fixture(scope="module")

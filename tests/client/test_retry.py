@@ -20,9 +20,9 @@ from npucall.errors import (
     Repeat,
 )
 from npucall.wire.status import ALONE, BEGUN, INSTANCE, LOSSES, NONE, SHARED
-from npucall_client.remote.losses import Losses, told
-from npucall_client.remote.retry import PAUSES, Attempts, repeated
-from npucall_client.senders import finished
+from npucall_client.sending.losses import Losses, told
+from npucall_client.sending.retry import PAUSES, Attempts, repeated
+from npucall_client.sending.senders import finished
 
 HERE = {"BUSY", "DRAINING", "SERVER_UNREACHABLE", "STALLED"}
 A_FEW_TIMES = {"CONNECTION_LOST", "DEVICE_LOST"}

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from npucall.errors import DeadlineError, DTypeError, SharedMemoryError
-from npucall_client.remote import retry
+from npucall_client.sending import retry
 
 from .fake_server import MIB, connected
 from .fake_side_socket import SharingServer, hangs_up, side_socket

@@ -1,4 +1,4 @@
-"""Large calls travel in chunks, unasked: npucall_client.remote, against a fake server."""
+"""Large calls travel in chunks, unasked: npucall_client.sending, against a fake server."""
 
 from __future__ import annotations
 

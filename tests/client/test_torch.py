@@ -14,7 +14,7 @@ import npucall_client
 from npucall.errors import DTypeError
 from npucall.operators.kl_div_backward import kl_div_backward
 from npucall.operators.l1_loss_backward import l1_loss_backward
-from npucall_client import arrays
+from npucall_client.calls import arrays
 
 torch: Any = pytest.importorskip("torch")
 pytestmark = pytest.mark.torch

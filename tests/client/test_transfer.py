@@ -18,10 +18,10 @@ from npucall.wire.calls import encode_tensor
 from npucall.wire.frames import split_request_frame
 from npucall.wire.messages import join_response, split_request
 from npucall.wire.status import to_status
-from npucall_client.answers import decode_reply, unpack
-from npucall_client.arguments import BoundCall, Placement
-from npucall_client.remote.server_limits import ServerLimits
-from npucall_client.remote.transfer import Incoming, outgoing, place_nothing_in_chunks, size_of
+from npucall_client.calls.answers import decode_reply, unpack
+from npucall_client.calls.arguments import BoundCall, Placement
+from npucall_client.sending.server_limits import ServerLimits
+from npucall_client.sending.transfer import Incoming, outgoing, place_nothing_in_chunks, size_of
 
 from .fake_server import MIB, numbers, reply_of
 

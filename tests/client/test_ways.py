@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from tests.rows import each
 
-from npucall_client.remote.credentials import credential_of
-from npucall_client.remote.ways import way_to
+from npucall_client.sending.credentials import credential_of
+from npucall_client.sending.proxy import way_to
 from npucall_client.settings import ClientSettings
 
 TARGET = "npu1.lab:50051"

@@ -11,9 +11,9 @@ from tests.rows import each
 from npucall.limits import FRAMES_PER_MESSAGE
 from npucall.operators.l1_loss_backward import l1_loss_backward
 from npucall.v1 import operator_service_pb2 as pb
-from npucall_client.remote.retry import Attempts
-from npucall_client.remote.writing import OpenStream, SentCall, Writer
-from npucall_client.senders.threads import THREADS, Driven
+from npucall_client.sending.retry import Attempts
+from npucall_client.sending.threads import THREADS, Driven
+from npucall_client.sending.writer import OpenStream, SentCall, Writer
 
 from .fake_server import KIB, MIB, PATIENCE, FakeServer, answer, numbers, piped, reply_of, submit
 from .prototypes import bound

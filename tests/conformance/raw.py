@@ -11,8 +11,8 @@ from npucall.errors import VariantUnavailableError
 from npucall.tensors import TensorSpec
 from npucall.wire import calls
 from npucall.wire import messages as framing
-from npucall_client.arguments import BoundCall
-from npucall_client.senders import finished
+from npucall_client.calls.arguments import BoundCall
+from npucall_client.sending.senders import finished
 
 if TYPE_CHECKING:
     from collections.abc import Collection

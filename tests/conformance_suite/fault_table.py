@@ -5,7 +5,7 @@ from __future__ import annotations
 from .faults import at, of, read, stored, written
 
 KL, L1 = "KlDivBackward", "L1LossBackward"
-LOCAL, SERVER = "npucall_client.local", "npucall_server."
+LOCAL, SERVER = "npucall_client.local.transport", "npucall_server."
 NUMBERS = "grid layout rank edge size"
 STANDARD = "cann-standard"
 

@@ -15,7 +15,7 @@ from npucall import dtypes, products
 from npucall.declare.catalogue import Catalogue
 from npucall.declare.declaration import Operator
 from npucall.operators import CATALOGUE
-from npucall_client import local
+from npucall_client.local import transport
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -67,7 +67,8 @@ def _declare_again(patch: pytest.MonkeyPatch, module: ModuleType, code: CodeType
         [value for value in vars(each).values() if isinstance(value, Operator)]
         for each in (module, fresh)
     )
-    patch.setattr(local, "CATALOGUE", Catalogue((*(e for e in CATALOGUE if e not in gone), *new)))
+    changed = Catalogue((*(e for e in CATALOGUE if e not in gone), *new))
+    patch.setattr(transport, "CATALOGUE", changed)
 
 
 def _functions(module: ModuleType, code: CodeType) -> Iterator[tuple[FunctionType, CodeType]]:

@@ -19,7 +19,7 @@ from npucall_client.conformance.reporting.report import Report
 from npucall_client.conformance.running.judged import Judged, judged
 from npucall_client.conformance.running.runner import Runner
 from npucall_client.conformance.statements import statements
-from npucall_client.local import LocalTransport
+from npucall_client.local.transport import LocalTransport
 from npucall_client.settings import ClientSettings
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from click.testing import Result
 
-    from npucall_client.arguments import BoundCall
+    from npucall_client.calls.arguments import BoundCall
     from npucall_client.conformance.reporting.report import Outcome
 
 PARTS = pytest.mark.parametrize(

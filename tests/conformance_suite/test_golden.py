@@ -17,7 +17,7 @@ from npucall.tensors import Format, TensorSpec
 from npucall_client.conformance import wire
 from npucall_client.conformance.cases.select import Selection, select
 from npucall_client.conformance.golden import Golden
-from npucall_client.local import LocalTransport
+from npucall_client.local.transport import LocalTransport
 
 from .servers import PARTS, STATEMENTS, client_of
 

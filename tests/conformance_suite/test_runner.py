@@ -19,7 +19,7 @@ from npucall_client.conformance.running.callers import CALLERS, in_order
 from npucall_client.conformance.running.judged import judged
 from npucall_client.conformance.running.runner import Evidence, Runner, default_profile
 from npucall_client.conformance.statements import statements
-from npucall_client.local import LocalTransport
+from npucall_client.local.transport import LocalTransport
 
 from .servers import Failing, altered, client_of, failed, flip, local, run
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from npucall.wire.messages import Response
-    from npucall_client.arguments import BoundCall
+    from npucall_client.calls.arguments import BoundCall
     from npucall_client.conformance.running.judged import Judged
 
 SOME = tuple(statement.title for statement in statements())[::12]

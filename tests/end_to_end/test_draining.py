@@ -20,7 +20,7 @@ from tests.more import only
 import npucall_client
 from npucall.errors import DrainingError, OperatorUnknownError
 from npucall.operators.kl_div_backward import kl_div_backward
-from npucall_client.remote import retry
+from npucall_client.sending import retry
 from npucall_client.testing import running_server
 
 from . import wire

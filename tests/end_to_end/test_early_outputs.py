@@ -20,7 +20,7 @@ from npucall.operators import CATALOGUE
 from npucall.products import A2
 from npucall.tensors import TensorSpec
 from npucall.wire.frames import split_response_frame
-from npucall_client.remote import large_call
+from npucall_client.sending import large_call
 from npucall_client.testing import running_server
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from tests.npu import running_npu_server
 import npucall_client
 from npucall.errors import ServerUnreachableError
 from npucall.operators.kl_div_backward import kl_div_backward
-from npucall_client.remote.service import OPTIONS
+from npucall_client.sending.service import OPTIONS
 from npucall_client.testing import running_server
 
 from . import wire

@@ -18,7 +18,7 @@ from npucall_client.conformance.cases.select import Selection, select
 from npucall_client.conformance.running.judged import judged
 from npucall_client.conformance.running.runner import Runner
 from npucall_client.conformance.statements import statements
-from npucall_client.local import LocalTransport
+from npucall_client.local.transport import LocalTransport
 from npucall_client.settings import ClientSettings
 from npucall_server.devices.cpu import CpuDevice
 from npucall_server.shared.regions import Regions
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from npucall.declare.prepare import Prepared
     from npucall.wire.messages import Response
-    from npucall_client.arguments import BoundCall
+    from npucall_client.calls.arguments import BoundCall
 
 pytestmark = pytest.mark.more
 

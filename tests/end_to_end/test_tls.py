@@ -77,7 +77,12 @@ def test_the_command_takes_certificates_of_the_environment(
     server: str, authority: Authority
 ) -> None:
     given = {f"NPUCALL_{name.upper()}": str(path) for name, path in identity(authority).items()}
-    command = [sys.executable, "-c", "from npucall_client.command import main; main()", "info"]
+    command = [
+        sys.executable,
+        "-c",
+        "from npucall_client.commands.command import main; main()",
+        "info",
+    ]
     ended = subprocess.run(
         [*command, server], capture_output=True, text=True, check=False, env={**os.environ, **given}
     )

@@ -11,8 +11,8 @@ from npucall_client.aio.opening import Opening
 from npucall_client.aio.pipeline import Pipeline
 from npucall_client.aio.sessions import Remote, Session
 from npucall_client.base import ClientBase, ReservedBase, opened, settings_of
-from npucall_client.senders import shortly
-from npucall_client.senders.loop import LoopSender
+from npucall_client.sending.loop import LoopSender
+from npucall_client.sending.senders import shortly
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from npucall.declare import Operator
     from npucall.v1 import access_service_pb2 as access_pb
     from npucall.v1 import operator_service_pb2 as pb
-    from npucall_client.calling import Plan, Progress, Result
+    from npucall_client.calls.options import Plan, Progress, Result
     from npucall_client.shared.memory import SharedMemory
 
 P = ParamSpec("P")

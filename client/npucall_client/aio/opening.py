@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from npucall_client.senders import shortly
+from npucall_client.sending.senders import shortly
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator

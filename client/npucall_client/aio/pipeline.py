@@ -6,19 +6,19 @@ import asyncio
 import types
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeVar, overload
 
-from npucall_client.hints import warn
-from npucall_client.pipeline import PipelineBase
-from npucall_client.senders import shortly
+from npucall_client.calls.hints import warn
+from npucall_client.sending.pipeline import PipelineBase
+from npucall_client.sending.senders import shortly
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Mapping
     from types import TracebackType
 
     from npucall.declare.declaration import Operator
-    from npucall_client.arguments import BoundCall
-    from npucall_client.calling import Options, Result
-    from npucall_client.pipeline import Calls
-    from npucall_client.senders import Sender
+    from npucall_client.calls.arguments import BoundCall
+    from npucall_client.calls.options import Options, Result
+    from npucall_client.sending.pipeline import Calls
+    from npucall_client.sending.senders import Sender
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, overload
 
-from npucall_client.senders import shortly
+from npucall_client.sending.senders import shortly
 from npucall_client.sessions.program import ProgramBase
 from npucall_client.sessions.remote import RemoteTensor
 from npucall_client.sessions.session import SessionBase
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from npucall.declare import Operator
     from npucall.dtypes import AnyArray, Array
-    from npucall_client.calling import Progress
+    from npucall_client.calls.options import Progress
     from npucall_client.sessions.program import ProgramPlan
 
 P = ParamSpec("P")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from npucall.products import product_of
 from npucall_client.client import connect as connect_and_wait
+from npucall_client.commands.console import Soc, Target, TargetOption, the_target
 from npucall_client.conformance import bundle
 from npucall_client.conformance.asked import Asked, judge, on_every_product, versions
 from npucall_client.conformance.cases.case import BLOCKS, dtype_named
@@ -20,7 +21,6 @@ from npucall_client.conformance.reporting.matrix import Matrix
 from npucall_client.conformance.running.runner import QUICK_REPEAT, REPEAT
 from npucall_client.conformance.running.subjects import ADAPTERS, Subjects
 from npucall_client.conformance.statements import statements
-from npucall_client.console import Soc, Target, TargetOption, the_target
 from npucall_client.targets import LOCAL
 
 if TYPE_CHECKING:

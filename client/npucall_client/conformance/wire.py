@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from npucall.wire import calls
 from npucall.wire.replies import decode_timings
-from npucall_client.answers import decode_reply
-from npucall_client.arguments import BoundCall
-from npucall_client.senders import finished
+from npucall_client.calls.answers import decode_reply
+from npucall_client.calls.arguments import BoundCall
+from npucall_client.sending.senders import finished
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

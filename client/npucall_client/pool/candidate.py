@@ -11,7 +11,7 @@ from npucall_client.pool.picking import work_of
 if TYPE_CHECKING:
     from npucall.errors import NpucallError
     from npucall_client.pool.members import Member
-    from npucall_client.senders import Lock
+    from npucall_client.sending.senders import Lock
 
 T = TypeVar("T")
 

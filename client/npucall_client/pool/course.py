@@ -11,8 +11,8 @@ import time
 from typing import TYPE_CHECKING
 
 from npucall.errors import Repeat
-from npucall_client.remote.losses import Losses
-from npucall_client.remote.retry import PAUSES, delay_of
+from npucall_client.sending.losses import Losses
+from npucall_client.sending.retry import PAUSES, delay_of
 
 if TYPE_CHECKING:
     from npucall.errors import NpucallError

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from npucall.errors import DrainingError, NpucallError, ServerUnreachableError
 from npucall_client.pool.picking import none_fits
-from npucall_client.remote.channel import ChannelTransport
-from npucall_client.remote.service import HEALTH_CHECK
+from npucall_client.sending.channel import ChannelTransport
+from npucall_client.sending.service import HEALTH_CHECK
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from npucall_client.pool.candidate import Candidate
     from npucall_client.pool.members import Member
     from npucall_client.pool.table import Table
-    from npucall_client.senders import Sender
+    from npucall_client.sending.senders import Sender
     from npucall_client.settings import ClientSettings
 
 _OPEN_SECONDS = 3.0

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from npucall_client.pool.links import Links
     from npucall_client.pool.table import Table
-    from npucall_client.remote.channel import ChannelTransport
-    from npucall_client.senders import Event, Sender
+    from npucall_client.sending.channel import ChannelTransport
+    from npucall_client.sending.senders import Event, Sender
 
 
 class Looker:

@@ -11,12 +11,12 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from npucall.wire.messages import Response
-    from npucall_client.arguments import BoundCall
-    from npucall_client.pipeline import Calls
+    from npucall_client.calls.arguments import BoundCall
     from npucall_client.pool.candidate import Candidate
     from npucall_client.pool.course import Course
     from npucall_client.pool.transport import PoolTransport
-    from npucall_client.remote.channel import ChannelTransport
+    from npucall_client.sending.channel import ChannelTransport
+    from npucall_client.sending.pipeline import Calls
 
     Outcome = Response | Exception
 

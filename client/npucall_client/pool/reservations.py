@@ -11,14 +11,14 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from npucall.errors import NpucallError, Repeat, ReservedError
-from npucall_client.reservations import Granted
+from npucall_client.sending.reservations import Granted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from npucall_client.pool.candidate import Candidate
     from npucall_client.pool.transport import PoolTransport
-    from npucall_client.remote.channel import ChannelTransport
+    from npucall_client.sending.channel import ChannelTransport
 
 _AGAIN_SECONDS = 0.2
 _RELEASE_SECONDS = 5.0

@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from npucall.places import HandlePart
     from npucall.v1 import operator_service_pb2 as pb
     from npucall.wire.messages import Response
-    from npucall_client.arguments import BoundCall
-    from npucall_client.calling import Progress
-    from npucall_client.held import Home
+    from npucall_client.calls.arguments import BoundCall
+    from npucall_client.calls.options import Progress
+    from npucall_client.calls.tensors import Home
     from npucall_client.pool.candidate import Candidate
     from npucall_client.pool.transport import PoolTransport
-    from npucall_client.remote.channel import ChannelTransport
-    from npucall_client.remote.sessions import RemoteSessions
-    from npucall_client.sessions.transport import Opened, Upload
+    from npucall_client.sending.channel import ChannelTransport
+    from npucall_client.sending.session_transport import Opened, Upload
+    from npucall_client.sending.sessions import RemoteSessions
 
 
 _SECONDS = 10.0

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 from npucall_client.pool.candidate import Candidate
 from npucall_client.pool.members import State
 from npucall_client.pool.picking import COST_BYTES, check_alike, none_fits
-from npucall_client.senders.threads import THREADS
+from npucall_client.sending.threads import THREADS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from npucall.errors import NpucallError
     from npucall_client.pool.members import Member
     from npucall_client.pool.picking import Wish
-    from npucall_client.senders import Sender
+    from npucall_client.sending.senders import Sender
 
 T = TypeVar("T")
 

@@ -14,7 +14,7 @@ from npucall.errors import (
     ServerUnreachableError,
     SharedMemoryError,
 )
-from npucall_client.calling import closed
+from npucall_client.calls.options import closed
 from npucall_client.pool.course import Course
 from npucall_client.pool.links import Links
 from npucall_client.pool.looker import Looker
@@ -25,8 +25,8 @@ from npucall_client.pool.reservations import PoolReservations, keys_of
 from npucall_client.pool.sessions import PoolSessions
 from npucall_client.pool.sums import sum_of_activity, sum_of_usage
 from npucall_client.pool.table import NOTHING, Table, Wanted
-from npucall_client.remote.losses import is_break, needs_look
-from npucall_client.remote.transfer import size_of
+from npucall_client.sending.losses import is_break, needs_look
+from npucall_client.sending.transfer import size_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -34,13 +34,13 @@ if TYPE_CHECKING:
     from npucall.v1 import access_service_pb2 as access
     from npucall.v1 import operator_service_pb2 as pb
     from npucall.wire.messages import Response
-    from npucall_client.arguments import BoundCall
+    from npucall_client.calls.arguments import BoundCall
     from npucall_client.pool.candidate import Candidate
     from npucall_client.pool.members import Source
-    from npucall_client.remote.channel import ChannelTransport
-    from npucall_client.remote.losses import Losses
-    from npucall_client.reservations import Granted
-    from npucall_client.senders import Sender
+    from npucall_client.sending.channel import ChannelTransport
+    from npucall_client.sending.losses import Losses
+    from npucall_client.sending.reservations import Granted
+    from npucall_client.sending.senders import Sender
     from npucall_client.settings import ClientSettings
     from npucall_client.shared.memory import SharedMemory
 

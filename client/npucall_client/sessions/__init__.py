@@ -9,5 +9,4 @@ Its modules, from the top::
     connection        a client's connection, as calls, pipelines and sessions use it
     checks            what a call will give, before it is sent
     refill, release   arrays that can be sent again; handles that are released together
-    transport         the requests of a session to a server, or to this process
 """

@@ -11,7 +11,7 @@ from npucall.errors import NpucallError
 from npucall.operators import CATALOGUE
 from npucall.products import PRODUCTS, product_of
 from npucall.wire.calls import PreparedCalls
-from npucall_client.hints import add_hint
+from npucall_client.calls.hints import add_hint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from npucall.declare.declaration import Operator
     from npucall.declare.prepare import Prepared
     from npucall.v1 import operator_service_pb2 as pb
-    from npucall_client.arguments import BoundCall
-    from npucall_client.held import Tensor
+    from npucall_client.calls.arguments import BoundCall
+    from npucall_client.calls.tensors import Tensor
 
 
 class Result(NamedTuple):

@@ -8,19 +8,19 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
 from npucall.errors import NpucallError
-from npucall_client.calling import plan_of, result_of, value_of
-from npucall_client.hints import add_hint
+from npucall_client.calls.hints import add_hint
+from npucall_client.calls.options import plan_of, result_of, value_of
 from npucall_client.sessions.checks import Checks
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from npucall.wire.messages import Response
-    from npucall_client.arguments import BoundCall
-    from npucall_client.calling import Binding, Options, Plan, Result
+    from npucall_client.calls.arguments import BoundCall
+    from npucall_client.calls.options import Binding, Options, Plan, Result
+    from npucall_client.sending.session_transport import SessionTransport
+    from npucall_client.sending.transport import Transport
     from npucall_client.sessions.home import Home
-    from npucall_client.sessions.transport import SessionTransport
-    from npucall_client.transport import Transport
 
 
 class Shared:

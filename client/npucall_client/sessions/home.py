@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from npucall.places import HandlePart
-    from npucall_client.calling import Progress
-    from npucall_client.held import Held
-    from npucall_client.senders import Event, Sender, Task
+    from npucall_client.calls.options import Progress
+    from npucall_client.calls.tensors import Held
+    from npucall_client.sending.senders import Event, Sender, Task
+    from npucall_client.sending.session_transport import SessionTransport, Upload
     from npucall_client.sessions.remote import RemoteTensor
-    from npucall_client.sessions.transport import SessionTransport, Upload
 
 T = TypeVar("T")
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, Self, overload
 
 from npucall.errors import NpucallError, TooLargeError
 from npucall.places import Discard, Keep, StepOutput
-from npucall_client import answers
-from npucall_client.calling import plan_of
-from npucall_client.hints import warn
-from npucall_client.senders import finished
+from npucall_client.calls import answers
+from npucall_client.calls.hints import warn
+from npucall_client.calls.options import plan_of
+from npucall_client.sending.senders import finished
 from npucall_client.sessions.results import new_handle, results_of_step
 
 if TYPE_CHECKING:
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from npucall.declare import Operator
     from npucall.dtypes import AnyArray
     from npucall.wire.messages import Response
-    from npucall_client.arguments import BoundCall
-    from npucall_client.calling import Plan
+    from npucall_client.calls.arguments import BoundCall
+    from npucall_client.calls.options import Plan
     from npucall_client.sessions.checks import Checks
     from npucall_client.sessions.connection import Connection
     from npucall_client.sessions.home import Home

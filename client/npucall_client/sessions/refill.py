@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from npucall_client.sessions.transport import Upload
+    from npucall_client.sending.session_transport import Upload
 
 
 class Proofs:

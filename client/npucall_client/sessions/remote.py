@@ -11,10 +11,10 @@ from npucall.errors import HandleEmptyError, HandleLostError, HandleReleasedErro
 from npucall.limits import CACHED_CALLS
 from npucall.places import HandlePart
 from npucall.tensors import TensorSpec
-from npucall_client import arrays
-from npucall_client.held import Held
-from npucall_client.senders import finished
-from npucall_client.timeouts import checked_seconds
+from npucall_client.calls import arrays
+from npucall_client.calls.tensors import Held
+from npucall_client.sending.senders import finished
+from npucall_client.settings import checked_seconds
 
 if TYPE_CHECKING:
     import numpy as np
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from npucall.errors import NpucallError
     from npucall.places import StepOutput
     from npucall.tensors import Buffer, Shape
-    from npucall_client.calling import Progress
-    from npucall_client.held import Tensor
+    from npucall_client.calls.options import Progress
+    from npucall_client.calls.tensors import Tensor
     from npucall_client.sessions.home import Home
 
 

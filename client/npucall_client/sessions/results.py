@@ -9,7 +9,7 @@ from npucall.limits import HANDLE_BYTES
 from npucall.places import StepOutput
 
 if TYPE_CHECKING:
-    from npucall_client.arguments import BoundCall
+    from npucall_client.calls.arguments import BoundCall
     from npucall_client.sessions.checks import Checks
     from npucall_client.sessions.home import Home
     from npucall_client.sessions.program import ProgramBase

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Self, overload
 
 from npucall.dtypes import BY_NUMPY
 from npucall.places import Keep
-from npucall_client import answers, arrays
-from npucall_client.hints import warn
-from npucall_client.senders import finished
+from npucall_client.calls import answers, arrays
+from npucall_client.calls.hints import warn
+from npucall_client.sending.senders import finished
+from npucall_client.sending.session_transport import Upload
 from npucall_client.sessions.program import Program
 from npucall_client.sessions.remote import Remote, RemoteTensor
 from npucall_client.sessions.results import new_handle, results_of
-from npucall_client.sessions.transport import Upload
-from npucall_client.timeouts import checked_seconds
+from npucall_client.settings import checked_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from npucall.declare import Operator
     from npucall.dtypes import AnyArray, Array
-    from npucall_client.calling import Progress
+    from npucall_client.calls.options import Progress
     from npucall_client.sessions.connection import Connection
     from npucall_client.sessions.home import Home
 

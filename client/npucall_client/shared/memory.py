@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from npucall_client import arrays
+from npucall_client.calls import arrays
 from npucall_client.shared import places, side_socket
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import DTypeLike
 
     from npucall.dtypes import AnyArray
-    from npucall_client.arguments import BoundCall
+    from npucall_client.calls.arguments import BoundCall
     from npucall_client.shared.side_socket import Region
 
 _ALIGNMENT = 64

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from npucall.places import RegionPart, clashes
-from npucall_client import arrays
-from npucall_client.arguments import Placement
+from npucall_client.calls import arrays
+from npucall_client.calls.arguments import Placement
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from npucall.dtypes import AnyArray
-    from npucall_client.arguments import BoundCall
+    from npucall_client.calls.arguments import BoundCall
 
 
 class Region(Protocol):

@@ -10,7 +10,7 @@ import torch
 
 from npucall.dtypes import BY_NUMPY
 from npucall.errors import NpucallError
-from npucall_client import arrays
+from npucall_client.calls import arrays
 from npucall_client.conformance.judging.tolerance import judge
 from npucall_client.conformance.judging.truth import Expected
 from npucall_client.conformance.stating.rounding import ulp

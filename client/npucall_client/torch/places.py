@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from npucall.products import Product
-    from npucall_client.calling import Result
+    from npucall_client.calls.options import Result
     from npucall_client.client import Client
     from npucall_client.sessions.session import Session
     from npucall_client.torch.declared import Run

@@ -21,7 +21,7 @@ from npucall.errors import NpucallError
 from npucall.limits import CACHED_CALLS
 from npucall.operators import CATALOGUE
 from npucall.tensors import TensorSpec
-from npucall_client import arrays
+from npucall_client.calls import arrays
 from npucall_client.torch.runs import one_or_several
 
 if TYPE_CHECKING:

@@ -9,14 +9,14 @@ import torch
 
 from npucall.compute.evaluate import compute
 from npucall.operators import CATALOGUE
-from npucall_client import arrays
+from npucall_client.calls import arrays
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from torch import Tensor
 
-    from npucall_client.calling import Result
+    from npucall_client.calls.options import Result
     from npucall_client.client import Client
     from npucall_client.sessions.remote import Remote
     from npucall_client.sessions.session import Session

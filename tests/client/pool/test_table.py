@@ -16,8 +16,8 @@ from npucall_client.pool.links import Links
 from npucall_client.pool.members import Load, Member, State
 from npucall_client.pool.picking import ANY, Wish
 from npucall_client.pool.table import Table, Wanted
-from npucall_client.senders import finished
-from npucall_client.senders.threads import THREADS
+from npucall_client.sending.senders import finished
+from npucall_client.sending.threads import THREADS
 from npucall_client.settings import ClientSettings
 
 DOWN = ServerUnreachableError("down")

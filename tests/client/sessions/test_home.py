@@ -27,12 +27,12 @@ from npucall.errors import (
     WrongServerError,
 )
 from npucall.operators.l1_loss_backward import l1_loss_backward
-from npucall_client.senders import finished
-from npucall_client.senders.threads import THREADS
+from npucall_client.sending.senders import finished
+from npucall_client.sending.session_transport import Opened, Upload
+from npucall_client.sending.threads import THREADS
 from npucall_client.sessions.home import Home
 from npucall_client.sessions.release import Collected
 from npucall_client.sessions.remote import Remote
-from npucall_client.sessions.transport import Opened, Upload
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from npucall.declare.call import Argument
     from npucall.dtypes import AnyArray
     from npucall.tensors import Shape
-    from npucall_client.arguments import BoundCall
+    from npucall_client.calls.arguments import BoundCall
     from npucall_client.conformance.cases.case import Case
     from npucall_client.conformance.stating.given import Reals
     from npucall_client.conformance.stating.parts import In, Out

@@ -9,10 +9,10 @@ from npucall_client.client import Client
 from npucall_client.pool.course import Course
 from npucall_client.pool.table import NOTHING
 from npucall_client.pool.transport import PoolTransport
-from npucall_client.senders import finished
+from npucall_client.sending.senders import finished
 
 if TYPE_CHECKING:
-    from npucall_client.remote.channel import ChannelTransport
+    from npucall_client.sending.channel import ChannelTransport
 
 _SECONDS = 10.0
 """How long to wait for a member."""

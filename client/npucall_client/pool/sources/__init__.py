@@ -21,7 +21,7 @@ from npucall_client.pool.sources.fixed import FixedSource
 from npucall_client.pool.sources.looking import LookingSource
 from npucall_client.pool.sources.names import PAUSE_SECONDS as NAME_PAUSE
 from npucall_client.pool.sources.names import Resolver
-from npucall_client.remote.credentials import credential_of
+from npucall_client.sending.credentials import credential_of
 
 if TYPE_CHECKING:
     from npucall_client.pool.members import Source

@@ -13,15 +13,15 @@ from npucall.membership import QUIET_SECONDS
 from npucall_client.pool.sources.changes import read
 from npucall_client.pool.sources.looking import heard_by
 from npucall_client.pool.sources.watched import Watched
-from npucall_client.remote.link import Link
-from npucall_client.senders import finished
-from npucall_client.senders.threads import THREADS
+from npucall_client.sending.link import Link
+from npucall_client.sending.senders import finished
+from npucall_client.sending.threads import THREADS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from npucall_client.pool.members import Update
-    from npucall_client.senders import Stream
+    from npucall_client.sending.senders import Stream
     from npucall_client.settings import ClientSettings
 
 FIRST_SECONDS = 5.0

@@ -19,13 +19,13 @@ from xml.etree import ElementTree as ET
 from rich.console import Console, RenderableType
 from rich.text import Text
 
+from npucall_client.commands.console import Column, output
+from npucall_client.commands.console import show as print_all
+from npucall_client.commands.console import table as columns_of
 from npucall_client.conformance.reporting.formats import html as page
 from npucall_client.conformance.reporting.formats import json_file, junit, table
 from npucall_client.conformance.reporting.formats._markup import Markup, tag
 from npucall_client.conformance.reporting.formats.text import clean, count
-from npucall_client.console import Column, output
-from npucall_client.console import show as print_all
-from npucall_client.console import table as columns_of
 
 if TYPE_CHECKING:
     from npucall_client.conformance.reporting.matrix import Matrix

@@ -19,6 +19,9 @@ from rich.progress import (
 from rich.table import Column as ProgressPlace
 from rich.text import Text
 
+from npucall_client.commands.console import Column, output
+from npucall_client.commands.console import show as print_all
+from npucall_client.commands.console import table as columns_of
 from npucall_client.conformance.reporting.causes import causes
 from npucall_client.conformance.reporting.formats.text import (
     NO_ULP,
@@ -36,9 +39,6 @@ from npucall_client.conformance.reporting.formats.text import (
     verdict,
     without_ulp,
 )
-from npucall_client.console import Column, output
-from npucall_client.console import show as print_all
-from npucall_client.console import table as columns_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

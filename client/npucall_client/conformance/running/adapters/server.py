@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from npucall.errors import NpucallError
 from npucall_client.conformance import wire
-from npucall_client.senders import finished
+from npucall_client.sending.senders import finished
 
 if TYPE_CHECKING:
     from npucall_client.client import Client

@@ -18,9 +18,9 @@ from npucall_client.conformance.running.adapters.server import ServerAdapter
 from npucall_client.conformance.running.applying import applies
 from npucall_client.conformance.running.callers import CALLERS, callers
 from npucall_client.conformance.statements import statements
-from npucall_client.remote.channel import ChannelTransport
-from npucall_client.senders import finished
-from npucall_client.senders.threads import THREADS
+from npucall_client.sending.channel import ChannelTransport
+from npucall_client.sending.senders import finished
+from npucall_client.sending.threads import THREADS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -19,18 +19,18 @@ from npucall_client.conformance.running.looks.paths.path import (
 )
 from npucall_client.conformance.running.looks.paths.ways import SECONDS
 from npucall_client.conformance.running.looks.paths.wires import no_pipeline
-from npucall_client.remote.server_limits import ServerLimits
-from npucall_client.remote.sessions import RemoteSessions
-from npucall_client.senders import finished
+from npucall_client.sending.senders import finished
+from npucall_client.sending.server_limits import ServerLimits
+from npucall_client.sending.session_transport import Upload
+from npucall_client.sending.sessions import RemoteSessions
 from npucall_client.sessions.results import new_handle
-from npucall_client.sessions.transport import Upload
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from npucall.places import Place
     from npucall.wire.messages import Response
-    from npucall_client.arguments import BoundCall
+    from npucall_client.calls.arguments import BoundCall
     from npucall_client.conformance.running.looks.paths.ways import Ways
 
 _PIECES = 3

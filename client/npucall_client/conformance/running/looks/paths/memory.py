@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from npucall.dtypes import AnyArray
     from npucall.places import Place
-    from npucall_client.arguments import BoundCall
+    from npucall_client.calls.arguments import BoundCall
     from npucall_client.conformance.running.looks.paths.ways import Ways
     from npucall_client.shared.memory import SharedMemory
 

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from npucall.errors import InternalError, NpucallError
 from npucall.wire.replies import decode_timings
-from npucall_client.answers import decode_reply
+from npucall_client.calls.answers import decode_reply
 from npucall_client.conformance.wire import Answer
-from npucall_client.senders import finished
+from npucall_client.sending.senders import finished
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
     from npucall.places import Place
     from npucall.wire.messages import Response
-    from npucall_client.arguments import BoundCall
+    from npucall_client.calls.arguments import BoundCall
     from npucall_client.conformance.cases.calls import MadeCall
     from npucall_client.conformance.running.looks.paths.ways import Ways
 

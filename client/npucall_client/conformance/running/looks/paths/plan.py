@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from npucall.errors import NpucallError
 from npucall.wire.replies import decode_timings
-from npucall_client.answers import decode_reply
+from npucall_client.calls.answers import decode_reply
 from npucall_client.conformance.cases.calls import call_of
 from npucall_client.conformance.judging.check import described
 from npucall_client.conformance.running.looks.paths.compared import (
@@ -19,7 +19,7 @@ from npucall_client.conformance.running.looks.paths.compared import (
 from npucall_client.conformance.running.looks.paths.kept import step_of
 from npucall_client.conformance.running.looks.paths.ways import SECONDS
 from npucall_client.conformance.running.unjudged import BUSY
-from npucall_client.senders import finished
+from npucall_client.sending.senders import finished
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

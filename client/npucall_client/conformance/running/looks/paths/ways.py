@@ -9,10 +9,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from npucall_client.base import opened
-from npucall_client.remote.channel import ChannelTransport
-from npucall_client.senders import finished
-from npucall_client.senders.loop import LoopSender
-from npucall_client.senders.threads import THREADS
+from npucall_client.sending.channel import ChannelTransport
+from npucall_client.sending.loop import LoopSender
+from npucall_client.sending.senders import finished
+from npucall_client.sending.threads import THREADS
 from npucall_client.sessions.home import Home
 from npucall_client.sessions.remote import Remote
 from npucall_client.targets import LOCAL, POOL
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
     from npucall.v1 import operator_service_pb2 as pb
     from npucall_client.conformance.running.judged import Judged
-    from npucall_client.pipeline import Calls
+    from npucall_client.sending.pipeline import Calls
+    from npucall_client.sending.transport import Transport
     from npucall_client.shared.memory import SharedMemory
-    from npucall_client.transport import Transport
 
 T = TypeVar("T")
 

@@ -18,17 +18,17 @@ from npucall_client.conformance.running.looks.paths.path import (
     outcome_of,
 )
 from npucall_client.conformance.running.looks.paths.ways import SECONDS
-from npucall_client.remote.large_call import LargeCall
-from npucall_client.remote.transfer import message_of, size_of
-from npucall_client.senders import finished
+from npucall_client.sending.large_call import LargeCall
+from npucall_client.sending.senders import finished
+from npucall_client.sending.transfer import message_of, size_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Sequence
 
     from npucall.wire.messages import Response
-    from npucall_client.arguments import BoundCall
+    from npucall_client.calls.arguments import BoundCall
     from npucall_client.conformance.running.looks.paths.ways import Ways
-    from npucall_client.pipeline import Calls
+    from npucall_client.sending.pipeline import Calls
 
 _PIECES = 3
 """A small call is cut into so many chunks, and one more."""

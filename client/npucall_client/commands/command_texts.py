@@ -1,0 +1,150 @@
+"""What ``npucall info`` and ``npucall operators`` say about a server and about an operator."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.markup import escape
+from rich.text import Text
+
+from npucall.dtypes import BY_WIRE
+from npucall.v1 import operator_service_pb2 as pb
+from npucall_client.commands.console import Column, output, show, table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from rich.console import Console
+
+UNVALIDATED = "no reference, unvalidated"
+"""The text for an operator that nothing here can check."""
+
+_ROLES = {pb.ROLE_INPUT: "in", pb.ROLE_OUTPUT: "out", pb.ROLE_INPUT_OUTPUT: "in/out"}
+_HEALTH = {pb.DEVICE_HEALTH_NORMAL: "normal", pb.DEVICE_HEALTH_ABNORMAL: "abnormal"}
+
+
+def server_facts(answer: pb.GetServerInfoResponse) -> dict[str, str]:
+    """What ``npucall info`` shows; a fact without text is not shown."""
+    server, limits = answer.server, answer.limits
+    return {
+        "device": server.device,
+        "SoC": f"{server.soc} (family {answer.product})",
+        "default variant": answer.default_variant,
+        "version": answer.version,
+        "instance": f"{server.instance}, up for {answer.uptime_seconds:.0f} s",
+        "largest message": _size(limits.max_message_bytes),
+        "memory limit": _size(limits.memory_limit),
+        "queue": f"{answer.calls_in_flight} calls in flight, {limits.queue_length} may wait"
+        if limits.queue_length
+        else "",
+        "known as": _known_as(answer.caller),
+        "reserved": _reserved(answer),
+        "longest call": f"{limits.call_timeout_seconds:g} s" if limits.call_timeout_seconds else "",
+        **_device_rows(answer.device),
+    }
+
+
+def in_short(operator: pb.OperatorInfo) -> str:
+    """The text for an operator in the table of operators, with rich's markup."""
+    lines = [escape(operator.summary.replace("``", "")) if operator.reference else UNVALIDATED]
+    if operator.unavailable_because:
+        lines.append(f"[yellow]{escape(operator.unavailable_because)}[/yellow]")
+    return "\n".join(lines)
+
+
+def describe(operator: pb.OperatorInfo) -> None:
+    """Prints all about an operator."""
+    console = output()
+    print(f"{operator.name} {operator.variant}".strip())
+    print(f"{operator.prototype}\n\n{operator.description}")
+    if operator.unavailable_because:
+        print(f"\nNot available here: {operator.unavailable_because}")
+    rows = []
+    for p in operator.parameters:
+        default = p.WhichOneof("default_value")
+        value = str(getattr(p, default)) if default else ""
+        value = _names([p.dtype]) if default == "dtype" else value
+        role = _ROLES.get(p.role, "")
+        in_c = f"{p.c_type} {p.c_name}".strip()
+        rows.append([p.name, in_c, role, value, p.description])
+    names = ("parameter", "in C", "role", "default")
+    columns = [*map(Column, names), Column("meaning", prose=True)]
+    _titled(console, "Parameters", columns, rows)
+    if not operator.reference:
+        print("\nThe server guesses from the header which tensors are outputs. Give every output.")
+        return
+    rows = [
+        [product.soc, _names(product.dtypes), "legacy" if product.legacy else ""]
+        for product in operator.products
+    ]
+    _titled(
+        console, "Products", [Column("product"), Column("dtypes", prose=True), Column("")], rows
+    )
+    rows = [
+        [rule.description, ", ".join(rule.blames), str(rule.aclnn_status or "")]
+        for rule in operator.rules
+    ]
+    columns = [Column("rule", prose=True), Column("blames", prose=True), Column("status")]
+    _titled(console, "Rules, in order", columns, rows)
+
+
+def _titled(console: Console, title: str, columns: Sequence[Column], rows: list[list[str]]) -> None:
+    """A table below its title. The texts come from a server, so they are not read as markup."""
+    print()
+    cells = [[Text(cell) for cell in row] for row in rows]
+    show(console, table(columns, cells, console.width, title))
+
+
+def _device_rows(device: pb.DeviceInfo) -> dict[str, str]:
+    """What a device says about itself; rows without text are not shown."""
+    used = device.utilization
+    units = {
+        "cube": used.cube_percent if used.HasField("cube_percent") else None,
+        "vector": used.vector_percent if used.HasField("vector_percent") else None,
+        "AI CPU": used.aicpu_percent if used.HasField("aicpu_percent") else None,
+    }
+    free, total = _size(device.memory_free_bytes), _size(device.memory_total_bytes)
+    return {
+        "CANN": device.cann_version,
+        "driver": device.driver_version,
+        "runtime": device.runtime_version,
+        "device memory": f"{free or 'none'} free of {total}" if total else "",
+        "busy": ", ".join(f"{n} {value} %" for n, value in units.items() if value is not None),
+        "health": _HEALTH.get(device.health, ""),
+        "guess": device.product_guess,
+    }
+
+
+def _known_as(caller: pb.CallerInfo) -> str:
+    """As whom the server knows this caller, if it asks."""
+    if not caller.tenant:
+        return ""
+    known_by = pb.KnownBy.Name(caller.known_by).removeprefix("KNOWN_BY_").replace("_", " ").lower()
+    role = pb.CallerRole.Name(caller.role).removeprefix("CALLER_ROLE_").lower()
+    end = f", for {_duration(caller.expires_seconds)}" if caller.expires_seconds else ""
+    return f"{caller.tenant}/{caller.name} by {known_by}, role {role}{end}"
+
+
+def _duration(seconds: float) -> str:
+    """A duration in the largest unit of which it has at least two."""
+    for unit, length in ("days", 86_400), ("hours", 3600), ("minutes", 60):
+        if seconds >= 2 * length:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{seconds:.0f} seconds"
+
+
+def _reserved(answer: pb.GetServerInfoResponse) -> str:
+    """Who has the device alone."""
+    if not answer.HasField("reservation"):
+        return ""
+    reservation, holder = answer.reservation, answer.reservation.holder
+    who = "/".join(name for name in (holder.tenant, holder.name) if name)
+    return f"by {who}, for {reservation.ends_seconds:.0f} s more; {reservation.waiting} wait"
+
+
+def _names(dtypes: Iterable[int]) -> str:
+    return ", ".join(str(BY_WIRE[dtype]) for dtype in dtypes)
+
+
+def _size(count: int) -> str:
+    return f"{count / 2**30:.2f} GiB" if count else ""

@@ -1,0 +1,193 @@
+"""``npucall members``: who is in a pool, how busy they are, and who cannot be reached."""
+
+from __future__ import annotations
+
+import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+from npucall.errors import NpucallError, ServerUnreachableError
+from npucall.products import DEFAULT_SOC
+from npucall_client.commands.watching.texts import size
+from npucall_client.local.transport import LocalTransport
+from npucall_client.pool.links import said, serves, settings_of
+from npucall_client.pool.members import Load, Member, State
+from npucall_client.pool.sources import source_of
+from npucall_client.sending.channel import ChannelTransport
+from npucall_client.sending.senders import finished
+from npucall_client.sending.threads import THREADS
+from npucall_client.settings import ClientSettings
+from npucall_client.targets import LOCAL, POOL
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from npucall_client.pool.members import Source
+
+import typer
+from rich.markup import escape
+
+from npucall_client.commands.console import (
+    Column,
+    Target,
+    TargetOption,
+    output,
+    show,
+    table,
+    the_target,
+)
+
+_PATIENCE_SECONDS = 5.0
+"""For the answer of one member."""
+_MOST_THREADS = 32
+_HEADINGS = ("address", "state", "host", "device", "soc", "product", "labels", "version")
+_NUMBERS = ("running", "waiting", "lanes", "bytes", "reserved")
+_STATES = {"draining": "yellow", "suspect": "yellow", "unreachable": "red"}
+
+
+class Seen(NamedTuple):
+    """A member, and why it did not answer; empty where it did, or was not asked."""
+
+    member: Member
+    failure: str = ""
+
+    @property
+    def state(self) -> str:
+        """As it is shown."""
+        return "unreachable" if self.failure else self.member.state.value
+
+
+def members(
+    target: Target = None,
+    target_option: TargetOption = None,
+    as_json: Annotated[  # noqa: FBT002  # a flag
+        bool, typer.Option("--json", help="Print JSON, with everything as numbers.")
+    ] = False,
+) -> None:
+    """Lists the members of a pool and how busy they are.
+
+    If the directory does not know all of this, the command asks the members, all at once.
+
+    Examples:
+        npucall members --target pool:directory:npu-lab
+        npucall members --target pool:npu-a:50051,npu-b:50051 --json
+    """
+    settings = ClientSettings.of(target=the_target(target, target_option))
+    found, why = listed(settings)
+    seen = all_seen(found, settings)
+    if as_json:
+        print(json.dumps([as_data(each) for each in seen], indent=2))
+        return
+    console = output()
+    columns = [*map(Column, _HEADINGS), *(Column(name, number=True) for name in _NUMBERS)]
+    rows = [[*_facts(each), *_numbers(each.member)] for each in seen]
+    show(console, table(columns, rows, console.width))
+    for each in seen:
+        if each.failure:
+            failure = f"[red]{escape(each.member.address)}[/red]: {escape(each.failure)}"
+            console.print(failure, soft_wrap=True)
+    if why:
+        console.print(f"[yellow]{escape(why)}[/yellow]", soft_wrap=True)
+
+
+def listed(settings: ClientSettings) -> tuple[Sequence[Member], str]:
+    """The members that a target has, and what is wrong with where they come from.
+
+    Raises ServerUnreachableError if the source does not list them within ``connect_timeout``.
+    """
+    if not settings.target.startswith(POOL):
+        return [Member(settings.target)], ""
+    source = source_of(settings)
+    try:
+        return _heard(source, settings), source.why_empty()
+    finally:
+        source.close()
+
+
+def _heard(source: Source, settings: ClientSettings) -> Sequence[Member]:
+    """What a source lists, once it knows all."""
+    heard: list[Sequence[Member]] = []
+    known = threading.Event()
+
+    def update(members: Sequence[Member], *, complete: bool) -> None:
+        heard.append(members)
+        if complete:
+            known.set()
+
+    source.start(update)
+    if not known.wait(settings.connect_timeout) and not heard:
+        raise ServerUnreachableError(
+            f"target: expected members of {settings.target} within {settings.connect_timeout:g} s, "
+            f"found none: {source.why_empty()}; correct the target (NPUCALL_TARGET)"
+        )
+    return heard[-1]
+
+
+def all_seen(found: Sequence[Member], settings: ClientSettings) -> list[Seen]:
+    """The members by their addresses; those of whom little is known are asked, all at once."""
+    if not found:
+        return []
+    with ThreadPoolExecutor(min(len(found), _MOST_THREADS)) as threads:
+        ordered = sorted(found, key=lambda member: member.address)
+        return [*threads.map(lambda member: _seen(member, settings), ordered)]
+
+
+def _seen(member: Member, settings: ClientSettings) -> Seen:
+    if member.soc:
+        return Seen(member)
+    try:
+        return Seen(_asked(member, settings))
+    except NpucallError as error:
+        return Seen(member, f"{error} ({error.reason})")
+
+
+def _asked(member: Member, settings: ClientSettings) -> Member:
+    """What a member says of itself. Raises what keeps it from doing so."""
+    if member.address == LOCAL:
+        local = LocalTransport(settings.soc or DEFAULT_SOC)
+        info = finished(local.server_info(_PATIENCE_SECONDS))
+        return said(member, info)
+    link = ChannelTransport(settings_of(member, settings, _PATIENCE_SECONDS), THREADS, once=True)
+    finished(link.open())
+    try:
+        now = finished(link.activity(_PATIENCE_SECONDS))
+        state = State.SERVING if finished(serves(link, _PATIENCE_SECONDS)) else State.DRAINING
+    finally:
+        finished(link.close())
+    load = Load(
+        now.running,
+        now.waiting,
+        now.lanes,
+        link.info.bytes_in_flight,
+        reserved=now.HasField("reservation"),
+    )
+    return said(replace(member, load=load, state=state), link.info)
+
+
+def as_data(seen: Seen) -> dict[str, Any]:
+    """A member as what JSON can hold."""
+    member = seen.member
+    load = None if member.load is None else member.load._asdict()
+    return {**asdict(member), "state": seen.state, "load": load, "failure": seen.failure}
+
+
+def _facts(seen: Seen) -> list[str]:
+    member, color = seen.member, _STATES.get(seen.state)
+    labels = "\n".join(f"{key}={value}" for key, value in sorted(member.labels.items()))
+    host = member.host or member.address.rpartition(":")[0]
+    texts = [host, member.device, member.soc, member.product, labels, member.version]
+    state = f"[{color}]{seen.state}[/{color}]" if color else seen.state
+    return [escape(member.address), state, *map(escape, texts)]
+
+
+def _numbers(member: Member) -> list[str]:
+    load = member.load
+    if load is None:
+        return []
+    held = size(load.bytes_in_flight)
+    if member.memory_limit:
+        held += f" of {size(member.memory_limit)}"
+    reserved = "yes" if load.reserved else ""
+    return [f"{load.running}", f"{load.waiting}", f"{load.lanes}", held, reserved]

@@ -1,0 +1,116 @@
+"""``npucall usage``: who used a server, or several, how long."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Any
+
+from npucall.v1 import access_service_pb2 as pb
+from npucall_client.client import connect
+from npucall_client.commands.watching.texts import seconds_of, size
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+import typer
+from rich.markup import escape
+
+from npucall_client.commands.console import Column, Targets, TargetsOption, output, show, table
+
+_WHO = ("tenant", "caller", "operator")
+_NUMBERS = ("calls", "sent", "answered", "device s")
+
+
+def usage(
+    targets: Targets = None,
+    last: Annotated[
+        str, typer.Option(metavar="TIME", help="Only the last 90s, 15m, 1h or 7d. 0: all of it.")
+    ] = "0",
+    as_json: Annotated[  # noqa: FBT002  # a flag
+        bool, typer.Option("--json", help="Print JSON, with everything as numbers.")
+    ] = False,
+    target: TargetsOption = None,
+) -> None:
+    """Shows who used servers, and how long.
+
+    A line for each caller and operator: calls, bytes, device time, refusals. You see your own
+    lines; with the role admin you see those of everybody. Several servers are added up.
+
+    Examples:
+        npucall usage --target npu-host:50051 --last 24h
+        npucall usage --target npu-a:50051 --target npu-b:50051 --json
+    """
+    answers, several = (
+        list[pb.GetUsageResponse](),
+        list[str | None]([*(targets or ()), *(target or ())]),
+    )
+    for each in several or [None]:
+        with connect(each) as client:
+            answers.append(client.usage(seconds_of(last)))
+    answer = added_up(answers)
+    if as_json:
+        print(json.dumps(as_data(answer), indent=2))
+        return
+    console = output()
+    numbers = [Column(name, number=True) for name in _NUMBERS]
+    columns = [*map(Column, _WHO), *numbers, Column("refused")]
+    show(console, table(columns, _rows(answer.lines), console.width))
+    begin = datetime.fromtimestamp(answer.since, UTC).isoformat(" ", "seconds")
+    print(f"the account begins {begin}" if answer.since else "no account is kept here")
+
+
+def added_up(answers: Sequence[pb.GetUsageResponse]) -> pb.GetUsageResponse:
+    """The accounts of several servers as one: a line for each tenant, caller and operator."""
+    lines: dict[tuple[str, str, str], pb.UsageLine] = {}
+    for line in (line for answer in answers for line in answer.lines):
+        total = lines.setdefault((line.tenant, line.caller, line.operator), pb.UsageLine())
+        refusals = Counter(total.refusals) + Counter(line.refusals)
+        total.tenant, total.caller, total.operator = line.tenant, line.caller, line.operator
+        for amount in "calls", "request_bytes", "response_bytes", "device_seconds":
+            setattr(total, amount, getattr(total, amount) + getattr(line, amount))
+        total.refusals.update(refusals)
+    begins = [answer.since for answer in answers if answer.since]
+    return pb.GetUsageResponse(
+        lines=[lines[key] for key in sorted(lines)], since=min(begins, default=0.0)
+    )
+
+
+def as_data(answer: pb.GetUsageResponse) -> dict[str, Any]:
+    """An answer as what JSON can hold."""
+    return {
+        "since": answer.since,
+        "lines": [
+            {
+                "tenant": line.tenant,
+                "caller": line.caller,
+                "operator": line.operator,
+                "calls": line.calls,
+                "request_bytes": line.request_bytes,
+                "response_bytes": line.response_bytes,
+                "device_seconds": line.device_seconds,
+                "refusals": dict(sorted(line.refusals.items())),
+            }
+            for line in answer.lines
+        ],
+    }
+
+
+def _rows(lines: Iterable[pb.UsageLine]) -> list[list[str]]:
+    """The cells of the table, the sums below."""
+    rows, sums = [], [0.0] * len(_NUMBERS)
+    for line in lines:
+        numbers = (line.calls, line.request_bytes, line.response_bytes, line.device_seconds)
+        sums = [total + number for total, number in zip(sums, numbers, strict=True)]
+        who = map(escape, (line.tenant, line.caller, line.operator.removeprefix("aclnn")))
+        rows.append([*who, *_shown(*numbers), _refusals(line.refusals)])
+    return [*rows, [f"[bold]{cell}[/bold]" for cell in ("in all", "", "", *_shown(*sums))]]
+
+
+def _shown(calls: float, sent: float, answered: float, seconds: float) -> tuple[str, ...]:
+    return f"{calls:,.0f}", size(sent), size(answered), f"{seconds:,.3f}"
+
+
+def _refusals(counts: Any) -> str:
+    return "\n".join(f"{count} {reason}" for reason, count in sorted(counts.items()))

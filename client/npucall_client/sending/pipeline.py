@@ -1,0 +1,273 @@
+"""``client.pipeline()``: calls in flight side by side, each with a future of its own."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from concurrent.futures import Future
+from time import perf_counter_ns
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, Self, TypeVar, overload
+
+from npucall.errors import CancelledError, NpucallError
+from npucall_client.calls.hints import add_hint, warn
+from npucall_client.calls.options import result_of
+from npucall_client.sending.senders import finished, shortened
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterator, Mapping
+    from types import TracebackType
+
+    from npucall.declare.declaration import Operator
+    from npucall.wire.messages import Response
+    from npucall_client.calls.arguments import BoundCall
+    from npucall_client.calls.options import Options, Result
+    from npucall_client.sending.senders import Sender
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Calls(Protocol):
+    """Where a pipeline sends its calls."""
+
+    async def send(
+        self,
+        call: BoundCall,
+        timeout: float,
+        request_id: str,
+        done: Callable[[Response | Exception], object],
+    ) -> Any:
+        """Sends a call; ``done`` is told how it ended. Waits while too many are in flight."""
+
+    def cancel(self, call: Any) -> None:
+        """Ends the call that ``send`` returned."""
+
+    async def close(self) -> None:
+        """Waits until every call has ended."""
+
+
+class OneByOne:
+    """Calls where there is no stream: each is computed when it is sent."""
+
+    def __init__(self, execute: Callable[[BoundCall, float, str], Awaitable[Response]]) -> None:
+        self._execute = execute
+
+    async def send(
+        self,
+        call: BoundCall,
+        timeout: float,
+        request_id: str,
+        done: Callable[[Response | Exception], object],
+    ) -> None:
+        """Computes a call."""
+        try:
+            outcome: Response | Exception = await self._execute(call, timeout, request_id)
+        except Exception as error:  # noqa: BLE001  # the call's own
+            outcome = error
+        done(outcome)
+
+    def cancel(self, call: None) -> None:
+        """It has ended already."""
+
+    async def close(self) -> None:
+        """Nothing is left."""
+
+
+class Pending(Protocol):
+    """A call of a pipeline, as the pipeline sees it when the call ends."""
+
+    answered: Result | None
+    """All that ``client.execute`` answers."""
+    end: Callable[[], object]
+    """Ends the call where it is."""
+
+    def done(self) -> bool:
+        """Whether it has ended."""
+
+    def set_result(self, result: Any) -> None:
+        """It ended with this."""
+
+    def set_exception(self, exception: Exception) -> None:
+        """It failed with this."""
+
+
+F = TypeVar("F", bound=Pending)
+
+
+class PipelineBase(Generic[F]):
+    """A pipeline without its public methods. ``made``: makes the future of a call."""
+
+    def __init__(
+        self,
+        calls: Calls,
+        bind: Callable[..., Awaitable[tuple[BoundCall, Options]]],
+        sender: Sender,
+        made: Callable[[], F],
+    ) -> None:
+        self._calls = calls
+        self._bind = bind
+        self._made = made
+        self._lock = threading.Lock()
+        self._ended = sender.condition(self._lock)
+        self._in_flight: set[F] = set()
+        self._finished: weakref.WeakValueDictionary[int, F] = weakref.WeakValueDictionary()
+        self._count = 0
+        self._closed = False
+
+    async def _close(self) -> None:
+        self._closed = True
+        await self._calls.close()
+
+    async def _submit(self, operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> F:
+        start = perf_counter_ns()
+        self._check_open()
+        bound, options = await self._bind(operator, args, kwargs)
+        call = self._made()
+        with self._lock:
+            self._in_flight.add(call)
+        try:
+            sent = await self._calls.send(
+                bound,
+                options.timeout,
+                options.request_id,
+                lambda outcome: self._end(call, bound, outcome, start),
+            )
+        except BaseException:
+            with self._lock:
+                self._in_flight.discard(call)
+            raise
+        call.end = lambda: self._calls.cancel(sent)
+        return call
+
+    async def _next_completed(self) -> F | None:
+        """The next call that ended and that it did not give yet; None if none is in flight."""
+        while True:
+            with self._lock:
+                await self._ended.wait_for(lambda: self._finished or not self._in_flight)
+                oldest = next(iter(self._finished.keys()), None)
+                if oldest is None:
+                    return None
+                call = self._finished.pop(oldest, None)
+            if call is not None:
+                return call
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise CancelledError("the pipeline is closed; client.pipeline() opens another one")
+
+    def _end(self, call: F, bound: BoundCall, outcome: Response | Exception, start: int) -> None:
+        if not call.done():  # nobody has cancelled it
+            _deliver(call, bound, outcome, start)
+        with self._lock:
+            self._in_flight.discard(call)
+            self._finished[self._count] = call
+            self._count += 1
+            self._ended.notify_all()
+
+
+def _deliver(call: Pending, bound: BoundCall, outcome: Response | Exception, start: int) -> None:
+    if isinstance(outcome, Exception):
+        add_hint(outcome, bound)
+        call.set_exception(shortened(outcome) if isinstance(outcome, NpucallError) else outcome)
+        return
+    try:
+        answer = result_of(bound, outcome, start)
+    except Exception as error:  # noqa: BLE001  # raised by the call's result
+        call.set_exception(error)
+    else:
+        call.answered = answer
+        call.set_result(answer.value)
+
+
+class PendingCall(Future[R], Generic[R]):
+    """A call of a pipeline: a future of what ``client.run`` answers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.answered: Result | None = None
+        self.end: Callable[[], object] = lambda: None
+        self.set_running_or_notify_cancel()
+
+    def result(self, timeout: float | None = None) -> R:
+        """Waits for the call, and returns and warns as ``client.run`` does."""
+        value = super().result(timeout)
+        if self.answered is not None:
+            warn(self.answered.warnings)
+        return value
+
+    def answer(self, timeout: float | None = None) -> Result:
+        """Waits as ``result`` does, and returns all that ``client.execute`` does."""
+        super().result(timeout)
+        assert self.answered is not None  # noqa: S101  # it has a result
+        return self.answered
+
+    def cancel(self) -> bool:
+        """Ends the call. Unless it was done, ``result`` raises npucall.errors.CancelledError."""
+        if self.done():
+            return False
+        self.end()
+        return True
+
+
+class Pipeline(PipelineBase[PendingCall[Any]]):
+    """Sends calls without waiting for their answers. Leaving the context waits for all of them.
+
+    Answers come in the order in which calls finish; each call raises its own error. If the
+    connection breaks, the pipeline opens it again, and sends the calls without an answer once more
+    while their timeouts allow. Safe to use from several threads.
+    """
+
+    def __init__(
+        self,
+        calls: Calls,
+        bind: Callable[..., Awaitable[tuple[BoundCall, Options]]],
+        sender: Sender,
+    ) -> None:
+        super().__init__(calls, bind, sender, PendingCall)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Waits until every call has ended, and closes the stream."""
+        finished(self._close())
+
+    @overload
+    def submit(
+        self, operator: Operator[P, R], /, *args: P.args, **kwargs: P.kwargs
+    ) -> PendingCall[R]: ...
+    @overload
+    def submit(
+        self,
+        operator: str,
+        /,
+        *args: Any,
+        variant: str | None = None,
+        outputs: Mapping[str, Any] | None = None,
+        timeout: float | None = None,
+        **kwargs: Any,
+    ) -> PendingCall[Any]: ...
+    def submit(self, operator: Any, /, *args: Any, **kwargs: Any) -> PendingCall[Any]:
+        """Sends a call with the arguments of ``client.run``; waits while too many are in flight.
+
+        Arrays must not be changed until the call is done. Raises the error for wrong arguments,
+        DeadlineError if no place becomes free within the call's timeout, and CancelledError once
+        the pipeline is closed. ``result`` of the call that it returns raises every other error.
+        """
+        return finished(self._submit(operator, args, kwargs))
+
+    def as_completed(self) -> Iterator[PendingCall[Any]]:
+        """Calls in the order in which they end, until none is in flight.
+
+        Calls that ended before come first: those that you hold and that it did not give yet.
+        """
+        while (call := finished(self._next_completed())) is not None:
+            yield call
