@@ -19,9 +19,9 @@ from npucall_client.calls import arguments
 from npucall_server.access.identity import anybody
 from npucall_server.devices import open_device
 from npucall_server.devices.base import Step
-from npucall_server.settings import ServerSettings
-from npucall_server.turn import Turn
-from npucall_server.turns import Turns
+from npucall_server.scheduling.turn import Turn
+from npucall_server.scheduling.turns import Turns
+from npucall_server.settings.server import ServerSettings
 
 sys.path.append(str(Path(__file__).parents[1]))
 from tests.simulator.build import build

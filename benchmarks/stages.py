@@ -19,9 +19,9 @@ from npucall.wire import messages, replies
 from npucall.wire.calls import PreparedCalls
 from npucall_client.calls import answers, arguments
 from npucall_server.access.identity import anybody
-from npucall_server.log import Log, Record
-from npucall_server.turn import Turn
-from npucall_server.turns import Turns
+from npucall_server.scheduling.turn import Turn
+from npucall_server.scheduling.turns import Turns
+from npucall_server.telemetry.log import Log, Record
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

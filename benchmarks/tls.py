@@ -23,7 +23,7 @@ from service import in_turn
 
 from npucall_client import connect
 from npucall_client.testing import running_server
-from npucall_server.authority import Authority
+from npucall_server.commands.authority import Authority
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -18,7 +18,7 @@ from yardstick import running_yardstick
 
 from npucall_client import Client
 from npucall_client.testing import running_server
-from npucall_server.settings import ServerSettings
+from npucall_server.settings.server import ServerSettings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

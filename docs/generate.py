@@ -35,11 +35,11 @@ from npucall.errors import (
 )
 from npucall_client.commands.exits import ExitCode as CommandExit
 from npucall_client.settings import ClientSettings
-from npucall_server.access.tenants import Tenant
 from npucall_server.directory.settings import DirectorySettings
 from npucall_server.exits import ExitCode
 from npucall_server.metrics.declared import BOUNDS_NS, METRICS
-from npucall_server.settings import ServerSettings
+from npucall_server.settings.server import ServerSettings
+from npucall_server.settings.tenants import Tenant
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -20,7 +20,7 @@ import npucall_client
 from npucall.errors import NpucallError
 from npucall.operators.l1_loss_backward import l1_loss_backward
 from npucall_server.access import tokens
-from npucall_server.access.identity import Role
+from npucall_server.settings.tenants import Role
 
 from . import requests
 from .clients import AGAIN_SECONDS, ONE, ZERO, clients, polite

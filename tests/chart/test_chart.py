@@ -16,7 +16,7 @@ from ruamel.yaml import YAML
 from tests.rows import each
 
 from npucall_server.directory.settings import DirectorySettings
-from npucall_server.settings import ServerSettings
+from npucall_server.settings.server import ServerSettings
 
 pytestmark = pytest.mark.more
 

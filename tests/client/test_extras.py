@@ -85,7 +85,7 @@ if find_spec("typer"):  # which is missed first
     fuzz = COMMAND.format("'conform', 'local:', '--fuzz', '1', '--operator', 'Log'")
     MISSING.append(("hypothesis", fuzz, "fuzz", "client[conformance]"))
 if HAS_SERVER:
-    certificates = "import npucall_server.certificates_command"
+    certificates = "import npucall_server.commands.certificates"
     MISSING.append(("cryptography", certificates, "npucall-server certificates", "server[auth]"))
 
 

@@ -7,10 +7,10 @@ import json
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from npucall_server.app import Server, build
 from npucall_server.devices import open_device
-from npucall_server.log import Log
-from npucall_server.settings import ServerSettings
+from npucall_server.serving.app import Server, build
+from npucall_server.settings.server import ServerSettings
+from npucall_server.telemetry.log import Log
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -20,7 +20,7 @@ from npucall.tensors import TensorSpec
 from npucall.wire.calls import PreparedCalls, encode
 from npucall_client.conformance.cases.calls import call_of
 from npucall_client.conformance.cases.select import Selection, select
-from npucall_server.arrivals import Arrivals
+from npucall_server.calls.arrivals import Arrivals
 
 from .servers import PARTS, STATEMENTS
 

@@ -18,7 +18,7 @@ from npucall.wire.status import TRAILER, from_status
 from npucall_server.access import tokens
 from npucall_server.directory.app import Directory
 from npucall_server.directory.settings import DirectorySettings
-from npucall_server.log import Log
+from npucall_server.telemetry.log import Log
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,10 +14,10 @@ from npucall.errors import (
     CredentialMissingError,
     PermissionDeniedError,
 )
-from npucall_server.access.identity import Identity, KnownBy, Role
-from npucall_server.access.tenants import Tenant, Tenants
+from npucall_server.access.identity import Identity, KnownBy
 from npucall_server.access.tenants_guard import TenantsGuard
 from npucall_server.directory.hosts import Hosts
+from npucall_server.settings.tenants import Role, Tenant, Tenants
 
 from .directories import (
     SERVING,

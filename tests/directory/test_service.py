@@ -22,7 +22,7 @@ from npucall_server.directory import app, feed, service
 from npucall_server.directory.feed import Feed
 from npucall_server.directory.messages import read_beat
 from npucall_server.directory.table import Table
-from npucall_server.log import Log
+from npucall_server.telemetry.log import Log
 
 from .directories import (
     DRAINING,

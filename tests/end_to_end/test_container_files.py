@@ -15,7 +15,7 @@ import pytest
 from ruamel.yaml import YAML
 from tests.rows import each
 
-from npucall_server.settings import ServerSettings
+from npucall_server.settings.server import ServerSettings
 
 from .pages import ROOT
 

@@ -9,13 +9,13 @@ import sys
 import pytest
 
 from npucall_client.testing import running_server
-from npucall_server import health_command
+from npucall_server.commands import health
 
 from . import wire
 
 PROBE = """
 import sys
-from npucall_server.script import main
+from npucall_server.__main__ import main
 sys.argv = ["npucall-server", "health", sys.argv[1]]
 try:
     main()
@@ -41,7 +41,7 @@ def asked(
         for name, value in environment.items():
             patch.setenv(name, value)
         try:
-            code = health_command.run(list(arguments))
+            code = health.run(list(arguments))
         except SystemExit as ended:
             code = int(str(ended.code))
     return code, *capsys.readouterr()

@@ -15,7 +15,7 @@ import npucall_client
 from npucall.errors import CredentialMissingError
 from npucall.v1 import operator_service_pb2 as pb
 from npucall_client.testing import running_server
-from npucall_server.access_commands import run_token
+from npucall_server.commands.access import run_token
 
 from .every_way import call_every_way
 

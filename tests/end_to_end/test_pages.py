@@ -10,7 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from npucall_server.directory.settings import DirectorySettings
-from npucall_server.settings import ServerSettings
+from npucall_server.settings.server import ServerSettings
 
 from .pages import ROOT, prose, text, tracked
 
@@ -232,24 +232,15 @@ def test_every_room_of_a_distribution_is_in_the_picture_and_in_the_table_of_fold
 # --- What packages say of themselves --------------------------------------------------------------
 
 
-def packages() -> list[Path]:
-    return [
-        file.parent
-        for folder in PACKAGES.values()
-        for file in sorted(folder.rglob("__init__.py"))
-        if file.parent.name not in LISTED_NOWHERE
-    ]
-
-
 def names_said(docstring: str) -> set[str]:
     """Modules that a docstring names: as code, or at the beginning of a line of a table."""
     listed = re.findall(r"^    (\w+(?:, \w+)*)  ", docstring, re.MULTILINE)
     return {*re.findall(r"``(\w+)``", docstring), *re.findall(r"\w+", " ".join(listed))}
 
 
-def test_a_package_says_what_its_modules_are() -> None:
+def test_a_distribution_says_what_its_rooms_are() -> None:
     wrong = {}
-    for folder in packages():
+    for folder in PACKAGES.values():
         source = (folder / "__init__.py").read_text(encoding="utf-8")
         said = names_said(ast.get_docstring(ast.parse(source)) or "")
         rooms = {file.parent.name for file in folder.glob("*/__init__.py")}

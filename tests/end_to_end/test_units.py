@@ -13,7 +13,7 @@ from ruamel.yaml import YAML
 
 from npucall_server.directory.settings import DirectorySettings
 from npucall_server.exits import ExitCode
-from npucall_server.settings import ServerSettings
+from npucall_server.settings.server import ServerSettings
 
 from .pages import ROOT
 

@@ -13,7 +13,7 @@ import pytest
 
 import npucall_client
 from npucall_client.testing import running_server
-from npucall_server.budget import CONNECTION_CALLS
+from npucall_server.accounts.budget import CONNECTION_CALLS
 
 from . import wire
 

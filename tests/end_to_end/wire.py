@@ -20,7 +20,7 @@ from npucall.v1 import tensor_pb2
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from npucall_server.app import Server
+    from npucall_server.serving.app import Server
 
 SERVICE = "npucall.v1.OperatorService"
 METHODS = (
@@ -46,10 +46,10 @@ __all__ = ["until"]  # beside what is defined here
 @contextmanager
 def server_here(listen: str = "127.0.0.1:0", **settings: Any) -> Iterator[Server]:
     """A server in this process, for what does not need one of its own. At the end it drains."""
-    from npucall_server.app import Server, build
     from npucall_server.devices import open_device
-    from npucall_server.log import Log
-    from npucall_server.settings import ServerSettings
+    from npucall_server.serving.app import Server, build
+    from npucall_server.settings.server import ServerSettings
+    from npucall_server.telemetry.log import Log
 
     given = ServerSettings(listen=listen, **settings)
     device = open_device(given, print)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
         Target,
         Turn,
     )
-    from npucall_server.settings import ServerSettings
+    from npucall_server.settings.server import ServerSettings
 
 KILLS, CRASHES, TAKES_LONG = 666, 667, 668
 LONG_SECONDS = 1.0

@@ -14,7 +14,7 @@ from npucall_pool.order import Found, Order
 from npucall_pool.plan import Host, Plan, flag
 from npucall_pool.ports import Ports
 from npucall_server.directory import settings as directory_settings
-from npucall_server.settings import read
+from npucall_server.settings.server import read
 
 HEAD = Host("10.0.0.5", "head", 0, 8, is_alive=True, is_head=True)
 FIRST = Host("10.0.0.6", "first", 2, 8, is_alive=True, is_head=False)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 
-from npucall_server.settings import ServerSettings
+from npucall_server.settings.server import ServerSettings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -16,12 +16,13 @@ from npucall.programs import Program, ProgramStep, check_output_places, sizes
 from npucall.tensors import TensorSpec
 from npucall.wire.calls import PreparedCalls, encode
 from npucall.wire.status import SESSION
-from npucall_server.access.identity import Identity, KnownBy, Role, anybody
+from npucall_server.access.identity import Identity, KnownBy, anybody
+from npucall_server.accounts.ledger import Ledger
+from npucall_server.calls.placed import Placed, Places
 from npucall_server.devices.base import Ran
 from npucall_server.devices.host_memory import HostResident
-from npucall_server.execution.placed import Placed, Places
-from npucall_server.executor import Executor, Limits
-from npucall_server.ledger import Ledger
+from npucall_server.scheduling.executor import Executor, Limits
+from npucall_server.settings.tenants import Role
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from npucall.places import OutputPlace, Place
     from npucall.tensors import Buffer
     from npucall_server.devices.base import Phases, RunPieces, Turn
-    from npucall_server.executor import Completed
+    from npucall_server.scheduling.executor import Completed
     from npucall_server.shared.regions import Regions
 
 PATIENCE = 20.0

@@ -9,9 +9,10 @@ from npucall.v1 import access_service_pb2 as access
 from npucall.v1 import operator_service_pb2 as pb
 from npucall.v1 import tensor_pb2
 from npucall_server.access.guard import OpenGuard
-from npucall_server.access.identity import Identity, KnownBy, Role
+from npucall_server.access.identity import Identity, KnownBy
 from npucall_server.services.access import NAME as ACCESS
 from npucall_server.services.operators import NAME as OPERATORS
+from npucall_server.settings.tenants import Role
 
 from .fakes import PATIENCE
 from .raw import TRAILER, call_of, info_of

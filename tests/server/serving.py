@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 from npucall.places import HandlePart
 from npucall.wire.messages import join_request, split_response
 from npucall.wire.programs import join_program, split_program_response
-from npucall_server.access.tenants import Tenant
-from npucall_server.app import Server, build
-from npucall_server.core import Clock, core_of
-from npucall_server.log import Log, Record
-from npucall_server.settings import ServerSettings
+from npucall_server.serving.app import Server, build
+from npucall_server.serving.core import Clock, core_of
+from npucall_server.settings.server import ServerSettings
+from npucall_server.settings.tenants import Tenant
+from npucall_server.telemetry.log import Log, Record
 
 from .fakes import FakeCaller, FakeClock, FakeDevice, is_at_rest, until
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from npucall.wire.messages import Response
     from npucall.wire.programs import StepRequest
     from npucall_server.access.guard import Guard
-    from npucall_server.core import Core
+    from npucall_server.serving.core import Core
     from npucall_server.sessions.session import Session
 
 _READERS = ("npucall-stream", "npucall-upload")

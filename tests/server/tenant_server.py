@@ -15,8 +15,8 @@ from tests.shared import Side
 
 from npucall.v1 import operator_service_pb2 as pb
 from npucall.v1 import shared_memory_pb2
-from npucall_server import app
 from npucall_server.access import tokens
+from npucall_server.serving import app
 
 from .fakes import PATIENCE
 from .issuer import AUDIENCE, Issuer
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from tests.certificates import Pair
 
-    from npucall_server.access.identity import Role
+    from npucall_server.settings.tenants import Role
 
 SERVICE = "/npucall.v1.OperatorService"
 US = os.geteuid()

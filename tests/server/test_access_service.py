@@ -10,8 +10,8 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from npucall.v1 import operator_service_pb2 as pb
-from npucall_server import gate as gate_module
-from npucall_server.executor import going_down
+from npucall_server.scheduling import gate as gate_module
+from npucall_server.scheduling.executor import going_down
 from npucall_server.services.access import MOST_WAITING, NAME
 from npucall_server.services.operators import NAME as OPERATORS
 

@@ -10,7 +10,8 @@ import pytest
 
 from npucall.v1 import access_service_pb2 as pb
 from npucall.v1 import operator_service_pb2
-from npucall_server.access.identity import Identity, KnownBy, Role, anybody, whose
+from npucall_server.access.identity import Identity, KnownBy, anybody, whose
+from npucall_server.settings.tenants import Role
 
 from .fakes import BlockingDevice, FakeClock, FakeDevice, until
 from .people import BelievingGuard, Person, told

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from npucall_server.addresses import Address, Security, parse
-from npucall_server.settings import ServerSettings, read
+from npucall_server.settings.addresses import Address, Security, parse
+from npucall_server.settings.server import ServerSettings, read
 
 Given = dict[str, Any]
 PLAIN, TLS, MTLS = Security.PLAIN, Security.TLS, Security.MTLS

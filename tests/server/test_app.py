@@ -13,10 +13,10 @@ from grpc_health.v1 import health_pb2 as pb
 from grpc_health.v1 import health_pb2_grpc
 
 import npucall_client
-from npucall_server import grpc_server
-from npucall_server.binding import BindError
 from npucall_server.services import health as module
 from npucall_server.services.operators import NAME
+from npucall_server.serving import grpc_server
+from npucall_server.serving.binding import BindError
 
 from .fakes import PATIENCE, BlockingDevice, until
 from .raw import channel_to, stream

@@ -1,4 +1,4 @@
-"""npucall_server.arrivals: chunks become pieces of whole elements."""
+"""npucall_server.calls.arrivals: chunks become pieces of whole elements."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from npucall.compute import evaluate, pieces
 from npucall.dtypes import FLOAT
 from npucall.errors import CancelledError
 from npucall.tensors import TensorSpec
-from npucall_server import arrivals
-from npucall_server.arrivals import Arrivals
+from npucall_server.calls import arrivals
+from npucall_server.calls.arrivals import Arrivals
 
 from .fakes import INPUTS, PATIENCE, prepared, until
 

@@ -12,7 +12,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 
 import npucall_client
 from npucall.errors import ServerUnreachableError
-from npucall_server.certificates_command import run
+from npucall_server.commands.certificates import run
 
 from .serving import serving
 

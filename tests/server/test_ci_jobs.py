@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from npucall.errors import TenantUnknownError
 from npucall_server.access import oidc
-from npucall_server.access.tenants import Tenants
 from npucall_server.access.tenants_guard import TenantsGuard
-from npucall_server.log import Log
-from npucall_server.settings import ServerSettings
+from npucall_server.settings.server import ServerSettings
+from npucall_server.settings.tenants import Tenants
+from npucall_server.telemetry.log import Log
 
 from .issuer import Issuer, write_keys
 

@@ -12,10 +12,9 @@ import numpy as np
 import pytest
 
 import npucall_client
-from npucall_server import device_kinds
-from npucall_server.device_kinds import CANN, CPU, KINDS, DeviceKind
 from npucall_server.devices import open_device
-from npucall_server.settings import ServerSettings
+from npucall_server.settings.device_kinds import CANN, CPU, KINDS, DeviceKind
+from npucall_server.settings.server import ServerSettings, device_kinds
 
 from .serving import serving
 
@@ -104,7 +103,7 @@ def test_what_opens_a_kind_is_there_and_help_says_what_each_is() -> None:
 def test_a_server_on_a_cpu_imports_nothing_of_other_devices() -> None:
     program = """
 import json, sys
-from npucall_server.__main__ import _read_settings
+from npucall_server.commands.serve import _read_settings
 from npucall_server.devices import open_device
 open_device(_read_settings([]), print).close()
 print(json.dumps(sorted(name for name in sys.modules if ".devices." in name)))

@@ -12,7 +12,7 @@ from google.rpc.status_pb2 import Status
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from npucall.errors import DeviceError
-from npucall_server import app
+from npucall_server.serving import app
 
 from .fakes import PATIENCE, BlockingDevice, until
 from .people import Person

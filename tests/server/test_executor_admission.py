@@ -17,10 +17,10 @@ from npucall.texts import retry_in
 from npucall.v1 import operator_service_pb2 as pb
 from npucall.wire.calls import encode
 from npucall.wire.messages import join_request
-from npucall_server.budget import Budget
+from npucall_server.accounts.budget import Budget
 from npucall_server.devices.base import Phases
 from npucall_server.devices.cpu import CpuDevice
-from npucall_server.executor import Executor, Limits
+from npucall_server.scheduling.executor import Executor, Limits
 from npucall_server.services.operators import NAME, OperatorService
 
 from .fakes import (
@@ -38,7 +38,7 @@ from .raw import call_of, channel_to
 from .serving import Offline, record, serving
 
 if TYPE_CHECKING:
-    from npucall_server.executor import Completed
+    from npucall_server.scheduling.executor import Completed
 
 
 def fill(

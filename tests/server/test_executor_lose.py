@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from npucall.errors import DeviceError, DeviceLostError, DrainingError, NpucallError
-from npucall_server.turns import Turns
+from npucall_server.scheduling.turns import Turns
 
 from .fakes import (
     PATIENCE,

@@ -14,7 +14,7 @@ from npucall.errors import (
     DeviceError,
     QueueFullError,
 )
-from npucall_server import turn as turn_module
+from npucall_server.scheduling import turn as turn_module
 
 from .fakes import (
     PATIENCE,

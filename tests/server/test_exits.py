@@ -13,9 +13,12 @@ from typing import TYPE_CHECKING
 import grpc
 import pytest
 
-from npucall_server import __main__, addresses, binding, device_lock
+from npucall_server.__main__ import main
+from npucall_server.commands import serve as command
 from npucall_server.devices import NoDeviceError
 from npucall_server.exits import ExitCode
+from npucall_server.serving import binding, device_lock
+from npucall_server.settings import addresses
 
 from .fakes import PATIENCE, until
 from .serving import serving
@@ -56,7 +59,7 @@ def serve(capsys: pytest.CaptureFixture[str]) -> Iterator[Serve]:
 
     def run(**settings: object) -> tuple[object, str]:
         given = {"listen": "127.0.0.1:0", "keep_memory": 0, **settings}
-        code = __main__.serve([f"--{k.replace('_', '-')}={v}" for k, v in given.items()])
+        code = command.serve([f"--{k.replace('_', '-')}={v}" for k, v in given.items()])
         return code, capsys.readouterr().err
 
     yield run
@@ -122,7 +125,7 @@ def test_a_device_that_is_not_there_ends_with_69(
     def absent(*_: object) -> None:
         raise NoDeviceError("cann:0: expected CANN, found none")
 
-    monkeypatch.setattr(__main__, "open_device", absent)
+    monkeypatch.setattr(command, "open_device", absent)
     assert serve(device="cann:0") == (69, "npucall-server: cann:0: expected CANN, found none\n")
 
 
@@ -168,7 +171,7 @@ def ended(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> object:
     """The code with which the command ends."""
     monkeypatch.setattr(sys, "argv", ["npucall-server", *arguments])
     with pytest.raises(SystemExit) as caught:
-        __main__.main()
+        main()
     return caught.value.code
 
 

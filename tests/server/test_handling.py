@@ -15,9 +15,9 @@ from google.rpc.status_pb2 import Status
 from npucall.errors import NpucallError, OperatorUnknownError, QueueFullError, ShapeError
 from npucall.wire.replies import ServerIdentity
 from npucall_server.access.guard import OpenGuard
-from npucall_server.handling import Handling
-from npucall_server.log import Log, Record
-from npucall_server.peers import Peers
+from npucall_server.carriers.handling import Handling
+from npucall_server.carriers.peers import Peers
+from npucall_server.telemetry.log import Log, Record
 
 from .fakes import PATIENCE, ledger
 from .raw import TRAILER

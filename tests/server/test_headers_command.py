@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from npucall_server import __main__
-from npucall_server.headers_command import run
+from npucall_server.__main__ import main
+from npucall_server.commands.headers import run
 
 TEXT = """\
 aclnnStatus aclnnReluGetWorkspaceSize(const aclTensor *self, const aclTensor *out,
@@ -129,7 +129,7 @@ def test_the_servers_command_runs_it_and_its_help_names_it(
     ]:
         monkeypatch.setattr(sys, "argv", ["npucall-server", *arguments])
         with pytest.raises(SystemExit) as ended:
-            __main__.main()
+            main()
         assert ended.value.code == 0
         assert said in " ".join(capsys.readouterr().out.split())
 

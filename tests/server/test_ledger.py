@@ -13,11 +13,11 @@ import pytest
 from tests.more import every_third
 
 from npucall.limits import FRAME_BYTES, GIB, KIB, MIB
-from npucall_server import ledger as module
-from npucall_server.budget import LISTING_MESSAGES, Budget
-from npucall_server.kept_memory import IdleMemory, KeptMemory
-from npucall_server.ledger import Entry, Ledger
-from npucall_server.settings import ServerSettings
+from npucall_server.accounts import ledger as module
+from npucall_server.accounts.budget import LISTING_MESSAGES, Budget
+from npucall_server.accounts.ledger import Entry, Ledger
+from npucall_server.scheduling.kept_memory import IdleMemory, KeptMemory
+from npucall_server.settings.server import ServerSettings
 
 from .fakes import PATIENCE, FakeCaller
 

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from npucall_server.threads import Line
+from npucall_server.carriers.threads import Line
 
 from .fakes import until
 from .test_threads import Bench, Clock, Task, all_begin, all_idle, begun, bench, clock, workers
 
 if TYPE_CHECKING:
-    from npucall_server.threads import Threads
+    from npucall_server.carriers.threads import Threads
 
 __all__ = ["bench", "clock"]
 

@@ -16,8 +16,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from npucall_server import log as log_module
-from npucall_server.log import LibraryLines, Log, Record
+from npucall_server.telemetry import log as log_module
+from npucall_server.telemetry.log import LibraryLines, Log, Record
 
 from .fakes import until
 

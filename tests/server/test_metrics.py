@@ -21,7 +21,6 @@ import npucall_client
 from npucall.operators.l1_loss_backward import l1_loss_backward
 from npucall_server.devices import open_device
 from npucall_server.devices.base import DeviceFacts
-from npucall_server.log import Record
 from npucall_server.metrics import declared
 from npucall_server.metrics.counters import Counters, Sample
 from npucall_server.metrics.declared import METRICS
@@ -29,7 +28,8 @@ from npucall_server.metrics.exposition import Exposition
 from npucall_server.metrics.gauges import Gauges
 from npucall_server.metrics.shown import ServerTls
 from npucall_server.sessions.digests import DIGEST_BYTES
-from npucall_server.settings import ServerSettings
+from npucall_server.settings.server import ServerSettings
+from npucall_server.telemetry.log import Record
 
 from .fakes import PATIENCE, FakeDevice, until
 from .serving import Served, serving

@@ -15,9 +15,9 @@ from npucall.exchange import Event, State, after
 from npucall.v1 import operator_service_pb2 as pb
 from npucall.wire.frames import join_end
 from npucall.wire.stream_messages import response_frames
-from npucall_server.arrivals import Computed
-from npucall_server.services.streams.early import EarlyFrames
-from npucall_server.services.streams.packing import Packing
+from npucall_server.calls.arrivals import Computed
+from npucall_server.carriers.streams.early import EarlyFrames
+from npucall_server.carriers.streams.packing import Packing
 
 from .fakes import until
 from .raw import stream
@@ -26,8 +26,8 @@ from .test_pieces import EXPECTED, ROUNDS, begin, received, send, serving_cpu
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from npucall_server.callers import UnaryCaller
-    from npucall_server.services.streams.call import StreamCall
+    from npucall_server.access.callers import UnaryCaller
+    from npucall_server.carriers.streams.call import StreamCall
 
     from .serving import Served
 

@@ -13,11 +13,11 @@ import grpc
 import pytest
 
 from npucall.errors import MessageError
-from npucall_server import connections
-from npucall_server.connections import IdleConnections, bytes_moved
-from npucall_server.log import Log
-from npucall_server.peers import Peers
-from npucall_server.watch import Watch
+from npucall_server.carriers import connections
+from npucall_server.carriers.connections import IdleConnections, bytes_moved
+from npucall_server.carriers.peers import Peers
+from npucall_server.serving.watch import Watch
+from npucall_server.telemetry.log import Log
 
 from .fakes import PATIENCE, FakeCaller, FakeClock, ledger, until
 

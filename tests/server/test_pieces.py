@@ -27,8 +27,8 @@ from .serving import serving
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from npucall_server.executor import Admission
-    from npucall_server.services.streams.call import StreamCall
+    from npucall_server.carriers.streams.call import StreamCall
+    from npucall_server.scheduling.executor import Admission
 
     from .raw import RawStream
     from .serving import Served

@@ -34,8 +34,8 @@ from npucall_server.shared.regions import Regions
 from .fakes import INPUTS, ledger, opened
 
 if TYPE_CHECKING:
+    from npucall_server.calls.placed import Placed
     from npucall_server.devices.base import Step
-    from npucall_server.execution.placed import Placed
 FREE: Any = Unlimited()
 SIZE, MIB = 64, 2**20
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from npucall_server import device_lock, ready_file
+from npucall_server.serving import device_lock, ready_file
 
 from .fakes import PATIENCE, until
 
@@ -36,7 +36,7 @@ def precious(tmp_path: Path) -> Path:
 PROGRAM = """
 import json, logging, resource
 from npucall_server import process, process_limits
-from npucall_server.settings import ServerSettings
+from npucall_server.settings.server import ServerSettings
 
 for limits in json.loads(input()):
     resource.setrlimit(resource.RLIMIT_NOFILE, limits)
@@ -63,7 +63,7 @@ def test_the_limit_is_raised_to_the_hard_one_and_a_log_says_where_that_is_small(
 HOLDER = """
 import sys
 from pathlib import Path
-from npucall_server.device_lock import take
+from npucall_server.serving.device_lock import take
 take(Path(sys.argv[1]), 0, print)
 print("taken", flush=True)
 input()

@@ -11,9 +11,9 @@ import pytest
 from npucall.errors import QuotaError, TooLargeError
 from npucall.v1 import operator_service_pb2 as pb
 from npucall.v1 import tensor_pb2
-from npucall_server.access.tenants import Tenant, Tenants
-from npucall_server.quotas import Quotas
-from npucall_server.usage import Usage
+from npucall_server.accounts.quotas import Quotas
+from npucall_server.accounts.usage import Usage
+from npucall_server.settings.tenants import Tenant, Tenants
 
 from .fakes import FakeClock, person, until
 from .raw import RawStream, call_of

@@ -20,7 +20,7 @@ from tests.shared import Memory, Side
 from npucall.v1 import operator_service_pb2 as pb
 from npucall.v1 import tensor_pb2
 from npucall_server.access import local_users, tokens
-from npucall_server.access.identity import Role
+from npucall_server.settings.tenants import Role
 from npucall_server.shared import side_socket
 
 from .fakes import PATIENCE, until

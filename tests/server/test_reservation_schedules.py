@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 import pytest
 
 from npucall.errors import ReservedError
-from npucall_server.access.identity import Identity, KnownBy, Role
-from npucall_server.reservation_keys import Keys
-from npucall_server.reservations import Reservations, Rules, Wish
+from npucall_server.access.identity import Identity, KnownBy
+from npucall_server.scheduling.reservation_keys import Keys
+from npucall_server.scheduling.reservations import Reservations, Rules, Wish
+from npucall_server.settings.tenants import Role
 
 from .fakes import FakeClock
 

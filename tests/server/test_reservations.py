@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from npucall.errors import MessageError, ReservedError
-from npucall_server.access.identity import Identity, KnownBy, Role, anybody
-from npucall_server.reservation_keys import Keys, Term
-from npucall_server.reservations import Granted, Reservations, Rules
+from npucall_server.access.identity import Identity, KnownBy, anybody
+from npucall_server.scheduling.reservation_keys import Keys, Term
+from npucall_server.scheduling.reservations import Granted, Reservations, Rules
+from npucall_server.settings.tenants import Role
 
 from .fakes import FakeClock
 

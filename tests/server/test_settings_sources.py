@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from npucall import variables
-from npucall_server import memory_settings as module
 from npucall_server.directory.settings import read as read_directory
-from npucall_server.settings import ServerSettings
-from npucall_server.settings import read as read_flags
+from npucall_server.settings import memory as module
+from npucall_server.settings.server import ServerSettings
+from npucall_server.settings.server import read as read_flags
 
 if TYPE_CHECKING:
     from collections.abc import Callable

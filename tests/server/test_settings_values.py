@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from npucall_server.__main__ import serve
-from npucall_server.addresses import is_loopback
+from npucall_server.commands.serve import serve
 from npucall_server.exits import ExitCode
-from npucall_server.npu_settings import tell_cann
-from npucall_server.settings import ServerSettings, read
+from npucall_server.settings.addresses import is_loopback
+from npucall_server.settings.npu import tell_cann
+from npucall_server.settings.server import ServerSettings, read
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -182,7 +182,7 @@ for module, name in (os, "memfd_create"), (socket, "SO_PEERCRED"):
     delattr(module, name)
     for loaded in [each for each in sys.modules if each.startswith("npucall_server")]:
         del sys.modules[loaded]
-    from npucall_server.settings import read
+    from npucall_server.settings.server import read
 
     read([])
     try:

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 import pytest
 
 from npucall_server.access.identity import Identity
-from npucall_server.access.tenants import Tenant, Tenants
-from npucall_server.turns import Grant, Turns
+from npucall_server.scheduling.turns import Grant, Turns
+from npucall_server.settings.tenants import Tenant, Tenants
 
 from .fakes import FakeTurn, person
 

@@ -16,11 +16,11 @@ import pytest
 from tests.shared import Memory, Refused, Side
 
 from npucall.places import RegionPart
-from npucall_server.log import Log
 from npucall_server.shared import regions as regions_module
 from npucall_server.shared import side_socket
 from npucall_server.shared.regions import Regions
 from npucall_server.shared.side_socket import SideSocket
+from npucall_server.telemetry.log import Log
 
 from .fakes import ledger, until
 

@@ -13,9 +13,9 @@ import pytest
 from npucall.compute import evaluate
 from npucall.errors import CancelledError, DeviceLostError, DrainingError, NpucallError
 from npucall.products import DEFAULT_SOC
-from npucall_server import turn as turn_module
 from npucall_server.devices.cpu import CpuDevice
-from npucall_server.executor import Executor, Limits
+from npucall_server.scheduling import turn as turn_module
+from npucall_server.scheduling.executor import Executor, Limits
 
 from .fakes import (
     PATIENCE,

@@ -14,12 +14,12 @@ import npucall_client
 from npucall.errors import DeviceLostError
 from npucall.operators.l1_loss_backward import l1_loss_backward
 from npucall.v1 import operator_service_pb2 as pb
-from npucall_server import turn as turn_module
 from npucall_server.access.guard import OpenGuard
-from npucall_server.execution import call as execution_of_calls
-from npucall_server.handling import Handling
-from npucall_server.log import Log
-from npucall_server.peers import Peers
+from npucall_server.calls import call as execution_of_calls
+from npucall_server.carriers.handling import Handling
+from npucall_server.carriers.peers import Peers
+from npucall_server.scheduling import turn as turn_module
+from npucall_server.telemetry.log import Log
 
 from .fakes import (
     INPUTS,

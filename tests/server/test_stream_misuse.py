@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from npucall.errors import MessageError
 from npucall.exchange import PASSED_OVER, TRANSITIONS, Event, State
 from npucall.v1 import operator_service_pb2 as pb
-from npucall_server.services.streams import stream as stream_module
-from npucall_server.services.streams.ids import Ids
+from npucall_server.carriers.streams import stream as stream_module
+from npucall_server.carriers.streams.ids import Ids
 
 from .fakes import BlockingDevice, device_that_answers, until, waiting
 from .raw import MANY, RawStream, message_of, stream
@@ -94,7 +94,7 @@ def test_a_misuse_ends_the_calls_beside_it() -> None:
 
 
 def test_ids_that_skip_about_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("npucall_server.services.streams.calls.Ids", partial(Ids, 3))
+    monkeypatch.setattr("npucall_server.carriers.streams.calls.Ids", partial(Ids, 3))
     with serving() as served, stream(served) as peer:
         for call_id in (30, 10, 20, 21, 22, 11):
             peer.begin(call_id)

@@ -13,11 +13,11 @@ from pydantic import ValidationError
 from npucall.errors import TenantUnknownError
 from npucall_server.access import belonging, keys
 from npucall_server.access.keys import FetchedKeys, FileKeys
-from npucall_server.access.tenants import Tenant, Tenants
-from npucall_server.access_commands import run_tenants
+from npucall_server.commands.access import run_tenants
 from npucall_server.exits import ExitCode
-from npucall_server.log import Log
-from npucall_server.settings import ServerSettings
+from npucall_server.settings.server import ServerSettings
+from npucall_server.settings.tenants import Tenant, Tenants
+from npucall_server.telemetry.log import Log
 
 from .fakes import until
 from .issuer import Issuer, write_keys

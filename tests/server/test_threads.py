@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 
-from npucall_server import threads
-from npucall_server.threads import Threads
+from npucall_server.carriers import threads
+from npucall_server.carriers.threads import Threads
 
 from .fakes import PATIENCE, until
 

@@ -16,16 +16,15 @@ from hypothesis import strategies as st
 
 from npucall.errors import CredentialExpiredError, UnauthenticatedError
 from npucall_server.access import tenants_guard, tokens
-from npucall_server.access.identity import Role
 from npucall_server.access.local_users import LocalUsers
 from npucall_server.access.oidc import Issuer
-from npucall_server.access.tenants import Tenant, Tenants
 from npucall_server.access.tenants_guard import TenantsGuard
 from npucall_server.access.tokens import TokenFile
-from npucall_server.access_commands import run_token
+from npucall_server.commands.access import run_token
 from npucall_server.exits import ExitCode
-from npucall_server.log import Log
-from npucall_server.settings import ServerSettings
+from npucall_server.settings.server import ServerSettings
+from npucall_server.settings.tenants import Role, Tenant, Tenants
+from npucall_server.telemetry.log import Log
 
 from . import issuer as issuers
 

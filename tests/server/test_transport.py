@@ -9,8 +9,8 @@ import grpc
 import pytest
 from tests.certificates import Authority, Pair
 
-from npucall_server import health_command
-from npucall_server.binding import SettingsError
+from npucall_server.commands.health import run as ask_health
+from npucall_server.serving.binding import SettingsError
 
 from .fakes import PATIENCE, until
 from .serving import Served, serving
@@ -120,9 +120,9 @@ def test_health_is_served_without_tls_and_nothing_else(addresses: dict[str, str]
 def test_health_for_probes_says_that_a_server_drains(tmp_path: Path) -> None:
     health = f"unix:{tmp_path}/health"
     with serving(health_listen=health) as served:
-        assert health_command.run([health]) == 0
+        assert ask_health([health]) == 0
         served.parts.front.report_not_serving()
-        assert health_command.run([health]) == 1
+        assert ask_health([health]) == 1
 
 
 # --- Files that change ----------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from hypothesis.stateful import (
 
 from npucall.errors import DrainingError
 from npucall_server.access.identity import anybody
-from npucall_server.turns import Turns
+from npucall_server.scheduling.turns import Turns
 
 from .fakes import FakeClock, FakeTurn
 

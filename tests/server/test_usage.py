@@ -6,9 +6,9 @@ import threading
 
 import pytest
 
-from npucall_server import usage
-from npucall_server.log import Record
-from npucall_server.usage import Key, Line, Usage
+from npucall_server.accounts import usage
+from npucall_server.accounts.usage import Key, Line, Usage
+from npucall_server.telemetry.log import Record
 
 from .fakes import FakeClock, person
 

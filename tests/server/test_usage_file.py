@@ -13,12 +13,12 @@ import pytest
 
 from npucall.operators.l1_loss_backward import l1_loss_backward
 from npucall_client import connect
-from npucall_server import usage_file
+from npucall_server.accounts import usage_file
+from npucall_server.accounts.usage import Key, Line, Usage
+from npucall_server.accounts.usage_file import UsageFile
 from npucall_server.devices import open_device
-from npucall_server.log import Log, Record
-from npucall_server.settings import ServerSettings
-from npucall_server.usage import Key, Line, Usage
-from npucall_server.usage_file import UsageFile
+from npucall_server.settings.server import ServerSettings
+from npucall_server.telemetry.log import Log, Record
 
 from .serving import serving
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from npucall.errors import NpucallError
     from npucall.tensors import Buffer
     from npucall_server.devices.base import RanProgram, Source, Step, Target, Turn
-    from npucall_server.settings import ServerSettings
+    from npucall_server.settings.server import ServerSettings
 
 
 def open_echo(settings: ServerSettings, note: Callable[[str], None]) -> EchoDevice:

@@ -11,7 +11,7 @@ from npucall.errors import TenantUnknownError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from npucall_server.access.tenants import Tenants
+    from npucall_server.settings.tenants import Tenants
 
 _KEPT_PATTERNS = 1024
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from npucall.errors import PermissionDeniedError
-from npucall_server.access.identity import Identity, Role, anybody
+from npucall_server.access.identity import Identity, anybody
+from npucall_server.settings.tenants import Role
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

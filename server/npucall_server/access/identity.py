@@ -4,30 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from enum import IntEnum, StrEnum
+from enum import StrEnum
 from functools import lru_cache
 
-TENANT_PATTERN = r"[a-z0-9][a-z0-9_.-]{0,62}"
-"""Matches the whole name of a tenant."""
+from npucall_server.settings.tenants import Role
+
 _KEPT_PEERS = 1024
-
-
-class Role(IntEnum):
-    """What a caller may do. A higher role may do more. The names are those of the proto."""
-
-    SERVER = 1
-    """Announce a server to a directory, and nothing else."""
-    USER = 2
-    """Run calls, and see its own usage."""
-    BENCH = 3
-    """Reserve the device too."""
-    ADMIN = 4
-    """See everybody's usage and end reservations too."""
-
-    @classmethod
-    def named(cls, name: str) -> Role:
-        """The role of a name as settings spell it, such as user. Raises KeyError."""
-        return cls[name.upper()]
 
 
 class KnownBy(StrEnum):

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 import jwt
 
 from npucall.watched_file import WatchedFile
-from npucall_server.access.issuers import checked_url
+from npucall_server.settings.issuers import checked_url
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from npucall_server.log import Log
+    from npucall_server.telemetry.log import Log
 
 BETWEEN_SECONDS = 60.0
 """The shortest time between two requests to an address, whatever tokens come."""

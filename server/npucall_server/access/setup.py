@@ -11,10 +11,10 @@ from pydantic import TypeAdapter, ValidationError
 from npucall.watched_file import WatchedFile
 from npucall_server.access.guard import OpenGuard
 from npucall_server.access.local_users import LocalUsers
-from npucall_server.access.tenants import Tenants, TenantTables
 from npucall_server.access.tenants_guard import TenantsGuard
 from npucall_server.access.tokens import TokenFile
-from npucall_server.faults import sentences
+from npucall_server.settings.faults import sentences
+from npucall_server.settings.tenants import Tenants, TenantTables
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from npucall_server.access.certificates import Certificates
     from npucall_server.access.guard import Guard
     from npucall_server.access.oidc import Issuer
-    from npucall_server.access.tenants import Tenant
-    from npucall_server.front_settings import FrontSettings
-    from npucall_server.log import Log
+    from npucall_server.settings.listener import FrontSettings
+    from npucall_server.settings.tenants import Tenant
+    from npucall_server.telemetry.log import Log
 
 _TABLES: TypeAdapter[dict[str, Tenant]] = TypeAdapter(TenantTables)
 

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from npucall_server.access.certificates import Certificate, Certificates
     from npucall_server.access.local_users import LocalUsers
     from npucall_server.access.oidc import Issuer
-    from npucall_server.access.tenants import Tenants
     from npucall_server.access.tokens import TokenFile
+    from npucall_server.settings.tenants import Tenants
 
 _KEPT = 4096
 """The most verified credentials that are kept. The oldest are forgotten first."""

@@ -20,8 +20,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
 from npucall.watched_file import WatchedFile
-from npucall_server.access.identity import TENANT_PATTERN, Role
 from npucall_server.access.refusals import LONGEST_NAME, is_name
+from npucall_server.settings.tenants import TENANT_PATTERN, Role
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -16,15 +16,15 @@ from npucall import keepalive
 from npucall.membership import BEAT_SECONDS
 from npucall.v1 import directory_service_pb2 as pb
 from npucall.wire.status import AUTHORIZATION, TRAILER, from_status
-from npucall_server.addresses import Security
+from npucall_server.settings.addresses import Security
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from npucall_server.addresses import Address
-    from npucall_server.announce_settings import AnnounceSettings
     from npucall_server.announcing.member import Beats
-    from npucall_server.log import Log
+    from npucall_server.settings.addresses import Address
+    from npucall_server.settings.announcing import AnnounceSettings
+    from npucall_server.telemetry.log import Log
 
 _SERVICE = pb.DESCRIPTOR.services_by_name["DirectoryService"].full_name
 _METHOD = f"/{_SERVICE}/Announce"

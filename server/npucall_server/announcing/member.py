@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from npucall.wire.replies import ServerIdentity
-    from npucall_server.executor import Executor
-    from npucall_server.gate import Gate
-    from npucall_server.settings import ServerSettings
+    from npucall_server.scheduling.executor import Executor
+    from npucall_server.scheduling.gate import Gate
+    from npucall_server.settings.server import ServerSettings
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from npucall.errors import NpucallError
     from npucall.programs import Program
     from npucall_server.devices.base import Pieces, RunPieces, Source, Step, Target, Turn
-    from npucall_server.settings import ServerSettings
+    from npucall_server.settings.server import ServerSettings
 
 
 def open_cpu(settings: ServerSettings, note: Callable[[str], None]) -> CpuDevice:

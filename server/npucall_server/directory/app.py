@@ -10,24 +10,24 @@ import grpc
 
 from npucall.limits import MAX_MEMBER_BYTES
 from npucall.wire.replies import ServerIdentity
-from npucall_server import grpc_server
+from npucall_server.carriers.handling import Handling
+from npucall_server.carriers.peers import Peers
 from npucall_server.directory import service
 from npucall_server.directory.feed import Feed
 from npucall_server.directory.hosts import Hosts
 from npucall_server.directory.service import DirectoryService
 from npucall_server.directory.table import Table
-from npucall_server.front import Front, access_of, connections_possible, metrics_of
-from npucall_server.handling import Handling
 from npucall_server.metrics import declared
 from npucall_server.metrics.counters import Sample
-from npucall_server.peers import Peers
-from npucall_server.watch import Watch
+from npucall_server.serving import grpc_server
+from npucall_server.serving.listener import Front, access_of, connections_possible, metrics_of
+from npucall_server.serving.watch import Watch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from npucall_server.directory.settings import DirectorySettings
-    from npucall_server.log import Log
+    from npucall_server.telemetry.log import Log
 
 _OTHER_DESCRIPTORS = 64
 _LOOK_SECONDS = 1.0

@@ -7,12 +7,12 @@ import signal
 import sys
 from typing import NoReturn
 
-from npucall_server import process
-from npucall_server.binding import BindError
 from npucall_server.directory.app import Directory
 from npucall_server.directory.settings import DirectorySettings, read
 from npucall_server.exits import ExitCode
-from npucall_server.front_settings import quiet_grpc
+from npucall_server.serving import process
+from npucall_server.serving.binding import BindError
+from npucall_server.settings.listener import quiet_grpc
 
 _NAME = "npucall-directory"
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from npucall_server.directory.table import Beat, Table
-    from npucall_server.log import Log
+    from npucall_server.telemetry.log import Log
 
 _LOOK_SECONDS = 1.0
 """Time between two messages that say how busy members are."""

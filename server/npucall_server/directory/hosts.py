@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 
 from npucall.errors import PermissionDeniedError
 from npucall_server.access import belonging
-from npucall_server.access.identity import Identity, KnownBy, Role
+from npucall_server.access.identity import Identity, KnownBy
+from npucall_server.settings.tenants import Role
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from npucall_server.access.tenants import Tenants
+    from npucall_server.settings.tenants import Tenants
 
 
 class Hosts:

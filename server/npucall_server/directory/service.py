@@ -9,19 +9,19 @@ from npucall.errors import DrainingError, MessageError, QueueFullError
 from npucall.membership import split_address
 from npucall.texts import retry_in
 from npucall.v1 import directory_service_pb2 as pb
+from npucall_server.accounts.ledger import Ledger
 from npucall_server.directory import messages
-from npucall_server.ledger import Ledger
 from npucall_server.services.parsing import parse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from npucall_server.access.callers import UnaryCaller
     from npucall_server.access.identity import Identity
-    from npucall_server.callers import UnaryCaller
+    from npucall_server.carriers.handling import Handling, StreamMethod
     from npucall_server.directory.feed import Feed
     from npucall_server.directory.hosts import Hosts
     from npucall_server.directory.table import Beat
-    from npucall_server.handling import Handling, StreamMethod
 
 NAME: str = pb.DESCRIPTOR.services_by_name["DirectoryService"].full_name
 _RETRY_SECONDS = 5.0

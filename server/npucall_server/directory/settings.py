@@ -8,8 +8,8 @@ from pydantic import BeforeValidator, Field
 from pydantic_settings import SettingsConfigDict
 
 from npucall.membership import DIRECTORY_PORT
-from npucall_server.front_settings import FrontSettings, read_as
-from npucall_server.transport_settings import LISTEN, with_commas
+from npucall_server.settings.listener import FrontSettings, read_as
+from npucall_server.settings.transport import LISTEN, with_commas
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

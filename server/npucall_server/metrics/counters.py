@@ -13,8 +13,8 @@ from npucall_server.metrics.declared import BOUNDS_NS
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from npucall_server.log import Record
     from npucall_server.metrics.declared import Metric
+    from npucall_server.telemetry.log import Record
 
 _MOST_UNCOUNTED = 256
 """Calls that wait to be counted. Counting many at a time costs less."""

@@ -12,11 +12,11 @@ from npucall_server.metrics.counters import Sample
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from npucall_server.accounts.ledger import Ledger
     from npucall_server.devices.base import DeviceFacts
-    from npucall_server.executor import Executor
-    from npucall_server.gate import Gate
-    from npucall_server.ledger import Ledger
     from npucall_server.metrics.declared import Metric
+    from npucall_server.scheduling.executor import Executor
+    from npucall_server.scheduling.gate import Gate
     from npucall_server.sessions.digests import Digests
     from npucall_server.sessions.sessions import Sessions
     from npucall_server.shared.regions import Regions

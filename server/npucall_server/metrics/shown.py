@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
-    from npucall_server.front_settings import FrontSettings
-    from npucall_server.log import Record
     from npucall_server.metrics.counters import Sample
     from npucall_server.metrics.exposition import Exposition
+    from npucall_server.settings.listener import FrontSettings
+    from npucall_server.telemetry.log import Record
 
 
 class ExtraMissingError(Exception):

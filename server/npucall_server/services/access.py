@@ -8,16 +8,16 @@ from npucall.errors import MessageError, QueueFullError
 from npucall.texts import retry_in
 from npucall.v1 import access_service_pb2 as pb
 from npucall_server.access.guard import require
-from npucall_server.access.identity import Role
-from npucall_server.ledger import Ledger
+from npucall_server.accounts.ledger import Ledger
 from npucall_server.services.parsing import parse
+from npucall_server.settings.tenants import Role
 
 if TYPE_CHECKING:
-    from npucall_server.callers import Caller
-    from npucall_server.gate import Gate
-    from npucall_server.handling import Method
-    from npucall_server.log import Record
+    from npucall_server.access.callers import Caller
+    from npucall_server.carriers.handling import Method
+    from npucall_server.scheduling.gate import Gate
     from npucall_server.services.account import AccountService
+    from npucall_server.telemetry.log import Record
 
 NAME: str = pb.DESCRIPTOR.services_by_name["AccessService"].full_name
 MOST_WAITING = 16

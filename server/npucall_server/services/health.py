@@ -14,15 +14,15 @@ from grpc import StatusCode
 from grpc_health.v1 import health_pb2 as pb
 
 from npucall.errors import MessageError
-from npucall_server.callers import UnaryCaller, refusals_told
+from npucall_server.access.callers import UnaryCaller, refusals_told
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     import grpc
 
-    from npucall_server.ledger import Ledger
-    from npucall_server.peers import Peers
+    from npucall_server.accounts.ledger import Ledger
+    from npucall_server.carriers.peers import Peers
 
 NAME: str = pb.DESCRIPTOR.services_by_name["Health"].full_name
 _LOOK_SECONDS = 1.0

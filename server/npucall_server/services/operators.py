@@ -21,13 +21,13 @@ from npucall_server.sessions.sessions import Rules
 if TYPE_CHECKING:
     from npucall.declare import Operator
     from npucall.wire.replies import ServerIdentity
-    from npucall_server.budget import Budget
-    from npucall_server.callers import Caller
+    from npucall_server.access.callers import Caller
+    from npucall_server.accounts.budget import Budget
+    from npucall_server.calls.executions import Executions
+    from npucall_server.carriers.handling import Method
     from npucall_server.devices.base import DeviceFacts
-    from npucall_server.execution.executions import Executions
-    from npucall_server.handling import Method
-    from npucall_server.log import Record
-    from npucall_server.settings import ServerSettings
+    from npucall_server.settings.server import ServerSettings
+    from npucall_server.telemetry.log import Record
 
 NAME: str = pb.DESCRIPTOR.services_by_name["OperatorService"].full_name
 

@@ -7,11 +7,12 @@ import time
 from typing import TYPE_CHECKING
 
 from npucall.v1 import operator_service_pb2 as pb
-from npucall_server.access.identity import KnownBy, Role
+from npucall_server.access.identity import KnownBy
+from npucall_server.settings.tenants import Role
 
 if TYPE_CHECKING:
     from npucall_server.access.identity import Identity
-    from npucall_server.reservations import Shown
+    from npucall_server.scheduling.reservations import Shown
 
 _ROLES = {each: pb.CallerRole.Value(f"CALLER_ROLE_{each.name}") for each in Role}
 _KNOWN_BY = {each: pb.KnownBy.Value(f"KNOWN_BY_{each.name}") for each in KnownBy}

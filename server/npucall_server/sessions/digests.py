@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from npucall.tensors import Buffer
-    from npucall_server.ledger import Entry, Ledger
+    from npucall_server.accounts.ledger import Entry, Ledger
 
 DIGEST_BYTES = 1 << 10
 """Each counts for so many bytes in addition to its own."""

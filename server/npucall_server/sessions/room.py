@@ -6,16 +6,16 @@ import threading
 from typing import TYPE_CHECKING
 
 from npucall.errors import HandleMemoryError, OutOfMemoryError, QueueFullError
-from npucall_server.ledger import Entry
+from npucall_server.accounts.ledger import Entry
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from npucall.dtypes import DType
     from npucall_server.access.identity import Identity
+    from npucall_server.accounts.ledger import Ledger
+    from npucall_server.accounts.quotas import Held, Quotas
     from npucall_server.devices.base import Device, Resident
-    from npucall_server.ledger import Ledger
-    from npucall_server.quotas import Held, Quotas
 
 HANDLE_BYTES = 1 << 10
 """Bytes of the host that each handle counts for, in addition to what it holds."""

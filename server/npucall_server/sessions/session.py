@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from npucall.dtypes import DType
     from npucall.errors import NpucallError
     from npucall.places import HandlePart
+    from npucall_server.access.callers import Waiting
     from npucall_server.access.identity import Identity
-    from npucall_server.callers import Waiting
     from npucall_server.devices.base import Resident
     from npucall_server.sessions.room import Account, Room
     from npucall_server.sessions.waiting import Changes

@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from npucall.errors import NpucallError
+    from npucall_server.access.callers import Caller
     from npucall_server.access.identity import Identity
-    from npucall_server.callers import Caller
+    from npucall_server.accounts.quotas import Held
     from npucall_server.devices.base import Device
-    from npucall_server.quotas import Held
     from npucall_server.sessions.room import HandleMemory
-    from npucall_server.settings import ServerSettings
+    from npucall_server.settings.server import ServerSettings
 
 _RETRY_SECONDS = 5.0
 _KEY_BYTES = 32

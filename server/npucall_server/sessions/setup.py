@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from npucall_server.access.identity import Identity
+    from npucall_server.accounts.ledger import Ledger
+    from npucall_server.accounts.quotas import Quotas
     from npucall_server.devices.base import Device
-    from npucall_server.ledger import Ledger
-    from npucall_server.quotas import Quotas
-    from npucall_server.settings import ServerSettings
+    from npucall_server.settings.server import ServerSettings
 
 
 def sessions_of(  # noqa: PLR0913  # all that sessions depend on

@@ -7,12 +7,12 @@ import time
 from typing import TYPE_CHECKING
 
 from npucall.errors import DeadlineError
-from npucall_server.callers import went_away
+from npucall_server.access.callers import went_away
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from npucall_server.callers import Waiting
+    from npucall_server.access.callers import Waiting
 
 
 class Changes:

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from npucall.places import RegionPart
     from npucall_server.access.identity import Identity
-    from npucall_server.ledger import Ledger
-    from npucall_server.quotas import Quotas
+    from npucall_server.accounts.ledger import Ledger
+    from npucall_server.accounts.quotas import Quotas
 
 _RETRY_SECONDS = 1.0
 

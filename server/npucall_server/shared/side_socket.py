@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
     from npucall_server.access.identity import Identity
     from npucall_server.access.tenants_guard import TenantsGuard
-    from npucall_server.log import Log
     from npucall_server.shared.regions import Regions
+    from npucall_server.telemetry.log import Log
 
 REQUEST_SECONDS = 10.0
 """How long a connection may take to send its request."""

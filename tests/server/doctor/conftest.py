@@ -12,12 +12,12 @@ from tests.simulator.tree import Generation, Tree
 
 from npucall.declare.prepare import Prepared
 from npucall.products import Product
+from npucall_server.commands.doctor import copies, kinds, planning, trial
+from npucall_server.commands.doctor.device import examine
+from npucall_server.commands.doctor.finding import Finding, Verdict
 from npucall_server.devices.cann.host import HostCatalogue
 from npucall_server.devices.cann.operators import OpApi
-from npucall_server.doctor import copies, kinds, planning, trial
-from npucall_server.doctor.device import examine
-from npucall_server.doctor.finding import Finding, Verdict
-from npucall_server.npu_settings import AscendPaths
+from npucall_server.settings.npu import AscendPaths
 
 FEW = ("aclnnMatmul", "aclnnSmoothL1Loss", "aclnnThreshold")
 """Operators of which calls are tried where a test is not about which ones are."""

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from npucall_server.doctor import child
-from npucall_server.doctor.child import in_child
-from npucall_server.doctor.finding import Finding, Section, fault, ok
+from npucall_server.commands.doctor import child
+from npucall_server.commands.doctor.child import in_child
+from npucall_server.commands.doctor.finding import Finding, Section, fault, ok
 
 PATIENCE = 60.0
 

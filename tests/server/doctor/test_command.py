@@ -15,10 +15,10 @@ from typing import Any, NamedTuple
 import pytest
 from tests.simulator.tree import Generation, Tree
 
-from npucall_server import doctor
+from npucall_server.commands import doctor
+from npucall_server.commands.doctor import report
+from npucall_server.commands.doctor.finding import Facts, Message, Section, fault, ok, warning
 from npucall_server.devices.cann.unverified import UNVERIFIED
-from npucall_server.doctor import report
-from npucall_server.doctor.finding import Facts, Message, Section, fault, ok, warning
 
 from .conftest import Host, make_host
 

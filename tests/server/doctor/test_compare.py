@@ -10,7 +10,7 @@ from npucall.declare.samples import Form, sample, sample_storages
 from npucall.dtypes import BF16, FLOAT, FLOAT16, INT32, DType
 from npucall.operators import CATALOGUE
 from npucall.products import A2
-from npucall_server.doctor.compare import difference, is_untouched
+from npucall_server.commands.doctor.compare import difference, is_untouched
 
 TANH, THRESHOLD = (CATALOGUE.find(name) for name in ("aclnnTanhBackward", "aclnnThresholdBackward"))
 

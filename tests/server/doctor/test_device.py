@@ -8,14 +8,14 @@ from tests.simulator.control import Simulator
 from tests.simulator.tree import Tree
 
 from npucall.declare.prepare import Prepared
+from npucall_server.commands.doctor import compare, planning, report, trial
+from npucall_server.commands.doctor.bench import Outcome
+from npucall_server.commands.doctor.device import check_health, check_memory, check_product, examine
+from npucall_server.commands.doctor.finding import Finding, Section, Verdict, fault
+from npucall_server.commands.doctor.libraries import check_libraries, check_opening
 from npucall_server.devices.base import DeviceFacts
 from npucall_server.devices.cann.runtime import open_libraries
-from npucall_server.doctor import compare, planning, report, trial
-from npucall_server.doctor.bench import Outcome
-from npucall_server.doctor.device import check_health, check_memory, check_product, examine
-from npucall_server.doctor.finding import Finding, Section, Verdict, fault
-from npucall_server.doctor.libraries import check_libraries, check_opening
-from npucall_server.npu_settings import AscendPaths
+from npucall_server.settings.npu import AscendPaths
 
 from .conftest import Examined, faults, not_ok, todo, warnings
 

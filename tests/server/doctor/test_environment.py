@@ -9,11 +9,11 @@ import pytest
 
 from npucall.declare.catalogue import Catalogue
 from npucall.operators.l1_loss_backward import l1_loss_backward
+from npucall_server.commands.doctor.environment import check_environment
+from npucall_server.commands.doctor.finding import Finding, Verdict
+from npucall_server.commands.doctor.prototypes import check_prototypes
+from npucall_server.commands.doctor.versions import check_versions
 from npucall_server.devices.base import DeviceFacts
-from npucall_server.doctor.environment import check_environment
-from npucall_server.doctor.finding import Finding, Verdict
-from npucall_server.doctor.prototypes import check_prototypes
-from npucall_server.doctor.versions import check_versions
 
 from .conftest import DRIVER, Host, faults, not_ok, todo, warnings
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from npucall_server.doctor.finding import Verdict
-from npucall_server.doctor.host import check_custom_packages, check_driver, check_nodes
-from npucall_server.npu_settings import AscendPaths
+from npucall_server.commands.doctor.finding import Verdict
+from npucall_server.commands.doctor.host import check_custom_packages, check_driver, check_nodes
+from npucall_server.settings.npu import AscendPaths
 
 from .conftest import DRIVER, NODES, Host, faults, make_host, todo, warnings
 

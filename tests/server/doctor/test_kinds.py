@@ -11,7 +11,7 @@ from npucall.declare.declaration import Operator
 from npucall.declare.parameters import Attribute
 from npucall.operators import CATALOGUE
 from npucall.products import ASCEND_310, PRODUCTS, Product
-from npucall_server.doctor.kinds import call_of_shape, of_every_operator, summary, trials
+from npucall_server.commands.doctor.kinds import call_of_shape, of_every_operator, summary, trials
 
 
 class FakeHost(Catalogue):

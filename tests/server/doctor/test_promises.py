@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from tests.simulator.control import Simulator
 
+from npucall_server.commands.doctor import copies, promises, trial
+from npucall_server.commands.doctor.bench import Outcome
+from npucall_server.commands.doctor.finding import Verdict
 from npucall_server.devices.base import Ran
 from npucall_server.devices.cann.lane import Lane
 from npucall_server.devices.cann.resident import HandleMemory
-from npucall_server.doctor import copies, promises, trial
-from npucall_server.doctor.bench import Outcome
-from npucall_server.doctor.finding import Verdict
 
 from .conftest import Examined, not_ok
 

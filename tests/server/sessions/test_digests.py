@@ -8,7 +8,7 @@ from threading import Thread
 import pytest
 from tests.server.fakes import PATIENCE, FakeCaller, ledger
 
-from npucall_server.ledger import Ledger
+from npucall_server.accounts.ledger import Ledger
 from npucall_server.sessions import digests as module
 from npucall_server.sessions.digests import DIGEST_BYTES, Digests
 

@@ -23,7 +23,7 @@ from npucall_server.sessions import sessions as module
 from npucall_server.sessions.ids import place_of
 from npucall_server.sessions.room import HANDLE_BYTES, PAGE_BYTES, SESSION_BYTES
 from npucall_server.sessions.sessions import Rules
-from npucall_server.settings import ServerSettings
+from npucall_server.settings.server import ServerSettings
 
 LEASE = 60.0
 ONE = b"1" * 32

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from npucall.compute.evaluate import NO_TARGETS
 from npucall.errors import DeviceError, NpucallError
 from npucall.products import taken_for
-from npucall_server import device_kinds
 from npucall_server.devices.base import (
     BrokenDeviceError,
     NoDeviceError,
@@ -38,7 +37,8 @@ from npucall_server.devices.native_threads import EndingThreads
 from npucall_server.devices.program_map import program_map_of
 from npucall_server.devices.renewed import Renewed
 from npucall_server.devices.watchdog import Visitors, Watchdog
-from npucall_server.npu_settings import ascend_paths, tell_cann
+from npucall_server.settings import device_kinds
+from npucall_server.settings.npu import ascend_paths, tell_cann
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -49,8 +49,8 @@ if TYPE_CHECKING:
     from npucall_server.devices.base import DeviceFacts, Source, Target, Turn
     from npucall_server.devices.cann.resident import DeviceResident
     from npucall_server.devices.watchdog import Watched
-    from npucall_server.npu_settings import AscendPaths
-    from npucall_server.settings import ServerSettings
+    from npucall_server.settings.npu import AscendPaths
+    from npucall_server.settings.server import ServerSettings
 
 
 _SOON_SECONDS, _LATEST_SECONDS = 1.0, 10.0

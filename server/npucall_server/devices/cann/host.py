@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from npucall.declare.declaration import Operator
     from npucall_server.devices.cann.operators import OpApi
-    from npucall_server.npu_settings import AscendPaths
+    from npucall_server.settings.npu import AscendPaths
 
 _BUILTIN, COMMUNITY = "builtin", "community"
 """The variants: of CANN's own libraries, and of a custom package."""

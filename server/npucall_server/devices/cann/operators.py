@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from npucall.declare.declaration import Operator
     from npucall.declare.parameters import Parameter
     from npucall_server.devices.cann.library import Failure, Library
-    from npucall_server.npu_settings import AscendPaths
+    from npucall_server.settings.npu import AscendPaths
 
 CUSTOM_LIBRARY = Path("op_api", "lib", "libcust_opapi.so")
 """Where a custom package has its operators."""

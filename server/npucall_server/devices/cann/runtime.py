@@ -18,7 +18,7 @@ from npucall_server.devices.cleanup import Cleanup
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from npucall_server.npu_settings import AscendPaths
+    from npucall_server.settings.npu import AscendPaths
 
 RUNTIME = ("libascendcl.so", "libacl_rt.so")
 BASE = ("libnnopbase.so",)

@@ -253,7 +253,7 @@ UNVERIFIED = (
         "Read in the source [src:phase-one-cache]. If this is wrong, calls are slower; wrong "
         "addresses would show in the doctor's second run.",
         Stake.FAST, 0.97,
-        ("devices/lane_thread.py: LaneThread", "npu_settings.py: tell_cann"),
+        ("devices/lane_thread.py: LaneThread", "settings/npu.py: tell_cann"),
         "`plan_ns` of the second equal call is a fraction of the first one, but not with "
         "--phase-one-cache 0; numbers are right after other calls have moved the memory.",
     ),

@@ -13,11 +13,11 @@ from npucall.wire.uploads import check_id
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from npucall_server.callers import UnaryCaller
+    from npucall_server.access.callers import UnaryCaller
+    from npucall_server.carriers.handling import Handling
     from npucall_server.devices.base import ResidentPart
-    from npucall_server.handling import Handling
-    from npucall_server.log import Record
     from npucall_server.services.sessions.kept import Kept
+    from npucall_server.telemetry.log import Record
 
 _NO_CALL = 0
 _NAME = "part"

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from npucall.exchange import Chunk
     from npucall.tensors import Buffer
     from npucall.wire.uploads import UploadEntry
-    from npucall_server.callers import Caller
+    from npucall_server.access.callers import Caller
     from npucall_server.services.sessions.kept import Kept
     from npucall_server.sessions.session import Filling
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from npucall_server.executor import Executor
-    from npucall_server.gate import Gate
-    from npucall_server.ledger import Ledger
+    from npucall_server.accounts.ledger import Ledger
+    from npucall_server.scheduling.executor import Executor
+    from npucall_server.scheduling.gate import Gate
     from npucall_server.sessions.digests import Digests
     from npucall_server.sessions.sessions import Sessions
 

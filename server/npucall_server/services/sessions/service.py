@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from npucall.wire.replies import ServerIdentity
-    from npucall_server.callers import Caller, UnaryCaller
-    from npucall_server.gate import Passage
-    from npucall_server.handling import Exchange, Handling, Method
-    from npucall_server.log import Record
+    from npucall_server.access.callers import Caller, UnaryCaller
+    from npucall_server.carriers.handling import Exchange, Handling, Method
+    from npucall_server.scheduling.gate import Passage
     from npucall_server.services.sessions.kept import Kept
+    from npucall_server.telemetry.log import Record
 
 NAME: str = pb.DESCRIPTOR.services_by_name["SessionService"].full_name
 

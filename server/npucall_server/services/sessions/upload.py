@@ -12,18 +12,18 @@ import grpc
 from npucall.errors import DeadlineError, MessageError, StalledError
 from npucall.exchange import Chunk
 from npucall.wire.uploads import UploadBegin, split_upload_frame
-from npucall_server.callers import went_away
+from npucall_server.access.callers import went_away
+from npucall_server.scheduling.turn import gave_way
 from npucall_server.services.sessions.entries import Entries
-from npucall_server.turn import gave_way
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from npucall_server.callers import UnaryCaller
-    from npucall_server.gate import Passage
-    from npucall_server.handling import Handling
-    from npucall_server.log import Record
+    from npucall_server.access.callers import UnaryCaller
+    from npucall_server.carriers.handling import Handling
+    from npucall_server.scheduling.gate import Passage
     from npucall_server.services.sessions.kept import Kept
+    from npucall_server.telemetry.log import Record
 
 _LOOK_SECONDS = 1.0
 """Time between two checks of the caller's credential."""

@@ -15,7 +15,7 @@ from npucall_server.devices.cann import device as device_module
 from npucall_server.devices.cann.host import HostCatalogue
 from npucall_server.devices.cann.operators import OpApi
 from npucall_server.devices.cann.runtime import DeviceContext, Libraries, open_libraries
-from npucall_server.npu_settings import AscendPaths
+from npucall_server.settings.npu import AscendPaths
 
 from .calls import WAYS
 from .opened import Open, Opened

@@ -12,8 +12,8 @@ from npucall.errors import NpucallError
 from npucall_server.devices.base import Ran, ResidentPart, Step, is_resident
 from npucall_server.devices.cann.device import CannDevice
 from npucall_server.devices.cann.resident import DeviceResident
-from npucall_server.npu_settings import AscendPaths
-from npucall_server.settings import ServerSettings
+from npucall_server.settings.npu import AscendPaths
+from npucall_server.settings.server import ServerSettings
 
 from .calls import Case
 

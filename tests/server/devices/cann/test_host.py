@@ -12,7 +12,7 @@ from npucall.errors import (
 )
 from npucall.operators import CATALOGUE
 from npucall_server.devices.cann.host import HostCatalogue, header_folders
-from npucall_server.npu_settings import AscendPaths
+from npucall_server.settings.npu import AscendPaths
 
 from .conftest import op_api
 

@@ -18,7 +18,7 @@ from npucall.errors import (
 from npucall_server.devices.cann.lane import Lane, LaneLimits
 from npucall_server.devices.cann.planner import Planner
 from npucall_server.devices.cann.runtime import DeviceContext
-from npucall_server.npu_settings import AscendPaths
+from npucall_server.settings.npu import AscendPaths
 
 from .calls import Ask, in_place, l1, rsub, without_elements
 from .faults import NO_MEMORY, failure

@@ -21,7 +21,7 @@ from npucall_server.devices.cann.library import (
     open_library,
 )
 from npucall_server.devices.cann.runtime import open_libraries
-from npucall_server.npu_settings import AscendPaths
+from npucall_server.settings.npu import AscendPaths
 
 PHASES = ("aclnnX", "aclnnXGetWorkspaceSize")
 """The two phases of an operator of tests."""

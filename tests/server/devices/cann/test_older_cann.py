@@ -14,7 +14,7 @@ PROJECT = Path(__file__).parents[4]
 PROGRAM = """
 import json, sys
 from npucall_server.devices.cann import device as device_module
-from npucall_server.npu_settings import ascend_paths
+from npucall_server.settings.npu import ascend_paths
 from tests.server.devices.cann.calls import SITUATIONS
 from tests.server.devices.cann.conftest import catalogue_of
 from tests.server.devices.cann.faults import failure

@@ -15,7 +15,7 @@ import pytest
 from npucall.declare.declaration import prototype_only
 from npucall.declare.parameters import Attribute, Input, Kind, Output
 from npucall_server.devices.cann.operators import CUSTOM_LIBRARY, OpApi, load_priority
-from npucall_server.npu_settings import AscendPaths
+from npucall_server.settings.npu import AscendPaths
 
 from .test_library import PHASES, compiled, library
 
@@ -175,7 +175,7 @@ PROGRAM = """
 import json, sys
 from pathlib import Path
 from npucall_server.devices.cann.operators import OpApi
-from npucall_server.npu_settings import AscendPaths
+from npucall_server.settings.npu import AscendPaths
 
 told = []
 for home in sys.argv[1].split(","):

@@ -1,0 +1,1 @@
+"""What callers hold and have used: the ledger, quotas, the account and its file."""

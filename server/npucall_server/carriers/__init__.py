@@ -1,0 +1,1 @@
+"""How the bytes of a call come in and its answer goes out: threads, streams, peers, connections."""

@@ -1,0 +1,1 @@
+"""ExecuteStream: its calls follow the table of ``npucall.exchange``."""

@@ -1,0 +1,118 @@
+"""One call of a stream: where its exchange is, its execution, and its answer."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from npucall.errors import DeadlineError, StalledError
+from npucall.exchange import Event, Sending, State
+from npucall.wire.frames import join_chunk, join_end, join_reply
+from npucall.wire.messages import join_response
+from npucall_server.calls.call import CallExecution
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from npucall.exchange import Chunk, Receiving
+    from npucall_server.access.callers import StreamCaller
+    from npucall_server.calls.life import Execution
+    from npucall_server.carriers.peers import Peers
+    from npucall_server.carriers.streams.early import EarlyFrames
+
+
+class StreamCall:
+    """A call from its first frame to its last."""
+
+    def __init__(
+        self,
+        call_id: int,
+        caller: StreamCaller,
+        execution: Execution,
+        state: State,
+    ) -> None:
+        self.id = call_id
+        self.caller = caller
+        self.execution = execution
+        self.state = state
+        """Changed only with the lock of its stream."""
+        self.receiving: Receiving | None = None
+        """Its storages, if they come in chunks and the call has been admitted."""
+        self.frames: Iterator[bytes] = iter(())
+        """The answer."""
+        self.early: EarlyFrames | None = None
+        """The answer, if it may begin before the call has run."""
+        self.is_queued = self.is_decided = False
+        """Whether frames of the answer wait or are being sent; whether the last is among them."""
+        self._begun_ns = self._moved_ns = time.perf_counter_ns()
+
+    def seconds_left(self, peers: Peers) -> float:
+        """How long its next bytes may still take."""
+        own = self.caller.time_remaining()
+        left = self._patience(peers) - (time.perf_counter_ns() - self._moved_ns) / 1e9
+        return left if own is None else min(own, left)
+
+    def lateness(self, peers: Peers) -> DeadlineError:
+        """The error if they have not come in time."""
+        own = self.caller.time_remaining()
+        if own is not None and own <= 0:
+            return DeadlineError("the deadline of the call ended before all its bytes arrived")
+        limit = f"{self._patience(peers):g}"
+        return StalledError(
+            f"no bytes of the call arrived for {limit} s (setting peer_timeout); repeat the call",
+            limit=limit,
+            setting="peer_timeout",
+        )
+
+    def _patience(self, peers: Peers) -> float:
+        some = self.receiving is not None and self.receiving.received
+        return peers.timeout if some else peers.first_timeout
+
+    def receive(self, chunk: Chunk) -> None:
+        """Takes the next part of a storage. Raises MessageError where it does not fit."""
+        receiving = self.receiving  # the thread of answers may refuse the call this moment
+        if receiving is not None:
+            receiving.take(chunk)
+            self._moved_ns = time.perf_counter_ns()
+            self.execution.record.request_bytes += len(chunk.data)
+
+    def check_complete(self) -> None:
+        """Raises MessageError where bytes are missing."""
+        receiving = self.receiving
+        if receiving is not None:
+            receiving.end()
+
+    def forget_storages(self) -> None:
+        """Its inputs are no longer read."""
+        self.receiving = None
+        self.execution.forget_storages()
+
+    def settle(self) -> None:
+        """It has been answered, or its stream has ended: gives everything back."""
+        self.frames, self.early = iter(()), None
+        self.execution.dismiss()
+        self.execution.record.total_ns = time.perf_counter_ns() - self._begun_ns
+
+
+def answered(call: StreamCall, chunk_bytes: int) -> tuple[Iterator[bytes], Event]:
+    """The frames that end an answer, and the event that this is for the call."""
+    execution = call.execution
+    if not isinstance(execution, CallExecution):
+        return iter([join_reply(call.id, execution.reply_message(), program=True)]), Event.REPLY
+    reply, timings, places = execution.reply()
+    if call.early is not None and call.early.is_begun:  # the outputs were sent before
+        return iter([join_reply(call.id, join_response(reply, timings, ()))]), Event.REPLY
+    sending = Sending([None if isinstance(each, tuple) else each for each in places])
+    if not sending.is_chunked():
+        return iter([join_reply(call.id, join_response(reply, timings, places))]), Event.REPLY
+    response = join_response(reply, timings, ())
+    return _in_chunks(call.id, response, sending, chunk_bytes), Event.REPLY_CHUNKED
+
+
+def _in_chunks(
+    call_id: int, response: bytes, sending: Sending, chunk_bytes: int
+) -> Iterator[bytes]:
+    yield join_reply(call_id, response)
+    for chunk in sending.chunks(chunk_bytes):
+        yield join_chunk(call_id, chunk)
+    yield join_end(call_id)

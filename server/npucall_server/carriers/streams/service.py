@@ -1,0 +1,106 @@
+"""``npucall.v1.OperatorService``: ExecuteStream, all of its streams."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+from npucall.errors import QueueFullError
+from npucall.texts import retry_in
+from npucall_server.accounts.ledger import Ledger
+from npucall_server.carriers.streams.stream import Stream, StreamLimits
+from npucall_server.carriers.threads import Threads
+from npucall_server.scheduling.executor import going_down
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from npucall_server.access.callers import UnaryCaller
+    from npucall_server.accounts.budget import Budget
+    from npucall_server.calls.executions import Executions
+    from npucall_server.carriers.handling import Handling, StreamMethod
+    from npucall_server.settings.server import ServerSettings
+
+_RETRY_SECONDS = 1.0
+
+
+class StreamService:
+    """Opens streams, whose calls run in threads that all of them share."""
+
+    def __init__(self, executions: Executions, settings: ServerSettings, budget: Budget) -> None:
+        self._executions = executions
+        self._limits = StreamLimits(settings.stream_window, budget.chunk_bytes)
+        self.places = Ledger(budget.max_streams, lambda: _too_many(budget.max_streams))
+        self._streams: set[Stream] = set()
+        self._lock = threading.Lock()
+        self._draining = False
+        # As many as calls are admitted, so that none waits for a thread.
+        most = settings.queue_length + executions.executor.device.lanes
+        self._threads = Threads(most, "npucall-stream-call")
+
+    def methods(self) -> dict[str, StreamMethod]:
+        """The methods by the names that the proto gives them."""
+        return {"ExecuteStream": self.execute_stream}
+
+    def execute_stream(
+        self, messages: Iterator[bytes], caller: UnaryCaller, handling: Handling
+    ) -> Iterator[bytes]:
+        """One stream, from its opening to its end."""
+        if self._draining:
+            raise going_down()
+        quota = self._executions.executor.quotas.open_stream(caller.identity.tenant)
+        try:
+            yield from self._with_a_place(messages, caller, handling)
+        finally:
+            quota.give_back()
+
+    def _with_a_place(
+        self, messages: Iterator[bytes], caller: UnaryCaller, handling: Handling
+    ) -> Iterator[bytes]:
+        place = self.places.take(caller, 1, caller.cancel)
+        try:
+            stream = Stream(
+                messages, caller, self._executions, handling, self._threads, self._limits, place
+            )
+            yield from self._answers(stream)
+        finally:
+            place.give_back()
+
+    def look(self) -> None:
+        """Ends streams of callers whose credential is no longer good.
+
+        Has to be called every second.
+        """
+        with self._lock:
+            streams = list(self._streams)
+        for stream in streams:
+            stream.look()
+
+    def drain(self) -> None:
+        """From now on a stream ends as soon as none of its calls is left."""
+        with self._lock:
+            self._draining = True
+            streams = list(self._streams)
+        for stream in streams:
+            stream.drain()
+
+    def _answers(self, stream: Stream) -> Iterator[bytes]:
+        with self._lock:
+            if self._draining:
+                raise going_down()
+            self._streams.add(stream)
+        try:
+            yield from stream.answers()
+        finally:
+            stream.close()
+            with self._lock:
+                self._streams.discard(stream)
+
+
+def _too_many(limit: int) -> QueueFullError:
+    return QueueFullError(
+        f"all streams of the server are in use (max_streams = {limit}); {retry_in(_RETRY_SECONDS)}",
+        retry_after=_RETRY_SECONDS,
+        limit=str(limit),
+        setting="max_streams",
+    )

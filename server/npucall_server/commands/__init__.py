@@ -1,0 +1,1 @@
+"""The commands of ``npucall-server``, one a module; ``serve`` is the one without a name."""

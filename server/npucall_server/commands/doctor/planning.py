@@ -1,0 +1,140 @@
+"""Tries first phases alone: whether each operator's works, and whether a run after it works."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from npucall.errors import NpucallError
+from npucall_server.commands.doctor.bench import check
+from npucall_server.commands.doctor.failure import WRONG, failed
+from npucall_server.commands.doctor.finding import Finding, Section, fault, ok, warning
+from npucall_server.commands.doctor.kinds import of_every_operator
+from npucall_server.devices.cann.planner import Planner
+
+if TYPE_CHECKING:
+    from npucall.declare.prepare import Prepared
+    from npucall_server.commands.doctor.bench import Bench, Outcome
+    from npucall_server.devices.cann.functions import NnOpBase
+    from npucall_server.devices.lane_thread import LaneThread
+
+_KEY = "unrun-executor"
+_NEEDED = "a server needs npucall's planner thread on this CANN, and has it: no need to do anything"
+
+
+class PlansAndRuns:
+    """A planner and a lane in one thread, which no server has."""
+
+    def __init__(self, bench: Bench) -> None:
+        self._planner = Planner(bench.context, bench.operators)
+        self.lane = bench.open_lane()
+        self.spent = False
+
+    @property
+    def broken(self) -> NpucallError | None:
+        """Why the device will not work again in this process."""
+        return self._planner.broken or self.lane.broken
+
+    def plan(self, call: Prepared) -> int:
+        """Bytes of workspace."""
+        return self._planner.plan(call)
+
+    def plan_and_run(self, call: Prepared, seed: int) -> Outcome:
+        """Plans a call, then runs it."""
+        self.plan(call)
+        return check(self.lane, call, seed)
+
+    def close(self) -> None:
+        """Gives everything back."""
+        self.lane.close()
+
+
+def plans(bench: Bench) -> Iterator[Section | Finding]:
+    """Plans in a thread of its own, since plans may leave something in their thread."""
+    yield Section("planning", "starting a thread that plans and runs")
+    with (
+        _refusals(bench.context.libraries.base) as refusals,
+        bench.in_thread(partial(PlansAndRuns, bench)) as thread,
+    ):
+        yield from _plan_every_operator(bench, thread)
+        yield from _plan_and_run(bench, thread)
+        if refusals and not bench.is_broken:
+            yield warning(
+                f"an executor that never ran is not destroyed: {refusals[0]}",
+                f"a plan leaves some host memory until its thread is replaced; {_NEEDED}",
+                _KEY,
+            )
+        yield Section("planning", "ending that thread")
+
+
+def _plan_every_operator(bench: Bench, thread: LaneThread[PlansAndRuns]) -> Iterator[Any]:
+    calls = of_every_operator(bench.catalogue, bench.product)
+    accepted, most = 0, 0
+    for call in calls:
+        yield Section("planning", f"the first phase of {call.operator.title}")
+        try:
+            most = max(most, thread.do(lambda both, call=call: both.plan(call)))  # type: ignore[misc]
+            accepted += 1
+        except NpucallError as error:
+            yield failed(error, f"the first phase of {call.operator.title}")
+            if bench.is_broken:
+                return
+    yield ok(
+        f"the first phases of {accepted} of {len(calls)} declared operators are accepted; the "
+        f"largest workspace is {most} bytes"
+    )
+
+
+def _plan_and_run(bench: Bench, thread: LaneThread[PlansAndRuns]) -> Iterator[Any]:
+    """Plans, runs, plans and runs each call. One wrong result is enough for a fault."""
+    if bench.is_broken:
+        return
+    for trial in bench.trials:
+        for seed in (1, 2):
+            yield Section("planning", f"plan, then run {seed} of {trial.title} on one thread")
+            try:
+                outcome = thread.do(lambda both, c=trial.call, s=seed: both.plan_and_run(c, s))  # type: ignore[misc]
+            except NpucallError as error:
+                yield failed(error, f"{trial.title} behind a plan of it", _KEY)
+                return
+            if outcome.wrong:
+                yield _of_wrong(trial.title, outcome)
+                return
+    yield ok(
+        f"plan, run, plan, run of {len(bench.trials)} calls on one thread: right, so this CANN "
+        "does not launch what was only planned",
+        _KEY,
+    )
+
+
+def _of_wrong(title: str, outcome: Outcome) -> Finding:
+    if outcome.launched_nothing:
+        return warning(
+            f"{title}: a run after a plan on the same thread launches nothing, but reports "
+            "success: this CANN answers it from a first phase that never ran",
+            _NEEDED,
+            _KEY,
+        )
+    return fault(f"{title} behind a plan of it on the same thread: {outcome.wrong}", WRONG, _KEY)
+
+
+@contextmanager
+def _refusals(base: NnOpBase) -> Iterator[list[NpucallError]]:
+    """Collects the errors of CANN when executors are destroyed; other code ignores them."""
+    found: list[NpucallError] = []
+    destroy: Callable[..., Any] = base.aclDestroyAclOpExecutor
+
+    def listening(executor: Any) -> None:
+        try:
+            destroy(executor)
+        except NpucallError as error:
+            found.append(error)
+            raise
+
+    base.aclDestroyAclOpExecutor = listening
+    try:
+        yield found
+    finally:
+        base.aclDestroyAclOpExecutor = destroy

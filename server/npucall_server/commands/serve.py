@@ -1,0 +1,98 @@
+"""``npucall-server``, or ``npucall-server serve``: serves until SIGTERM."""
+
+from __future__ import annotations
+
+import gc
+import signal
+import sys
+from typing import TYPE_CHECKING
+
+from npucall import buffers, memory
+from npucall.errors import NpucallError
+from npucall_server.devices import NoDeviceError, open_device
+from npucall_server.exits import ExitCode
+from npucall_server.serving import device_lock, process
+from npucall_server.serving.app import Server, build
+from npucall_server.serving.binding import BindError
+from npucall_server.settings.listener import quiet_grpc
+from npucall_server.settings.server import ServerSettings, read
+
+if TYPE_CHECKING:
+    from npucall_server.devices.base import Device
+    from npucall_server.telemetry.log import Log
+
+
+def serve(arguments: list[str]) -> ExitCode:
+    """Serves until SIGTERM or SIGINT, then drains."""
+    quiet_grpc()
+    settings = _read_settings(arguments)
+    if settings.print_settings:
+        sys.stdout.write(settings.as_toml())
+        return ExitCode.DRAINED
+    if settings.poison:
+        buffers.poison()
+    log = process.open_log(settings)
+    try:
+        device = _take_device(settings, log)
+    except NoDeviceError as error:
+        return _fail(ExitCode.NO_DEVICE, str(error))
+    except device_lock.LockError as error:
+        return _fail(error.code, str(error))
+    except Exception:  # noqa: BLE001  # the log says what it was
+        return process.bug(log)
+    try:
+        code = _serve_on(device, settings, log)
+    except BindError as error:
+        code = _fail(error.code, str(error))
+    except Exception:  # noqa: BLE001  # as above
+        code = process.bug(log)
+    if code is not ExitCode.DRAIN_TIMEOUT:  # after a drain timeout calls still run
+        _close(device, log)
+    log.flush()
+    return code
+
+
+def _take_device(settings: ServerSettings, log: Log) -> Device:
+    """Opens the device. If the settings name a lock, this process takes it first."""
+
+    def note(message: str) -> None:
+        log.event("note", message=message)
+        log.flush()
+
+    if settings.device_lock is not None:
+        device_lock.take(settings.device_lock, settings.device_lock_wait, note)
+    return open_device(settings, note)
+
+
+def _serve_on(device: Device, settings: ServerSettings, log: Log) -> ExitCode:
+    if settings.keep_memory:
+        memory.keep(settings.keep_memory)
+    server = Server(build(settings, device, log))
+    signals = process.stop_signals()
+    gc.freeze()  # objects made so far stay: no collection during a call looks at them
+    try:
+        server.start()
+    except OSError as error:
+        return _fail(ExitCode.SETTINGS, f"ready_file: {error}")
+    while signals.recv(1)[0] == signal.SIGHUP:
+        server.reload()
+    return ExitCode.DRAINED if server.drain() else ExitCode.DRAIN_TIMEOUT
+
+
+def _close(device: Device, log: Log) -> None:
+    try:
+        device.close()
+    except NpucallError as error:  # all calls are answered; the process ends anyway
+        log.event("warning", message=f"the device was not given back: {error}")
+
+
+def _read_settings(arguments: list[str]) -> ServerSettings:
+    """Reads the settings. If they are wrong, says so and exits."""
+    try:
+        return read(arguments)
+    except ValueError as error:
+        sys.exit(_fail(ExitCode.SETTINGS, str(error)))
+
+
+def _fail(code: ExitCode, message: str) -> ExitCode:
+    return process.fail("npucall-server", code, message)

@@ -1,0 +1,1 @@
+"""Who gets the device, and when: admission, turns, shares, reservations."""

@@ -1,0 +1,360 @@
+"""Admits calls to a device, within limits. An admitted call then gets its turns."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from typing import TYPE_CHECKING, NamedTuple
+
+from npucall.compute.evaluate import NO_TARGETS
+from npucall.errors import DrainingError, NpucallError, QueueFullError, TooLargeError
+from npucall.texts import retry_in
+from npucall_server.accounts.ledger import Ledger
+from npucall_server.accounts.quotas import Quotas
+from npucall_server.accounts.usage import Usage
+from npucall_server.devices.base import Phases
+from npucall_server.scheduling.asked_turn import AskedTurn, asks
+from npucall_server.scheduling.turn import Turn
+from npucall_server.scheduling.turns import Turns
+from npucall_server.settings.tenants import Tenants
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from npucall.declare.prepare import Prepared
+    from npucall.programs import Program
+    from npucall.tensors import Buffer
+    from npucall_server.access.callers import Caller
+    from npucall_server.accounts.ledger import Entry
+    from npucall_server.accounts.quotas import Held
+    from npucall_server.devices.base import Device, Pieces, Resident, Source, Step, Target
+
+MAX_COMPUTATION = 2**63 - 1
+_DRAIN_RETRY_SECONDS = 1.0
+_RETRY_BOUNDS = (0.05, 5.0)
+
+
+class Limits(NamedTuple):
+    """The limits of an executor. Each is a setting of the server."""
+
+    queue_length: int
+    memory_limit: int
+    call_timeout: float
+    computation_limit: int = MAX_COMPUTATION
+
+
+class Completed(NamedTuple):
+    """The outputs of a call, or of the steps of a program, and where the time went."""
+
+    outputs: Sequence[Sequence[Buffer | Resident | None]]
+    """For each step, a storage for each output."""
+    queue_ns: int
+    phases: Phases
+
+
+class Admission:
+    """What an admitted call holds: a place until it has run, memory until it is dismissed."""
+
+    __slots__ = ("_executor", "_memory", "_place", "_quota", "call", "turn")
+
+    def __init__(
+        self, executor: Executor, call: Prepared | Program, quota: Held, place: Entry, memory: Entry
+    ) -> None:
+        self._executor, self._quota = executor, quota
+        self._place, self._memory = place, memory
+        self.call = call
+        self.turn: Turn | None = None
+        """Its turns, once it asks for them."""
+
+    @property
+    def owner(self) -> str:
+        """The owner that the call counts for."""
+        return self._memory.owner
+
+    def may_end_by(self, end: Callable[[], object]) -> None:
+        """``end`` ends the call if others ask for what it holds."""
+        self._place.yields = self._memory.yields = end
+
+    def end(self) -> None:
+        """Ends the call, if it can be ended now."""
+        end = self._place.yields
+        if end is not None:
+            end()
+
+    def must_go_on(self) -> None:
+        """From now on the call is not ended for others."""
+        self._place.must_stay()
+        self._memory.must_stay()
+
+    def has_run(self) -> None:
+        """The call has run and gives its place back."""
+        self._place.give_back()
+
+    def dismiss(self) -> None:
+        """Gives everything back; a second time does nothing."""
+        self._place.give_back()
+        self._memory.give_back()
+        self._quota.give_back()
+        self._executor.forget(self)
+
+
+class Executor:
+    """Admits calls and runs them on a device, within limits."""
+
+    def __init__(
+        self,
+        device: Device,
+        limits: Limits,
+        tenants: Tenants | None = None,
+        usage: Usage | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """``clock`` counts seconds: whether turns end is judged by it."""
+        self.device = device
+        tenants, usage = tenants or Tenants({}), usage or Usage()
+        self.quotas = Quotas(tenants, usage)
+        self.limits = limits
+        self.memory = Ledger(limits.memory_limit, self._memory_full)
+        """Bytes of calls until they are dismissed, and of all else that is kept for callers."""
+        self.calls_admitted = 0
+        self._places = Ledger(limits.queue_length + device.lanes, self._queue_full)
+        self._admitted: set[Admission] = set()
+        self.turns = Turns(device.lanes, tenants, usage.spent, clock)
+        self._lock = threading.Lock()
+        self._idle = threading.Condition(self._lock)
+        self._refusal: Callable[[], NpucallError] | None = None
+        self._usual_seconds = 0.0
+
+    def check_size(self, call: Prepared | Program) -> None:
+        """Raises TooLargeError for a call that can never be admitted."""
+        limits, everything = self.limits, "request, response and working memory"
+        name, size = call.largest
+        _check(name, size, limits.memory_limit, "bytes", "memory_limit")
+        size = self.admitted_bytes(call)
+        _check(everything, size, limits.memory_limit, "bytes", "memory_limit")
+        size = call.computation
+        _check("computation", size, limits.computation_limit, "elements", "computation_limit")
+
+    def admitted_bytes(self, call: Prepared | Program) -> int:
+        """Bytes that a call takes from its admission to its dismissal."""
+        return call.bytes_in_flight + self.device.working_bytes(call)
+
+    def calls_by_owner(self) -> dict[str, int]:
+        """How many calls each owner has in flight."""
+        with self._lock:
+            return Counter(admission.owner for admission in self._admitted)
+
+    @property
+    def calls_in_flight(self) -> int:
+        """How many calls are admitted and not dismissed."""
+        return len(self._admitted)
+
+    @property
+    def bytes_in_flight(self) -> int:
+        """How many bytes of the memory callers hold."""
+        return self.memory.used
+
+    @property
+    def working_bytes(self) -> int:
+        """How many of these bytes computing takes in addition to inputs and outputs."""
+        with self._lock:
+            return sum(self.device.working_bytes(each.call) for each in self._admitted)
+
+    def admit(
+        self,
+        call: Prepared | Program,
+        caller: Caller,
+        size: int | None = None,
+        end: Callable[[], object] | None = None,
+    ) -> Admission:
+        """Makes room for a call, before its bytes come.
+
+        ``size``: bytes that the call holds, if they are not those of its storages. ``end``: see
+        ``Admission.may_end_by``. Raises TooLargeError, QuotaError, QueueFullError, DrainingError,
+        DeviceLostError.
+        """
+        self.check_size(call)
+        self.check_open()
+        size = self.admitted_bytes(call) if size is None else size
+        quota = self.quotas.admit(caller.identity.tenant, size)
+        try:
+            place = self._places.take(caller, 1, end)
+            try:
+                memory = self.memory.take(caller, size, end)
+            except BaseException:
+                place.give_back()
+                raise
+        except BaseException:
+            quota.give_back()
+            raise
+        admission = Admission(self, call, quota, place, memory)
+        with self._lock:
+            if self._refusal is None:
+                self._admitted.add(admission)
+                self.calls_admitted += 1
+                return admission
+        admission.dismiss()  # draining began a moment ago
+        raise self._refusal()
+
+    def forget(self, admission: Admission) -> None:
+        """An admission calls this when its call is dismissed."""
+        with self._lock:
+            self._admitted.discard(admission)
+            if not self._admitted:
+                self._idle.notify_all()
+
+    def run(
+        self,
+        call: Prepared,
+        storages: Mapping[str, Source],
+        caller: Caller,
+        admission: Admission,
+        targets: Mapping[str, Target] = NO_TARGETS,
+    ) -> Completed:
+        """Runs an admitted call in the calling thread, once the device has a turn for it.
+
+        Until then the call may be ended for others.
+        ``targets``: memory for outputs, by name. Raises DeadlineError, CancelledError, and the
+        errors of the device.
+        """
+        turn = self._turn_of(admission, caller)
+        start = time.perf_counter_ns()
+        try:
+            ran = self.device.run(call, storages, turn, targets)
+        finally:
+            turn.end()
+        spent = time.perf_counter_ns() - start
+        return self._result([ran.outputs], ran.phases, spent - turn.waited_ns, turn.waited_ns)
+
+    def run_program(self, steps: Sequence[Step], caller: Caller, admission: Admission) -> Completed:
+        """``run`` for the steps of a program."""
+        turn = self._turn_of(admission, caller)
+        start = time.perf_counter_ns()
+        try:
+            ran = self.device.run_program(steps, turn)
+        finally:
+            turn.end()
+        spent = time.perf_counter_ns() - start
+        return self._result(ran.outputs, ran.phases, spent - turn.waited_ns, turn.waited_ns)
+
+    def run_pieces(
+        self, call: Prepared, pieces: Pieces, caller: Caller, admission: Admission
+    ) -> Completed:
+        """``run`` for a call that the device computes in pieces while its bytes come."""
+        run = self.device.piecewise(call)
+        assert run is not None  # noqa: S101  # the caller has checked this
+        admission.turn = turn = Turn(self.turns, caller, self.limits.call_timeout, pieces)
+        start = time.perf_counter_ns()
+        ran = run(pieces, turn)
+        spent = time.perf_counter_ns() - start
+        ran_ns = spent - turn.waited_ns - pieces.waited_ns
+        return self._result([ran.outputs], ran.phases, ran_ns, turn.waited_ns)
+
+    def turn(self, caller: Caller) -> Turn:
+        """The turns for a call that is only planned."""
+        return _kind_of_turn(caller)(self.turns, caller, self.limits.call_timeout)
+
+    def plan(self, call: Prepared, turn: Turn) -> int:
+        """Bytes of workspace that a call needs. Planning takes no place from calls that run.
+
+        Raises TooLargeError if ``run`` would, and the errors of the device.
+        """
+        self.check_size(call)
+        try:
+            return self.device.plan(call, turn)
+        finally:
+            turn.end()
+
+    def check_open(self) -> None:
+        """Raises DrainingError or DeviceLostError if new calls are refused."""
+        if self._refusal is not None:
+            raise self._refusal()
+
+    @property
+    def has_spare_turn(self) -> bool:
+        """Whether a call that comes now would get the device without waiting."""
+        return self.turns.running < self.device.lanes and not self.turns.waiting
+
+    def peers(self) -> set[str]:
+        """The peers that have a call, or an answer that they have not read."""
+        return self._places.peers | self.memory.peers
+
+    def is_stuck(self, seconds: float) -> bool:
+        """Whether turns on the device are taken and none has ended for so many seconds."""
+        return self.turns.is_stuck(seconds)
+
+    def drain(self) -> None:
+        """From now on new calls raise DrainingError. Admitted calls go on."""
+        self._refusal = going_down
+
+    def lose(self, refusal: Callable[[], NpucallError]) -> None:
+        """The device is lost: calls that wait, or come from now on, raise this error."""
+        self._refusal = refusal
+        self.turns.refuse(refusal)
+
+    def wait_idle(self, seconds: float) -> bool:
+        """Waits until no call is left; False if that takes too long."""
+        with self._idle:
+            return self._idle.wait_for(lambda: not self._admitted, seconds)
+
+    def _turn_of(self, admission: Admission, caller: Caller) -> Turn:
+        """The turns of an admitted call.
+
+        It may be ended for others until its first turn has come.
+        """
+        timeout = self.limits.call_timeout
+        kind = _kind_of_turn(caller)
+        turn = kind(self.turns, caller, timeout, begins=admission.must_go_on)
+        admission.turn = turn
+        admission.may_end_by(turn.give_way)
+        return turn
+
+    def _result(
+        self,
+        outputs: Sequence[Sequence[Buffer | Resident | None]],
+        phases: Phases | None,
+        ran_ns: int,
+        queue_ns: int,
+    ) -> Completed:
+        self._usual_seconds += (ran_ns / 1e9 - self._usual_seconds) / 16
+        return Completed(outputs, queue_ns, phases or Phases(0, 0, ran_ns, 0))
+
+    def _queue_full(self) -> QueueFullError:
+        return self._full("queue_length", self.limits.queue_length, "the queue is full")
+
+    def _memory_full(self) -> QueueFullError:
+        return self._full("memory_limit", self.limits.memory_limit, "other calls hold the memory")
+
+    def _full(self, setting: str, limit: int, what: str) -> QueueFullError:
+        """The refusal. It suggests a delay: the time that the calls now here usually take."""
+        shortest, longest = _RETRY_BOUNDS
+        usual = self._usual_seconds * self.calls_in_flight / self.device.lanes
+        delay = min(max(usual, shortest), longest)
+        return QueueFullError(
+            f"{what} ({setting} = {limit}); {retry_in(delay)}",
+            retry_after=delay,
+            limit=str(limit),
+            setting=setting,
+        )
+
+
+def _kind_of_turn(caller: Caller) -> type[Turn]:
+    return AskedTurn if asks(caller) else Turn
+
+
+def _check(what: str, size: int, limit: int, unit: str, setting: str) -> None:
+    if size > limit:
+        raise TooLargeError(
+            f"{what}: expected at most {limit} {unit} (setting {setting}), found {size}",
+            limit=str(limit),
+            setting=setting,
+        )
+
+
+def going_down() -> NpucallError:
+    """The error for calls that come while the server drains."""
+    return DrainingError(
+        f"the server is shutting down and takes no new calls; {retry_in(_DRAIN_RETRY_SECONDS)}",
+        retry_after=_DRAIN_RETRY_SECONDS,
+    )

@@ -1,0 +1,222 @@
+"""The turns of one call, one after the other, with deadline and cancel."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING, Self
+
+from npucall.errors import DeadlineError, QueueFullError
+from npucall.texts import retry_in
+from npucall.wire.status import NONE, SHARED
+from npucall_server.access.callers import went_away
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
+    from types import TracebackType
+
+    from npucall_server.access.callers import Caller
+    from npucall_server.devices.base import Pieces
+    from npucall_server.scheduling.shares import Share
+    from npucall_server.scheduling.turns import Grant, Turns
+
+_RETRY_SECONDS = 1.0
+
+_SECONDS_BETWEEN_PAUSES = 0.01
+"""How long a call keeps its turn between pauses. Others may wait so long for each such call."""
+
+
+class Turn:
+    """The turns of one call, one after the other: ``with turn(): ...``.
+
+    ``call_timeout`` limits its time on the server, without the time that it waited for ``pieces``.
+    ``begins`` is called when the first turn has come.
+    """
+
+    def __init__(
+        self,
+        turns: Turns,
+        caller: Caller,
+        call_timeout: float,
+        pieces: Pieces | None = None,
+        begins: Callable[[], object] = bool,
+    ) -> None:
+        self._begun = time.monotonic()
+        self._remaining = caller.time_remaining()
+        self._call_timeout = call_timeout
+        self._pieces = pieces
+        self._begins: Callable[[], object] | None = begins
+        self._gives_way = False
+        self._turns = turns
+        self._caller = caller
+        self._wake: threading.Event | None = None  # made when it has to wait: most never do
+        self._told = False
+        self._held: Grant | None = None
+        self._pauses_at = 0.0
+        self.identity = caller.identity
+        self.share: Share[Turn] | None = None
+        """Where it waits; set by ``Turns``."""
+        self.granted: Grant | None = None
+        """The grant that it was given and has not taken yet."""
+        self.wants_alone = self.must_be_alone = False
+        """Whether it takes all of the device where nobody else has a turn; whether it waits for
+        that."""
+        self.waited_ns = 0
+        self.held_ns = 0
+        """How long it has held turns."""
+        self.told_ns = 0
+        """The part of ``held_ns`` that the account has been told."""
+
+    @property
+    def owner(self) -> str:
+        """Who the call is for."""
+        return self.identity.person
+
+    @property
+    def begun(self) -> str:
+        """Whether the first turn has come, and whether it was alone, as callers are told."""
+        return NONE if self._begins is not None else SHARED
+
+    def end(self) -> None:
+        """The call has ended: gives back the turn that it still has."""
+
+    def __call__(self) -> Self:
+        return self
+
+    def __enter__(self) -> None:
+        self.check()
+        held = self._turns.take_spare(self)
+        if held is None:
+            self._wake = self._wake or threading.Event()
+            held = self._turns.take(self) or self._wait(self._wake)
+        self._hold(held)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._held is not None:  # a pause may have ended the call without one
+            held, self._held = self._held, None
+            self._turns.give_back(held)
+
+    def pause(self) -> None:
+        """Within a turn: checks, and every few ms lets waiting calls have the turn for a while.
+
+        Raises DeadlineError, CancelledError, and what calls raise since the device is lost.
+        """
+        now = time.monotonic()
+        if now < self._pauses_at:
+            return
+        self.check()
+        self._turns.moves()
+        if self._turns.waiting and self._held is not None:
+            self._wake = self._wake or threading.Event()
+            held, self._held = self._held, None
+            self._hold(self._turns.pass_on(held) or self._wait(self._wake))
+        self._pauses_at = time.monotonic() + _SECONDS_BETWEEN_PAUSES
+
+    def spare(self) -> AbstractContextManager[object] | None:
+        """One more turn at the same time for the same call, if one is free and nobody waits."""
+        grant = self._turns.take_spare(self)
+        return None if grant is None else _Spare(self._turns, grant)
+
+    def grant(self, grant: Grant) -> None:
+        """Called by ``Turns`` when the turn has come."""
+        self.granted = grant
+        self.wake()
+
+    def give_way(self) -> None:
+        """Ends the call for others who ask for its place, unless its first turn has come."""
+        self._gives_way = True
+        self.wake()
+
+    def wake(self) -> None:
+        """Looks again whether it is still worth waiting."""
+        if self._wake is not None:
+            self._wake.set()
+
+    def _hold(self, grant: Grant) -> None:
+        self._held = grant
+        if self._begins is not None:
+            self._begins()
+            self._begins = None
+
+    def _wait(self, woken: threading.Event) -> Grant:
+        start = time.perf_counter_ns()
+        if not self._told:
+            self._told = True
+            self._caller.add_callback(self.wake)
+        try:
+            while self.granted is None:
+                self.check()
+                woken.wait(self._seconds - (time.monotonic() - self._begun))
+                woken.clear()
+        except BaseException:  # however the wait ends, a turn that nobody takes is lost
+            self._turns.give_up(self)
+            raise
+        finally:
+            self.waited_ns += time.perf_counter_ns() - start
+        grant, self.granted = self.granted, None
+        return grant
+
+    def check(self) -> None:
+        """Raises DeadlineError or CancelledError if the caller no longer waits.
+
+        And what calls raise since the device is lost.
+        """
+        if self._turns.refusal is not None:
+            raise self._turns.refusal()
+        if time.monotonic() - self._begun >= self._seconds:
+            raise self._late()
+        if not self._caller.is_active():
+            raise went_away()
+        if self._gives_way and self._begins is not None:
+            raise gave_way()
+
+    @property
+    def _seconds(self) -> float:
+        """Seconds until the call ends."""
+        own = self._call_timeout
+        if self._pieces is not None:
+            own += self._pieces.waited_ns / 1e9
+        return own if self._remaining is None else min(own, self._remaining)
+
+    def _late(self) -> DeadlineError:
+        remaining = self._remaining
+        if remaining is None or remaining > self._seconds:
+            limit = f"{self._call_timeout:g}"
+            return DeadlineError(
+                f"the call took longer than the server allows (call_timeout = {limit} s); send "
+                "smaller calls, or raise the setting",
+                limit=limit,
+                setting="call_timeout",
+            )
+        return DeadlineError(
+            f"the deadline of the call ended after {remaining:.3g} s on the server; give it a "
+            "longer timeout"
+        )
+
+
+def gave_way() -> QueueFullError:
+    """The error of a call that was ended for others."""
+    return QueueFullError(
+        "the server ended the call, because others need memory and this caller holds more than "
+        f"half of it; {retry_in(_RETRY_SECONDS)}",
+        retry_after=_RETRY_SECONDS,
+    )
+
+
+class _Spare:
+    """A further turn of a call, taken already."""
+
+    def __init__(self, turns: Turns, grant: Grant) -> None:
+        self._turns, self._grant = turns, grant
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *raised: object) -> None:
+        self._turns.give_back(self._grant)

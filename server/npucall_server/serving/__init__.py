@@ -1,0 +1,1 @@
+"""Puts a server together, binds its addresses, serves, drains."""

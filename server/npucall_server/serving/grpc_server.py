@@ -1,0 +1,199 @@
+"""The gRPC server: what it allows peers, its threads, and its services."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import grpc
+
+from npucall import keepalive
+from npucall.errors import QueueFullError
+from npucall.texts import retry_in
+from npucall_server.access.callers import UnaryCaller, refusals_told
+from npucall_server.access.guard import check_method
+from npucall_server.accounts.budget import CONNECTION_CALLS, LISTING_MESSAGES
+from npucall_server.accounts.ledger import Ledger
+from npucall_server.carriers.handling import on, room_for_messages
+from npucall_server.carriers.threads import Threads
+from npucall_server.services import access, operators, reflection
+from npucall_server.services.health import NAME as HEALTH
+from npucall_server.services.health import Health
+from npucall_server.services.sessions import service as sessions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from npucall_server.accounts.budget import Budget
+    from npucall_server.carriers.handling import Handling
+    from npucall_server.carriers.streams.service import StreamService
+    from npucall_server.services.access import AccessService
+    from npucall_server.services.operators import OperatorService
+    from npucall_server.services.sessions.service import SessionService
+    from npucall_server.settings.connections import PeerSettings
+    from npucall_server.settings.server import ServerSettings
+
+_SPARE_THREADS = 8
+_STANDING = 16
+"""The most watchers of health and streams of reflection at a time."""
+_RETRY_SECONDS = 1.0
+_IDENTITY_ALONE = 1
+"""The bit for no compression."""
+
+
+def options(
+    settings: PeerSettings, max_message_bytes: int, max_connections: int
+) -> list[tuple[str, int]]:
+    """The options for gRPC.
+
+    It ignores options that it does not know, so tests check their effects.
+    """
+    return [
+        ("grpc.max_receive_message_length", max_message_bytes),
+        ("grpc.max_send_message_length", -1),
+        ("grpc.so_reuseport", 0),  # a second server on the address must fail
+        ("grpc.max_concurrent_streams", CONNECTION_CALLS),
+        ("grpc.max_allowed_incoming_connections", max_connections),
+        ("grpc.max_connection_idle_ms", int(settings.idle_timeout * 1000)),
+        # A compressed message is refused before anything is unpacked.
+        ("grpc.compression_enabled_algorithms_bitset", _IDENTITY_ALONE),
+        *keepalive.SERVER,
+    ]
+
+
+def server(settings: ServerSettings, budget: Budget, lanes: int) -> grpc.Server:
+    """A server with its options and its threads, and no service.
+
+    There are enough threads for calls that wait or run, for streams, and for messages on their way
+    in. So no call waits for a thread: gRPC's own queue has no bound and refuses nothing
+    [src:grpc-queue].
+    """
+    calls = settings.queue_length + lanes + budget.max_streams
+    told = options(settings, budget.max_message_bytes, budget.max_connections)
+    return with_threads(calls + budget.messages, told)
+
+
+def with_threads(most: int, told: list[tuple[str, int]]) -> grpc.Server:
+    """A server with these options and threads for ``most`` calls at a time."""
+    threads: Any = Threads(most + _SPARE_THREADS, "npucall-call")  # any executor will do
+    return grpc.server(threads, options=told)
+
+
+class Listings:
+    """Health and reflection. They have their own threads, so a busy server answers them too.
+
+    ``names``: the other services of the server.
+    """
+
+    def __init__(
+        self, names: Sequence[str], handling: Handling, is_well: Callable[[], bool]
+    ) -> None:
+        self._names, self._handling, self._peers = tuple(names), handling, handling.peers
+        self._listing_room = room_for_messages(LISTING_MESSAGES)
+        self._standing_room = Ledger(_STANDING, _too_many_standing)
+        self._listing_threads = ThreadPoolExecutor(
+            LISTING_MESSAGES + _SPARE_THREADS, "npucall-listing"
+        )
+        self._standing_threads = ThreadPoolExecutor(
+            LISTING_MESSAGES + _STANDING + _SPARE_THREADS, "npucall-standing"
+        )
+        self.health = Health(
+            names, is_well, handling.peers, self._listing_room, self._standing_room
+        )
+
+    def health_handlers(self) -> grpc.GenericRpcHandler[bytes, bytes]:
+        """The handlers of the service of health."""
+        return health_handlers(self.health, self._listing_threads, self._standing_threads)
+
+    def busy_peers(self) -> set[str]:
+        """The peers that have a call on its way in, or a call that stays open."""
+        return self._listing_room.peers | self._standing_room.peers
+
+    def add_reflection(self, server: grpc.Server) -> None:
+        """Makes the server describe its services to clients such as grpcurl."""
+        answers = reflection.answers_for((*self._names, HEALTH))
+        room, peers, guard = self._standing_room, self._peers, self._handling.guard
+
+        def describe(messages: Iterator[Any], context: grpc.ServicerContext) -> Iterator[Any]:
+            caller = UnaryCaller(context)
+            with refusals_told(context):
+                caller.identity = guard.identify(caller.peer, caller.metadata, context)
+                check_method(caller.identity, reflection.METHOD)
+                place = room.take(caller, 1, caller.cancel)
+            try:
+                yield from answers(peers.messages(messages, caller), context)
+            finally:
+                place.give_back()
+
+        handler = grpc.stream_stream_rpc_method_handler(
+            on(self._standing_threads, describe), reflection.read_request, reflection.write_response
+        )
+        for name in (reflection.NAME, reflection.ALPHA):
+            methods = {reflection.METHOD: handler}
+            server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(name, methods),))
+
+
+class Services(Listings):
+    """The services of a server of operators."""
+
+    def __init__(self, handling: Handling, budget: Budget, is_well: Callable[[], bool]) -> None:
+        super().__init__([operators.NAME, access.NAME, sessions.NAME], handling, is_well)
+        self._call_room = room_for_messages(budget.messages)
+        self._waiting_threads = ThreadPoolExecutor(
+            access.MOST_WAITING + LISTING_MESSAGES, "npucall-reserve"
+        )
+
+    def handlers(
+        self,
+        calls: OperatorService,
+        streams: StreamService,
+        accesses: AccessService,
+        kept: SessionService,
+    ) -> tuple[grpc.GenericRpcHandler[bytes, bytes], ...]:
+        """The handlers of npucall's services and of health."""
+        unary = self._handling.unary
+        self._waiting = accesses.waiting
+        methods = {
+            **unary(calls.methods(), self._call_room),
+            **unary(calls.listings(), self._listing_room, self._listing_threads),
+            **self._handling.streams(streams.methods()),
+        }
+        access_methods = {
+            **unary(accesses.waits(), self._listing_room, self._waiting_threads),
+            **unary(accesses.listings(), self._listing_room, self._listing_threads),
+        }
+        session_methods = {
+            **unary(kept.listings(), self._listing_room, self._listing_threads),
+            **self._handling.exchanges(kept.exchanges()),
+        }
+        services = {
+            operators.NAME: methods,
+            access.NAME: access_methods,
+            sessions.NAME: session_methods,
+        }
+        handlers = map(grpc.method_handlers_generic_handler, services, services.values())
+        return *handlers, self.health_handlers()
+
+    def busy_peers(self) -> set[str]:
+        """The peers that have a call on its way in, or a call that stays open."""
+        return super().busy_peers() | self._call_room.peers | self._waiting.peers
+
+
+def health_handlers(
+    health: Health, checks: ThreadPoolExecutor, watches: ThreadPoolExecutor
+) -> grpc.GenericRpcHandler[bytes, bytes]:
+    """The service of health, with threads for checks and for watchers."""
+    methods = {
+        "Check": grpc.stream_unary_rpc_method_handler(on(checks, health.check)),
+        "Watch": grpc.stream_stream_rpc_method_handler(on(watches, health.watch)),
+    }
+    return grpc.method_handlers_generic_handler(HEALTH, methods)
+
+
+def _too_many_standing() -> QueueFullError:
+    return QueueFullError(
+        f"{_STANDING} callers watch health or use reflection, as many as may; "
+        f"{retry_in(_RETRY_SECONDS)}",
+        retry_after=_RETRY_SECONDS,
+        limit=str(_STANDING),
+    )

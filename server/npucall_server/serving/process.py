@@ -1,0 +1,78 @@
+"""What every command that serves needs from its process: signals, last words, output."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import socket
+import sys
+import traceback
+from typing import TYPE_CHECKING, NoReturn
+
+import npucall_server
+from npucall_server.exits import ExitCode
+from npucall_server.serving import process_limits
+from npucall_server.telemetry.log import LibraryLines, Log
+
+if TYPE_CHECKING:
+    from npucall_server.settings.listener import FrontSettings
+
+_LOG_DELAY = 0.01
+"""Seconds that lines may wait. Written one by one they would take a tenth of a small call."""
+
+
+def open_log(settings: FrontSettings) -> Log:
+    """The log of the process. Lines of other libraries go there too."""
+    log = Log(settings.log_calls, settings.slow_call, delay=_LOG_DELAY)
+    logging.getLogger().addHandler(LibraryLines(log))
+    for fault in settings.warnings:
+        log.event("warning", message=fault)
+    if (limit := process_limits.descriptors()) < process_limits.FEW:
+        message = f"only {limit} files may be open at a time, and each connection is one"
+        log.event("warning", message=f"{message}; raise the limit (ulimit -Hn, LimitNOFILE)")
+    return log
+
+
+def stop_signals() -> socket.socket:
+    """A socket that has a byte, its number, for each SIGTERM, SIGINT and SIGHUP that came.
+
+    The kernel may give a signal to any thread. Python runs handlers only in the main thread, and a
+    main thread that waits for a lock would not wake. But the thread that got the signal writes the
+    byte.
+    """
+    reader, writer = socket.socketpair()
+    writer.settimeout(0)  # set_wakeup_fd needs a socket that does not block
+    signal.set_wakeup_fd(writer.detach())
+    for number in signal.SIGTERM, signal.SIGINT, signal.SIGHUP:
+        signal.signal(number, lambda *_: None)
+    return reader
+
+
+def say_version(command: str) -> NoReturn:
+    """Answers ``--version``, and exits."""
+    sys.stdout.write(f"{command} {npucall_server.__version__}\n")
+    sys.exit(ExitCode.DRAINED)
+
+
+def fail(command: str, code: ExitCode, message: str) -> ExitCode:
+    """Says why the process ends."""
+    if sys.stderr is not None:  # closed at the start
+        sys.stderr.write(f"{command}: {message}\n")
+    return code
+
+
+def bug(log: Log) -> ExitCode:
+    """Logs an exception that is a bug."""
+    log.event("bug", traceback=traceback.format_exc())
+    return ExitCode.BUG
+
+
+def flush_or_discard() -> None:
+    """Flushes the output, or drops it if its reader has gone: else Python would exit with 120."""
+    if sys.stderr is None:
+        return
+    try:
+        sys.stderr.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())

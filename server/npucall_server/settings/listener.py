@@ -1,0 +1,234 @@
+"""Settings that every server of this package has, and where they are read from.
+
+From the command line, the environment, a TOML file, in this order. Behind them come variables
+NPUCALL_DEFAULT_<NAME>, by which a unit of systemd or an image says what holds unless somebody says
+something else.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import tomllib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeVar
+
+from pydantic import BaseModel, Field, ModelWrapValidatorHandler, PrivateAttr, model_validator
+from pydantic_settings import (
+    BaseSettings,
+    CliApp,
+    EnvSettingsSource,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    TomlConfigSettingsSource,
+)
+
+from npucall import variables
+from npucall_server.settings.access import AccessSettings
+from npucall_server.settings.connections import PeerSettings
+from npucall_server.settings.faults import sentences
+from npucall_server.settings.issuers import is_url
+from npucall_server.settings.transport import TransportSettings
+from npucall_server.settings.watching import MetricsSettings
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+S = TypeVar("S", bound="FrontSettings")
+
+_LONGEST_SECONDS = 1e9
+"""Thirty years; a lock cannot wait for infinity."""
+
+
+class _CommandSettings(BaseModel):
+    """Where the settings are, where the process says that it answers, and what it logs."""
+
+    config: Path | None = Field(
+        None, description="TOML file of settings. Paths in it count from the file's folder."
+    )
+    ready_file: Path | None = Field(
+        None,
+        description="File into which the server writes its address as soon as it answers: of "
+        "several addresses the first, or the one of --advertise. Clients of a pool can read a "
+        "folder of such files.",
+    )
+    log_calls: Literal["all", "errors", "slow"] = Field(
+        "all",
+        description="Which calls get a log line; slow: errors, and calls that take "
+        "longer than --slow-call.",
+    )
+    slow_call: float = Field(
+        1.0,
+        ge=0,
+        allow_inf_nan=False,
+        le=_LONGEST_SECONDS,
+        description="Seconds after which a call counts as slow.",
+    )
+    print_settings: bool = Field(default=False, description="Print the settings as TOML and exit.")
+
+
+class FrontSettings(
+    PeerSettings,
+    AccessSettings,
+    TransportSettings,
+    MetricsSettings,
+    _CommandSettings,
+    BaseSettings,
+):
+    """Where a server listens, who may call, what it shows, and how it is started."""
+
+    model_config = SettingsConfigDict(
+        cli_kebab_case=True,
+        cli_implicit_flags=True,
+        cli_hide_none_type=True,
+        extra="forbid",
+        frozen=True,
+    )
+    ways_to_know: ClassVar[str] = "token_hashes, oidc_issuer, or tls_client_ca"
+    """The settings that say by what callers are known."""
+
+    _warnings: list[str] = PrivateAttr(default_factory=list)
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _ignore_removed(cls, given: Any, read: ModelWrapValidatorHandler[Self]) -> Self:
+        if not isinstance(given, dict):
+            return read(given)
+        kept, warnings = variables.without_removed(cls.model_config["env_prefix"], given)
+        settings = read(kept)
+        settings._warnings.extend(warnings)  # noqa: SLF001  # its own
+        return settings
+
+    @property
+    def warnings(self) -> list[str]:
+        """A sentence on each setting and variable that was given and that nothing reads."""
+        removed = variables.removed_of(self.model_config["env_prefix"], os.environ)
+        return [*self._warnings, *removed, *variables.faults_of(os.environ).values()]
+
+    @model_validator(mode="after")
+    def _tenants_can_be_known(self) -> Self:
+        if self.tenants and not self.knows_callers:
+            raise ValueError(
+                "tenants: expected a way to know their callers, found none; set "
+                f"{self.ways_to_know}"
+            )
+        return self
+
+    @property
+    def knows_callers(self) -> bool:
+        """Whether every caller has to be known, and there is a way to know some."""
+        known = self.knows_tokens or self.tls_client_ca is not None or self.knows_local_users
+        return bool(self.tenants) and known
+
+    @property
+    def knows_local_users(self) -> bool:
+        """Whether users of this host are known."""
+        return False
+
+    @property
+    def has_reflection(self) -> bool:
+        """Whether clients may ask for the services' descriptions."""
+        return self.is_on_loopback if self.reflection is None else self.reflection
+
+    def as_toml(self) -> str:
+        """The settings as a TOML file that ``--config`` reads; what is not set is left out."""
+        left_out = {"config", "print_settings"}
+        values = self.model_dump(mode="json", exclude=left_out, exclude_none=True, by_alias=True)
+        for name, value in values.items():
+            if isinstance(value, str) and _names_a_file(type(self), name, value):
+                values[name] = str(Path(value).absolute())  # the file may lie anywhere
+        tenants = values.pop("tenants")
+        tables = (f"\n[tenants.{json.dumps(name)}]\n{_lines(tenants[name])}" for name in tenants)
+        return _lines(values) + "".join(tables)
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Arguments, environment, the file that one of these names, defaults of who starts it."""
+        del dotenv_settings, file_secret_settings
+        prefix = f"{settings_cls.model_config.get('env_prefix')}{variables.DEFAULT}"
+        defaults = EnvSettingsSource(settings_cls, env_prefix=prefix)
+        return init_settings, env_settings, _ConfigFile(settings_cls), defaults
+
+
+def _names_a_file(settings_cls: type[BaseSettings], name: str, value: str) -> bool:
+    """Whether this value of a setting is the path of a file."""
+    field = settings_cls.model_fields.get(name)
+    is_path = field is not None and field.annotation in (Path, Path | None)
+    return is_path or (name == "oidc_keys" and not is_url(value))
+
+
+def _lines(values: dict[str, Any]) -> str:
+    """Lines of TOML."""
+    return "".join(f"{name} = {_value(value)}\n" for name, value in values.items())
+
+
+def _value(value: Any) -> str:
+    """As TOML spells it: numbers, texts and lists of them as JSON does."""
+    if isinstance(value, dict):
+        pairs = (f"{json.dumps(name)} = {_value(each)}" for name, each in value.items())
+        return f"{{{', '.join(pairs)}}}"
+    return json.dumps(value, ensure_ascii=False)
+
+
+class _ConfigFile(TomlConfigSettingsSource):
+    """The TOML file that ``config`` names, once the sources before it have been read."""
+
+    def __init__(self, settings_cls: type[BaseSettings]) -> None:
+        super().__init__(settings_cls, toml_file=None)
+
+    def __call__(self) -> dict[str, object]:
+        path = self.current_state.get("config")
+        try:
+            return self._from_the_file(Path(path)) if path else {}
+        except tomllib.TOMLDecodeError as error:
+            raise ValueError(f"config: expected valid TOML in {path}, found: {error}") from error
+        except OSError as error:
+            raise ValueError(f"config: expected a file that can be read, found: {error}") from error
+
+    def _from_the_file(self, path: Path) -> dict[str, object]:
+        """Its settings. A path that does not begin with ``/`` counts from the file's folder."""
+        found = self._read_file(path)
+        return found | {
+            name: str(path.parent / value)
+            for name, value in found.items()
+            if isinstance(value, str) and _names_a_file(self.settings_cls, name, value)
+        }
+
+
+def read_as(kind: type[S], arguments: Sequence[str]) -> S:
+    """The settings of that kind that hold with these arguments of the command line.
+
+    Raises ValueError, a line for each fault.
+    """
+    try:
+        removed, kept = _removed_options(kind, arguments)
+        return CliApp.run(kind, cli_args=kept, **removed)
+    except (OSError, ValueError) as error:  # pydantic's errors are ValueErrors
+        raise ValueError(sentences(error)) from error
+
+
+def _removed_options(
+    kind: type[FrontSettings], arguments: Sequence[str]
+) -> tuple[dict[str, Any], list[str]]:
+    """The values of options that are no longer there, by setting, and the other arguments."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    for name in variables.REMOVED[kind.model_config["env_prefix"]]:
+        parser.add_argument(f"--{name.replace('_', '-')}", dest=name, default=argparse.SUPPRESS)
+    removed, kept = parser.parse_known_args(arguments)
+    return vars(removed), kept
+
+
+def quiet_grpc() -> None:
+    """Has gRPC's own log say nothing below an error, unless the environment wants it.
+
+    It writes to standard error a line for each handshake that fails, whoever tries.
+    """
+    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
