@@ -35,7 +35,7 @@ def precious(tmp_path: Path) -> Path:
 
 PROGRAM = """
 import json, logging, resource
-from npucall_server import process, process_limits
+from npucall_server.serving import process, process_limits
 from npucall_server.settings.server import ServerSettings
 
 for limits in json.loads(input()):
