@@ -102,12 +102,11 @@ def _server() -> tuple[Callable[[str], Any], Callable[[bytes], object]]:
 
 def _of_this_tree() -> Callable[[bytes], object]:
     """Puts a server together. Whoever moves or changes what it uses changes this function."""
-    from npucall_server.serving.app import build  # noqa: PLC0415  # not in the other tree
     from npucall_server.access.callers import UnaryCaller  # noqa: PLC0415
-    from npucall_server.telemetry.log import Log, Record  # noqa: PLC0415
-
     from npucall_server.devices.cpu import open_cpu  # noqa: PLC0415
-    from npucall_server.settings import ServerSettings  # noqa: PLC0415
+    from npucall_server.serving.app import build  # noqa: PLC0415  # not in the other tree
+    from npucall_server.settings.server import ServerSettings  # noqa: PLC0415
+    from npucall_server.telemetry.log import Log, Record  # noqa: PLC0415
 
     settings = ServerSettings(**_SETTINGS)
     parts = build(settings, open_cpu(settings, print), Log(**_log()))
