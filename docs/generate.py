@@ -74,7 +74,7 @@ def pages() -> dict[Path, str]:
         docs / "conformance.md": conformance_page.filled(_read(docs / "conformance.md")),
         docs / "errors.md": errors_page(),
         docs / "limits.md": limits_page(),
-        ROOT / "proto/npucall/known_variables.py": known_variables(),
+        ROOT / "proto/npucall/environment/known_variables.py": known_variables(),
         docs / "settings.md": settings_page(),
         docs / "exit-codes.md": exit_codes_page(),
         docs / "metrics.md": metrics_page(),

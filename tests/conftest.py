@@ -11,7 +11,7 @@ import pytest
 from tests import on_a_loop
 
 import npucall_client
-from npucall import buffers
+from npucall import memory
 from npucall_client.settings import target_of_environment
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 # Memory that nobody wrote shows in every test, in this process and in servers that tests start.
 os.environ["NPUCALL_POISON"] = "1"
-buffers.poison()
+memory.poison()
 
 pytest_plugins = ["npucall_client.testing", "tests.alone", "tests.summary"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from os import fspath
 from typing import TYPE_CHECKING, Any
 
-from npucall import buffers, memory
+from npucall import memory
 from npucall.products import DEFAULT_SOC
 from npucall_client.calls.options import Binding, closed
 from npucall_client.local.transport import LocalTransport
@@ -43,7 +43,7 @@ def settings_of(**given: Any) -> ClientSettings:
     settings = ClientSettings.of(**given)
     _check_wishes(settings.target, {name: given.get(name) for name in _WISHES})
     if settings.poison:
-        buffers.poison()
+        memory.poison()
     if settings.keep_memory:
         memory.keep(settings.keep_memory)
     return settings

@@ -17,7 +17,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field, ValidationError
 from pydantic.dataclasses import dataclass
 
-from npucall import variables
+from npucall.environment import variables
 from npucall.errors import SettingError
 from npucall_client.targets import checked_target
 

@@ -18,12 +18,14 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from npucall.extras import missing
+from npucall.texts import missing_extra
 
 try:
     import pytest
 except ImportError as error:
-    raise ImportError(missing("npucall_client.testing", "npucall-client", "testing")) from error
+    raise ImportError(
+        missing_extra("npucall_client.testing", "npucall-client", "testing")
+    ) from error
 
 from npucall.errors import NpucallError
 from npucall_client.client import connect
@@ -64,7 +66,7 @@ def running_server(
     Raises RuntimeError, with what it said, if it ends or does not answer in 30 s.
     """
     if find_spec("npucall_server") is None:
-        raise ImportError(missing("running_server", "npucall-client", "testing"))
+        raise ImportError(missing_extra("running_server", "npucall-client", "testing"))
     with tempfile.TemporaryDirectory(prefix="npucall-") as folder:
         ready, log = Path(folder, "ready"), Path(folder, "log")
         command = [sys.executable, "-m", "npucall_server", "--listen", listen]

@@ -15,11 +15,10 @@ Its modules, from the top::
     membership           times of a pool, and what an address is
     errors               one class for each thing that can go wrong
     limits               every limit of the contract
-    buffers, memory      new memory; freed memory that the process keeps
+    memory               new memory; freed memory that the process keeps
     keepalive            how a peer that stops without a word is found
-    texts, watched_file  texts of others, cut; a file that is read again when it changes
-    extras, variables    what is said of a missing extra; the environment variables
-    known_variables      their names, generated from the settings
+    texts                texts of others, cut; sentences that many say
+    environment          environment variables; files that are read again when they change
     v1                   the .proto files, and what is generated from them
 """
 

@@ -1,4 +1,4 @@
-"""Texts for messages: what others wrote, short and harmless in a terminal; and delays."""
+"""Texts for messages: what others wrote, made short and harmless; sentences that many say."""
 
 from __future__ import annotations
 
@@ -51,6 +51,11 @@ def did_you_mean(found: str, known: Iterable[str]) -> str:
     wanted = _plain(found)
     near = [wanted] if wanted in names else get_close_matches(wanted, names, cutoff=_ALIKE)
     return f"; did you mean {' or '.join(names[each] for each in near)}?" if near else ""
+
+
+def missing_extra(what: str, distribution: str, extra: str) -> str:
+    """A sentence that names the extra of a distribution; ``what``: that which needs it."""
+    return f"{what}: the extra {extra} is missing; pip install '{distribution}[{extra}]'"
 
 
 def _plain(name: str) -> str:

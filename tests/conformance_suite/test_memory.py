@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from npucall import buffers
+from npucall import memory
 from npucall.compute import evaluate, pieces
 from npucall.declare.call import Call
 from npucall.declare.over import Elementwise
@@ -74,7 +74,7 @@ def over_poison(found: Callable[[], Any]) -> Iterator[Any]:
     for byte in POISONS:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(np, "empty", poison(byte))
-            patch.setattr(buffers, "PATTERN", byte)
+            patch.setattr(memory, "PATTERN", byte)
             yield found()
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from npucall import buffers
+from npucall import memory
 from npucall.compute import evaluate
 from npucall.compute.work import Work
 
@@ -30,7 +30,7 @@ ARRAYS = {
     "target": np.ones((ELEMENTS, 2), np.float32)[:, 0],  # gathered before it is computed with
 }
 CASE = Case("aclnnL1LossBackward", ARRAYS, {"reduction": 0})
-POISON = np.frombuffer(bytes([buffers.PATTERN] * 4), np.float32)[0]
+POISON = np.frombuffer(bytes([memory.PATTERN] * 4), np.float32)[0]
 OF_TWO_SERVERS = "over forgotten memory"
 
 

@@ -1,4 +1,4 @@
-"""npucall.memory and buffers: kept memory, and new memory that nobody has written."""
+"""npucall.memory: kept memory, and new memory that nobody has written."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from tests.rows import each
 
-from npucall import buffers, memory
+from npucall import memory
 
 PROGRAM = """
 import threading
@@ -70,25 +70,25 @@ def test_other_systems_have_none(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @each("size", [0, 1, 100, 100_000])
 def test_new_memory_is_filled_with_the_pattern_in_the_debug_mode_alone(size: int) -> None:
-    before = buffers.is_poisoned()
+    before = memory.is_poisoned()
     try:
-        buffers.poison(True)
-        assert bytes(buffers.fresh(size)) == b"\xa5" * size
-        buffers.poison(False)
-        assert len(buffers.fresh(size)) == size
-        assert size < 100 or bytes(buffers.fresh(size)) != b"\xa5" * size
+        memory.poison(True)
+        assert bytes(memory.fresh(size)) == b"\xa5" * size
+        memory.poison(False)
+        assert len(memory.fresh(size)) == size
+        assert size < 100 or bytes(memory.fresh(size)) != b"\xa5" * size
     finally:
-        buffers.poison(before)
+        memory.poison(before)
 
 
 @each("shape", [(), (0,), (3,), (2, 0, 3), (200, 300)])
 @each("dtype", [np.float32, np.float64, np.bool_, np.uint8])
 def test_so_is_a_new_array_of_any_shape(shape: tuple[int, ...], dtype: type) -> None:
-    array = buffers.fresh_array(shape, dtype)
+    array = memory.fresh_array(shape, dtype)
     assert (array.shape, array.dtype) == (shape, dtype)
     assert array.flags.c_contiguous
     assert array.tobytes() == b"\xa5" * array.nbytes
 
 
 def test_the_whole_suite_runs_in_the_debug_mode() -> None:
-    assert buffers.is_poisoned()
+    assert memory.is_poisoned()

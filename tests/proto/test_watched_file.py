@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from npucall import watched_file
-from npucall.watched_file import WatchedFile
+from npucall.environment import watched_file
+from npucall.environment.watched_file import WatchedFile
 
 if TYPE_CHECKING:
     from pathlib import Path

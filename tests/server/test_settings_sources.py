@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from npucall import variables
+from npucall.environment import variables
 from npucall_server.directory.settings import read as read_directory
 from npucall_server.settings import memory as module
 from npucall_server.settings.server import ServerSettings

@@ -18,7 +18,7 @@ import numpy as np
 import npucall_client
 from npucall.declare.call import element
 from npucall.errors import NpucallError
-from npucall.extras import missing
+from npucall.texts import missing_extra
 from npucall.wire.listing import declare
 from npucall_client.calls.argument_texts import arguments_of
 from npucall_client.client import connect
@@ -31,7 +31,7 @@ try:
 except ImportError:
     _EXTRAS = {"conform": "conformance", "replay": "conformance"}
     _extra = _EXTRAS.get(next(iter(sys.argv[1:]), ""), "cli")
-    sys.exit(missing("npucall", "npucall-client", _extra))
+    sys.exit(missing_extra("npucall", "npucall-client", _extra))
 from rich.console import Console
 from rich.markup import escape
 

@@ -11,7 +11,7 @@ from importlib import import_module
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
-from npucall.extras import missing
+from npucall.texts import missing_extra
 from npucall_client.conformance import bundle
 from npucall_client.conformance.cases.case import short
 from npucall_client.conformance.cases.select import Selection, wanted
@@ -121,7 +121,7 @@ def _drawn(runner: Runner, asked: Asked) -> Iterator[Outcome]:
     try:
         search = import_module("npucall_client.conformance.fuzz.search")
     except ImportError as error:
-        raise ValueError(missing("fuzz", "npucall-client", "conformance")) from error
+        raise ValueError(missing_extra("fuzz", "npucall-client", "conformance")) from error
     some = [each for each in statements() if wanted(each, asked.chosen)]
     fuzz = search.Fuzz(runner, asked.fuzz, asked.chosen.dtypes)
     outcomes: Iterator[Outcome] = fuzz.outcomes(some)

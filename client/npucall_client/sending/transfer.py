@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from npucall.buffers import fresh
 from npucall.errors import InternalError, MessageError, TooLargeError
 from npucall.exchange import (
     Begin,
@@ -22,6 +21,7 @@ from npucall.exchange import (
     into,
 )
 from npucall.limits import FRAME_BYTES, INLINE_BYTES
+from npucall.memory import fresh
 from npucall.places import Discard, HandlePart, Keep, RegionPart, StepOutput
 from npucall.wire.frames import join_begin, join_chunk, join_end
 from npucall.wire.messages import Response, join_request, split_response

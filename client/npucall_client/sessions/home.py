@@ -10,7 +10,6 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Self, TypeVar
 
-from npucall.buffers import fresh
 from npucall.errors import (
     CancelledError,
     HandleLostError,
@@ -21,6 +20,7 @@ from npucall.errors import (
     SessionUnknownError,
     WrongServerError,
 )
+from npucall.memory import fresh
 from npucall_client.sessions.refill import Proofs
 from npucall_client.sessions.release import Collected
 

@@ -23,12 +23,12 @@ Its modules, from the top::
     declared                  what a declaration is
 """
 
-from npucall.extras import missing
+from npucall.texts import missing_extra
 
 try:
     import torch as _  # noqa: F401  # said here once, and not by each module
 except ImportError as error:
-    raise ImportError(missing("npucall_client.torch", "npucall-client", "torch")) from error
+    raise ImportError(missing_extra("npucall_client.torch", "npucall-client", "torch")) from error
 
 from npucall_client.torch.checking import Checked, check
 from npucall_client.torch.functional import Functional, functional

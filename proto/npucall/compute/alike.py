@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from npucall.buffers import fresh
 from npucall.compute import evaluate, pieces
 from npucall.declare.prepare import once_a_call
+from npucall.memory import fresh
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

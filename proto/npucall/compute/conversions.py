@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from npucall.buffers import fresh_array
 from npucall.dtypes import BF16
+from npucall.memory import fresh_array
 
 if TYPE_CHECKING:
     from collections.abc import Callable

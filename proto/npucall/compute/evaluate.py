@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from npucall.buffers import fresh, fresh_array, is_poisoned, spoilt
 from npucall.compute import blocks
 from npucall.compute.helpers import UNLIMITED, SharedBlocks
 from npucall.compute.layouts import Layout
@@ -27,6 +26,7 @@ from npucall.declare.cuts import BLOCK, cut
 from npucall.declare.prepare import Prepared, once_a_call, prepare
 from npucall.dtypes import BY_NUMPY, DOUBLE, FLOAT
 from npucall.errors import NpucallError
+from npucall.memory import fresh, fresh_array, is_poisoned, spoilt
 from npucall.operators import CATALOGUE
 from npucall.products import DEFAULT_SOC, product_of
 from npucall.tensors import TensorSpec

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import jwt
 
-from npucall.watched_file import WatchedFile
+from npucall.environment.watched_file import WatchedFile
 from npucall_server.settings.issuers import checked_url
 
 if TYPE_CHECKING:

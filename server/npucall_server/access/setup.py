@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import TypeAdapter, ValidationError
 
-from npucall.watched_file import WatchedFile
+from npucall.environment.watched_file import WatchedFile
 from npucall_server.access.guard import OpenGuard
 from npucall_server.access.local_users import LocalUsers
 from npucall_server.access.tenants_guard import TenantsGuard

@@ -19,7 +19,7 @@ import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
-from npucall.watched_file import WatchedFile
+from npucall.environment.watched_file import WatchedFile
 from npucall_server.access.refusals import LONGEST_NAME, is_name
 from npucall_server.settings.tenants import TENANT_PATTERN, Role
 

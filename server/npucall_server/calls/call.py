@@ -5,10 +5,10 @@ from __future__ import annotations
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from npucall.buffers import fresh
 from npucall.errors import MessageError, TooLargeError
 from npucall.exchange import Receiving, into
 from npucall.limits import INLINE_BYTES, KIB, MAX_ANSWER_BYTES
+from npucall.memory import fresh
 from npucall.places import StepOutput
 from npucall.programs import Program, ProgramStep, check_output_places, sizes
 from npucall.wire.messages import join_response, split_request

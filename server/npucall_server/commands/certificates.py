@@ -9,13 +9,13 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from npucall.extras import missing
+from npucall.texts import missing_extra
 from npucall_server.exits import ExitCode
 
 try:
     from npucall_server.commands.authority import Authority, Issued
 except ImportError:
-    sys.exit(missing("npucall-server certificates", "npucall-server", "auth"))
+    sys.exit(missing_extra("npucall-server certificates", "npucall-server", "auth"))
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,7 +7,7 @@ import signal
 import sys
 from typing import TYPE_CHECKING
 
-from npucall import buffers, memory
+from npucall import memory
 from npucall.errors import NpucallError
 from npucall_server.devices import NoDeviceError, open_device
 from npucall_server.exits import ExitCode
@@ -30,7 +30,7 @@ def serve(arguments: list[str]) -> ExitCode:
         sys.stdout.write(settings.as_toml())
         return ExitCode.DRAINED
     if settings.poison:
-        buffers.poison()
+        memory.poison()
     log = process.open_log(settings)
     try:
         device = _take_device(settings, log)

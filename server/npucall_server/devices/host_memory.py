@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from npucall import buffers
+from npucall import memory
 from npucall.errors import OutOfMemoryError
 from npucall_server.devices.base import ResidentPart
 
@@ -23,7 +23,7 @@ class HostResident:
 
     def __init__(self, nbytes: int) -> None:
         try:
-            self.memory: Buffer = memoryview(buffers.fresh(nbytes))
+            self.memory: Buffer = memoryview(memory.fresh(nbytes))
         except MemoryError as error:
             raise OutOfMemoryError(
                 f"the host has no {nbytes} bytes of memory free for the handle"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ssl
 from typing import TYPE_CHECKING
 
-from npucall.extras import missing
+from npucall.texts import missing_extra
 from npucall_server.metrics.counters import Counters
 
 if TYPE_CHECKING:
@@ -98,4 +98,6 @@ def _check_extra() -> None:
     try:
         import prometheus_client  # noqa: F401, PLC0415
     except ImportError:
-        raise ExtraMissingError(missing("metrics_listen", "npucall-server", "metrics")) from None
+        raise ExtraMissingError(
+            missing_extra("metrics_listen", "npucall-server", "metrics")
+        ) from None

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import grpc
 
-from npucall.watched_file import WatchedFile
+from npucall.environment.watched_file import WatchedFile
 from npucall_server.settings.addresses import Security
 
 if TYPE_CHECKING:

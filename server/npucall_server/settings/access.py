@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, Field, ValidationInfo, field_validator, model_validator
 
-from npucall.extras import missing
+from npucall.texts import missing_extra
 from npucall_server.settings.issuers import checked_url, is_url
 from npucall_server.settings.tenants import TenantTables
 
@@ -79,7 +79,7 @@ class AccessSettings(BaseModel):
             if given and getattr(self, name) is None:
                 raise ValueError(f"{name}: expected a value, since {given[0]} is set, found none")
         if given and find_spec("jwt") is None:
-            raise ValueError(missing("oidc_issuer", "npucall-server", "auth"))
+            raise ValueError(missing_extra("oidc_issuer", "npucall-server", "auth"))
         return self
 
     @property

@@ -24,7 +24,7 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
-from npucall import variables
+from npucall.environment import variables
 from npucall_server.settings.access import AccessSettings
 from npucall_server.settings.connections import PeerSettings
 from npucall_server.settings.faults import sentences

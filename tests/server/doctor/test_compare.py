@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from npucall.buffers import PATTERN
 from npucall.compute import evaluate
 from npucall.declare.prepare import Prepared
 from npucall.declare.samples import Form, sample, sample_storages
 from npucall.dtypes import BF16, FLOAT, FLOAT16, INT32, DType
+from npucall.memory import PATTERN
 from npucall.operators import CATALOGUE
 from npucall.products import A2
 from npucall_server.commands.doctor.compare import difference, is_untouched

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from npucall.environment.watched_file import WatchedFile
 from npucall.membership import check_address, fault_of_labels
 from npucall.texts import cut, shown
-from npucall.watched_file import WatchedFile
 from npucall_client.pool.members import Member
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from npucall import buffers
+from npucall import memory
 from npucall.declare.samples import sample_storages
 from npucall_server.commands.doctor.compare import difference, is_untouched
 from npucall_server.devices.cann.lane import Lane, LaneLimits
@@ -112,9 +112,9 @@ def check(lane: Lane, call: Prepared, seed: int) -> Outcome:
 @contextmanager
 def poisoned() -> Iterator[None]:
     """Fills outputs with a pattern before each run, to notice a launch that runs nothing."""
-    before = buffers.is_poisoned()
-    buffers.poison()
+    before = memory.is_poisoned()
+    memory.poison()
     try:
         yield
     finally:
-        buffers.poison(before)
+        memory.poison(before)

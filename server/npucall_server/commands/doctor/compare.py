@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from npucall.buffers import PATTERN
 from npucall.compute import evaluate
 from npucall.dtypes import BF16, FLOAT16
+from npucall.memory import PATTERN
 from npucall_server.devices.unwritten import begun
 
 if TYPE_CHECKING:

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from npucall.buffers import fresh_array
 from npucall.compute.evaluate import NO_TARGETS
 from npucall.declare.prepare import once_a_call
 from npucall.errors import NpucallError, OutOfMemoryError
+from npucall.memory import fresh_array
 from npucall_server.devices.base import BrokenDeviceError, Phases, Ran, device_lost
 from npucall_server.devices.cann import functions as c
 from npucall_server.devices.cann.clearing import Clearing

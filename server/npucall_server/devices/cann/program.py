@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from npucall import buffers
-from npucall.buffers import fresh_array
+from npucall import memory
 from npucall.declare.prepare import once_a_call
 from npucall.errors import NpucallError
+from npucall.memory import fresh_array
 from npucall_server.devices.base import Phases
 from npucall_server.devices.cann.memory import piece_bytes
 from npucall_server.devices.cann.resident import address_of, is_aligned
@@ -123,7 +123,7 @@ class Program:
         """
         step: StepMap = self.map.steps[number]
         base = transfer.device(0)
-        if step.moves or step.cleared or buffers.is_poisoned():
+        if step.moves or step.cleared or memory.is_poisoned():
             self._fill(step, transfer)
         addresses = {
             name: base + place if type(place) is int else address_of(place)  # type: ignore[arg-type]
@@ -186,9 +186,9 @@ class Program:
         return np.frombuffer(target, np.uint8)  # type: ignore[arg-type]  # handles are not answered
 
     def _fill(self, step: StepMap, transfer: Transfer) -> None:
-        if buffers.is_poisoned():
+        if memory.is_poisoned():
             for place, length in step.written:
-                transfer.fill(self._address(transfer, place), length, buffers.PATTERN)
+                transfer.fill(self._address(transfer, place), length, memory.PATTERN)
         for place, length in step.cleared:
             transfer.fill(self._address(transfer, place), length)
         for move in step.moves:

@@ -21,7 +21,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from npucall import buffers
+from npucall import memory
 from npucall.errors import NpucallError
 from npucall_server.devices.base import BrokenDeviceError, ResidentPart, is_resident
 from npucall_server.devices.cann import functions as c
@@ -74,7 +74,7 @@ class HandleMemory:
 
     def to_host(self, address: int, size: int) -> Buffer:
         """Copies from the device into new memory, and waits for that."""
-        target = buffers.fresh_array((size,), np.uint8)
+        target = memory.fresh_array((size,), np.uint8)
         kind = c.ACL_MEMCPY_DEVICE_TO_HOST
         self._do(self._acl.aclrtMemcpy, target.ctypes.data, size, address, size, kind)
         return target.data

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from npucall import buffers
+from npucall import memory
 from npucall_server.devices.cann import functions as c
 from npucall_server.devices.cann.copies import Part, pinned_bytes, pinned_pieces
 from npucall_server.devices.cann.memory import PinnedBuffer, device_buffer
@@ -97,7 +97,7 @@ class Transfer:
 
     def stage(self, memory_map: MemoryMap, storages: Mapping[str, Buffer]) -> None:
         """Prepares the copy: queues the clearing, and meanwhile fills staging."""
-        if buffers.is_poisoned():
+        if memory.is_poisoned():
             self._spoil(memory_map.size)
         for span in memory_map.cleared:
             self.fill(self.device(span.start), span.length)
@@ -178,9 +178,9 @@ class Transfer:
 
     def _spoil(self, size: int) -> None:
         if size:
-            self.fill(self.device(0), size, buffers.PATTERN)
+            self.fill(self.device(0), size, memory.PATTERN)
         pinned = size if self._staged else pinned_bytes(self._staging_limit)
-        self.pinned(0, pinned).fill(buffers.PATTERN)
+        self.pinned(0, pinned).fill(memory.PATTERN)
 
     def device(self, start: int) -> int:
         """Address of a byte of device memory."""

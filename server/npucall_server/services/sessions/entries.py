@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from npucall.buffers import fresh
 from npucall.errors import DigestMismatchError, MissingError, TooLargeError
 from npucall.exchange import Receiving
+from npucall.memory import fresh
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -10,7 +10,7 @@ from tests.simulator.build import DEFAULT_ROOT, build
 from tests.simulator.control import Simulator
 from tests.simulator.tree import Tree
 
-from npucall import buffers
+from npucall import memory
 from npucall_server.devices.cann import device as device_module
 from npucall_server.devices.cann.host import HostCatalogue
 from npucall_server.devices.cann.operators import OpApi
@@ -100,9 +100,9 @@ def any_way(request: pytest.FixtureRequest, open_device: Open) -> Opened:
 @pytest.fixture
 def as_in_production() -> Iterator[None]:
     """The debug mode would fill the memory of each call anew."""
-    buffers.poison(False)
+    memory.poison(False)
     yield
-    buffers.poison()
+    memory.poison()
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from npucall import buffers
+from npucall import memory
 from npucall.errors import CancelledError, DeviceError
 from npucall_server.devices.base import Step
 from npucall_server.devices.cann.program import pace_of
@@ -221,7 +221,7 @@ def test_a_caller_finds_nothing_of_a_program_of_another(open_device: Open) -> No
 def test_steps_that_need_more_workspace_each_are_right(open_device: Open) -> None:
     """The workspace grows while work that is queued still uses the smaller one."""
     device = open_device()
-    buffers.poison()
+    memory.poison()
     cases = [l1(device, count) for count in (10, 300_000, 10, 700_000)]
     for case in cases:
         pace_of(case.call).nanoseconds = 1
@@ -233,11 +233,11 @@ def test_steps_that_need_more_workspace_each_are_right(open_device: Open) -> Non
 def test_in_the_debug_mode_the_pattern_comes_back_where_a_kernel_wrote_nothing(
     device: Opened,
 ) -> None:
-    buffers.poison()
+    memory.poison()
     device.simulator.set_kernels("none")
     for _ in range(2):
         (answer,) = device.answers(l1(device))
-        assert answer == bytes([buffers.PATTERN]) * len(answer)
+        assert answer == bytes([memory.PATTERN]) * len(answer)
 
 
 def test_without_clearing_the_secret_would_come_back(device: Opened) -> None:

@@ -6,7 +6,7 @@ import re
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, TypeVar
 
-from npucall.known_variables import SETTINGS
+from npucall.environment.known_variables import SETTINGS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
