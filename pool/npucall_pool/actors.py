@@ -11,9 +11,10 @@ from npucall_pool.order import Order
 class KeeperActor:
     """Keeps the server of an order while the actor lives. Orders and answers are texts."""
 
-    def __init__(self, order: str, resource: str) -> None:
-        given = ray.get_runtime_context().get_accelerator_ids().get(resource, ())
-        self._keeping = Keeping(Order.of_text(order), tuple(map(str, given)))
+    def __init__(self, text: str) -> None:
+        order = Order.of_text(text)
+        given = ray.get_runtime_context().get_accelerator_ids().get(order.resource, ())
+        self._keeping = Keeping(order, tuple(map(str, given)))
 
     def status(self) -> str:
         """The history of the server so far, as JSON."""

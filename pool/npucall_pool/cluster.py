@@ -66,7 +66,7 @@ def connect(address: str) -> None:
         ) from None
 
 
-def hosts(resource: str) -> list[Host]:
+def hosts() -> list[Host]:
     """The hosts that Ray knows, the head first. For each address, the living node counts."""
     import ray  # noqa: PLC0415  # as above
 
@@ -76,8 +76,7 @@ def hosts(resource: str) -> list[Host]:
         host = Host(
             node["NodeManagerAddress"],
             node["NodeManagerHostname"],
-            int(had.get(resource, 0)),
-            int(had.get("CPU", 0)),
+            had,
             node["Alive"],
             "node:__internal_head__" in had,
         )
@@ -104,7 +103,7 @@ def keepers() -> list[Keeper]:
     return sorted(found, key=lambda keeper: (bool(keeper.host), keeper.name))
 
 
-def start(order: Order, resource: str) -> Keeper:
+def start(order: Order) -> Keeper:
     """The keeper of an order: the existing one, or a new one."""
     import ray  # noqa: PLC0415  # as above
 
@@ -122,7 +121,7 @@ def start(order: Order, resource: str) -> Keeper:
             num_cpus=needs.pop("CPU", 0),
             resources=needs,
         )
-        .remote(order.as_text(), resource)
+        .remote(order.as_text())
     )
     return Keeper(order.name, actor)
 

@@ -9,10 +9,8 @@ from typing import Annotated, NoReturn
 import typer
 
 import npucall_pool
-from npucall_pool import cluster, report, steps
+from npucall_pool import cluster, pool_file, report, steps
 from npucall_pool.cluster import ClusterError
-from npucall_pool.plan import Plan
-from npucall_pool.ports import Ports
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -21,8 +19,24 @@ app = typer.Typer(
     help="Keeps one npucall-server running for each device on the hosts of a Ray cluster. Run "
     "it on a host of the cluster, as the user that Ray runs as.",
 )
-DIRECTORY_PORT = 50050
-_AT_FAULT = 1
+_AT_FAULT, _WRONG_USE = 1, 2
+_REMOVED = {
+    "--environment": 'environment = "PATH"',
+    "--server-option": "NAME = VALUE below [settings]",
+    "--label": 'labels = {NAME = "VALUE"} below [settings]',
+    "--set-env": 'set_env = "PATH"',
+    "--ports": 'ports = "FIRST-LAST"',
+    "--drain": "drain = SECONDS",
+    "--folder": 'folder = "PATH"',
+    "--resource": 'resource = "NAME" below [[servers]]',
+    "--device": 'device = "DEVICE" below [[servers]]',
+    "--servers-per-host": "per_host = NUMBER below [[servers]]",
+    "--cpu": 'another [[servers]] with device = "cpu" and per_host = NUMBER',
+    "--announce": 'announce = "HOST:PORT"',
+    "--directory-port": "port = NUMBER below [directory]",
+    "--directory-option": "NAME = VALUE below [directory.settings]",
+}
+"""Options that ``up`` had in version 0.1, and what the pool's file has instead."""
 
 ClusterOption = Annotated[
     str, typer.Option("--cluster", help="Address of Ray's head; auto: the one of this host's node.")
@@ -32,11 +46,25 @@ JsonOption = Annotated[bool, typer.Option("--json", help="A list of JSON objects
 
 def main() -> NoReturn:
     """Runs the command. If it cannot do its work, it prints one line and exits with code 1."""
+    _tell_of_removed(sys.argv[1:])
     try:
         app()
     except (ClusterError, ValueError) as error:
         sys.stderr.write(f"npucall-pool: {error}\n")
     sys.exit(_AT_FAULT)
+
+
+def _tell_of_removed(arguments: list[str]) -> None:
+    """Exits if ``up`` gets an option that is in the file now: without it, it would start others."""
+    given = {argument.partition("=")[0] for argument in arguments}
+    if arguments[:1] != ["up"] or not given & _REMOVED.keys():
+        return
+    for option in sorted(given & _REMOVED.keys()):
+        sys.stderr.write(
+            f"npucall-pool: {option} is no longer an option; write {_REMOVED[option]} into the "
+            "pool's file (npucall-pool up FILE)\n"
+        )
+    sys.exit(_WRONG_USE)
 
 
 def _say_version(asked: bool) -> None:  # noqa: FBT001  # the value of an option
@@ -57,118 +85,19 @@ def _options(
 
 
 @app.command()
-def up(  # noqa: PLR0913  # each is an option
-    *,
-    environment: Annotated[
+def up(
+    file: Annotated[
         Path,
-        typer.Option(
-            help="Folder of the virtual environment that has npucall-server, on every host.",
-            rich_help_panel="Servers",
+        typer.Argument(
+            help="TOML file of the pool: its kinds of servers, on which hosts, and their settings.",
         ),
-    ] = Path("/opt/npucall"),
-    server_option: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME=VALUE",
-            help="A setting of every server, such as queue-length=100 or insecure-bind; may be "
-            "given several times. {host}, {port}, {device}, {index}, {name} and {folder} in it "
-            "stand for those of the server.",
-            rich_help_panel="Servers",
-        ),
-    ] = None,
-    label: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME=VALUE",
-            help="A label of every server, in addition to kind (npu or cpu), host and node.",
-            rich_help_panel="Servers",
-        ),
-    ] = None,
-    set_env: Annotated[
-        str,
-        typer.Option(
-            help="CANN's set_env.sh, if Ray was started without it.",
-            rich_help_panel="Servers",
-        ),
-    ] = "",
-    ports: Annotated[
-        str,
-        typer.Option(
-            metavar="FIRST-LAST", help="Ports for the servers of a host.", rich_help_panel="Servers"
-        ),
-    ] = "50051-50082",
-    drain: Annotated[
-        float,
-        typer.Option(
-            min=0,
-            help="Seconds that a server has to stop; give it more than its drain-timeout.",
-            rich_help_panel="Servers",
-        ),
-    ] = 40.0,
-    folder: Annotated[
-        str,
-        typer.Option(
-            help="Folder for locks and logs on each host. Default: npucall-pool-UID in the "
-            "system's folder for temporary files.",
-            rich_help_panel="Servers",
-        ),
-    ] = "",
-    resource: Annotated[
-        str,
-        typer.Option(
-            help="The resource of Ray of which each server gets one.", rich_help_panel="Where"
-        ),
-    ] = "NPU",
-    device: Annotated[
-        str,
-        typer.Option(
-            help="The --device of the servers; cann: the NPU that Ray gives. {index} counts the "
-            "servers of a host.",
-            rich_help_panel="Where",
-        ),
-    ] = "cann",
-    servers_per_host: Annotated[
-        int | None,
-        typer.Option(
-            min=0,
-            help="At most so many servers on a host. Default: as many as the host has of the "
-            "resource.",
-            rich_help_panel="Where",
-        ),
-    ] = None,
-    cpu: Annotated[
-        int,
-        typer.Option(
-            min=0,
-            help="Additional servers of the device cpu on each host.",
-            rich_help_panel="Where",
-        ),
-    ] = 0,
+    ],
+    *,
     host: Annotated[
         list[str] | None,
         typer.Option(
-            help="Use only this host: an address or a name that Ray knows; may be given several "
-            "times.",
-            rich_help_panel="Where",
-        ),
-    ] = None,
-    announce: Annotated[
-        str,
-        typer.Option(
-            metavar="HOST:PORT[,HOST:PORT]",
-            help="Directories that others run. Default: this command starts one on Ray's head.",
-            rich_help_panel="Directory",
-        ),
-    ] = "",
-    directory_port: Annotated[
-        int, typer.Option(min=1, max=65535, rich_help_panel="Directory")
-    ] = DIRECTORY_PORT,
-    directory_option: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME=VALUE",
-            help="A setting of that directory, as in --server-option.",
-            rich_help_panel="Directory",
+            help="Start what is missing on this host only: an address or a name that Ray knows; "
+            "may be given several times.",
         ),
     ] = None,
     wait: Annotated[
@@ -178,25 +107,10 @@ def up(  # noqa: PLR0913  # each is an option
 ) -> None:
     """Starts what is missing: the directory, and a keeper for each device, which starts its server.
 
-    Running servers are not changed, even if the options have changed: drain their host first.
+    Running servers are not changed, even if the file has changed: drain their host first.
     Servers that had been given up are started again. Exit code 1: some do not serve in time.
     """
-    plan = Plan(
-        environment=str(environment),
-        resource=resource,
-        device=device,
-        servers_per_host=servers_per_host,
-        cpu=cpu,
-        ports=Ports.parse(ports),
-        directory=announce,
-        directory_port=directory_port,
-        labels=tuple(label or ()),
-        server_options=tuple(server_option or ()),
-        directory_options=tuple(directory_option or ()),
-        set_env=set_env,
-        folder=folder,
-        drain=drain,
-    )
+    plan = pool_file.read(file)
     cluster.connect(cluster_address)
     table, notes = steps.up(plan, tuple(host or ()), wait)
     typer.echo(report.as_table(table))

@@ -38,6 +38,8 @@ class Order:
     """Folder of locks and logs. Empty: a folder of this user in the system's temporary folder."""
     drain: float = 40.0
     """Seconds that the server gets to end after it was asked to."""
+    resource: str = ""
+    """The resource of Ray that numbers its device."""
     needs: dict[str, float] = field(default_factory=dict)
     """Resources of Ray that the keeper has while it lives. They also bind it to its host."""
 

@@ -28,7 +28,7 @@ def up(plan: Plan, only: Sequence[str], wait: float) -> tuple[list[Row], list[st
 
     Answers a row for each server, and notes. Raises ClusterError or ValueError.
     """
-    hosts = [each for each in cluster.hosts(plan.resource) if each.is_alive]
+    hosts = [each for each in cluster.hosts() if each.is_alive]
     for name in only:
         if not any(each.is_called(name) for each in hosts):
             raise ClusterError(
@@ -36,7 +36,7 @@ def up(plan: Plan, only: Sequence[str], wait: float) -> tuple[list[Row], list[st
             )
     chosen = {each.address for each in hosts if not only or any(map(each.is_called, only))}
     orders = [each for each in plan.orders(hosts) if each.name == DIRECTORY or each.host in chosen]
-    keepers = [cluster.start(order, plan.resource) for order in orders]
+    keepers = [cluster.start(order) for order in orders]
     _start_again(keepers)
     answers = _wait_until_settled(keepers, wait)
     return report.rows(answers, hosts), _notes(orders, answers)
@@ -45,12 +45,12 @@ def up(plan: Plan, only: Sequence[str], wait: float) -> tuple[list[Row], list[st
 def status() -> list[Row]:
     """A row for each server of the pool."""
     found = cluster.keepers()
-    return report.rows(cluster.statuses(found), cluster.hosts("")) if found else []
+    return report.rows(cluster.statuses(found), cluster.hosts()) if found else []
 
 
 def drain(host: str, *, force: bool) -> dict[str, str]:
     """Ends the servers of a host. Answers what went wrong, by name. Raises ClusterError."""
-    addresses = {each.address for each in cluster.hosts("") if each.is_called(host)}
+    addresses = {each.address for each in cluster.hosts() if each.is_called(host)}
     found = [keeper for keeper in cluster.keepers() if keeper.host in addresses]
     if not found:
         raise ClusterError(f"host: expected one with servers of the pool, found {host!r}")
@@ -85,7 +85,7 @@ def _wait_until_settled(keepers: Sequence[Keeper], wait: float) -> dict[str, dic
 
 def _notes(orders: Sequence[Order], answers: Mapping[str, dict[str, Any] | None]) -> list[str]:
     return [
-        f"{order.name} runs as it was started, with other options: drain its host, then up"
+        f"{order.name} runs as it was started, with other settings: drain its host, then up"
         for order in orders
         if (answer := answers[order.name]) is not None and answer["order"] != order.as_text()
     ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from pathlib import Path
 
 import pytest
 from tests.rows import each
@@ -11,8 +12,8 @@ from tests.rows import each
 from npucall_pool import command, report
 from npucall_pool.plan import Host
 
-DEAD = Host("10.0.0.7", "second", 2, 8, is_alive=False, is_head=False)
-ALIVE = Host("10.0.0.6", "first", 2, 8, is_alive=True, is_head=False)
+DEAD = Host("10.0.0.7", "second", {}, is_alive=False, is_head=False)
+ALIVE = Host("10.0.0.6", "first", {}, is_alive=True, is_head=False)
 ANSWER = {
     "hostname": "first", "address": "10.0.0.6:50051", "device": "cann:0", "phase": "serving",
     "starts": 1, "why": "",
@@ -38,14 +39,31 @@ def test_every_command_has_its_help_without_ray(
 
 
 NO_RAY = "ray: the package is not installed in this environment; pip install 'npucall-pool[ray]'"
-NO_PORTS = "ports: expected FIRST-LAST, such as 50051-50082, found 'none'"
+EXAMPLE = Path(__file__).parents[2] / "deploy/ray/pool.toml"
+NO_FILE = "nowhere: expected a TOML file, found: [Errno 2] No such file or directory: 'nowhere'"
 
 
-@each(("arguments", "why"), [(["status"], NO_RAY), (["up", "--ports=none"], NO_PORTS)])
+@each(
+    ("arguments", "why"),
+    [(["status"], NO_RAY), (["up", str(EXAMPLE)], NO_RAY), (["up", "nowhere"], NO_FILE)],
+)
 def test_what_is_wrong_is_one_line(
     capsys: pytest.CaptureFixture[str], arguments: list[str], why: str
 ) -> None:
     assert run(capsys, *arguments) == (1, "", f"npucall-pool: {why}\n")
+
+
+def test_an_option_that_is_in_the_file_now_says_what_to_write(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    code, _, said = run(capsys, "up", "--cpu", "1", "--server-option=queue-length=100", "pool.toml")
+    assert code == 2
+    cpu, option = said.splitlines()
+    assert cpu == (
+        "npucall-pool: --cpu is no longer an option; write another [[servers]] with device = "
+        '"cpu" and per_host = NUMBER into the pool\'s file (npucall-pool up FILE)'
+    )
+    assert option.startswith("npucall-pool: --server-option is no longer an option; write NAME = ")
 
 
 def test_a_keeper_that_does_not_answer_is_shown_with_the_likely_cause() -> None:

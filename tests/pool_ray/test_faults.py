@@ -67,12 +67,14 @@ class RayPool(NamedTuple):
         return self.head.run(str(RAY / "bin/npucall-pool"), *arguments, check=check)
 
     def up(self, *arguments: str) -> None:
-        self.pool(
-            "up", f"--environment={_SERVERS}", "--device=cpu", f"--folder={FOLDER}",
-            "--server-option=insecure-bind", "--server-option=log-calls=errors",
-            "--server-option=memory-limit=256MiB", "--directory-option=insecure-bind",
-            *arguments,
-        )  # fmt: skip
+        file = self.folder / "pool.toml"
+        file.write_text(
+            f'environment = "{_SERVERS}"\nfolder = "{FOLDER}"\n'
+            "directory.settings.insecure_bind = true\n"
+            '[settings]\ninsecure_bind = true\nlog_calls = "errors"\nmemory_limit = "256MiB"\n'
+            '[[servers]]\ndevice = "cpu"\nresource = "NPU"\n'
+        )
+        self.pool("up", str(file), *arguments)
 
     def status(self) -> list[dict[str, Any]]:
         """A row for each server, as ``npucall-pool status`` shows it."""

@@ -6,25 +6,27 @@ import json
 import socket
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.rows import each
 
 from npucall_pool.order import Found, Order
-from npucall_pool.plan import Host, Plan, flag
+from npucall_pool.plan import Directory, Host, Plan, Servers, flags
 from npucall_pool.ports import Ports
 from npucall_server.directory import settings as directory_settings
 from npucall_server.settings.server import read
 
-HEAD = Host("10.0.0.5", "head", 0, 8, is_alive=True, is_head=True)
-FIRST = Host("10.0.0.6", "first", 2, 8, is_alive=True, is_head=False)
-SECOND = Host("10.0.0.7", "second", 2, 8, is_alive=True, is_head=False)
+HEAD = Host("10.0.0.5", "head", {"CPU": 8}, is_alive=True, is_head=True)
+FIRST = Host("10.0.0.6", "first", {"CPU": 8, "NPU": 2}, is_alive=True, is_head=False)
+SECOND = Host("10.0.0.7", "second", {"CPU": 8, "NPU": 2}, is_alive=True, is_head=False)
+INSECURE = {"insecure_bind": True}
 PLAN = Plan(
-    environment="/opt/npucall", resource="NPU", device="cann", servers_per_host=None, cpu=0,
-    ports=Ports(50051, 50082), directory="", directory_port=50050, labels=("rack=7",),
-    server_options=("insecure-bind",), directory_options=("insecure-bind",), set_env="",
-    folder="", drain=40.0,
-)  # fmt: skip
+    (Servers(),),
+    settings={**INSECURE, "labels": {"rack": "7"}},
+    directory=Directory(settings=INSECURE),
+)
+CPU = Servers(device="cpu")
 FOUND = Found(50051, "cann:0", "3", Path("/tmp/pool"), "first")
 
 
@@ -43,12 +45,21 @@ def test_there_is_a_server_for_each_device_and_one_directory() -> None:
 
 
 def test_fewer_servers_a_host_can_be_asked_for_but_not_more_than_devices() -> None:
-    assert names(replace(PLAN, servers_per_host=1))[1:] == ["10.0.0.6-npu-0", "10.0.0.7-npu-0"]
-    assert names(replace(PLAN, servers_per_host=9)) == names(PLAN)
+    one, many = (replace(PLAN, servers=(Servers(per_host=count),)) for count in (1, 9))
+    assert names(one)[1:] == ["10.0.0.6-npu-0", "10.0.0.7-npu-0"]
+    assert names(many) == names(PLAN)
+
+
+def test_servers_of_two_kinds_share_the_devices_of_their_hosts() -> None:
+    careful = Servers(per_host=1, hosts=("first", "10.0.0.7"), settings={"careful": True})
+    plan = replace(PLAN, servers=(careful, Servers(hosts=("first",))))
+    assert names(plan)[1:] == ["10.0.0.6-npu-0", "10.0.0.6-npu-1", "10.0.0.7-npu-0"]
+    assert "--careful" in order_of(plan, "10.0.0.6-npu-0").arguments
+    assert "--careful" not in order_of(plan, "10.0.0.6-npu-1").arguments
 
 
 def test_cpu_servers_stand_beside_them_on_every_host() -> None:
-    plan = replace(PLAN, cpu=1)
+    plan = replace(PLAN, servers=(Servers(), CPU))
     assert "10.0.0.5-cpu-0" in names(plan)
     order = order_of(plan, "10.0.0.6-cpu-0")
     assert (order.device, order.needs) == ("cpu", {"CPU": 1.0, "node:10.0.0.6": 0.001})
@@ -61,13 +72,13 @@ def test_a_keeper_is_bound_to_its_host_by_address_not_by_the_number_of_a_node() 
 
 
 def test_servers_of_a_host_begin_with_ports_of_their_own() -> None:
-    plan = replace(PLAN, cpu=1)
+    plan = replace(PLAN, servers=(Servers(), CPU))
     ports = [order.port for order in plan.orders([HEAD, FIRST]) if order.host == FIRST.address]
     assert ports == [50051, 50052, 50053]
 
 
 def test_a_pool_with_directories_of_others_starts_none() -> None:
-    plan = replace(PLAN, directory="a:50050,b:50050")
+    plan = replace(PLAN, announce="a:50050,b:50050")
     assert "directory" not in names(plan)
     assert "--announce=a:50050,b:50050" in order_of(plan, "10.0.0.6-npu-0").arguments
 
@@ -111,22 +122,26 @@ def test_a_script_of_cann_is_read_before_the_program() -> None:
 
 
 @each(
-    ("option", "expected"),
+    ("settings", "expected"),
     [
-        ("queue-length=100", "--queue-length=100"),
-        ("queue_length=100", "--queue-length=100"),
-        ("--insecure-bind", "--insecure-bind"),
-        ("label=a=b=c", "--label=a=b=c"),
+        ({"queue_length": 100}, ["--queue-length=100"]),
+        ({"insecure_bind": True, "reflection": False}, ["--insecure-bind", "--no-reflection"]),
+        (
+            {"memory_limit": "2GiB", "call_timeout": 2.5},
+            ["--memory-limit=2GiB", "--call-timeout=2.5"],
+        ),
+        ({"listen": ["a:1", "b:2"]}, ["--listen=a:1,b:2"]),
+        ({"labels": {"a": "b=c"}}, ["--label=a=b=c"]),
     ],
 )
-def test_an_option_is_a_flag_of_the_server(option: str, expected: str) -> None:
-    assert flag(option) == expected
+def test_settings_are_flags_of_the_server(settings: dict[str, Any], expected: list[str]) -> None:
+    assert list(flags(settings)) == expected
 
 
-@each("option", ["", "=3", "queue length=3", "-x", "serve; rm"])
-def test_what_is_no_option_is_refused(option: str) -> None:
-    with pytest.raises(ValueError, match="option: expected NAME or NAME=VALUE, such as "):
-        flag(option)
+@each("settings", [{"": 3}, {"queue-length": 3}, {"-x": True}, {"tenants": {"a": {}}}, {"a": [{}]}])
+def test_what_is_no_setting_is_refused(settings: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"settings: expected names|: expected a text, a number"):
+        list(flags(settings))
 
 
 @each("text", ["", "50051", "50052-50051", "0-3", "50051-70000", "a-b"])
