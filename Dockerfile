@@ -27,6 +27,7 @@ COPY constraints.txt ./
 COPY proto proto/
 COPY server server/
 COPY client client/
+COPY conformance conformance/
 # The only step that needs an index: pip's own, that of PIP_INDEX_URL, or what the secret `pip` says, a
 # pip.conf. Neither reaches an image that runs. PIP_CONSTRAINT, unlike -c, pins the build backend as
 # well. Binary wheels only: what is compiled here may not load on the older glibc of a CANN image.
@@ -34,7 +35,7 @@ ARG PIP_INDEX_URL
 RUN --mount=type=cache,target=/root/.cache/pip \
     --mount=type=secret,id=pip,target=/etc/pip.conf \
     PIP_CONSTRAINT=constraints.txt pip wheel --only-binary=:all: --wheel-dir=/wheels \
-    ./proto './server[auth,metrics,tracing]' './client[cli,testing]' hypothesis
+    ./proto './server[auth,metrics,tracing]' './client[cli,testing]' ./conformance
 
 
 # Environments are made in stages of their own and copied, which every engine can do: podman before
@@ -48,7 +49,7 @@ RUN python3 -m venv /opt/npucall \
 FROM wheels AS test-environment
 RUN python3 -m venv /opt/npucall \
     && /opt/npucall/bin/pip install --no-cache-dir --no-index --find-links=/wheels \
-    npucall-server 'npucall-client[cli,testing]' hypothesis
+    npucall-server 'npucall-client[cli,testing]' npucall-conformance
 
 
 FROM ${CANN_IMAGE} AS npu-environment

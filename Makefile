@@ -12,7 +12,8 @@ MAKEFLAGS += -j2
 unexport PYTHONDONTWRITEBYTECODE
 PIP := -m pip --disable-pip-version-check --quiet
 SIMULATED_CANN := ./build/simulator/9.x/cann
-MEMBERS := proto/pyproject.toml server/pyproject.toml client/pyproject.toml pool/pyproject.toml
+MEMBERS := proto/pyproject.toml server/pyproject.toml client/pyproject.toml \
+	conformance/pyproject.toml pool/pyproject.toml
 
 # Old on purpose: their output runs on protobuf 4.25 to 7, that of newer ones refuses protobuf 5.
 GENERATOR := grpcio-tools==1.62.3 mypy-protobuf==3.6.0 "setuptools<81"
@@ -38,7 +39,7 @@ torch: .venv/.torch  ## adds PyTorch, which some tests compare with
 	$(call venv,.venv)
 	$(BIN)/python $(PIP) install -c constraints.txt hatchling editables
 	$(BIN)/python $(PIP) install -c constraints.txt --no-build-isolation \
-		-e ./proto -e './server[auth]' -e './client[cli,testing]' -e ./pool
+		-e ./proto -e './server[auth]' -e './client[cli,testing]' -e ./conformance -e ./pool
 	@touch $@
 
 .venv/.dev: .venv/.setup requirements-dev.txt

@@ -38,16 +38,21 @@ if TYPE_CHECKING:
 SECONDS = 60.0
 """Of processor time that a change may cost."""
 _WALL_SECONDS = 3600.0
-_SUITE = "client/npucall_client/conformance"
-_PARTS = ("proto/npucall", "server/npucall_server", "client/npucall_client", _SUITE)
+_PARTS = (
+    "proto/npucall",
+    "server/npucall_server",
+    "client/npucall_client",
+    "conformance/npucall_conformance",
+)
 """Of each part as many changes are drawn."""
-_MEMBERS = ("proto", "server", "client", "pool")
+_MEMBERS = ("proto", "server", "client", "conformance", "pool")
 _SELECTED = "not long and not containers and not pool"
 """What make test and make test-all run together."""
 _FOLDERS = {
     "npucall": ("proto", "operators", "conformance", "server", "client"),
     "npucall_server": ("server", "attacks", "end_to_end", "directory"),
     "npucall_client": ("client", "conformance_suite", "end_to_end"),
+    "npucall_conformance": ("conformance_suite", "conformance", "operators", "client"),
 }
 """Where the tests of a package stand, nearest first."""
 
@@ -70,8 +75,7 @@ def sample(root: Path, count: int, seed: int) -> list[Mutant]:
     for part in _PARTS:
         places: list[list[Mutant]] = []
         for path in sorted((root / part).rglob("*.py")):
-            suite = _SUITE in (part, *map(str, path.relative_to(root).parents))
-            if not re.search(r"_pb2(_grpc)?\.py$", path.name) and suite == (part == _SUITE):
+            if not re.search(r"_pb2(_grpc)?\.py$", path.name):
                 places += _places(root, path)
         drawn += [draw.choice(place) for place in draw.sample(places, count // len(_PARTS))]
     draw.shuffle(drawn)

@@ -17,9 +17,9 @@ from npucall.errors import NpucallError
 from npucall.operators import CATALOGUE
 from npucall.products import PRODUCTS
 from npucall.tensors import TensorSpec
-from npucall_client.conformance.cases.calls import call_of
-from npucall_client.conformance.cases.maker import Maker
-from npucall_client.conformance.statements import statements
+from npucall_conformance.cases.calls import call_of
+from npucall_conformance.cases.maker import Maker
+from npucall_conformance.statements import statements
 
 if TYPE_CHECKING:
     from npucall.declare.declaration import Operator

@@ -14,7 +14,6 @@ Its modules, from the top::
 
     torch           losses and activations for PyTorch
     commands        the command ``npucall``
-    conformance     the suite that judges any server
     testing         the fixture for pytest
     aio             the client for asyncio
     client, base    ``connect`` and ``Client``; what both clients do

@@ -58,5 +58,11 @@ def missing_extra(what: str, distribution: str, extra: str) -> str:
     return f"{what}: the extra {extra} is missing; pip install '{distribution}[{extra}]'"
 
 
+def missing_suite(what: str) -> str:
+    """A sentence that names the conformance suite; ``what``: that which needs it."""
+    distribution = "the distribution npucall-conformance is missing"
+    return f"{what}: {distribution}; pip install ./conformance, in npucall's sources"
+
+
 def _plain(name: str) -> str:
     return name.lower().replace("_", "").removeprefix("aclnn")

@@ -1,4 +1,4 @@
-"""What ``local:`` and the client's distribution need, and what a missing extra says."""
+"""What ``local:`` and the client's distribution need, and what is said of what is missing."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import sys
 from importlib.metadata import requires
 from importlib.util import find_spec
 
+import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from tests.conftest import HAS_SERVER
@@ -71,7 +72,6 @@ COMMAND = (
 # What is missing, what is done, who says it, the package and the extra.
 MISSING = [
     ("typer", "import npucall_client.commands.command", "npucall", "client[cli]"),
-    ("typer", COMMAND.format("'conform'"), "npucall", "client[conformance]"),
     ("torch", "import npucall_client.torch", "npucall_client.torch", "client[torch]"),
     ("pytest", "import npucall_client.testing", "npucall_client.testing", "client[testing]"),
     (
@@ -81,9 +81,6 @@ MISSING = [
         "client[testing]",
     ),
 ]
-if find_spec("typer"):  # which is missed first
-    fuzz = COMMAND.format("'conform', 'local:', '--fuzz', '1', '--operator', 'Log'")
-    MISSING.append(("hypothesis", fuzz, "fuzz", "client[conformance]"))
 if HAS_SERVER:
     certificates = "import npucall_server.commands.certificates"
     MISSING.append(("cryptography", certificates, "npucall-server certificates", "server[auth]"))
@@ -115,6 +112,29 @@ def test_a_missing_extra_names_itself() -> None:
         extra = package.partition("[")[2].rstrip("]")
         expected = f"{what}: the extra {extra} is missing; pip install 'npucall-{package}'"
         assert (expected in said, said.endswith("done")) == (True, False), said
+
+
+WITHOUT_SUITE = """
+import importlib.metadata as metadata
+
+real = metadata.entry_points
+metadata.entry_points = lambda **only: metadata.EntryPoints(
+    point for point in real(**only) if not point.value.startswith("npucall_conformance")
+)
+"""
+
+
+@pytest.mark.skipif(find_spec("typer") is None, reason="needs the extra cli")
+def test_a_command_of_the_suite_says_what_to_install_and_others_work_without_it() -> None:
+    hidden, commands = ["npucall_conformance"], ("conform", "replay", "info', 'local:")
+    programs = [WITHOUT_SUITE + COMMAND.format(f"'{command}'") for command in commands]
+    *said, info = ran(*((hidden, program) for program in programs))
+    assert said == [
+        f"npucall {command}: the distribution npucall-conformance is missing; "
+        "pip install ./conformance, in npucall's sources"
+        for command in commands[:2]
+    ]
+    assert "device           local" in info
 
 
 def test_the_client_brings_11_packages_along_at_most() -> None:

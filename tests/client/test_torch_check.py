@@ -129,6 +129,14 @@ def test_inputs_need_no_gradient_of_their_own(local: Client, layer: Any) -> None
     assert torch.equal(x, before)
 
 
+def test_without_the_suite_it_says_what_to_install(
+    local: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("npucall_client.torch.checking.find_spec", lambda _: None)
+    with pytest.raises(ImportError, match=r"torch\.check: .* pip install \./conformance, in"):
+        check(nn.GELU(), torch.randn(3), local)
+
+
 def test_calls_that_nothing_judges_are_named_and_counted(local: Client) -> None:
     class Other(nn.Module):  # type: ignore[misc]  # torch has no types here
         def forward(self, x: Any) -> Any:

@@ -15,8 +15,8 @@ from tests.operators.test_labels import CALLS, labels_of, with_label
 
 from npucall.dtypes import FLOAT, FLOAT16
 from npucall.errors import ArgumentError, NpucallError, VariantUnavailableError
-from npucall_client.conformance.cases.maker import Maker
-from npucall_client.conformance.stating.statement import LEFT_OUT
+from npucall_conformance.cases.maker import Maker
+from npucall_conformance.stating.statement import LEFT_OUT
 
 from . import raw
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from npucall_client import Client
-    from npucall_client.conformance.stating.parts import Invalid
+    from npucall_conformance.stating.parts import Invalid
 
 ASKED = (raw.plan, raw.execute)
 

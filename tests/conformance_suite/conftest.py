@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from npucall_client.conformance.fuzz import search
+from npucall_conformance.fuzz import search
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,15 +12,15 @@ from npucall.errors import ServerUnreachableError
 from npucall.v1 import operator_service_pb2 as pb
 from npucall.wire.messages import Response
 from npucall_client.client import Client
-from npucall_client.conformance import command as conform_command
-from npucall_client.conformance.cases.select import Selection, select
-from npucall_client.conformance.fuzz.search import Fuzz
-from npucall_client.conformance.reporting.report import Report
-from npucall_client.conformance.running.judged import Judged, judged
-from npucall_client.conformance.running.runner import Runner
-from npucall_client.conformance.statements import statements
 from npucall_client.local.transport import LocalTransport
 from npucall_client.settings import ClientSettings
+from npucall_conformance import command as conform_command
+from npucall_conformance.cases.select import Selection, select
+from npucall_conformance.fuzz.search import Fuzz
+from npucall_conformance.reporting.report import Report
+from npucall_conformance.running.judged import Judged, judged
+from npucall_conformance.running.runner import Runner
+from npucall_conformance.statements import statements
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from click.testing import Result
 
     from npucall_client.calls.arguments import BoundCall
-    from npucall_client.conformance.reporting.report import Outcome
+    from npucall_conformance.reporting.report import Outcome
 
 PARTS = pytest.mark.parametrize(
     "part",

@@ -6,8 +6,8 @@ import math
 from dataclasses import replace
 from typing import Any
 
-from npucall_client.conformance.reporting.patterns import Pattern
-from npucall_client.conformance.reporting.report import Outcome, Report, Server, Sided, Wrong
+from npucall_conformance.reporting.patterns import Pattern
+from npucall_conformance.reporting.report import Outcome, Report, Server, Sided, Wrong
 
 HISTOGRAM = (5, 4, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2)
 """14 elements: 5 exact, 4 up to a quarter ulp, 3 up to half an ulp, 2 beyond 1,024 ulp."""

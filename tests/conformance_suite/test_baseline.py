@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.rows import each
 
-from npucall_client.conformance import command as module
-from npucall_client.conformance.reporting.baseline import Deviation
+from npucall_conformance import command as module
+from npucall_conformance.reporting.baseline import Deviation
 
 from .servers import Altered, client_of, command
 

@@ -15,25 +15,25 @@ from npucall.declare.parameters import Attribute, Input, Output
 from npucall.dtypes import BF16, FLOAT16
 from npucall.operators import CATALOGUE
 from npucall.products import PRODUCTS
-from npucall_client.conformance.cases.arrangements import Arrangement
-from npucall_client.conformance.cases.blocks import cases_of
-from npucall_client.conformance.cases.calls import call_of
-from npucall_client.conformance.cases.case import BLOCKS, dtype_named
-from npucall_client.conformance.cases.large import BEYOND
-from npucall_client.conformance.cases.maker import Maker
-from npucall_client.conformance.cases.select import ONCE, Selection, select
-from npucall_client.conformance.judging.check import expectation_of
-from npucall_client.conformance.judging.truth import expected
-from npucall_client.conformance.statements import statements
-from npucall_client.conformance.statements.kl_div_backward import KL_DIV_BACKWARD
-from npucall_client.conformance.stating.parts import Setup
+from npucall_conformance.cases.arrangements import Arrangement
+from npucall_conformance.cases.blocks import cases_of
+from npucall_conformance.cases.calls import call_of
+from npucall_conformance.cases.case import BLOCKS, dtype_named
+from npucall_conformance.cases.large import BEYOND
+from npucall_conformance.cases.maker import Maker
+from npucall_conformance.cases.select import ONCE, Selection, select
+from npucall_conformance.judging.check import expectation_of
+from npucall_conformance.judging.truth import expected
+from npucall_conformance.statements import statements
+from npucall_conformance.statements.kl_div_backward import KL_DIV_BACKWARD
+from npucall_conformance.stating.parts import Setup
 
 from .servers import PARTS
 
 if TYPE_CHECKING:
     from npucall.dtypes import DType
-    from npucall_client.conformance.cases.case import Case
-    from npucall_client.conformance.stating.statement import Statement
+    from npucall_conformance.cases.case import Case
+    from npucall_conformance.stating.statement import Statement
 
 # --- Cases ----------------------------------------------------------------------------------------
 

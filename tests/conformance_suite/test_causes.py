@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 from tests.rows import each
 
-from npucall_client.conformance.reporting.causes import causes
-from npucall_client.conformance.reporting.diagnosis import stable
-from npucall_client.conformance.reporting.patterns import Pattern
-from npucall_client.conformance.reporting.report import Outcome, Wrong
+from npucall_conformance.reporting.causes import causes
+from npucall_conformance.reporting.diagnosis import stable
+from npucall_conformance.reporting.patterns import Pattern
+from npucall_conformance.reporting.report import Outcome, Wrong
 
 from .faults import of
 from .servers import report_on

@@ -14,25 +14,19 @@ from npucall.dtypes import BF16, FLOAT, FLOAT16, DType
 from npucall.errors import DTypeError, NpucallError, OperatorUnavailableError, ShapeError
 from npucall.tensors import TensorSpec
 from npucall.wire.replies import Reply, ServerIdentity, Timings
-from npucall_client.conformance.cases.arrangements import Arrangement, put
-from npucall_client.conformance.cases.blocks import cases_of
-from npucall_client.conformance.cases.calls import MadeCall, call_of
-from npucall_client.conformance.judging.check import (
-    Checked,
-    Expectation,
-    Refused,
-    check,
-    expectation_of,
-)
-from npucall_client.conformance.judging.truth import LOOPED, Expected, TruthError, expected
-from npucall_client.conformance.statements.kl_div_backward import KL_DIV_BACKWARD
-from npucall_client.conformance.stating import reals
-from npucall_client.conformance.stating.given import Given, Terms, largest
-from npucall_client.conformance.stating.parts import Contradiction, Refusal, Setup
-from npucall_client.conformance.wire import Answer
+from npucall_conformance.cases.arrangements import Arrangement, put
+from npucall_conformance.cases.blocks import cases_of
+from npucall_conformance.cases.calls import MadeCall, call_of
+from npucall_conformance.judging.check import Checked, Expectation, Refused, check, expectation_of
+from npucall_conformance.judging.truth import LOOPED, Expected, TruthError, expected
+from npucall_conformance.statements.kl_div_backward import KL_DIV_BACKWARD
+from npucall_conformance.stating import reals
+from npucall_conformance.stating.given import Given, Terms, largest
+from npucall_conformance.stating.parts import Contradiction, Refusal, Setup
+from npucall_conformance.wire import Answer
 
 if TYPE_CHECKING:
-    from npucall_client.conformance.stating.statement import Statement
+    from npucall_conformance.stating.statement import Statement
 
 # --- The truth ------------------------------------------------------------------------------------
 

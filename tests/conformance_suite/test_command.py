@@ -13,8 +13,8 @@ from tests.rows import each
 
 from npucall.errors import QueueFullError
 from npucall.products import PRODUCTS, product_of
-from npucall_client.conformance import command as module
-from npucall_client.conformance.reporting.matrix import SOCS
+from npucall_conformance import command as module
+from npucall_conformance.reporting.matrix import SOCS
 
 from .faults import of
 from .servers import Altered, Failing, client_of, command, flip

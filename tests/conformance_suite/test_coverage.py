@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from tests.rows import each
 
-from npucall_client.conformance.reporting.coverage import NOT_RUN, Chosen, coverage, required
-from npucall_client.conformance.reporting.formats.text import covered, verdict
-from npucall_client.conformance.reporting.report import Outcome, Report, Server
+from npucall_conformance.reporting.coverage import NOT_RUN, Chosen, coverage, required
+from npucall_conformance.reporting.formats.text import covered, verdict
+from npucall_conformance.reporting.report import Outcome, Report, Server
 
 SERVER = Server("local:", "local", "Ascend910B1", "Ascend910B", "1", "i", "documented", ("a",))
 CELLS = [("a", "f32", "grid"), ("a", "f32", "edge"), ("a", "bf16", "grid"), ("b", "f32", "grid")]

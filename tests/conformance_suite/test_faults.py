@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from tests.rows import each
 
-from npucall_client.conformance.cases.case import BLOCKS
-from npucall_client.conformance.statements import statements
+from npucall_conformance.cases.case import BLOCKS
+from npucall_conformance.statements import statements
 
 from .fault_table import CHECKS, DRAWN, OPERATORS, PATHS, PLACES, ROUNDING, SAYS
 from .faults import Fault, at

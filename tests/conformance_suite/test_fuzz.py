@@ -15,13 +15,13 @@ from tests.rows import each
 
 from npucall.dtypes import FLOAT, FLOAT16
 from npucall.errors import InternalError
-from npucall_client.conformance.fuzz.draws import drawn as drawing
-from npucall_client.conformance.fuzz.invalid import apart, spoilt
-from npucall_client.conformance.fuzz.layouts import layout
-from npucall_client.conformance.fuzz.search import Fuzz
-from npucall_client.conformance.running.judged import judged
-from npucall_client.conformance.running.runner import Evidence, Runner
-from npucall_client.conformance.stating import elementwise
+from npucall_conformance.fuzz.draws import drawn as drawing
+from npucall_conformance.fuzz.invalid import apart, spoilt
+from npucall_conformance.fuzz.layouts import layout
+from npucall_conformance.fuzz.search import Fuzz
+from npucall_conformance.running.judged import judged
+from npucall_conformance.running.runner import Evidence, Runner
+from npucall_conformance.stating import elementwise
 
 from .fault_table import DRAWN
 from .servers import (
@@ -36,7 +36,7 @@ from .servers import (
 )
 
 if TYPE_CHECKING:
-    from npucall_client.conformance.reporting.report import Outcome
+    from npucall_conformance.reporting.report import Outcome
 
     from .faults import Fault
 

@@ -14,10 +14,10 @@ from npucall.declare.parameters import Scalar
 from npucall.dtypes import DTYPES
 from npucall.errors import NpucallError
 from npucall.tensors import Format, TensorSpec
-from npucall_client.conformance import wire
-from npucall_client.conformance.cases.select import Selection, select
-from npucall_client.conformance.golden import Golden
 from npucall_client.local.transport import LocalTransport
+from npucall_conformance import wire
+from npucall_conformance.cases.select import Selection, select
+from npucall_conformance.golden import Golden
 
 from .servers import PARTS, STATEMENTS, client_of
 

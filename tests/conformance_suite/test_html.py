@@ -11,12 +11,12 @@ from xml.etree import ElementTree as ET
 import pytest
 from tests.rows import each
 
-from npucall_client.conformance.reporting.coverage import Chosen
-from npucall_client.conformance.reporting.formats import html
-from npucall_client.conformance.reporting.formats._markup import Markup, join, tag
-from npucall_client.conformance.reporting.formats._plots import Strip, histogram, strips
-from npucall_client.conformance.reporting.formats.text import clean, rerun
-from npucall_client.conformance.reporting.report import Report
+from npucall_conformance.reporting.coverage import Chosen
+from npucall_conformance.reporting.formats import html
+from npucall_conformance.reporting.formats._markup import Markup, join, tag
+from npucall_conformance.reporting.formats._plots import Strip, histogram, strips
+from npucall_conformance.reporting.formats.text import clean, rerun
+from npucall_conformance.reporting.report import Report
 
 from .shown import (
     HISTOGRAM,
@@ -36,7 +36,7 @@ from .shown import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from npucall_client.conformance.reporting.report import Outcome
+    from npucall_conformance.reporting.report import Outcome
 
 NOTHING = Report("cpu-strict", 0, SERVER)
 REFERENCES = {"src", "href", "srcset", "action", "data", "poster", "background", "xlink:href"}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.rows import each
 
-from npucall_client.conformance.stating.tables import product_of
+from npucall_conformance.stating.tables import product_of
 
 from .faults import at, of
 from .servers import failed, run
@@ -18,7 +18,7 @@ from .servers import local as server
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from npucall_client.conformance.running.judged import Judged
+    from npucall_conformance.running.judged import Judged
 
 GLU = "aclnnGlu"
 FORGOTTEN = of("Glu", "", '"aclnnGlu"', '"aclnnGluV1"')

@@ -14,13 +14,13 @@ from npucall.errors import (
     ReservedError,
     ServerUnreachableError,
 )
-from npucall_client.conformance.cases.case import BLOCKS
-from npucall_client.conformance.reporting.report import Outcome
-from npucall_client.conformance.running import unjudged
-from npucall_client.conformance.running.callers import CALLERS
-from npucall_client.conformance.running.judged import judged
-from npucall_client.conformance.running.unjudged import Patience
 from npucall_client.testing import running_server
+from npucall_conformance.cases.case import BLOCKS
+from npucall_conformance.reporting.report import Outcome
+from npucall_conformance.running import unjudged
+from npucall_conformance.running.callers import CALLERS
+from npucall_conformance.running.judged import judged
+from npucall_conformance.running.unjudged import Patience
 
 from .servers import Failing, altered, client_of, failed, flip, run
 

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from tests.rows import each
 
 from npucall.dtypes import BF16, FLOAT, FLOAT16, DType
-from npucall_client.conformance.judging.benchmark import Figures, Ratios, figures, ratios
-from npucall_client.conformance.reporting.formats import html
-from npucall_client.conformance.reporting.pairs import Column
-from npucall_client.conformance.reporting.report import Report
+from npucall_conformance.judging.benchmark import Figures, Ratios, figures, ratios
+from npucall_conformance.reporting.formats import html
+from npucall_conformance.reporting.pairs import Column
+from npucall_conformance.reporting.report import Report
 
 from .servers import altered, local, report_on, run
 from .shown import HOSTILE, PASSED, SERVER

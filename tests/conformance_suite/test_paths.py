@@ -9,9 +9,9 @@ import pytest
 from tests.rows import each
 
 import npucall_client
-from npucall_client.conformance import bundle
-from npucall_client.conformance.running.judged import judged
-from npucall_client.conformance.running.looks.paths import PATHS, PLAN, PROGRAM_PLAN, UNREAD
+from npucall_conformance import bundle
+from npucall_conformance.running.judged import judged
+from npucall_conformance.running.looks.paths import PATHS, PLAN, PROGRAM_PLAN, UNREAD
 
 from . import fault_table
 from .servers import failed, run
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from npucall_client.conformance.reporting.report import Outcome
-    from npucall_client.conformance.running.runner import Evidence
+    from npucall_conformance.reporting.report import Outcome
+    from npucall_conformance.running.runner import Evidence
 
     from .faults import Fault
 

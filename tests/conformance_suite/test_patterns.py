@@ -10,9 +10,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from tests.rows import each
 
-from npucall_client.conformance.reporting.patterns import Difference, elements, patterns, ranges
-from npucall_client.conformance.reporting.patterns.places import PLACES
-from npucall_client.conformance.reporting.patterns.values import VALUES
+from npucall_conformance.reporting.patterns import Difference, elements, patterns, ranges
+from npucall_conformance.reporting.patterns.places import PLACES
+from npucall_conformance.reporting.patterns.values import VALUES
 
 SHAPES = st.sampled_from([(24,), (40,), (4, 6), (7, 9), (3, 5, 7), (2, 3, 4, 5)])
 SEEDS = st.integers(0, 2**32 - 1)

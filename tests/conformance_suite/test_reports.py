@@ -11,9 +11,9 @@ from xml.etree import ElementTree as ET
 
 from tests.rows import each
 
-from npucall_client.conformance.reporting.formats import html, json_file, junit
-from npucall_client.conformance.reporting.formats.text import clean, number, rerun
-from npucall_client.conformance.reporting.report import Report
+from npucall_conformance.reporting.formats import html, json_file, junit
+from npucall_conformance.reporting.formats.text import clean, number, rerun
+from npucall_conformance.reporting.report import Report
 
 from .shown import (
     HISTOGRAM,

@@ -12,14 +12,14 @@ import pytest
 from tests.rows import each
 
 from npucall.errors import InternalError
-from npucall_client.conformance import bundle
-from npucall_client.conformance.cases.select import Selection, select
-from npucall_client.conformance.reporting.report import Server
-from npucall_client.conformance.running.callers import CALLERS, in_order
-from npucall_client.conformance.running.judged import judged
-from npucall_client.conformance.running.runner import Evidence, Runner, default_profile
-from npucall_client.conformance.statements import statements
 from npucall_client.local.transport import LocalTransport
+from npucall_conformance import bundle
+from npucall_conformance.cases.select import Selection, select
+from npucall_conformance.reporting.report import Server
+from npucall_conformance.running.callers import CALLERS, in_order
+from npucall_conformance.running.judged import judged
+from npucall_conformance.running.runner import Evidence, Runner, default_profile
+from npucall_conformance.statements import statements
 
 from .servers import Failing, altered, client_of, failed, flip, local, run
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from npucall.wire.messages import Response
     from npucall_client.calls.arguments import BoundCall
-    from npucall_client.conformance.running.judged import Judged
+    from npucall_conformance.running.judged import Judged
 
 SOME = tuple(statement.title for statement in statements())[::12]
 KL = ("aclnnKlDivBackward",)

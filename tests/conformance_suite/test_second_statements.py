@@ -11,15 +11,15 @@ import numpy as np
 import pytest
 from tests.rows import each
 
-import npucall_client.conformance
+import npucall_conformance
 from npucall import dtypes, errors
 from npucall.dtypes import BF16, DTYPES, FLOAT, FLOAT16, DType, promote
 from npucall.errors import NpucallError
 from npucall.tensors import TensorSpec, broadcast, row_major, view
-from npucall_client.conformance.cases import arrangements
-from npucall_client.conformance.cases.arrangements import SENTINEL, Arrangement, gaps, put
-from npucall_client.conformance.stating.broadcasting import common_shape
-from npucall_client.conformance.stating.promotion import common_type
+from npucall_conformance.cases import arrangements
+from npucall_conformance.cases.arrangements import SENTINEL, Arrangement, gaps, put
+from npucall_conformance.stating.broadcasting import common_shape
+from npucall_conformance.stating.promotion import common_type
 
 SHAPES = ((), (1,), (0,), (3,), (4, 1), (1, 3), (4, 3), (2, 1, 3), (5, 4, 1), (2, 0, 3), (1, 1, 0))
 STRIDED = [Arrangement.TRANSPOSED, Arrangement.STEP, Arrangement.OFFSET, Arrangement.GAPS]
@@ -85,7 +85,7 @@ def test_an_expanded_tensor_has_equal_rows_and_is_no_output() -> None:
     assert not Arrangement.EXPANDED.fits((3, 4), output=True)
 
 
-ROOT = Path(npucall_client.conformance.__file__).parent
+ROOT = Path(npucall_conformance.__file__).parent
 MAKES_AND_JUDGES = ("stating", "statements", "cases", "judging")
 CONSTANTS = {name for name, value in vars(dtypes).items() if isinstance(value, DType)}
 REASONS = {

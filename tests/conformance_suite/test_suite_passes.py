@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.rows import each
 
-from npucall_client.conformance.running.judged import Judged, judged
-from npucall_client.conformance.statements import statements
+from npucall_conformance.running.judged import Judged, judged
+from npucall_conformance.statements import statements
 
 from .servers import command, failed, local, run
 

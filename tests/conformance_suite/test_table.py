@@ -12,15 +12,9 @@ import pytest
 from rich.console import Console
 from tests.rows import each
 
-from npucall_client.conformance.reporting.formats import html, table
-from npucall_client.conformance.reporting.formats.text import (
-    NO_ULP,
-    NOTHING,
-    clean,
-    in_ulp,
-    rerun,
-)
-from npucall_client.conformance.reporting.report import Report
+from npucall_conformance.reporting.formats import html, table
+from npucall_conformance.reporting.formats.text import NO_ULP, NOTHING, clean, in_ulp, rerun
+from npucall_conformance.reporting.report import Report
 
 from .shown import KL, NEITHER, OUTSIDE, REPORT, SERVER, WRONG_CODE, fine, hostile, with_numbers
 

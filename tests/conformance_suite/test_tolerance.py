@@ -11,9 +11,9 @@ import numpy as np
 from tests.rows import each
 
 from npucall.dtypes import BF16, DOUBLE, FLOAT, FLOAT16, INT32, DType
-from npucall_client.conformance.judging.tolerance import PROFILES, ULP_BINS, Verdict, judge
-from npucall_client.conformance.judging.truth import Expected
-from npucall_client.conformance.stating.rounding import ulp
+from npucall_conformance.judging.tolerance import PROFILES, ULP_BINS, Verdict, judge
+from npucall_conformance.judging.truth import Expected
+from npucall_conformance.stating.rounding import ulp
 
 NAN, INF = np.nan, np.inf
 H, U = 2.0**-10, 2.0**-24

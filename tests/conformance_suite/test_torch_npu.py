@@ -17,10 +17,10 @@ pytestmark = [
 from tests.rows import each  # noqa: E402
 
 from npucall.dtypes import FLOAT  # noqa: E402
-from npucall_client.conformance import bundle  # noqa: E402
-from npucall_client.conformance.running.adapters.torch_npu import TorchNpu  # noqa: E402
-from npucall_client.conformance.running.adapters.torch_npu.table import WAYS, WITHOUT  # noqa: E402
-from npucall_client.conformance.running.judged import Judged, in_place_of_a_server  # noqa: E402
+from npucall_conformance import bundle  # noqa: E402
+from npucall_conformance.running.adapters.torch_npu import TorchNpu  # noqa: E402
+from npucall_conformance.running.adapters.torch_npu.table import WAYS, WITHOUT  # noqa: E402
+from npucall_conformance.running.judged import Judged, in_place_of_a_server  # noqa: E402
 
 from .fake_torch_npu import install, stand_in  # noqa: E402
 from .servers import STATEMENTS, failed, local, run  # noqa: E402
@@ -28,8 +28,8 @@ from .servers import STATEMENTS, failed, local, run  # noqa: E402
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from npucall_client.conformance.reporting.report import Outcome
-    from npucall_client.conformance.running.runner import Evidence
+    from npucall_conformance.reporting.report import Outcome
+    from npucall_conformance.running.runner import Evidence
 
 OTHERWISE_ON_THE_CPU: dict[str, dict[str, Any]] = {
     "aclnnLogit": {"dtypes": (FLOAT,)},  # eps is rounded to FLOAT16 and BF16

@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.containers, pytest.mark.long]
 WHEELS = (
-    "hatchling", "./proto", "./server[auth,metrics,tracing]", "./client[cli,testing]", "hypothesis",
+    "hatchling", "./proto", "./server[auth,metrics,tracing]", "./client[cli,testing]",
+    "./conformance",
 )  # fmt: skip
 """As deploy/README.md says for a host without an index."""
 

@@ -28,6 +28,7 @@ PACKAGES = {
     "npucall": ROOT / "proto/npucall",
     "npucall_client": ROOT / "client/npucall_client",
     "npucall_server": ROOT / "server/npucall_server",
+    "npucall_conformance": ROOT / "conformance/npucall_conformance",
     "npucall_pool": ROOT / "pool/npucall_pool",
 }
 LISTED_NOWHERE = {"operators", "statements", "v1", "v3"}
@@ -92,7 +93,9 @@ def test_what_a_page_names_is_in_the_code() -> None:
 
 def test_every_module_that_a_page_names_is_there() -> None:
     named = {code for page in NAMING for code in CODE.findall(prose(page))}
-    dotted = [n for n in named if re.fullmatch(r"npucall(_client|_server|_pool)?(\.\w+)+", n)]
+    dotted = [
+        n for n in named if re.fullmatch(r"npucall(_client|_server|_conformance|_pool)?(\.\w+)+", n)
+    ]
     assert dotted
     assert [code for code in dotted if not is_there(code)] == []
 
@@ -177,7 +180,7 @@ def layers() -> dict[str, list[set[str]]]:
     return {
         contract["containers"][0]: [set(re.findall(r"\w+", layer)) for layer in contract["layers"]]
         for contract in settings["tool"]["importlinter"]["contracts"]
-        if contract["type"] == "layers"
+        if "containers" in contract
     }
 
 

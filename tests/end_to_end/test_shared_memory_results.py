@@ -14,12 +14,12 @@ from npucall.operators import CATALOGUE
 from npucall.places import RegionPart
 from npucall.wire.calls import PreparedCalls
 from npucall_client.client import Client
-from npucall_client.conformance.cases.select import Selection, select
-from npucall_client.conformance.running.judged import judged
-from npucall_client.conformance.running.runner import Runner
-from npucall_client.conformance.statements import statements
 from npucall_client.local.transport import LocalTransport
 from npucall_client.settings import ClientSettings
+from npucall_conformance.cases.select import Selection, select
+from npucall_conformance.running.judged import judged
+from npucall_conformance.running.runner import Runner
+from npucall_conformance.statements import statements
 from npucall_server.devices.cpu import CpuDevice
 from npucall_server.shared.regions import Regions
 

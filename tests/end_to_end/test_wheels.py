@@ -17,6 +17,7 @@ import pytest
 
 import npucall
 import npucall_client
+import npucall_conformance
 import npucall_pool
 import npucall_server
 
@@ -29,6 +30,7 @@ PACKAGES = {
     "proto": npucall,
     "client": npucall_client,
     "server": npucall_server,
+    "conformance": npucall_conformance,
     "pool": npucall_pool,
 }
 BUILD = """

@@ -16,10 +16,10 @@ from npucall.dtypes import BY_NUMPY, FLOAT
 from npucall.operators import CATALOGUE
 from npucall.products import A2
 from npucall.tensors import TensorSpec
-from npucall_client.conformance.cases.arrangements import view
-from npucall_client.conformance.cases.calls import call_of
-from npucall_client.conformance.cases.maker import Maker
-from npucall_client.conformance.stating.parts import Setup
+from npucall_conformance.cases.arrangements import view
+from npucall_conformance.cases.calls import call_of
+from npucall_conformance.cases.maker import Maker
+from npucall_conformance.stating.parts import Setup
 
 from .defects import changed, table_of
 
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from npucall.declare.prepare import Prepared
     from npucall.dtypes import DType
     from npucall.products import Product
-    from npucall_client.conformance.cases.case import Case
-    from npucall_client.conformance.stating.statement import Statement
+    from npucall_conformance.cases.case import Case
+    from npucall_conformance.stating.statement import Statement
 
     from .defects import Answer
 

@@ -18,11 +18,11 @@ from npucall.errors import ArgumentError, NpucallError
 from npucall.operators import CATALOGUE
 from npucall.products import A2, PRODUCTS
 from npucall.tensors import TensorSpec
-from npucall_client.conformance.cases.calls import argument_of, call_of
-from npucall_client.conformance.cases.maker import Maker
-from npucall_client.conformance.statements import statements
-from npucall_client.conformance.stating.parts import Invalid, Setup
-from npucall_client.conformance.stating.statement import LEFT_OUT, Statement
+from npucall_conformance.cases.calls import argument_of, call_of
+from npucall_conformance.cases.maker import Maker
+from npucall_conformance.statements import statements
+from npucall_conformance.stating.parts import Invalid, Setup
+from npucall_conformance.stating.statement import LEFT_OUT, Statement
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

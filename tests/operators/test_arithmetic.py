@@ -27,7 +27,7 @@ from npucall.operators.div import div
 from npucall.operators.mul import mul
 from npucall.operators.muls import muls
 from npucall.operators.sub import sub
-from npucall_client.conformance.stating.statement import LEFT_OUT
+from npucall_conformance.stating.statement import LEFT_OUT
 
 from .calls import INF, LOCAL, NAN, refusal
 

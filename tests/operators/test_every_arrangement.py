@@ -17,8 +17,8 @@ from npucall.declare.parameters import Kind
 from npucall.dtypes import BF16, COMPLEX64, DOUBLE, FLOAT, FLOAT16
 from npucall.errors import NpucallError
 from npucall.tensors import TensorSpec
-from npucall_client.conformance.cases.maker import Maker
-from npucall_client.conformance.stating.parts import Setup
+from npucall_conformance.cases.maker import Maker
+from npucall_conformance.stating.parts import Setup
 
 from .calls import (
     LOCAL,
@@ -38,7 +38,7 @@ from .defects import TABLES, Table
 from .ulp import SINGLE_NOISE, assert_within, ulp
 
 if TYPE_CHECKING:
-    from npucall_client.conformance.cases.case import Case
+    from npucall_conformance.cases.case import Case
 
 THREADS = 4
 each = pytest.mark.parametrize("table", TABLES, ids=str)

@@ -22,14 +22,14 @@ from npucall.dtypes import BF16, DTYPES, FLOAT, INT8
 from npucall.errors import ShapeError
 from npucall.operators import CATALOGUE
 from npucall.products import A2, ASCEND_950, PRODUCTS
-from npucall_client.conformance.cases.blocks import cases_of
-from npucall_client.conformance.cases.calls import call_of
-from npucall_client.conformance.cases.case import BLOCKS
-from npucall_client.conformance.cases.select import Selection, select
-from npucall_client.conformance.running.judged import judged
-from npucall_client.conformance.running.runner import Runner
-from npucall_client.conformance.stating.parts import Setup
-from npucall_client.conformance.stating.statement import LEFT_OUT
+from npucall_conformance.cases.blocks import cases_of
+from npucall_conformance.cases.calls import call_of
+from npucall_conformance.cases.case import BLOCKS
+from npucall_conformance.cases.select import Selection, select
+from npucall_conformance.running.judged import judged
+from npucall_conformance.running.runner import Runner
+from npucall_conformance.stating.parts import Setup
+from npucall_conformance.stating.statement import LEFT_OUT
 
 from .calls import LOCAL, drawn, results, usual
 from .defects import TABLES, Table, answer_of, changed
@@ -39,10 +39,10 @@ if TYPE_CHECKING:
 
     from npucall.dtypes import DType
     from npucall.products import Product
-    from npucall_client.conformance.cases.case import Case
-    from npucall_client.conformance.stating.given import Given
-    from npucall_client.conformance.stating.parts import Invalid
-    from npucall_client.conformance.stating.statement import Statement
+    from npucall_conformance.cases.case import Case
+    from npucall_conformance.stating.given import Given
+    from npucall_conformance.stating.parts import Invalid
+    from npucall_conformance.stating.statement import Statement
 
 each = pytest.mark.parametrize("table", TABLES, ids=str)
 

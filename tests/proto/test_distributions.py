@@ -1,4 +1,4 @@
-"""The four distributions and the released descriptors."""
+"""The five distributions and the released descriptors."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ NAMES = {
     "proto": "npucall",
     "server": "npucall-server",
     "client": "npucall-client",
+    "conformance": "npucall-conformance",
     "pool": "npucall-pool",
 }
 
@@ -34,13 +35,13 @@ def ours(member: str) -> list[str]:
     return [line for line in lines if line.startswith("npucall")]
 
 
-def test_the_four_distributions_have_their_names_and_one_version() -> None:
+def test_the_five_distributions_have_their_names_and_one_version() -> None:
     projects = {member: project(member) for member in NAMES}
     assert {member: told["name"] for member, told in projects.items()} == NAMES
     assert {told["version"] for told in projects.values()} == {version("npucall")}
 
 
-@each("member", ["server", "client"])
+@each("member", ["server", "client", "conformance"])
 def test_members_depend_on_exactly_their_own_version_of_each_other(member: str) -> None:
     own = project(member)["version"]
     assert {line.partition("==")[2] for line in ours(member)} == {own}
@@ -50,7 +51,7 @@ def test_members_depend_on_exactly_their_own_version_of_each_other(member: str) 
 def test_the_keepers_need_none_of_the_others_and_nobody_needs_them() -> None:
     """They stand in Ray's environment, whose grpcio and protobuf are not to meet the server's."""
     assert ours("pool") == []
-    others = [line for member in ("proto", "server", "client") for line in ours(member)]
+    others = [line for member in NAMES for line in ours(member)]
     assert not any(line.startswith("npucall-pool") for line in others)
 
 

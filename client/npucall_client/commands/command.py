@@ -1,7 +1,7 @@
 """The command ``npucall``.
 
 Its subcommands are the entry points of the group ``npucall.commands``, so that another
-distribution, or an extra, can add one.
+distribution can add one: the conformance suite adds ``conform`` and ``replay``.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 import npucall_client
 from npucall.declare.call import element
 from npucall.errors import NpucallError
-from npucall.texts import missing_extra
+from npucall.texts import missing_extra, missing_suite
 from npucall.wire.listing import declare
 from npucall_client.calls.argument_texts import arguments_of
 from npucall_client.client import connect
@@ -29,9 +29,7 @@ if TYPE_CHECKING:
 try:
     import typer
 except ImportError:
-    _EXTRAS = {"conform": "conformance", "replay": "conformance"}
-    _extra = _EXTRAS.get(next(iter(sys.argv[1:]), ""), "cli")
-    sys.exit(missing_extra("npucall", "npucall-client", _extra))
+    sys.exit(missing_extra("npucall", "npucall-client", "cli"))
 from rich.console import Console
 from rich.markup import escape
 
@@ -50,6 +48,7 @@ from npucall_client.commands.console import (
 from npucall_client.commands.exits import ExitCode
 
 _GROUP = "npucall.commands"
+_OF_THE_SUITE = ("conform", "replay")
 _HELP = """Runs operators of Ascend NPUs on a server, or in this process.
 
 Every command that needs a server takes --target (-t): HOST:PORT, unix:PATH, local: for this
@@ -77,7 +76,11 @@ def main() -> None:
         rich_markup_mode=None,  # plain text, which no width cuts
     )
     app.callback()(_options)
-    for point in sorted(entry_points(group=_GROUP), key=lambda point: point.name):
+    points = entry_points(group=_GROUP)
+    asked = next(iter(sys.argv[1:]), "")
+    if asked in _OF_THE_SUITE and asked not in points.names:
+        sys.exit(missing_suite(f"npucall {asked}"))
+    for point in sorted(points, key=lambda point: point.name):
         command = point.load()
         app.command(point.name, help=_help(inspect.getdoc(command) or ""))(command)
     try:

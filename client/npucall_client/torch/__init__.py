@@ -9,12 +9,12 @@
         F = functional(client)
         F.kl_div(student, teacher, reduction="batchmean").backward()
 
-``check`` compares the gradients of a whole module. Needs the extra ``torch``.
+``check`` compares the gradients of a whole module, by the conformance suite. Needs the extra
+``torch``.
 
 Its modules, from the top::
 
     checking                  ``check``: a module's gradients against those of a device
-    calls                     the calls that a module makes, found while it runs
     functional                ``functional``: torch's functions by torch's names
     library                   a declaration as operators of torch
     activations, classes, losses  the declarations

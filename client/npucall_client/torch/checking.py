@@ -1,33 +1,24 @@
-"""``check``: a module's gradients of losses and activations, by a device and by torch."""
+"""``check``: a module's gradients of losses and activations, by a device and by torch.
+
+What it answers is here; what compares is the conformance suite, ``npucall_conformance.gradients``.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import torch
-
-from npucall.dtypes import BY_NUMPY
-from npucall.errors import NpucallError
-from npucall_client.calls import arrays
-from npucall_client.conformance.judging.tolerance import judge
-from npucall_client.conformance.judging.truth import Expected
-from npucall_client.conformance.stating.rounding import ulp
-from npucall_client.torch.calls import watch
-from npucall_client.torch.functional import functional
+from npucall.texts import missing_suite
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from torch import Tensor
 
     from npucall_client.client import Client
-    from npucall_client.conformance.judging.tolerance import Verdict
-    from npucall_client.torch.calls import Call, Found
-    from npucall_client.torch.functional import Functional
 
-_SEED = 0
 _COLUMNS = ("layer", "gradient of", "dtype", "shape", "of tolerance", "torch's own", "")
 
 
@@ -111,119 +102,14 @@ def check(
 
     Upstream of the module's outputs is 1 for those of one element, for others random numbers that
     are always the same. What a device refuses is a row with its sentence, and does not pass.
+
+    Raises ImportError without the distribution npucall-conformance.
     """
-    functions = functional(client, forward=forward)
-    marks = not any(each.requires_grad for each in _tensors(inputs))
-    inputs = _marked(inputs) if marks else inputs
-    named = dict(inputs) if hasattr(inputs, "keys") else {}
-    one = isinstance(inputs, torch.Tensor)
-    arguments = (inputs,) if one else () if named else tuple(inputs)
-    found = watch(module, arguments, named)
-    rows = [
-        row
-        for call, upstream in _upstream(found)
-        for row in _rows(call, upstream, functions, profile)
-    ]
-    return Checked(tuple(rows), tuple(found.unknown), dict(found.others), profile)
-
-
-def _marked(value: Any) -> Any:
-    """The same with copies of floating tensors that require a gradient, and may change in place."""
-    if isinstance(value, torch.Tensor):
-        return value.detach().requires_grad_().clone() if value.is_floating_point() else value
-    if hasattr(value, "keys"):
-        return {name: _marked(value[name]) for name in value}
-    return type(value)(map(_marked, value)) if type(value) in (list, tuple) else value
-
-
-def _upstream(found: Found) -> Iterator[tuple[Call, Tensor]]:
-    """The calls that the outputs depend on, with the gradients of their results."""
-    outputs = [each for each in _tensors(found.result) if each.requires_grad]
-    if not outputs or not found.calls:
-        return
-    generator = torch.Generator().manual_seed(_SEED)
-    given = [
-        torch.ones_like(each)
-        if each.numel() == 1
-        else torch.randn(each.shape, generator=generator).to(each.dtype)
-        for each in outputs
-    ]
-    results = [call.result for call in found.calls]
-    gradients = torch.autograd.grad(outputs, results, given, allow_unused=True)
-    for call, gradient in zip(found.calls, gradients, strict=True):
-        if gradient is not None:
-            yield call, gradient
-
-
-def _rows(call: Call, upstream: Tensor, functions: Functional, profile: str) -> Iterator[Row]:
-    names = [n for n, a in call.arguments.items() if _needs(a) and n in call.function.gradients]
-    truth = _gradients(call.function.torch, call.arguments, names, upstream, torch.float64)
-    own = _gradients(call.function.torch, call.arguments, names, upstream)
-    problem, found = "", []
-    try:
-        function = getattr(functions, call.function.name)
-        found = _gradients(function, call.arguments, names, upstream)
-    except (NpucallError, TypeError, ValueError) as error:
-        problem = f"{call.function.name} was refused: {error}"
-    for number, name in enumerate(names):
-        torchs = _judged(own[number], truth[number], profile)
-        verdict = None if problem else _judged(found[number], truth[number], profile)
-        argument = call.arguments[name]
-        yield Row(
-            call.layer,
-            call.function.name,
-            name,
-            str(argument.dtype).removeprefix("torch."),
-            tuple(argument.shape),
-            float("nan") if verdict is None else verdict.ratio,
-            torchs.ratio,
-            problem if verdict is None else verdict.problem,
-        )
-
-
-def _gradients(
-    function: Any,
-    arguments: Mapping[str, Any],
-    names: Sequence[str],
-    upstream: Tensor,
-    dtype: Any = None,
-) -> list[Tensor]:
-    """Of these arguments; all floating tensors in ``dtype``, if one is given."""
-    given = {name: _leaf(value, dtype) for name, value in arguments.items()}
-    result = function(**given)
-    leaves = [given[name] for name in names]
-    return list(torch.autograd.grad(result, leaves, upstream.to(result.dtype)))
-
-
-def _leaf(value: Any, dtype: Any) -> Any:
-    if not isinstance(value, torch.Tensor):
-        return value
-    converted = value.detach().to(dtype if value.is_floating_point() and dtype else value.dtype)
-    return converted.requires_grad_(value.requires_grad)
-
-
-def _needs(value: Any) -> bool:
-    return isinstance(value, torch.Tensor) and value.requires_grad
-
-
-def _judged(found: Tensor, truth: Tensor, profile: str) -> Verdict:
-    got, exact = arrays.as_array("gradient", found), arrays.as_array("gradient", truth)
-    dtype = BY_NUMPY[got.dtype]
-    size = np.nan_to_num(ulp(exact, dtype)) * 2.0**23  # half an ulp, beside that of rounding
-    expected = Expected(exact, size, 1, dtype, stepwise=False, dtype=dtype, cost=1, biased=True)
-    return judge(profile, got, expected)
-
-
-def _tensors(value: Any) -> Iterator[Tensor]:
-    """The tensors in what a module takes or gives."""
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif hasattr(value, "keys"):
-        for name in value:
-            yield from _tensors(value[name])
-    elif isinstance(value, list | tuple):
-        for each in value:
-            yield from _tensors(each)
+    if find_spec("npucall_conformance") is None:
+        raise ImportError(missing_suite("npucall_client.torch.check"))
+    suite = import_module("npucall_conformance.gradients.checking")
+    checked: Checked = suite.compare(module, inputs, client, forward=forward, profile=profile)
+    return checked
 
 
 def _cells(row: Row) -> tuple[str, ...]:

@@ -1,0 +1,170 @@
+"""The options of a run, and the run itself: one server, two servers, or every product."""
+
+from __future__ import annotations
+
+import sys
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from importlib import import_module
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+from npucall_client.targets import LOCAL
+from npucall_conformance import bundle
+from npucall_conformance.cases.case import short
+from npucall_conformance.cases.select import Selection, wanted
+from npucall_conformance.reporting import baseline as deviations
+from npucall_conformance.reporting.coverage import Chosen, Required, required
+from npucall_conformance.reporting.matrix import SOCS, Matrix
+from npucall_conformance.reporting.report import Report
+from npucall_conformance.running.looks.paths import due
+from npucall_conformance.running.runner import (
+    QUICK_REPEAT,
+    QUICK_ROUNDS,
+    REPEAT,
+    Evidence,
+    Runner,
+    default_profile,
+)
+from npucall_conformance.running.subjects import Subjects
+from npucall_conformance.statements import statements
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+    from npucall_client.client import Client
+    from npucall_conformance.cases.case import Case
+    from npucall_conformance.reporting.report import Outcome
+    from npucall_conformance.running.judged import Judged
+
+_PACKAGES = ("npucall", "npucall-client", "numpy", "ml-dtypes", "grpcio", "protobuf")
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The options of the command, except what is judged."""
+
+    chosen: Selection
+    cases: list[Case]
+    profile: str
+    """Empty: the default profile for the servers that are judged."""
+    seed: int
+    repeat: int | None
+    """How often a crowd sends one call; None: the default of a quick or a full run."""
+    fuzz: float
+    """For so many seconds calls are drawn, in place of the cases; 0: the cases run."""
+    save: Path | None
+    baseline: Path | None
+    quick: bool
+    allow_skipped: bool
+    allow_missing: bool
+    write_baseline: bool
+
+
+def judge(  # noqa: PLR0913  # who is judged
+    asked: Asked,
+    connect: Callable[..., Client],
+    target: str | None,
+    against: str | None = None,
+    soc: str = "",
+    adapter: str = "",
+) -> Report:
+    """Judges a server, two servers, or an adapter. Raises ValueError for impossible options."""
+    with ExitStack() as stack:
+        subjects = Subjects(stack, connect, soc)
+        first = subjects.first(target, adapter)
+        second = subjects.second(against, first) if against else None
+        report = _report(first, second, asked)
+        runner = Runner(
+            first, second, report.profile, asked.seed, loops=not asked.quick, torch=not asked.quick,
+            on_failure=_saver(asked.save, report) if asked.save else None,
+            rounds=QUICK_ROUNDS if asked.quick else asked.repeat or REPEAT,
+            repeat=asked.repeat or (QUICK_REPEAT if asked.quick else REPEAT),
+            allow_missing=asked.allow_missing,
+        )  # fmt: skip
+        start = time.monotonic()
+        known = deviations.opened(asked.baseline, report, write=asked.write_baseline)
+        outcomes = _drawn(runner, asked) if asked.fuzz else runner.run(asked.cases)
+        if known is not None and not asked.write_baseline:
+            outcomes = known.hold(outcomes)
+        bar = import_module("npucall_conformance.reporting.formats.table").progress
+        try:
+            report.outcomes.extend(bar(outcomes, None if asked.fuzz else len(asked.cases)))
+        except KeyboardInterrupt:
+            report.interrupted = True
+        report.seconds = time.monotonic() - start
+    if not report.interrupted:
+        deviations.settle(report, known, asked.baseline if asked.write_baseline else None)
+    return report
+
+
+def on_every_product(asked: Asked, connect: Callable[..., Client]) -> Matrix:
+    """Judges ``local:`` with the rules of each product; each SoC has its own folder of bundles.
+
+    If the user interrupts the run, the products after that are not judged.
+    """
+    reports: list[Report] = []
+    for soc in SOCS:
+        apart = replace(asked, save=asked.save and asked.save / soc)
+        reports.append(judge(apart, connect, LOCAL, soc=soc))
+        if reports[-1].interrupted:
+            break
+    return Matrix(tuple(reports))
+
+
+def _drawn(runner: Runner, asked: Asked) -> Iterator[Outcome]:
+    """The outcomes of random calls."""
+    search = import_module("npucall_conformance.fuzz.search")  # loads Hypothesis
+    some = [each for each in statements() if wanted(each, asked.chosen)]
+    fuzz = search.Fuzz(runner, asked.fuzz, asked.chosen.dtypes)
+    outcomes: Iterator[Outcome] = fuzz.outcomes(some)
+    return outcomes
+
+
+def _report(first: Judged, second: Judged | None, asked: Asked) -> Report:
+    servers = [each.server for each in (first, second) if each is not None]
+    stated = {each.title for each in statements()}
+    return Report(
+        asked.profile or default_profile(*servers),
+        asked.seed,
+        first.server,
+        second.server if second is not None else None,
+        quick=asked.quick,
+        started=datetime.now(UTC).isoformat(timespec="seconds"),
+        versions=versions(),
+        unstated=tuple(sorted(first.dtypes.keys() - stated)),
+        chosen=replace(_chosen(asked.chosen), fuzz=asked.fuzz),
+        required=_required(first, asked.cases),
+        allow_skipped=asked.allow_skipped,
+        saved=str(asked.save or ""),
+    )
+
+
+def _chosen(selection: Selection) -> Chosen:
+    return Chosen(
+        selection.cases, selection.operators, tuple(map(short, selection.dtypes)),
+        selection.blocks, selection.quick,
+    )  # fmt: skip
+
+
+def _required(judged: Judged, cases: Sequence[Case]) -> Required:
+    cells = ((case.statement.title, short(case.dtype), case.block) for case in cases)
+    return required(cells, due(judged, cases))
+
+
+def _saver(folder: Path, report: Report) -> Any:
+    def keep(evidence: Evidence) -> None:
+        bundle.save(
+            folder, evidence, profile=report.profile, seed=report.seed, server=report.server,
+            versions=report.versions,
+        )  # fmt: skip
+
+    return keep
+
+
+def versions() -> dict[str, str]:
+    """The versions of Python and the packages on this side."""
+    return {"python": sys.version.split()[0], **{name: version(name) for name in _PACKAGES}}

@@ -1,0 +1,297 @@
+"""The cases of a statement, block by block. Their ids depend on the statement alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise, product
+from typing import TYPE_CHECKING, Any
+
+from npucall.dtypes import FLOAT
+from npucall.errors import PARAM_NULLPTR
+from npucall_conformance.cases.arrangements import Arrangement
+from npucall_conformance.cases.declared import defaults, listing, products
+from npucall_conformance.cases.large import large, other_places
+from npucall_conformance.cases.maker import Maker
+from npucall_conformance.cases.written_cases import written
+from npucall_conformance.stating.parts import Setup
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from npucall.dtypes import DType
+    from npucall_conformance.cases.case import Case
+    from npucall_conformance.stating.parts import Invalid
+    from npucall_conformance.stating.statement import Statement
+
+SIZES = (255, 256, 257, 4095, 4096, 4097, 65535, 65536, 65537)
+"""Around the lengths at which implementations cut work into blocks."""
+CHUNKED = 1_100_001
+"""So many numbers of FLOAT take more than 4 MiB: such calls travel in chunks."""
+_ANSWERED_IN_CHUNKS = 270_001
+"""So many numbers of FLOAT take more than 1 MiB: such outputs come in chunks."""
+_REFUSED = 6
+"""At least so many refused calls are sent by every path."""
+_FEW = 3
+"""Shapes of the determinism block."""
+
+
+def cases_of(statement: Statement, block: str) -> Iterator[Case]:
+    """Every case of a block of a statement, always the same ones in the same order."""
+    return _BLOCKS[block](Maker(statement, block))
+
+
+def _grid(make: Maker) -> Iterator[Case]:
+    for dtype in make.statement.dtypes:
+        for base, attributes in product(make.statement.base_shapes, make.combinations):
+            yield make.case(dtype, Setup(base=base), attributes)
+
+
+def _broadcast(make: Maker) -> Iterator[Case]:
+    first, *rest = make.statement.dtypes
+    for setup, attributes in product(make.statement.broadcast, make.combinations):
+        if not setup.only or first in setup.only:
+            yield make.case(first, setup, attributes)
+    yield from _sampled(make, make.statement.broadcast, tuple(rest))
+
+
+def _mixed(make: Maker) -> Iterator[Case]:
+    for setup in make.statement.mixed:
+        for dtype in setup.only or make.statement.dtypes[:1]:
+            yield replace(make.case(dtype, setup), telling=True)
+            yield make.case(dtype, setup)
+
+
+def _layout(make: Maker) -> Iterator[Case]:
+    statement = make.statement
+    base = Setup(base=statement.layout_shape)
+    inputs = [each.name for each in statement.inputs]
+    outputs = [each.name for each in statement.outputs]
+    kinds = list(Arrangement)[1:]
+    for turn, dtype in enumerate(statement.dtypes):
+        for layout in kinds:
+            for name in (*inputs, *outputs):
+                case = make.case(dtype, base, note=f"{name}-{layout.value}")
+                given = {name: None} if name in outputs else case.outputs
+                yield replace(case, layouts={name: layout}, outputs=given)
+            every = dict.fromkeys((*inputs, *outputs), layout)
+            # With the same attributes, so that some of them differ only in strides.
+            case = make.case(
+                dtype, base, make.combinations[0], note=f"all-{layout.value}", outputs=True
+            )
+            yield replace(case, layouts=every)
+        for number in range(len(kinds)):
+            names = enumerate((*inputs, *outputs), turn + number)
+            mixture = {name: kinds[place % len(kinds)] for place, name in names}
+            case = make.case(dtype, base, note="mixture", outputs=True)
+            yield replace(case, layouts=mixture, telling=number > 0)
+    yield from other_places(make)
+    layouts = (Arrangement.GAPS, Arrangement.STEP, Arrangement.OFFSET)
+    for dtype, (turn, output) in product(statement.dtypes, enumerate(statement.outputs)):
+        case = make.case(dtype, base, note=f"{output.name}-unsent")
+        name, layout = output.name, layouts[(make.made + turn) % len(layouts)]
+        case = replace(case, layouts={name: layout}, outputs={name: None}, unsent=(name,))
+        yield replace(case, telling=True)
+
+
+def _empty(make: Maker) -> Iterator[Case]:
+    for base in make.statement.empty_shapes:
+        for attributes in make.combinations:
+            yield make.case(make.statement.dtypes[0], Setup(base=base), attributes)
+    yield from _sampled(
+        make,
+        tuple(Setup(base=b) for b in make.statement.empty_shapes),
+        make.statement.dtypes[1:],
+    )
+    yield from _sampled(make, make.statement.empty, make.statement.dtypes)
+    yield from _empty_and_wrong(make)
+
+
+def _empty_and_wrong(make: Maker) -> Iterator[Case]:
+    """Empty calls with a defect that is found before the checks of an empty call end."""
+    statement = make.statement
+    rank = len(statement.layout_shape)
+    empty = next((base for base in statement.empty_shapes if len(base) == rank), None)
+    if empty is None:
+        return
+    pairs = zip(statement.layout_shape, empty, strict=True)
+    base = tuple(0 if there == 0 else extent for extent, there in pairs)
+    for row in statement.invalid:
+        if row.row == statement.empty_before:
+            return
+        if row.base.base is None and not (
+            row.base.shapes or row.base.values or row.row.startswith(statement.empty_spares)
+        ):
+            yield _wrong(make, f"empty-{row.row}", replace(row, base=replace(row.base, base=base)))
+
+
+def _rank(make: Maker) -> Iterator[Case]:
+    setups = tuple(Setup(base=base) for base in make.statement.rank_shapes)
+    yield from _sampled(make, setups, make.statement.dtypes)
+    yield from _refused(make)
+
+
+def _edge(make: Maker) -> Iterator[Case]:
+    statement = make.statement
+    for dtype, setup in product(statement.dtypes, statement.edges):
+        if not setup.only or dtype in setup.only:
+            for attributes in make.others(setup.attributes):
+                yield make.case(dtype, setup, attributes)
+    for setup, dtype in product(statement.halfway, statement.dtypes):
+        if not setup.only or dtype in setup.only:
+            yield make.case(dtype, setup, _first(make, setup))
+
+
+def _reduction(make: Maker) -> Iterator[Case]:
+    for dtype, setup in product(make.statement.dtypes, make.statement.reductions):
+        yield make.case(dtype, setup)
+        yield make.case(dtype, setup)
+    yield from _refused(make)
+
+
+def _invalid(make: Maker) -> Iterator[Case]:
+    yield _wrong(make, "nothing-wrong")
+    yield from _refused(make)
+    rows = make.statement.invalid
+    nulls = [row for row in rows if row.status == PARAM_NULLPTR]
+    for row in rows:
+        fitting = [null for null in nulls if _combine(null, row)]
+        if row not in nulls and fitting:
+            yield _wrong(make, f"{fitting[-1].row}-before-{row.row}", fitting[-1], row)
+    usual = [row for row in rows if not (row.alone or row.products)]
+    for first, second in (*pairwise(usual), *_far_apart(usual)):
+        if _combine(first, second) and _apart(first, second):
+            yield _wrong(make, f"{first.row}-before-{second.row}", first, second)
+
+
+def _far_apart(rows: list[Invalid]) -> Iterator[tuple[Invalid, Invalid]]:
+    """Rows about different parameters of the usual call, with many rows between them."""
+    for first, second in zip(rows, rows[len(rows) // 2 :], strict=False):
+        alike = first.changes.keys() & second.changes.keys()
+        if not alike and first.base == second.base == Setup():
+            yield first, second
+
+
+def _determinism(make: Maker) -> Iterator[Case]:
+    for dtype in make.statement.dtypes:
+        for base in make.statement.base_shapes[-_FEW:]:
+            yield make.case(dtype, Setup(base=base))
+    for setup in make.statement.broadcast[-_FEW:]:
+        yield make.case(make.statement.dtypes[0], setup)
+    large = Setup(base=make.statement.sized(3 * SIZES[-1]))
+    yield make.case(make.statement.dtypes[0], large)
+
+
+def _crowd(make: Maker) -> Iterator[Case]:
+    """The calls of the block ``crowd``; ``looks/crowd.py`` sends them."""
+    for turn, dtype in enumerate(make.statement.dtypes):
+        shapes = make.statement.base_shapes
+        yield make.case(dtype, Setup(base=shapes[turn % len(shapes)]))
+
+
+def _size(make: Maker) -> Iterator[Case]:
+    for count, dtype in product(SIZES, make.statement.dtypes):
+        yield make.case(dtype, Setup(base=make.statement.sized(count)))
+
+
+def _paths(make: Maker) -> Iterator[Case]:
+    """A few calls of every kind, since each is sent by every path."""
+    statement = make.statement
+    first, *rest = statement.dtypes
+    base = Setup(base=statement.layout_shape)
+    yield replace(make.case(first, base), telling=True)
+    names = [*(each.name for each in statement.inputs), *(o.name for o in statement.outputs)]
+    gapped = make.case(first, base, note="gaps", outputs=True)
+    yield replace(gapped, layouts=dict.fromkeys(names, Arrangement.GAPS))
+    for setup in statement.broadcast[:: max(1, len(statement.broadcast) - 1)][:2]:
+        yield make.case(setup.only[0] if setup.only else first, setup)
+    for dtype in rest:
+        yield make.case(dtype, base)
+    warned = statement.reductions[:1] if statement.unwarned else ()
+    for setup in (*statement.mixed[:1], *warned):
+        yield make.case(setup.only[0] if setup.only else first, setup)
+    for shape in statement.empty_shapes[:1]:
+        yield make.case(first, Setup(base=shape))
+    long = make.case(first, Setup(base=statement.sized(_ANSWERED_IN_CHUNKS)))
+    yield replace(long, telling=True)
+    yield make.case(first, Setup(base=statement.sized(CHUNKED // len(statement.inputs))))
+    rows = [row for row in statement.invalid if row.block == "invalid" and not row.products]
+    for row in rows[:: max(1, len(rows) // _REFUSED)]:
+        yield _wrong(make, row.row, row)
+
+
+def _documents(make: Maker) -> Iterator[Case]:
+    for each in make.statement.contradictions:
+        note = f"contradiction-{each.number}"
+        case = make.case(FLOAT, each.setup, _first(make, each.setup), note=note, outputs=False)
+        yield replace(case, contradiction=each)
+
+
+def _sampled(make: Maker, setups: tuple[Setup, ...], dtypes: tuple[DType, ...]) -> Iterator[Case]:
+    """Every setup with every dtype; attributes are taken in turn."""
+    for setup, dtype in product(setups, dtypes):
+        if not setup.only or dtype in setup.only:
+            yield make.case(dtype, setup)
+
+
+def _refused(make: Maker) -> Iterator[Case]:
+    for row in make.statement.invalid:
+        if row.block == make.block:
+            yield _wrong(make, row.row, row)
+
+
+def _wrong(make: Maker, note: str, *defects: Invalid) -> Case:
+    """The valid call with these defects; all of its outputs are given."""
+    setup = defects[0].base if defects else Setup()
+    if defects and defects[-1].base != Setup():
+        setup = defects[-1].base
+    setup = replace(setup, absent=setup.absent or ("",))  # optional inputs are given
+    products = tuple({p: None for d in defects for p in d.products})
+    dtype = make.statement.dtypes[0]
+    attributes = _first(make, setup)
+    case = make.case(dtype, setup, attributes, note=note, outputs=True, products=products)
+    return replace(case, defects=defects)
+
+
+def _first(make: Maker, setup: Setup) -> dict[str, Any]:
+    return {**make.combinations[0], **setup.attributes}
+
+
+def _combine(first: Invalid, second: Invalid) -> bool:
+    """Whether one call can have both."""
+    if first.alone or second.alone or (first.products and second.products):
+        return False
+    if first.base != second.base and Setup() not in (first.base, second.base):
+        return False
+    for name in first.changes.keys() & second.changes.keys():
+        one, other = first.changes[name], second.changes[name]
+        if not (isinstance(one, dict) and isinstance(other, dict)) or one.keys() & other.keys():
+            return False
+    return True
+
+
+def _apart(first: Invalid, second: Invalid) -> bool:
+    """Whether an answer shows which of them was found."""
+    return (first.error, first.blames) != (second.error, second.blames)
+
+
+_BLOCKS: dict[str, Callable[[Maker], Iterator[Case]]] = {
+    "listing": listing,
+    "products": products,
+    "defaults": defaults,
+    "grid": _grid,
+    "broadcast": _broadcast,
+    "mixed": _mixed,
+    "layout": _layout,
+    "empty": _empty,
+    "rank": _rank,
+    "edge": _edge,
+    "written": written,
+    "reduction": _reduction,
+    "invalid": _invalid,
+    "determinism": _determinism,
+    "crowd": _crowd,
+    "size": _size,
+    "paths": _paths,
+    "large": large,
+    "documents": _documents,
+}

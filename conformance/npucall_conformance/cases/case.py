@@ -1,0 +1,140 @@
+"""A case: it describes one call, and its id finds the call again."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from functools import cache, lru_cache
+from typing import TYPE_CHECKING, Any
+
+from npucall.declare.parameters import Scalar
+from npucall.dtypes import DTYPES
+from npucall_conformance.stating.parts import Setup
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from npucall.dtypes import DType
+    from npucall.tensors import Shape
+    from npucall_conformance.cases.arrangements import Layout
+    from npucall_conformance.cases.written import Written
+    from npucall_conformance.stating.parts import Contradiction, Invalid
+    from npucall_conformance.stating.statement import Statement
+
+FUZZ = "fuzz"
+"""The block of drawn calls: none of its cases can be run by its id."""
+BLOCKS = {
+    "listing": "what the server lists of the operator: products, dtypes, parameters, defaults",
+    "products": "dtypes that the product does not take, and operators that it has not: refused",
+    "defaults": "attributes that are left out",
+    "grid": "all dtypes, attributes and usual shapes",
+    "broadcast": "rows, columns, single elements, and what is stretched on both sides",
+    "mixed": "inputs of several dtypes, and outputs of another",
+    "layout": "transposed, with steps, offsets, gaps and stride 0; bytes between elements stay",
+    "empty": "no elements, in every position",
+    "rank": "from no dimension to as many as there may be",
+    "edge": "zeros, infinities, NaN, ends of the range, and what overflows or cancels",
+    "written": "results that are written out: complex numbers, integers that wrap around",
+    "reduction": "values of attributes outside the usual that are accepted",
+    "invalid": "every row of the error table, alone and two at a time: the first must be found",
+    "determinism": "the same call again, alone and at once: the same bits",
+    "crowd": "several callers with other operators, shapes and values at once, many times",
+    "size": "numbers of elements around the sizes of blocks",
+    "large": "beyond one block and beyond one message: strided, stretched, many rows, with gaps",
+    "paths": "the same call by every way that a call can travel: the same bits; Plan says the same",
+    "documents": "where published sources contradict each other: with whom the server agrees",
+}
+"""The purpose of each block, in the order in which the blocks run."""
+
+_SHORT = {"float": "f", "int": "s", "bool": "b", "complex": "c"}
+_REDUCTIONS = ("none", "mean", "sum", "batchmean")
+_LISTED = 4
+"""For a longer list, an id has this many of its numbers, and says how many more there are."""
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """One call without its data, which are made from the seed and the id."""
+
+    id: str
+    """``aclnnKlDivBackward/grid/f32-mean-4x6-0007``."""
+    statement: Statement
+    block: str
+    dtype: DType
+    """Reports count the case under this dtype; tensors may have others."""
+    dtypes: Mapping[str, DType]
+    """Dtypes of the inputs that are given."""
+    shapes: Mapping[str, Shape]
+    """Shapes of the inputs that are given, in the operator's order."""
+    attributes: Mapping[str, Any]
+    outputs: Mapping[str, DType | None] = field(default_factory=dict)
+    """Outputs that are given, with their dtypes; None: the dtype that the output has by default."""
+    layouts: Mapping[str, Layout] = field(default_factory=dict)
+    setup: Setup = field(default_factory=Setup)
+    defects: tuple[Invalid, ...] = ()
+    """The defects of the call; the first must be found."""
+    contradiction: Contradiction | None = None
+    unsent: tuple[str, ...] = ()
+    """Outputs with gaps whose storage is not sent, so that only their elements come back."""
+    products: tuple[str, ...] = ()
+    """Short SoC names that it is for; empty: all."""
+    unnamed: bool = False
+    """The call names no variant: it is for servers whose default is the statement's."""
+    telling: bool = False
+    """It can find more errors than its neighbours, so that quick runs begin with it."""
+    written: Written | None = None
+    """The call and its result, if they are written out."""
+    data: str = ""
+    """Cases with the same text here have the same numbers in tensors of the same shape; empty: no
+    other case has the same numbers."""
+
+
+@cache
+def short(dtype: DType) -> str:
+    """The short name of a dtype: f32, bf16, s64, u8, b8."""
+    if dtype.name == "BF16":
+        return "bf16"
+    letter = "u" if dtype.name.startswith("U") else _SHORT.get(dtype.kind, "x")
+    return f"{letter}{8 * dtype.itemsize}"
+
+
+def dtype_named(text: str) -> DType:
+    """The dtype of a name such as f32, FLOAT or float32.
+
+    Raises ValueError.
+    """
+    for dtype in DTYPES:
+        if text.lower() in (short(dtype), dtype.name.lower(), str(dtype.numpy)):
+            return dtype
+    raise ValueError(f"dtype: expected one such as f32, f16 or bf16, found {text!r}")
+
+
+def label(dtype: str, attributes: Mapping[str, Any], shape: Shape | None, note: str) -> str:
+    """The readable part of an id."""
+    parts = [dtype, *(_named(name, value) for name, value in attributes.items())]
+    if shape is not None:
+        parts.append("x".join(map(str, shape)) or "scalar")
+    return "-".join(filter(None, [*parts, note]))
+
+
+def _named(name: str, value: Any) -> str:
+    if isinstance(value, bool):
+        return name if value else ""
+    if name == "reduction" and isinstance(value, int) and 0 <= value < len(_REDUCTIONS):
+        return _REDUCTIONS[value]
+    if value is None:
+        return f"no_{name}"
+    if isinstance(value, Scalar):
+        return f"{name}{_clean(value.value)}{short(value.dtype)}"
+    if isinstance(value, list | tuple) and len(value) > _LISTED:
+        return f"{name}{_clean(list(value[:_LISTED]))}_and{len(value) - _LISTED}"
+    return _clean(value) if isinstance(value, str) else f"{name}{_clean(value)}"
+
+
+def _clean(value: Any) -> str:
+    return _cleaned(str(value))
+
+
+@lru_cache(1024)
+def _cleaned(text: str) -> str:
+    return re.sub(r"[^0-9A-Za-z.]+", "_", text.replace("-", "m")).strip("_")

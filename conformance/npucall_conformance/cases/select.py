@@ -1,0 +1,125 @@
+"""Selects the cases of a run."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from zlib import crc32
+
+from npucall_conformance.cases.blocks import cases_of
+from npucall_conformance.cases.case import BLOCKS, Case
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from npucall.dtypes import DType
+    from npucall_conformance.stating.statement import Statement
+
+QUICK = {
+    "products": 10, "defaults": 8, "invalid": 26, "documents": 99, "reduction": 3, "edge": 4,
+    "broadcast": 4, "layout": 5, "mixed": 20, "rank": 3, "written": 20,
+}  # fmt: skip
+"""Cases of an operator, dtype and block in a quick run; other blocks have ``_QUICK``."""
+_QUICK = 2
+_BESIDES = 2
+"""So many more cases, from setups that are telling."""
+_QUICK_ELEMENTS = 1_000
+ONCE = {"large": 2, "crowd": 1, "paths": 2, "determinism": 1}
+"""In blocks whose cases take long, a quick run has so many cases of an operator for all dtypes
+together, and one that is refused."""
+_ELEMENTS = {"large": 250_000, "crowd": 250_000, "paths": 300_000}
+"""In a quick run, the largest input of a case of a block has at most so many elements; other blocks
+have ``_QUICK_ELEMENTS``."""
+_REFUSED = "refused"
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Filters; empty ones let everything pass."""
+
+    cases: tuple[str, ...] = ()
+    operators: tuple[str, ...] = ()
+    """Names, with or without variant and ``aclnn``, whatever their case."""
+    dtypes: tuple[DType, ...] = ()
+    blocks: tuple[str, ...] = ()
+    quick: bool = False
+    """A sample of every operator, dtype and block."""
+
+
+def select(statements: Iterable[Statement], selection: Selection) -> Iterator[Case]:
+    """The cases of a run, statement by statement, block by block. Their ids never depend on it."""
+    for statement in statements:
+        if not wanted(statement, selection):
+            continue
+        for block in BLOCKS:
+            if _has_block(statement, block, selection):
+                yield from _filtered(cases_of(statement, block), block, selection)
+
+
+def wanted(statement: Statement, selection: Selection) -> bool:
+    """Whether a run has cases of the statement."""
+    names = {statement.operator.lower(), statement.title.lower()}
+    names |= {name.removeprefix("aclnn") for name in names}
+    if selection.operators and not names & {each.lower() for each in selection.operators}:
+        return False
+    return not selection.cases or any(
+        case.partition("/")[0] == statement.title for case in selection.cases
+    )
+
+
+def _has_block(statement: Statement, block: str, selection: Selection) -> bool:
+    if selection.blocks and block not in selection.blocks:
+        return False
+    start = f"{statement.title}/{block}/"
+    return not selection.cases or any(case.startswith(start) for case in selection.cases)
+
+
+def _filtered(cases: Iterable[Case], block: str, selection: Selection) -> Iterator[Case]:
+    kept = [
+        case
+        for case in cases
+        if (not selection.cases or case.id in selection.cases)
+        and (not selection.dtypes or case.dtype in selection.dtypes)
+    ]
+    if not selection.quick or selection.cases:
+        yield from kept
+        return
+    shared = block in ONCE
+    strata: dict[str, list[Case]] = {}
+    for case in kept:
+        if _elements(case) <= _ELEMENTS.get(block, _QUICK_ELEMENTS):
+            kind = _REFUSED if case.defects else ""
+            strata.setdefault(kind if shared else case.dtype.name, []).append(case)
+    for kind, stratum in strata.items():
+        wanted = ONCE[block] if shared else QUICK.get(block, _QUICK)
+        yield from _sample(stratum, 1 if kind == _REFUSED else wanted)
+
+
+def _elements(case: Case) -> int:
+    """The element count of its largest input."""
+    return max(map(math.prod, case.shapes.values()), default=0)
+
+
+def _sample(cases: list[Case], wanted: int) -> list[Case]:
+    """That many of them: telling ones first, then others from the whole list; and a few more."""
+    telling = [case for case in cases if case.telling]
+    others = [case for case in cases if not case.telling]
+    besides = [case for case in telling if case.setup.telling][:_BESIDES]
+    chosen = _spread([case for case in telling if not case.setup.telling], wanted)
+    return [*besides, *chosen, *_spread(others, wanted - len(chosen))]
+
+
+def _spread(cases: list[Case], wanted: int) -> list[Case]:
+    """That many of them, evenly over the list, with its first and last; if only one, any."""
+    if len(cases) <= wanted:
+        return cases
+    if wanted <= 1:
+        return [_any(cases)][:wanted]
+    step = (len(cases) - 1) / (wanted - 1)
+    return [cases[round(i * step)] for i in range(wanted)]
+
+
+def _any(cases: list[Case]) -> Case:
+    """One of them, which differs from statement to statement, but never changes."""
+    return cases[crc32(cases[0].id.encode()) % len(cases)]

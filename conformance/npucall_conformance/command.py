@@ -1,0 +1,285 @@
+"""``npucall conform`` and ``npucall replay``."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from npucall.products import product_of
+from npucall_client.client import connect as connect_and_wait
+from npucall_client.commands.console import Soc, Target, TargetOption, the_target
+from npucall_client.targets import LOCAL
+from npucall_conformance import bundle
+from npucall_conformance.asked import Asked, judge, on_every_product, versions
+from npucall_conformance.cases.case import BLOCKS, dtype_named
+from npucall_conformance.cases.select import Selection, select
+from npucall_conformance.golden import Golden
+from npucall_conformance.judging.tolerance import PROFILES
+from npucall_conformance.reporting.matrix import Matrix
+from npucall_conformance.running.runner import QUICK_REPEAT, REPEAT
+from npucall_conformance.running.subjects import ADAPTERS, Subjects
+from npucall_conformance.statements import statements
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from npucall_conformance.cases.case import Case
+    from npucall_conformance.reporting.report import Report
+
+import typer
+
+_REPORTS = "npucall_conformance.reporting.formats"
+_FAILURES = "npucall-failures"
+"""The default folder for the bundles of a run of random calls."""
+_SOC, _EXPORTED = "Ascend910B1", "cann-standard"
+"""By default, golden data are for this SoC and have this profile's tolerances."""
+connect = partial(connect_and_wait, wait=False)
+"""The suite itself waits for a busy server, and reports which cases it could not judge."""
+Adapter = Annotated[
+    str,
+    typer.Option(
+        metavar="LIBRARY",
+        help="Judge the NPU of this host through a library, without a server: "
+        f"{', '.join(ADAPTERS)}.",
+    ),
+]
+Profile = Annotated[
+    str,
+    typer.Option(
+        metavar="PROFILE",
+        help=f"Tolerances: {', '.join(PROFILES)}. Default: cpu-strict for a CPU reference, "
+        "cann-standard for a device.",
+    ),
+]
+
+
+def conform(  # noqa: PLR0913  # options of a command
+    target: Target = None,
+    target_option: TargetOption = None,
+    against: Annotated[
+        str | None,
+        typer.Option(metavar="TARGET", help="A second server, to judge and to compare with."),
+    ] = None,
+    soc: Soc = "",
+    matrix: Annotated[  # noqa: FBT002  # a flag
+        bool, typer.Option("--matrix", help="With local:, judge every product, one by one.")
+    ] = False,
+    adapter: Adapter = "",
+    operator: Annotated[
+        list[str] | None,
+        typer.Option("--operator", "-o", metavar="NAME", help="Only this operator: KlDivBackward."),
+    ] = None,
+    dtype: Annotated[
+        list[str] | None, typer.Option(metavar="DTYPE", help="Only this dtype: f32, bf16.")
+    ] = None,
+    block: Annotated[
+        list[str] | None,
+        typer.Option(metavar="BLOCK", help=f"Only this kind of cases: {', '.join(BLOCKS)}."),
+    ] = None,
+    case: Annotated[
+        list[str] | None, typer.Option(metavar="ID", help="Only the case with this id.")
+    ] = None,
+    quick: Annotated[  # noqa: FBT002  # a flag
+        bool, typer.Option("--quick", help="A sample of everything, in seconds.")
+    ] = False,
+    seed: Annotated[
+        int, typer.Option(metavar="NUMBER", help="Makes other data; the ids stay the same.")
+    ] = 0,
+    repeat: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="NUMBER",
+            help="How often each case of the block crowd makes its call. "
+            f"Default: {REPEAT}; with --quick {QUICK_REPEAT}.",
+        ),
+    ] = None,
+    profile: Profile = "",
+    json: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write a report as JSON.")
+    ] = None,
+    junit: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write a report as JUnit XML.")
+    ] = None,
+    html: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write a report as a page with plots.")
+    ] = None,
+    save: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Write each failing case there, for npucall replay."),
+    ] = None,
+    allow_skipped: Annotated[  # noqa: FBT002  # a flag
+        bool,
+        typer.Option(
+            "--allow-skipped", help="Conform also if a case was skipped that should have run."
+        ),
+    ] = False,
+    allow_missing: Annotated[  # noqa: FBT002  # a flag
+        bool,
+        typer.Option(
+            "--allow-missing",
+            help="If the server does not have an operator, a dtype or a path that it should have, "
+            "skip it. Without this option it fails.",
+        ),
+    ] = False,
+    fuzz: Annotated[
+        float,
+        typer.Option(
+            metavar="SECONDS",
+            help="Judge random calls for so long, and not the cases. A call that fails is made "
+            f"small, and written to the folder of --save, or to {_FAILURES}. The same --seed draws "
+            "the same calls in the same order.",
+        ),
+    ] = 0.0,
+    export: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="Write the inputs, expected outputs and tolerances of the cases, and call no "
+            f"server. Defaults: --soc {_SOC}, --profile {_EXPORTED}.",
+        ),
+    ] = None,
+    baseline: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Accept the known deviations that this file names."),
+    ] = None,
+    write_baseline: Annotated[  # noqa: FBT002  # a flag
+        bool, typer.Option("--write-baseline", help="Write what fails into the file of --baseline.")
+    ] = False,
+    list_: Annotated[  # noqa: FBT002  # a flag
+        bool, typer.Option("--list", help="Print the ids of the cases and run nothing.")
+    ] = False,
+) -> None:
+    """Judges whether a server computes what it should.
+
+    Every operator is called with many cases, and compared with an independent statement of what it
+    computes. Options that may be given again: --operator, --dtype, --block, --case.
+
+    The exit code is 0 if the server conforms. It is 1 if a case fails, and also if the server
+    conforms in part: something was skipped that should have been judged.
+
+    Examples:
+        npucall conform --target npu-host:50051 --quick
+        npucall conform --target npu-host:50051 --html report.html --save failures
+        npucall conform --target local: --operator KlDivBackward --dtype bf16
+        npucall conform --target npu-host:50051 --against local: --quick
+    """
+    target = the_target(target, target_option)
+    chosen = _selection(case, operator, dtype, block, quick=quick)
+    if fuzz and (case or block or quick):
+        raise ValueError("fuzz: expected none of --case, --block and --quick, which are of cases")
+    if fuzz:
+        save = save or Path(_FAILURES)
+    cases = [] if fuzz else list(select(statements(), chosen))
+    if not (cases or fuzz):
+        raise ValueError("case: expected filters that leave a case, found none; see --list")
+    if list_:
+        print(*(each.id for each in cases), sep="\n")
+        return
+    if export is not None:
+        _export(export, cases, soc or _SOC, _known(profile) or _EXPORTED, seed)
+        return
+    asked = Asked(
+        chosen, cases, _known(profile), seed, repeat, fuzz, save, baseline,
+        quick=quick, allow_skipped=allow_skipped, allow_missing=allow_missing,
+        write_baseline=write_baseline,
+    )  # fmt: skip
+    found: Report | Matrix
+    if matrix:
+        _check_alone(target, against, soc, adapter, fuzz, baseline)
+        found = on_every_product(asked, connect)
+    else:
+        found = judge(asked, connect, target, against, soc, adapter)
+    for name, path in {"json_file": json, "junit": junit, "html": html}.items():
+        if path is not None:
+            _write(name, found, path)
+    shown = "matrix" if matrix else "table"
+    import_module(f"{_REPORTS}.{shown}").show(found)
+    if not found.passed:
+        raise typer.Exit(1)
+
+
+def replay(  # noqa: PLR0913  # options of a command
+    folder: Annotated[
+        Path, typer.Argument(metavar="FOLDER", help="A folder that conform --save wrote.")
+    ],
+    target: Target = None,
+    target_option: TargetOption = None,
+    soc: Soc = "",
+    adapter: Adapter = "",
+    profile: Profile = "",
+) -> None:
+    """Runs a failing case again, from its folder.
+
+    The exit code is 0 if the case passes now, 1 if it fails again.
+
+    Examples:
+        npucall replay failures/aclnnSilu__grid__f32-4x6-0001 -t npu-host:50051
+    """
+    target = the_target(target, target_option)
+    kept = bundle.load(folder)
+    with ExitStack() as stack:
+        judged = Subjects(stack, connect, soc).first(target, adapter)
+        outcome = bundle.replay(kept, judged, _known(profile))
+    print(f"{outcome.case}: {outcome.status}")
+    for problem in outcome.problems:
+        print(f"  {problem}")
+    if outcome.status != "passed":
+        raise typer.Exit(1)
+
+
+def _export(folder: Path, cases: Sequence[Case], soc: str, profile: str, seed: int) -> None:
+    """Writes golden data of the cases."""
+    golden = Golden(folder, product_of(soc).soc, profile, seed, versions())
+    golden.write(cases)
+    print(f"{len(golden.cases)} cases for {golden.product} in {folder}")
+    for reason, many in golden.left_out.items():
+        print(f"left out {many}: {reason}")
+
+
+def _check_alone(target: str | None, *others: str | float | Path | None) -> None:
+    """Raises ValueError for options that have no meaning if every product is judged."""
+    if target not in (None, LOCAL):
+        raise ValueError(f"matrix: expected {LOCAL}, for a server has one product, found {target}")
+    names = ("against", "soc", "adapter", "fuzz", "baseline")
+    for name, value in zip(names, others, strict=True):
+        if value:
+            raise ValueError(f"matrix: expected no --{name} beside it, found {value}")
+
+
+def _selection(
+    case: list[str] | None,
+    operator: list[str] | None,
+    dtype: list[str] | None,
+    block: list[str] | None,
+    *,
+    quick: bool,
+) -> Selection:
+    for name in block or ():
+        if name not in BLOCKS:
+            raise ValueError(f"block: expected one of {', '.join(BLOCKS)}, found {name!r}")
+    return Selection(
+        tuple(case or ()),
+        tuple(operator or ()),
+        tuple(map(dtype_named, dtype or ())),
+        tuple(block or ()),
+        quick,
+    )
+
+
+def _known(profile: str) -> str:
+    if profile and profile not in PROFILES:
+        raise ValueError(f"profile: expected one of {', '.join(PROFILES)}, found {profile!r}")
+    return profile
+
+
+def _write(name: str, found: Report | Matrix, path: Path) -> None:
+    """Writes a file in the format of the module of that name in ``reports``."""
+    if isinstance(found, Matrix):
+        text = import_module(f"{_REPORTS}.matrix").FORMATS[name](found)
+        path.write_text(text, encoding="utf-8")
+    else:
+        import_module(f"{_REPORTS}.{name}").write(found, path)

@@ -1,0 +1,212 @@
+"""Golden data: calls, expected outputs and tolerances, in files that can be read without npucall.
+
+``manifest.json`` has everything except numbers. Each case has a ``.npz`` with its inputs, and for
+each output ``expected`` and ``tolerance`` in float64. ``examples/golden_data.py`` reads them with
+only NumPy. Fields are added, never changed.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from npucall.declare.parameters import Scalar
+from npucall.dtypes import BF16, DType
+from npucall.tensors import TensorSpec, view
+from npucall_conformance.bundle import plain
+from npucall_conformance.cases.calls import call_of
+from npucall_conformance.judging.check import expectation_of
+from npucall_conformance.judging.tolerance import tolerance
+from npucall_conformance.stating.given import largest
+from npucall_conformance.stating.statement import WITHOUT_BFLOAT16
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from pathlib import Path
+
+    from npucall_conformance.cases.calls import MadeCall
+    from npucall_conformance.cases.case import Case
+    from npucall_conformance.judging.check import Expectation
+    from npucall_conformance.judging.truth import Expected
+
+FORMAT, VERSION = "npucall golden data", 1
+_STORED = {
+    "BF16": "uint16: the upper half of a float32",
+    "others": "NumPy's dtype of that size, or unsigned integers where NumPy has none",
+}
+
+
+@dataclass
+class Golden:
+    """Writes golden data into a folder."""
+
+    folder: Path
+    product: str
+    """Short SoC name of the product whose rules apply."""
+    profile: str
+    seed: int
+    versions: Mapping[str, str]
+    cases: list[dict[str, Any]] = field(default_factory=list)
+    left_out: Counter[str] = field(default_factory=Counter)
+    """How many cases have no data, by reason."""
+
+    def write(self, cases: Iterable[Case]) -> None:
+        """Writes all cases that are for the product, and then the manifest.
+
+        Raises TruthError if a statement contradicts itself, and OSError.
+        """
+        self.folder.mkdir(parents=True, exist_ok=True)
+        for case in cases:
+            reason = _left_out(case, self.product)
+            if reason:
+                self.left_out[reason] += 1
+            else:
+                self.cases.append(self._written(case))
+        about = {
+            "format": FORMAT,
+            "version": VERSION,
+            "product": self.product,
+            "profile": self.profile,
+            "seed": self.seed,
+            "versions": dict(self.versions),
+            "stored": _STORED,
+            "left_out": dict(self.left_out),
+        }
+        head = json.dumps(about, indent=1).removesuffix("\n}")
+        lines = ",\n".join(json.dumps(each, allow_nan=False) for each in self.cases)
+        manifest = self.folder / "manifest.json"
+        manifest.write_text(f'{head},\n "cases": [\n{lines}\n]}}\n', encoding="utf-8")
+
+    def _written(self, case: Case) -> dict[str, Any]:
+        """Writes the arrays of a case; returns its entry in the manifest."""
+        call = call_of(case, self.seed, self.product)
+        expectation = expectation_of(case, call)
+        _, *parts = case.id.split("/")
+        place = self.folder / case.statement.title / ("-".join(parts) + ".npz")
+        place.parent.mkdir(parents=True, exist_ok=True)
+        np.savez_compressed(place, **self._arrays(call, expectation))
+        refused = expectation.refused
+        return {
+            "case": case.id,
+            "operator": call.operator,
+            "variant": call.variant,
+            "block": case.block,
+            "file": place.relative_to(self.folder).as_posix(),
+            "sha256": sha256(place.read_bytes()).hexdigest(),
+            "parameters": [_parameter(case, call, each.name) for each in _c_order(case)],
+            "refused": None
+            if refused is None
+            else {
+                "status": refused.status,
+                "reason": refused.reason,
+                "blames": list(refused.blames),
+                "all_of_them": not refused.whoever,
+            },
+        }
+
+    def _arrays(self, call: MadeCall, expectation: Expectation) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for each in _inputs(call):
+            spec = call.arguments[each]
+            if isinstance(spec, TensorSpec):
+                found[f"input.{each}"] = plain(view(spec, call.storages[each]).copy())
+        for name, truth in expectation.outputs.items():
+            expected, near = _judged(self.profile, truth)
+            found[f"expected.{name}"], found[f"tolerance.{name}"] = expected, near
+        return found
+
+
+def _judged(profile: str, truth: Expected) -> tuple[Any, Any]:
+    """The expected numbers, and the tolerance.
+
+    Beyond the end of the dtype an infinity is expected; near it, anything is within the tolerance.
+    """
+    near = tolerance(profile, truth)
+    value, size = truth.value, np.abs(truth.value)
+    top = min(largest(truth.dtype), largest(truth.kernel))
+    beyond = size - near > top
+    value = np.where(beyond, np.copysign(np.inf, value), value)
+    near = np.where(beyond, 0.0, np.where(np.isfinite(size) & (size + near > top), np.inf, near))
+    return value, near
+
+
+def _left_out(case: Case, product: str) -> str:
+    """Why a case has no data; empty if it has."""
+    dtypes = (*case.dtypes.values(), *case.attributes.values())
+    if any(getattr(each, "kind", "") == "complex" for each in dtypes):
+        return "complex numbers"
+    statement = case.statement
+    taken = statement.takes.get(product, ())
+    used = (*case.dtypes.values(), *case.outputs.values(), *case.attributes.values())
+    lacking = product in WITHOUT_BFLOAT16 and BF16 not in taken and not case.products
+    untaken = (not case.defects and case.dtype not in taken) or (lacking and BF16 in used)
+    reasons = {
+        "of what a server lists": case.block == "listing",
+        "of documents that differ": case.contradiction is not None,
+        "of results that are written out, not computed": case.written is not None,
+        f"{statement.title} is not on {product}": product not in statement.takes,
+        f"not for {product}": bool(case.products) and product not in case.products,
+        f"a dtype that {product} does not take": untaken,
+    }
+    return next((reason for reason, holds in reasons.items() if holds), "")
+
+
+def _c_order(case: Case) -> tuple[Any, ...]:
+    return case.statement.parameters
+
+
+def _inputs(call: MadeCall) -> list[str]:
+    return [name for name in call.storages if name not in call.shapes]
+
+
+def _parameter(case: Case, call: MadeCall, name: str) -> dict[str, Any]:
+    """A parameter as the C function takes it."""
+    (declared,) = (each for each in case.statement.parameters if each.name == name)
+    is_output = name in {each.name for each in case.statement.outputs}
+    is_tensor = is_output or name in {each.name for each in case.statement.inputs}
+    kind = "output" if is_output else "input" if is_tensor else "attribute"
+    about = {"name": name, "c_name": declared.c_name, "c_type": declared.c_type, "kind": kind}
+    if name in call.arguments:
+        value = call.arguments[name]
+    elif is_output:
+        value = TensorSpec(call.dtypes[name], call.shapes[name])
+    else:
+        value = case.statement.defaults.get(name)
+    return about | ({"given": name in call.arguments} if is_output else {}) | _value(value)
+
+
+def _value(value: Any) -> dict[str, Any]:
+    """The value of a parameter in JSON; a null pointer is ``"null": true``."""
+    if value is None:
+        return {"null": True}
+    if isinstance(value, TensorSpec):
+        return {
+            "dtype": value.dtype.name,
+            "shape": list(value.shape),
+            "strides": list(value.strides),
+            "offset": value.offset,
+            "storage_shape": list(value.storage_shape),
+            "format": value.format.name,
+        }
+    if isinstance(value, Scalar):
+        return {"dtype": value.dtype.name, "value": _number(value.value)}
+    if isinstance(value, DType):
+        return {"value": value.name}
+    if isinstance(value, list | tuple):
+        return {"value": [_number(each) for each in value]}
+    return {"value": _number(value)}
+
+
+def _number(value: Any) -> Any:
+    """A number in JSON; NaN and infinities become ``"nan"``, ``"inf"`` and ``"-inf"``."""
+    if isinstance(value, complex):
+        return [_number(value.real), _number(value.imag)]
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return value

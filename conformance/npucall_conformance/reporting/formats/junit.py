@@ -1,0 +1,98 @@
+"""A report as JUnit XML, for CI: an operator is a testsuite, a case a testcase.
+
+Testcases are of the class ``operator.block`` and have the case's id as name, so that CI groups them
+by block. A failure's message is its first problem, its text all of them and the command that runs
+the case again. A deviation that the baseline names counts as skipped. The properties of each
+testsuite say what was judged.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from xml.etree import ElementTree as ET
+
+from npucall_conformance.reporting.formats.text import clean, covered, identity, rerun, verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from npucall_conformance.reporting.report import Outcome, Report
+
+
+def write(report: Report, path: Path) -> None:
+    """Writes the file."""
+    path.write_text(render(report), encoding="utf-8")
+
+
+def render(report: Report) -> str:
+    """The text of the file."""
+    root = _element("testsuites", None, name=f"npucall conform {report.server.target}")
+    _count(root, report.outcomes)
+    root.set("time", f"{report.seconds:.3f}")
+    groups: dict[str, list[Outcome]] = {}
+    for outcome in report.outcomes:
+        groups.setdefault(outcome.title, []).append(outcome)
+    for title, outcomes in groups.items():
+        _add_suite(root, report, title, outcomes)
+    ET.indent(root)
+    return '<?xml version="1.0" encoding="utf-8"?>\n' + ET.tostring(root, "unicode") + "\n"
+
+
+def _add_suite(root: ET.Element, report: Report, title: str, outcomes: list[Outcome]) -> None:
+    suite = _element("testsuite", root, name=title)
+    _count(suite, outcomes)
+    suite.set("time", f"{sum(map(_seconds, outcomes)):.6f}")
+    if report.started:
+        without_zone = report.started.removesuffix("Z").partition("+")[0]  # as JUnit's schema asks
+        suite.set("timestamp", clean(without_zone))
+    properties = _element("properties", suite)
+    for name, value in _facts(report).items():
+        _element("property", properties, name=name, value=value)
+    for outcome in outcomes:
+        _add_case(suite, report, outcome)
+
+
+def _add_case(suite: ET.Element, report: Report, outcome: Outcome) -> None:
+    case = _element(
+        "testcase", suite, classname=f"{outcome.title}.{outcome.block}", name=outcome.case
+    )
+    case.set("time", f"{_seconds(outcome):.6f}")
+    first = outcome.problems[0] if outcome.problems else "no reason given"
+    if outcome.status == "failed":
+        failure = _element("failure", case, message=first, type=outcome.block)
+        failure.text = clean("\n".join((*outcome.problems, rerun(report, outcome))))
+    elif outcome.status == "skipped":
+        _element("skipped", case, message=first)
+    elif outcome.status == "accepted":
+        _element("skipped", case, message=f"accepted, as the baseline says: {first}")
+
+
+def _facts(report: Report) -> dict[str, str]:
+    facts = {
+        "profile": report.profile,
+        "seed": str(report.seed),
+        "server": identity(report.server),
+        "verdict": verdict(report),
+        "coverage": "\n".join(covered(report)),
+    }
+    if report.against is not None:
+        facts["against"] = identity(report.against)
+    return facts
+
+
+def _count(element: ET.Element, outcomes: Iterable[Outcome]) -> None:
+    states = [outcome.status for outcome in outcomes]
+    element.set("tests", str(len(states)))
+    element.set("failures", str(states.count("failed")))
+    element.set("errors", "0")
+    element.set("skipped", str(states.count("skipped") + states.count("accepted")))
+
+
+def _element(tag: str, parent: ET.Element | None, **attributes: str) -> ET.Element:
+    cleaned = {name: clean(value) for name, value in attributes.items()}
+    return ET.Element(tag, cleaned) if parent is None else ET.SubElement(parent, tag, cleaned)
+
+
+def _seconds(outcome: Outcome) -> float:
+    return (outcome.total_ns + outcome.truth_ns) / 1e9

@@ -1,0 +1,186 @@
+"""Texts that all reports share: numbers, the command that runs a case again, harmless text."""
+
+from __future__ import annotations
+
+import math
+import re
+import shlex
+from typing import TYPE_CHECKING
+
+from npucall.products import DEFAULT_SOC
+from npucall_conformance.cases.case import FUZZ
+from npucall_conformance.judging.tolerance import ULP_BINS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from npucall_conformance.reporting.causes import Cause
+    from npucall_conformance.reporting.report import Outcome, Report, Server, Tally, Wrong
+
+# Besides these XML 1.0 has no surrogates, U+FFFE and U+FFFF; a terminal obeys some of the controls.
+_HARMFUL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
+NOTHING = "-"
+"""In place of a figure that would mislead."""
+NO_ULP = (
+    f"worst ulp {NOTHING}: the expected number is nearly 0, and one ulp of it is tiny. Read "
+    '"of tolerance": 1 is all that is allowed.'
+)
+_NAMED = 6
+"""Operators of a cause that are named, and things that were not judged."""
+_KINDS = ("operators", "operators and dtypes", "blocks", "paths")
+
+
+def clean(text: str) -> str:
+    """The text without characters that a terminal obeys or XML forbids; a server may send any."""
+    return _HARMFUL.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+def number(value: float) -> str:
+    """Three digits: 0.5, 12.3, 3.5e+05."""
+    if math.isinf(value):
+        return "∞"
+    return "NaN" if math.isnan(value) else f"{value:.3g}"
+
+
+def in_ulp(worst: float, *, inside: bool) -> str:
+    """The worst error in ulp, if that says something.
+
+    An error that is inside the tolerance and yet a thousand ulp is that of a number near 0, whose
+    ulp is tiny.
+    """
+    return NOTHING if inside and worst > ULP_BINS[-1] else number(worst)
+
+
+def without_ulp(tallies: Iterable[Tally]) -> bool:
+    """Whether ``in_ulp`` leaves out a figure of one of them."""
+    return any(in_ulp(tally.ulp, inside=tally.ratio <= 1) == NOTHING for tally in tallies)
+
+
+def count(value: int, singular: str, plural: str = "") -> str:
+    """1 case, 3,160 cases."""
+    return f"{value:,} {singular if value == 1 else plural or f'{singular}s'}"
+
+
+def rerun(report: Report, outcome: Outcome) -> str:
+    """The command that runs a case again with the same data; a drawn call runs from its bundle."""
+    if outcome.block == FUZZ:
+        folder = f"{report.saved}/{outcome.case.replace('/', '__')}"
+        return clean(shlex.join(["npucall", "replay", folder, *_who(report.server)]))
+    words = ["npucall", "conform", *_who(report.server)]
+    if report.against is not None:
+        words += ["--against", report.against.target]
+    words += ["--profile", report.profile, "--seed", str(report.seed), "--case", outcome.case]
+    return clean(shlex.join(words))
+
+
+def _who(server: Server) -> list[str]:
+    """The words of the command that name the judged server."""
+    if server.device.startswith(f"{server.target}:"):  # no server, but a library on a device
+        return ["--adapter", server.target]
+    is_usual = server.device != "local" or server.soc == DEFAULT_SOC
+    return [server.target] if is_usual else [server.target, "--soc", server.soc]
+
+
+def local_id(outcome_id: str, title: str) -> str:
+    """A case's id beneath the name of its operator."""
+    return outcome_id.removeprefix(f"{title}/")
+
+
+def identity(server: Server) -> str:
+    """Who was judged, in one line."""
+    return f"{server.target} ({server.device} as {server.soc}, {server.product})"
+
+
+def scope(cause: Cause) -> str:
+    """Where a cause shows: operators, dtypes and blocks, in one line."""
+    operators = [title.removeprefix("aclnn") for title in cause.operators]
+    more = f" and {len(operators) - _NAMED:,} more" if len(operators) > _NAMED else ""
+    named = ", ".join(operators[:_NAMED]) + more
+    return f"{named}; {', '.join(cause.dtypes)}; {', '.join(cause.blocks)}"
+
+
+def told(wrong: Wrong | None) -> list[str]:
+    """The worst element and what it was computed from, and which elements are wrong."""
+    if wrong is None:
+        return []
+    given = [f"{name} {value:.9g}" for name, value in wrong.inputs.items()]
+    given += [f"{name} {value}" for name, value in wrong.others.items()]
+    place = f"{wrong.output}{list(wrong.index)}" if wrong.index else wrong.output
+    computed = f" for {', '.join(given)}" if given else ""
+    return [
+        f"{place} is {wrong.found:.9g}, expected {wrong.expected:.9g}{computed}",
+        f"wrong: {wrong.elements}",
+    ]
+
+
+def covered(report: Report) -> list[str]:
+    """What was judged of what should have been, and why the rest was not."""
+    found = report.coverage()
+    kinds = (found.operators, found.dtypes, found.blocks, found.paths)
+    parts = [
+        f"{len(kind.judged):,} of {kind.required:,} {name}"
+        for name, kind in zip(_KINDS, kinds, strict=True)
+        if kind.required
+    ]
+    cases = f"{found.judged:,} of {count(found.required, 'case')}"
+    missing = [f"not judged: {name}: {why}" for kind in kinds for name, why in kind.missing.items()]
+    left = [f"... and {len(missing) - _NAMED:,} more"] if len(missing) > _NAMED else []
+    ways: dict[str, list[str]] = {}
+    for path, why in found.paths.elsewhere.items():
+        ways.setdefault(why, []).append(path)
+    return [
+        f"judged on {found.product}: {cases}; {', '.join(parts)}",
+        *missing[:_NAMED],
+        *left,
+        *(
+            f"{count(n, 'case')} should have been judged: {why}"
+            for why, n in found.lowering.items()
+        ),
+        *(f"skipped {count(n, 'case')}: {why}" for why, n in found.elsewhere.items()),
+        *(f"not by {', '.join(paths)}: {why}" for why, paths in ways.items()),
+    ]
+
+
+def remarks(report: Report) -> list[str]:
+    """What a baseline's reader should know."""
+    total = report.total()
+    said = [f"accepted {count(total.accepted, 'deviation')} that the baseline names"]
+    ended = ["somebody interrupted the run; the rest of the cases was not judged"]
+    return [
+        *(ended if report.interrupted else ()),
+        *(said if total.accepted else ()),
+        *report.known.remarks,
+        *(
+            f"the baseline names {case}, which deviates no more: remove it (--write-baseline)"
+            for case in report.known.vanished
+        ),
+    ]
+
+
+def verdict(report: Report) -> str:
+    """What came of it, in one sentence without its full stop, and of what it speaks."""
+    total = report.total()
+    cases = count(total.cases, "case")
+    scope = "" if report.chosen.whole else f" in what was chosen ({report.chosen})"
+    if not total.cases:
+        return f"Fails{scope}: nothing ran"
+    if total.failed:
+        return f"Fails{scope}: {total.failed:,} of {cases} failed"
+    if report.verdict == "conforms in part":
+        return f"Conforms in part{scope}: {cases} passed, {_lacking(report)} not judged"
+    passed = f"all {cases} passed"
+    if total.accepted:
+        known = count(total.accepted, "known deviation")
+        passed = f"{total.passed:,} of {cases} passed, {known} of the baseline"
+    allowed = "" if report.coverage().complete else f"; {_lacking(report)} not judged, as allowed"
+    return f"Conforms{scope}: {passed}{allowed}"
+
+
+def _lacking(report: Report) -> str:
+    """What should have been judged and was not."""
+    coverage = report.coverage()
+    cases = sum(coverage.lowering.values())
+    parts = [count(cases, "case")] if cases else []
+    if coverage.paths.missing:
+        parts.append(count(len(coverage.paths.missing), "path"))
+    return " and ".join(parts)

@@ -1,0 +1,71 @@
+"""Two servers next to each other: the answers of both, and the ratios of their errors."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from statistics import median
+from typing import TYPE_CHECKING, TypeAlias
+
+from npucall_conformance.judging.benchmark import Figures, Ratios, ratios
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+@dataclass(frozen=True)
+class Column:
+    """What one of two servers answered to a case."""
+
+    passed: bool
+    """The answer is right, whatever the other server answered."""
+    ulp: float = 0.0
+    ratio: float = 0.0
+    histogram: tuple[int, ...] = ()
+    run_ns: int = 0
+    figures: Figures = field(default_factory=Figures)
+    """The figures of outputs with fractions."""
+
+
+Columns: TypeAlias = tuple[Column, Column]
+"""The columns of the judged server, and of the server with which it is compared."""
+
+
+@dataclass(frozen=True)
+class Side:
+    """One server over several cases."""
+
+    passed: int
+    ulp: float
+    """The worst error."""
+    run_ns: int
+    """The median."""
+    figures: Figures
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two servers over the same cases."""
+
+    cases: int
+    sides: tuple[Side, Side]
+
+    @property
+    def ratios(self) -> Ratios:
+        """The first server's errors as multiples of the second's."""
+        return ratios(self.sides[0].figures, self.sides[1].figures)
+
+
+def paired(columns: Iterable[Columns]) -> Pair:
+    """Several cases together."""
+    first, second = zip(*columns, strict=True)
+    return Pair(len(first), (_side(first), _side(second)))
+
+
+def _side(columns: tuple[Column, ...]) -> Side:
+    return Side(
+        sum(each.passed for each in columns),
+        max((math.inf if math.isnan(each.ulp) else each.ulp) for each in columns),
+        round(median([each.run_ns for each in columns if each.run_ns] or [0])),
+        sum((each.figures for each in columns), Figures()),
+    )

@@ -1,0 +1,190 @@
+"""torch_npu in place of a server: the same cases on the NPU of this host, without npucall.
+
+It uses torch's and torch_npu's public functions. Some cases cannot be expressed with them, and are
+not judged, with the reason: null pointers, formats, outputs of other dtypes, shapes or layouts than
+torch_npu chooses, and calls that torch's own checks refuse.
+
+Its modules, from the top::
+
+    table              by operator how it is called, or why not
+    ways               how a function is called
+    failures, tensors  what an exception means; arrays as tensors
+"""
+
+from __future__ import annotations
+
+import secrets
+from importlib import import_module
+from time import perf_counter_ns
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+
+from npucall.declare.parameters import Scalar
+from npucall.dtypes import DType
+from npucall.errors import ArgumentError
+from npucall.products import taken_for
+from npucall.tensors import TensorSpec
+from npucall.wire.replies import Reply, ServerIdentity, Timings
+from npucall_conformance.reporting.report import Server
+from npucall_conformance.running.adapters.torch_npu.failures import error_of
+from npucall_conformance.running.adapters.torch_npu.table import WAYS, WITHOUT
+from npucall_conformance.running.adapters.torch_npu.tensors import (
+    from_device,
+    on_device,
+    torch_dtype,
+)
+from npucall_conformance.running.adapters.torch_npu.ways import Given, cannot
+from npucall_conformance.wire import Answer
+
+if TYPE_CHECKING:
+    from npucall_client.client import Client
+    from npucall_conformance.cases.calls import MadeCall
+
+NAME = "torch_npu"
+_BUILTIN = "builtin"
+_OWN = "torch_npu makes outputs itself, of its own dtype, shape and layout"
+_FAMILIES = {
+    range(100, 105): "Ascend910A",
+    range(200, 206): "Ascend310P3",
+    range(220, 226): "Ascend910B1",
+    range(240, 244): "Ascend310B1",
+    range(250, 257): "Ascend910_9391",
+    range(260, 261): "Ascend950",
+}
+"""A SoC of each family, by the numbers that ``get_soc_version`` returns."""
+
+
+class TorchNpu:
+    """Answers calls on the first NPU that torch sees.
+
+    Raises ValueError if torch or torch_npu is missing, or if the family of the NPU is not known.
+    """
+
+    def __init__(self) -> None:
+        self._torch, self._npu = _modules()
+        soc, product = _soc(self._npu)
+        self._identity = ServerIdentity(secrets.token_hex(6), f"{NAME}:0", soc)
+        self.server = Server(
+            NAME, self._identity.device, soc, product, str(self._npu.__version__),
+            self._identity.instance, _BUILTIN, tuple(sorted(WAYS)),
+        )  # fmt: skip
+
+    @property
+    def client(self) -> Client:
+        """Raises NotJudgedError: there is no server."""
+        return _no_server()
+
+    def answer(self, call: MadeCall, timeout: float) -> Answer:
+        """The outputs that torch returns. There is no deadline, since the call cannot be ended.
+
+        Raises NpucallError with the NPU's status, NotJudgedError if torch cannot make the call.
+        """
+        del timeout
+        title = f"{call.operator}.{call.variant}" if call.variant else call.operator
+        if title not in WAYS:
+            raise cannot(WITHOUT.get(title, f"{NAME} has no way to call {title}"))
+        _check_outputs(call)
+        try:
+            given = Given(self._torch, self._npu, self._values(call))
+            start = perf_counter_ns()
+            found = WAYS[title](given)
+            self._npu.npu.synchronize()
+            run_ns = perf_counter_ns() - start
+            outputs = self._outputs(call, found)
+        except (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError) as raised:
+            raise error_of(raised, valid=call.valid) from raised
+        reply = Reply(call.variant, None, outputs[0], tuple(outputs[0]), (), self._identity)
+        return Answer(reply, outputs[1], Timings(run_ns=run_ns), perf_counter_ns() - start)
+
+    def lives(self) -> bool:
+        """Whether the NPU still finishes work."""
+        try:
+            self._npu.npu.synchronize()
+        except RuntimeError:
+            return False
+        return True
+
+    def _values(self, call: MadeCall) -> dict[str, Any]:
+        """Every input and attribute, as torch takes it."""
+        values = dict(call.given.values)
+        for name, value in values.items():
+            sent = call.arguments.get(name)
+            if name in call.arguments and sent is None:
+                raise cannot("torch passes no null pointers")
+            if isinstance(value, np.ndarray) and sent is None:
+                raise cannot("torch needs every input")
+            if isinstance(sent, TensorSpec):
+                values[name] = on_device(self._torch, sent, call.storages[name])
+            else:
+                values[name] = self._attribute(value if sent is None else sent)
+        return values
+
+    def _attribute(self, value: Any) -> Any:
+        if isinstance(value, Scalar):  # torch passes on only Python's numbers
+            return np.asarray(value.value).astype(value.dtype.numpy).astype(object).item()
+        return torch_dtype(self._torch, value) if isinstance(value, DType) else value
+
+    def _outputs(
+        self, call: MadeCall, found: Any
+    ) -> tuple[dict[str, TensorSpec], dict[str, bytes]]:
+        tensors = found if isinstance(found, tuple | list) else (found,)
+        read = [from_device(self._torch, tensor) for tensor in tensors]
+        specs = {name: spec for name, (spec, _) in zip(call.shapes, read, strict=True)}
+        if not call.valid:
+            raise cannot("torch_npu makes a valid call of it, with outputs of its own")
+        _check_own(call, specs)
+        return specs, {name: data for name, (_, data) in zip(call.shapes, read, strict=True)}
+
+
+def _modules() -> tuple[Any, Any]:
+    try:
+        return import_module("torch"), import_module(NAME)
+    except ImportError as error:
+        raise ValueError(
+            f"adapter: expected torch and {NAME} in this environment, found none: {error}"
+        ) from error
+
+
+def _soc(npu: Any) -> tuple[str, str]:
+    """The SoC and its family; by its number if npucall does not know its name."""
+    name = str(npu.npu.get_device_name(0))
+    try:
+        return name, taken_for(name).product.soc
+    except ArgumentError as error:
+        number = npu.npu.get_soc_version()
+        for numbers, soc in _FAMILIES.items():
+            if number in numbers:
+                return name, taken_for(soc).product.soc
+        raise ValueError(str(error)) from error
+
+
+def _check_outputs(call: MadeCall) -> None:
+    """Raises NotJudgedError for outputs that torch_npu would not make itself."""
+    for name, shape in call.shapes.items():
+        spec = call.arguments.get(name)
+        if name in call.arguments and spec is None:
+            raise cannot("torch passes no null pointers")
+        wanted = TensorSpec(call.dtypes[name], shape)
+        if isinstance(spec, TensorSpec) and spec != wanted:
+            raise cannot(_OWN)
+    inputs = [v for n, v in call.arguments.items() if n not in call.shapes]
+    empty = any(isinstance(v, TensorSpec) and not v.elements for v in inputs)
+    if empty and any(0 not in shape for shape in call.shapes.values()):
+        raise cannot("torch_npu does not say what an output holds that nothing is computed for")
+
+
+def _check_own(call: MadeCall, specs: dict[str, TensorSpec]) -> None:
+    """Raises NotJudgedError if torch chose other outputs than the case asks for.
+
+    Torch may choose if the case gives the outputs, or if inputs of several dtypes are promoted.
+    """
+    for name, spec in specs.items():
+        if name in call.arguments and spec != call.arguments[name]:
+            raise cannot(_OWN)
+        if spec.dtype is not call.dtypes[name] and len(set(call.given.dtypes.values())) > 1:
+            raise cannot("torch promotes these dtypes otherwise than CANN")
+
+
+def _no_server() -> NoReturn:
+    raise cannot(f"{NAME} is no server: it has no paths and no listing")

@@ -1,0 +1,202 @@
+"""``Judged``: what a server is, what it lists, and sending calls to it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from grpc import StatusCode
+
+from npucall.dtypes import BY_WIRE
+from npucall.errors import InternalError, NpucallError
+from npucall_conformance.reporting.report import Server
+from npucall_conformance.running.adapters.server import ServerAdapter
+from npucall_conformance.running.pinned import pinned
+from npucall_conformance.running.unjudged import BUSY, NotJudgedError, Patience
+from npucall_conformance.statements import statements
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from npucall.dtypes import DType
+    from npucall.v1.operator_service_pb2 import OperatorInfo
+    from npucall_client.client import Client
+    from npucall_conformance.cases.calls import MadeCall
+    from npucall_conformance.running.adapters import Adapter
+    from npucall_conformance.wire import Answer
+
+_GONE = (StatusCode.UNAVAILABLE, StatusCode.DEADLINE_EXCEEDED)
+_SOON, _TIMEOUT, _TIMEOUT_WHEN_SILENT = 5.0, 60.0, 2.0
+"""Seconds to wait for an answer: before the server is asked whether it lives; in all if it lives;
+and in all if the server left the call before without an answer."""
+_GIVE_UP = 3
+"""After so many calls in a row without an answer, no more calls are sent."""
+
+
+class Closable(Protocol):
+    """Something that is open."""
+
+    def close(self) -> None:
+        """Closes it."""
+
+
+C = TypeVar("C", bound=Closable)
+
+
+@dataclass
+class Judged:
+    """A server that is judged, or what stands in place of one."""
+
+    adapter: Adapter
+    server: Server
+    dtypes: dict[str, frozenset[DType]]
+    """By title of each operator that it can run, the dtypes that it lists for the product."""
+    listing: tuple[OperatorInfo, ...] | None
+    """The operators that it lists; None if it is no server."""
+    patience: Patience = field(default_factory=Patience)
+    gone: str = ""
+    """Why no more calls are sent; empty while it answers."""
+    silent: int = 0
+    """How many calls in a row had no answer."""
+    _kept: dict[Any, Any] = field(default_factory=dict, repr=False)
+    _keeping: Any = field(default_factory=Lock, repr=False)
+
+    def once(self, opened: Callable[[Judged], C]) -> C:
+        """An object that a look needs for all of its cases: opened once, closed by ``close``."""
+        with self._keeping:
+            if opened not in self._kept:
+                self._kept[opened] = opened(self)
+            kept: C = self._kept[opened]
+            return kept
+
+    def close(self) -> None:
+        """Closes the objects that looks have opened; the client stays open."""
+        while self._kept:
+            self._kept.popitem()[1].close()
+
+    @property
+    def client(self) -> Client:
+        """The client for requests other than calls. Raises NotJudgedError if there is none."""
+        return self.adapter.client
+
+    def entries(self, title: str) -> list[OperatorInfo]:
+        """The entries that it lists of an operator. Raises NotJudgedError if it is no server."""
+        if self.listing is None:
+            raise NotJudgedError(f"{self.server.target} lists nothing", lowers=False)
+        return [each for each in self.listing if _title(each) == title]
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether the suite only waits for answers, so that it can ask for several at once."""
+        return self.server.device != "local" and isinstance(self.adapter, ServerAdapter)
+
+    def check_there(self) -> None:
+        """Raises NotJudgedError once it is gone."""
+        if self.gone:
+            raise NotJudgedError(self.gone)
+
+    def ask(self, call: MadeCall) -> Answer | NpucallError:
+        """The answer, or the error that came instead.
+
+        Raises NotJudgedError if the server has no time for the call, if it is gone, or if such a
+        call cannot be sent to it.
+        """
+        ends = self.patience.ends()
+        while True:
+            self.check_there()
+            answer = self._asked(call)
+            if not isinstance(answer, NpucallError):
+                return answer
+            if answer.reason not in BUSY:
+                return answer
+            self.patience.wait(answer, ends, self.server.target)
+
+    def _asked(self, call: MadeCall) -> Answer | NpucallError:
+        try:
+            answer = self._answer(call)
+        except NpucallError as error:
+            return error
+        except NotJudgedError:
+            raise
+        except Exception as error:  # noqa: BLE001  # an answer that cannot be read is a wrong one
+            return InternalError(f"unreadable answer: {type(error).__name__}: {error}")
+        said = answer.reply.server
+        if said.instance != self.server.instance:
+            return self._another(said.instance)
+        if (said.device, said.soc) != (self.server.device, self.server.soc):
+            return InternalError(
+                f"server: expected {self.server.device} on {self.server.soc}, found a reply of "
+                f"{said.device} on {said.soc}"
+            )
+        return answer
+
+    def _answer(self, call: MadeCall) -> Answer:
+        """The answer. If none comes soon, asks whether the server lives. Raises NpucallError."""
+        if self.silent:
+            return self._counted(call, _TIMEOUT_WHEN_SILENT)
+        try:
+            return self.adapter.answer(call, _SOON)
+        except NpucallError as error:
+            if error.code not in _GONE:
+                raise
+            if not self.adapter.lives():
+                self.gone = f"{self.server.target} went away: {error.reason}"
+                raise
+        return self._counted(call, _TIMEOUT)
+
+    def _counted(self, call: MadeCall, timeout: float) -> Answer:
+        """The answer. Counts how many calls in a row have none."""
+        try:
+            answer = self.adapter.answer(call, timeout)
+        except NpucallError as error:
+            self.silent = self.silent + 1 if error.code in _GONE else 0
+            if self.silent >= _GIVE_UP:
+                self.gone = (
+                    f"{self.server.target} lives, but answered {_GIVE_UP} calls with nothing"
+                )
+            raise
+        self.silent = 0
+        return answer
+
+    def _another(self, found: str) -> InternalError:
+        """The error if another process answers than before; from now on that one is expected."""
+        before, self.server = self.server.instance, replace(self.server, instance=found)
+        return InternalError(
+            f"server: expected that instance {before} answers, found {found}: it ended, and was "
+            "started again, or the target is several servers"
+        )
+
+
+def in_place_of_a_server(adapter: Adapter, server: Server) -> Judged:
+    """A library that is judged. It lists nothing; the statements say what its product has."""
+    every = {statement.title: statement for statement in statements()}
+    product = server.product
+    here = {title: each.takes[product] for title, each in every.items() if product in each.takes}
+    dtypes = {title: frozenset(taken) for title, taken in here.items()}
+    return Judged(adapter, server, dtypes, None)
+
+
+def judged(client: Client, target: str) -> Judged:
+    """Asks a server what it is and what it can run; from a pool, it asks one member.
+
+    Raises NpucallError.
+    """
+    client, target = pinned(client, target)
+    info = client.server_info()
+    listing = tuple(client.operators())
+    dtypes = {}
+    for each in listing:
+        if each.available:
+            here = [p for p in each.products if p.soc == info.product]
+            known = (BY_WIRE.get(wire) for p in here for wire in p.dtypes)
+            dtypes[_title(each)] = frozenset(filter(None, known))
+    server = Server(
+        target, info.server.device, info.server.soc, info.product, info.version,
+        info.server.instance, info.default_variant, tuple(sorted(dtypes)),
+    )  # fmt: skip
+    return Judged(ServerAdapter(client), server, dtypes, listing)
+
+
+def _title(info: OperatorInfo) -> str:
+    return f"{info.name}.{info.variant}" if info.variant else info.name

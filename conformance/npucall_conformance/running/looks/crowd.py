@@ -1,0 +1,186 @@
+"""Whether callers who ask at once, and repeatedly, get the same answers as a single caller."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import islice
+from typing import TYPE_CHECKING, TypeAlias
+
+from npucall.errors import NpucallError
+from npucall_client.base import opened
+from npucall_client.client import Client
+from npucall_client.sending.channel import ChannelTransport
+from npucall_client.sending.senders import finished
+from npucall_client.sending.threads import THREADS
+from npucall_conformance.cases.blocks import cases_of
+from npucall_conformance.cases.calls import call_of
+from npucall_conformance.judging.check import check, described, expectation_of
+from npucall_conformance.running.adapters.server import ServerAdapter
+from npucall_conformance.running.applying import applies
+from npucall_conformance.running.callers import CALLERS, callers
+from npucall_conformance.statements import statements
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from npucall_conformance.cases.calls import MadeCall
+    from npucall_conformance.cases.case import Case
+    from npucall_conformance.judging.check import Expectation
+    from npucall_conformance.running.judged import Judged
+    from npucall_conformance.running.looks.seen import Seen
+    from npucall_conformance.stating.statement import Statement
+    from npucall_conformance.wire import Answer
+
+_Ask: TypeAlias = "Callable[[MadeCall], Answer | NpucallError]"
+_STEPS = (1, 5, 11, 17, 23, 31, 41)
+"""Distances, in the list of all statements, from a statement to the others in its crowd."""
+_KEPT = 64
+"""So many calls are kept with their truth, since each is in the crowds of several statements."""
+
+
+@dataclass(frozen=True)
+class _Member:
+    """A call of a crowd, with its first answer."""
+
+    case: str
+    call: MadeCall
+    expectation: Expectation
+    answer: Answer | NpucallError
+
+
+class _Second:
+    """A second connection to the same server: half of the callers use it.
+
+    If it cannot be opened, or no longer be used, they use the first.
+    """
+
+    def __init__(self, judged: Judged) -> None:
+        self.judged = judged
+        self._client: Client | None = None
+        if not judged.is_elsewhere:
+            return
+        client = judged.client
+        if not isinstance(client._transport, ChannelTransport):  # noqa: SLF001  # what Client hides
+            return
+        settings = client._settings  # noqa: SLF001
+        with suppress(NpucallError):
+            self._client = Client(finished(opened(settings, THREADS)), settings)
+            self.judged = replace(judged, adapter=ServerAdapter(self._client))
+
+    def close(self) -> None:
+        """Closes what was opened."""
+        if self._client is not None:
+            self._client.close()
+
+
+def crowd(seen: Seen) -> list[str]:
+    """What is wrong when eight callers ask for different things at once, again and again.
+
+    The first answer to each call is compared with its truth, later ones with the first. In every
+    round each call is sent once, by another caller than in the round before.
+    """
+    if isinstance(seen.answer, NpucallError):
+        return []
+    cases = list(_members(seen))
+    made = [_made(_Key(case, seen.seed, seen.judged.server.product)) for case in cases]
+    asks = (seen.judged.ask, seen.judged.once(_Second).judged.ask) * (CALLERS // 2)
+    first = list(callers().map(lambda ask, made: ask(made[0]), asks, made))
+    members = [
+        _Member(case.id, *both, answer)
+        for case, both, answer in zip(cases, made, first, strict=True)
+    ]
+    problems = [
+        f"crowd: {member.case}: {problem}"
+        for member in members
+        for problem in check(member.expectation, member.answer, seen.profile).problems
+    ]
+    return problems or _at_once(seen, members, asks) or _over_and_over(seen, members[0])
+
+
+def _at_once(seen: Seen, members: list[_Member], asks: Sequence[_Ask]) -> list[str]:
+    """Runs rounds of all calls; a caller ends when an answer differs from the first."""
+
+    def caller(number: int) -> list[str]:
+        for turn in range(seen.rounds):
+            member = members[(number + turn) % len(members)]
+            problem = _differs(member, asks[number](member.call))
+            if problem:
+                return [f"crowd: {member.case}, round {turn + 1}: {problem}"]
+        return []
+
+    found = callers().map(caller, range(len(members)))
+    return [problem for problems in found for problem in problems]
+
+
+def _over_and_over(seen: Seen, member: _Member) -> list[str]:
+    """Repeats one call alone, until it has been sent as often as the run repeats calls."""
+    for turn in range(seen.rounds, seen.repeat):
+        problem = _differs(member, seen.judged.ask(member.call))
+        if problem:
+            return [f"crowd: {member.case}, call {turn + 1}: {problem}"]
+    return []
+
+
+def _differs(member: _Member, answer: Answer | NpucallError) -> str:
+    """How an answer differs from the first; empty if it does not."""
+    if isinstance(answer, NpucallError) or isinstance(member.answer, NpucallError):
+        before, now = (
+            described(each) if isinstance(each, NpucallError) else "an answer"
+            for each in (member.answer, answer)
+        )
+        return "" if before == now else f"expected {before}, as before, found {now}"
+    same = answer.storages == member.answer.storages and answer.outputs == member.answer.outputs
+    return "" if same else "expected the bits of the first answer, found others"
+
+
+def _members(seen: Seen) -> Iterator[Case]:
+    """Eight cases: of this statement, with other values, dtypes and a defect, and of others."""
+    own = seen.case
+    yield own
+    yield replace(own, id=f"{own.id}-other-values")
+    found = [
+        case
+        for case in cases_of(own.statement, "crowd")
+        if case.id != own.id and applies(case, seen.judged)
+    ][:2]
+    found += islice(cases_of(own.statement, "invalid"), 1, 2)
+    for other, turn in zip(_beside(seen), range(CALLERS), strict=False):
+        taken = [case for case in cases_of(other, "crowd") if applies(case, seen.judged)]
+        found += taken[turn % len(taken) :][:1] if taken else []
+    yield from found[: CALLERS - 2]
+
+
+def _beside(seen: Seen) -> Iterator[Statement]:
+    """Other statements that the server has."""
+    every = statements()
+    titles = [each.title for each in every]
+    place = titles.index(seen.case.statement.title)
+    for step in _STEPS:
+        other = every[(place + step) % len(every)]
+        if other.title in seen.judged.dtypes and seen.judged.server.product in other.takes:
+            yield other
+
+
+@dataclass(frozen=True)
+class _Key:
+    """The key of a kept call: everything from which it is made."""
+
+    case: Case
+    seed: int
+    product: str
+
+    def __hash__(self) -> int:
+        return hash((self.case.id, self.seed, self.product))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Key) and (self.case.id, self.seed, self.product) == (
+            other.case.id, other.seed, other.product,
+        )  # fmt: skip
+
+
+@lru_cache(_KEPT)
+def _made(key: _Key) -> tuple[MadeCall, Expectation]:
+    call = call_of(key.case, key.seed, key.product)
+    return call, expectation_of(key.case, call)

@@ -1,0 +1,108 @@
+"""The path of shared memory: tensors do not travel, and outputs are written into the memory."""
+
+from __future__ import annotations
+
+import sys
+from functools import partial
+from pathlib import Path as FilePath
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from npucall.errors import InternalError, TooLargeError
+from npucall.places import RegionPart
+from npucall_conformance.running.looks.paths.path import (
+    Outcome,
+    OutOfReachError,
+    Sample,
+    attempt,
+    in_message,
+)
+from npucall_conformance.running.looks.paths.ways import SECONDS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from npucall.dtypes import AnyArray
+    from npucall.places import Place
+    from npucall_client.calls.arguments import BoundCall
+    from npucall_client.shared.memory import SharedMemory
+    from npucall_conformance.running.looks.paths.ways import Ways
+
+_UNTOUCHED = 0x5A
+"""Every byte of the memory around what a call reads and writes."""
+_BETWEEN = 64
+"""Bytes between two tensors of a call; the first of them does not begin at the beginning."""
+
+
+def no_memory_here(ways: Ways) -> str:
+    """Why this process cannot share memory with a server."""
+    if not ways.is_remote:
+        return "nothing travels here"
+    return "" if sys.platform == "linux" else "memory is shared on Linux alone"
+
+
+def no_shared_memory(ways: Ways) -> str:
+    """Why the server shares no memory."""
+    path = ways.shared_memory_socket
+    if not path:
+        return "the server shares no memory"
+    return "" if FilePath(path).exists() else f"{path} is not on this host"
+
+
+def by_shared_memory(ways: Ways, samples: Sequence[Sample]) -> list[Outcome]:
+    """Inputs are read, and outputs written, in memory that client and server share."""
+    with ways.memory_lock:
+        return [_run(ways, sample) for sample in samples]
+
+
+def _run(ways: Ways, sample: Sample) -> Outcome:
+    call, outputs = sample.request(), sample.output_bytes
+    memory, whole = _cleared(ways, [*map(len, call.data.values()), *outputs.values()])
+    tensors = _placed(memory, call, outputs)
+    before = {name: tensors[name].copy() for name in call.storage if name not in outputs}
+
+    def fetch(name: str, place: Place) -> bytes:
+        return tensors[name].tobytes() if isinstance(place, RegionPart) else in_message(name, place)
+
+    outcome = attempt(partial(ways.transport.execute, call, SECONDS, ""), fetch)
+    written = [name for name, array in before.items() if (tensors[name] != array).any()]
+    for array in tensors.values():
+        array[...] = _UNTOUCHED
+    if (whole != _UNTOUCHED).any():
+        written.append("the bytes beside the tensors")
+    if written:
+        text = ", ".join(written)
+        return InternalError(f"shared memory: expected {text} left alone, found them written")
+    return outcome
+
+
+def _cleared(ways: Ways, sizes: Sequence[int]) -> tuple[SharedMemory, AnyArray]:
+    """Memory with room for tensors of these sizes in bytes, and all of its bytes as an array."""
+    try:
+        memory = ways.memory(sum(size + 2 * _BETWEEN for size in (*sizes, 0)))
+    except TooLargeError as error:
+        raise OutOfReachError(str(error)) from error
+    whole = memory.empty(memory.nbytes, np.uint8)
+    whole[...] = _UNTOUCHED
+    memory.clear()
+    return memory, whole
+
+
+def _placed(
+    memory: SharedMemory, call: BoundCall, outputs: Mapping[str, int]
+) -> dict[str, AnyArray]:
+    """Places the storages of a call, and its outputs, in the memory."""
+    tensors: dict[str, AnyArray] = {}
+    for name, data in call.data.items():
+        memory.empty(_BETWEEN, np.uint8)
+        tensors[name] = memory.empty(len(data), np.uint8)
+        tensors[name][...] = np.frombuffer(data, np.uint8)
+        call.storage[name] = tensors[name].data
+    for name, size in outputs.items():
+        if name not in tensors:
+            memory.empty(_BETWEEN, np.uint8)
+            tensors[name] = memory.empty(size, np.uint8)
+            tensors[name][...] = _UNTOUCHED + 1
+        call.targets[name] = tensors[name]
+    return tensors

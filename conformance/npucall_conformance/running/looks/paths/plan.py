@@ -1,0 +1,106 @@
+"""Plan against Execute: Execute must answer what Plan promises, and refuse what Plan refuses."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from time import perf_counter_ns
+from typing import TYPE_CHECKING
+
+from npucall.errors import NpucallError
+from npucall.wire.replies import decode_timings
+from npucall_client.calls.answers import decode_reply
+from npucall_client.sending.senders import finished
+from npucall_conformance.cases.calls import call_of
+from npucall_conformance.judging.check import described
+from npucall_conformance.running.looks.paths.compared import (
+    of_errors,
+    of_replies,
+    of_timings,
+)
+from npucall_conformance.running.looks.paths.kept import step_of
+from npucall_conformance.running.looks.paths.ways import SECONDS
+from npucall_conformance.running.unjudged import BUSY
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from npucall.v1 import operator_service_pb2 as pb
+    from npucall_conformance.running.looks.paths.path import Sample
+    from npucall_conformance.running.looks.paths.ways import Ways
+    from npucall_conformance.running.looks.seen import Seen
+
+_ON_CPU = ("local", "cpu")
+
+
+def plan_problems(ways: Ways, seen: Seen) -> list[str]:
+    """Where Plan differs from Execute. Raises the errors in ``BUSY``."""
+    call = seen.call.request()
+    start = perf_counter_ns()
+    try:
+        plan = finished(ways.transport.plan(call, SECONDS, ""))
+    except NpucallError as error:
+        return _refused(seen, error)
+    total = perf_counter_ns() - start
+    timings = decode_timings(plan.timings.SerializeToString())
+    problems = of_timings(timings, total, computed=False)
+    if isinstance(seen.answer, NpucallError):
+        if _is_of_values(seen):  # a plan does not see values
+            return problems
+        return [*problems, f"expected {described(seen.answer)}, found a plan"]
+    reply = decode_reply(plan.reply.SerializeToString())
+    return [*problems, *of_replies(seen.answer.reply, reply), *_workspace(seen, plan)]
+
+
+def program_plan_problems(ways: Ways, seen: Seen, samples: Sequence[Sample]) -> list[str]:
+    """Where PlanProgram differs from Execute. Raises the errors in ``BUSY``."""
+    steps = sorted(samples, key=lambda sample: isinstance(sample.answer, NpucallError))
+    calls = [step_of(sample) for sample in steps]
+    refused = isinstance(seen.answer, NpucallError) and not _is_of_values(seen)
+    try:
+        plan = finished(ways.transport.sessions.plan_program(ways.home, calls, SECONDS, ""))
+    except NpucallError as error:
+        if not refused or error.details.get("step", "0") != str(len(steps) - 1):
+            where = error.details.get("step", "0")
+            return [
+                *_refused(seen, error),
+                f"expected step {len(steps) - 1} refused, found {where}",
+            ]
+        return _refused(seen, error)
+    if refused:
+        return [f"expected an error, found a plan of {len(plan.steps)} steps"]
+    problems = [] if len(plan.steps) == len(steps) else [f"expected {len(steps)} steps"]
+    for sample, step in zip(steps, plan.steps, strict=False):
+        if not isinstance(sample.answer, NpucallError):
+            reply = decode_reply(step.reply.SerializeToString())
+            problems += of_replies(sample.answer.reply, reply)
+    least = max(sum(sample.output_bytes.values()) for sample in steps)
+    if plan.peak_device_bytes < least:
+        problems.append(
+            f"expected peak_device_bytes {least} or more, found {plan.peak_device_bytes}"
+        )
+    return problems
+
+
+def _refused(seen: Seen, error: NpucallError) -> list[str]:
+    if error.reason in BUSY:
+        raise error
+    if isinstance(seen.answer, NpucallError) and not _is_of_values(seen):
+        return of_errors(seen.answer, error)
+    return [f"expected a plan, found {described(error)}"]
+
+
+def _workspace(seen: Seen, plan: pb.PlanResponse) -> list[str]:
+    """What is wrong with the workspace of a plan.
+
+    The CPU reference has none. How much a device should have is not known.
+    """
+    if seen.judged.server.device in _ON_CPU and plan.workspace_bytes:
+        return [f"expected workspace_bytes 0 on the CPU, found {plan.workspace_bytes}"]
+    return []
+
+
+def _is_of_values(seen: Seen) -> bool:
+    """Whether the call is refused because of values in its arrays, which a plan does not see."""
+    case = replace(seen.case, defects=())
+    valid = call_of(case, seen.seed, seen.judged.server.product)
+    return valid.request().call == seen.call.request().call

@@ -1,0 +1,144 @@
+"""Paths of one connection: one message, a stream, chunks, a pipeline."""
+
+from __future__ import annotations
+
+import threading
+from functools import partial
+from time import perf_counter_ns
+from typing import TYPE_CHECKING, Any
+
+from npucall.errors import DeadlineError, NpucallError
+from npucall.limits import INLINE_BYTES, MAX_MESSAGE_BYTES
+from npucall.wire.messages import split_response
+from npucall_client.sending.large_call import LargeCall
+from npucall_client.sending.senders import finished
+from npucall_client.sending.transfer import message_of, size_of
+from npucall_conformance.running.looks.paths.path import (
+    Outcome,
+    OutOfReachError,
+    Sample,
+    attempt,
+    outcome_of,
+)
+from npucall_conformance.running.looks.paths.ways import SECONDS
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Sequence
+
+    from npucall.wire.messages import Response
+    from npucall_client.calls.arguments import BoundCall
+    from npucall_client.sending.pipeline import Calls
+    from npucall_conformance.running.looks.paths.ways import Ways
+
+_PIECES = 3
+"""A small call is cut into so many chunks, and one more."""
+
+
+def no_messages(ways: Ways) -> str:
+    """Why no messages travel."""
+    return "" if ways.is_remote else "nothing travels here"
+
+
+def no_streams(ways: Ways) -> str:
+    """Why calls do not travel on streams."""
+    return "" if ways.info.limits.stream_window else "the server has no streams"
+
+
+def no_early_outputs(ways: Ways) -> str:
+    """Why outputs do not come before all inputs have been sent."""
+    return no_streams(ways) or (
+        "" if ways.info.limits.early_outputs else "the server sends no outputs early"
+    )
+
+
+def no_pipeline(ways: Ways) -> str:
+    """Why there is no pipeline."""
+    return no_streams(ways) if ways.is_remote else ""
+
+
+def by_execute(ways: Ways, samples: Sequence[Sample]) -> list[Outcome]:
+    """One message there and one back. Raises OutOfReachError if a call does not fit into one."""
+    most = ways.info.limits.max_message_bytes or MAX_MESSAGE_BYTES
+
+    async def send(call: BoundCall) -> Response:
+        message = message_of(call)
+        if len(message) > most:
+            raise OutOfReachError(f"no message of the server has more than {most} bytes")
+        data = await ways.transport.send("Execute", message, SECONDS, "", call.operator)
+        return split_response(data)
+
+    return [attempt(partial(send, sample.request())) for sample in samples]
+
+
+def by_stream(ways: Ways, samples: Sequence[Sample]) -> list[Outcome]:
+    """A stream for each call, as large calls have it."""
+    chunk_bytes = ways.info.limits.chunk_bytes
+    return [_on_stream(ways, each.request(), chunk_bytes, early=False) for each in samples]
+
+
+def by_chunks(ways: Ways, samples: Sequence[Sample]) -> list[Outcome]:
+    """A stream for each call, on which even a small one is in chunks that cut its elements."""
+    return [_in_short_chunks(ways, each.request(), early=False) for each in samples]
+
+
+def by_early_outputs(ways: Ways, samples: Sequence[Sample]) -> list[Outcome]:
+    """The same, with outputs that come as soon as they are computed.
+
+    Raises OutOfReachError if they are short, since they then come with the reply.
+    """
+    for sample in samples:
+        if not isinstance(sample.answer, NpucallError) and _is_short(sample):
+            raise OutOfReachError("outputs of up to 1 MiB come with the reply")
+    return [_in_short_chunks(ways, each.request(), early=True) for each in samples]
+
+
+def _is_short(sample: Sample) -> bool:
+    return sum(sample.output_bytes.values()) <= INLINE_BYTES
+
+
+def _in_short_chunks(ways: Ways, call: BoundCall, *, early: bool) -> Outcome:
+    """Sends a call in chunks of an odd number of bytes, so that elements are cut."""
+    short = min(ways.info.limits.chunk_bytes, size_of(call) // _PIECES | 1)
+    return _on_stream(ways, call, short, early=early)
+
+
+def _on_stream(ways: Ways, call: BoundCall, chunk_bytes: int, *, early: bool) -> Outcome:
+    def exchange(open_stream: Any, seconds: float) -> Awaitable[Response]:
+        large = LargeCall(call, "", chunk_bytes, early_outputs=early)
+        return large.run(open_stream, seconds)
+
+    transport, name = ways.transport, call.operator
+    return attempt(lambda: transport.on_stream("ExecuteStream", exchange, SECONDS, "", name))
+
+
+def by_pipeline(ways: Ways, samples: Sequence[Sample]) -> list[Outcome]:
+    """Sends all at once, on a stream that stays open from case to case."""
+    return sent_together(ways.pipeline, samples)
+
+
+def sent_together(lanes: Calls, samples: Sequence[Sample]) -> list[Outcome]:
+    """How the calls of a blocking pipeline ended."""
+    pending = [_Pending(lanes, sample.request()) for sample in samples]
+    return [each.ended() for each in pending]
+
+
+class _Pending:
+    """A call of a pipeline."""
+
+    def __init__(self, lanes: Calls, call: BoundCall) -> None:
+        self._over = threading.Event()
+        self._outcome: Outcome = DeadlineError(f"pipeline: no answer within {SECONDS:g} s")
+        self._start = perf_counter_ns()
+        try:
+            finished(lanes.send(call, SECONDS, "", self._end))
+        except NpucallError as error:
+            self._end(error)
+
+    def _end(self, ended: Response | Exception) -> None:
+        self._outcome = outcome_of(ended, self._start)
+        self._over.set()
+
+    def ended(self) -> Outcome:
+        """Waits until the call has ended."""
+        self._over.wait(SECONDS)
+        return self._outcome

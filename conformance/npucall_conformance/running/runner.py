@@ -1,0 +1,226 @@
+"""Runs cases against a server, or two. Whatever a server does is an outcome, never an exception."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from time import perf_counter_ns
+from typing import TYPE_CHECKING
+
+from npucall.errors import NpucallError
+from npucall_conformance import wire
+from npucall_conformance.cases.calls import MadeCall, call_of
+from npucall_conformance.cases.case import short
+from npucall_conformance.cases.declared import LISTING
+from npucall_conformance.judging.check import Checked, Expectation, check, expectation_of
+from npucall_conformance.judging.tolerance import CPU_STRICT
+from npucall_conformance.judging.written_answers import call_of as written_call
+from npucall_conformance.judging.written_answers import problems_of
+from npucall_conformance.reporting.columns import column, differences
+from npucall_conformance.reporting.diagnosis import findings, wrong
+from npucall_conformance.reporting.pairs import Column, Columns
+from npucall_conformance.reporting.report import Outcome, Server, Status
+from npucall_conformance.running.applying import check_applies
+from npucall_conformance.running.callers import in_order
+from npucall_conformance.running.judged import Judged
+from npucall_conformance.running.listing import listing_problems
+from npucall_conformance.running.looks import LOOKS, Seen
+from npucall_conformance.running.unjudged import NotJudgedError
+from npucall_conformance.wire import ON_CPU
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from npucall_conformance.cases.case import Case
+    from npucall_conformance.cases.written import Written
+
+ALONE = frozenset({"determinism", "crowd"})
+"""Blocks whose cases send calls at once: no other case runs at the same time."""
+_THREADS = 4
+"""So many threads make data and truth while others wait for a server."""
+
+REPEAT, QUICK_REPEAT, QUICK_ROUNDS = 50, 24, 3
+"""How often a crowd sends one call in all; in a quick run it sends the other calls less often."""
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """All about a case that failed."""
+
+    outcome: Outcome
+    call: MadeCall
+    expectation: Expectation
+    answer: wire.Answer | NpucallError
+
+
+def default_profile(*servers: Server) -> str:
+    """cpu-strict for the CPU reference; cann-standard if one of the servers is a device."""
+    on_cpu = all(server.device in ON_CPU for server in servers)
+    return CPU_STRICT if on_cpu else "cann-standard"
+
+
+@dataclass
+class Runner:
+    """How cases are run."""
+
+    first: Judged
+    second: Judged | None = None
+    """A second server. Its outputs are judged too, and compared with the first server's."""
+    profile: str = CPU_STRICT
+    seed: int = 0
+    loops: bool = True
+    """Compare the arrays of a statement with its loops. Quick runs do not, since both belong to the
+    suite, and full runs compare them."""
+    torch: bool = False
+    """Ask torch for a third opinion in the block ``grid``."""
+    on_failure: Callable[[Evidence], None] | None = None
+    rounds: int = REPEAT
+    """How often each call of a crowd is sent together with the others."""
+    repeat: int = REPEAT
+    """How often one of them is sent in all."""
+    allow_missing: bool = False
+    """A case is skipped, instead of failing, if the server does not list what it should have."""
+
+    def run(self, cases: Iterable[Case]) -> Iterator[Outcome]:
+        """The outcomes, in the order of the cases, one by one as they come."""
+        threads = _THREADS if all(each.is_elsewhere for each in filter(None, self._both)) else 1
+        judged = in_order(self._judged, cases, threads, alone=lambda case: case.block in ALONE)
+        for outcome, evidence in judged:
+            if evidence is not None and self.on_failure is not None:
+                self.on_failure(evidence)
+            yield outcome
+
+    @property
+    def _both(self) -> tuple[Judged | None, ...]:
+        return self.first, self.second
+
+    def _judged(self, case: Case) -> tuple[Outcome, Evidence | None]:
+        """The outcome of a case, and the evidence if it failed."""
+        outcome = _blank(case)
+        try:
+            for each in filter(None, self._both):
+                check_applies(case, each, allow_missing=self.allow_missing)
+            return self._outcome(case, outcome)
+        except NotJudgedError as why:
+            skipped = replace(outcome, status="skipped", problems=(str(why),), lowers=why.lowers)
+            return skipped, None
+        except Exception as error:  # noqa: BLE001  # a wrong statement ends no run
+            text = f"the suite itself failed: {type(error).__name__}: {error}"
+            return replace(outcome, status="failed", problems=(text,)), None
+
+    def _outcome(self, case: Case, outcome: Outcome) -> tuple[Outcome, Evidence | None]:
+        for each in filter(None, self._both):
+            each.check_there()
+        if case.block == LISTING:
+            return self._listing(case, outcome), None
+        if case.written is not None:
+            return self._written(case, case.written, outcome), None
+        start = perf_counter_ns()
+        call = call_of(case, self.seed, self.first.server.product)
+        torch = self.torch and case.block == "grid"
+        expectation = expectation_of(case, call, loops=self.loops, torch=torch)
+        truth_ns = perf_counter_ns() - start
+        answer = self.first.ask(call)
+        checked = check(expectation, answer, self.profile)
+        seen = Seen(
+            self.first, case, call, expectation, answer, self.profile, self.seed,
+            rounds=self.rounds, repeat=self.repeat, allow_missing=self.allow_missing,
+        )  # fmt: skip
+        problems = list(checked.problems)
+        columns: Columns | None = None
+        try:
+            problems += self._looks(seen)
+            if self.second is not None:
+                other = self._compared(self.second, call, expectation, answer, problems)
+                columns = (column(expectation, answer, checked), other)
+        except NotJudgedError:
+            if not problems:  # a problem that was found stays
+                raise
+        outcome = finished(replace(outcome, truth_ns=truth_ns), checked, problems, answer)
+        taken = seen.taken
+        outcome = replace(
+            outcome, paths=tuple(taken.paths), paths_skipped=taken.skipped, columns=columns
+        )
+        if problems:
+            outcome = replace(
+                outcome,
+                findings=findings(problems, checked, answer),
+                wrong=wrong(call, expectation, answer, checked),
+            )
+        return outcome, Evidence(outcome, call, expectation, answer) if problems else None
+
+    def _listing(self, case: Case, outcome: Outcome) -> Outcome:
+        """Judges what each server lists of the operator."""
+        problems = [
+            problem
+            for each in filter(None, self._both)
+            for problem in listing_problems(case.statement, each, partly=self.allow_missing)
+        ]
+        status: Status = "failed" if problems else "passed"
+        return replace(outcome, status=status, problems=tuple(problems))
+
+    def _written(self, case: Case, written: Written, outcome: Outcome) -> Outcome:
+        """Judges each server's answer to a call whose result is written out."""
+        if written.open_on_devices and self.profile != CPU_STRICT:
+            raise NotJudgedError("devices answer what they like", lowers=False)
+        problems: list[str] = []
+        for each in filter(None, self._both):
+            answer = each.ask(written_call(case.statement, written))
+            problems += problems_of(case, answer, self.profile)
+            if isinstance(answer, wire.Answer):
+                outcome = replace(outcome, run_ns=answer.timings.run_ns, total_ns=answer.total_ns)
+        status: Status = "failed" if problems else "passed"
+        return replace(outcome, status=status, problems=tuple(problems))
+
+    def _looks(self, seen: Seen) -> list[str]:
+        """The problems that the looks of the case's block find."""
+        return [problem for look in LOOKS.get(seen.case.block, ()) for problem in look(seen)]
+
+    def _compared(
+        self,
+        second: Judged,
+        call: MadeCall,
+        expectation: Expectation,
+        answer: wire.Answer | NpucallError,
+        problems: list[str],
+    ) -> Column:
+        """Asks the second server; adds what is wrong with its answer, and how both differ."""
+        target = second.server.target
+        other = second.ask(call)
+        checked = check(expectation, other, self.profile)
+        problems += [f"{target}: {problem}" for problem in checked.problems]
+        plain = not checked.problems and expectation.contradiction is None
+        if plain and isinstance(answer, wire.Answer) and isinstance(other, wire.Answer):
+            problems += differences(expectation, answer, other, target, self.profile)
+        return column(expectation, other, checked)
+
+
+def finished(
+    outcome: Outcome, checked: Checked, problems: list[str], answer: wire.Answer | NpucallError
+) -> Outcome:
+    """The outcome of a case with the problems that were found."""
+    if checked.verdicts:
+        name, worst = max(checked.verdicts.items(), key=lambda item: item[1].ratio)
+        columns = zip(*(v.histogram for v in checked.verdicts.values()), strict=True)
+        outcome = replace(
+            outcome,
+            ulp=max(verdict.ulp for verdict in checked.verdicts.values()),
+            ratio=worst.ratio,
+            worst=f"{name}{list(worst.worst)}",
+            histogram=tuple(map(sum, columns)),
+        )
+    if isinstance(answer, wire.Answer):
+        outcome = replace(outcome, run_ns=answer.timings.run_ns, total_ns=answer.total_ns)
+    return replace(
+        outcome,
+        status="failed" if problems else "passed",
+        problems=tuple(problems),
+        contradiction=checked.sided,
+    )
+
+
+def _blank(case: Case) -> Outcome:
+    statement = case.statement
+    return Outcome(
+        case.id, statement.operator, statement.variant, case.block, short(case.dtype), "passed"
+    )

@@ -1,0 +1,64 @@
+"""aclnnGeluBackward, the tanh form [src:gelu]."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from npucall.dtypes import BOOL, DOUBLE, FLOATS
+from npucall_conformance.statements import _gelu as shared
+from npucall_conformance.stating import defects
+from npucall_conformance.stating.domains import normal
+from npucall_conformance.stating.elementwise import elementwise
+from npucall_conformance.stating.kernels import promotion
+from npucall_conformance.stating.parts import In, Out, Setup
+from npucall_conformance.stating.setups import mixed_floats
+from npucall_conformance.stating.tables import FLOATS_EVERYWHERE
+
+if TYPE_CHECKING:
+    from npucall_conformance.stating.given import Given
+
+INPUTS, OUTPUT = shared.INPUTS, shared.OUTPUT
+
+
+def scalar(k: Given, g: float, x: float) -> float:
+    return g * shared.tanh_form(x)
+
+
+def vector(k: Given, g: Any, x: Any) -> Any:
+    step, slope = shared.tanh_form_of(x)
+    return g * (step + slope), np.abs(g) * (step + np.abs(slope))
+
+
+GELU_BACKWARD = elementwise(
+    "aclnnGeluBackward",
+    prototype="const aclTensor* gradOutput, const aclTensor* self, const aclTensor* gradInput",
+    takes=FLOATS_EVERYWHERE,
+    inputs=(In("grad_output", normal()), In("self", normal())),
+    output=Out(OUTPUT, shape=lambda k: k.shape(*INPUTS), dtype=promotion(*INPUTS)),
+    scalar=scalar,
+    vector=vector,
+    space=INPUTS,
+    kernel=promotion(*INPUTS),
+    torch=lambda k, torch: torch.ops.aten.gelu_backward(
+        k["grad_output"], k["self"], approximate="tanh"
+    ),
+    mixed=(
+        *mixed_floats(*INPUTS, output=OUTPUT),
+        *shared.BESIDE_FLOATS,
+        # Converted last, to any that the result can be cast to.
+        *(Setup(dtypes={**dict.fromkeys(INPUTS, each), OUTPUT: DOUBLE}) for each in FLOATS),
+    ),
+    empty=shared.EMPTY,
+    edges=shared.EDGES,
+    empty_before="cast-grad_input-int32",
+    invalid=(
+        *defects.nulls(*shared.TENSORS),
+        *shared.DTYPES,
+        *defects.ranks(*INPUTS),
+        *shared.BROADCAST,
+        *defects.uncastable(OUTPUT),
+        *defects.uncastable(OUTPUT, BOOL),
+    ),
+)

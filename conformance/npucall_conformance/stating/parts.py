@@ -1,0 +1,145 @@
+"""The parts of a statement: inputs, outputs, special cases, and calls that are refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from npucall.dtypes import DType
+from npucall.errors import PARAM_INVALID, NpucallError
+from npucall.tensors import Shape
+from npucall_conformance.stating.given import Given
+
+if TYPE_CHECKING:
+    from npucall_conformance.stating.domains import Domain
+
+DTypes: TypeAlias = Mapping[str, DType]
+"""Dtypes by parameter: of tensors, of aclScalars, and the value of an aclDataType attribute."""
+
+
+Attributes: TypeAlias = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class In:
+    """An input: where its numbers come from, and its dtypes if it does not have the case's."""
+
+    name: str
+    domain: Domain
+    dtypes: tuple[DType, ...] = ()
+    """Its own dtypes, taken in turn; empty: the dtype of the case."""
+    optional: bool = False
+    """Cases come with it and without it."""
+    read: bool = True
+    """Its values matter, so that a call has to send them."""
+    refused: bool = False
+    """The operator refuses it, so it is optional: only setups that give its shape or values have
+    it."""
+
+
+@dataclass(frozen=True)
+class Out:
+    """An output: its shape and dtype, named by an input or made from the call.
+
+    The dtype is the one that the output has if a call does not mention it.
+    """
+
+    name: str
+    shape: str | Callable[[Given], Shape]
+    dtype: str | Callable[[DTypes], DType]
+
+    def shape_in(self, given: Given) -> Shape:
+        """The shape of the output in a call."""
+        return given.shape(self.shape) if isinstance(self.shape, str) else self.shape(given)
+
+    def dtype_in(self, dtypes: DTypes) -> DType:
+        """The dtype of the output in a call that does not mention it."""
+        return dtypes[self.dtype] if isinstance(self.dtype, str) else self.dtype(dtypes)
+
+
+@dataclass(frozen=True)
+class Setup:
+    """How a case differs from the usual one.
+
+    Shapes that it does not give follow from ``base``. Attributes that it does not give are taken in
+    turn from the statement's. Dtypes that it does not give are the case's.
+    """
+
+    note: str = ""
+    """A part of the case's id: letters, digits and hyphens."""
+    base: Shape | None = None
+    shapes: Mapping[str, Shape] = field(default_factory=dict)
+    values: Mapping[str, Any] = field(default_factory=dict)
+    """By input, numbers instead of drawn ones; they also give its shape."""
+    raw: Mapping[str, bytes] = field(default_factory=dict)
+    """By input of BOOL, bytes that are repeated instead of 0 and 1; any byte but 0 is true."""
+    attributes: Attributes = field(default_factory=dict)
+    dtypes: DTypes = field(default_factory=dict)
+    """Dtypes of inputs and of outputs; the call gives these outputs."""
+    left_out: tuple[str, ...] = ()
+    """Attributes that the call does not mention, so that they have their defaults."""
+    absent: tuple[str, ...] = ()
+    """Optional inputs that are not given. If it names any, all others are given."""
+    products: tuple[str, ...] = ()
+    """Short SoC names that it is for; empty: all."""
+    only: tuple[DType, ...] = ()
+    """Dtypes of cases that it is for; empty: all."""
+    telling: bool = False
+    """Quick runs have it in addition to their sample."""
+    exact: bool = False
+    """With its numbers every step is exact in FLOAT, except the last rounding."""
+    filled: float | None = None
+    """The value of every element of the outputs, since nothing is computed."""
+
+
+@dataclass(frozen=True)
+class Invalid:
+    """One row of the error table: a valid call with exactly one defect.
+
+    ``changes`` has by parameter: None (a null pointer); LEFT_OUT; an attribute's value; or, for a
+    tensor, a mapping of ``dtype``, ``shape``, ``format`` or ``values``; those that it does not name
+    stay as they were. A statement lists the rows in the order in which they are checked. If a call
+    has two neighbouring defects, the first must be found.
+    """
+
+    row: str
+    changes: Mapping[str, Any]
+    blames: tuple[str, ...]
+    error: type[NpucallError]
+    status: int | None = PARAM_INVALID
+    """None: the call is refused before CANN is called."""
+    block: str = "invalid"
+    base: Setup = field(default_factory=Setup)
+    """The valid call that it changes."""
+    products: tuple[str, ...] = ()
+    alone: bool = False
+    """Not put into one call with other defects, since they would repair or hide it."""
+    whoever: bool = False
+    """The error may blame only some of ``blames``."""
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Expected: an error with this aclnn status."""
+
+    status: int = PARAM_INVALID
+
+
+@dataclass(frozen=True)
+class Contradiction:
+    """Sources that contradict each other, and which of them the reference follows.
+
+    ``sources``: by source, the answer of the call if that source is right: a ``Refusal``, the
+    numbers of the only output, or ``...`` for any answer without an error. Numbers may differ by
+    1 %.
+    """
+
+    number: int | str
+    """The number of its row in docs/conformance.md; for forward operators it begins with F."""
+    topic: str
+    setup: Setup
+    sources: Mapping[str, Any]
+    decided: str
+    """The source that the reference follows."""
+    status: int = 0

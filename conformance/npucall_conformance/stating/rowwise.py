@@ -1,0 +1,86 @@
+"""Statements of operators that work on rows along a dimension: softmax, gated halves.
+
+``row(given, g, y, ...)`` takes lists of Python floats and returns a list; ``vector`` takes arrays
+whose last axis is the row, and returns the value or ``(value, size)``.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from npucall_conformance.stating.given import Given, Terms
+from npucall_conformance.stating.parts import In, Out, Setup
+from npucall_conformance.stating.statement import Statement
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from npucall.tensors import Shape
+
+
+def rowwise(  # noqa: PLR0913  # the parts of a statement
+    operator: str,
+    *,
+    inputs: tuple[In, ...],
+    output: Out,
+    row: Callable[..., list[float]],
+    vector: Callable[..., Any],
+    dim: str = "dim",
+    **more: Any,
+) -> Statement:
+    """The statement of an operator over rows along the attribute ``dim``; rank 0 counts as 1.
+
+    Rows of different tensors may differ in length. ``more`` are fields of ``Statement``.
+    """
+    names = tuple(each.name for each in inputs)
+
+    def loops(given: Given) -> Any:
+        shape = output.shape_in(given)
+        result = np.empty(prod(shape))
+        tensors = [given[name] for name in names]
+        flat = [tensor.reshape(-1).tolist() for tensor in tensors]
+        places = [_rows(shape, given[dim]), *(_rows(t.shape, given[dim]) for t in tensors)]
+        for where, *others in zip(*places, strict=True):
+            rows = [[t[i] for i in other] for t, other in zip(flat, others, strict=True)]
+            for position, value in zip(where, row(given, *rows), strict=True):
+                result[position] = value
+        return result.reshape(shape)
+
+    def arrays(given: Given) -> Terms:
+        rows = [np.moveaxis(np.atleast_1d(given[name]), given[dim], -1) for name in names]
+        # NumPy adds up in pairs, which is exact enough for DOUBLE, only if elements are adjacent.
+        answer = vector(given, *map(np.ascontiguousarray, rows))
+        value, size = answer if isinstance(answer, tuple) else (answer, np.abs(answer))
+        shape = output.shape_in(given)
+        return Terms(*(np.moveaxis(part, -1, given[dim]).reshape(shape) for part in (value, size)))
+
+    more.setdefault("large", large_setups(dim))
+    more.setdefault("chunked", (1074, 1026))
+    return Statement(operator, inputs, (output,), loops, arrays, **more)
+
+
+def large_setups(dim: str) -> tuple[Setup, ...]:
+    """Many short rows, few long ones, and rows whose elements lie apart."""
+    bases: dict[str, tuple[Shape, int]] = {
+        "many-rows": ((50_021, 2), -1),
+        "long-rows": ((4, 25_014), -1),
+        "one-row": ((100_002,), 0),
+        "columns": ((338, 307), 0),
+        "long-columns": ((50_022, 2), 0),
+        "middle": ((37, 54, 61), 1),
+    }
+    return tuple(Setup(note, base, attributes={dim: axis}) for note, (base, axis) in bases.items())
+
+
+def _rows(shape: Shape, dim: int) -> Iterator[list[int]]:
+    """The flat positions of each row along a dimension, row after row."""
+    shape = shape or (1,)
+    dim %= len(shape)
+    step = prod(shape[dim + 1 :])
+    for outer, inner in product(range(prod(shape[:dim])), range(step)):
+        start = outer * shape[dim] * step + inner
+        yield [start + i * step for i in range(shape[dim])]
