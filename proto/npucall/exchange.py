@@ -25,7 +25,7 @@ class Begin(NamedTuple):
 
     request: bytes
     """An ``ExecuteRequest``, for ``wire.messages`` to split; of a program an
-    ``ExecuteProgramRequest``, for ``wire.programs``."""
+    ``ExecuteProgramRequest``, for ``wire.program_messages``."""
     chunked: bool = False
     """The storages follow in chunks; never those of a program."""
     timeout_ns: int = 0
@@ -69,7 +69,7 @@ class ReplyFrame(NamedTuple):
 
     response: bytes
     """An ``ExecuteResponse``, for ``wire.messages`` to split; of a program an
-    ``ExecuteProgramResponse``, for ``wire.programs``."""
+    ``ExecuteProgramResponse``, for ``wire.program_messages``."""
     program: bool = False
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class State(Enum):
+class HandleState(Enum):
     """What a handle is."""
 
     EMPTY = "empty"
@@ -41,7 +41,7 @@ class State(Enum):
     """Its caller has given it back."""
 
 
-class Event(Enum):
+class HandleEvent(Enum):
     """What happens to a handle."""
 
     BEGIN = "begin"
@@ -50,15 +50,18 @@ class Event(Enum):
     RELEASE = "release"
 
 
-TRANSITIONS: Mapping[State, Mapping[Event, State]] = {
-    State.EMPTY: {Event.BEGIN: State.FILLING, Event.RELEASE: State.RELEASED},
-    State.FILLING: {
-        Event.FILL: State.FILLED,
-        Event.FAIL: State.EMPTY,
-        Event.RELEASE: State.RELEASED,
+TRANSITIONS: Mapping[HandleState, Mapping[HandleEvent, HandleState]] = {
+    HandleState.EMPTY: {
+        HandleEvent.BEGIN: HandleState.FILLING,
+        HandleEvent.RELEASE: HandleState.RELEASED,
     },
-    State.FILLED: {Event.RELEASE: State.RELEASED},
-    State.RELEASED: {Event.RELEASE: State.RELEASED},
+    HandleState.FILLING: {
+        HandleEvent.FILL: HandleState.FILLED,
+        HandleEvent.FAIL: HandleState.EMPTY,
+        HandleEvent.RELEASE: HandleState.RELEASED,
+    },
+    HandleState.FILLED: {HandleEvent.RELEASE: HandleState.RELEASED},
+    HandleState.RELEASED: {HandleEvent.RELEASE: HandleState.RELEASED},
 }
 """The next state for each state and event. If a handle is released while it is being filled, the
 filling goes on for those who already read it; after that it changes nothing."""
@@ -87,7 +90,7 @@ class Handle(Generic[T]):
         """What fills it; None as long as that is not known."""
         self.value = value
         """What the owner of the table keeps."""
-        self.state = State.FILLING
+        self.state = HandleState.FILLING
         """FILLING, FILLED, or EMPTY where that failed; a release does not change it."""
         self.failure = ""
         """Why it failed, as a sentence."""
@@ -113,12 +116,12 @@ class Handles(Generic[T]):
     def __len__(self) -> int:
         return len(self._handles)
 
-    def state(self, handle: bytes) -> State:
+    def state(self, handle: bytes) -> HandleState:
         """What a handle is."""
         found = self._handles.get(handle)
         if found is not None:
             return found.state
-        return State.EMPTY if self._past.get(handle, "") is not None else State.RELEASED
+        return HandleState.EMPTY if self._past.get(handle, "") is not None else HandleState.RELEASED
 
     def begin(
         self, handle: bytes, size: int, identity: bytes | None, value: Callable[[], T]
@@ -134,8 +137,8 @@ class Handles(Generic[T]):
             if found.size != size:
                 raise _exists(handle, f"{found.size} bytes", f"{size}")
             check_same(found, identity)
-            return (Begun.JOIN if found.state is State.FILLING else Begun.SAME), found
-        if self.state(handle) is State.RELEASED:
+            return (Begun.JOIN if found.state is HandleState.FILLING else Begun.SAME), found
+        if self.state(handle) is HandleState.RELEASED:
             raise _released("handle", handle)
         if len(self._handles) >= MAX_HANDLES:
             raise _too_many()
@@ -148,17 +151,17 @@ class Handles(Generic[T]):
 
         ``identity``: of one that was not known.
         """
-        if handle.state is not State.FILLING:
+        if handle.state is not HandleState.FILLING:
             return False
-        handle.state = State.FILLED
+        handle.state = HandleState.FILLED
         handle.identity = handle.identity or identity
         return True
 
     def fail(self, handle: Handle[T], why: str) -> bool:
         """It could not be filled, and is empty again. False: it had ended before."""
-        if handle.state is not State.FILLING:
+        if handle.state is not HandleState.FILLING:
             return False
-        handle.state, handle.failure = State.EMPTY, cut(shown(why), MAX_NAME_BYTES)
+        handle.state, handle.failure = HandleState.EMPTY, cut(shown(why), MAX_NAME_BYTES)
         if not handle.is_released:
             del self._handles[handle.id]
             self._remember(handle.id, handle.failure)

@@ -11,7 +11,7 @@ import pytest
 from npucall import memory
 from npucall.compute import evaluate, pieces
 from npucall.declare.call import Call
-from npucall.declare.over import Elementwise
+from npucall.declare.domain import Elementwise
 from npucall.declare.prepare import prepare
 from npucall.errors import NpucallError
 from npucall.operators import CATALOGUE

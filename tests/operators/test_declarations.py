@@ -13,7 +13,7 @@ from npucall import operators
 from npucall.declare import rules
 from npucall.declare.catalogue import Catalogue
 from npucall.declare.declaration import Operator, operator
-from npucall.declare.over import elementwise
+from npucall.declare.domain import elementwise
 from npucall.declare.parameters import Attribute, Input, Kind, Output
 from npucall.dtypes import FLOATS
 from npucall.errors import OperatorUnknownError

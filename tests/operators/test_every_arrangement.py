@@ -12,7 +12,7 @@ import pytest
 
 from npucall.compute.evaluate import compute
 from npucall.compute.work import Work
-from npucall.declare.over import Elementwise
+from npucall.declare.domain import Elementwise
 from npucall.declare.parameters import Kind
 from npucall.dtypes import BF16, COMPLEX64, DOUBLE, FLOAT, FLOAT16
 from npucall.errors import NpucallError

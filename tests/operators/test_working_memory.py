@@ -13,7 +13,7 @@ from npucall.compute import evaluate
 from npucall.compute.work import Work
 from npucall.declare.call import Call
 from npucall.declare.declaration import Operator
-from npucall.declare.over import LANE_BYTES, Elementwise
+from npucall.declare.domain import LANE_BYTES, Elementwise
 from npucall.declare.prepare import prepare
 from npucall.dtypes import FLOAT, FLOAT16, INT64
 from npucall.operators import CATALOGUE

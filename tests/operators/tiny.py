@@ -8,8 +8,8 @@ from npucall.declare import rules
 from npucall.declare.call import Call
 from npucall.declare.catalogue import Catalogue
 from npucall.declare.declaration import Operator, operator
+from npucall.declare.domain import elementwise
 from npucall.declare.draft import Draft
-from npucall.declare.over import elementwise
 from npucall.declare.parameters import Attribute, Input, Kind, Output
 from npucall.declare.rules import Rule
 from npucall.dtypes import (

@@ -16,7 +16,7 @@ from npucall.declare.attributes import attribute_value, check_range
 from npucall.declare.call import Call
 from npucall.declare.catalogue import Catalogue
 from npucall.declare.declaration import operator
-from npucall.declare.over import elementwise
+from npucall.declare.domain import elementwise
 from npucall.declare.parameters import Attribute, Input, Kind, Output, Scalar
 from npucall.declare.prepare import Prepared, prepare
 from npucall.dtypes import BF16, BOOL, COMPLEX64, DOUBLE, FLOAT, FLOAT16, INT8, INT32, INT64, UINT8

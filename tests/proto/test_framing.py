@@ -17,7 +17,7 @@ from npucall.places import RegionPart
 from npucall.v1 import operator_service_pb2 as pb
 from npucall.v1 import tensor_pb2
 from npucall.wire.messages import join_request, join_response, split_request, split_response
-from npucall.wire.programs import StepRequest, join_program
+from npucall.wire.program_messages import StepRequest, join_program
 
 from .any_messages import delimited
 

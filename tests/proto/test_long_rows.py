@@ -14,8 +14,8 @@ from npucall.declare.call import Call
 from npucall.declare.catalogue import Catalogue
 from npucall.declare.cuts import BLOCK
 from npucall.declare.declaration import operator
+from npucall.declare.domain import rows
 from npucall.declare.facts import Facts
-from npucall.declare.over import rows
 from npucall.declare.parameters import Attribute, Input, Kind, Output
 from npucall.declare.prepare import prepare
 from npucall.dtypes import BY_NUMPY, FLOATS

@@ -16,7 +16,15 @@ from npucall.errors import (
     HandleReleasedError,
     TensorLayoutError,
 )
-from npucall.handles import TRANSITIONS, Begun, Event, Handle, Handles, State, check_same
+from npucall.handles import (
+    TRANSITIONS,
+    Begun,
+    Handle,
+    HandleEvent,
+    Handles,
+    HandleState,
+    check_same,
+)
 from npucall.limits import MAX_NAME_BYTES
 from npucall.places import Clash, HandlePart, RegionPart, clashes
 
@@ -38,24 +46,24 @@ def part(handle: bytes = A, offset: int = 0, length: int = SIZE) -> HandlePart:
     return HandlePart(handle, offset, length)
 
 
-ENDS = {Event.FILL: State.FILLED, Event.FAIL: State.EMPTY}
+ENDS = {HandleEvent.FILL: HandleState.FILLED, HandleEvent.FAIL: HandleState.EMPTY}
 
 
-@given(st.lists(st.sampled_from(Event), max_size=30))
-def test_any_events_lead_along_the_table(events: list[Event]) -> None:
+@given(st.lists(st.sampled_from(HandleEvent), max_size=30))
+def test_any_events_lead_along_the_table(events: list[HandleEvent]) -> None:
     """Who has a handle sees it filled or fail once, though it was released."""
     handles: Handles[str] = Handles()
-    expected, last = State.EMPTY, None
+    expected, last = HandleState.EMPTY, None
     for event in events:
-        if event is Event.BEGIN and expected is State.EMPTY:
+        if event is HandleEvent.BEGIN and expected is HandleState.EMPTY:
             _, last = handles.begin(A, SIZE, b"one", str)
-        elif event is Event.RELEASE:
-            is_held = expected in (State.FILLING, State.FILLED)
+        elif event is HandleEvent.RELEASE:
+            is_held = expected in (HandleState.FILLING, HandleState.FILLED)
             assert handles.release(A) is (last if is_held else None)
         elif event in ENDS and last is not None:
             before = last.state
-            ended = handles.fill(last) if event is Event.FILL else handles.fail(last, "why")
-            assert ended == (before is State.FILLING)
+            ended = handles.fill(last) if event is HandleEvent.FILL else handles.fail(last, "why")
+            assert ended == (before is HandleState.FILLING)
             assert last.state is (ENDS[event] if ended else before)
         expected = TRANSITIONS[expected].get(event, expected)
         assert handles.state(A) is expected
@@ -138,8 +146,8 @@ def test_handles_released_longest_ago_are_forgotten(monkeypatch: pytest.MonkeyPa
     handles: Handles[str] = Handles()
     for name in b"abc":
         handles.release(bytes([name]) * 16)
-    assert handles.state(A) is State.EMPTY
-    assert handles.state(B) is State.RELEASED
+    assert handles.state(A) is HandleState.EMPTY
+    assert handles.state(B) is HandleState.RELEASED
 
 
 PARTS = st.builds(RegionPart, st.sampled_from([b"a", b"b"]), st.integers(0, 12), st.integers(0, 6))

@@ -15,7 +15,7 @@ from npucall.declare.call import Call
 from npucall.declare.catalogue import Catalogue
 from npucall.declare.cuts import BLOCK
 from npucall.declare.declaration import Operator, operator
-from npucall.declare.over import at_once, elementwise, rows
+from npucall.declare.domain import at_once, elementwise, rows
 from npucall.declare.parameters import Attribute, Input, Kind, Output
 from npucall.declare.prepare import prepare
 from npucall.dtypes import BY_NUMPY, FLOAT, FLOATS

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from npucall.places import HandlePart
 from npucall.wire.messages import join_request, split_response
-from npucall.wire.programs import join_program, split_program_response
+from npucall.wire.program_messages import join_program, split_program_response
 from npucall_server.serving.app import Server, build
 from npucall_server.serving.core import Clock, core_of
 from npucall_server.settings.server import ServerSettings
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from npucall.places import OutputPlace, Place
     from npucall.wire.messages import Response
-    from npucall.wire.programs import StepRequest
+    from npucall.wire.program_messages import StepRequest
     from npucall_server.access.guard import Guard
     from npucall_server.serving.core import Core
     from npucall_server.sessions.session import Session

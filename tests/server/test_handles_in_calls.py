@@ -31,7 +31,7 @@ from npucall.products import DEFAULT_SOC
 from npucall.tensors import TensorSpec
 from npucall.wire.calls import encode
 from npucall.wire.messages import join_request
-from npucall.wire.programs import StepRequest
+from npucall.wire.program_messages import StepRequest
 from npucall_server.devices.cpu import CpuDevice
 
 from . import serving

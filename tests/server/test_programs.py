@@ -19,7 +19,7 @@ from npucall.errors import (
 from npucall.places import Discard, HandlePart, Keep, StepOutput
 from npucall.tensors import TensorSpec
 from npucall.wire.calls import encode
-from npucall.wire.programs import StepRequest, join_program
+from npucall.wire.program_messages import StepRequest, join_program
 
 from .fakes import INPUTS
 from .serving import record

@@ -10,7 +10,7 @@ import time
 from typing import TYPE_CHECKING, Protocol
 
 from npucall.errors import HandleMemoryError, NpucallError, SessionUnknownError
-from npucall.handles import Handle, Handles, State, empty
+from npucall.handles import Handle, Handles, HandleState, empty
 from npucall.limits import HANDLE_BYTES, MAX_PROGRAM_STEPS
 from npucall.places import Discard, HandlePart, Keep, StepOutput
 from npucall.programs import prepare_program
@@ -253,6 +253,6 @@ class _Kept:
     def read(self, part: HandlePart, name: str) -> memoryview:
         """The bytes of a part of a handle."""
         handle = self._handles.read(part, name)
-        if handle.state is not State.FILLED:
+        if handle.state is not HandleState.FILLED:
             raise empty(name, part.id, handle.failure)
         return memoryview(handle.value)[part.offset : part.offset + part.length]

@@ -14,7 +14,7 @@ from npucall.v1 import operator_service_pb2 as pb
 from npucall.v1 import session_service_pb2 as session_pb
 from npucall.v1 import tensor_pb2
 from npucall.wire.frames import join_chunk, join_end, split_response_frame
-from npucall.wire.programs import join_program, split_program_response
+from npucall.wire.program_messages import join_program, split_program_response
 from npucall_client.sending.progress import Telling
 from npucall_client.sending.session_transport import Opened
 from npucall_client.sending.transfer import planned_step_of, step_of

@@ -25,7 +25,7 @@ from npucall.memory import fresh
 from npucall.places import Discard, HandlePart, Keep, RegionPart, StepOutput
 from npucall.wire.frames import join_begin, join_chunk, join_end
 from npucall.wire.messages import Response, join_request, split_response
-from npucall.wire.programs import StepRequest
+from npucall.wire.program_messages import StepRequest
 from npucall.wire.status import from_bytes
 from npucall_client.calls import arrays
 from npucall_client.calls.answers import decode_reply

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from npucall.compute.evaluate import NO_TARGETS
-from npucall.compute.programs import peak_bytes
+from npucall.compute.steps import peak_bytes
 from npucall.operators import CATALOGUE
 from npucall.products import DEFAULT_SOC, product_of
 from npucall_server.devices.base import Phases, Ran

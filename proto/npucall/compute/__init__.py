@@ -2,7 +2,7 @@
 
 Its modules, from the top::
 
-    programs, alike     the steps of a program; small ones of a kind, computed as one
+    steps, batching     the steps of a program; small ones of a kind, computed as one
     pieces              a call with inputs that arrive in pieces
     evaluate            a prepared call and its arrays become outputs, block by block
     blocks, rows, work  how calls are cut into blocks: by elements, by rows; what both have

@@ -15,7 +15,7 @@ from npucall.compute.rows import LongRowsWork, RowsWork
 from npucall.compute.sums import summed
 from npucall.compute.work import Work
 from npucall.declare.cuts import cut
-from npucall.declare.over import Elementwise, Rows
+from npucall.declare.domain import Elementwise, Rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -16,9 +16,9 @@ from npucall.declare import names, shown
 from npucall.declare.parameters import Attribute, Input, Output, c_name, parameter_of
 
 if TYPE_CHECKING:
+    from npucall.declare.domain import Domain
     from npucall.declare.draft import Draft
     from npucall.declare.facts import Facts
-    from npucall.declare.over import Over
     from npucall.declare.parameters import Parameter, Value
     from npucall.declare.prepare import Prepared
     from npucall.declare.rules.rule import Rule
@@ -87,7 +87,7 @@ class Operator(Generic[P, R]):
     """Products that the software accepts and current documents do not list."""
     checks: tuple[Rule, ...]
     kernel_dtype: Callable[[Draft], DType] | None
-    over: Over | None
+    over: Domain | None
     source: str
     formula: Callable[Concatenate[Facts, P], R] | None
     reference: bool = True
@@ -256,7 +256,7 @@ def operator(  # noqa: PLR0913  # a declaration has as many parts as an operator
     products: Mapping[Product, tuple[DType, ...]],
     checks: tuple[Rule, ...],
     kernel_dtype: Callable[[Draft], DType],
-    over: Over,
+    over: Domain,
     source: str,
     variant: str = "",
     legacy: Mapping[Product, tuple[DType, ...]] | None = None,

@@ -11,9 +11,9 @@ import numpy as np
 
 from npucall.declare.call import element, tensors_of
 from npucall.declare.declaration import Operator
+from npucall.declare.domain import Elementwise
 from npucall.declare.draft import Draft
 from npucall.declare.facts import Facts
-from npucall.declare.over import Elementwise
 from npucall.declare.parameters import Attribute, Output
 from npucall.declare.rules import EndOfChecks
 from npucall.dtypes import BF16, FLOAT, FLOAT16

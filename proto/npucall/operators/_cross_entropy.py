@@ -69,7 +69,7 @@ def _labels(
     return labels, counted
 
 
-class Rows(NamedTuple):
+class LabelledRows(NamedTuple):
     """Labels and weights of a call, a block at a time."""
 
     facts: Facts

@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
     from npucall.declare import Facts
     from npucall.dtypes import AnyArray, Array
-    from npucall.operators._ctc_states import Piece
+    from npucall.operators._ctc_states import StateRange
 
 
-class Losses(NamedTuple):
+class BackwardArguments(NamedTuple):
     """What a call gives, by the operator's names."""
 
     facts: Facts
@@ -37,42 +37,42 @@ class Losses(NamedTuple):
         return states_of(self.target_lengths)
 
 
-def go_back(losses: Losses, out: AnyArray) -> None:
+def go_back(given: BackwardArguments, out: AnyArray) -> None:
     """Writes the gradient of every item."""
-    _, items, classes = losses.log_probs.shape
-    size = max(BLOCK // max(losses.width, classes), 1)
-    labels = Labels.of(losses.facts, losses.targets, losses.target_lengths, losses.blank)
+    _, items, classes = given.log_probs.shape
+    size = max(BLOCK // max(given.width, classes), 1)
+    labels = Labels.of(given.facts, given.targets, given.target_lengths, given.blank)
     for first in range(0, items, size):
-        _Group(losses, labels, slice(first, min(first + size, items))).go_back(out)
+        _Group(given, labels, slice(first, min(first + size, items))).go_back(out)
 
 
 class _Group:
     """Items side by side."""
 
-    def __init__(self, losses: Losses, labels: Labels, items: slice) -> None:
-        self._losses, self._items = losses, items
-        facts = losses.facts
+    def __init__(self, given: BackwardArguments, labels: Labels, items: slice) -> None:
+        self._given, self._items = given, items
+        facts = given.facts
         self._count = items.stop - items.start
         self._rows = np.arange(self._count)[:, np.newaxis]
-        lengths = losses.input_lengths[items]
+        lengths = given.input_lengths[items]
         self._steps = max(lengths)
         self._ends = np.array(lengths, np.int64)[:, np.newaxis] - 1
         self._upstream, self._loss = (
             np.asarray(facts.read(array, items), np.float64)[:, np.newaxis]
-            for array in (losses.grad_out, losses.neg_log_likelihood)
+            for array in (given.grad_out, given.neg_log_likelihood)
         )
-        self._states = States(labels, items, losses.width)
+        self._states = States(labels, items, given.width)
 
     def go_back(self, out: AnyArray) -> None:
         """Writes the gradient of each step, from the last one on."""
-        losses, facts = self._losses, self._losses.facts
-        steps, _, classes = losses.log_probs.shape
+        given, facts = self._given, self._given.facts
+        steps, _, classes = given.log_probs.shape
         for index in facts.blocks((steps - self._steps, self._count, classes)):
             late, items, columns = index
             out[_moved(late, self._steps), _moved(items, self._items.start), columns] = (
                 facts.dtype.type(0)
             )
-        backward = np.full((self._count, losses.width), -np.inf)
+        backward = np.full((self._count, given.width), -np.inf)
         for step in reversed(range(self._steps)):
             paths = np.full((self._count, classes), -np.inf)
             for piece in self._states.pieces():
@@ -82,30 +82,30 @@ class _Group:
                 gradient = self._gradient(step, columns, paths[:, columns])
                 out[step : step + 1, self._items, columns] = gradient[np.newaxis]
 
-    def _take_step(self, step: int, piece: Piece, backward: AnyArray, paths: AnyArray) -> None:
+    def _take_step(self, step: int, piece: StateRange, backward: AnyArray, paths: AnyArray) -> None:
         """From the states' ``b[step + 1]`` to ``b[step]``, and adds them to their classes' paths.
 
         Later states are not changed before earlier ones have looked at them.
         """
-        facts, losses = self._losses.facts, self._losses
+        facts, given = self._given.facts, self._given
         states, classes, inside = piece.states, piece.classes, piece.inside
         everyone = self._rows + self._items.start
-        emitted = facts.read(losses.log_probs, (step, everyone, classes)).astype(np.float64)
+        emitted = facts.read(given.log_probs, (step, everyone, classes)).astype(np.float64)
         skipped = np.where(piece.onward, shifted(backward, states, 2), -np.inf)
         onward = np.logaddexp(backward[:, states], shifted(backward, states, 1))
         onward = np.logaddexp(onward, skipped)
         ending = np.where(piece.last, emitted, -np.inf)
         now = np.where(step == self._ends, ending, np.where(inside, emitted + onward, -np.inf))
         backward[:, states] = now
-        forward = facts.read(losses.log_alpha, (self._items, step, states)).astype(np.float64)
+        forward = facts.read(given.log_alpha, (self._items, step, states)).astype(np.float64)
         np.logaddexp.at(paths, (self._rows, classes), np.where(inside, forward + now, -np.inf))
 
     def _gradient(self, step: int, columns: slice, paths: AnyArray) -> AnyArray:
-        losses = self._losses
-        block = losses.facts.read(losses.log_probs, (step, self._items, columns))
+        given = self._given
+        block = given.facts.read(given.log_probs, (step, self._items, columns))
         wide = block.astype(np.float64)
         gradient = self._upstream * (np.exp(wide) - np.exp(paths + self._loss - wide))
-        without = losses.zero_infinity & (self._loss == np.inf)
+        without = given.zero_infinity & (self._loss == np.inf)
         result: AnyArray = np.where(without | (step > self._ends), 0, gradient)
         return result
 

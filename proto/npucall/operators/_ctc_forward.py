@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from npucall.declare import Facts
     from npucall.dtypes import AnyArray, Array
-    from npucall.operators._ctc_states import Piece
+    from npucall.operators._ctc_states import StateRange
 
 _FIRST = 2
 """States that a path may begin in."""
@@ -72,7 +72,7 @@ class _Group:
             alpha[index] = np.full((), -np.inf)
         self._answer(np.where(self._losses.zeroes & (loss == np.inf), 0.0, loss))
 
-    def _take_step(self, step: int, piece: Piece, states: AnyArray) -> None:
+    def _take_step(self, step: int, piece: StateRange, states: AnyArray) -> None:
         """From the states of the step before to those of this one, the last of them first."""
         now = self._emitted(step, piece)
         if step:
@@ -83,7 +83,7 @@ class _Group:
         there &= (step > 0) | (piece.numbers < _FIRST)
         states[:, piece.states] = np.where(there, now, -np.inf)
 
-    def _emitted(self, step: int, piece: Piece) -> AnyArray:
+    def _emitted(self, step: int, piece: StateRange) -> AnyArray:
         """The logarithms of the probabilities of the states' classes."""
         log_probs = self._losses.log_probs
         everyone = self._rows + self._items.start

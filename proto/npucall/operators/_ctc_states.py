@@ -53,7 +53,7 @@ class Labels(NamedTuple):
         return np.asarray(self.facts.read(self.targets, index), np.int64)
 
 
-class Piece(NamedTuple):
+class StateRange(NamedTuple):
     """Some of the states, of each item of a group."""
 
     states: slice
@@ -79,12 +79,12 @@ class States:
         self._cuts = [states for (states,) in cut((width,), BLOCK)]
         self._whole = [self._piece(self._cuts[0])] if len(self._cuts) == 1 else []
 
-    def pieces(self, *, backwards: bool = False) -> Iterator[Piece]:
+    def pieces(self, *, backwards: bool = False) -> Iterator[StateRange]:
         """All of them, the first ones first."""
         cuts = reversed(self._cuts) if backwards else self._cuts
         yield from self._whole or map(self._piece, cuts)
 
-    def _piece(self, states: slice) -> Piece:
+    def _piece(self, states: slice) -> StateRange:
         blank = self._labels.blank
         more = self._classes(states.start - 2, states.stop + 2)
         behind, classes, ahead = more[:, :-4], more[:, 2:-2], more[:, 4:]
@@ -92,7 +92,7 @@ class States:
         inside = numbers <= ends
         last = inside & (numbers >= ends - 1)
         onward = (classes != blank) & (classes != ahead)
-        return Piece(states, numbers, classes, inside, last, onward, classes != behind)
+        return StateRange(states, numbers, classes, inside, last, onward, classes != behind)
 
     def _classes(self, start: int, stop: int) -> AnyArray:
         """The classes of states: every second one is a label, the others are blank."""

@@ -132,7 +132,7 @@ def cross_entropy_loss(
     count, classes = input.shape
     log_prob = facts.output("log_prob_out", (count, classes))
     out = facts.output("loss_out", (count,)) if reduction == "none" else None
-    labelled = shared.Rows(facts, target, weight, ignore_index, classes)
+    labelled = shared.LabelledRows(facts, target, weight, ignore_index, classes)
     loss = divisor = np.float64(0)
     for rows in shared.groups_of_rows(count, classes):
         labels, counted = labelled.labels(rows)

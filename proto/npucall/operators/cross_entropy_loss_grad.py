@@ -140,7 +140,7 @@ def cross_entropy_loss_grad(
     """
     count, classes = log_prob.shape
     out = facts.output("out", log_prob.shape)
-    some = shared.Rows(facts, target, weight, ignore_index, classes)
+    some = shared.LabelledRows(facts, target, weight, ignore_index, classes)
     divisor = facts.dtype.type(some.sum_of_own(count) if reduction in ("mean", None) else 1)
     total = facts.dtype.type(some.sum_of_all() if label_smoothing else 0)
     for rows, columns in facts.blocks((count, classes)):

@@ -19,7 +19,7 @@ from npucall.declare.cuts import BLOCK
 from npucall.dtypes import BOOL, DOUBLE, FLOAT, FLOAT16, INT32, INT64, AnyArray, Array
 from npucall.errors import AttributeValueError
 from npucall.operators import _ctc_checks as shared
-from npucall.operators._ctc_backward import Losses, go_back
+from npucall.operators._ctc_backward import BackwardArguments, go_back
 from npucall.operators._ctc_states import states_of
 
 INPUTS = ("grad_out", "log_probs", "targets", "input_lengths", "target_lengths")
@@ -154,9 +154,9 @@ def ctc_loss_backward(
     """
     shared.check_labels_of_items(facts, targets, target_lengths, log_probs.shape[2])
     out = facts.output("out", log_probs.shape)
-    losses = Losses(
+    given = BackwardArguments(
         facts, grad_out, log_probs, targets, input_lengths, target_lengths, neg_log_likelihood,
         log_alpha, blank, zero_infinity,
     )  # fmt: skip
-    go_back(losses, out)
+    go_back(given, out)
     return out

@@ -9,7 +9,7 @@ from npucall.compute.evaluate import NO_TARGETS
 from npucall.errors import TooLargeError
 from npucall.limits import MAX_ANSWER_BYTES
 from npucall.programs import prepare_program
-from npucall.wire.programs import join_program_response, split_program
+from npucall.wire.program_messages import join_program_response, split_program
 from npucall_server.calls.life import Execution
 from npucall_server.calls.placed import Placed
 from npucall_server.devices.base import Step

@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from npucall.compute import evaluate, pieces, programs
+from npucall.compute import evaluate, pieces
 from npucall.compute.evaluate import NO_TARGETS
 from npucall.compute.helpers import Helpers
+from npucall.compute.steps import Step as StepHere
+from npucall.compute.steps import peak_bytes
+from npucall.compute.steps import run as run_steps
 from npucall.operators import CATALOGUE, DEFAULT_VARIANT
 from npucall.products import product_of
 from npucall_server.devices.base import NoDeviceError, Ran, RanProgram
@@ -83,16 +86,16 @@ class CpuDevice:
     def run_program(self, steps: Sequence[Step], turn: Turn) -> RanProgram:
         """Computes several small steps in one turn if they follow each other."""
         here = [
-            programs.Step(call, in_host_memory(storages), memory_of(targets), discarded)
+            StepHere(call, in_host_memory(storages), memory_of(targets), discarded)
             for call, storages, targets, discarded in steps
         ]
-        answers = programs.run(here, turn, self._helpers)
+        answers = run_steps(here, turn, self._helpers)
         pairs = zip(steps, answers, strict=True)
         return RanProgram([as_asked(step.call, found, step.targets) for step, found in pairs])
 
     def program_bytes(self, steps: Sequence[Step]) -> int:
         """The most bytes that the outputs take at a time."""
-        return programs.peak_bytes(steps)
+        return peak_bytes(steps)
 
     def allocate(self, nbytes: int, dtype: DType | None = None) -> HostResident:
         """Host memory. It needs no dtype: the formulas check values. Raises OutOfMemoryError."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from npucall.handles import Begun, Handle, Handles, State, check_same, empty
+from npucall.handles import Begun, Handle, Handles, HandleState, check_same, empty
 from npucall_server.devices.base import ResidentPart
 from npucall_server.sessions.failures import as_told, of_another
 
@@ -192,9 +192,9 @@ class Session:
     def wait(self, handle: _Handle, caller: Waiting) -> None:
         """Waits until a handle is filled, or filling it failed, or the session has ended."""
         self._changes.wait_until(
-            lambda: handle.state is not State.FILLING or self._ended is not None, caller
+            lambda: handle.state is not HandleState.FILLING or self._ended is not None, caller
         )
-        if handle.state is State.FILLING and self._ended is not None:
+        if handle.state is HandleState.FILLING and self._ended is not None:
             raise self._ended()
 
     def _let_go(self, handles: Sequence[bytes]) -> list[Room]:
@@ -208,7 +208,7 @@ class Session:
     def _rest_of(self, handle: _Handle) -> list[Room]:
         """Memory that is no longer needed, to be given back without the lock."""
         content = handle.value
-        is_wanted = handle.state is State.FILLED and not handle.is_released
+        is_wanted = handle.state is HandleState.FILLED and not handle.is_released
         if content.pins or is_wanted or content.room is None:
             return []
         room, content.room = content.room, None
@@ -231,7 +231,7 @@ class Reading:
         """
         handle = self._handle
         self._session.wait(handle, caller)
-        if handle.state is not State.FILLED or handle.value.room is None:
+        if handle.state is not HandleState.FILLED or handle.value.room is None:
             raise empty(self._name, handle.id, handle.failure)
         return ResidentPart(handle.value.room.memory, self._part.offset, self._part.length)
 
@@ -277,7 +277,7 @@ class Filling:
         """
         handle = self._handle
         self._session.wait(handle, caller)
-        if handle.state is State.EMPTY:
+        if handle.state is HandleState.EMPTY:
             raise of_another(handle.value.error, handle.failure)
         check_same(handle, identity or self._identity)
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from npucall.compute import alike, evaluate
+from npucall.compute import batching, evaluate
 from npucall.declare.call import Call
 from npucall.declare.cuts import BLOCK
 from npucall.declare.prepare import Prepared, prepare
@@ -204,7 +204,7 @@ def test_a_caller_who_goes_ends_a_program_between_two_steps(device: CpuDevice) -
 
 def test_a_caller_who_goes_ends_it_between_groups_of_calls_too(device: CpuDevice) -> None:
     call = l1()
-    steps = [Step(call, storages_of(call))] * (alike.most(call) + 1)
+    steps = [Step(call, storages_of(call))] * (batching.most(call) + 1)
     with pytest.raises(CancelledError):
         device.run_program(steps, FakeTurn(pauses=1))
 
@@ -279,5 +279,5 @@ def test_calls_computed_as_one_have_the_bits_of_single_calls(device: CpuDevice) 
 
 def test_most_elementwise_operators_compute_small_calls_as_one(device: CpuDevice) -> None:
     calls = [call_of(operator, device)[0] for operator in CATALOGUE]
-    assert sum(alike.most(call) > 1 for call in calls) > len(calls) // 3
-    assert all(alike.most(call) * call.computation <= BLOCK for call in calls)
+    assert sum(batching.most(call) > 1 for call in calls) > len(calls) // 3
+    assert all(batching.most(call) * call.computation <= BLOCK for call in calls)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from npucall.declare.over import Elementwise
+from npucall.declare.domain import Elementwise
 from npucall.declare.parameters import Attribute, Scalar
 from npucall.declare.samples import Form, sample
 from npucall.dtypes import FLOAT

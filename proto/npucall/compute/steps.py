@@ -10,7 +10,7 @@ from contextlib import suppress
 from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from npucall.compute import alike, evaluate
+from npucall.compute import batching, evaluate
 from npucall.compute.evaluate import NO_TARGETS
 from npucall.compute.helpers import UNLIMITED, Held
 from npucall.errors import NpucallError
@@ -92,7 +92,7 @@ class _Run:
                 if group:
                     yield group
                 group, call = [], step.call
-                room = alike.most(step.call) if _is_plain(step) else 1
+                room = batching.most(step.call) if _is_plain(step) else 1
             group.append(number)
             room -= 1
         if group:
@@ -104,7 +104,7 @@ class _Run:
             turn.pause()
             steps = [self._steps[number] for number in numbers]
             with suppress(NpucallError):  # one by one, so that the error names its step
-                found = alike.run(steps[0].call, [step.storages for step in steps])  # type: ignore[misc]
+                found = batching.run(steps[0].call, [step.storages for step in steps])  # type: ignore[misc]
                 for number, outputs in zip(numbers, found, strict=True):
                     self._answer(number, outputs)
                 return

@@ -140,7 +140,7 @@ class AtOnce:
         return max(declared, _largest(call))
 
 
-Over: TypeAlias = Elementwise | Rows | AtOnce
+Domain: TypeAlias = Elementwise | Rows | AtOnce
 elementwise, rows, at_once = Elementwise, Rows, AtOnce
 
 
