@@ -5,7 +5,7 @@ from __future__ import annotations
 from .faults import at, of, read, stored, written
 
 KL, L1 = "KlDivBackward", "L1LossBackward"
-LOCAL, SERVER = "npucall_client.local.transport", "npucall_server."
+LOCAL = "npucall_client.local.transport"
 NUMBERS = "grid layout rank edge size"
 STANDARD = "cann-standard"
 
@@ -213,44 +213,46 @@ SAYS = (
 """What a server says beside its numbers."""
 
 PATHS = (
-    at(SERVER + "services.streams.call", L1,
+    at("npucall_server.carriers.streams.call", L1,
        "stream chunks pipeline asyncio-pipeline pool-pipeline",
        "reply, timings, places = execution.reply()", "reply, timings, places = execution.reply()\n"
        "    places = [memoryview(bytes([e[0] ^ 1]) + bytes(e[1:])) if not isinstance(e, "
        "tuple) and e else e for e in places]"),
-    at(SERVER + "services.streams.call", L1, "pipeline asyncio-pipeline",
+    at("npucall_server.carriers.streams.call", L1, "pipeline asyncio-pipeline",
        "reply, timings, places = execution.reply()", "reply, timings, places = execution.reply()\n"
        "    STATE['last'], places = (reply, places), STATE['last'][1] if STATE.get('last', "
        "('',))[0] == reply else places"),
-    at(SERVER + "services.streams.stream", L1, "stream chunks pipeline",
+    at("npucall_server.carriers.streams.stream", L1, "stream chunks pipeline",
        "status = to_status(", "error.aclnn_status = None\n            status = to_status("),
-    at(SERVER + "execution.call", L1, "plan", "workspace_bytes = executor.plan(self.asked, turn)",
+    at("npucall_server.calls.call", L1, "plan", "workspace_bytes = executor.plan(self.asked, turn)",
        "workspace_bytes = executor.plan(self.asked, turn) + 512"),
-    at(SERVER + "services.operators", L1, "plan",
+    at("npucall_server.services.operators", L1, "plan",
        "            reply, timings, workspace_bytes = call.plan(request)", "            try:\n"
        "                reply, timings, workspace_bytes = call.plan(request)\n"
        "            except Exception:\n"
        "                reply, timings, workspace_bytes = b'', b'', 0"),
     written(KL, "execute stream", "a[...] = a + a if call.inputs.keys() - storages.keys() else a"),
-    at(SERVER + "services.sessions.entries", L1, "digest handle", "        self._has_come = True\n",
+    at("npucall_server.services.sessions.entries", L1, "digest handle",
+       "        self._has_come = True\n",
        "        self._has_come = True\n"
        "        chunk = chunk._replace(data=STATE.setdefault(len(chunk.data), "
        "bytes(chunk.data)))\n"),
-    at(SERVER + "execution.program", L1, "program", "requests = split_program(message)",
+    at("npucall_server.calls.program", L1, "program", "requests = split_program(message)",
        "first = {}\n"
        "        requests = [r._replace(storage=first.setdefault(r.call, r.storage)) for r "
        "in split_program(message)]"),
-    at(SERVER + "execution.program", L1, "program-plan",
+    at("npucall_server.calls.program", L1, "program-plan",
        "self._take_timings(), peak", "self._take_timings(), 0"),
-    at(SERVER + "sessions.digests", L1, "digest",
+    at("npucall_server.sessions.digests", L1, "digest",
        "return kept.data", "return STATE.setdefault(len(kept.data), kept.data)"),
-    at(SERVER + "execution.life", L1, "timings",
+    at("npucall_server.calls.life", L1, "timings",
        "record.queue_ns = completed.queue_ns", "record.queue_ns = 10**12"),
-    at(SERVER + "execution.placed", L1, "shared-memory",
+    at("npucall_server.calls.placed", L1, "shared-memory",
        "targets[name] = self._places.regions.view(place, name, person)",
        "targets[name] = self._places.regions.view(place._replace(offset=place.offset + 4), "
        "name, person)"),
-    at(SERVER + "execution.placed", L1, "shared-memory", "return self._places.regions.view(place,",
+    at("npucall_server.calls.placed", L1, "shared-memory",
+       "return self._places.regions.view(place,",
        "return self._places.regions.view(place._replace(offset=64),"),
     at(".compute.pieces", "Add", "chunks",
        "(count,) for", "(count,) if not piece.start else (max(count - 1, 1),) for"),
