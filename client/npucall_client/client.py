@@ -253,7 +253,7 @@ class Client(ClientBase):
 
         lease: if the server hears nothing of this process for so many seconds, it releases
             everything; at most the server's ``session_lease``, which also applies if not given.
-        budget: bytes that the session may hold; at most the server's ``session_memory``.
+        budget: bytes that the session may hold; at most the server's ``handle_memory``.
         refill: if the server was started again, or the lease has ended, open the session again and
             send the arrays that were ``put`` again; the session keeps them for that. It cannot fill
             results of calls again: using them raises HandleLostError. False: all uses raise it.

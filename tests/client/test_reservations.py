@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 from tests.client.pool.heard import PATIENCE, until
+from tests.end_to_end.wire import server_here
 from tests.rows import each
 
 import npucall_client
@@ -21,7 +22,6 @@ from npucall.operators.l1_loss_backward import l1_loss_backward
 from npucall_client.sending.reservations import Granted, Renewal
 from npucall_client.sending.senders import finished
 from npucall_client.sending.threads import THREADS
-from npucall_client.testing import running_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,9 +38,11 @@ COMMAND = [sys.executable, "-c", "from npucall_client.commands.command import ma
 
 @pytest.fixture(scope="module")
 def target() -> Iterator[str]:
-    pytest.importorskip("npucall_server")
-    with running_server("--reservation-gap=0") as server:
-        yield server.target
+    core = pytest.importorskip("npucall_server.serving.core")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(core, "GAP_SECONDS", 0.0)
+        with server_here() as server:
+            yield server.address
 
 
 @pytest.fixture

@@ -109,7 +109,7 @@ class RunningDirectory:
     def __init__(self, **settings: Any) -> None:
         self._text, self._clock = io.StringIO(), FakeClock()
         given = DirectorySettings(**{"listen": "127.0.0.1:0", **settings})
-        log = Log("all", 1.0, self._text)
+        log = Log("all", self._text)
         self.directory = Directory(given, log, self._clock.monotonic)
         self.directory.start()
         self.addresses = self.directory._front.addresses

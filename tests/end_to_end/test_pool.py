@@ -23,6 +23,7 @@ from npucall.errors import (
     SharedMemoryError,
 )
 from npucall.operators.l1_loss_backward import l1_loss_backward
+from npucall_server.serving import core
 
 from . import wire
 
@@ -58,8 +59,10 @@ def servers(count: int, **settings: Any) -> Iterator[list[str]]:
 @pytest.fixture(scope="module")
 def three() -> Iterator[list[str]]:
     """Servers that no test ends."""
-    with servers(3, reservation_gap=0) as targets:
-        yield targets
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(core, "GAP_SECONDS", 0.0)
+        with servers(3) as targets:
+            yield targets
 
 
 def run(client: Client) -> str:

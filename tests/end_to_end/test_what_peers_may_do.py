@@ -14,6 +14,7 @@ import pytest
 import npucall_client
 from npucall_client.testing import running_server
 from npucall_server.accounts.budget import CONNECTION_CALLS
+from npucall_server.serving import grpc_server
 
 from . import wire
 
@@ -76,11 +77,12 @@ def test_a_longer_message_than_the_setting_is_refused(server: ServerProcess) -> 
         assert wire.refusal(channel, "Execute", bytes(2**20 + 1)) == "RESOURCE_EXHAUSTED"
 
 
-def test_who_is_silent_for_long_is_cut() -> None:
+def test_who_is_silent_for_long_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     """A call without a message; a stream without a call, which ends well; a connection without."""
+    monkeypatch.setattr(grpc_server, "IDLE_SECONDS", 1.0)
     silence: Any = iter(lambda: time.sleep(wire.PATIENCE), None)
     with (
-        wire.server_here(peer_timeout=1, idle_timeout=1) as server,
+        wire.server_here(peer_timeout=1) as server,
         wire.bare_channel(server.address) as channel,
         connect(server.address) as connection,
     ):

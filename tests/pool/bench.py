@@ -78,7 +78,7 @@ def bench(folder: Path, *flags: str, ports: Sequence[int] = PORTS) -> Iterator[B
     """All of it, running; ``ports``: of the servers of each host."""
     with hosts("one", "two", "three", "head", "desk") as made:
         told = directory(made["head"], 50050, folder)
-        announce = f"--announce={told.address}", "--reservation-gap=0", *flags
+        announce = f"--announce={told.address}", *flags
         servers = [
             server(made[name], port, folder, *announce)
             for name in ("one", "two", "three")

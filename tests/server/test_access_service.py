@@ -14,6 +14,7 @@ from npucall_server.scheduling import gate as gate_module
 from npucall_server.scheduling.executor import going_down
 from npucall_server.services.access import MOST_WAITING, NAME
 from npucall_server.services.operators import NAME as OPERATORS
+from npucall_server.serving import core
 
 from .fakes import PATIENCE, BlockingDevice, FakeDevice, until, waiting
 from .people import BelievingGuard, Person, told
@@ -47,10 +48,11 @@ def device() -> FakeDevice:
 
 
 @pytest.fixture
-def here(device: FakeDevice) -> Iterator[Reserving]:
+def here(device: FakeDevice, monkeypatch: pytest.MonkeyPatch) -> Iterator[Reserving]:
+    monkeypatch.setattr(core, "GAP_SECONDS", 0.0)
     guard = BelievingGuard()
     with (
-        serving(device, guard, reservation_gap=0.0) as served,
+        serving(device, guard) as served,
         channel_to(served.target) as channel,
     ):
         yield Reserving(served, guard, channel)
@@ -213,11 +215,12 @@ def blocking() -> BlockingDevice:
 
 
 @pytest.fixture
-def running(blocking: BlockingDevice) -> Iterator[Reserving]:
+def running(blocking: BlockingDevice, monkeypatch: pytest.MonkeyPatch) -> Iterator[Reserving]:
     """A call of Bert holds the device until the test lets it go."""
+    monkeypatch.setattr(core, "GAP_SECONDS", 0.0)
     guard = BelievingGuard()
     with (
-        serving(blocking, guard, reservation_gap=0.0) as served,
+        serving(blocking, guard) as served,
         channel_to(served.target) as channel,
     ):
         here = Reserving(served, guard, channel)

@@ -75,7 +75,7 @@ class OnHandles(serving.Offline):
 
     def __init__(self) -> None:
         device = CountingDevice(DEFAULT_SOC, DEFAULT_VARIANT, 2)
-        super().__init__(device, memory_limit=1 << 28, session_memory=1 << 20)
+        super().__init__(device, memory_limit=1 << 28, handle_memory=1 << 20)
         self.session = self.open()
         self.caller = FakeCaller(session=self.session)
 

@@ -185,9 +185,9 @@ def test_the_setting_says_which_calls_get_a_line() -> None:
     }  # fmt: skip
     for calls, logged in settings.items():
         stream = io.StringIO()
-        log = Log(calls, slow_seconds=0.5, stream=stream)
-        log.call(Record("Execute", "fast", "", total_ns=499_999_999))
-        log.call(Record("Execute", "slow", "", total_ns=500_000_000))
+        log = Log(calls, stream=stream)
+        log.call(Record("Execute", "fast", "", total_ns=999_999_999))
+        log.call(Record("Execute", "slow", "", total_ns=1_000_000_000))
         log.call(Record("Execute", "failed", "", reason="TENSOR_LAYOUT", message="no"))
         assert [line["request_id"] for line in lines(stream)] == logged
 

@@ -110,7 +110,7 @@ def test_a_tenant_waits_for_its_gap_and_is_told_so(subject: Reservations, clock:
     subject.release(key, A)
     refusal = subject.refusal(subject.ask(person("a", "bert"), 10.0))
     assert refusal.retry_after == 25.0
-    assert "a tenant waits between two reservations (reservation_gap), 25 s now" in str(refusal)
+    assert "a tenant waits between two reservations, 25 s now" in str(refusal)
 
 
 @pytest.fixture

@@ -44,7 +44,6 @@ WRONG = {
     "chunk_bytes": ["65535", "3145729", "0"],  # 64 KiB; 3 MiB: frames stay below gRPC's 4 MiB
     "call_timeout": ["0", "inf", "nan"],  # a lock cannot wait for infinity
     "drain_timeout": ["inf", "-1"],
-    "slow_call": ["nan", "inf"],
     "lanes": ["0", "9"],
     "device_timeout": ["0", "inf", "2000001"],  # CANN counts ms in 32 bits
     "staging_limit": ["-1"],

@@ -18,6 +18,7 @@ from npucall_server.access.guard import OpenGuard
 from npucall_server.calls import call as execution_of_calls
 from npucall_server.carriers.handling import Handling
 from npucall_server.carriers.peers import Peers
+from npucall_server.carriers.streams import service
 from npucall_server.scheduling import turn as turn_module
 from npucall_server.telemetry.log import Log
 
@@ -173,9 +174,12 @@ def test_more_streams_than_allowed_are_refused() -> None:
 # --- Window and room ------------------------------------------------------------------------------
 
 
-def test_no_more_calls_than_the_window_are_taken_in_however_many_a_message_has() -> None:
+def test_no_more_calls_than_the_window_are_taken_in_however_many_a_message_has(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(service, "STREAM_WINDOW", 2)
     device = BlockingDevice()
-    with serving(device, stream_window=2) as served, stream(served, metadata=MANY) as peer:
+    with serving(device) as served, stream(served, metadata=MANY) as peer:
         with peer.one_message():
             for call_id in range(1, 20):
                 peer.begin(call_id)
@@ -189,10 +193,13 @@ def test_no_more_calls_than_the_window_are_taken_in_however_many_a_message_has()
 
 
 @pytest.mark.parametrize("window", [1, 2])
-def test_who_does_not_read_answers_keeps_their_room_and_the_window(window: int) -> None:
+def test_who_does_not_read_answers_keeps_their_room_and_the_window(
+    window: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The answer is larger than what gRPC and the socket take without a reader."""
+    monkeypatch.setattr(service, "STREAM_WINDOW", window)
     device = device_that_answers(64 * MIB)
-    with serving(device, stream_window=window) as served, stream(served, metadata=MANY) as peer:
+    with serving(device) as served, stream(served, metadata=MANY) as peer:
         with peer.one_message():
             peer.begin(1)
             peer.begin(2)

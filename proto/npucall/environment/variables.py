@@ -22,9 +22,22 @@ _STORE = (
     "directories share nothing any longer: servers announce to all of them (--announce a,b), and "
     "clients name all of them (pool:directory:a,b)"
 )
+_LISTENER = {
+    "idle_timeout": "a connection without calls is closed after 300 s",
+    "slow_call": "a call counts as slow from 1 s on (log_calls)",
+}
 REMOVED: dict[str, dict[str, str]] = {
-    SERVER: {},
-    DIRECTORY: dict.fromkeys(("store", "store_ca", "store_certificate", "store_key"), _STORE),
+    SERVER: {
+        **_LISTENER,
+        "reservation_gap": "a tenant waits a minute at most between two of its reservations",
+        "session_memory": "handle_memory limits a session too, and a tenant's quota handle_memory "
+        "all of its sessions",
+        "stream_window": "a stream has 32 calls without a complete answer at most",
+    },
+    DIRECTORY: {
+        **_LISTENER,
+        **dict.fromkeys(("store", "store_ca", "store_certificate", "store_key"), _STORE),
+    },
 }
 """Settings that version 0.2 no longer has, and what to do instead, by the prefix of their
 variables. As an option, a variable or a line of a file they are ignored, with a warning."""

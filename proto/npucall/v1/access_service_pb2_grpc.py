@@ -71,7 +71,7 @@ class AccessServiceServicer(object):
 
         Callers that wait get the device in the order in which they asked. One exception: after a
         reservation, callers of other tenants go first, for as long as that reservation lasted, and no
-        longer than the setting `reservation_gap`. Calls of others that run at the time of the grant
+        longer than a minute. Calls of others that run at the time of the grant
         may end, within `wait_seconds`, or 5 s if that is less; if they do not, the server gives the
         reservation back. A caller that goes away waits no longer.
 

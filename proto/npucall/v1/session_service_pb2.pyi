@@ -55,8 +55,8 @@ class OpenSessionResponse(google.protobuf.message.Message):
     lease_seconds: builtins.float
     """Length of the lease: at most what the request wanted, and `Limits.session_lease_seconds`."""
     budget_bytes: builtins.int
-    """Bytes that its handles may hold: at most what the request wanted, and the setting
-    `session_memory`.
+    """Bytes that its handles may hold: at most what the request wanted, and
+    `Limits.handle_memory`.
     """
     @property
     def server(self) -> npucall.v1.operator_service_pb2.ServerIdentity:

@@ -52,7 +52,7 @@ class Directory:
         )
         peers = Peers(log, settings.peer_timeout)
         self._metrics = metrics_of(settings, [])
-        told = grpc_server.options(settings, _LARGEST_MESSAGE, connections)
+        told = grpc_server.options(_LARGEST_MESSAGE, connections)
         self._grpc = grpc_server.with_threads(2 * connections, told)
         identity = ServerIdentity(secrets.token_hex(6), "", "")
         handling = Handling(identity, log, peers, self._access.guard, [self._metrics.called])

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from npucall_server.access.identity import Identity
     from npucall_server.scheduling.reservation_keys import Keys
 
+GAP_SECONDS = 60.0
+"""The most that a tenant waits between two of its reservations, so that others get their turn."""
 LEASE_SECONDS = 30.0
 """A reservation ends so long after its last renewal."""
 _SOON_SECONDS = 1.0
@@ -275,7 +277,7 @@ class Reservations:
             return f"{who} has reserved the device for {left:.0f} s more"
         seconds = self._earliest(wish) - self._now()
         if self._gap_of(wish) > self._restores_until:
-            return f"a tenant waits between two reservations (reservation_gap), {seconds:.0f} s now"
+            return f"a tenant waits between two reservations, {seconds:.0f} s now"
         return (
             "the server has restarted and keeps the device for reservations of before "
             f"(reservation_key), for {seconds:.0f} s more"

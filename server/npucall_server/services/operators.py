@@ -14,6 +14,7 @@ from npucall.v1 import operator_service_pb2 as pb
 from npucall.wire.listing import describe
 from npucall.wire.messages import check_overhead
 from npucall.wire.replies import encode_identity
+from npucall_server.carriers.streams.stream import STREAM_WINDOW
 from npucall_server.services import who
 from npucall_server.services.parsing import parse
 from npucall_server.sessions.sessions import Rules
@@ -149,7 +150,7 @@ class OperatorService:
                 queue_length=settings.queue_length,
                 call_timeout_seconds=settings.call_timeout,
                 max_rank=MAX_RANK,
-                stream_window=settings.stream_window if budget.max_streams else 0,
+                stream_window=STREAM_WINDOW if budget.max_streams else 0,
                 chunk_bytes=budget.chunk_bytes,
                 computation_limit=settings.computation_limit,
                 frames_per_message=FRAMES_PER_MESSAGE if budget.max_streams else 0,

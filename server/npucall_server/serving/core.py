@@ -17,7 +17,7 @@ from npucall_server.scheduling.executor import Executor, Limits
 from npucall_server.scheduling.gate import Gate
 from npucall_server.scheduling.kept_memory import KeptMemory
 from npucall_server.scheduling.reservation_keys import Keys
-from npucall_server.scheduling.reservations import Reservations, Rules
+from npucall_server.scheduling.reservations import GAP_SECONDS, Reservations, Rules
 from npucall_server.serving.listener import access_of
 from npucall_server.sessions.digests import Digests
 from npucall_server.sessions.setup import sessions_of
@@ -127,5 +127,5 @@ def _gate_of(
 
     secret = settings.reservation_key
     keys = Keys(secret.get_secret_value() if secret else None, device.name)
-    rules = Rules(settings.max_reservation, settings.reservation_gap)
+    rules = Rules(settings.max_reservation, GAP_SECONDS)
     return Gate(Reservations(rules, keys, clock.monotonic, clock.wall, tell), guard.check)

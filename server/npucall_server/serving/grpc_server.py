@@ -30,9 +30,10 @@ if TYPE_CHECKING:
     from npucall_server.services.access import AccessService
     from npucall_server.services.operators import OperatorService
     from npucall_server.services.sessions.service import SessionService
-    from npucall_server.settings.connections import PeerSettings
     from npucall_server.settings.server import ServerSettings
 
+IDLE_SECONDS = 300.0
+"""The server closes a connection that has had no call for so long."""
 _SPARE_THREADS = 8
 _STANDING = 16
 """The most watchers of health and streams of reflection at a time."""
@@ -41,9 +42,7 @@ _IDENTITY_ALONE = 1
 """The bit for no compression."""
 
 
-def options(
-    settings: PeerSettings, max_message_bytes: int, max_connections: int
-) -> list[tuple[str, int]]:
+def options(max_message_bytes: int, max_connections: int) -> list[tuple[str, int]]:
     """The options for gRPC.
 
     It ignores options that it does not know, so tests check their effects.
@@ -54,7 +53,7 @@ def options(
         ("grpc.so_reuseport", 0),  # a second server on the address must fail
         ("grpc.max_concurrent_streams", CONNECTION_CALLS),
         ("grpc.max_allowed_incoming_connections", max_connections),
-        ("grpc.max_connection_idle_ms", int(settings.idle_timeout * 1000)),
+        ("grpc.max_connection_idle_ms", int(IDLE_SECONDS * 1000)),
         # A compressed message is refused before anything is unpacked.
         ("grpc.compression_enabled_algorithms_bitset", _IDENTITY_ALONE),
         *keepalive.SERVER,
@@ -69,7 +68,7 @@ def server(settings: ServerSettings, budget: Budget, lanes: int) -> grpc.Server:
     [src:grpc-queue].
     """
     calls = settings.queue_length + lanes + budget.max_streams
-    told = options(settings, budget.max_message_bytes, budget.max_connections)
+    told = options(budget.max_message_bytes, budget.max_connections)
     return with_threads(calls + budget.messages, told)
 
 

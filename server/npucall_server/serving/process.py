@@ -24,7 +24,7 @@ _LOG_DELAY = 0.01
 
 def open_log(settings: FrontSettings) -> Log:
     """The log of the process. Lines of other libraries go there too."""
-    log = Log(settings.log_calls, settings.slow_call, delay=_LOG_DELAY)
+    log = Log(settings.log_calls, delay=_LOG_DELAY)
     logging.getLogger().addHandler(LibraryLines(log))
     for fault in settings.warnings:
         log.event("warning", message=fault)

@@ -47,7 +47,6 @@ class Rules(NamedTuple):
     """
 
     handle_memory: int
-    session_memory: int
     max_sessions: int
     session_lease: float
 
@@ -56,8 +55,7 @@ class Rules(NamedTuple):
         """The rules of the settings. What they leave out follows from the device and its host."""
         usual = device.memory_for_handles or settings.memory_limit // 2
         memory = int(usual if settings.handle_memory is None else settings.handle_memory)
-        session = memory if settings.session_memory is None else int(settings.session_memory)
-        return cls(memory, min(session, memory), settings.max_sessions, settings.session_lease)
+        return cls(memory, settings.max_sessions, settings.session_lease)
 
     @property
     def off(self) -> str:
@@ -173,10 +171,10 @@ class Sessions:
         raise _too_many(most)
 
     def _budget(self, wanted: int) -> Budget:
-        limit = self.rules.session_memory
+        limit = self.rules.handle_memory
         if 0 < wanted < limit:
             return Budget("the handles of the session", wanted, "budget_bytes of OpenSession")
-        return Budget("the handles of the session", limit, "session_memory")
+        return Budget("the handles of the session", limit, "handle_memory")
 
     def _find(self, caller: Caller, handles: Sequence[bytes] = ()) -> tuple[bytes, Session | None]:
         """The key of the caller's session, and the session if it is open."""

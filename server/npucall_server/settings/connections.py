@@ -27,13 +27,6 @@ class PeerSettings(BaseModel):
         "Otherwise the server ends the call. It also ends a stream that has had no open call for "
         "so long.",
     )
-    idle_timeout: float = Field(
-        300.0,
-        gt=0,
-        allow_inf_nan=False,
-        le=2_000_000,
-        description="Seconds after which the server closes a connection without calls.",
-    )
     reflection: bool | None = Field(
         None,
         description="Tell clients such as grpcurl about the services (gRPC reflection). "
@@ -59,13 +52,6 @@ class ConnectionSettings(PeerSettings):
         description="Streams that may be open; the server refuses any more. Default: as many as "
         "fit into an eighth of --memory-limit and 32MiB, at --max-message-bytes each, and at most "
         "64.",
-    )
-    stream_window: int = Field(
-        32,
-        ge=1,
-        le=1000,
-        description="Calls of one stream that may wait for their complete answer; the server "
-        "reads no more until one is answered.",
     )
     chunk_bytes: ByteSize = Field(
         ByteSize(CHUNK_BYTES),

@@ -56,14 +56,7 @@ class _CommandSettings(BaseModel):
     log_calls: Literal["all", "errors", "slow"] = Field(
         "all",
         description="Which calls get a log line; slow: errors, and calls that take "
-        "longer than --slow-call.",
-    )
-    slow_call: float = Field(
-        1.0,
-        ge=0,
-        allow_inf_nan=False,
-        le=_LONGEST_SECONDS,
-        description="Seconds after which a call counts as slow.",
+        "a second or longer.",
     )
     print_settings: bool = Field(default=False, description="Print the settings as TOML and exit.")
 

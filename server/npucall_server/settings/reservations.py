@@ -17,14 +17,6 @@ class ReservationSettings(BaseModel):
         le=_LONGEST_SECONDS,
         description="Longest reservation of the device that the server grants, in seconds.",
     )
-    reservation_gap: float = Field(
-        60.0,
-        ge=0,
-        allow_inf_nan=False,
-        le=_LONGEST_SECONDS,
-        description="Most seconds that a tenant waits between two of its reservations, so that "
-        "others get their turn; never longer than its last one was.",
-    )
     reservation_key: SecretStr | None = Field(
         None,
         min_length=16,

@@ -24,12 +24,6 @@ class SessionSettings(BaseModel):
         "device's own memory, or, if the device has none, of --memory-limit. 0: no sessions. "
         "Default: what the device suggests, or half of --memory-limit.",
     )
-    session_memory: ByteSize | None = Field(
-        None,
-        ge=0,
-        description="Bytes that the handles of one session may hold. 0: no sessions. Default: all "
-        "of --handle-memory.",
-    )
     max_sessions: int = Field(
         256,
         ge=0,

@@ -76,6 +76,10 @@ class Record:
     """When the call was answered, since 1970."""
 
 
+SLOW_SECONDS = 1.0
+"""A call of this length or longer counts as slow."""
+
+
 class Log:
     """Writes events and calls. ``calls`` says which calls get a line.
 
@@ -86,12 +90,10 @@ class Log:
     def __init__(
         self,
         calls: Literal["all", "errors", "slow"] = "all",
-        slow_seconds: float = 1.0,
         stream: TextIO | None = None,
         delay: float = 0.0,
     ) -> None:
         self._calls = calls
-        self._slow_ns = slow_seconds * 1e9
         self._output = _output_to(stream or sys.stderr)
         self._delay = delay
         self._waiting: deque[Record | str | threading.Event] = deque()
@@ -114,7 +116,7 @@ class Log:
 
     def call(self, record: Record) -> None:
         """Logs a call that was answered."""
-        slow = self._calls == "slow" and record.total_ns >= self._slow_ns
+        slow = self._calls == "slow" and record.total_ns >= SLOW_SECONDS * 1e9
         if self._calls == "all" or slow or record.reason != "OK":
             record.time_ns = time.time_ns()
             self._add(record, _MOST_WAITING)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="module")
 def served() -> Iterator[Served]:
-    with serving(memory_limit=1 << 26, handle_memory=1 << 21, session_memory=1 << 20) as served:
+    with serving(memory_limit=1 << 26, handle_memory=1 << 21) as served:
         yield served
         served.digests._limit = 0
         until(lambda: not served.handle_bytes, "nothing is held")

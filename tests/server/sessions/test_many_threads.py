@@ -58,7 +58,6 @@ def test_whatever_threads_do_at_a_time_all_is_given_back(own_memory: int, steps:
         FakeDevice(own_memory=own_memory),
         memory_limit=2 * SESSION_BYTES + 8 * HANDLES * 1024,
         handle_memory=3 * PAGE_BYTES if own_memory else 3 * SIZE,
-        session_memory=3 * SIZE,
         max_sessions=2,
     )
 

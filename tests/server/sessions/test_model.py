@@ -76,7 +76,7 @@ class Model(RuleBasedStateMachine):
     @initialize(target=sessions)
     def start(self) -> Any:
         self.server = Offline(
-            handle_memory=ALL, session_memory=SESSION, max_sessions=MOST, session_lease=LEASE,
+            handle_memory=ALL, max_sessions=MOST, session_lease=LEASE,
             tenants={"speech": {"handle_memory": OF_SPEECH}},
         )  # fmt: skip
         self.known: list[Expected] = []
@@ -94,7 +94,7 @@ class Model(RuleBasedStateMachine):
             with pytest.raises(QueueFullError):
                 self.server.open(who)
             return multiple()
-        session = Expected(self.server.open(who), who, self.now)
+        session = Expected(self.server.open(who, budget=SESSION), who, self.now)
         self.known.append(session)
         return session
 

@@ -62,7 +62,7 @@ def test_what_is_uploaded_comes_back_in_any_part_and_counts(client: RawSessions)
     assert client.download(bytes([4]) * 16, 1000, offset=300) == DATA[300:1300]
     answer = client.renew()
     assert (answer.lease_seconds, answer.held_bytes) == (60.0, sum(sizes))
-    assert answer.budget_bytes == 1 << 20
+    assert answer.budget_bytes == 1 << 21
     client.release(*(bytes([number]) * 16 for number in range(6)), bytes(16))
     assert client.renew().held_bytes == 0
 

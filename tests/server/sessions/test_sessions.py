@@ -219,7 +219,6 @@ def refused(server: Offline, session: Any, size: int) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("setting", "given"),
     [
-        ("session_memory", {"handle_memory": 1000, "session_memory": 100}),
         ("handle_memory", {"handle_memory": 100}),
         ("tenants.vision.handle_memory", {"tenants": {"vision": {"handle_memory": 100}}}),
     ],
@@ -227,11 +226,11 @@ def refused(server: Offline, session: Any, size: int) -> dict[str, str]:
 def test_what_is_more_than_a_limit_is_refused_by_its_name(
     setting: str, given: dict[str, Any]
 ) -> None:
-    """Of a session, of all sessions, of those of a tenant."""
+    """Of all sessions, of those of a tenant."""
     server = Offline(**given)
     first = server.open("vision/ann")
     filled(first, A, bytes(60))
-    session = first if setting == "session_memory" else server.open("vision/bob")
+    session = server.open("vision/bob")
     assert refused(server, session, 41) == {
         "limit": "100", "held": "60", "wanted": "41", "setting": setting,
     }  # fmt: skip
@@ -241,7 +240,7 @@ def test_what_is_more_than_a_limit_is_refused_by_its_name(
 
 
 def test_a_session_holds_no_more_than_its_caller_asked_for() -> None:
-    server = Offline(handle_memory=1000, session_memory=100)
+    server = Offline(handle_memory=100)
     session = server.open(budget=50)
     assert session.budget == 50
     assert refused(server, session, 51)["setting"] == "budget_bytes of OpenSession"
@@ -317,16 +316,14 @@ def test_a_limit_of_nothing_turns_sessions_off(name: str) -> None:
 @pytest.mark.parametrize(
     ("own", "given", "expected"),
     [
-        (0, {}, (500, 500)),  # half of memory_limit
-        (7000, {}, (7000, 7000)),
-        (7000, {"handle_memory": 50}, (50, 50)),
-        (0, {"session_memory": 60}, (500, 60)),
-        (0, {"session_memory": 6000}, (500, 500)),
+        (0, {}, 500),  # half of memory_limit
+        (7000, {}, 7000),
+        (7000, {"handle_memory": 50}, 50),
     ],
 )
 def test_what_settings_leave_out_follows_from_the_device(
-    own: int, given: dict[str, Any], expected: tuple[int, int]
+    own: int, given: dict[str, Any], expected: int
 ) -> None:
     settings = ServerSettings(memory_limit=1000, **given)
     device: Any = FakeDevice(own_memory=own)
-    assert Rules.of(settings, device)[:2] == expected
+    assert Rules.of(settings, device).handle_memory == expected

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from npucall.errors import QueueFullError
 from npucall.texts import retry_in
 from npucall_server.accounts.ledger import Ledger
-from npucall_server.carriers.streams.stream import Stream, StreamLimits
+from npucall_server.carriers.streams.stream import STREAM_WINDOW, Stream, StreamLimits
 from npucall_server.carriers.threads import Threads
 from npucall_server.scheduling.executor import going_down
 
@@ -29,7 +29,7 @@ class StreamService:
 
     def __init__(self, executions: Executions, settings: ServerSettings, budget: Budget) -> None:
         self._executions = executions
-        self._limits = StreamLimits(settings.stream_window, budget.chunk_bytes)
+        self._limits = StreamLimits(STREAM_WINDOW, budget.chunk_bytes)
         self.places = Ledger(budget.max_streams, lambda: _too_many(budget.max_streams))
         self._streams: set[Stream] = set()
         self._lock = threading.Lock()

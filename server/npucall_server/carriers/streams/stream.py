@@ -48,6 +48,8 @@ if TYPE_CHECKING:
     from npucall_server.carriers.handling import Handling
     from npucall_server.carriers.threads import Threads
 
+STREAM_WINDOW = 32
+"""Calls of one stream that may be without a complete answer; no more are read meanwhile."""
 _BREAK_SECONDS = 1.0
 """A peer that goes away looks as if it had sent all, until gRPC tells; which is at once."""
 
