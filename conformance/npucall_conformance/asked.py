@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from npucall_client.targets import LOCAL
 from npucall_conformance import bundle
-from npucall_conformance.cases.case import short
 from npucall_conformance.cases.select import Selection, wanted
 from npucall_conformance.reporting import baseline as deviations
 from npucall_conformance.reporting.coverage import Chosen, Required, required
@@ -145,13 +144,13 @@ def _report(first: Judged, second: Judged | None, asked: Asked) -> Report:
 
 def _chosen(selection: Selection) -> Chosen:
     return Chosen(
-        selection.cases, selection.operators, tuple(map(short, selection.dtypes)),
+        selection.cases, selection.operators, tuple(each.short for each in selection.dtypes),
         selection.blocks, selection.quick,
     )  # fmt: skip
 
 
 def _required(judged: Judged, cases: Sequence[Case]) -> Required:
-    cells = ((case.statement.title, short(case.dtype), case.block) for case in cases)
+    cells = ((case.statement.title, case.dtype.short, case.block) for case in cases)
     return required(cells, due(judged, cases))
 
 

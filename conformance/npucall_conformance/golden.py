@@ -23,7 +23,6 @@ from npucall_conformance.bundle import plain
 from npucall_conformance.cases.calls import call_of
 from npucall_conformance.judging.check import expectation_of
 from npucall_conformance.judging.tolerance import tolerance
-from npucall_conformance.stating.given import largest
 from npucall_conformance.stating.statement import WITHOUT_BFLOAT16
 
 if TYPE_CHECKING:
@@ -129,7 +128,7 @@ def _judged(profile: str, truth: Expected) -> tuple[Any, Any]:
     """
     near = tolerance(profile, truth)
     value, size = truth.value, np.abs(truth.value)
-    top = min(largest(truth.dtype), largest(truth.kernel))
+    top = min(truth.dtype.largest, truth.kernel.largest)
     beyond = size - near > top
     value = np.where(beyond, np.copysign(np.inf, value), value)
     near = np.where(beyond, 0.0, np.where(np.isfinite(size) & (size + near > top), np.inf, near))

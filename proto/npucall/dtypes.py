@@ -1,12 +1,14 @@
 """The element types: one row each, with ACL's code, CANN's name and the NumPy dtype.
 
-Also: which type two of them promote to, and which can be cast to which, as CANN decides it
-[src:can-cast].
+What else is known of a type follows from its row; no other table names types. Also: which type two
+of them promote to, and which can be cast to which, as CANN decides it [src:can-cast].
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol, TypeAlias
 
 import ml_dtypes
@@ -50,7 +52,7 @@ class DType:
     """Code in ``aclDataType``; on the wire it is one more."""
     numpy: np.dtype[Any]
     kind: str
-    """float, int, bool, complex, or other (8-bit floats, which no promotion knows)."""
+    """float, int, bool, complex, or other (8-bit floats, with which no operator computes)."""
 
     @property
     def itemsize(self) -> int:
@@ -62,8 +64,52 @@ class DType:
         """Value in ``npucall.v1.DataType``."""
         return self.acl + 1
 
+    @property
+    def is_short(self) -> bool:
+        """Whether it is a float shorter than FLOAT: formulas compute in FLOAT then, and round."""
+        return self.kind == "float" and self.itemsize < FLOAT.itemsize
+
+    @property
+    def is_of_numpy(self) -> bool:
+        """Whether NumPy has it itself; it has the others by ``ml_dtypes``."""
+        return self.numpy.isbuiltin == 1
+
+    @cached_property
+    def short(self) -> str:
+        """Kind and bits: f32, bf16, s64, u8, b8."""
+        letter = "u" if self.numpy.kind == "u" else _LETTERS[self.kind]
+        is_brain = self.kind == "float" and not self.is_of_numpy
+        return f"{'bf' if is_brain else letter}{8 * self.itemsize}"
+
+    @cached_property
+    def fraction(self) -> int:
+        """Bits of the fraction of a float; 0 for all that is none."""
+        return int(self._float.nmant) if self._is_float else 0
+
+    @cached_property
+    def least_exponent(self) -> int:
+        """The exponent of the smallest normal number of a float."""
+        return int(self._float.minexp)
+
+    @cached_property
+    def largest(self) -> float:
+        """The largest finite number of a float; infinite for all that is none."""
+        return float(self._float.max) if self._is_float else math.inf
+
+    @property
+    def _is_float(self) -> bool:
+        return self.kind in ("float", "other")
+
+    @property
+    def _float(self) -> Any:
+        finfo: Any = ml_dtypes.finfo
+        return finfo(self.numpy)
+
     def __repr__(self) -> str:
         return self.name
+
+
+_LETTERS = {"float": "f", "int": "s", "bool": "b", "complex": "c", "other": "x"}
 
 
 def _row(name: str, acl: int, numpy: Any, kind: str) -> DType:
@@ -98,7 +144,7 @@ HALF_AND_SINGLE = (FLOAT, FLOAT16)
 
 _PROMOTION_ORDER = (FLOAT, FLOAT16, DOUBLE, BF16, INT8, UINT8, INT16, INT32, INT64, BOOL)
 # Row and column in _PROMOTION_ORDER; symmetric [src:promotion].
-_PROMOTION = """f32 f16 f64 bf16 s8 u8 s16 s32 s64 bool
+_PROMOTION = """f32 f16 f64 bf16 s8 u8 s16 s32 s64 b8
 f32 f32 f64 f32  f32  f32  f32  f32  f32  f32
 f32 f16 f64 f32  f16  f16  f16  f16  f16  f16
 f64 f64 f64 f64  f64  f64  f64  f64  f64  f64
@@ -108,9 +154,9 @@ f32 f16 f64 bf16 s16  u8   s16  s32  s64  u8
 f32 f16 f64 bf16 s16  s16  s16  s32  s64  s16
 f32 f16 f64 bf16 s32  s32  s32  s32  s64  s32
 f32 f16 f64 bf16 s64  s64  s64  s64  s64  s64
-f32 f16 f64 bf16 s8   u8   s16  s32  s64  bool
+f32 f16 f64 bf16 s8   u8   s16  s32  s64  b8
 """
-_SHORT = dict(zip(_PROMOTION.split("\n", maxsplit=1)[0].split(), _PROMOTION_ORDER, strict=True))
+_SHORT = {dtype.short: dtype for dtype in _PROMOTION_ORDER}
 _PROMOTED = {
     (row, column): _SHORT[cell]
     for row, line in zip(_PROMOTION_ORDER, _PROMOTION.split("\n")[1:-1], strict=True)

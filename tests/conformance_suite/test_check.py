@@ -21,7 +21,7 @@ from npucall_conformance.judging.check import Checked, Expectation, Refused, che
 from npucall_conformance.judging.truth import LOOPED, Expected, TruthError, expected
 from npucall_conformance.statements.kl_div_backward import KL_DIV_BACKWARD
 from npucall_conformance.stating import reals
-from npucall_conformance.stating.given import Given, Terms, largest
+from npucall_conformance.stating.given import Given, Terms
 from npucall_conformance.stating.parts import Contradiction, Refusal, Setup
 from npucall_conformance.wire import Answer
 
@@ -132,7 +132,7 @@ def test_single_numbers_follow_ieee(value: float, wanted: float) -> None:
 
 @each("dtype", [FLOAT, FLOAT16, BF16])
 def test_the_largest_number_of_a_dtype_is_the_last_before_infinity(dtype: DType) -> None:
-    number = np.float64(largest(dtype))
+    number = np.float64(dtype.largest)
     with np.errstate(over="ignore"):
         assert np.isfinite(number.astype(dtype.numpy))
         assert np.isinf((number * 1.01).astype(dtype.numpy))

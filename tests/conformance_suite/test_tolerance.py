@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from tests.rows import each
 
-from npucall.dtypes import BF16, DOUBLE, FLOAT, FLOAT16, INT32, DType
+from npucall.dtypes import BF16, DOUBLE, FLOAT, FLOAT8_E4M3FN, FLOAT16, INT32, DType
 from npucall_conformance.judging.tolerance import PROFILES, ULP_BINS, Verdict, judge
 from npucall_conformance.judging.truth import Expected
 from npucall_conformance.stating.rounding import ulp
@@ -45,6 +45,7 @@ def verdict(
         (FLOAT, 2.0**-23, 2.0**-149),
         (FLOAT16, 2.0**-10, 2.0**-24),
         (BF16, 2.0**-7, 2.0**-133),
+        (FLOAT8_E4M3FN, 2.0**-3, 2.0**-9),
     ],
 )
 def test_an_ulp_is_the_distance_to_the_next_number_and_of_zero_the_smallest_number(

@@ -20,7 +20,6 @@ ROOT = Path(__file__).parents[2]
 TWO_CLIENTS = "the same for threads and for asyncio"
 RENAMED = "since before the rooms; one of them gets a name of its own"
 CLASSES: dict[str, dict[str, str]] = {
-    "npucall": {},
     "npucall_client": {
         "Client": TWO_CLIENTS,
         "PendingCall": TWO_CLIENTS,
@@ -29,10 +28,7 @@ CLASSES: dict[str, dict[str, str]] = {
         "Remote": TWO_CLIENTS,
         "Reserved": TWO_CLIENTS,
         "Session": TWO_CLIENTS,
-        "Checked": RENAMED,
-        "Column": RENAMED,
         "Connection": RENAMED,
-        "Given": RENAMED,
         "Held": RENAMED,
         "Home": RENAMED,
         "Region": RENAMED,
@@ -41,7 +37,9 @@ CLASSES: dict[str, dict[str, str]] = {
         "Sender": RENAMED,
         "Source": RENAMED,
         "Watched": RENAMED,
-        "Written": RENAMED,
+    },
+    "npucall_pool": {
+        "Keeper": RENAMED,
     },
     "npucall_server": {
         "Budget": RENAMED,
@@ -59,18 +57,18 @@ CLASSES: dict[str, dict[str, str]] = {
         "Span": RENAMED,
         "Turn": RENAMED,
     },
-    "npucall_pool": {"Keeper": RENAMED},
 }
 """Public classes of several modules, by distribution, with the reason."""
 MODULES: dict[str, dict[str, str]] = {
     "npucall_client": {
         "pipeline": RENAMED,
-        "places": RENAMED,
         "sessions": RENAMED,
-        "table": RENAMED,
         "transport": RENAMED,
     },
-    "npucall_server": {"access": RENAMED, "service": RENAMED},
+    "npucall_server": {
+        "access": RENAMED,
+        "service": RENAMED,
+    },
 }
 """Names of three modules or more."""
 PACKAGES = {

@@ -176,3 +176,10 @@ def test_float64_becomes_bfloat16_in_one_rounding() -> None:
     numbers = drawn[~np.isnan(drawn)]  # float32 holds them
     found = converted(numbers.astype(DOUBLE), BFLOAT)
     np.testing.assert_array_equal(bits(found), bits(numbers.astype(BFLOAT)))
+
+
+@each(("dtype", "unit"), [(ml_dtypes.float8_e5m2, 2.0**-2), (ml_dtypes.float8_e4m3fn, 2.0**-3)])
+def test_float64_becomes_a_float_of_eight_bits_in_one_rounding(dtype: Any, unit: float) -> None:
+    exact = np.array([1 + unit / 2 + 2.0**-40, 1 + 1.5 * unit - 2.0**-40, 1 + unit / 2])
+    found = converted(exact, np.dtype(dtype)).astype(np.float64)
+    np.testing.assert_array_equal(found, [1 + unit, 1 + unit, 1])

@@ -40,6 +40,19 @@ ACL: dict[str, tuple[int, int, Any]] = {
 }
 
 
+# Short name, bits of the fraction, least exponent of a normal number, largest number: IEEE 754 and
+# the formats of 8 bits; FLOAT8_E4M3FN has its NaN where the next number would be.
+FLOATS: dict[str, tuple[str, int, int, float]] = {
+    "FLOAT": ("f32", 23, -126, (2 - 2.0**-23) * 2.0**127),
+    "FLOAT16": ("f16", 10, -14, 65504.0),
+    "DOUBLE": ("f64", 52, -1022, (2 - 2.0**-52) * 2.0**1023),
+    "BF16": ("bf16", 7, -126, (2 - 2.0**-7) * 2.0**127),
+    "FLOAT8_E5M2": ("x8", 2, -14, 57344.0),
+    "FLOAT8_E4M3FN": ("x8", 3, -6, 448.0),
+    "FLOAT8_E8M0": ("x8", 0, -127, 2.0**127),
+}
+
+
 def named(name: str) -> DType:
     dtype: DType = getattr(dtypes, name)
     return dtype
@@ -52,6 +65,16 @@ def test_the_table_is_that_of_acl_and_the_proto_has_codes_that_are_one_more() ->
     assert listed == {f"DATA_TYPE_{name}": row[0] + 1 for name, row in ACL.items()}
     assert listed == {f"DATA_TYPE_{dtype.name}": value for value, dtype in BY_WIRE.items()}
     assert all(BY_WIRE[dtype.wire] is dtype for dtype in DTYPES)
+
+
+def test_what_a_float_holds_follows_from_its_row() -> None:
+    found = {d.name: (d.short, d.fraction, d.least_exponent, d.largest) for d in map(named, FLOATS)}
+    assert found == FLOATS
+    others = [dtype for dtype in DTYPES if dtype.name not in FLOATS]
+    assert {(dtype.fraction, dtype.largest) for dtype in others} == {(0, float("inf"))}
+    shorts = "s8 s32 u8 s16 u16 u32 s64 u64 b8 c64 c128"
+    assert " ".join(dtype.short for dtype in others) == shorts
+    assert [dtype.name for dtype in DTYPES if dtype.is_short] == ["FLOAT16", "BF16"]
 
 
 @each("name", ["UINT16", "UINT32", "UINT64", "FLOAT8_E5M2", "FLOAT8_E8M0"])

@@ -6,10 +6,9 @@ import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import ml_dtypes
 import numpy as np
 
-from npucall.dtypes import BY_NUMPY, INT8
+from npucall.dtypes import BY_NUMPY, DTYPES, INT8
 from npucall.errors import DTypeError, TensorLayoutError
 from npucall.tensors import TensorSpec, view
 
@@ -17,13 +16,12 @@ if TYPE_CHECKING:
     from npucall.dtypes import AnyArray
     from npucall.tensors import Buffer, Shape
 
-# Types of torch that NumPy does not have itself, and the integers of torch of the same size.
 _TORCH_ONLY = {
-    "torch.bfloat16": (ml_dtypes.bfloat16, "int16"),
-    "torch.float8_e5m2": (ml_dtypes.float8_e5m2, "uint8"),
-    "torch.float8_e4m3fn": (ml_dtypes.float8_e4m3fn, "uint8"),
-    "torch.float8_e8m0fnu": (ml_dtypes.float8_e8m0fnu, "uint8"),
+    f"torch.{dtype.numpy}": (dtype.numpy, f"int{8 * dtype.itemsize}")
+    for dtype in DTYPES
+    if not dtype.is_of_numpy
 }
+"""Types of torch that NumPy does not have itself, and the integers of torch of the same size."""
 
 _CAST = frozenset("bBhHiIlLqQfd")
 """Types of NumPy whose memory Python sees as bytes without NumPy's help."""

@@ -16,12 +16,11 @@ from npucall.declare.attributes import attribute_value
 from npucall.declare.call import Call
 from npucall.declare.parameters import Attribute
 from npucall.declare.prepare import prepare
-from npucall.dtypes import BY_NUMPY, DOUBLE, FLOAT
+from npucall.dtypes import BY_NUMPY, DOUBLE, DTYPES, FLOAT
 from npucall.errors import NpucallError
 from npucall.limits import CACHED_CALLS
 from npucall.operators import CATALOGUE
 from npucall.tensors import TensorSpec
-from npucall_client.calls import arrays
 from npucall_client.torch.runs import one_or_several
 
 if TYPE_CHECKING:
@@ -32,10 +31,11 @@ if TYPE_CHECKING:
     from npucall.declare import Operator
     from npucall.products import Product
 
-_DTYPES = {arrays.as_array("", torch.empty(0, dtype=dtype)).dtype: dtype for dtype in (
-    torch.float32, torch.float16, torch.bfloat16, torch.float64, torch.int64, torch.int32,
-    torch.int16, torch.int8, torch.uint8, torch.bool, torch.complex64, torch.complex128,
-)}  # fmt: skip
+_DTYPES = {
+    dtype.numpy: getattr(torch, str(dtype.numpy))
+    for dtype in DTYPES
+    if hasattr(torch, str(dtype.numpy))
+}
 _OF_TORCH = {dtype: BY_NUMPY[numpy] for numpy, dtype in _DTYPES.items()}
 # Even, since some are halved; nobody's own extents.
 _STAND_INS = (2018, 2026, 2038, 2042, 2062, 2066), (2102, 2122, 2126, 2138, 2174, 2182)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from npucall.declare.parameters import Scalar
-from npucall.dtypes import BF16, BOOL, DOUBLE, FLOAT, FLOAT16, INT64, DType
+from npucall.dtypes import BOOL, DOUBLE, FLOAT, INT64, DType
 from npucall.tensors import TensorSpec
 from npucall_conformance import wire
 from npucall_conformance.cases.arrangements import Arrangement, blank, put
@@ -187,7 +187,7 @@ def _given(
         value = values[parameter.name]
         number = _number(value) if isinstance(value, Scalar) else value
         narrow = number is not None and parameter.c_type in ("const aclScalar*", "float")
-        short = statement.short_as_float and kernel in (FLOAT16, BF16)
+        short = statement.short_as_float and kernel.is_short
         dtype = kernel if parameter.name in statement.in_kernel and not short else FLOAT
         values[parameter.name] = _held(number, dtype) if narrow else number
     for each in case.statement.inputs:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from npucall.declare.parameters import Scalar
@@ -46,7 +46,6 @@ BLOCKS = {
 }
 """The purpose of each block, in the order in which the blocks run."""
 
-_SHORT = {"float": "f", "int": "s", "bool": "b", "complex": "c"}
 _REDUCTIONS = ("none", "mean", "sum", "batchmean")
 _LISTED = 4
 """For a longer list, an id has this many of its numbers, and says how many more there are."""
@@ -89,22 +88,13 @@ class Case:
     other case has the same numbers."""
 
 
-@cache
-def short(dtype: DType) -> str:
-    """The short name of a dtype: f32, bf16, s64, u8, b8."""
-    if dtype.name == "BF16":
-        return "bf16"
-    letter = "u" if dtype.name.startswith("U") else _SHORT.get(dtype.kind, "x")
-    return f"{letter}{8 * dtype.itemsize}"
-
-
 def dtype_named(text: str) -> DType:
     """The dtype of a name such as f32, FLOAT or float32.
 
     Raises ValueError.
     """
     for dtype in DTYPES:
-        if text.lower() in (short(dtype), dtype.name.lower(), str(dtype.numpy)):
+        if text.lower() in (dtype.short, dtype.name.lower(), str(dtype.numpy)):
             return dtype
     raise ValueError(f"dtype: expected one such as f32, f16 or bf16, found {text!r}")
 
@@ -125,7 +115,7 @@ def _named(name: str, value: Any) -> str:
     if value is None:
         return f"no_{name}"
     if isinstance(value, Scalar):
-        return f"{name}{_clean(value.value)}{short(value.dtype)}"
+        return f"{name}{_clean(value.value)}{value.dtype.short}"
     if isinstance(value, list | tuple) and len(value) > _LISTED:
         return f"{name}{_clean(list(value[:_LISTED]))}_and{len(value) - _LISTED}"
     return _clean(value) if isinstance(value, str) else f"{name}{_clean(value)}"

@@ -7,7 +7,7 @@ from functools import cached_property
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
-from npucall_conformance.cases.case import Case, label, short
+from npucall_conformance.cases.case import Case, label
 from npucall_conformance.stating.parts import Setup
 
 if TYPE_CHECKING:
@@ -57,8 +57,9 @@ class Maker:
             for name in names
             if outputs or name in setup.dtypes or name in setup.shapes
         }
-        kinds = list(dict.fromkeys(map(short, dtypes.values()))) if setup.dtypes else [short(dtype)]
-        kinds += [short(each) for each in given.values() if each is not None]
+        some = dtypes.values() if setup.dtypes else [dtype]
+        kinds = list(dict.fromkeys(each.short for each in some))
+        kinds += [each.short for each in given.values() if each is not None]
         self.made += 1
         text = label("+".join(kinds), settled, base, note or setup.note)
         case_id = f"{statement.title}/{self.block}/{text}-{self.made:04}"

@@ -16,7 +16,7 @@ from npucall.dtypes import (
     INT64,
     DType,
 )
-from npucall_conformance.cases.case import Case, short
+from npucall_conformance.cases.case import Case
 from npucall_conformance.cases.written import WRITTEN_BLOCK, Written, dtype_of, of
 from npucall_conformance.cases.written_arithmetic import ARITHMETIC, alone
 
@@ -36,7 +36,7 @@ def written(make: Maker) -> Iterator[Case]:
         dtypes = {name: dtype_of(array) for name, array in each.inputs.items()}
         shapes = {name: array.shape for name, array in each.inputs.items()}
         first = next(iter(dtypes.values()))
-        name = f"{statement.title}/{WRITTEN_BLOCK}/{short(first)}-{each.note}-{number:04}"
+        name = f"{statement.title}/{WRITTEN_BLOCK}/{first.short}-{each.note}-{number:04}"
         yield Case(
             name, statement, WRITTEN_BLOCK, first, dtypes, shapes, each.attributes, written=each
         )

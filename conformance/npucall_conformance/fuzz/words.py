@@ -5,7 +5,6 @@ from __future__ import annotations
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
-from npucall_conformance.cases.case import short
 from npucall_conformance.fuzz.layouts import Strided
 from npucall_conformance.fuzz.numbers import Sprinkled
 
@@ -26,21 +25,21 @@ def words(case: Case) -> str:
 def named(case: Case) -> str:
     """The id of a case: the same words have the same id."""
     digest = sha256(f"{case.data}; {words(case)}".encode()).hexdigest()[:_DIGITS]
-    kinds = "+".join(dict.fromkeys(map(short, case.dtypes.values()))) or short(case.dtype)
+    kinds = "+".join(dict.fromkeys(each.short for each in case.dtypes.values())) or case.dtype.short
     return f"{case.statement.title}/fuzz/{kinds}-{digest}"
 
 
 def _words(case: Case) -> Iterator[str]:
     domains = {each.name: each.domain for each in case.statement.inputs}
     for name, shape in case.shapes.items():
-        yield f"{name} {short(case.dtypes[name])} {list(shape)}{_placed(case, name)}" + _marked(
+        yield f"{name} {case.dtypes[name].short} {list(shape)}{_placed(case, name)}" + _marked(
             domains[name]
         )
         if name in case.setup.values:
             yield f"{name} of a setup {case.setup.note}"
     for name, dtype in case.outputs.items():
         extents = case.setup.shapes.get(name)
-        said = [short(dtype) if dtype else "", "" if extents is None else str(list(extents))]
+        said = [dtype.short if dtype else "", "" if extents is None else str(list(extents))]
         yield f"{name} given {' '.join(filter(None, said))}".rstrip() + _placed(case, name)
     yield from (f"{name}={value!r}" for name, value in case.attributes.items())
     if case.defects:

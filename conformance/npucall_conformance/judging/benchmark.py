@@ -24,9 +24,10 @@ first."""
 SMALL_RATIO = 2.0
 """The largest allowed ratio of errors of small values to the other device's, at every level."""
 
-_SMALL = {"FLOAT16": (2.0**-11, 2.0**-16), "BF16": (2.0**-8, 2.0**-16)}
-_SMALL_OTHERS = (2.0**-14, 2.0**-30)
+_SMALL, _SMALL_ERROR = 2.0**-14, 2.0**-30
 """A value below the first number is small; its error may be up to the second."""
+_SHORT_ERROR = 2.0**-16
+"""The same of a short float; it is small below half of what its fraction tells apart from 1."""
 _BESIDE = 1e-7
 """As the standard says, this is added to the truth before an error is divided by it."""
 
@@ -100,7 +101,9 @@ def figures(found: Any, value: Reals, dtype: DType) -> Figures:
     found, truth = found[there], value[there]
     with np.errstate(all="ignore"):
         errors = np.abs(found - truth)
-        threshold, limit = _SMALL.get(dtype.name, _SMALL_OTHERS)
+        threshold, limit = _SMALL, _SMALL_ERROR
+        if dtype.is_short:
+            threshold, limit = 2.0 ** -(dtype.fraction + 1), _SHORT_ERROR
         small = np.abs(truth) < threshold
         relative = (errors / (np.abs(truth) + _BESIDE))[~small]
         squares = float((errors**2).sum())

@@ -29,7 +29,6 @@ _OUTLIER = 2.0
 """An element further off, in ulp, counts as this: it has another cause."""
 _CANCELLED = 4.0
 """If the terms are so many times as large as their sum, an ulp of the sum says nothing."""
-NARROW = ("BF16", "FLOAT16")
 
 
 def bias(found: Reals, truth: Expected) -> str:
@@ -69,4 +68,4 @@ def _can_tell(truth: Expected) -> bool:
         return False
     if truth.biased:
         return False
-    return truth.cost == 0 or truth.dtype.name in NARROW or truth.kernel.name in NARROW
+    return truth.cost == 0 or truth.dtype.is_short or truth.kernel.is_short

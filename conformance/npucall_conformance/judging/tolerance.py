@@ -22,15 +22,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from npucall.dtypes import DOUBLE, FLOAT
-from npucall_conformance.judging.bias import NARROW, bias
-from npucall_conformance.stating.given import largest
+from npucall.dtypes import DOUBLE, FLOAT, FLOAT16
+from npucall_conformance.judging.bias import bias
 from npucall_conformance.stating.rounding import nearest, ulp
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from npucall.dtypes import AnyArray
+    from npucall.dtypes import AnyArray, DType
     from npucall_conformance.judging.truth import Expected
     from npucall_conformance.stating.given import Reals
 
@@ -41,14 +40,6 @@ ULP_BINS = (0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 4.0, 8.0, 16.0, 64.0, 1024.0)
 """Errors are counted in bins. These are their upper ends in ulp of the output; one more bin has all
 larger errors."""
 
-_STANDARD = {
-    "FLOAT": (2.0**-10, 2.0**-16, 1e-2),
-    "FLOAT16": (2.0**-9, 2.0**-9, 1e-1),
-    "BF16": (2.0**-6, 2.0**-6, 1.0),
-}
-"""rtol, atol, and the cap on the largest absolute error."""
-_LEGACY = {"FLOAT": 2.0**-13, "FLOAT16": 2.0**-10, "BF16": 2.0**-7}
-"""T, the threshold on the mean relative error."""
 _JUST_OUTSIDE = 1 + 2.0**-10
 """The smallest share of the tolerance that counts as outside."""
 _ALL_UP_TO, _SHARE = 10_000, 0.99
@@ -117,7 +108,7 @@ def is_faint(truth: Expected) -> bool:
     if truth.dtype.kind != "float":
         return not value.any()
     with np.errstate(all="ignore"):
-        relative, absolute, _ = _row(_STANDARD, truth)
+        relative, absolute, _ = _standard(_coarser(truth))
         seen = np.abs(value) > absolute + relative * np.maximum(np.abs(value), truth.size)
         return not (seen | ~np.isfinite(value)).any()
 
@@ -158,10 +149,6 @@ class _Errors:
     def scale(self) -> Reals:
         """|r|, or the size of the terms if they cancel."""
         return np.maximum(np.abs(self.value), self.size)
-
-    def row(self, table: dict[str, Any]) -> Any:
-        """The row of the coarser dtype in a table by dtype."""
-        return _row(table, self.truth)
 
 
 @dataclass(frozen=True)
@@ -223,9 +210,23 @@ def _worst(outside: Any, ratio: Reals) -> int:
     return int(np.where(outside, ratio, ratio - 1 if outside.any() else ratio).argmax())
 
 
-def _row(table: dict[str, Any], truth: Expected) -> Any:
-    names = (truth.kernel.name, truth.dtype.name)
-    return max([table[name] for name in names if name in table] or [table["FLOAT"]])
+def _coarser(truth: Expected) -> DType:
+    """The coarser of kernel dtype and output dtype, if it is a short float; else FLOAT."""
+    short = [dtype for dtype in (truth.kernel, truth.dtype) if dtype.is_short]
+    return min(short, key=lambda dtype: dtype.fraction, default=FLOAT)
+
+
+def _standard(dtype: DType) -> tuple[float, float, float]:
+    """rtol, atol, and the cap on the largest absolute error."""
+    if not dtype.is_short:
+        return 2.0**-10, 2.0**-16, 1e-2
+    relative = 2.0 ** (1 - dtype.fraction)
+    return relative, relative, 1e-1 if dtype.fraction >= FLOAT16.fraction else 1.0
+
+
+def _legacy(dtype: DType) -> float:
+    """T, the threshold on the mean relative error."""
+    return 2.0**-dtype.fraction if dtype.is_short else 2.0**-13
 
 
 def _alike(errors: _Errors, slack: Reals) -> Any:
@@ -235,7 +236,7 @@ def _alike(errors: _Errors, slack: Reals) -> Any:
     """
     found, truth = errors.found, errors.truth
     value, slack = truth.value, np.maximum(slack, errors.ulp)
-    limit = min(largest(truth.dtype), largest(truth.kernel))
+    limit = min(truth.dtype.largest, truth.kernel.largest)
     beyond = np.isinf(found) & (np.abs(value) + slack >= limit) & (found * value > 0)
     return (found == value) | (np.isnan(found) & np.isnan(value)) | beyond
 
@@ -273,7 +274,7 @@ def _ends(truth: Expected, cost: Reals) -> tuple[Reals, Reals]:
     if truth.cost:
         return nearest(truth.value - cost, *way), nearest(truth.value + cost, *way)
     low = high = nearest(truth.value, *way)
-    if not truth.wide and truth.kernel.name in NARROW:
+    if not truth.wide and truth.kernel.is_short:
         through = nearest(truth.value, FLOAT, *way)
         low, high = np.minimum(low, through), np.maximum(high, through)
     return low, high
@@ -284,10 +285,10 @@ def _cost(errors: _Errors) -> Reals:
     truth, size = errors.truth, errors.scale
     unit, least = (2.0**-53, 2.0**-1074) if truth.kernel is DOUBLE else (2.0**-24, 2.0**-149)
     cost = truth.cost * (unit * size + least)
-    if truth.kernel.name == "FLOAT16" and truth.summed > 1:
+    if truth.kernel is FLOAT16 and truth.summed > 1:
         # Half an ulp of each summand: 2^-11 of it, or half the smallest subnormal number.
         cost = cost + 2.0**-11 * size + truth.summed * 2.0**-25
-    if truth.kernel.name == "FLOAT16" and truth.stepwise:
+    if truth.kernel is FLOAT16 and truth.stepwise:
         cost = cost + 16 * 2.0**-11 * size + 2.0**-24
     return cost
 
@@ -300,7 +301,7 @@ def _finer_than_kernel(found: Reals, truth: Expected) -> bool:
 
 
 def _cann_standard(errors: _Errors) -> _Allowed:
-    relative, absolute, cap = errors.row(_STANDARD)
+    relative, absolute, cap = _standard(_coarser(errors.truth))
     allowed = absolute + relative * errors.scale
     inside = errors.absolute <= allowed
     share = 1.0 if inside.size <= _ALL_UP_TO else _SHARE
@@ -313,7 +314,7 @@ def _cann_standard(errors: _Errors) -> _Allowed:
 
 
 def _cann_legacy(errors: _Errors) -> _Allowed:
-    threshold = errors.row(_LEGACY)
+    threshold = _legacy(_coarser(errors.truth))
     beside = errors.scale + 1e-7
     relative = errors.absolute / beside
     passed = not relative.size or (

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from npucall.dtypes import DOUBLE
+from npucall.dtypes import DOUBLE, FLOAT16
 from npucall_conformance.stating.broadcasting import common_shape
 from npucall_conformance.stating.given import FLOAT_INSIDE, Given, Reals, Terms, wide
 
@@ -89,7 +89,7 @@ def expected(
             dtype=call.dtypes[name],
             cost=FLOAT_INSIDE if terms.summed > 1 and not call.exact else cost,
             wide=DOUBLE in given.dtypes.values(),
-            biased=given.kernel.name == "FLOAT16" and (given.scaled or given.stepwise),
+            biased=given.kernel is FLOAT16 and (given.scaled or given.stepwise),
         )
         for name, terms in opinions.items()
     }

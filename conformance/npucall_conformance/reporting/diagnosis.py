@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from npucall.dtypes import FLOAT
 from npucall.errors import NpucallError
 from npucall_conformance.judging.check import arrays_of
 from npucall_conformance.reporting.patterns import Difference, elements, patterns
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from npucall_conformance.judging.tolerance import Verdict
     from npucall_conformance.wire import Answer
 
-_FRACTIONS = {"BF16": 7, "FLOAT16": 10, "DOUBLE": 52}
 _LISTS = re.compile(r"[\[(][^\[\]()]*\d[^\[\]()]*[\])]")
 _IDS = re.compile(r"\b(?=[0-9a-f]*\d)[0-9a-f]{8,}\b")
 _STATUS = r"[135]6[01]\d{3}\b"
@@ -48,9 +48,8 @@ def wrong(
         return None
     values = call.given.values
     tensors = {name: value for name, value in values.items() if isinstance(value, np.ndarray)}
-    seen = Difference(
-        truth.value, found, there, tensors, _FRACTIONS.get(truth.dtype.name, 23),
-    )  # fmt: skip
+    fraction = (truth.dtype if truth.dtype.kind == "float" else FLOAT).fraction
+    seen = Difference(truth.value, found, there, tensors, fraction)
     at = verdict.worst
     return Wrong(
         name,

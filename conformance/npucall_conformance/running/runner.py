@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from npucall.errors import NpucallError
 from npucall_conformance import wire
 from npucall_conformance.cases.calls import MadeCall, call_of
-from npucall_conformance.cases.case import short
 from npucall_conformance.cases.declared import LISTING
 from npucall_conformance.judging.check import Checked, Expectation, check, expectation_of
 from npucall_conformance.judging.tolerance import CPU_STRICT
@@ -222,5 +221,5 @@ def finished(
 def _blank(case: Case) -> Outcome:
     statement = case.statement
     return Outcome(
-        case.id, statement.operator, statement.variant, case.block, short(case.dtype), "passed"
+        case.id, statement.operator, statement.variant, case.block, case.dtype.short, "passed"
     )

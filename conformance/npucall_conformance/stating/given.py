@@ -114,20 +114,10 @@ class Given:
     def top(self) -> float:
         """The largest number of the dtype of the steps: beyond it intermediate results overflow."""
         dtype = self.kernel if self.stepwise or self.kernel is DOUBLE else FLOAT
-        return largest(dtype)
+        return dtype.largest
 
 
 def wide(numbers: Any) -> Any:
     """The numbers in the dtype in which the truth is computed: float64, or complex128."""
     array = np.asarray(numbers)
     return array.astype(np.complex128 if array.dtype.kind == "c" else np.float64)
-
-
-def largest(dtype: DType) -> float:
-    """The largest finite number of a dtype."""
-    if dtype.kind == "float":
-        # BF16 is a float32 without the lower 16 bits: seven fraction bits, the same exponents.
-        return (
-            (2 - 2.0**-7) * 2.0**127 if dtype.name == "BF16" else float(np.finfo(dtype.numpy).max)
-        )
-    return np.inf

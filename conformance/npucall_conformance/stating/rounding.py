@@ -10,14 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from npucall_conformance.stating.given import largest
+from npucall.dtypes import DOUBLE
 
 if TYPE_CHECKING:
     from npucall.dtypes import DType
     from npucall_conformance.stating.given import Reals
-
-FRACTIONS = {"FLOAT": (23, -126), "FLOAT16": (10, -14), "BF16": (7, -126), "DOUBLE": (52, -1022)}
-"""Bits of the fraction, and the exponent of the smallest normal number."""
 
 _EXPONENT = np.int64(0x7FF << 52)
 """The bits of a float64 that are its exponent."""
@@ -25,20 +22,19 @@ _EXPONENT = np.int64(0x7FF << 52)
 
 def ulp(value: Any, dtype: DType) -> Any:
     """Distance between neighbours of a dtype at a value; 1 for integers."""
-    if dtype.name not in FRACTIONS:
+    if not dtype.fraction:
         return np.ones(np.shape(value))
-    fraction, least = FRACTIONS[dtype.name]
     numbers = np.asarray(value, np.float64)
     power = (numbers.view(np.int64) & _EXPONENT).view(np.float64)  # 2 to the exponent
     power = np.where(np.isfinite(numbers), power, 0.5)
-    return np.maximum(power, 2.0**least) * 2.0**-fraction
+    return np.maximum(power, 2.0**dtype.least_exponent) * 2.0**-dtype.fraction
 
 
 def nearest(value: Any, *dtypes: DType) -> Reals:
     """The numbers, rounded to each of the dtypes that is a float, one after the other."""
     result: Reals = np.asarray(value, np.float64)
     for dtype, _ in groupby(dtypes):
-        if dtype.name in FRACTIONS and dtype.name != "DOUBLE":
+        if dtype.fraction and dtype is not DOUBLE:
             result = _rounded(result, dtype)
     return result
 
@@ -49,7 +45,7 @@ def _rounded(value: Reals, dtype: DType) -> Reals:
     numbers = value if every else np.where(finite, value, 0.0)
     unit = ulp(numbers, dtype)
     held = np.rint(numbers / unit) * unit
-    size, top = np.abs(held), largest(dtype)
+    size, top = np.abs(held), dtype.largest
     if size.size and size.max() > top:
         held = np.where(size > top, np.copysign(np.inf, held), held)
     return held if every else np.where(finite, held, value)

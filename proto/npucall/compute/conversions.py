@@ -3,8 +3,8 @@
 NumPy converts to float16 one number after the other [src:float16-conversion], and raises a
 floating-point flag for each that becomes inexact below the normal numbers: then one takes 60 ns,
 where others take 2. It reads subnormal ones at 8 ns. Here tables and shifted bits do both, in a few
-passes over whole arrays. float64 becomes bfloat16 with one rounding here, and with two in NumPy.
-For everything else NumPy is good enough.
+passes over whole arrays. float64 becomes bfloat16, or a float of 8 bits, with one rounding here,
+and with two in NumPy. For everything else NumPy is good enough.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from npucall.dtypes import BF16
+from npucall.dtypes import DTYPES
 from npucall.memory import fresh_array
 
 if TYPE_CHECKING:
@@ -49,12 +49,12 @@ def converted(array: AnyArray, dtype: np.dtype[Any]) -> AnyArray:
 def convert(target: AnyArray, source: AnyArray) -> None:
     """Writes an array, broadcast, into another: rounded to nearest even, infinite beyond the range.
 
-    The bits are those of ``np.copyto(target, source, casting="unsafe")``, but of float64 in
-    bfloat16, which NumPy rounds twice.
+    The bits are those of ``np.copyto(target, source, casting="unsafe")``, but of float64 in what
+    NumPy has by ``ml_dtypes``, such as bfloat16, which it rounds twice.
     """
     if source.dtype.kind == "c" and target.dtype.kind not in "cb":
         source = source.real  # without NumPy's warning
-    if (source.dtype, target.dtype) == _ROUNDED_TWICE:
+    if (source.dtype, target.dtype) in _ROUNDED_TWICE:
         way: Any = _round_once
         source = np.broadcast_to(source, target.shape)
     else:
@@ -119,7 +119,7 @@ def _round_what_is_not_finite(target: AnyArray, source: AnyArray) -> None:
 
 
 def _round_once(target: AnyArray, source: AnyArray) -> None:
-    """Rounds float64 to bfloat16, which NumPy does by way of float32, and so twice.
+    """Rounds float64 to a type of ``ml_dtypes``; NumPy goes by way of float32, and rounds twice.
 
     What float32 cannot hold is cut off there, and its last bit set instead: that is no tie then.
     """
@@ -169,4 +169,4 @@ _WAYS: dict[tuple[np.dtype[Any], np.dtype[Any]], Callable[[AnyArray, AnyArray], 
     (np.dtype(np.float32), _HALF): _round,
     (np.dtype(np.float64), _HALF): _round,
 }
-_ROUNDED_TWICE = np.dtype(np.float64), BF16.numpy
+_ROUNDED_TWICE = {(np.dtype(np.float64), dtype.numpy) for dtype in DTYPES if not dtype.is_of_numpy}

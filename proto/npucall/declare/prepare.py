@@ -16,7 +16,7 @@ from npucall.declare.draft import Draft
 from npucall.declare.facts import Facts
 from npucall.declare.parameters import Attribute, Output
 from npucall.declare.rules import EndOfChecks
-from npucall.dtypes import BF16, FLOAT, FLOAT16
+from npucall.dtypes import FLOAT
 from npucall.errors import (
     ArgumentMissingError,
     AttributeValueError,
@@ -276,8 +276,8 @@ def _fills(operator: Operator[Any, Any], end: EndOfChecks) -> dict[str, float]:
 def _formula_dtype(operator: Operator[Any, Any], kernel_dtype: DType | None) -> np.dtype[Any]:
     if kernel_dtype is None or operator.over is None:
         return FLOAT.numpy
-    short = kernel_dtype in (FLOAT16, BF16)
-    return FLOAT.numpy if short and operator.over.widen else kernel_dtype.numpy
+    widens = kernel_dtype.is_short and operator.over.widen
+    return FLOAT.numpy if widens else kernel_dtype.numpy
 
 
 def _check_layout(call: Call) -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from npucall.dtypes import DTYPES
 from npucall_conformance.reporting.patterns.difference import NEAR, Difference, Pattern, alike, few
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ _FAR = 4
 """Elements by which an output may be shifted."""
 _SMALL = 2.0**-6
 """Errors up to this share of the number are those of rounding."""
-_HALF_FRACTION = {"BF16": 7, "FLOAT16": 10}
+_SHORT = sorted((dtype for dtype in DTYPES if dtype.is_short), key=lambda dtype: dtype.fraction)
 
 
 def what(words: str, *, sure: bool = True, key: str = "") -> Pattern:
@@ -169,9 +170,9 @@ def rounded(seen: Difference) -> Iterator[Pattern]:
     if not small:
         return
     sure = seen.count > _ENOUGH
-    for name, bits in _HALF_FRACTION.items():
-        if bits < seen.fraction and (_to_fraction(was, bits)).all():
-            yield what(f"no more digits than {name} has", sure=sure)
+    for short in _SHORT:
+        if short.fraction < seen.fraction and _to_fraction(was, short.fraction).all():
+            yield what(f"no more digits than {short} has", sure=sure)
     if (np.abs(was) < np.abs(should)).all():
         yield what("rounded towards zero", sure=sure)
     if (np.abs(was) > np.abs(should)).all():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from npucall.dtypes import BF16, FLOAT, FLOAT16
+from npucall.dtypes import FLOAT, FLOAT16
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,11 +23,11 @@ def float16_if_all(*names: str) -> Callable[[Draft], DType]:
 
 
 def short_if_all(*names: str) -> Callable[[Draft], DType]:
-    """Kernel dtype: FLOAT16 or BF16 if that is the dtype of all of them, otherwise FLOAT."""
+    """Kernel dtype: the short float that all of them have, such as BF16, otherwise FLOAT."""
 
     def kernel_dtype(draft: Draft) -> DType:
         (first, *others) = {draft.dtype(name) for name in names}
-        return first if first in (FLOAT16, BF16) and not others else FLOAT
+        return first if first.is_short and not others else FLOAT
 
     return kernel_dtype
 

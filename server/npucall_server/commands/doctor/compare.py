@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from npucall.compute import evaluate
-from npucall.dtypes import BF16, FLOAT16
 from npucall.memory import PATTERN
 from npucall_server.devices.unwritten import begun
 
@@ -18,10 +17,9 @@ if TYPE_CHECKING:
     from npucall.dtypes import AnyArray, DType
     from npucall.tensors import Buffer
 
-_TOLERANCES: dict[DType, float] = {FLOAT16: 4e-3, BF16: 3e-2}
-_OTHERS = 1e-5
-"""Allowed difference, relative to the largest number: some roundings. The conformance suite judges
-the precision; this only finds results that are completely wrong."""
+_ROUNDINGS, _OTHERS = 4, 1e-5
+"""Allowed difference, relative to the largest number: so many roundings of a short float; of others
+this. The conformance suite judges the precision; this only finds what is completely wrong."""
 _SHOWN = 4
 
 
@@ -66,7 +64,7 @@ def _near(found: AnyArray, expected: AnyArray, dtype: DType, roundings: int) -> 
     one, other = found.astype(wide), expected.astype(wide)
     finite = other[np.isfinite(other)]
     size = float(np.abs(finite).max(initial=0.0))
-    tolerance = roundings * _TOLERANCES.get(dtype, _OTHERS)
+    tolerance = roundings * (_ROUNDINGS * 2.0**-dtype.fraction if dtype.is_short else _OTHERS)
     with np.errstate(invalid="ignore"):
         return np.isclose(one, other, rtol=0, atol=tolerance * size, equal_nan=True)
 

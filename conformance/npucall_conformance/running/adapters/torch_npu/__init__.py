@@ -34,7 +34,7 @@ from npucall_conformance.running.adapters.torch_npu.tensors import (
     on_device,
     torch_dtype,
 )
-from npucall_conformance.running.adapters.torch_npu.ways import Given, cannot
+from npucall_conformance.running.adapters.torch_npu.ways import TorchArguments, cannot
 from npucall_conformance.wire import Answer
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ class TorchNpu:
             raise cannot(WITHOUT.get(title, f"{NAME} has no way to call {title}"))
         _check_outputs(call)
         try:
-            given = Given(self._torch, self._npu, self._values(call))
+            given = TorchArguments(self._torch, self._npu, self._values(call))
             start = perf_counter_ns()
             found = WAYS[title](given)
             self._npu.npu.synchronize()

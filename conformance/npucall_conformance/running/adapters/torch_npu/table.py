@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from npucall_conformance.running.adapters.torch_npu.ways import (
-    Given,
+    TorchArguments,
     aten,
     cannot,
     gradient,
@@ -30,11 +30,11 @@ _CLASSES = ("target", "weight", "reduction", "ignore_index")
 _LENGTHS = ("input_lengths", "target_lengths")
 
 
-def _cast(given: Given) -> Any:
+def _cast(given: TorchArguments) -> Any:
     return given.npu.npu_dtype_cast(given["self"], given["dtype"])
 
 
-def _npu_gelu(given: Given) -> Any:
+def _npu_gelu(given: TorchArguments) -> Any:
     """aclnnGeluV2: its attribute is a code, while that of its gradient is a word."""
     approximate = given["approximate"]
     if approximate not in (*_FORMS, 0, 1):
@@ -43,7 +43,7 @@ def _npu_gelu(given: Given) -> Any:
     return given.npu.npu_gelu(given["self" if "self" in given.values else "x"], approximate=word)
 
 
-def _cross_entropy(given: Given) -> Any:
+def _cross_entropy(given: TorchArguments) -> Any:
     names = ("reduction", "ignore_index", "label_smoothing", "return_zloss")
     more = {name: given[name] for name in names}
     more["lse_square_scale_for_zloss"] = given["lse_square_scale_for_zloss"]
@@ -52,7 +52,7 @@ def _cross_entropy(given: Given) -> Any:
     )
 
 
-def _matmul(given: Given) -> Any:
+def _matmul(given: TorchArguments) -> Any:
     if given["cube_math_type"] not in _HF32:
         raise cannot(f"torch_npu never passes cube_math_type {given['cube_math_type']}")
     given.npu.npu.matmul.allow_hf32 = _HF32[given["cube_math_type"]]
@@ -60,14 +60,14 @@ def _matmul(given: Given) -> Any:
 
 
 def _softmax(name: str) -> Way:
-    def call(given: Given) -> Any:
+    def call(given: TorchArguments) -> Any:
         return getattr(given.aten, name)(given["self"], given["dim"], _AS_IT_IS)
 
     return call
 
 
 def _softmax_gradient(name: str) -> Way:
-    def call(given: Given) -> Any:
+    def call(given: TorchArguments) -> Any:
         grad = given["grad_output"]
         return getattr(given.aten, name)(grad, given["output"], given["dim"], grad.dtype)
 
@@ -80,7 +80,7 @@ def _gradient_of(name: str, loss: Way) -> Way:
     return within(way, "reduction")
 
 
-def _prelu(given: Given) -> Any:
+def _prelu(given: TorchArguments) -> Any:
     return given.torch.prelu(given["self"], given["weight"])
 
 

@@ -11,15 +11,11 @@ from npucall_conformance.running.unjudged import NotJudgedError
 if TYPE_CHECKING:
     from npucall.tensors import Buffer
 
-_NAMES = {"BF16": "bfloat16", "FLOAT8_E8M0": "float8_e8m0fnu"}
-"""The dtypes that have another name in torch than in NumPy."""
-
 
 def torch_dtype(torch: Any, dtype: DType) -> Any:
     """The dtype of torch. Raises NotJudgedError where this torch has none."""
-    name = _NAMES.get(dtype.name, dtype.numpy.name)
     try:
-        return getattr(torch, name)
+        return getattr(torch, dtype.numpy.name)
     except AttributeError:
         raise NotJudgedError(f"torch has no {dtype}", lowers=False) from None
 
@@ -43,7 +39,6 @@ def from_device(torch: Any, tensor: Any) -> tuple[TensorSpec, bytes]:
 
 def _dtype(torch: Any, found: Any) -> DType:
     for dtype in BY_NUMPY.values():
-        name = _NAMES.get(dtype.name, dtype.numpy.name)
-        if found is getattr(torch, name, None):
+        if found is getattr(torch, dtype.numpy.name, None):
             return dtype
     raise TypeError(f"output: expected a dtype that CANN has, found {found}")

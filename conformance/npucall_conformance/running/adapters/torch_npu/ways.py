@@ -18,7 +18,7 @@ REDUCTIONS = (0, 1, 2)
 
 
 @dataclass(frozen=True)
-class Given:
+class TorchArguments:
     """A call's arguments as torch takes them; ``given["self"]``; None for what is absent."""
 
     torch: Any
@@ -35,7 +35,7 @@ class Given:
         return self.torch.ops.aten
 
 
-Way: TypeAlias = Callable[[Given], Any]
+Way: TypeAlias = Callable[[TorchArguments], Any]
 """Calls an operator; answers its outputs in their order, or the only one."""
 
 
@@ -43,7 +43,7 @@ def aten(name: str, *arguments: str, **named: str) -> Way:
     """An operator of torch, such as ``silu_backward`` or ``mean.dim``, with these arguments."""
     operator, _, overload = name.partition(".")
 
-    def call(given: Given) -> Any:
+    def call(given: TorchArguments) -> Any:
         function = getattr(given.aten, operator)
         function = getattr(function, overload or "default")
         more = {key: given[value] for key, value in named.items()}
@@ -59,10 +59,10 @@ def gradient(forward: Way, of: tuple[str, ...], upstream: str) -> Way:
     has the input's own shape.
     """
 
-    def call(given: Given) -> Any:
+    def call(given: TorchArguments) -> Any:
         inputs = {name: given[name].detach().requires_grad_() for name in of}
         with given.torch.enable_grad():
-            result = forward(Given(given.torch, given.npu, {**given.values, **inputs}))
+            result = forward(TorchArguments(given.torch, given.npu, {**given.values, **inputs}))
         grad = given[upstream]
         if (grad.shape, grad.dtype) != (result.shape, result.dtype):
             raise cannot(f"autograd takes no {upstream} but of the result's shape and dtype")
@@ -74,7 +74,7 @@ def gradient(forward: Way, of: tuple[str, ...], upstream: str) -> Way:
 def within(way: Way, name: str, known: tuple[Any, ...] = REDUCTIONS) -> Way:
     """The way, only for these values of an attribute; torch has no others."""
 
-    def call(given: Given) -> Any:
+    def call(given: TorchArguments) -> Any:
         if given[name] not in known:
             raise cannot(f"torch has no {name} {given[name]}")
         return way(given)
@@ -85,7 +85,7 @@ def within(way: Way, name: str, known: tuple[Any, ...] = REDUCTIONS) -> Way:
 def of_one_shape(way: Way, *names: str) -> Way:
     """The way, only for inputs of one shape, since autograd sums over stretched dimensions."""
 
-    def call(given: Given) -> Any:
+    def call(given: TorchArguments) -> Any:
         if len({tuple(given[name].shape) for name in names}) > 1:
             raise cannot("autograd sums the gradient of an input that is stretched")
         return way(given)
