@@ -19,8 +19,8 @@ from npucall_client.calls import arguments
 from npucall_server.access.identity import anybody
 from npucall_server.devices import open_device
 from npucall_server.devices.base import Step
-from npucall_server.scheduling.turn import Turn
-from npucall_server.scheduling.turns import Turns
+from npucall_server.scheduling.call_turn import CallTurn
+from npucall_server.scheduling.schedule import Schedule
 from npucall_server.settings.server import ServerSettings
 
 sys.path.append(str(Path(__file__).parents[1]))
@@ -69,7 +69,7 @@ class Npu:
 
     def __init__(self, device: Device) -> None:
         self.device = device
-        self._turns = Turns(device.lanes)
+        self._turns = Schedule(device.lanes)
 
     def kl_div_backward(self, size: int) -> Case:
         """A call with three float32 tensors of that many bytes, one of which is not read."""
@@ -84,7 +84,7 @@ class Npu:
 
     def run(self, case: Case) -> Ran:
         """Runs it in a turn; waits until there is one."""
-        turn = Turn(self._turns, _PatientCaller(), call_timeout=60.0)
+        turn = CallTurn(self._turns, _PatientCaller(), call_timeout=60.0)
         return self.device.run(case.call, case.storages, turn)
 
     def chain(self, case: Case, steps: int) -> list[Step]:
@@ -101,7 +101,7 @@ class Npu:
 
     def run_program(self, steps: Sequence[Step]) -> RanProgram:
         """Runs a program as ``run`` does a call."""
-        turn = Turn(self._turns, _PatientCaller(), call_timeout=60.0)
+        turn = CallTurn(self._turns, _PatientCaller(), call_timeout=60.0)
         return self.device.run_program(steps, turn)
 
 

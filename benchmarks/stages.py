@@ -19,8 +19,8 @@ from npucall.wire import messages, replies
 from npucall.wire.calls import PreparedCalls
 from npucall_client.calls import answers, arguments
 from npucall_server.access.identity import anybody
-from npucall_server.scheduling.turn import Turn
-from npucall_server.scheduling.turns import Turns
+from npucall_server.scheduling.call_turn import CallTurn
+from npucall_server.scheduling.schedule import Schedule
 from npucall_server.telemetry.log import Log, Record
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def stages(size: int) -> dict[str, Callable[[], Any]]:
     split = messages.split_request(message)
     prepared = calls.of(split.call)
     storages = prepared.storages(split.storage)
-    turns = Turns(1)
+    turns = Schedule(1)
     outputs = evaluate.run(prepared, storages)
     reply = replies.encode_reply(prepared, _IDENTITY)
     timings = replies.encode_timings(replies.Timings())
@@ -90,7 +90,7 @@ def stages(size: int) -> dict[str, Callable[[], Any]]:
         "server: checks (cached)": lambda: calls.of(split.call),
         "server: checks (first time)": lambda: PreparedCalls(CATALOGUE, A2, "").of(split.call),
         "server: run": lambda: evaluate.run(
-            prepared, storages, Turn(turns, _NoCaller(), call_timeout=60.0)
+            prepared, storages, CallTurn(turns, _NoCaller(), call_timeout=60.0)
         ),
         "server: encode": lambda: messages.join_response(reply, timings, outputs),
         "server: log line": lambda: log.call(record),
@@ -104,11 +104,11 @@ def queue_hop(hops: int = 2000) -> float:
 
     Two threads have the only turn by turns; each keeps it until the other one waits.
     """
-    turns, left = Turns(1), [hops, hops]
+    turns, left = Schedule(1), [hops, hops]
 
     def take_turns(mine: int) -> None:
         while left[mine]:
-            with Turn(turns, _NoCaller(), call_timeout=60.0)():
+            with CallTurn(turns, _NoCaller(), call_timeout=60.0)():
                 left[mine] -= 1
                 while not turns.waiting and left[1 - mine]:
                     time.sleep(0)

@@ -45,9 +45,9 @@ class Repeat(Enum):
     """This server, or the one that replaces it, can answer the call soon. The client pauses and
     repeats it, as long as its timeout allows. Another server may answer it at once."""
     FEW_TIMES = "here, unless the call ends its servers"
-    """As here. But this very call may have ended the server or broken its device. If two servers
-    end while they run it, and the second one runs nothing else, the client does not send it again
-    (PoisonedCallError)."""
+    """As here. But this very call may have ended the server or broken its device. After three
+    processes that ended under it, the client does not send it again (PoisonedCallError), also if
+    another call was the cause each time."""
     LATER = "after RetryInfo's delay"
     """This server may answer it then. The client waits for that delay and repeats the call, as long
     as its timeout allows. With ``wait=False`` the caller is told at once. Another server may answer
@@ -399,7 +399,7 @@ class MixedPoolError(NpucallError):
 
 
 class PoisonedCallError(NpucallError):
-    """Each server that ran this call ended, so the client sends it no more. Do not repeat it."""
+    """Three servers that had this call ended, so the client sends it no more. Do not repeat it."""
 
     code, reason = StatusCode.ABORTED, "POISONED_CALL"
 

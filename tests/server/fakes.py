@@ -247,15 +247,14 @@ class FakeCaller:
 
 
 class FakeTurn:
-    """The turn of a call, as ``Turns`` sees it. ``alone``: it wants the device alone, or must."""
+    """The turn of a call, as ``Schedule`` sees it."""
 
     granted: Any = None
     share: Any = None
     held_ns = told_ns = 0
 
-    def __init__(self, identity: Identity | None = None, alone: str = "") -> None:
+    def __init__(self, identity: Identity | None = None) -> None:
         self.identity = identity or anybody("fake")
-        self.wants_alone, self.must_be_alone = bool(alone), alone == "must"
         self.woken = 0
 
     def grant(self, grant: Any) -> None:

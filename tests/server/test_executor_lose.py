@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from npucall.errors import DeviceError, DeviceLostError, DrainingError, NpucallError
-from npucall_server.scheduling.turns import Turns
+from npucall_server.scheduling.schedule import Schedule
 
 from .fakes import (
     PATIENCE,
@@ -136,8 +136,8 @@ def test_a_loss_between_the_last_look_and_the_queue_lets_nobody_wait(holding: Ho
 
 
 def test_a_turn_that_is_given_back_after_the_loss_goes_to_nobody() -> None:
-    turns, waiter = Turns(1), FakeTurn()
-    grant = turns.take(FakeTurn())  # type: ignore[arg-type]  # all that Turns asks of a turn
+    turns, waiter = Schedule(1), FakeTurn()
+    grant = turns.take(FakeTurn())  # type: ignore[arg-type]  # all that Schedule asks of a turn
     assert grant is not None
     assert turns.take(waiter) is None  # type: ignore[arg-type]  # likewise
     turns.refuse(lost)

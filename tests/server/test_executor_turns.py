@@ -14,7 +14,7 @@ from npucall.errors import (
     DeviceError,
     QueueFullError,
 )
-from npucall_server.scheduling import turn as turn_module
+from npucall_server.scheduling import call_turn
 
 from .fakes import (
     PATIENCE,
@@ -184,7 +184,7 @@ def pauses_without_end(turn: Turn) -> None:
 
 @pytest.fixture
 def pauses_all_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turn_module, "_SECONDS_BETWEEN_PAUSES", 0.0)
+    monkeypatch.setattr(call_turn, "_SECONDS_BETWEEN_PAUSES", 0.0)
 
 
 @pytest.mark.parametrize("run", [blocks_without_end, pauses_without_end])

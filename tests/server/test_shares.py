@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from npucall_server.access.identity import Identity
-from npucall_server.scheduling.turns import Grant, Turns
+from npucall_server.scheduling.schedule import Grant, Schedule
 from npucall_server.settings.tenants import Tenant, Tenants
 
 from .fakes import FakeTurn, person
@@ -34,7 +34,7 @@ class Device:
     largest: float = 0.0
 
     def __post_init__(self) -> None:
-        self.turns = Turns(self.lanes, self.tenants, clock=lambda: self.now)
+        self.turns = Schedule(self.lanes, self.tenants, clock=lambda: self.now)
         self.running: list[tuple[float, int, FakeTurn]] = []
         self.waiting: list[FakeTurn] = []
         self.count = 0
@@ -183,6 +183,6 @@ def test_callers_that_have_gone_are_forgotten() -> None:
         device.ask(passing)
         while (taker := device.step()) is not passing:
             device.ask(taker)
-    (kind,) = device.turns._shares._root.children.values()
+    (kind,) = device.turns._shares.all.children.values()
     (tenant,) = kind.children.values()
     assert len(tenant.children) < 200

@@ -14,7 +14,7 @@ from npucall.compute import evaluate
 from npucall.errors import CancelledError, DeviceLostError, DrainingError, NpucallError
 from npucall.products import DEFAULT_SOC
 from npucall_server.devices.cpu import CpuDevice
-from npucall_server.scheduling import turn as turn_module
+from npucall_server.scheduling import call_turn
 from npucall_server.scheduling.executor import Executor, Limits
 
 from .fakes import (
@@ -183,7 +183,7 @@ def test_a_call_that_ends_while_it_waits_to_go_on_gives_nothing_back_twice(
 
 
 def test_between_two_pauses_a_call_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turn_module, "_SECONDS_BETWEEN_PAUSES", 1e9)
+    monkeypatch.setattr(call_turn, "_SECONDS_BETWEEN_PAUSES", 1e9)
     caller = FakeCaller()
 
     def run(turn: Turn) -> None:

@@ -19,7 +19,7 @@ from npucall_server.calls import call as execution_of_calls
 from npucall_server.carriers.handling import Handling
 from npucall_server.carriers.peers import Peers
 from npucall_server.carriers.streams import service
-from npucall_server.scheduling import turn as turn_module
+from npucall_server.scheduling import call_turn
 from npucall_server.telemetry.log import Log
 
 from .fakes import (
@@ -250,7 +250,7 @@ def test_time_in_which_bytes_come_is_none_of_the_limit_of_a_call(
     settings = {"call_timeout": 100, "peer_timeout": 1000}
     with serving(device, **settings) as served, stream(served) as peer:
         watch = SimpleNamespace(monotonic=served.clock.monotonic)
-        monkeypatch.setattr(turn_module, "time", watch)
+        monkeypatch.setattr(call_turn, "time", watch)
         peer.begin_chunked(1)
         until(lambda: served.executor.calls_in_flight == 1, "it is taken in")
         served.clock.advance(101)  # more than its limit
@@ -305,7 +305,6 @@ def test_who_leaves_while_a_message_is_being_sent_is_not_waited_for(shared: Serv
     request = pb.ExecuteRequest(call=call_of(2))  # without its storages: it is refused
     message = pb.ExecuteStreamRequest(call_id=1, begin=pb.Begin(request=request))
     caller: Any = FakeCaller()
-    caller.begins, caller.when_over = bool, caller.add_callback
     messages = iter([message.SerializeToString()])
     answers = shared.streams.execute_stream(messages, caller, handling)
     assert next(answers)

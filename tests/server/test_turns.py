@@ -1,4 +1,4 @@
-"""``Turns`` against models: whatever is taken, given back and given up, in any order."""
+"""``Schedule`` against models: whatever is taken, given back and given up, in any order."""
 
 from __future__ import annotations
 
@@ -16,16 +16,15 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from npucall.errors import DrainingError
 from npucall_server.access.identity import anybody
-from npucall_server.scheduling.turns import Turns
+from npucall_server.scheduling.schedule import Schedule
 
 from .fakes import FakeClock, FakeTurn
 
 
 def turns_of(count: int, **more: Any) -> Any:
     """That take all that they ask of a turn."""
-    return Turns(count, **more)
+    return Schedule(count, **more)
 
 
 class TurnsMachine(RuleBasedStateMachine):
@@ -44,16 +43,6 @@ class TurnsMachine(RuleBasedStateMachine):
     def take(self, who: int) -> None:
         self._asked(taker := FakeTurn(anybody(str(who))), self.turns.take(taker))
 
-    @rule(who=st.integers(0, 2), must=st.booleans())
-    def take_alone(self, who: int, must: bool) -> None:  # drawn
-        taker = FakeTurn(anybody(str(who)), "must" if must else "if it can")
-        before = len(self.holders) + len(self.further)
-        grant = self.turns.take_alone(taker, must=must)
-        if before == 0:
-            assert grant is not None
-            assert grant.alone
-        self._asked(taker, grant)
-
     @rule(data=st.data())
     def take_a_further_one(self, data: st.DataObject) -> None:
         """For a call that has one, or has none at the moment."""
@@ -62,7 +51,7 @@ class TurnsMachine(RuleBasedStateMachine):
         grant = self.turns.take_spare(taker)
         if grant is not None:
             self.further.append((taker, grant))
-        assert has < self.count if grant is not None else (self.waiting or self._is_taken(has))
+        assert (grant is not None) == (has < self.count)
 
     @precondition(lambda self: self.further)
     @rule(data=st.data())
@@ -88,10 +77,7 @@ class TurnsMachine(RuleBasedStateMachine):
         taker = data.draw(st.sampled_from(self.holders))
         held, taker.granted = taker.granted, None
         taker.granted = self.turns.pass_on(held)
-        if held.alone:
-            assert taker.granted is held
         if taker.granted is None:
-            taker.wants_alone = taker.must_be_alone = False
             self.holders.remove(taker)
             self.waiting.append(taker)
         self._look()
@@ -115,27 +101,14 @@ class TurnsMachine(RuleBasedStateMachine):
         self._look()
 
     @invariant()
-    def who_is_alone_is_alone(self) -> None:
-        alone = [taker for taker in self.holders if taker.granted.alone]
-        if alone:
-            assert self.holders == alone
-            assert len(alone) == 1
-            assert all(taker is alone[0] for taker, _ in self.further)
-        assert all(t.granted.alone for t in self.holders if t.must_be_alone)
-
-    @invariant()
     def no_turn_is_made(self) -> None:
         assert len(self.holders) + len(self.further) <= self.count
         assert self.turns.waiting == len(self.waiting)
 
     @invariant()
     def nobody_waits_in_vain(self) -> None:
-        """Whoever waits has somebody to wait for; turns are kept for one that must be alone."""
         if self.waiting:
-            has = len(self.holders) + len(self.further)
-            assert has
-            if not any(t.must_be_alone for t in self.waiting) and not self._somebody_is_alone():
-                assert has == self.count
+            assert len(self.holders) + len(self.further) == self.count
 
     def teardown(self) -> None:
         """When all have given back what they have, everybody has had a turn."""
@@ -150,16 +123,10 @@ class TurnsMachine(RuleBasedStateMachine):
         assert not self.waiting
         assert self.turns.running == 0
 
-    def _somebody_is_alone(self) -> bool:
-        return any(taker.granted.alone for taker in self.holders)
-
     def _asked(self, taker: FakeTurn, grant: object) -> None:
         taker.granted = grant
         (self.waiting if grant is None else self.holders).append(taker)
         self._look()
-
-    def _is_taken(self, has: int) -> bool:
-        return has == self.count or self._somebody_is_alone()
 
     def _give_further_ones_back(self, taker: FakeTurn) -> None:
         for each in [each for each in self.further if each[0] is taker]:
@@ -176,69 +143,15 @@ class TurnsMachine(RuleBasedStateMachine):
 
 
 @pytest.mark.parametrize("examples", [40, pytest.param(600, marks=pytest.mark.more)])
-def test_no_turn_is_lost_and_who_has_all_of_the_device_has_it(examples: int) -> None:
+def test_no_turn_is_lost_and_nobody_waits_in_vain(examples: int) -> None:
     run_state_machine_as_test(  # type: ignore[no-untyped-call]
         TurnsMachine, settings=settings(max_examples=examples, deadline=None)
     )
 
 
 def taken(turns: Any, taker: FakeTurn) -> FakeTurn:
-    if taker.wants_alone:
-        taker.granted = turns.take_alone(taker, must=taker.must_be_alone)
-    else:
-        taker.granted = turns.take(taker)
+    taker.granted = turns.take(taker)
     return taker
-
-
-def test_one_alone_waits_for_all_turns_and_has_them_for_its_own_helpers() -> None:
-    turns = turns_of(2)
-    first, alone = taken(turns, FakeTurn()), taken(turns, FakeTurn(alone="must"))
-    later = taken(turns, FakeTurn())
-    assert (alone.granted, later.granted) == (None, None)
-    turns.give_back(first.granted)
-    assert alone.granted.alone
-    assert later.granted is None
-    assert turns.take_spare(FakeTurn()) is None
-    spare = turns.take_spare(alone)
-    assert turns.take_spare(alone) is None
-    for grant in spare, alone.granted:
-        assert later.granted is None
-        turns.give_back(grant)
-    assert later.granted is not None
-
-
-@pytest.mark.parametrize("lanes", [1, 2, 4])
-def test_who_asks_to_be_alone_each_time_gets_no_more_of_the_device_than_others(lanes: int) -> None:
-    """Two callers with as long calls, all of them waiting: the one alone has its lanes' share."""
-    clock = FakeClock()
-    turns = turns_of(lanes, clock=clock.monotonic)
-    greedy, plain = anybody("greedy"), anybody("plain")
-    had = {greedy: 0.0, plain: 0.0}
-    active = [taken(turns, FakeTurn(greedy, "must")) for _ in range(200)]
-    active += [taken(turns, FakeTurn(plain)) for _ in range(200 * lanes)]
-    for _ in range(100):
-        running = [taker for taker in active if taker.granted is not None]
-        clock.advance(1.0)
-        for taker in running:
-            had[taker.identity] += lanes if taker.granted.alone else 1
-            active.remove(taker)
-            turns.give_back(taker.granted)
-    assert had[plain] >= had[greedy] - 2 * lanes
-
-
-def test_who_gives_up_while_turns_are_kept_for_it_pays_for_them() -> None:
-    """Else somebody with short deadlines keeps the device idle for nothing."""
-    clock = FakeClock()
-    turns = turns_of(2, clock=clock.monotonic)
-    greedy, plain = anybody("greedy"), anybody("plain")
-    running = taken(turns, FakeTurn(anybody("long")))
-    wish = taken(turns, FakeTurn(greedy, "must"))
-    others = [taken(turns, FakeTurn(greedy)), taken(turns, FakeTurn(plain))]
-    clock.advance(10.0)
-    turns.give_up(wish)
-    assert [each.granted is not None for each in others] == [False, True]
-    turns.give_back(running.granted)
-    assert others[0].granted is not None
 
 
 def test_who_passes_a_turn_on_is_told_what_it_cost() -> None:
@@ -249,11 +162,3 @@ def test_who_passes_a_turn_on_is_told_what_it_cost() -> None:
     assert turns.pass_on(first.granted) is None
     assert waiter.granted is not None
     assert told == [(first.identity, 10_000_000_000)]
-
-
-def test_who_waits_to_be_alone_hears_that_the_device_is_lost() -> None:
-    turns = turns_of(2)
-    taken(turns, FakeTurn())
-    alone = taken(turns, FakeTurn(alone="must"))
-    turns.refuse(lambda: DrainingError("lost"))
-    assert alone.woken == 1

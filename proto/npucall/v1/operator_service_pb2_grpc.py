@@ -82,20 +82,9 @@ class OperatorServiceStub(object):
     REPEATING. A call has no side effects, except that it may fill handles that it names
     (`OutputPlace.keep`), each once: a client may repeat every method.
 
-    CALLS THAT MAY END A SERVER. A client that repeats a call after its connection broke, or after
-    DEVICE_LOST, sends the metadata `npucall-losses` with it: how often it has lost the call, or
-    "alone". An attempt counts as lost if the server's process ended and the call had begun there.
-    The first attempt carries no such metadata, and nobody knows whether it had begun; it counts as
-    begun. Where the metadata is there, the server sends initial metadata at the moment when the call
-    gets the device, before it does anything: `npucall-begun`, "shared" or "alone", and
-    `npucall-instance`, the process (`ServerIdentity.instance`). "alone" means that no other call has
-    the device until this one ends. The server says "alone" where no other call has the device and
-    this call was lost before; a call that carries "alone" waits until that is so. On a stream the
-    server tells this of the first call that gets the device: send such calls on streams of their
-    own. The details of DEVICE_LOST have `npucall-begun` too: "none" for a call that only waited;
-    without the metadata "shared" means any call that had begun. Do not send a call again that was
-    lost twice, the second time alone. A call that was lost twice while others had the device too may
-    run once more, with "alone".
+    CALLS THAT MAY END A SERVER. A call may itself be what ends its servers. A client that repeats
+    calls counts the processes (`ServerIdentity.instance`) that ended while they had the call, and
+    those that answered it with DEVICE_LOST. After three of them, do not send the call again.
 
     SESSIONS. A call that names handles carries the metadata `npucall-session`.
     `session_service.proto` says what handles, sessions and digests are, and which errors they have.
@@ -243,20 +232,9 @@ class OperatorServiceServicer(object):
     REPEATING. A call has no side effects, except that it may fill handles that it names
     (`OutputPlace.keep`), each once: a client may repeat every method.
 
-    CALLS THAT MAY END A SERVER. A client that repeats a call after its connection broke, or after
-    DEVICE_LOST, sends the metadata `npucall-losses` with it: how often it has lost the call, or
-    "alone". An attempt counts as lost if the server's process ended and the call had begun there.
-    The first attempt carries no such metadata, and nobody knows whether it had begun; it counts as
-    begun. Where the metadata is there, the server sends initial metadata at the moment when the call
-    gets the device, before it does anything: `npucall-begun`, "shared" or "alone", and
-    `npucall-instance`, the process (`ServerIdentity.instance`). "alone" means that no other call has
-    the device until this one ends. The server says "alone" where no other call has the device and
-    this call was lost before; a call that carries "alone" waits until that is so. On a stream the
-    server tells this of the first call that gets the device: send such calls on streams of their
-    own. The details of DEVICE_LOST have `npucall-begun` too: "none" for a call that only waited;
-    without the metadata "shared" means any call that had begun. Do not send a call again that was
-    lost twice, the second time alone. A call that was lost twice while others had the device too may
-    run once more, with "alone".
+    CALLS THAT MAY END A SERVER. A call may itself be what ends its servers. A client that repeats
+    calls counts the processes (`ServerIdentity.instance`) that ended while they had the call, and
+    those that answered it with DEVICE_LOST. After three of them, do not send the call again.
 
     SESSIONS. A call that names handles carries the metadata `npucall-session`.
     `session_service.proto` says what handles, sessions and digests are, and which errors they have.
@@ -626,20 +604,9 @@ class OperatorService(object):
     REPEATING. A call has no side effects, except that it may fill handles that it names
     (`OutputPlace.keep`), each once: a client may repeat every method.
 
-    CALLS THAT MAY END A SERVER. A client that repeats a call after its connection broke, or after
-    DEVICE_LOST, sends the metadata `npucall-losses` with it: how often it has lost the call, or
-    "alone". An attempt counts as lost if the server's process ended and the call had begun there.
-    The first attempt carries no such metadata, and nobody knows whether it had begun; it counts as
-    begun. Where the metadata is there, the server sends initial metadata at the moment when the call
-    gets the device, before it does anything: `npucall-begun`, "shared" or "alone", and
-    `npucall-instance`, the process (`ServerIdentity.instance`). "alone" means that no other call has
-    the device until this one ends. The server says "alone" where no other call has the device and
-    this call was lost before; a call that carries "alone" waits until that is so. On a stream the
-    server tells this of the first call that gets the device: send such calls on streams of their
-    own. The details of DEVICE_LOST have `npucall-begun` too: "none" for a call that only waited;
-    without the metadata "shared" means any call that had begun. Do not send a call again that was
-    lost twice, the second time alone. A call that was lost twice while others had the device too may
-    run once more, with "alone".
+    CALLS THAT MAY END A SERVER. A call may itself be what ends its servers. A client that repeats
+    calls counts the processes (`ServerIdentity.instance`) that ended while they had the call, and
+    those that answered it with DEVICE_LOST. After three of them, do not send the call again.
 
     SESSIONS. A call that names handles carries the metadata `npucall-session`.
     `session_service.proto` says what handles, sessions and digests are, and which errors they have.

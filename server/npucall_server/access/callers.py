@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import threading
 import time
-from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, Protocol
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Protocol
 
 from npucall.errors import CancelledError, NpucallError
-from npucall.wire.status import BEGUN, INSTANCE, REQUEST_ID
+from npucall.wire.status import REQUEST_ID
 from npucall_server.access.identity import anybody
 
 if TYPE_CHECKING:
@@ -66,33 +66,15 @@ class Caller(Waiting, Protocol):
     def cancel(self) -> None:
         """Ends the call, or the stream, without an answer."""
 
-    def when_over(self, callback: Callable[[], None]) -> bool:
-        """Calls back when the method has ended and its answer is sent; False if it already is."""
-
-    def begins(self, how: str) -> None:
-        """Tells it that the call gets the device now.
-
-        Returns once the message has left the process.
-        """
-
-
-_TOLD_SECONDS = 0.25
-"""How long a call that has the device waits until its caller has been told so."""
-_TELLING = "send_initial_metadata"
-"""gRPC's name for the operation while it is under way."""
-_POLL_SECONDS = 0.0002
-
 
 class UnaryCaller:
     """The caller of a method with one request, or of a stream as a whole."""
 
     __slots__ = (
-        "_context", "_instance", "add_callback", "cancel", "identity", "is_active", "metadata",
-        "peer", "time_remaining",
+        "add_callback", "cancel", "identity", "is_active", "metadata", "peer", "time_remaining",
     )  # fmt: skip
 
-    def __init__(self, context: grpc.ServicerContext, instance: str = "") -> None:
-        self._context, self._instance = context, instance
+    def __init__(self, context: grpc.ServicerContext) -> None:
         self.peer = context.peer()
         self.identity: Identity = anybody(self.peer)
         """Anybody, until the guard has found out who it is."""
@@ -113,28 +95,12 @@ class UnaryCaller:
         name = self.metadata.get(REQUEST_ID, "")
         return name if isinstance(name, str) else ""
 
-    def when_over(self, callback: Callable[[], None]) -> bool:
-        """When gRPC says that the call is over."""
-        return self.add_callback(callback)
-
-    def begins(self, how: str) -> None:
-        """Tells it in the initial metadata, once: for a stream, when its first call begins."""
-        context: Any = self._context
-        told = ((BEGUN, how), (INSTANCE, self._instance))
-        with suppress(Exception):  # if the caller has gone, the turn notices
-            context.send_initial_metadata(told)
-        # gRPC has no other way to tell that it was sent; the call may end the process at once.
-        ends = time.monotonic() + _TOLD_SECONDS
-        while _TELLING in context._state.due and time.monotonic() < ends:  # noqa: SLF001
-            time.sleep(_POLL_SECONDS)
-
 
 class StreamCaller:
     """Who waits for one call of a stream: until it cancels the call, or the stream ends."""
 
     def __init__(self, stream: Caller, request_id: str, seconds: float | None) -> None:
         self.peer, self.metadata = stream.peer, stream.metadata
-        self.begins, self.when_over = stream.begins, stream.when_over
         self.identity = stream.identity
         self.request_id = request_id
         limits = (stream.time_remaining(), seconds)

@@ -15,7 +15,6 @@ from npucall.wire.messages import join_response, split_request
 from npucall_server.calls.arrivals import Arrivals
 from npucall_server.calls.life import Execution
 from npucall_server.calls.placed import Placed
-from npucall_server.scheduling.asked_turn import asks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -123,8 +122,7 @@ class CallExecution(Execution):
         ``name``: the call's name in errors.
         """
         call, placed = self.asked, self._placed
-        pieces = placed is None and not asks(self.caller)  # one that asks first has all bytes
-        if pieces and self._common.executor.device.piecewise(call) is not None:
+        if placed is None and self._common.executor.device.piecewise(call) is not None:
             self._arrivals = arrivals = Arrivals(call)
             return Receiving(
                 name, call.stored_bytes, lambda chunk: arrivals.put(chunk.storage, chunk.data)

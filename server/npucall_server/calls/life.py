@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, Self
 
-from npucall.errors import CancelledError, DeviceLostError, NpucallError, QueueFullError
+from npucall.errors import CancelledError, NpucallError, QueueFullError
 from npucall.wire.replies import Timings, encode_timings
-from npucall.wire.status import BEGUN
 from npucall_server.access.callers import YieldingCaller
-from npucall_server.scheduling.turn import gave_way
+from npucall_server.scheduling.call_turn import gave_way
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -130,10 +129,6 @@ class Execution:
             if self._passage is None or self._passage.refusal is None:
                 raise
             raise self._passage.refusal from error
-        except DeviceLostError as error:
-            if self._admission is not None and (turn := self._admission.turn) is not None:
-                error.details[BEGUN] = turn.begun
-            raise
         finally:
             self._runs = False
             self._leave()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeAlias, TypeVar
 
 import grpc
 
-from npucall.errors import BusyError, DeviceLostError, InternalError, NpucallError, OutOfMemoryError
+from npucall.errors import BusyError, InternalError, NpucallError, OutOfMemoryError
 from npucall.limits import (
     MAX_NAME_BYTES,
     MAX_REQUEST_ID_CHARACTERS,
@@ -18,7 +18,7 @@ from npucall.limits import (
 )
 from npucall.texts import cut, middle_cut, retry_in
 from npucall.wire import status
-from npucall.wire.status import BEGUN, NONE, TRACEPARENT
+from npucall.wire.status import TRACEPARENT
 from npucall_server.access.callers import UnaryCaller
 from npucall_server.access.guard import check_method
 from npucall_server.accounts.ledger import Ledger
@@ -115,7 +115,7 @@ class Handling:
     ) -> RpcMethodHandler:
         def handle(messages: Iterator[bytes], context: grpc.ServicerContext) -> bytes:
             start = time.perf_counter_ns()
-            caller = UnaryCaller(context, self._identity.instance)
+            caller = UnaryCaller(context)
             record = self.record(name, caller, 0)
             try:
                 self._identify(name, caller, context)
@@ -141,7 +141,7 @@ class Handling:
     def _stream(self, name: str, method: StreamMethod) -> RpcMethodHandler:
         def handle(messages: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
             start = time.perf_counter_ns()
-            caller = UnaryCaller(context, self._identity.instance)
+            caller = UnaryCaller(context)
             try:
                 self._identify(name, caller, context)
                 yield from method(messages, caller, self)
@@ -157,7 +157,7 @@ class Handling:
     def _exchange(self, name: str, method: Exchange) -> RpcMethodHandler:
         def handle(messages: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
             start = time.perf_counter_ns()
-            caller = UnaryCaller(context, self._identity.instance)
+            caller = UnaryCaller(context)
             record = self.record(name, caller, 0)
             try:
                 self._identify(name, caller, context)
@@ -209,8 +209,6 @@ class Handling:
             error = InternalError(
                 "a bug in the server; its log has the traceback under the request id of this call"
             )
-        if isinstance(error, DeviceLostError):
-            error.details.setdefault(BEGUN, NONE)  # unless its execution has said more
         record.reason, record.message = error.reason, cut(str(error), MAX_NAME_BYTES)
         record.driver_message = cut(error.details.get("driver_message", ""), MAX_TEXT_BYTES)
         operator = record.operator or error.details.get("operator", "")

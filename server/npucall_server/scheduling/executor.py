@@ -14,9 +14,8 @@ from npucall_server.accounts.ledger import Ledger
 from npucall_server.accounts.quotas import Quotas
 from npucall_server.accounts.usage import Usage
 from npucall_server.devices.base import Phases
-from npucall_server.scheduling.asked_turn import AskedTurn, asks
-from npucall_server.scheduling.turn import Turn
-from npucall_server.scheduling.turns import Turns
+from npucall_server.scheduling.call_turn import CallTurn
+from npucall_server.scheduling.schedule import Schedule
 from npucall_server.settings.tenants import Tenants
 
 if TYPE_CHECKING:
@@ -64,7 +63,7 @@ class Admission:
         self._executor, self._quota = executor, quota
         self._place, self._memory = place, memory
         self.call = call
-        self.turn: Turn | None = None
+        self.turn: CallTurn | None = None
         """Its turns, once it asks for them."""
 
     @property
@@ -120,7 +119,7 @@ class Executor:
         self.calls_admitted = 0
         self._places = Ledger(limits.queue_length + device.lanes, self._queue_full)
         self._admitted: set[Admission] = set()
-        self.turns = Turns(device.lanes, tenants, usage.spent, clock)
+        self.turns = Schedule(device.lanes, tenants, usage.spent, clock)
         self._lock = threading.Lock()
         self._idle = threading.Condition(self._lock)
         self._refusal: Callable[[], NpucallError] | None = None
@@ -220,10 +219,7 @@ class Executor:
         """
         turn = self._turn_of(admission, caller)
         start = time.perf_counter_ns()
-        try:
-            ran = self.device.run(call, storages, turn, targets)
-        finally:
-            turn.end()
+        ran = self.device.run(call, storages, turn, targets)
         spent = time.perf_counter_ns() - start
         return self._result([ran.outputs], ran.phases, spent - turn.waited_ns, turn.waited_ns)
 
@@ -231,10 +227,7 @@ class Executor:
         """``run`` for the steps of a program."""
         turn = self._turn_of(admission, caller)
         start = time.perf_counter_ns()
-        try:
-            ran = self.device.run_program(steps, turn)
-        finally:
-            turn.end()
+        ran = self.device.run_program(steps, turn)
         spent = time.perf_counter_ns() - start
         return self._result(ran.outputs, ran.phases, spent - turn.waited_ns, turn.waited_ns)
 
@@ -244,27 +237,24 @@ class Executor:
         """``run`` for a call that the device computes in pieces while its bytes come."""
         run = self.device.piecewise(call)
         assert run is not None  # noqa: S101  # the caller has checked this
-        admission.turn = turn = Turn(self.turns, caller, self.limits.call_timeout, pieces)
+        admission.turn = turn = CallTurn(self.turns, caller, self.limits.call_timeout, pieces)
         start = time.perf_counter_ns()
         ran = run(pieces, turn)
         spent = time.perf_counter_ns() - start
         ran_ns = spent - turn.waited_ns - pieces.waited_ns
         return self._result([ran.outputs], ran.phases, ran_ns, turn.waited_ns)
 
-    def turn(self, caller: Caller) -> Turn:
+    def turn(self, caller: Caller) -> CallTurn:
         """The turns for a call that is only planned."""
-        return _kind_of_turn(caller)(self.turns, caller, self.limits.call_timeout)
+        return CallTurn(self.turns, caller, self.limits.call_timeout)
 
-    def plan(self, call: Prepared, turn: Turn) -> int:
+    def plan(self, call: Prepared, turn: CallTurn) -> int:
         """Bytes of workspace that a call needs. Planning takes no place from calls that run.
 
         Raises TooLargeError if ``run`` would, and the errors of the device.
         """
         self.check_size(call)
-        try:
-            return self.device.plan(call, turn)
-        finally:
-            turn.end()
+        return self.device.plan(call, turn)
 
     def check_open(self) -> None:
         """Raises DrainingError or DeviceLostError if new calls are refused."""
@@ -298,14 +288,13 @@ class Executor:
         with self._idle:
             return self._idle.wait_for(lambda: not self._admitted, seconds)
 
-    def _turn_of(self, admission: Admission, caller: Caller) -> Turn:
+    def _turn_of(self, admission: Admission, caller: Caller) -> CallTurn:
         """The turns of an admitted call.
 
         It may be ended for others until its first turn has come.
         """
         timeout = self.limits.call_timeout
-        kind = _kind_of_turn(caller)
-        turn = kind(self.turns, caller, timeout, begins=admission.must_go_on)
+        turn = CallTurn(self.turns, caller, timeout, begins=admission.must_go_on)
         admission.turn = turn
         admission.may_end_by(turn.give_way)
         return turn
@@ -337,10 +326,6 @@ class Executor:
             limit=str(limit),
             setting=setting,
         )
-
-
-def _kind_of_turn(caller: Caller) -> type[Turn]:
-    return AskedTurn if asks(caller) else Turn
 
 
 def _check(what: str, size: int, limit: int, unit: str, setting: str) -> None:

@@ -55,22 +55,13 @@ class Shares(Generic[T]):
     """All shares. What is wanted is queued at a caller; ``next`` answers what is served next."""
 
     def __init__(self) -> None:
-        self._root: Share[T] = Share("", None, 1.0)
+        self.all: Share[T] = Share("", None, 1.0)
+        """The root: it counts all that wait or are served."""
         self._orders = itertools.count(1)
-
-    @property
-    def waiting(self) -> int:
-        """How many wait."""
-        return self._root.waiting
-
-    @property
-    def active(self) -> int:
-        """How many wait or are served."""
-        return self._root.active
 
     def everything_waiting(self) -> list[T]:
         """All that is wanted."""
-        shares, found = [self._root], list[T]()
+        shares, found = [self.all], list[T]()
         while shares:
             share = shares.pop()
             found += share.queue
@@ -79,7 +70,7 @@ class Shares(Generic[T]):
 
     def of(self, path: Path) -> Share[T]:
         """The share at the end of a path; made if it is not there."""
-        share = self._root
+        share = self.all
         for name, weight in path:
             child = share.children.get(name) or self._add(share, name, weight)
             child.weight = weight
@@ -107,9 +98,9 @@ class Shares(Generic[T]):
 
     def next(self) -> T | None:
         """Takes the wish that is served next; None if nobody waits."""
-        if not self._root.waiting:
+        if not self.all.waiting:
             return None
-        share = self._root
+        share = self.all
         while share.children:
             wanting = [child for child in share.children.values() if child.waiting]
             child = min(wanting, key=_urgency)

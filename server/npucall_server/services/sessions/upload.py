@@ -13,7 +13,7 @@ from npucall.errors import DeadlineError, MessageError, StalledError
 from npucall.exchange import Chunk
 from npucall.wire.uploads import UploadBegin, split_upload_frame
 from npucall_server.access.callers import went_away
-from npucall_server.scheduling.turn import gave_way
+from npucall_server.scheduling.call_turn import gave_way
 from npucall_server.services.sessions.entries import Entries
 
 if TYPE_CHECKING:

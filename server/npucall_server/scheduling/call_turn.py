@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Self
 
 from npucall.errors import DeadlineError, QueueFullError
 from npucall.texts import retry_in
-from npucall.wire.status import NONE, SHARED
 from npucall_server.access.callers import went_away
 
 if TYPE_CHECKING:
@@ -18,8 +17,8 @@ if TYPE_CHECKING:
 
     from npucall_server.access.callers import Caller
     from npucall_server.devices.base import Pieces
+    from npucall_server.scheduling.schedule import Grant, Schedule
     from npucall_server.scheduling.shares import Share
-    from npucall_server.scheduling.turns import Grant, Turns
 
 _RETRY_SECONDS = 1.0
 
@@ -27,70 +26,55 @@ _SECONDS_BETWEEN_PAUSES = 0.01
 """How long a call keeps its turn between pauses. Others may wait so long for each such call."""
 
 
-class Turn:
+class CallTurn:
     """The turns of one call, one after the other: ``with turn(): ...``.
 
     ``call_timeout`` limits its time on the server, without the time that it waited for ``pieces``.
     ``begins`` is called when the first turn has come.
     """
 
+    share: Share[CallTurn] | None = None
+    """Where it waits; set by ``Schedule``."""
+    granted: Grant | None = None
+    """The grant that it was given and has not taken yet."""
+    waited_ns = 0
+    held_ns = 0
+    """How long it has held turns."""
+    told_ns = 0
+    """The part of ``held_ns`` that the account has been told."""
+    _held: Grant | None = None
+    _wake: threading.Event | None = None  # made when it has to wait: most never do
+    _gives_way = False
+    _pauses_at = 0.0
+
     def __init__(
         self,
-        turns: Turns,
+        turns: Schedule,
         caller: Caller,
         call_timeout: float,
         pieces: Pieces | None = None,
         begins: Callable[[], object] = bool,
     ) -> None:
-        self._begun = time.monotonic()
-        self._remaining = caller.time_remaining()
-        self._call_timeout = call_timeout
-        self._pieces = pieces
+        self._since = time.monotonic()
+        self._turns, self._caller = turns, caller
+        self._call_timeout, self._pieces = call_timeout, pieces
         self._begins: Callable[[], object] | None = begins
-        self._gives_way = False
-        self._turns = turns
-        self._caller = caller
-        self._wake: threading.Event | None = None  # made when it has to wait: most never do
-        self._told = False
-        self._held: Grant | None = None
-        self._pauses_at = 0.0
+        self._remaining = remaining = caller.time_remaining()
+        self._least = call_timeout if remaining is None else min(call_timeout, remaining)
+        """Seconds that it has in any case."""
         self.identity = caller.identity
-        self.share: Share[Turn] | None = None
-        """Where it waits; set by ``Turns``."""
-        self.granted: Grant | None = None
-        """The grant that it was given and has not taken yet."""
-        self.wants_alone = self.must_be_alone = False
-        """Whether it takes all of the device where nobody else has a turn; whether it waits for
-        that."""
-        self.waited_ns = 0
-        self.held_ns = 0
-        """How long it has held turns."""
-        self.told_ns = 0
-        """The part of ``held_ns`` that the account has been told."""
 
     @property
     def owner(self) -> str:
         """Who the call is for."""
         return self.identity.person
 
-    @property
-    def begun(self) -> str:
-        """Whether the first turn has come, and whether it was alone, as callers are told."""
-        return NONE if self._begins is not None else SHARED
-
-    def end(self) -> None:
-        """The call has ended: gives back the turn that it still has."""
-
     def __call__(self) -> Self:
         return self
 
     def __enter__(self) -> None:
         self.check()
-        held = self._turns.take_spare(self)
-        if held is None:
-            self._wake = self._wake or threading.Event()
-            held = self._turns.take(self) or self._wait(self._wake)
-        self._hold(held)
+        self._hold(self._turns.take(self) or self._wait())
 
     def __exit__(
         self,
@@ -113,18 +97,16 @@ class Turn:
         self.check()
         self._turns.moves()
         if self._turns.waiting and self._held is not None:
-            self._wake = self._wake or threading.Event()
             held, self._held = self._held, None
-            self._hold(self._turns.pass_on(held) or self._wait(self._wake))
+            self._hold(self._turns.pass_on(held) or self._wait())
         self._pauses_at = time.monotonic() + _SECONDS_BETWEEN_PAUSES
 
     def spare(self) -> AbstractContextManager[object] | None:
         """One more turn at the same time for the same call, if one is free and nobody waits."""
-        grant = self._turns.take_spare(self)
-        return None if grant is None else _Spare(self._turns, grant)
+        return self._turns.take_spare(self)
 
     def grant(self, grant: Grant) -> None:
-        """Called by ``Turns`` when the turn has come."""
+        """Called by ``Schedule`` when the turn has come."""
         self.granted = grant
         self.wake()
 
@@ -144,15 +126,17 @@ class Turn:
             self._begins()
             self._begins = None
 
-    def _wait(self, woken: threading.Event) -> Grant:
+    def _wait(self) -> Grant:
+        """Waits for the grant, which may have come already: who gives it looks for ``_wake``."""
         start = time.perf_counter_ns()
-        if not self._told:
-            self._told = True
+        woken = self._wake
+        if woken is None:
+            self._wake = woken = threading.Event()
             self._caller.add_callback(self.wake)
         try:
             while self.granted is None:
                 self.check()
-                woken.wait(self._seconds - (time.monotonic() - self._begun))
+                woken.wait(self._seconds - (time.monotonic() - self._since))
                 woken.clear()
         except BaseException:  # however the wait ends, a turn that nobody takes is lost
             self._turns.give_up(self)
@@ -169,7 +153,8 @@ class Turn:
         """
         if self._turns.refusal is not None:
             raise self._turns.refusal()
-        if time.monotonic() - self._begun >= self._seconds:
+        spent = time.monotonic() - self._since
+        if spent >= self._least and spent >= self._seconds:
             raise self._late()
         if not self._caller.is_active():
             raise went_away()
@@ -207,16 +192,3 @@ def gave_way() -> QueueFullError:
         f"half of it; {retry_in(_RETRY_SECONDS)}",
         retry_after=_RETRY_SECONDS,
     )
-
-
-class _Spare:
-    """A further turn of a call, taken already."""
-
-    def __init__(self, turns: Turns, grant: Grant) -> None:
-        self._turns, self._grant = turns, grant
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, *raised: object) -> None:
-        self._turns.give_back(self._grant)
