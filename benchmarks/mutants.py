@@ -172,7 +172,7 @@ class Copy:
                 return "missed: time", used
             if code not in (0, 5):
                 failed = re.findall(r"^(?:FAILED|ERROR) (\S+)", out, re.MULTILINE)
-                return f"caught: {failed[0] if failed else files[0][0]}", used
+                return f"caught: {failed[0] if failed else stage[0]}", used
         return "missed", used
 
     def _pytest(self, files: list[str], seconds: float) -> tuple[int | None, float, str]:
