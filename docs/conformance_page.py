@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, get_type_hints
 import numpy as np
 import page_parts
 
-from npucall_conformance import command
+from npucall_conformance import conform_command
 from npucall_conformance.cases.case import BLOCKS
-from npucall_conformance.running.adapters.torch_npu.table import WAYS, WITHOUT
+from npucall_conformance.running.adapters.torch_npu.torch_functions import WAYS, WITHOUT
 from npucall_conformance.statements import statements
 from npucall_conformance.stating.parts import Refusal
 
@@ -74,7 +74,7 @@ def _adapter() -> str:
 
 def _options() -> str:
     """Those of the command, with its own help."""
-    return page_parts.table(("option", "what it does"), list(_rows(command.conform)))
+    return page_parts.table(("option", "what it does"), list(_rows(conform_command.conform)))
 
 
 def _rows(function: Any) -> Iterator[tuple[str, str]]:

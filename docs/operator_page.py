@@ -17,7 +17,7 @@ from npucall.errors import NpucallError
 from npucall.operators import CATALOGUE
 from npucall.products import PRODUCTS
 from npucall.tensors import TensorSpec
-from npucall_conformance.cases.calls import call_of
+from npucall_conformance.cases.made_call import call_of
 from npucall_conformance.cases.maker import Maker
 from npucall_conformance.statements import statements
 

@@ -13,7 +13,7 @@
 * ``bundle`` keeps failing cases for ``npucall replay``; ``fuzz`` draws random calls; ``golden``
   writes inputs and expected outputs into files for other tools; ``gradients`` judges those of a
   module of torch.
-* ``asked`` does what the options ask for; ``command`` declares ``npucall conform`` and
+* ``options`` does what the options ask for; ``conform_command`` declares ``npucall conform`` and
   ``npucall replay``; ``wire`` sends any call, even a wrong one.
 """
 

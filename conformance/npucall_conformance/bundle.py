@@ -17,7 +17,7 @@ from npucall.declare.parameters import Scalar
 from npucall.dtypes import DTYPES, DType
 from npucall.errors import NpucallError
 from npucall.tensors import Format, TensorSpec
-from npucall_conformance.cases.calls import MadeCall
+from npucall_conformance.cases.made_call import MadeCall
 from npucall_conformance.cases.select import Selection, select
 from npucall_conformance.judging.check import Expectation, Refused, arrays_of, check, described
 from npucall_conformance.judging.truth import Expected
@@ -25,7 +25,7 @@ from npucall_conformance.reporting.report import Outcome
 from npucall_conformance.running.looks import LOOKS
 from npucall_conformance.running.runner import Evidence, Runner, finished
 from npucall_conformance.statements import statements
-from npucall_conformance.stating.given import Given
+from npucall_conformance.stating.arguments import Arguments
 from npucall_conformance.stating.parts import Contradiction, Refusal, Setup
 
 if TYPE_CHECKING:
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
     from npucall.declare.call import Argument
     from npucall.dtypes import AnyArray
-    from npucall_conformance.reporting.report import Server
-    from npucall_conformance.running.judged import Judged
+    from npucall_conformance.reporting.report import JudgedServer
+    from npucall_conformance.running.subject import Subject
 
 VERSION = 1
 _JUDGED_BY = [field.name for field in fields(Expected) if field.name not in ("value", "size")]
@@ -67,7 +67,7 @@ def save(  # noqa: PLR0913  # what a run knows
     *,
     profile: str,
     seed: int,
-    server: Server,
+    server: JudgedServer,
     versions: Mapping[str, str],
 ) -> Path:
     """Writes a bundle into a folder of its own below ``folder``; returns that folder."""
@@ -126,7 +126,7 @@ def load(place: Path) -> Bundle:
     )
 
 
-def replay(bundle: Bundle, judged: Judged, profile: str = "") -> Outcome:
+def replay(bundle: Bundle, subject: Subject, profile: str = "") -> Outcome:
     """Runs a bundle's call once more and judges the answer as then, or by another profile.
 
     If the answer is right, and the suite sends such a case several times (by every path, in a
@@ -136,12 +136,12 @@ def replay(bundle: Bundle, judged: Judged, profile: str = "") -> Outcome:
     outcome = Outcome(
         bundle.case, bundle.operator, bundle.variant, bundle.block, bundle.dtype, "passed"
     )
-    answer = judged.ask(_call(bundle, judged.server.product))
+    answer = subject.ask(_call(bundle, subject.server.product))
     profile = profile or bundle.profile
     checked = check(bundle.expectation, answer, profile)
     if not checked.problems and bundle.block in LOOKS:
         cases = select(statements(), Selection(cases=(bundle.case,)))
-        for again in Runner(judged, profile=profile, seed=bundle.seed).run(cases):
+        for again in Runner(subject, profile=profile, seed=bundle.seed).run(cases):
             return again
     return finished(outcome, checked, list(checked.problems), answer)
 
@@ -156,7 +156,7 @@ def _call(bundle: Bundle, product: str) -> MadeCall:
     outputs = bundle.expectation.outputs
     dtypes = {n: v.dtype for n, v in bundle.arguments.items() if isinstance(v, TensorSpec)}
     shapes = {name: truth.value.shape for name, truth in outputs.items()}
-    given = Given({n: v for n, v in values.items() if n not in shapes}, dtypes, product=product)
+    given = Arguments({n: v for n, v in values.items() if n not in shapes}, dtypes, product=product)
     return MadeCall(
         bundle.operator, bundle.variant, bundle.arguments, bundle.storages, given, shapes,
         {name: truth.dtype for name, truth in outputs.items()}, valid=bool(outputs),

@@ -20,7 +20,7 @@ from npucall.declare.parameters import Scalar
 from npucall.dtypes import BF16, DType
 from npucall.tensors import TensorSpec, view
 from npucall_conformance.bundle import plain
-from npucall_conformance.cases.calls import call_of
+from npucall_conformance.cases.made_call import call_of
 from npucall_conformance.judging.check import expectation_of
 from npucall_conformance.judging.tolerance import tolerance
 from npucall_conformance.stating.statement import WITHOUT_BFLOAT16
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
-    from npucall_conformance.cases.calls import MadeCall
     from npucall_conformance.cases.case import Case
+    from npucall_conformance.cases.made_call import MadeCall
     from npucall_conformance.judging.check import Expectation
     from npucall_conformance.judging.truth import Expected
 

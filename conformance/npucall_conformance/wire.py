@@ -27,7 +27,7 @@ ON_CPU = ("local", "cpu")
 
 
 @dataclass(frozen=True)
-class Answer:
+class WireAnswer:
     """What a server answered."""
 
     reply: Reply
@@ -55,15 +55,15 @@ def request(
     )
 
 
-def received(response: Response, total_ns: int) -> Answer:
+def received(response: Response, total_ns: int) -> WireAnswer:
     """A transport's response, with the bytes of every output that came."""
     reply = decode_reply(response.reply)
     storage: list[Any] = response.storage  # none in shared memory: none was requested there
     sent = {n: bytes(s) for n, s in zip(reply.stored, storage, strict=True)}
-    return Answer(reply, sent, decode_timings(response.timings), total_ns)
+    return WireAnswer(reply, sent, decode_timings(response.timings), total_ns)
 
 
-def send(client: Client, call: BoundCall, timeout: float = 60.0) -> Answer:
+def send(client: Client, call: BoundCall, timeout: float = 60.0) -> WireAnswer:
     """Runs one call, in one message or in chunks, depending on its size. Raises NpucallError."""
     start = perf_counter_ns()
     transport = client._transport  # noqa: SLF001  # what Client hides

@@ -90,7 +90,7 @@ ROUNDING = (
            "((r.view(np.uint32) + 0x1FFF) & 0xFFFFE000).view(np.float32)",
            profile=STANDARD, quick=False),
     at(".compute.conversions", "Cast", "edge",
-       "if (source.dtype, target.dtype) == _ROUNDED_TWICE:", "if False:"),
+       "if (source.dtype, target.dtype) in _ROUNDED_TWICE:", "if False:"),
     at(".compute.blocks", "MseLoss", "defaults broadcast mixed",
        "summed(result,", "summed(rounded(result, self.kernel),"),
 )  # fmt: skip

@@ -14,12 +14,12 @@ from npucall.wire.messages import Response
 from npucall_client.client import Client
 from npucall_client.local.transport import LocalTransport
 from npucall_client.settings import ClientSettings
-from npucall_conformance import command as conform_command
+from npucall_conformance import conform_command
 from npucall_conformance.cases.select import Selection, select
 from npucall_conformance.fuzz.search import Fuzz
 from npucall_conformance.reporting.report import Report
-from npucall_conformance.running.judged import Judged, judged
 from npucall_conformance.running.runner import Runner
+from npucall_conformance.running.subject import Subject, open_subject
 from npucall_conformance.statements import statements
 
 if TYPE_CHECKING:
@@ -87,15 +87,15 @@ def client_of(transport: Any, soc: str = "") -> Client:
     return Client(transport, ClientSettings(target="local:", soc=soc))
 
 
-def local(soc: str = "Ascend910B1") -> Judged:
-    return judged(client_of(LocalTransport(soc), soc), "local:")
+def local(soc: str = "Ascend910B1") -> Subject:
+    return open_subject(client_of(LocalTransport(soc), soc), "local:")
 
 
-def altered(change: Callable[[bytearray], None]) -> Judged:
-    return judged(client_of(Altered(change)), "altered")
+def altered(change: Callable[[bytearray], None]) -> Subject:
+    return open_subject(client_of(Altered(change)), "altered")
 
 
-def run(first: Judged, second: Judged | None = None, **filters: Any) -> list[Outcome]:
+def run(first: Subject, second: Subject | None = None, **filters: Any) -> list[Outcome]:
     """The outcomes of a run with these fields of a selection."""
     names = ("profile", "on_failure", "allow_missing")
     options = {name: filters.pop(name) for name in names if name in filters}

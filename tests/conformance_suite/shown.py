@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from npucall_conformance.reporting.patterns import Pattern
-from npucall_conformance.reporting.report import Outcome, Report, Server, Sided, Wrong
+from npucall_conformance.reporting.report import JudgedServer, Outcome, Report, Sided, Wrong
 
 HISTOGRAM = (5, 4, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2)
 """14 elements: 5 exact, 4 up to a quarter ulp, 3 up to half an ulp, 2 beyond 1,024 ulp."""
@@ -16,7 +16,7 @@ HOSTILE = (
 )
 """What a server that one does not trust could send as a message or a version."""
 
-SERVER = Server(
+SERVER = JudgedServer(
     "npu-7:50051", "cann:0", "Ascend910B1", "Ascend910B", "0.1.0", "c0ffee", "community",
     ("aclnnKlDivBackward", "aclnnKlDivTargetBackward.community"),
 )  # fmt: skip

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.rows import each
 
-from npucall_conformance import command as module
+from npucall_conformance import conform_command as module
 from npucall_conformance.reporting.baseline import Deviation
 
 from .servers import Altered, client_of, command

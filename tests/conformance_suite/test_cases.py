@@ -17,9 +17,9 @@ from npucall.operators import CATALOGUE
 from npucall.products import PRODUCTS
 from npucall_conformance.cases.arrangements import Arrangement
 from npucall_conformance.cases.blocks import cases_of
-from npucall_conformance.cases.calls import call_of
 from npucall_conformance.cases.case import BLOCKS, dtype_named
 from npucall_conformance.cases.large import BEYOND
+from npucall_conformance.cases.made_call import call_of
 from npucall_conformance.cases.maker import Maker
 from npucall_conformance.cases.select import ONCE, Selection, select
 from npucall_conformance.judging.check import expectation_of

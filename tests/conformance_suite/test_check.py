@@ -16,14 +16,20 @@ from npucall.tensors import TensorSpec
 from npucall.wire.replies import Reply, ServerIdentity, Timings
 from npucall_conformance.cases.arrangements import Arrangement, put
 from npucall_conformance.cases.blocks import cases_of
-from npucall_conformance.cases.calls import MadeCall, call_of
-from npucall_conformance.judging.check import Checked, Expectation, Refused, check, expectation_of
+from npucall_conformance.cases.made_call import MadeCall, call_of
+from npucall_conformance.judging.check import (
+    CheckResult,
+    Expectation,
+    Refused,
+    check,
+    expectation_of,
+)
 from npucall_conformance.judging.truth import LOOPED, Expected, TruthError, expected
 from npucall_conformance.statements.kl_div_backward import KL_DIV_BACKWARD
 from npucall_conformance.stating import reals
-from npucall_conformance.stating.given import Given, Terms
+from npucall_conformance.stating.arguments import Arguments, Terms
 from npucall_conformance.stating.parts import Contradiction, Refusal, Setup
-from npucall_conformance.wire import Answer
+from npucall_conformance.wire import WireAnswer
 
 if TYPE_CHECKING:
     from npucall_conformance.stating.statement import Statement
@@ -40,11 +46,11 @@ def large() -> MadeCall:
     return call_of(case, seed=0)
 
 
-def wrong_loops(given: Given) -> Any:
+def wrong_loops(given: Arguments) -> Any:
     return KL_DIV_BACKWARD.loops(given) * (1 + 1e-9)
 
 
-def wrong_arrays(given: Given) -> Terms:
+def wrong_arrays(given: Arguments) -> Terms:
     terms = KL_DIV_BACKWARD.arrays(given)
     assert isinstance(terms, Terms)
     return Terms(terms.value.T, terms.size)
@@ -149,17 +155,17 @@ def answer(
     dtype: DType = FLOAT,
     layout: Arrangement = Arrangement.DENSE,
     variant: str = "",
-) -> Answer:
+) -> WireAnswer:
     array = np.asarray(array)
     spec = layout.spec(dtype, array.shape)
     storage, _ = put(array.astype(dtype.numpy), spec)
     return answer_of({"out": spec}, {"out": bytes(storage)}, variant)
 
 
-def answer_of(outputs: Any, storages: Any, variant: str = "") -> Answer:
+def answer_of(outputs: Any, storages: Any, variant: str = "") -> WireAnswer:
     identity = ServerIdentity("here", "local", "Ascend910B1")
     reply = Reply(variant, FLOAT, outputs, tuple(outputs), (), identity)
-    return Answer(reply, storages, Timings(), 0)
+    return WireAnswer(reply, storages, Timings(), 0)
 
 
 def expectation(**changes: Any) -> Expectation:
@@ -168,10 +174,10 @@ def expectation(**changes: Any) -> Expectation:
 
 
 def look(
-    found: Answer | NpucallError,
+    found: WireAnswer | NpucallError,
     wanted: Expectation | None = None,
     profile: str = "cpu-strict",
-) -> Checked:
+) -> CheckResult:
     return check(wanted or expectation(), found, profile)
 
 
@@ -200,7 +206,7 @@ def test_the_right_answer_is_right_in_every_layout(layout: Arrangement) -> None:
         (error(), "SHAPE_MISMATCH 161002"),
     ],
 )
-def test_what_is_wrong_is_said(found: Answer | NpucallError, says: str) -> None:
+def test_what_is_wrong_is_said(found: WireAnswer | NpucallError, says: str) -> None:
     (problem,) = look(found).problems
     assert re.search(says, problem)
 
@@ -225,7 +231,7 @@ def test_a_gap_that_was_written_or_was_not_sent_is_a_problem() -> None:
         (DTypeError("self: no", parameter="self", aclnn_status=161002), "expected reason SHAPE"),
     ],
 )
-def test_another_error_is_wrong(found: Answer | NpucallError, says: str) -> None:
+def test_another_error_is_wrong(found: WireAnswer | NpucallError, says: str) -> None:
     assert look(error(), REFUSED).problems == ()
     (problem,) = look(found, REFUSED).problems
     assert says in problem
@@ -260,7 +266,7 @@ SIDES = Contradiction(99, "an example", Setup(), SOURCES, "numbers")
     ],
 )
 def test_a_contradiction_names_the_sources_that_agree(
-    found: Answer | NpucallError, agrees: tuple[str, ...]
+    found: WireAnswer | NpucallError, agrees: tuple[str, ...]
 ) -> None:
     sided = look(found, Expectation("", contradiction=SIDES)).sided
     assert sided is not None

@@ -13,7 +13,7 @@ from tests.rows import each
 
 from npucall.errors import QueueFullError
 from npucall.products import PRODUCTS, product_of
-from npucall_conformance import command as module
+from npucall_conformance import conform_command as module
 from npucall_conformance.reporting.matrix import SOCS
 
 from .faults import of

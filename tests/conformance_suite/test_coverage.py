@@ -8,9 +8,11 @@ from tests.rows import each
 
 from npucall_conformance.reporting.coverage import NOT_RUN, Chosen, coverage, required
 from npucall_conformance.reporting.formats.text import covered, verdict
-from npucall_conformance.reporting.report import Outcome, Report, Server
+from npucall_conformance.reporting.report import JudgedServer, Outcome, Report
 
-SERVER = Server("local:", "local", "Ascend910B1", "Ascend910B", "1", "i", "documented", ("a",))
+SERVER = JudgedServer(
+    "local:", "local", "Ascend910B1", "Ascend910B", "1", "i", "documented", ("a",)
+)
 CELLS = [("a", "f32", "grid"), ("a", "f32", "edge"), ("a", "bf16", "grid"), ("b", "f32", "grid")]
 EVERY = required(CELLS)
 PASSED = [Outcome("id", title, "", block, dtype, "passed") for title, dtype, block in CELLS]

@@ -19,8 +19,8 @@ from npucall_conformance.fuzz.draws import drawn as drawing
 from npucall_conformance.fuzz.invalid import apart, spoilt
 from npucall_conformance.fuzz.layouts import layout
 from npucall_conformance.fuzz.search import Fuzz
-from npucall_conformance.running.judged import judged
 from npucall_conformance.running.runner import Evidence, Runner
+from npucall_conformance.running.subject import open_subject
 from npucall_conformance.stating import elementwise
 
 from .fault_table import DRAWN
@@ -116,7 +116,7 @@ def test_the_search_ends_when_the_time_is_up_also_where_everything_fails(
     some = list(drawn(KL, "aclnnGlu", seconds=1))
     assert {outcome.title for outcome in some} == {KL, "aclnnGlu"}
     assert all(outcome.status == "passed" for outcome in some)
-    runner = Runner(judged(client_of(Failing(lambda _: InternalError("broken"))), "broken"))
+    runner = Runner(open_subject(client_of(Failing(lambda _: InternalError("broken"))), "broken"))
     found = list(Fuzz(runner, 1).outcomes([STATEMENTS[KL]]))
     assert all(outcome.status == "failed" for outcome in found)
 

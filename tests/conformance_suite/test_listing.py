@@ -18,7 +18,7 @@ from .servers import local as server
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from npucall_conformance.running.judged import Judged
+    from npucall_conformance.running.subject import Subject
 
 GLU = "aclnnGlu"
 FORGOTTEN = of("Glu", "", '"aclnnGlu"', '"aclnnGluV1"')
@@ -47,17 +47,17 @@ def test_missing_types_may_be_allowed_and_lower(monkeypatch: pytest.MonkeyPatch)
     assert any(o.status == "passed" and o.block == "listing" for o in outcomes)
 
 
-def twice(first: Judged) -> None:
+def twice(first: Subject) -> None:
     first.listing = (*(first.listing or ()), *first.entries(GLU))
 
 
-def from_elsewhere(first: Judged) -> None:
+def from_elsewhere(first: Subject) -> None:
     first.listing = tuple(map(copy.deepcopy, first.listing or ()))
     for info in first.listing:
         info.source = "elsewhere"
 
 
-def of_another_product(first: Judged) -> None:
+def of_another_product(first: Subject) -> None:
     first.server = replace(first.server, product="Ascend910_93")
 
 
@@ -69,7 +69,7 @@ def of_another_product(first: Judged) -> None:
         (of_another_product, "product of Ascend910B1: expected Ascend910B, found Ascend910_93"),
     ],
 )
-def test_a_server_that_lists_it_wrongly_fails(lie: Callable[[Judged], None], problem: str) -> None:
+def test_a_server_that_lists_it_wrongly_fails(lie: Callable[[Subject], None], problem: str) -> None:
     first = server()
     lie(first)
     (outcome,) = run(first, operators=(GLU,), blocks=("listing",))

@@ -18,7 +18,7 @@ from npucall.operators import CATALOGUE
 from npucall.products import product_of
 from npucall.tensors import TensorSpec
 from npucall.wire.calls import PreparedCalls, encode
-from npucall_conformance.cases.calls import call_of
+from npucall_conformance.cases.made_call import call_of
 from npucall_conformance.cases.select import Selection, select
 from npucall_server.calls.arrivals import Arrivals
 

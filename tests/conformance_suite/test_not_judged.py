@@ -17,10 +17,10 @@ from npucall.errors import (
 from npucall_client.testing import running_server
 from npucall_conformance.cases.case import BLOCKS
 from npucall_conformance.reporting.report import Outcome
-from npucall_conformance.running import unjudged
+from npucall_conformance.running import not_judged
 from npucall_conformance.running.callers import CALLERS
-from npucall_conformance.running.judged import judged
-from npucall_conformance.running.unjudged import Patience
+from npucall_conformance.running.not_judged import Patience
+from npucall_conformance.running.subject import open_subject
 
 from .servers import Failing, altered, client_of, failed, flip, run
 
@@ -50,7 +50,7 @@ class FakeTime:
 def clock(monkeypatch: pytest.MonkeyPatch) -> FakeTime:
     """What a run waits by."""
     fake = FakeTime()
-    monkeypatch.setattr(unjudged, "time", fake)
+    monkeypatch.setattr(not_judged, "time", fake)
     return fake
 
 
@@ -65,7 +65,7 @@ def skipped(outcomes: list[Outcome]) -> list[Outcome]:
 
 @each("reason", BUSY)
 def test_a_server_that_has_no_time_in_the_middle_lowers_and_does_not_fail(reason: str) -> None:
-    server = judged(client_of(busy_in_the_middle(BUSY[reason])), "busy")
+    server = open_subject(client_of(busy_in_the_middle(BUSY[reason])), "busy")
     outcomes = run(server, **GRID)
     assert failed(outcomes) == []
     assert len(skipped(outcomes)) == 10
@@ -74,20 +74,20 @@ def test_a_server_that_has_no_time_in_the_middle_lowers_and_does_not_fail(reason
 
 def test_a_server_that_says_when_is_asked_again(clock: FakeTime) -> None:
     transport = busy_in_the_middle(QueueFullError("queue: full", retry_after=0.5))
-    outcomes = run(judged(client_of(transport), "busy"), **GRID)
+    outcomes = run(open_subject(client_of(transport), "busy"), **GRID)
     assert {outcome.status for outcome in outcomes} == {"passed"}
     assert (transport.asked, clock.now) == (len(outcomes) + 10, 5.0)
 
 
 def test_nobody_waits_for_a_quota_of_tomorrow(clock: FakeTime) -> None:
     transport = busy_in_the_middle(QuotaError("quota: none left", retry_after=40_000.0))
-    assert len(skipped(run(judged(client_of(transport), "busy"), **GRID))) == 10
+    assert len(skipped(run(open_subject(client_of(transport), "busy"), **GRID))) == 10
     assert clock.now == 0
 
 
 def test_a_run_does_not_wait_for_ever_in_small_steps(clock: FakeTime) -> None:
     transport = Failing(lambda _: QueueFullError("queue: full", retry_after=1.0))
-    server = judged(client_of(transport), "busy")
+    server = open_subject(client_of(transport), "busy")
     server.patience = Patience(a_call=60, a_run=5)
     outcomes = run(server, **GRID)
     assert {outcome.status for outcome in outcomes} == {"skipped"}
@@ -97,13 +97,16 @@ def test_a_run_does_not_wait_for_ever_in_small_steps(clock: FakeTime) -> None:
 def test_a_server_without_time_for_the_second_look_lowers() -> None:
     transport = Failing(lambda asked: BUSY["QUEUE_FULL"] if asked >= 1 else None)
     (first, *_) = run(
-        judged(client_of(transport), "busy"), operators=KL, blocks=("determinism",), quick=True
+        open_subject(client_of(transport), "busy"),
+        operators=KL,
+        blocks=("determinism",),
+        quick=True,
     )
     assert (first.status, first.lowers) == ("skipped", True)
 
 
 def test_what_was_wrong_before_a_second_server_had_no_time_stays_wrong() -> None:
-    busy = judged(client_of(Failing(lambda _: BUSY["QUOTA"])), "busy")
+    busy = open_subject(client_of(Failing(lambda _: BUSY["QUOTA"])), "busy")
     (outcome,) = run(altered(flip), busy, cases=("aclnnKlDivBackward/grid/f32-none-4x6-0001",))
     assert outcome.status == "failed"
 
@@ -112,7 +115,7 @@ def test_what_was_wrong_before_a_second_server_had_no_time_stays_wrong() -> None
 def test_a_server_that_is_killed_in_the_middle_ends_the_run() -> None:
     asked = 0
     with running_server() as server, npucall_client.connect(server.target) as client:
-        subject = judged(client, server.target)
+        subject = open_subject(client, server.target)
         answer = subject.adapter.answer
 
         def counted(*arguments: object) -> object:
@@ -140,7 +143,7 @@ def test_a_server_that_is_gone_is_asked_once_more_whether_it_lives() -> None:
     transport = Failing(
         lambda asked: ServerUnreachableError("target: none") if asked >= 5 else None, lives=False
     )
-    outcomes = run(judged(client_of(transport), "gone"), **GRID)
+    outcomes = run(open_subject(client_of(transport), "gone"), **GRID)
     assert [o.status for o in outcomes[:6]] == ["passed"] * 5 + ["failed"]
     assert {o.status for o in outcomes[6:]} == {"skipped"}
     assert transport.asked == 6
@@ -148,7 +151,7 @@ def test_a_server_that_is_gone_is_asked_once_more_whether_it_lives() -> None:
 
 def test_a_server_that_lives_and_answers_nothing_is_not_asked_for_ever() -> None:
     transport = Failing(lambda _: DeadlineError("timeout: no answer"))
-    outcomes = run(judged(client_of(transport), "hanging"), **GRID)
+    outcomes = run(open_subject(client_of(transport), "hanging"), **GRID)
     assert [o.status for o in outcomes[:4]] == ["failed"] * 3 + ["skipped"]
     assert "lives, but answered 3 calls with nothing" in outcomes[3].problems[0]
     assert transport.asked == 4  # the first one twice
@@ -162,7 +165,7 @@ def test_a_server_that_was_started_again_fails_once() -> None:
                 self._reply, self._identity = other._reply, other._identity
             return await super().execute(*arguments)  # type: ignore[arg-type]
 
-    outcomes = run(judged(client_of(Restarted(lambda _: None)), "restarted"), **GRID)
+    outcomes = run(open_subject(client_of(Restarted(lambda _: None)), "restarted"), **GRID)
     (wrong,) = failed(outcomes)
     assert wrong is outcomes[7]
     assert "started again" in wrong.problems[0]
@@ -171,6 +174,8 @@ def test_a_server_that_was_started_again_fails_once() -> None:
 @each("block", BLOCKS)
 def test_no_block_calls_a_server_wrong_that_is_busy_now_and_then(block: str) -> None:
     transport = Failing(lambda asked: BUSY["QUEUE_FULL"] if asked % 5 == 2 else None)
-    outcomes = run(judged(client_of(transport), "busy"), operators=KL, blocks=(block,), quick=True)
+    outcomes = run(
+        open_subject(client_of(transport), "busy"), operators=KL, blocks=(block,), quick=True
+    )
     assert [(o.case, *o.problems) for o in failed(outcomes)] == []
     assert all(outcome.lowers for outcome in skipped(outcomes) if "busy" in outcome.problems[0])

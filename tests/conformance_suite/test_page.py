@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tests.rows import each
 
-from npucall_conformance import command as module
+from npucall_conformance import conform_command as module
 
 from .servers import command
 

@@ -14,7 +14,7 @@ from tests.rows import each
 from npucall.dtypes import BF16, FLOAT, FLOAT16, DType
 from npucall_conformance.judging.benchmark import Figures, Ratios, figures, ratios
 from npucall_conformance.reporting.formats import html
-from npucall_conformance.reporting.pairs import Column
+from npucall_conformance.reporting.pairs import ServerColumn
 from npucall_conformance.reporting.report import Report
 
 from .servers import altered, local, report_on, run
@@ -136,7 +136,7 @@ def test_a_run_of_one_server_has_no_pairs() -> None:
 
 
 def test_a_hostile_name_of_the_second_server_is_no_markup() -> None:
-    columns = (Column(passed=True), Column(passed=False))
+    columns = (ServerColumn(passed=True), ServerColumn(passed=False))
     bad = replace(SERVER, target=HOSTILE)
     outcomes = [replace(PASSED, columns=columns)]
     page = Page(html.render(Report("cpu-strict", 0, bad, bad, outcomes=outcomes)))

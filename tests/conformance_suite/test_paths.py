@@ -10,8 +10,8 @@ from tests.rows import each
 
 import npucall_client
 from npucall_conformance import bundle
-from npucall_conformance.running.judged import judged
 from npucall_conformance.running.looks.paths import PATHS, PLAN, PROGRAM_PLAN, UNREAD
+from npucall_conformance.running.subject import open_subject
 
 from . import fault_table
 from .servers import failed, run
@@ -39,7 +39,7 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def outcomes_of(target: str, operator: str = ANY, **filters: Any) -> list[Outcome]:
     filters = {"blocks": ("paths",), "quick": True, **filters}
     with npucall_client.connect(target) as client:
-        return run(judged(client, target), operators=(operator,), **filters)
+        return run(open_subject(client, target), operators=(operator,), **filters)
 
 
 def reporting(outcomes: list[Outcome]) -> set[str]:
@@ -91,7 +91,7 @@ def test_a_bundle_of_a_path_fails_again_until_the_path_is_right(
     target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found: list[Evidence] = []
-    with npucall_client.connect(target) as client, closing(judged(client, target)) as server:
+    with npucall_client.connect(target) as client, closing(open_subject(client, target)) as server:
         with monkeypatch.context() as patched:
             next(fault for fault in FAULTS if "stream" in fault.seen).apply(patched)
             run(server, operators=(ANY,), blocks=("paths",), quick=True, on_failure=found.append)
@@ -133,7 +133,7 @@ def test_of_a_pool_one_member_is_judged_and_named(target: str) -> None:
     with serving() as other:
         pool = f"pool:{target},{other}"
         with npucall_client.connect(pool) as client:
-            server = judged(client, pool)
+            server = open_subject(client, pool)
             outcomes = run(server, operators=(ANY,), quick=True, blocks=("grid", "paths"))
         named = {f"{pool}, member {each}": each for each in (target, other)}
         with npucall_client.connect(named[server.server.target]) as member:

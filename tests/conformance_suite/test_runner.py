@@ -15,10 +15,10 @@ from npucall.errors import InternalError
 from npucall_client.local.transport import LocalTransport
 from npucall_conformance import bundle
 from npucall_conformance.cases.select import Selection, select
-from npucall_conformance.reporting.report import Server
+from npucall_conformance.reporting.report import JudgedServer
 from npucall_conformance.running.callers import CALLERS, in_order
-from npucall_conformance.running.judged import judged
 from npucall_conformance.running.runner import Evidence, Runner, default_profile
+from npucall_conformance.running.subject import open_subject
 from npucall_conformance.statements import statements
 
 from .servers import Failing, altered, client_of, failed, flip, local, run
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from npucall.wire.messages import Response
     from npucall_client.calls.arguments import BoundCall
-    from npucall_conformance.running.judged import Judged
+    from npucall_conformance.running.subject import Subject
 
 SOME = tuple(statement.title for statement in statements())[::12]
 KL = ("aclnnKlDivBackward",)
@@ -95,13 +95,13 @@ def test_some_operators_pass_on_the_oldest_product(title: str) -> None:
 @each("error", [InternalError("a bug"), KeyError("unreadable")])
 def test_an_error_of_the_server_is_an_outcome_and_the_next_case_is_sent(error: Exception) -> None:
     transport = Failing(lambda _: error)
-    outcomes = run(judged(client_of(transport), "broken"), **GRID)
+    outcomes = run(open_subject(client_of(transport), "broken"), **GRID)
     assert {outcome.status for outcome in outcomes} == {"failed"}
     assert transport.asked == len(outcomes)
 
 
-def server_with(device: str) -> Server:
-    return Server("t", device, "Ascend910B1", "Ascend910B", "1", "i", "documented", ())
+def server_with(device: str) -> JudgedServer:
+    return JudgedServer("t", device, "Ascend910B1", "Ascend910B", "1", "i", "documented", ())
 
 
 @each(
@@ -144,7 +144,7 @@ class Counting(LocalTransport):
 def crowd_of(operator: str, *, rounds: int, repeat: int) -> Counting:
     transport = Counting()
     cases = select(statements(), Selection(operators=(operator,), blocks=("crowd",)))
-    runner = Runner(judged(client_of(transport), "local:"), rounds=rounds, repeat=repeat)
+    runner = Runner(open_subject(client_of(transport), "local:"), rounds=rounds, repeat=repeat)
     assert failed([next(iter(runner.run(cases)))]) == []
     return transport
 
@@ -202,7 +202,7 @@ def invert(storage: bytearray) -> None:
     storage[:4] = bytes(255 - byte for byte in storage[:4])
 
 
-def saved(folder: Path, evidence: Evidence, server: Judged) -> Path:
+def saved(folder: Path, evidence: Evidence, server: Subject) -> Path:
     return bundle.save(
         folder, evidence, profile="cpu-strict", seed=0, server=server.server,
         versions={"numpy": "2"},

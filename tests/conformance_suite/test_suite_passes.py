@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tests.rows import each
 
-from npucall_conformance.running.judged import Judged, judged
+from npucall_conformance.running.subject import Subject, open_subject
 from npucall_conformance.statements import statements
 
 from .servers import command, failed, local, run
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 TITLES = [statement.title for statement in statements()]
 
 
-def passes_quickly(server: Judged, title: str, blocks: tuple[str, ...] = ()) -> None:
+def passes_quickly(server: Subject, title: str, blocks: tuple[str, ...] = ()) -> None:
     """A quick run passes, and skips next to nothing but what is for other products."""
     outcomes = run(server, operators=(title,), blocks=blocks, quick=True)
     assert outcomes
@@ -49,13 +49,13 @@ def test_the_other_blocks_pass_for_every_operator(title: str) -> None:
 @pytest.mark.parametrize("client", ["server", "npu"], indirect=True)
 def test_a_quick_run_over_a_server_passes(client: Client) -> None:
     for title in TITLES[3::12]:
-        passes_quickly(judged(client, "here"), title)
+        passes_quickly(open_subject(client, "here"), title)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("title", TITLES)
 def test_a_full_run_passes(client: Client, title: str) -> None:
-    outcomes = run(judged(client, "here"), operators=(title,))
+    outcomes = run(open_subject(client, "here"), operators=(title,))
     assert [(o.case, *o.problems) for o in failed(outcomes)] == []
 
 

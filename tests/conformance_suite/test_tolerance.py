@@ -11,7 +11,7 @@ import numpy as np
 from tests.rows import each
 
 from npucall.dtypes import BF16, DOUBLE, FLOAT, FLOAT8_E4M3FN, FLOAT16, INT32, DType
-from npucall_conformance.judging.tolerance import PROFILES, ULP_BINS, Verdict, judge
+from npucall_conformance.judging.tolerance import PROFILES, ULP_BINS, Judgement, judge
 from npucall_conformance.judging.truth import Expected
 from npucall_conformance.stating.rounding import ulp
 
@@ -32,7 +32,7 @@ def verdict(
     dtype: DType = FLOAT,
     cost: float = 32.0,
     wide: bool = False,
-) -> Verdict:
+) -> Judgement:
     value = np.atleast_1d(np.asarray(value, np.float64))
     size = np.abs(value) if size is None else np.broadcast_to(np.float64(size), value.shape)
     truth = Expected(value, size, summed, kernel, stepwise, dtype, cost, wide)

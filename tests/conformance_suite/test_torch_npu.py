@@ -19,8 +19,8 @@ from tests.rows import each  # noqa: E402
 from npucall.dtypes import FLOAT  # noqa: E402
 from npucall_conformance import bundle  # noqa: E402
 from npucall_conformance.running.adapters.torch_npu import TorchNpu  # noqa: E402
-from npucall_conformance.running.adapters.torch_npu.table import WAYS, WITHOUT  # noqa: E402
-from npucall_conformance.running.judged import Judged, in_place_of_a_server  # noqa: E402
+from npucall_conformance.running.adapters.torch_npu.torch_functions import WAYS, WITHOUT  # noqa: E402
+from npucall_conformance.running.subject import Subject, in_place_of_a_server  # noqa: E402
 
 from .fake_torch_npu import install, stand_in  # noqa: E402
 from .servers import STATEMENTS, failed, local, run  # noqa: E402
@@ -52,7 +52,7 @@ def npu(monkeypatch: pytest.MonkeyPatch) -> Any:
     return module
 
 
-def host() -> Judged:
+def host() -> Subject:
     adapter = TorchNpu()
     return in_place_of_a_server(adapter, adapter.server)
 

@@ -17,8 +17,8 @@ from npucall_client.client import Client
 from npucall_client.local.transport import LocalTransport
 from npucall_client.settings import ClientSettings
 from npucall_conformance.cases.select import Selection, select
-from npucall_conformance.running.judged import judged
 from npucall_conformance.running.runner import Runner
+from npucall_conformance.running.subject import open_subject
 from npucall_conformance.statements import statements
 from npucall_server.devices.cpu import CpuDevice
 from npucall_server.shared.regions import Regions
@@ -55,7 +55,7 @@ class Recording(LocalTransport):
 def calls_of(title: str) -> list[tuple[Prepared, list[bytes]]]:
     """Calls that the conformance suite makes in a quick run, those that are not refused."""
     transport = Recording()
-    subject = judged(Client(transport, ClientSettings(target="local:")), "local:")
+    subject = open_subject(Client(transport, ClientSettings(target="local:")), "local:")
     for _ in Runner(subject, None).run(select(statements(), Selection((), (title,), quick=True))):
         pass
     prepared = PreparedCalls(CATALOGUE, CpuDevice(SOC, VARIANT, 1).product, VARIANT)

@@ -18,7 +18,7 @@ from npucall.errors import ArgumentError, NpucallError
 from npucall.operators import CATALOGUE
 from npucall.products import A2, PRODUCTS
 from npucall.tensors import TensorSpec
-from npucall_conformance.cases.calls import argument_of, call_of
+from npucall_conformance.cases.made_call import argument_of, call_of
 from npucall_conformance.cases.maker import Maker
 from npucall_conformance.statements import statements
 from npucall_conformance.stating.parts import Invalid, Setup

@@ -23,11 +23,11 @@ from npucall.errors import ShapeError
 from npucall.operators import CATALOGUE
 from npucall.products import A2, ASCEND_950, PRODUCTS
 from npucall_conformance.cases.blocks import cases_of
-from npucall_conformance.cases.calls import call_of
 from npucall_conformance.cases.case import BLOCKS
+from npucall_conformance.cases.made_call import call_of
 from npucall_conformance.cases.select import Selection, select
-from npucall_conformance.running.judged import judged
 from npucall_conformance.running.runner import Runner
+from npucall_conformance.running.subject import open_subject
 from npucall_conformance.stating.parts import Setup
 from npucall_conformance.stating.statement import LEFT_OUT
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from npucall.dtypes import DType
     from npucall.products import Product
     from npucall_conformance.cases.case import Case
-    from npucall_conformance.stating.given import Given
+    from npucall_conformance.stating.arguments import Arguments
     from npucall_conformance.stating.parts import Invalid
     from npucall_conformance.stating.statement import Statement
 
@@ -195,7 +195,7 @@ OF_NUMBERS = (
 )
 OF_SHAPES = ("broadcast", "layout", "empty", "rank")
 """The blocks of the suite that are about an operator; its defects are tried above."""
-HERE = judged(LOCAL, "local:")
+HERE = open_subject(LOCAL, "local:")
 
 
 def problems(cases: Iterable[Case], of: Any = HERE) -> list[tuple[str, ...]]:
@@ -225,7 +225,7 @@ def test_what_differs_on_other_products_is_answered_as_stated_there() -> None:
     for product, soc in ((ASCEND_950, "Ascend950PR_9589"), (PRODUCTS[3], "Ascend910A")):
         own = [case for case in cases if product.soc in case.products]
         assert own
-        assert not problems(own, judged(npucall_client.connect("local:", soc=soc), "local:"))
+        assert not problems(own, open_subject(npucall_client.connect("local:", soc=soc), "local:"))
 
 
 OTHERWISE_AT_EDGES = {
@@ -268,7 +268,7 @@ def edges(table: Table) -> list[Case]:
     ]
 
 
-def torch_says(torch: Any, statement: Statement, given: Given) -> dict[str, Any]:
+def torch_says(torch: Any, statement: Statement, given: Arguments) -> dict[str, Any]:
     """torch's outputs of a call, in float64; none if it computes something else."""
     values = {
         name: torch.from_numpy(np.array(value)) if isinstance(value, np.ndarray) else value

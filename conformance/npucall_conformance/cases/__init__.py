@@ -4,8 +4,9 @@ Its modules, from the top::
 
     select                    which cases a run has
     blocks                    the blocks of cases, and what each tries
-    declared, large, written_cases  cases from statements; large ones; written ones
-    maker, written_arithmetic  makes a whole case; written calls of arithmetic
-    calls, case               a case becomes a call; what a case is
-    arrangements, written     layouts in memory; calls whose results are written out
+    product_cases, large      cases of products, types and defaults; large ones
+    written_cases, written_arithmetic, written_call  calls whose results are written out
+    maker                     makes a whole case
+    made_call, case           the call of a case; what a case is
+    arrangements              layouts in memory
 """

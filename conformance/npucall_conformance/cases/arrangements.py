@@ -21,7 +21,7 @@ _BEFORE, _BEHIND = 3, 5
 """Elements before a view with an offset, and after every view that is not dense."""
 
 
-class Layout(Protocol):
+class StorageLayout(Protocol):
     """How a tensor lies in its storage, whatever its shape is."""
 
     def fits(self, shape: Shape, *, output: bool) -> bool:

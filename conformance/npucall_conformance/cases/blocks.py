@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from npucall.dtypes import FLOAT
 from npucall.errors import PARAM_NULLPTR
 from npucall_conformance.cases.arrangements import Arrangement
-from npucall_conformance.cases.declared import defaults, listing, products
 from npucall_conformance.cases.large import large, other_places
 from npucall_conformance.cases.maker import Maker
+from npucall_conformance.cases.product_cases import defaults, listing, products
 from npucall_conformance.cases.written_cases import written
 from npucall_conformance.stating.parts import Setup
 

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     from npucall.dtypes import DType
     from npucall.tensors import Shape
-    from npucall_conformance.cases.arrangements import Layout
-    from npucall_conformance.cases.written import Written
+    from npucall_conformance.cases.arrangements import StorageLayout
+    from npucall_conformance.cases.written_call import WrittenCall
     from npucall_conformance.stating.parts import Contradiction, Invalid
     from npucall_conformance.stating.statement import Statement
 
@@ -68,7 +68,7 @@ class Case:
     attributes: Mapping[str, Any]
     outputs: Mapping[str, DType | None] = field(default_factory=dict)
     """Outputs that are given, with their dtypes; None: the dtype that the output has by default."""
-    layouts: Mapping[str, Layout] = field(default_factory=dict)
+    layouts: Mapping[str, StorageLayout] = field(default_factory=dict)
     setup: Setup = field(default_factory=Setup)
     defects: tuple[Invalid, ...] = ()
     """The defects of the call; the first must be found."""
@@ -81,7 +81,7 @@ class Case:
     """The call names no variant: it is for servers whose default is the statement's."""
     telling: bool = False
     """It can find more errors than its neighbours, so that quick runs begin with it."""
-    written: Written | None = None
+    written: WrittenCall | None = None
     """The call and its result, if they are written out."""
     data: str = ""
     """Cases with the same text here have the same numbers in tensors of the same shape; empty: no

@@ -21,26 +21,26 @@ from npucall.dtypes import (
     INT64,
     UINT8,
 )
-from npucall_conformance.cases.written import Written, dtype_of, of
+from npucall_conformance.cases.written_call import WrittenCall, dtype_of, of
 
 NAN, INF = math.nan, math.inf
 _TOP32 = 2**31 - 1
 
 
-def cast(note: str, source: Any, target: Any, *, free: bool = False) -> Written:
+def cast(note: str, source: Any, target: Any, *, free: bool = False) -> WrittenCall:
     """A conversion; ``free``: devices may answer anything."""
     attributes = {"dtype": dtype_of(target)}
-    return Written(note, {"self": source}, target, attributes, open_on_devices=free)
+    return WrittenCall(note, {"self": source}, target, attributes, open_on_devices=free)
 
 
-def pair(note: str, one: Any, other: Any, result: Any, **attributes: Any) -> Written:
+def pair(note: str, one: Any, other: Any, result: Any, **attributes: Any) -> WrittenCall:
     """A call of an operator of two tensors."""
-    return Written(note, {"self": one, "other": other}, result, attributes)
+    return WrittenCall(note, {"self": one, "other": other}, result, attributes)
 
 
-def alone(note: str, one: Any, result: Any, cost: float = 0.0, **attributes: Any) -> Written:
+def alone(note: str, one: Any, result: Any, cost: float = 0.0, **attributes: Any) -> WrittenCall:
     """A call of an operator of one tensor."""
-    return Written(note, {"self": one}, result, attributes, cost)
+    return WrittenCall(note, {"self": one}, result, attributes, cost)
 
 
 CAST = (

@@ -17,8 +17,8 @@ from npucall.dtypes import (
     DType,
 )
 from npucall_conformance.cases.case import Case
-from npucall_conformance.cases.written import WRITTEN_BLOCK, Written, dtype_of, of
 from npucall_conformance.cases.written_arithmetic import ARITHMETIC, alone
+from npucall_conformance.cases.written_call import WRITTEN_BLOCK, WrittenCall, dtype_of, of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -47,10 +47,10 @@ def each_of(function: Any, dtype: DType, points: tuple[complex, ...] = _POINTS) 
     return of(dtype, *points), of(dtype, *(function(point) for point in points))
 
 
-def summed(note: str, numbers: Any, result: Any, **attributes: Any) -> Written:
+def summed(note: str, numbers: Any, result: Any, **attributes: Any) -> WrittenCall:
     """A sum, over all dimensions by default."""
     asked = {"dims": (), "keep_dims": False, "dtype": dtype_of(result), **attributes}
-    return Written(note, {"self": numbers}, result, asked)
+    return WrittenCall(note, {"self": numbers}, result, asked)
 
 
 _EXP = (
@@ -81,9 +81,9 @@ _SIGMOID = tuple(
 _NEAR_END = (1 - 2.0**-10, 1 - 2.0**-20, 1 - 2.0**-24)
 
 
-def _slope(name: str, values: tuple[float, ...], slope: Any) -> Written:
+def _slope(name: str, values: tuple[float, ...], slope: Any) -> WrittenCall:
     inputs = {"grad_output": of(FLOAT, *[1.5] * len(values)), name: of(FLOAT, *values)}
-    return Written("near-1", inputs, of(FLOAT, *(1.5 * slope(y) for y in values)), cost=4)
+    return WrittenCall("near-1", inputs, of(FLOAT, *(1.5 * slope(y) for y in values)), cost=4)
 
 
 _REDUCE_SUM = (
@@ -99,10 +99,10 @@ _REDUCE_SUM = (
 )
 
 
-def mean(note: str, numbers: Any, result: Any) -> Written:
+def mean(note: str, numbers: Any, result: Any) -> WrittenCall:
     """A mean of everything."""
     asked = {"dim": (), "keep_dim": False, "dtype": dtype_of(result)}
-    return Written(note, {"self": numbers}, result, asked)
+    return WrittenCall(note, {"self": numbers}, result, asked)
 
 
 _MEAN = (
@@ -112,7 +112,7 @@ _MEAN = (
 )
 _LABELS = {"reduction": 2, "ignore_index": 0}
 _NLL_LOSS = (
-    Written(
+    WrittenCall(
         "ignores-0",
         {
             "self": of(FLOAT, -1, -2, -3, -4, shape=(2, 2)),
@@ -124,7 +124,7 @@ _NLL_LOSS = (
     ),
 )
 _NLL_LOSS_BACKWARD = (
-    Written(
+    WrittenCall(
         "ignores-0",
         {
             "grad_output": of(FLOAT, 1),
@@ -138,7 +138,7 @@ _NLL_LOSS_BACKWARD = (
     ),
 )
 _NLL_LOSS2D_BACKWARD = (
-    Written(
+    WrittenCall(
         "ignores-0",
         {
             "grad_output": of(FLOAT, 1, shape=()),
@@ -152,7 +152,7 @@ _NLL_LOSS2D_BACKWARD = (
     ),
 )
 _SOFTPLUS_BACKWARD = (
-    Written(
+    WrittenCall(
         "at-the-threshold",
         {"grad_output": of(FLOAT, 1, 1), "self": of(FLOAT, 1, 1.5)},
         of(FLOAT, 1 / (1 + math.exp(-2)), 1),
@@ -161,7 +161,7 @@ _SOFTPLUS_BACKWARD = (
     ),
 )
 _MATMUL = (
-    Written(
+    WrittenCall(
         "lower-digits",
         {"self": of(FLOAT, 1 + 2.0**-12, shape=(1, 1)), "mat2": of(FLOAT, 1, shape=(1, 1))},
         of(FLOAT, 1, shape=(1, 1)),
@@ -169,14 +169,14 @@ _MATMUL = (
     ),
 )
 _PRELU = (
-    Written(
+    WrittenCall(
         "as-many-channels-as-columns",
         {"self": of(FLOAT, *[-1] * 8, shape=(2, 2, 2)), "weight": of(FLOAT, 2, 3)},
         of(FLOAT, -2, -2, -3, -3, -2, -2, -3, -3, shape=(2, 2, 2)),
     ),
 )
 
-WRITTEN: Mapping[str, tuple[Written, ...]] = {
+WRITTEN: Mapping[str, tuple[WrittenCall, ...]] = {
     **ARITHMETIC,
     "aclnnExp": _EXP,
     "aclnnLog": _LOG,

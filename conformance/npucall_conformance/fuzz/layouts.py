@@ -12,7 +12,7 @@ from npucall_conformance.cases.arrangements import Arrangement
 if TYPE_CHECKING:
     from npucall.dtypes import DType
     from npucall.tensors import Shape
-    from npucall_conformance.cases.arrangements import Layout
+    from npucall_conformance.cases.arrangements import StorageLayout
     from npucall_conformance.fuzz.draws import Draws
 
 _RANK = 8
@@ -66,7 +66,7 @@ class Strided:
         return tuple(strides)
 
 
-def layout(draw: Draws, *, output: bool) -> Layout:
+def layout(draw: Draws, *, output: bool) -> StorageLayout:
     """Any layout that an input, or an output, may have; the simplest is dense."""
     kind = draw.pick(_OF_OUTPUTS if output else _OF_INPUTS)
     if kind == "dense":

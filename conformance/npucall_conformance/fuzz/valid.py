@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from npucall.dtypes import BF16, FLOATS, DType
 from npucall_conformance.cases.maker import Maker
-from npucall_conformance.fuzz.attributes import attributes
+from npucall_conformance.fuzz.attribute_values import attributes
 from npucall_conformance.fuzz.layouts import layout
 from npucall_conformance.fuzz.numbers import sprinkled
 from npucall_conformance.fuzz.shapes import base_shape, stretched
@@ -18,7 +18,7 @@ from npucall_conformance.stating.setups import mixed_floats
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from npucall_conformance.cases.arrangements import Layout
+    from npucall_conformance.cases.arrangements import StorageLayout
     from npucall_conformance.cases.case import Case
     from npucall_conformance.fuzz.draws import Draws
     from npucall_conformance.stating.statement import Statement
@@ -70,7 +70,7 @@ def finished(draw: Draws, case: Case, spared: Iterable[str] = ()) -> Case:
     for each in case.statement.outputs:
         if each.name not in outputs and draw.flag():
             outputs[each.name] = None
-    placed: dict[str, Layout] = {}
+    placed: dict[str, StorageLayout] = {}
     for name in [*case.shapes, *outputs]:
         if name not in spared:
             placed[name] = layout(draw, output=name in outputs)

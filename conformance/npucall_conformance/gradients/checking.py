@@ -12,7 +12,7 @@ from npucall.errors import NpucallError
 from npucall_client.calls import arrays
 from npucall_client.torch.checking import Checked, Row
 from npucall_client.torch.functional import functional
-from npucall_conformance.gradients.calls import watch
+from npucall_conformance.gradients.module_calls import watch
 from npucall_conformance.judging.tolerance import judge
 from npucall_conformance.judging.truth import Expected
 from npucall_conformance.stating.rounding import ulp
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     from npucall_client.client import Client
     from npucall_client.torch.functional import Functional
-    from npucall_conformance.gradients.calls import Call, Found
-    from npucall_conformance.judging.tolerance import Verdict
+    from npucall_conformance.gradients.module_calls import ModuleRun, TorchCall
+    from npucall_conformance.judging.tolerance import Judgement
 
 _SEED = 0
 
@@ -63,7 +63,7 @@ def _marked(value: Any) -> Any:
     return type(value)(map(_marked, value)) if type(value) in (list, tuple) else value
 
 
-def _upstream(found: Found) -> Iterator[tuple[Call, Tensor]]:
+def _upstream(found: ModuleRun) -> Iterator[tuple[TorchCall, Tensor]]:
     """The calls that the outputs depend on, with the gradients of their results."""
     outputs = [each for each in _tensors(found.result) if each.requires_grad]
     if not outputs or not found.calls:
@@ -82,7 +82,7 @@ def _upstream(found: Found) -> Iterator[tuple[Call, Tensor]]:
             yield call, gradient
 
 
-def _rows(call: Call, upstream: Tensor, functions: Functional, profile: str) -> Iterator[Row]:
+def _rows(call: TorchCall, upstream: Tensor, functions: Functional, profile: str) -> Iterator[Row]:
     names = [n for n, a in call.arguments.items() if _needs(a) and n in call.function.gradients]
     truth = _gradients(call.function.torch, call.arguments, names, upstream, torch.float64)
     own = _gradients(call.function.torch, call.arguments, names, upstream)
@@ -133,7 +133,7 @@ def _needs(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and value.requires_grad
 
 
-def _judged(found: Tensor, truth: Tensor, profile: str) -> Verdict:
+def _judged(found: Tensor, truth: Tensor, profile: str) -> Judgement:
     got, exact = arrays.as_array("gradient", found), arrays.as_array("gradient", truth)
     dtype = BY_NUMPY[got.dtype]
     size = np.nan_to_num(ulp(exact, dtype)) * 2.0**23  # half an ulp, beside that of rounding

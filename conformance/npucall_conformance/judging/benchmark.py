@@ -16,7 +16,7 @@ import numpy as np
 
 if TYPE_CHECKING:
     from npucall.dtypes import DType
-    from npucall_conformance.stating.given import Reals
+    from npucall_conformance.stating.arguments import Reals
 
 LEVELS = {"L2": (2.0, 1.2, 1.2), "L1": (5.0, 1.5, 1.5), "L0": (10.0, 2.0, 2.0)}
 """The largest allowed ratios of MARE, MERE and RMSE to the other device's; the strictest level is

@@ -18,7 +18,7 @@ from npucall_conformance.stating.rounding import nearest, ulp
 
 if TYPE_CHECKING:
     from npucall_conformance.judging.truth import Expected
-    from npucall_conformance.stating.given import Reals
+    from npucall_conformance.stating.arguments import Reals
 
 BIAS = 0.25
 """A mean signed error up to this, in ulp, is no bias."""

@@ -16,7 +16,7 @@ from npucall.errors import (
 )
 from npucall_conformance.cases.arrangements import gaps, view
 from npucall_conformance.cases.case import FUZZ
-from npucall_conformance.judging.tolerance import CPU_STRICT, Verdict, is_faint, judge
+from npucall_conformance.judging.tolerance import CPU_STRICT, Judgement, is_faint, judge
 from npucall_conformance.judging.truth import TruthError, expected
 from npucall_conformance.stating.parts import Contradiction, Refusal
 from npucall_conformance.wire import ON_CPU
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from npucall.dtypes import AnyArray, DType
     from npucall.tensors import Buffer, TensorSpec
     from npucall.wire.replies import Reply
-    from npucall_conformance.cases.calls import MadeCall
     from npucall_conformance.cases.case import Case
+    from npucall_conformance.cases.made_call import MadeCall
     from npucall_conformance.judging.truth import Expected
-    from npucall_conformance.wire import Answer
+    from npucall_conformance.wire import WireAnswer
 
 _UNAVAILABLE = (OperatorUnavailableError.reason, VariantUnavailableError.reason)
 _MANY = 16
@@ -85,15 +85,15 @@ class Expectation:
 
 
 @dataclass(frozen=True)
-class Checked:
+class CheckResult:
     """The result of checking an answer."""
 
     problems: tuple[str, ...]
-    verdicts: Mapping[str, Verdict] = field(default_factory=dict)
+    verdicts: Mapping[str, Judgement] = field(default_factory=dict)
     sided: Sided | None = None
 
 
-def arrays_of(answer: Answer) -> dict[str, AnyArray]:
+def arrays_of(answer: WireAnswer) -> dict[str, AnyArray]:
     """The outputs' elements by name."""
     return {n: view(spec, answer.storages[n]) for n, spec in answer.outputs.items()}
 
@@ -146,18 +146,18 @@ def _refuse_faint(case: Case, call: MadeCall, truth: Mapping[str, Expected]) -> 
             )
 
 
-def check(expectation: Expectation, answer: Answer | NpucallError, profile: str) -> Checked:
+def check(expectation: Expectation, answer: WireAnswer | NpucallError, profile: str) -> CheckResult:
     """What is wrong with an answer."""
     if expectation.contradiction is not None:
         return _check_sources(expectation.contradiction, answer, profile)
     if isinstance(answer, NpucallError):
         if expectation.refused is None:
-            return Checked((f"expected an answer, found {described(answer)}",))
-        return Checked(tuple(_error_problems(expectation.refused, answer, profile)))
+            return CheckResult((f"expected an answer, found {described(answer)}",))
+        return CheckResult(tuple(_error_problems(expectation.refused, answer, profile)))
     if expectation.refused is not None:
         wanted = expectation.refused
         blamed = ", ".join(wanted.blames)
-        return Checked((f"expected error {wanted.status} blaming {blamed}, found an answer",))
+        return CheckResult((f"expected error {wanted.status} blaming {blamed}, found an answer",))
     return _check_outputs(expectation, answer, profile)
 
 
@@ -188,14 +188,14 @@ def _error_problems(refused: Refused, error: NpucallError, profile: str) -> list
     return problems
 
 
-def _check_outputs(expectation: Expectation, answer: Answer, profile: str) -> Checked:
+def _check_outputs(expectation: Expectation, answer: WireAnswer, profile: str) -> CheckResult:
     problems = list(_told(expectation, answer.reply))
     verdicts = {}
     if answer.reply.variant != expectation.variant:
         problems.append(f"expected variant {expectation.variant!r}, found {answer.reply.variant!r}")
     if list(answer.outputs) != list(expectation.outputs):
         found = f"expected outputs {list(expectation.outputs)}, found {list(answer.outputs)}"
-        return Checked((*problems, found))
+        return CheckResult((*problems, found))
     for name, truth in expectation.outputs.items():
         spec = answer.outputs[name]
         if spec.shape != truth.value.shape or spec.dtype is not truth.dtype:
@@ -208,7 +208,7 @@ def _check_outputs(expectation: Expectation, answer: Answer, profile: str) -> Ch
         verdicts[name] = judge(profile, view(spec, answer.storages[name]), truth)
         if not verdicts[name].passed:
             problems.append(f"{name}: {verdicts[name].problem}")
-    return Checked(tuple(problems), verdicts)
+    return CheckResult(tuple(problems), verdicts)
 
 
 def _gap_problems(name: str, spec: TensorSpec, storage: bytes, sent: Buffer | None) -> list[str]:
@@ -242,8 +242,8 @@ def _told(expectation: Expectation, reply: Reply) -> Iterator[str]:
 
 
 def _check_sources(
-    contradiction: Contradiction, answer: Answer | NpucallError, profile: str
-) -> Checked:
+    contradiction: Contradiction, answer: WireAnswer | NpucallError, profile: str
+) -> CheckResult:
     agrees = tuple(n for n, wanted in contradiction.sources.items() if _meets(wanted, answer))
     if isinstance(answer, NpucallError):
         text = described(answer)
@@ -257,10 +257,10 @@ def _check_sources(
     fine = contradiction.decided in agrees if profile == CPU_STRICT else bool(agrees)
     wanted = contradiction.decided if profile == CPU_STRICT else "one of the sources"
     problem = f"{contradiction.topic}: expected what {wanted} says, found {text}"
-    return Checked(() if fine else (problem,), sided=sided)
+    return CheckResult(() if fine else (problem,), sided=sided)
 
 
-def _meets(wanted: Any, answer: Answer | NpucallError) -> bool:
+def _meets(wanted: Any, answer: WireAnswer | NpucallError) -> bool:
     if isinstance(answer, NpucallError):
         return isinstance(wanted, Refusal) and answer.aclnn_status == wanted.status
     if isinstance(wanted, Refusal):

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from npucall.dtypes import AnyArray, DType
     from npucall_conformance.judging.truth import Expected
-    from npucall_conformance.stating.given import Reals
+    from npucall_conformance.stating.arguments import Reals
 
 CPU_STRICT = "cpu-strict"
 """The profile of a CPU reference, in which everything has to be right."""
@@ -52,7 +52,7 @@ _FEW = 1 << 12
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Judgement:
     """How near one output came."""
 
     passed: bool
@@ -70,7 +70,7 @@ class Verdict:
     """If it did not pass: a mask of the elements that are outside the tolerance."""
 
 
-def judge(profile: str, got: AnyArray, truth: Expected) -> Verdict:
+def judge(profile: str, got: AnyArray, truth: Expected) -> Judgement:
     """Judges an output of the right shape and dtype by a profile of ``PROFILES``."""
     with np.errstate(all="ignore"):
         if truth.dtype.kind == "complex":
@@ -95,7 +95,7 @@ def _parts(got: AnyArray, truth: Expected) -> tuple[AnyArray, Expected]:
     )
 
 
-def _of_parts(verdict: Verdict) -> Verdict:
+def _of_parts(verdict: Judgement) -> Judgement:
     outside = None if verdict.outside is None else verdict.outside.any(-1)
     return replace(verdict, worst=verdict.worst[:-1], outside=outside)
 
@@ -167,7 +167,7 @@ class _Allowed:
     """What else is wrong."""
 
 
-def _judge(profile: Callable[[_Errors], _Allowed], got: Any, truth: Expected) -> Verdict:
+def _judge(profile: Callable[[_Errors], _Allowed], got: Any, truth: Expected) -> Judgement:
     found = got.astype(np.float64)
     value, size = truth.value, np.nan_to_num(truth.size, nan=0.0, posinf=0.0)
     own = ulp(value, truth.dtype)
@@ -184,7 +184,7 @@ def _judge(profile: Callable[[_Errors], _Allowed], got: Any, truth: Expected) ->
     ratio = np.where(wrong, np.inf, np.where(apart == 0, 0.0, apart / allowed.most))
     ratio = np.where(outside, np.maximum(ratio, _JUST_OUTSIDE), np.clip(ratio, 0.0, 1.0))
     if not value.size:
-        return Verdict(
+        return Judgement(
             passed=True, problem="", ulp=0.0, ratio=0.0, worst=(), histogram=_count(in_ulp)
         )
     index = tuple(int(i) for i in np.unravel_index(_worst(outside, ratio), value.shape))
@@ -195,7 +195,7 @@ def _judge(profile: Callable[[_Errors], _Allowed], got: Any, truth: Expected) ->
             f"{float(value[index])!r}: {in_ulp[index]:.3g} ulp, {ratio[index]:.3g} of the "
             f"tolerance; {int(outside.sum())} of {value.size} are outside"
         )
-    return Verdict(
+    return Judgement(
         not problem, problem, float(in_ulp.max()), float(ratio.max()), index, _count(in_ulp),
         (ratio > 1) | wrong if problem else None,
     )  # fmt: skip

@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from npucall.dtypes import DOUBLE, FLOAT16
+from npucall_conformance.stating.arguments import FLOAT_INSIDE, Arguments, Reals, Terms, wide
 from npucall_conformance.stating.broadcasting import common_shape
-from npucall_conformance.stating.given import FLOAT_INSIDE, Given, Reals, Terms, wide
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from npucall.dtypes import DType
     from npucall.tensors import Shape
-    from npucall_conformance.cases.calls import MadeCall
+    from npucall_conformance.cases.made_call import MadeCall
     from npucall_conformance.stating.statement import Statement
 
 LOOPED = 4096
@@ -139,7 +139,7 @@ def _by_output(statement: Statement, call: MadeCall, answer: Any) -> dict[str, R
     return {name: _in_shape(call.shapes[name], wide(value)) for name, value in named.items()}
 
 
-def _torch(statement: Statement, given: Given) -> dict[str, Reals]:
+def _torch(statement: Statement, given: Arguments) -> dict[str, Reals]:
     import torch  # noqa: PLC0415  # takes seconds, and is optional
 
     if statement.torch is None:

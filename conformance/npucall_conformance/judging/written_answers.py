@@ -10,24 +10,24 @@ from npucall.dtypes import AnyArray
 from npucall.errors import NpucallError
 from npucall.tensors import TensorSpec
 from npucall_conformance.cases.arrangements import view
-from npucall_conformance.cases.calls import MadeCall, attributes_of
-from npucall_conformance.cases.written import Written, dtype_of
+from npucall_conformance.cases.made_call import MadeCall, attributes_of
+from npucall_conformance.cases.written_call import WrittenCall, dtype_of
 from npucall_conformance.judging.tolerance import CPU_STRICT, judge
 from npucall_conformance.judging.truth import Expected
-from npucall_conformance.stating.given import Given
+from npucall_conformance.stating.arguments import Arguments
 
 if TYPE_CHECKING:
     from npucall.declare.call import Argument
     from npucall_conformance.cases.case import Case
     from npucall_conformance.stating.statement import Statement
-    from npucall_conformance.wire import Answer
+    from npucall_conformance.wire import WireAnswer
 
 _COMPLEX = {"COMPLEX64": 2.0**-20, "COMPLEX128": 2.0**-46}
 """How far off a complex result may be, relative to its size."""
 _OF_DEVICES = 2.0**-10
 
 
-def call_of(statement: Statement, case: Written) -> MadeCall:
+def call_of(statement: Statement, case: WrittenCall) -> MadeCall:
     """The call as it is sent."""
     specs = {name: TensorSpec(dtype_of(a), a.shape) for name, a in case.inputs.items()}
     arguments: dict[str, Argument] = {**specs, **attributes_of(statement, case.attributes)}
@@ -35,13 +35,13 @@ def call_of(statement: Statement, case: Written) -> MadeCall:
     storages = {name: case.inputs[name].tobytes() for name in order if name in case.inputs}
     named = {name: arguments[name] for name in order}
     return MadeCall(
-        statement.operator, statement.variant, named, storages, Given({}, {}),
+        statement.operator, statement.variant, named, storages, Arguments({}, {}),
         {statement.outputs[0].name: case.result.shape},
         {statement.outputs[0].name: dtype_of(case.result)},
     )  # fmt: skip
 
 
-def problems_of(case: Case, answer: Answer | NpucallError, profile: str) -> list[str]:
+def problems_of(case: Case, answer: WireAnswer | NpucallError, profile: str) -> list[str]:
     """What is wrong with the answer to a written call."""
     written = case.written
     assert written is not None  # noqa: S101  # of the block

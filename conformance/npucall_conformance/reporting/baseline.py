@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
-from npucall_conformance.reporting.report import Known, Outcome, Report, Server
+from npucall_conformance.reporting.report import JudgedServer, Known, Outcome, Report
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -83,7 +83,7 @@ class Baseline:
             gone = [case for case in self.deviations if case not in there]
         return Known((*self.passing, *gone), self._beside(report.server))
 
-    def _beside(self, server: Server) -> tuple[str, ...]:
+    def _beside(self, server: JudgedServer) -> tuple[str, ...]:
         """How the server differs from the file's server, as far as that is allowed."""
         return tuple(
             f"the baseline is of {name} {self.server[name]}, this server has {value}"
@@ -170,7 +170,7 @@ def write(path: Path, report: Report, before: Baseline | None) -> None:
     path.write_text(f"{text}\n", encoding="utf-8")
 
 
-def _identity(server: Server) -> dict[str, str]:
+def _identity(server: JudgedServer) -> dict[str, str]:
     names = ("device", "soc", "product", "version", "default_variant")
     return {name: getattr(server, name) for name in names}
 

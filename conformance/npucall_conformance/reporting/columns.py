@@ -9,19 +9,21 @@ from npucall.errors import NpucallError
 from npucall_conformance.judging.benchmark import Figures, figures
 from npucall_conformance.judging.check import arrays_of
 from npucall_conformance.judging.tolerance import judge
-from npucall_conformance.reporting.pairs import Column
-from npucall_conformance.stating.given import wide
+from npucall_conformance.reporting.pairs import ServerColumn
+from npucall_conformance.stating.arguments import wide
 
 if TYPE_CHECKING:
-    from npucall_conformance.judging.check import Checked, Expectation
-    from npucall_conformance.wire import Answer
+    from npucall_conformance.judging.check import CheckResult, Expectation
+    from npucall_conformance.wire import WireAnswer
 
 
-def column(expectation: Expectation, answer: Answer | NpucallError, checked: Checked) -> Column:
+def column(
+    expectation: Expectation, answer: WireAnswer | NpucallError, checked: CheckResult
+) -> ServerColumn:
     """The column of one server's answer to a case."""
     verdicts = checked.verdicts.values()
     bins = zip(*(verdict.histogram for verdict in verdicts), strict=True)
-    own = Column(
+    own = ServerColumn(
         passed=not checked.problems,
         ulp=max((verdict.ulp for verdict in verdicts), default=0.0),
         ratio=max((verdict.ratio for verdict in verdicts), default=0.0),
@@ -38,7 +40,7 @@ def column(expectation: Expectation, answer: Answer | NpucallError, checked: Che
 
 
 def differences(
-    expectation: Expectation, one: Answer, other: Answer, target: str, profile: str
+    expectation: Expectation, one: WireAnswer, other: WireAnswer, target: str, profile: str
 ) -> list[str]:
     """Where a server's answer differs from another's, which is at ``target``."""
     problems = []

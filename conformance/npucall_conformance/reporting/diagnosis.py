@@ -16,10 +16,10 @@ from npucall_conformance.reporting.report import Wrong
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from npucall_conformance.cases.calls import MadeCall
-    from npucall_conformance.judging.check import Checked, Expectation
-    from npucall_conformance.judging.tolerance import Verdict
-    from npucall_conformance.wire import Answer
+    from npucall_conformance.cases.made_call import MadeCall
+    from npucall_conformance.judging.check import CheckResult, Expectation
+    from npucall_conformance.judging.tolerance import Judgement
+    from npucall_conformance.wire import WireAnswer
 
 _LISTS = re.compile(r"[\[(][^\[\]()]*\d[^\[\]()]*[\])]")
 _IDS = re.compile(r"\b(?=[0-9a-f]*\d)[0-9a-f]{8,}\b")
@@ -32,7 +32,10 @@ _SHOWN = 60
 
 
 def wrong(
-    call: MadeCall, expectation: Expectation, answer: Answer | NpucallError, checked: Checked
+    call: MadeCall,
+    expectation: Expectation,
+    answer: WireAnswer | NpucallError,
+    checked: CheckResult,
 ) -> Wrong | None:
     """The worst of the outputs whose numbers are wrong; None if none are."""
     failed = {name: each for name, each in checked.verdicts.items() if not each.passed}
@@ -68,7 +71,7 @@ def wrong(
 
 
 def findings(
-    problems: Iterable[str], checked: Checked, answer: Answer | NpucallError
+    problems: Iterable[str], checked: CheckResult, answer: WireAnswer | NpucallError
 ) -> tuple[str, ...]:
     """The problems in a form that is the same for every case with the same cause."""
     text = f": {answer}" if isinstance(answer, NpucallError) else ""
@@ -86,7 +89,7 @@ def stable(problem: str) -> str:
     return _NUMBERS.sub("...", _IDS.sub("...", text))
 
 
-def _outside(verdict: Verdict, value: Any, found: Any) -> Any:
+def _outside(verdict: Judgement, value: Any, found: Any) -> Any:
     """The elements that are wrong; where only all of them together are, those that differ."""
     if verdict.outside is not None and verdict.outside.any():
         return verdict.outside

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Column:
+class ServerColumn:
     """What one of two servers answered to a case."""
 
     passed: bool
@@ -27,7 +27,7 @@ class Column:
     """The figures of outputs with fractions."""
 
 
-Columns: TypeAlias = tuple[Column, Column]
+Columns: TypeAlias = tuple[ServerColumn, ServerColumn]
 """The columns of the judged server, and of the server with which it is compared."""
 
 
@@ -62,7 +62,7 @@ def paired(columns: Iterable[Columns]) -> Pair:
     return Pair(len(first), (_side(first), _side(second)))
 
 
-def _side(columns: tuple[Column, ...]) -> Side:
+def _side(columns: tuple[ServerColumn, ...]) -> Side:
     return Side(
         sum(each.passed for each in columns),
         max((math.inf if math.isnan(each.ulp) else each.ulp) for each in columns),

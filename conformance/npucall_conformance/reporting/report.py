@@ -21,7 +21,7 @@ Key = TypeVar("Key", bound=Hashable)
 Status = Literal["passed", "failed", "skipped", "accepted"]
 """Accepted: it failed as the baseline says."""
 
-__all__ = ["ULP_BINS", "Known", "Outcome", "Report", "Server", "Sided", "Tally", "Wrong"]
+__all__ = ["ULP_BINS", "JudgedServer", "Known", "Outcome", "Report", "Sided", "Tally", "Wrong"]
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class Outcome:
 
 
 @dataclass(frozen=True)
-class Server:
+class JudgedServer:
     """Who was judged."""
 
     target: str
@@ -152,8 +152,8 @@ class Report:
     profile: str
     """cpu-strict, cann-standard or cann-legacy."""
     seed: int
-    server: Server
-    against: Server | None = None
+    server: JudgedServer
+    against: JudgedServer | None = None
     """The second server, whose outputs were compared with the first's."""
     quick: bool = False
     started: str = ""

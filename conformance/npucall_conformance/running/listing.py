@@ -12,21 +12,21 @@ from npucall_conformance.stating.tables import product_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from npucall_conformance.reporting.report import Server
-    from npucall_conformance.running.judged import Judged
+    from npucall_conformance.reporting.report import JudgedServer
+    from npucall_conformance.running.subject import Subject
     from npucall_conformance.stating.prototypes import Parameter
     from npucall_conformance.stating.statement import Statement
 
 _ROLES = {pb.ROLE_INPUT: "input", pb.ROLE_OUTPUT: "output", pb.ROLE_ATTRIBUTE: "attribute"}
 
 
-def listing_problems(statement: Statement, judged: Judged, *, partly: bool) -> list[str]:
+def listing_problems(statement: Statement, subject: Subject, *, partly: bool) -> list[str]:
     """What is wrong with a server's entry of an operator.
 
     ``partly``: the entry may have fewer products and types. Raises NotJudgedError for a library in
     place of a server, which lists nothing.
     """
-    server, found = judged.server, judged.entries(statement.title)
+    server, found = subject.server, subject.entries(statement.title)
     if len(found) != 1:
         return [f"listing: expected {statement.title} once, found it {len(found)} times"]
     info = found[0]
@@ -36,15 +36,15 @@ def listing_problems(statement: Statement, judged: Judged, *, partly: bool) -> l
             *_product(server),
             *_whole(statement, info),
             *_availability(statement, info, server.product),
-            *_default_variant(statement, judged),
+            *_default_variant(statement, subject),
             *_products(statement, info, partly=partly),
             *_parameters(statement, info),
-            *_alone(statement, judged, info),
+            *_alone(statement, subject, info),
         )
     ]
 
 
-def _product(server: Server) -> Iterator[str]:
+def _product(server: JudgedServer) -> Iterator[str]:
     """What is wrong with the server's product.
 
     If no family has the SoC, the server guesses the product, and any product is accepted.
@@ -54,10 +54,10 @@ def _product(server: Server) -> Iterator[str]:
         yield from _unequal(f"product of {server.soc}", product, server.product)
 
 
-def _alone(statement: Statement, judged: Judged, info: pb.OperatorInfo) -> Iterator[str]:
+def _alone(statement: Statement, subject: Subject, info: pb.OperatorInfo) -> Iterator[str]:
     """What is wrong if the operator is asked for alone: the answer must be the same entry."""
     try:
-        alone = judged.client.operator(statement.operator, statement.variant)
+        alone = subject.client.operator(statement.operator, statement.variant)
     except NpucallError as error:
         yield f"GetOperator: expected the entry, found {error.reason}: {error}"
         return
@@ -65,13 +65,13 @@ def _alone(statement: Statement, judged: Judged, info: pb.OperatorInfo) -> Itera
         yield "GetOperator: expected the entry of the listing, found another"
 
 
-def _default_variant(statement: Statement, judged: Judged) -> Iterator[str]:
-    server = judged.server
+def _default_variant(statement: Statement, subject: Subject) -> Iterator[str]:
+    server = subject.server
     title = f"{statement.operator}.{server.default_variant}"
-    if statement.variant and server.product in statement.takes and title not in judged.dtypes:
+    if statement.variant and server.product in statement.takes and title not in subject.dtypes:
         yield f"default variant: expected one that is available, found {server.default_variant!r}"
     if statement.variant:
-        taken = judged.client.operator(statement.operator).variant
+        taken = subject.client.operator(statement.operator).variant
         yield from _unequal("variant of an entry without one", server.default_variant, taken)
 
 

@@ -9,29 +9,29 @@ from typing import TYPE_CHECKING
 
 from npucall.errors import NpucallError
 from npucall_conformance import wire
-from npucall_conformance.cases.calls import MadeCall, call_of
-from npucall_conformance.cases.declared import LISTING
-from npucall_conformance.judging.check import Checked, Expectation, check, expectation_of
+from npucall_conformance.cases.made_call import MadeCall, call_of
+from npucall_conformance.cases.product_cases import LISTING
+from npucall_conformance.judging.check import CheckResult, Expectation, check, expectation_of
 from npucall_conformance.judging.tolerance import CPU_STRICT
 from npucall_conformance.judging.written_answers import call_of as written_call
 from npucall_conformance.judging.written_answers import problems_of
 from npucall_conformance.reporting.columns import column, differences
 from npucall_conformance.reporting.diagnosis import findings, wrong
-from npucall_conformance.reporting.pairs import Column, Columns
-from npucall_conformance.reporting.report import Outcome, Server, Status
-from npucall_conformance.running.applying import check_applies
+from npucall_conformance.reporting.pairs import Columns, ServerColumn
+from npucall_conformance.reporting.report import JudgedServer, Outcome, Status
+from npucall_conformance.running.applicability import check_applies
 from npucall_conformance.running.callers import in_order
-from npucall_conformance.running.judged import Judged
 from npucall_conformance.running.listing import listing_problems
-from npucall_conformance.running.looks import LOOKS, Seen
-from npucall_conformance.running.unjudged import NotJudgedError
+from npucall_conformance.running.looks import LOOKS, Observation
+from npucall_conformance.running.not_judged import NotJudgedError
+from npucall_conformance.running.subject import Subject
 from npucall_conformance.wire import ON_CPU
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from npucall_conformance.cases.case import Case
-    from npucall_conformance.cases.written import Written
+    from npucall_conformance.cases.written_call import WrittenCall
 
 ALONE = frozenset({"determinism", "crowd"})
 """Blocks whose cases send calls at once: no other case runs at the same time."""
@@ -49,10 +49,10 @@ class Evidence:
     outcome: Outcome
     call: MadeCall
     expectation: Expectation
-    answer: wire.Answer | NpucallError
+    answer: wire.WireAnswer | NpucallError
 
 
-def default_profile(*servers: Server) -> str:
+def default_profile(*servers: JudgedServer) -> str:
     """cpu-strict for the CPU reference; cann-standard if one of the servers is a device."""
     on_cpu = all(server.device in ON_CPU for server in servers)
     return CPU_STRICT if on_cpu else "cann-standard"
@@ -62,8 +62,8 @@ def default_profile(*servers: Server) -> str:
 class Runner:
     """How cases are run."""
 
-    first: Judged
-    second: Judged | None = None
+    first: Subject
+    second: Subject | None = None
     """A second server. Its outputs are judged too, and compared with the first server's."""
     profile: str = CPU_STRICT
     seed: int = 0
@@ -83,14 +83,14 @@ class Runner:
     def run(self, cases: Iterable[Case]) -> Iterator[Outcome]:
         """The outcomes, in the order of the cases, one by one as they come."""
         threads = _THREADS if all(each.is_elsewhere for each in filter(None, self._both)) else 1
-        judged = in_order(self._judged, cases, threads, alone=lambda case: case.block in ALONE)
-        for outcome, evidence in judged:
+        subject = in_order(self._judged, cases, threads, alone=lambda case: case.block in ALONE)
+        for outcome, evidence in subject:
             if evidence is not None and self.on_failure is not None:
                 self.on_failure(evidence)
             yield outcome
 
     @property
-    def _both(self) -> tuple[Judged | None, ...]:
+    def _both(self) -> tuple[Subject | None, ...]:
         return self.first, self.second
 
     def _judged(self, case: Case) -> tuple[Outcome, Evidence | None]:
@@ -121,7 +121,7 @@ class Runner:
         truth_ns = perf_counter_ns() - start
         answer = self.first.ask(call)
         checked = check(expectation, answer, self.profile)
-        seen = Seen(
+        seen = Observation(
             self.first, case, call, expectation, answer, self.profile, self.seed,
             rounds=self.rounds, repeat=self.repeat, allow_missing=self.allow_missing,
         )  # fmt: skip
@@ -158,7 +158,7 @@ class Runner:
         status: Status = "failed" if problems else "passed"
         return replace(outcome, status=status, problems=tuple(problems))
 
-    def _written(self, case: Case, written: Written, outcome: Outcome) -> Outcome:
+    def _written(self, case: Case, written: WrittenCall, outcome: Outcome) -> Outcome:
         """Judges each server's answer to a call whose result is written out."""
         if written.open_on_devices and self.profile != CPU_STRICT:
             raise NotJudgedError("devices answer what they like", lowers=False)
@@ -166,36 +166,39 @@ class Runner:
         for each in filter(None, self._both):
             answer = each.ask(written_call(case.statement, written))
             problems += problems_of(case, answer, self.profile)
-            if isinstance(answer, wire.Answer):
+            if isinstance(answer, wire.WireAnswer):
                 outcome = replace(outcome, run_ns=answer.timings.run_ns, total_ns=answer.total_ns)
         status: Status = "failed" if problems else "passed"
         return replace(outcome, status=status, problems=tuple(problems))
 
-    def _looks(self, seen: Seen) -> list[str]:
+    def _looks(self, seen: Observation) -> list[str]:
         """The problems that the looks of the case's block find."""
         return [problem for look in LOOKS.get(seen.case.block, ()) for problem in look(seen)]
 
     def _compared(
         self,
-        second: Judged,
+        second: Subject,
         call: MadeCall,
         expectation: Expectation,
-        answer: wire.Answer | NpucallError,
+        answer: wire.WireAnswer | NpucallError,
         problems: list[str],
-    ) -> Column:
+    ) -> ServerColumn:
         """Asks the second server; adds what is wrong with its answer, and how both differ."""
         target = second.server.target
         other = second.ask(call)
         checked = check(expectation, other, self.profile)
         problems += [f"{target}: {problem}" for problem in checked.problems]
         plain = not checked.problems and expectation.contradiction is None
-        if plain and isinstance(answer, wire.Answer) and isinstance(other, wire.Answer):
+        if plain and isinstance(answer, wire.WireAnswer) and isinstance(other, wire.WireAnswer):
             problems += differences(expectation, answer, other, target, self.profile)
         return column(expectation, other, checked)
 
 
 def finished(
-    outcome: Outcome, checked: Checked, problems: list[str], answer: wire.Answer | NpucallError
+    outcome: Outcome,
+    checked: CheckResult,
+    problems: list[str],
+    answer: wire.WireAnswer | NpucallError,
 ) -> Outcome:
     """The outcome of a case with the problems that were found."""
     if checked.verdicts:
@@ -208,7 +211,7 @@ def finished(
             worst=f"{name}{list(worst.worst)}",
             histogram=tuple(map(sum, columns)),
         )
-    if isinstance(answer, wire.Answer):
+    if isinstance(answer, wire.WireAnswer):
         outcome = replace(outcome, run_ns=answer.timings.run_ns, total_ns=answer.total_ns)
     return replace(
         outcome,

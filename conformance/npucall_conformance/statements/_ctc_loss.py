@@ -9,7 +9,7 @@ import numpy as np
 
 from npucall.dtypes import BF16, DOUBLE, FLOAT, FLOAT16
 from npucall_conformance.stating import reals
-from npucall_conformance.stating.given import Given, Terms
+from npucall_conformance.stating.arguments import Arguments, Terms
 from npucall_conformance.stating.tables import OLDER, WITH_BFLOAT16, on
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ TAKES = {**on(WITH_BFLOAT16, FLOAT, DOUBLE, FLOAT16, BF16), **on(OLDER, FLOAT, D
 INF, NAN = reals.INFINITY, reals.NAN
 
 
-def states_of(call: Given | Mapping[str, Any], item: int) -> list[int]:
+def states_of(call: Arguments | Mapping[str, Any], item: int) -> list[int]:
     """The classes of an item's states: its labels, blanks around them and between."""
     lengths, targets = call["target_lengths"], call["targets"]
     start = sum(lengths[:item])
@@ -48,7 +48,7 @@ def reachable(states: list[int], blank: int, s: int) -> list[int]:
     return [each for each in ahead if each < len(states)]
 
 
-def loops(k: Given) -> Any:
+def loops(k: Arguments) -> Any:
     steps, items, classes = k["log_probs"].shape
     log_probs, alpha = k["log_probs"].tolist(), k["log_alpha"].tolist()
     result = np.zeros((steps, items, classes))
@@ -75,7 +75,7 @@ def loops(k: Given) -> Any:
     return result
 
 
-def arrays(k: Given) -> Terms:
+def arrays(k: Arguments) -> Terms:
     lp = k["log_probs"]
     value, size = np.zeros(lp.shape), np.zeros(lp.shape)
     for n, steps in enumerate(k["input_lengths"]):

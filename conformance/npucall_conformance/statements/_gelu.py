@@ -15,7 +15,7 @@ from npucall_conformance.stating.setups import crossed
 from npucall_conformance.stating.statement import WITHOUT_BFLOAT16
 
 if TYPE_CHECKING:
-    from npucall_conformance.stating.given import Reals
+    from npucall_conformance.stating.arguments import Reals
 
 INPUTS = ("grad_output", "self")
 OUTPUT = "grad_input"

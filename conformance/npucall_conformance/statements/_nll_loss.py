@@ -9,8 +9,8 @@ import numpy as np
 
 from npucall.dtypes import BOOL, FLOAT, FLOAT16, INT8, INT16, INT32, INT64, UINT8
 from npucall_conformance.stating import reals
+from npucall_conformance.stating.arguments import MEAN, Arguments, Reals, Terms
 from npucall_conformance.stating.domains import follows, normal, uniform, upstream
-from npucall_conformance.stating.given import MEAN, Given, Reals, Terms
 from npucall_conformance.stating.parts import In, Setup
 from npucall_conformance.stating.setups import PAIRS_OF_FLOATS
 
@@ -57,7 +57,7 @@ INPUTS = (
 )
 
 
-def loops(k: Given) -> Reals:
+def loops(k: Arguments) -> Reals:
     """Self as a table of rows, classes and pixels, whose pixels are visited one by one."""
     shape = k["self"].shape
     count, behind = classes(shape), prod(shape[2:])
@@ -75,7 +75,7 @@ def loops(k: Given) -> Reals:
     return np.array(result).reshape(shape)
 
 
-def arrays(k: Given) -> Terms:
+def arrays(k: Arguments) -> Terms:
     """The same with a table of which class is whose label."""
     shape = k["self"].shape
     count = classes(shape)
@@ -93,7 +93,7 @@ def arrays(k: Given) -> Terms:
 def torch_says(function: str) -> Any:
     """The third opinion, of a function of ``torch.ops.aten``."""
 
-    def opinion(k: Given, torch: Any) -> Any:
+    def opinion(k: Arguments, torch: Any) -> Any:
         return getattr(torch.ops.aten, function)(
             k["grad_output"], k["self"], k["target"].long(), k["weight"], k["reduction"],
             k["ignore_index"], k["total_weight"],

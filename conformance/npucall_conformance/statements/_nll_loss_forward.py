@@ -19,8 +19,8 @@ from npucall_conformance.statements._nll_loss import (
     labels,
 )
 from npucall_conformance.stating import reals
+from npucall_conformance.stating.arguments import FLOAT_INSIDE, MEAN, Arguments, Terms
 from npucall_conformance.stating.domains import uniform
-from npucall_conformance.stating.given import FLOAT_INSIDE, MEAN, Given, Terms
 from npucall_conformance.stating.parts import In, Out, Setup
 from npucall_conformance.stating.setups import PAIRS_OF_FLOATS
 
@@ -54,7 +54,7 @@ OUTPUTS = (
 )
 
 
-def loops(k: Given) -> dict[str, Any]:
+def loops(k: Arguments) -> dict[str, Any]:
     """Self as a table of rows, classes and pixels, whose pixels are visited one by one."""
     shape = k["self"].shape
     count, behind = classes(shape), prod(shape[2:])
@@ -75,7 +75,7 @@ def loops(k: Given) -> dict[str, Any]:
     return {"out": loss, "total_weight_out": total}
 
 
-def arrays(k: Given) -> dict[str, Terms]:
+def arrays(k: Arguments) -> dict[str, Terms]:
     """The same with a table of which class is whose label."""
     shape = k["self"].shape
     count = classes(shape)
@@ -94,12 +94,12 @@ def arrays(k: Given) -> dict[str, Terms]:
     return {"out": out, "total_weight_out": Terms(np.asarray(total), np.abs(weights).sum())}
 
 
-def faint(k: Given) -> tuple[str, ...]:
+def faint(k: Arguments) -> tuple[str, ...]:
     """Without a reduction the device does not write the total weight."""
     return () if k["reduction"] else ("total_weight_out",)
 
 
-def cost(k: Given) -> float:
+def cost(k: Arguments) -> float:
     """A loss of its own is one product."""
     return FLOAT_INSIDE if k["reduction"] else 0.0
 
@@ -107,7 +107,7 @@ def cost(k: Given) -> float:
 def torch_says(function: str) -> Any:
     """The third opinion, of a function of ``torch.ops.aten``."""
 
-    def opinion(k: Given, torch: Any) -> Any:
+    def opinion(k: Arguments, torch: Any) -> Any:
         loss, total = getattr(torch.ops.aten, function)(
             k["self"], k["target"].long(), k["weight"], k["reduction"], k["ignore_index"]
         )

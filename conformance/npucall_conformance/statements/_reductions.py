@@ -12,12 +12,12 @@ from npucall.dtypes import COMPLEX64, FLOAT
 from npucall.errors import AttributeValueError, DTypeError, ShapeError
 from npucall_conformance.statements import _arithmetic as arithmetic
 from npucall_conformance.stating import defects, reals
-from npucall_conformance.stating.given import Terms
+from npucall_conformance.stating.arguments import Terms
 from npucall_conformance.stating.parts import Invalid, Setup
 
 if TYPE_CHECKING:
     from npucall.tensors import Shape
-    from npucall_conformance.stating.given import Given
+    from npucall_conformance.stating.arguments import Arguments
 
 NAN, INF = reals.NAN, reals.INFINITY
 
@@ -31,13 +31,13 @@ DIMS = ((), (0,), (-1,), all_dims)
 """None, which is all; the first; the last; all."""
 
 
-def summed(k: Given, dims: str) -> set[int]:
+def summed(k: Arguments, dims: str) -> set[int]:
     """The dimensions that are summed over."""
     rank = k["self"].ndim
     return {dim % max(rank, 1) for dim in k[dims]} or set(range(rank))
 
 
-def out_shape(k: Given, dims: str, keep: str) -> Shape:
+def out_shape(k: Arguments, dims: str, keep: str) -> Shape:
     """The shape of the output."""
     gone = summed(k, dims)
     extents = list(enumerate(k["self"].shape))
@@ -46,7 +46,7 @@ def out_shape(k: Given, dims: str, keep: str) -> Shape:
     return tuple(extent for dim, extent in extents if dim not in gone)
 
 
-def lists(k: Given, dims: str) -> list[list[float]]:
+def lists(k: Arguments, dims: str) -> list[list[float]]:
     """The elements that are added up for each element of the output, in row-major order."""
     gone, shape = summed(k, dims), k["self"].shape
     kept = [range(1 if dim in gone else extent) for dim, extent in enumerate(shape)]
@@ -57,7 +57,7 @@ def lists(k: Given, dims: str) -> list[list[float]]:
     return list(found.values())
 
 
-def sums(k: Given, dims: str, keep: str) -> Terms:
+def sums(k: Arguments, dims: str, keep: str) -> Terms:
     """The sums, with the sizes of their terms."""
     x, axes, shape = k["self"], tuple(summed(k, dims)), out_shape(k, dims, keep)
     if not x.ndim:

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from npucall.tensors import Shape
+    from npucall_conformance.stating.arguments import Arguments
     from npucall_conformance.stating.domains import Draw
-    from npucall_conformance.stating.given import Given
 
 INPUTS = ("grad_output", "output")
 NAN, INF = reals.NAN, reals.INFINITY
@@ -36,7 +36,7 @@ def log_probabilities(draw: Draw) -> Any:
     return np.log(probabilities(draw))
 
 
-def faint(name: str) -> Callable[[Given], tuple[str, ...]]:
+def faint(name: str) -> Callable[[Arguments], tuple[str, ...]]:
     """Along an extent of 1 a probability is 1, so that its logarithm and gradients are 0."""
     return lambda k: ("out",) if np.atleast_1d(k[name]).shape[k["dim"]] == 1 else ()
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from npucall_conformance.stating.given import Given
+    from npucall_conformance.stating.arguments import Arguments
 
 REDUCTIONS = ("none", "mean", "sum")
 
@@ -20,7 +20,7 @@ def gradient(torch: Any, forward: Callable[[Any], Any], at: Any, upstream: Any) 
     return variable.grad
 
 
-def loss(k: Given, function: Callable[..., Any], *tensors: Any, **more: Any) -> Any:
+def loss(k: Arguments, function: Callable[..., Any], *tensors: Any, **more: Any) -> Any:
     """A function of ``torch.nn.functional``; None for a reduction that torch has not."""
     if k["reduction"] not in range(len(REDUCTIONS)):
         return None

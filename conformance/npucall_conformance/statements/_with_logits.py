@@ -15,7 +15,7 @@ from npucall_conformance.stating.setups import crossed
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from npucall_conformance.stating.given import Given
+    from npucall_conformance.stating.arguments import Arguments
 
 INPUTS = ("grad_output", "self", "target", "weight", "pos_weight")
 WEIGHTS = ("weight", "pos_weight")
@@ -86,7 +86,7 @@ def invalid(out: str, *by_product: Invalid) -> tuple[Invalid, ...]:
     )  # fmt: skip
 
 
-def loss(k: Given, torch: Any) -> Callable[[Any, Any], Any]:
+def loss(k: Arguments, torch: Any) -> Callable[[Any, Any], Any]:
     """The loss of each element of logits and targets, as torch has it."""
     return lambda logits, target: torch.nn.functional.binary_cross_entropy_with_logits(
         logits, target, weight=k["weight"], pos_weight=k["pos_weight"], reduction="none"

@@ -18,7 +18,7 @@ from npucall_conformance.stating.setups import EVEN, SIGNS, crossed, halfway, mi
 from npucall_conformance.stating.tables import ARITHMETIC_EVERYWHERE
 
 if TYPE_CHECKING:
-    from npucall_conformance.stating.given import Given
+    from npucall_conformance.stating.arguments import Arguments
     from npucall_conformance.stating.statement import Statement
 
 PAIR = shared.PAIR
@@ -29,19 +29,19 @@ WHOLE = {"alpha": 1}
 def statement(operator: str, sign: float, legacy: tuple[str, ...]) -> Statement:
     """``legacy`` is a field of it."""
 
-    def scalar(k: Given, s: float, o: float) -> float:
+    def scalar(k: Arguments, s: float, o: float) -> float:
         total = s + (o if k["alpha"] == 1 else o * k["alpha"]) * sign
         if k.kernel is BOOL:
             return float(bool(s) or bool(total)) if sign > 0 else float(total != 0)
         return total
 
-    def vector(k: Given, s: Any, o: Any) -> Any:
+    def vector(k: Arguments, s: Any, o: Any) -> Any:
         scaled = k["alpha"] * o
         if k.kernel is BOOL:
             return np.where(sign > 0, np.maximum(s, scaled), np.not_equal(s, scaled))
         return np.subtract(s, -sign * scaled), np.abs(s) + np.abs(scaled)
 
-    def torch_says(k: Given, torch: Any) -> Any:
+    def torch_says(k: Arguments, torch: Any) -> Any:
         function = torch.add if sign > 0 else torch.sub
         return function(k["self"], k["other"], alpha=k["alpha"])
 

@@ -18,7 +18,7 @@ from npucall_conformance.stating.setups import crossed
 from npucall_conformance.stating.tables import FLOATS_EVERYWHERE
 
 if TYPE_CHECKING:
-    from npucall_conformance.stating.given import Given
+    from npucall_conformance.stating.arguments import Arguments
 
 TENSORS = ("self", "target", "out", "weight")
 NAN, INF = reals.NAN, reals.INFINITY
@@ -27,20 +27,20 @@ INNER_NULLPTR = 561103
 S_EDGES = (0.0, -0.0, 1.0, 0.5, 1e-4, -1.0, 2.0, INF, -INF, NAN)
 
 
-def scalar(_: Given, s: float, t: float, w: float | None) -> float:
+def scalar(_: Arguments, s: float, t: float, w: float | None) -> float:
     one, other = max(reals.log(s), LEAST), max(reals.log(1 - s), LEAST)  # NaN stays, coming first
     loss = -(t * one + (1 - t) * other)
     return loss if w is None else w * loss
 
 
-def vector(_: Given, s: Any, t: Any, w: Any) -> Any:
+def vector(_: Arguments, s: Any, t: Any, w: Any) -> Any:
     weight = 1.0 if w is None else w
     one, other = (np.clip(np.log(each), LEAST, None) for each in (s, 1 - s))
     value = -weight * (t * one - (t - 1) * other)
     return value, np.abs(weight) * (np.abs(t * one) + np.abs((1 - t) * other))
 
 
-def torch_says(k: Given, torch: Any) -> Any:
+def torch_says(k: Arguments, torch: Any) -> Any:
     cross_entropy = torch.nn.functional.binary_cross_entropy
     return loss(k, cross_entropy, k["self"], k["target"], weight=k["weight"])
 

@@ -17,7 +17,7 @@ from npucall_conformance.stating.setups import crossed, mixed_floats
 from npucall_conformance.stating.tables import FLOATS_EVERYWHERE
 
 if TYPE_CHECKING:
-    from npucall_conformance.stating.given import Given
+    from npucall_conformance.stating.arguments import Arguments
 
 INPUTS = ("grad_output", "self", "target", "weight")
 EXPANDS = ("grad_output", "target", "weight")
@@ -31,18 +31,18 @@ S_EDGES = (0.0, -0.0, 1.0, 0.5, 1e-4, -1.0, 2.0, INF, -INF, NAN)
 OTHER = {"format": Format.NCHW}
 
 
-def scalar(k: Given, g: float, s: float, t: float, w: float | None) -> float:
+def scalar(k: Arguments, g: float, s: float, t: float, w: float | None) -> float:
     variance = max(s * (1 - s), LEAST)  # NaN stays, since it comes first
     return (g if w is None else g * w) * (s - t) / variance * k.mean("self")
 
 
-def vector(k: Given, g: Any, s: Any, t: Any, w: Any) -> Any:
+def vector(k: Arguments, g: Any, s: Any, t: Any, w: Any) -> Any:
     upstream = g * (1.0 if w is None else w) / (s.size if k["reduction"] == 1 else 1)
     slope = upstream / np.clip((1.0 - s) * s, LEAST, None)
     return (s - t) * slope, (np.abs(s) + np.abs(t)) * np.abs(slope)
 
 
-def torch_says(k: Given, torch: Any) -> Any:
+def torch_says(k: Arguments, torch: Any) -> Any:
     backward = torch.ops.aten.binary_cross_entropy_backward
     return backward(k["grad_output"], k["self"], k["target"], k["weight"], k["reduction"])
 

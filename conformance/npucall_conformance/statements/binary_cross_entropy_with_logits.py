@@ -18,7 +18,7 @@ from npucall_conformance.stating.setups import crossed, mixed_floats
 from npucall_conformance.stating.tables import FLOATS_EVERYWHERE
 
 if TYPE_CHECKING:
-    from npucall_conformance.stating.given import Given
+    from npucall_conformance.stating.arguments import Arguments
 
 INPUTS = ("self", "target", "weight", "pos_weight")
 WEIGHTS = ("weight", "pos_weight")
@@ -30,13 +30,13 @@ EDGES = {
 }
 
 
-def promoted(k: Given, weight: Any) -> Any:
+def promoted(k: Arguments, weight: Any) -> Any:
     """A weight in what self and target promote to, to which it is rounded."""
     dtype = common_type(k.dtypes["self"], k.dtypes["target"])
     return weight if dtype is None else np.asarray(weight).astype(dtype.numpy).astype(np.float64)
 
 
-def scalar(k: Given, s: float, t: float, w: float | None, p: float | None) -> float:
+def scalar(k: Arguments, s: float, t: float, w: float | None, p: float | None) -> float:
     logarithm = min(s, 0.0) - math.log1p(reals.exp(-abs(s)))  # NaN stays, coming first
     if p is not None:
         logarithm *= 1 + (float(promoted(k, p)) - 1) * t
@@ -44,7 +44,7 @@ def scalar(k: Given, s: float, t: float, w: float | None, p: float | None) -> fl
     return loss if w is None else loss * float(promoted(k, w))
 
 
-def vector(k: Given, s: Any, t: Any, w: Any, p: Any) -> Any:
+def vector(k: Arguments, s: Any, t: Any, w: Any, p: Any) -> Any:
     entropy = -np.minimum(s, 0.0) + np.log1p(np.exp(-np.abs(s)))
     size = entropy
     if p is not None:
@@ -55,7 +55,7 @@ def vector(k: Given, s: Any, t: Any, w: Any, p: Any) -> Any:
     return (straight + entropy) * weight, (np.abs(straight) + size) * np.abs(weight)
 
 
-def torch_says(k: Given, torch: Any) -> Any:
+def torch_says(k: Arguments, torch: Any) -> Any:
     with_logits = torch.nn.functional.binary_cross_entropy_with_logits
     more = {"weight": k["weight"], "pos_weight": k["pos_weight"]}
     return loss(k, with_logits, k["self"], k["target"], **more)

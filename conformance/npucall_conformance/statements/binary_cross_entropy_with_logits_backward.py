@@ -16,17 +16,17 @@ from npucall_conformance.stating.setups import mixed_floats
 from npucall_conformance.stating.tables import FLOATS_EVERYWHERE
 
 if TYPE_CHECKING:
-    from npucall_conformance.stating.given import Given
+    from npucall_conformance.stating.arguments import Arguments
 
 
-def scalar(k: Given, g: float, s: float, t: float, *weights: float | None) -> float:
+def scalar(k: Arguments, g: float, s: float, t: float, *weights: float | None) -> float:
     w, p = weights
     slope = reals.sigmoid(s)
     slope = slope - t if p is None else (p * t + 1 - t) * slope - p * t
     return slope * (g if w is None else g * w) * k.mean("self")
 
 
-def vector(k: Given, g: Any, s: Any, t: Any, *weights: Any) -> Any:
+def vector(k: Arguments, g: Any, s: Any, t: Any, *weights: Any) -> Any:
     w, p = weights
     upstream = g * (1.0 if w is None else w) / (s.size if k["reduction"] == 1 else 1)
     sigmoid = np.exp(-np.logaddexp(0.0, -s))
@@ -36,7 +36,7 @@ def vector(k: Given, g: Any, s: Any, t: Any, *weights: Any) -> Any:
     return (sigmoid * (p * t + (1 - t)) - p * t) * upstream, size * np.abs(upstream)
 
 
-def torch_says(k: Given, torch: Any) -> Any:
+def torch_says(k: Arguments, torch: Any) -> Any:
     loss = shared.loss(k, torch)
     upstream = k["grad_output"] * k.mean("self")
     return gradient(torch, lambda logits: loss(logits, k["target"]), k["self"], upstream)

@@ -17,7 +17,7 @@ from npucall_conformance.stating.setups import mixed_floats
 from npucall_conformance.stating.tables import on
 
 if TYPE_CHECKING:
-    from npucall_conformance.stating.given import Given
+    from npucall_conformance.stating.arguments import Arguments
 
 OUTPUT = "grad_target"
 
@@ -26,19 +26,19 @@ def log_sigmoid(x: float) -> float:
     return min(x, 0.0) - math.log1p(math.exp(-abs(x)))
 
 
-def scalar(k: Given, g: float, s: float, _: float, *weights: float | None) -> float:
+def scalar(k: Arguments, g: float, s: float, _: float, *weights: float | None) -> float:
     w, p = (1.0 if weight is None else weight for weight in weights)
     return (log_sigmoid(-s) - p * log_sigmoid(s)) * (g * w) * k.mean("target")
 
 
-def vector(k: Given, g: Any, s: Any, t: Any, *weights: Any) -> Any:
+def vector(k: Arguments, g: Any, s: Any, t: Any, *weights: Any) -> Any:
     w, p = (1.0 if weight is None else weight for weight in weights)
     upstream = g * w / (t.size if k["reduction"] == 1 else 1)
     negative, positive = np.logaddexp(0.0, s), p * np.logaddexp(0.0, -s)
     return (positive - negative) * upstream, (np.abs(positive) + negative) * np.abs(upstream)
 
 
-def torch_says(k: Given, torch: Any) -> Any:
+def torch_says(k: Arguments, torch: Any) -> Any:
     loss = shared.loss(k, torch)
     upstream = k["grad_output"] * k.mean("target")
     return gradient(torch, lambda target: loss(k["self"], target), k["target"], upstream)

@@ -34,14 +34,14 @@ from npucall_conformance.stating.setups import HALFWAY, crossed
 from npucall_conformance.stating.tables import ARITHMETIC, everywhere
 
 if TYPE_CHECKING:
-    from npucall_conformance.stating.given import Given
+    from npucall_conformance.stating.arguments import Arguments
 
 EVERY = (*FLOATS, DOUBLE, BOOL, *shared.INTEGERS, UINT16, UINT32, UINT64)
 WHOLE = (0.0, 1.0, 2.0, 100.0)
 FRACTIONS = (0.0, -0.0, 0.5, -0.5, 2.75, -2.75, 100.5)
 
 
-def scalar(k: Given, x: float) -> float:
+def scalar(k: Arguments, x: float) -> float:
     kind = k["dtype"].kind
     if kind == "bool":
         return float(x != 0)
@@ -50,7 +50,7 @@ def scalar(k: Given, x: float) -> float:
     return x
 
 
-def vector(k: Given, x: Any) -> Any:
+def vector(k: Arguments, x: Any) -> Any:
     kind = k["dtype"].kind
     if kind in ("float", "complex"):
         return x

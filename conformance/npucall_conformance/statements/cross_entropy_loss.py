@@ -10,8 +10,8 @@ import numpy as np
 from npucall.dtypes import DOUBLE, FLOAT, FLOAT16, INT32, INT64, UINT8
 from npucall.errors import AclnnStatus, ArgumentError, ShapeError
 from npucall_conformance.stating import defects, reals
+from npucall_conformance.stating.arguments import Arguments, Terms
 from npucall_conformance.stating.domains import normal, uniform
-from npucall_conformance.stating.given import Given, Terms
 from npucall_conformance.stating.kernels import dtype_of
 from npucall_conformance.stating.parts import Contradiction, In, Invalid, Out, Refusal, Setup
 from npucall_conformance.stating.statement import Statement
@@ -46,7 +46,7 @@ def log_softmax_of(row: list[float]) -> list[float]:
     return [x - top - total for x in row]
 
 
-def loops(k: Given) -> dict[str, Any]:
+def loops(k: Arguments) -> dict[str, Any]:
     classes = k["input"].shape[1]
     weights = [1.0] * classes if k["weight"] is None else k["weight"].tolist()
     smoothing = k["label_smoothing"]
@@ -71,7 +71,7 @@ def loops(k: Given) -> dict[str, Any]:
             "zloss_out": nothing, "lse_for_zloss_out": nothing}  # fmt: skip
 
 
-def arrays(k: Given) -> dict[str, Terms]:
+def arrays(k: Arguments) -> dict[str, Terms]:
     x = k["input"]
     classes, smoothing = x.shape[1], k["label_smoothing"]
     top = x.max(1, keepdims=True, initial=-np.inf)
@@ -97,7 +97,7 @@ def arrays(k: Given) -> dict[str, Terms]:
             "zloss_out": nothing, "lse_for_zloss_out": nothing}  # fmt: skip
 
 
-def torch_says(k: Given, torch: Any) -> Any:
+def torch_says(k: Arguments, torch: Any) -> Any:
     loss = torch.nn.functional.cross_entropy(
         k["input"], k["target"].long(), k["weight"], ignore_index=k["ignore_index"],
         reduction=k["reduction"] or "mean", label_smoothing=k["label_smoothing"],
@@ -110,7 +110,7 @@ def shapes(base: Shape, attributes: Attributes) -> dict[str, Shape]:
     return {"input": base, "target": base[:1], "weight": base[1:]}
 
 
-def loss_shape(k: Given) -> Shape:
+def loss_shape(k: Arguments) -> Shape:
     return k["target"].shape if k["reduction"] == "none" else (1,)
 
 

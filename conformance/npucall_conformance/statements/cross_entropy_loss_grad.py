@@ -10,9 +10,9 @@ import numpy as np
 from npucall.dtypes import DOUBLE, FLOAT, FLOAT16, INT32, INT64, UINT8
 from npucall.errors import AclnnStatus, ArgumentError, ShapeError
 from npucall_conformance.stating import defects, reals
+from npucall_conformance.stating.arguments import Arguments, Terms
 from npucall_conformance.stating.domains import normal, uniform, upstream
 from npucall_conformance.stating.elementwise import capped
-from npucall_conformance.stating.given import Given, Terms
 from npucall_conformance.stating.kernels import dtype_of
 from npucall_conformance.stating.parts import In, Invalid, Out, Setup
 from npucall_conformance.stating.statement import Statement
@@ -42,7 +42,7 @@ def labels(draw: Draw) -> Any:
     return drawn
 
 
-def loops(k: Given) -> Any:
+def loops(k: Arguments) -> Any:
     rows, targets = k["log_prob"].tolist(), [int(label) for label in k["target"].tolist()]
     classes = k["log_prob"].shape[1]
     weights = [1.0] * classes if k["weight"] is None else k["weight"].tolist()
@@ -69,7 +69,7 @@ def loops(k: Given) -> Any:
     return result
 
 
-def arrays(k: Given) -> Terms:
+def arrays(k: Arguments) -> Terms:
     count, classes = k["log_prob"].shape
     p = capped(np.exp(k["log_prob"]), k.top)
     weights = np.ones(classes) if k["weight"] is None else k["weight"]
@@ -90,7 +90,7 @@ def arrays(k: Given) -> Terms:
     return Terms(value, size)
 
 
-def torch_says(k: Given, torch: Any) -> Any:
+def torch_says(k: Arguments, torch: Any) -> Any:
     """Back through nll_loss, then through log_softmax, whose result is the given input."""
     log_prob = k["log_prob"].clone().requires_grad_()
     loss = torch.nn.functional.nll_loss(

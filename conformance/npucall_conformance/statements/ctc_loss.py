@@ -23,7 +23,7 @@ from npucall_conformance.statements.ctc_loss_backward import (
     with_labels,
 )
 from npucall_conformance.stating import defects, reals
-from npucall_conformance.stating.given import Given, Terms
+from npucall_conformance.stating.arguments import Arguments, Terms
 from npucall_conformance.stating.kernels import dtype_of
 from npucall_conformance.stating.parts import Contradiction, In, Invalid, Out, Setup
 from npucall_conformance.stating.statement import BEFORE_950, WITHOUT_BFLOAT16, Statement
@@ -37,29 +37,29 @@ NEG, ALPHA = OUTPUTS = ("neg_log_likelihood_out", "log_alpha_out")
 ONLY_950 = ("Ascend950",)
 
 
-def items_of(k: Given) -> int:
+def items_of(k: Arguments) -> int:
     """Log-probabilities of rank 2 are of one item."""
     return k["log_probs"].shape[1] if k["log_probs"].ndim > 2 else 1
 
 
-def loss_shape(k: Given) -> Shape:
+def loss_shape(k: Arguments) -> Shape:
     shape: Shape = k["log_probs"].shape[1:-1]
     return shape
 
 
-def alpha_shape(k: Given) -> Shape:
+def alpha_shape(k: Arguments) -> Shape:
     states = 2 * max(k["target_lengths"], default=0) + 1
     if k.product != "Ascend950":
         states = (states + 7) // 8 * 8
     return (items_of(k), k["log_probs"].shape[0], states)
 
 
-def end(k: Given, loss: float) -> float:
+def end(k: Arguments, loss: float) -> float:
     """The loss; an infinite one becomes zero if asked for, but never on Ascend 950."""
     return 0.0 if k["zero_infinity"] and loss == INF and k.product != "Ascend950" else loss
 
 
-def loops(k: Given) -> dict[str, Any]:
+def loops(k: Arguments) -> dict[str, Any]:
     lp = k["log_probs"].reshape(k["log_probs"].shape[0], items_of(k), -1).tolist()
     alpha = np.full(alpha_shape(k), -INF)
     losses = []
@@ -88,7 +88,7 @@ def before(states: list[int], s: int) -> list[int]:
     return [each for each in found if each >= 0]
 
 
-def arrays(k: Given) -> dict[str, Terms]:
+def arrays(k: Arguments) -> dict[str, Terms]:
     lp = k["log_probs"].reshape(k["log_probs"].shape[0], items_of(k), -1)
     alpha, size = np.full(alpha_shape(k), -np.inf), np.zeros(alpha_shape(k))
     losses, sizes = [], []
@@ -116,7 +116,7 @@ def arrays(k: Given) -> dict[str, Terms]:
             ALPHA: Terms(alpha, size)}  # fmt: skip
 
 
-def torch_says(k: Given, torch: Any) -> Any:
+def torch_says(k: Arguments, torch: Any) -> Any:
     """Torch never sets losses to zero, and does not write elements that no state has."""
     loss, _ = torch.ops.aten._ctc_loss(  # noqa: SLF001  # torch's name for it
         k["log_probs"], k["targets"].long(), k["input_lengths"], k["target_lengths"], k["blank"],

@@ -17,8 +17,8 @@ from npucall_conformance.stating.statement import WITHOUT_BFLOAT16, Statement
 
 if TYPE_CHECKING:
     from npucall.tensors import Shape
+    from npucall_conformance.stating.arguments import Arguments
     from npucall_conformance.stating.domains import Draw
-    from npucall_conformance.stating.given import Given
     from npucall_conformance.stating.parts import Attributes
 
 NAN, INF = reals.NAN, reals.INFINITY
@@ -105,7 +105,7 @@ def with_labels(base: Shape) -> Shape:
     return (*base[:2], max(base[2], 2))
 
 
-def torch_says(k: Given, torch: Any) -> Any:
+def torch_says(k: Arguments, torch: Any) -> Any:
     return torch.ops.aten._ctc_loss_backward(  # noqa: SLF001  # torch's name for it
         k["grad_out"], k["log_probs"], k["targets"].long(), k["input_lengths"],
         k["target_lengths"], k["neg_log_likelihood"], k["log_alpha"], k["blank"],

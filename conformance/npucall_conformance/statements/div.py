@@ -18,7 +18,7 @@ from npucall_conformance.stating.setups import HALFWAY, crossed, halfway, mixed_
 from npucall_conformance.stating.tables import ARITHMETIC_EVERYWHERE
 
 if TYPE_CHECKING:
-    from npucall_conformance.stating.given import Given
+    from npucall_conformance.stating.arguments import Arguments
     from npucall_conformance.stating.parts import DTypes
 
 PAIR = shared.PAIR
@@ -30,11 +30,11 @@ def quotient(dtypes: DTypes) -> DType:
     return promoted if promoted.kind in ("float", "complex") else FLOAT
 
 
-def scalar(_: Given, s: float, o: float) -> float:
+def scalar(_: Arguments, s: float, o: float) -> float:
     return reals.divide(s, o)
 
 
-def vector(_: Given, s: Any, o: Any) -> Any:
+def vector(_: Arguments, s: Any, o: Any) -> Any:
     return np.divide(s, o)
 
 

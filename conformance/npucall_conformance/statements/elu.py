@@ -30,13 +30,13 @@ from npucall_conformance.stating.setups import HALFWAY, PAIRS_OF_FLOATS, halfway
 from npucall_conformance.stating.tables import FLOATS_AND_DOUBLE
 
 if TYPE_CHECKING:
-    from npucall_conformance.stating.given import Given
+    from npucall_conformance.stating.arguments import Arguments
 
 NUMBERS = ("alpha", "scale", "input_scale")
 INF, NAN = shared.INF, shared.NAN
 
 
-def scalar(k: Given, x: float) -> float:
+def scalar(k: Arguments, x: float) -> float:
     if not x <= 0:  # NaN is not
         return x * k["scale"]
     if not isfinite(k["alpha"]) or not isfinite(k["input_scale"]):
@@ -44,7 +44,7 @@ def scalar(k: Given, x: float) -> float:
     return k["alpha"] * reals.expm1(x * k["input_scale"], k.top) * k["scale"]
 
 
-def vector(k: Given, x: Any) -> Any:
+def vector(k: Arguments, x: Any) -> Any:
     alpha, scale, inner = (np.float64(k[name]) for name in NUMBERS)
     exponent = x * inner
     power = capped(np.expm1(exponent), k.top)
@@ -56,7 +56,7 @@ def vector(k: Given, x: Any) -> Any:
     return value, np.abs(value) + np.where(x <= 0, np.abs(alpha * scale) * size, 0.0)
 
 
-def torch_says(k: Given, torch: Any) -> Any:
+def torch_says(k: Arguments, torch: Any) -> Any:
     if not all(isfinite(k[name]) for name in NUMBERS):
         return None
     return torch.ops.aten.elu(k["self"], *(k[name] for name in NUMBERS))

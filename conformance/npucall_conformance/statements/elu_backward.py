@@ -19,7 +19,7 @@ from npucall_conformance.stating.statement import WITHOUT_BFLOAT16
 from npucall_conformance.stating.tables import FLOATS_EVERYWHERE
 
 if TYPE_CHECKING:
-    from npucall_conformance.stating.given import Given
+    from npucall_conformance.stating.arguments import Arguments
 
 INPUTS = ("grad_output", "self_or_result")
 NUMBERS = ("alpha", "scale", "input_scale")
@@ -27,7 +27,7 @@ OUTPUT = "grad_input"
 NAN, INF = reals.NAN, reals.INFINITY
 
 
-def scalar(k: Given, g: float, x: float) -> float:
+def scalar(k: Arguments, g: float, x: float) -> float:
     if not x <= 0:  # NaN is not
         return g * k["scale"]
     bend = k["alpha"] * k["scale"]
@@ -36,7 +36,7 @@ def scalar(k: Given, g: float, x: float) -> float:
     return g * k["input_scale"] * bend * reals.exp(x * k["input_scale"], k.top)
 
 
-def vector(k: Given, g: Any, x: Any) -> Any:
+def vector(k: Arguments, g: Any, x: Any) -> Any:
     alpha, scale, inner = (np.float64(k[name]) for name in NUMBERS)
     if k["is_result"]:
         slope, size = (
@@ -51,7 +51,7 @@ def vector(k: Given, g: Any, x: Any) -> Any:
     return np.where(negative, slope, scale) * g, np.abs(g) * np.where(negative, size, np.abs(scale))
 
 
-def torch_says(k: Given, torch: Any) -> Any:
+def torch_says(k: Arguments, torch: Any) -> Any:
     backward = torch.ops.aten.elu_backward
     numbers = [k[name] for name in NUMBERS]
     return backward(k["grad_output"], *numbers, k["is_result"], k["self_or_result"])

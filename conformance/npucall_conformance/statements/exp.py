@@ -16,7 +16,7 @@ from npucall_conformance.stating.setups import crossed
 from npucall_conformance.stating.tables import ARITHMETIC_EVERYWHERE, FRACTIONAL, everywhere
 
 if TYPE_CHECKING:
-    from npucall_conformance.stating.given import Given
+    from npucall_conformance.stating.arguments import Arguments
     from npucall_conformance.stating.parts import DTypes
 
 
@@ -25,7 +25,7 @@ def fractional(dtypes: DTypes) -> DType:
     return dtypes["self"] if dtypes["self"].kind in ("float", "complex") else FLOAT
 
 
-def vector(k: Given, x: Any) -> Any:
+def vector(k: Arguments, x: Any) -> Any:
     power = capped(np.exp(x), k.top)
     return power, np.nan_to_num(power, nan=0, posinf=0) * (1 + np.abs(np.nan_to_num(x, neginf=0)))
 

@@ -15,14 +15,14 @@ from npucall_conformance.stating.setups import crossed
 from npucall_conformance.stating.tables import FLOATS_EVERYWHERE
 
 if TYPE_CHECKING:
-    from npucall_conformance.stating.given import Given
+    from npucall_conformance.stating.arguments import Arguments
 
 
-def scalar(_: Given, x: float) -> float:
+def scalar(_: Arguments, x: float) -> float:
     return shared.tanh_gelu(x)
 
 
-def vector(_: Given, x: Any) -> Any:
+def vector(_: Arguments, x: Any) -> Any:
     return shared.tanh_gelu_of(x)
 
 

@@ -17,16 +17,16 @@ from npucall_conformance.stating.setups import mixed_floats
 from npucall_conformance.stating.tables import FLOATS_EVERYWHERE
 
 if TYPE_CHECKING:
-    from npucall_conformance.stating.given import Given
+    from npucall_conformance.stating.arguments import Arguments
 
 INPUTS, OUTPUT = shared.INPUTS, shared.OUTPUT
 
 
-def scalar(k: Given, g: float, x: float) -> float:
+def scalar(k: Arguments, g: float, x: float) -> float:
     return g * shared.tanh_form(x)
 
 
-def vector(k: Given, g: Any, x: Any) -> Any:
+def vector(k: Arguments, g: Any, x: Any) -> Any:
     step, slope = shared.tanh_form_of(x)
     return g * (step + slope), np.abs(g) * (step + np.abs(slope))
 

@@ -18,16 +18,16 @@ from npucall_conformance.stating.statement import RANK_SHAPES
 from npucall_conformance.stating.tables import FLOATS_EVERYWHERE
 
 if TYPE_CHECKING:
-    from npucall_conformance.stating.given import Given
+    from npucall_conformance.stating.arguments import Arguments
 
 INPUTS, OUTPUT = shared.INPUTS, shared.OUTPUT
 
 
-def scalar(k: Given, g: float, x: float) -> float:
+def scalar(k: Arguments, g: float, x: float) -> float:
     return g * (shared.tanh_form(x) if k["approximate"] == "tanh" else shared.erf_form(x))
 
 
-def vector(k: Given, g: Any, x: Any) -> Any:
+def vector(k: Arguments, g: Any, x: Any) -> Any:
     form = {"none": shared.erf_form_of, "tanh": shared.tanh_form_of}[k["approximate"]]
     step, slope = form(x)
     return g * (step + slope), np.abs(g) * (step + np.abs(slope))

@@ -17,14 +17,14 @@ from npucall_conformance.stating.statement import RANK_SHAPES, WITHOUT_BFLOAT16
 from npucall_conformance.stating.tables import FLOATS_EVERYWHERE
 
 if TYPE_CHECKING:
-    from npucall_conformance.stating.given import Given
+    from npucall_conformance.stating.arguments import Arguments
 
 
-def scalar(k: Given, x: float) -> float:
+def scalar(k: Arguments, x: float) -> float:
     return shared.tanh_gelu(x) if k["approximate"] == 1 else shared.erf_gelu(x)
 
 
-def vector(k: Given, x: Any) -> Any:
+def vector(k: Arguments, x: Any) -> Any:
     return {1: shared.tanh_gelu_of}.get(k["approximate"], shared.erf_gelu_of)(x)
 
 

@@ -18,25 +18,25 @@ from npucall_conformance.stating.tables import FLOATS_AND_DOUBLE
 
 if TYPE_CHECKING:
     from npucall.tensors import Shape
-    from npucall_conformance.stating.given import Given
+    from npucall_conformance.stating.arguments import Arguments
 
 NAN, INF = reals.NAN, reals.INFINITY
 VALUES = (0.0, -0.0, 1.5, -300.0, INF, -INF, NAN)
 
 
-def row(_: Given, x: list[float]) -> list[float]:
+def row(_: Arguments, x: list[float]) -> list[float]:
     half = len(x) // 2
     return [a * reals.sigmoid(b) for a, b in zip(x[:half], x[half:], strict=True)]
 
 
-def vector(_: Given, x: Any) -> Any:
+def vector(_: Arguments, x: Any) -> Any:
     half = x.shape[-1] // 2
     gates = x[..., half:]
     less = np.exp(-np.abs(gates))
     return np.where(gates < 0, less, 1.0) / (1 + less) * x[..., :half]
 
 
-def halved(k: Given) -> Shape:
+def halved(k: Arguments) -> Shape:
     shape = list(k["self"].shape)
     shape[k["dim"]] //= 2
     return tuple(shape)

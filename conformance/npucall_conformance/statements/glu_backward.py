@@ -18,13 +18,13 @@ from npucall_conformance.stating.tables import FLOATS_AND_DOUBLE
 
 if TYPE_CHECKING:
     from npucall.tensors import Shape
-    from npucall_conformance.stating.given import Given
+    from npucall_conformance.stating.arguments import Arguments
     from npucall_conformance.stating.parts import Attributes
 
 NAN, INF = reals.NAN, reals.INFINITY
 
 
-def row(_: Given, upstream: list[float], inputs: list[float]) -> list[float]:
+def row(_: Arguments, upstream: list[float], inputs: list[float]) -> list[float]:
     half = len(upstream)
     first, second = [], []
     for g, a, b in zip(upstream, inputs[:half], inputs[half:], strict=True):
@@ -33,7 +33,7 @@ def row(_: Given, upstream: list[float], inputs: list[float]) -> list[float]:
     return first + second
 
 
-def vector(_: Given, g: Any, x: Any) -> Any:
+def vector(_: Arguments, g: Any, x: Any) -> Any:
     half = g.shape[-1]
     a, b = x[..., :half], x[..., half:]
     less = np.exp(-np.abs(b))

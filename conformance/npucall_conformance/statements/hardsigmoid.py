@@ -17,24 +17,24 @@ from npucall_conformance.stating.parts import Invalid, Out
 from npucall_conformance.stating.tables import everywhere
 
 if TYPE_CHECKING:
-    from npucall_conformance.stating.given import Given
+    from npucall_conformance.stating.arguments import Arguments
 
 END = 3
 
 
-def scalar(k: Given, x: float) -> float:
+def scalar(k: Arguments, x: float) -> float:
     value = 0.0 if x < -END else 1.0 if x > END else x / 6 + 0.5  # NaN comes to the last
     return int(value) if k.kernel is INT32 else value
 
 
-def vector(k: Given, x: Any) -> Any:
+def vector(k: Arguments, x: Any) -> Any:
     if k.kernel is INT32:
         return np.heaviside(x - END, 1.0)
     inner = (x + END) / 6
     return np.minimum(np.maximum(inner, 0.0), 1.0), np.minimum(np.abs(x) / 6, 0.5) + 0.5
 
 
-def torch_says(k: Given, torch: Any) -> Any:
+def torch_says(k: Arguments, torch: Any) -> Any:
     return None if k.kernel is INT32 else torch.nn.functional.hardsigmoid(k["self"])
 
 

@@ -17,7 +17,7 @@ from npucall_conformance.stating.statement import BEFORE_950
 from npucall_conformance.stating.tables import FLOATS_EVERYWHERE
 
 if TYPE_CHECKING:
-    from npucall_conformance.stating.given import Given
+    from npucall_conformance.stating.arguments import Arguments
 
 BOTH = ("grad_output", "self")
 NAN, INF = reals.NAN, reals.INFINITY
@@ -26,15 +26,15 @@ SIXTH = 11184811 / 2**26
 GRADIENTS = (1.0, 0.0, -2.0, 300.0, 1e-4, INF, -INF, NAN)
 
 
-def scalar(_: Given, g: float, x: float) -> float:
+def scalar(_: Arguments, g: float, x: float) -> float:
     return g * SIXTH if -3 < x < 3 else 0.0  # 0 also where x is NaN
 
 
-def vector(_: Given, g: Any, x: Any) -> Any:
+def vector(_: Arguments, g: Any, x: Any) -> Any:
     return np.where(np.abs(x) < 3, np.multiply(SIXTH, g), 0.0)
 
 
-def torch_says(k: Given, torch: Any) -> Any:
+def torch_says(k: Arguments, torch: Any) -> Any:
     return torch.ops.aten.hardsigmoid_backward(k["grad_output"], k["self"])
 
 

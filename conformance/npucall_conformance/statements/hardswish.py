@@ -17,18 +17,18 @@ from npucall_conformance.stating.statement import RANK_SHAPES
 from npucall_conformance.stating.tables import FLOATS_EVERYWHERE
 
 if TYPE_CHECKING:
-    from npucall_conformance.stating.given import Given
+    from npucall_conformance.stating.arguments import Arguments
 
 INF, NAN = shared.INF, shared.NAN
 
 
-def scalar(_: Given, x: float) -> float:
+def scalar(_: Arguments, x: float) -> float:
     if x >= 3:  # where it bends
         return x
     return x * max(x + 3, 0) / 6  # NaN, and of minus infinity infinity times 0
 
 
-def vector(_: Given, x: Any) -> Any:
+def vector(_: Arguments, x: Any) -> Any:
     share = np.select([x < -3, x <= 3], [0.0, (x + 3) / 6], np.where(np.isnan(x), np.nan, 1.0))
     return share * x, np.abs(x) * np.minimum((np.abs(x) + 3) / 6, 1.0)
 

@@ -9,10 +9,10 @@ import numpy as np
 from npucall_conformance.statements._hardswish import hardswish
 
 if TYPE_CHECKING:
-    from npucall_conformance.stating.given import Given
+    from npucall_conformance.stating.arguments import Arguments
 
 
-def scalar(_: Given, g: float, x: float) -> float:
+def scalar(_: Arguments, g: float, x: float) -> float:
     if x <= -3:
         return 0.0  # whatever the gradient is
     if x < 3:
@@ -20,13 +20,13 @@ def scalar(_: Given, g: float, x: float) -> float:
     return g  # also where x is NaN
 
 
-def vector(_: Given, g: Any, x: Any) -> Any:
+def vector(_: Arguments, g: Any, x: Any) -> Any:
     slanted = np.abs(x) < 3
     value = np.select([slanted, x < 0], [g * (2 * x + 3) / 6, 0.0], g)
     return value, np.where(slanted, (np.abs(x) / 3 + 0.5) * np.abs(g), np.abs(value))
 
 
-def torch_says(k: Given, torch: Any) -> Any:
+def torch_says(k: Arguments, torch: Any) -> Any:
     return torch.ops.aten.hardswish_backward(k["grad_output"], k["self"])
 
 

@@ -33,27 +33,27 @@ from npucall_conformance.stating.statement import WITHOUT_BFLOAT16
 from npucall_conformance.stating.tables import INTEGERS, everywhere
 
 if TYPE_CHECKING:
-    from npucall_conformance.stating.given import Given
+    from npucall_conformance.stating.arguments import Arguments
 
 ENDS = ("clip_value_min", "clip_value_max")
 INF, NAN = shared.INF, shared.NAN
 
 
-def scalar(k: Given, x: float) -> float:
+def scalar(k: Arguments, x: float) -> float:
     low, high = (float(k[name]) for name in ENDS)
     if any(map(isnan, (x, low, high))):
         return NAN
     return min(max(x, low), high)
 
 
-def vector(k: Given, x: Any) -> Any:
+def vector(k: Arguments, x: Any) -> Any:
     low, high = (np.float64(k[name]) for name in ENDS)
     value = np.where(x < low, low, x)
     value = np.where(value > high, high, value)
     return value + 0 * np.where(np.isinf([low, high]), 0, [low, high]).sum()
 
 
-def torch_says(k: Given, torch: Any) -> Any:
+def torch_says(k: Arguments, torch: Any) -> Any:
     return torch.clamp(k["self"], *(float(k[name]) for name in ENDS))
 
 

@@ -18,24 +18,24 @@ from npucall_conformance.stating.setups import crossed
 from npucall_conformance.stating.tables import FLOATS_EVERYWHERE
 
 if TYPE_CHECKING:
-    from npucall_conformance.stating.given import Given
+    from npucall_conformance.stating.arguments import Arguments
 
 BOTH = ("grad_output", "self")
 NAN, INF = reals.NAN, reals.INFINITY
 
 
-def scalar(k: Given, g: float, x: float) -> float:
+def scalar(k: Arguments, g: float, x: float) -> float:
     if x <= k["min"] or x >= k["max"]:
         return 0.0  # whatever the gradient is
     return g  # also where x is NaN
 
 
-def vector(k: Given, g: Any, x: Any) -> Any:
+def vector(k: Arguments, g: Any, x: Any) -> Any:
     inside = (k["min"] < x) & (x < k["max"])
     return np.where(np.isnan(x) | inside, g, 0.0)
 
 
-def torch_says(k: Given, torch: Any) -> Any:
+def torch_says(k: Arguments, torch: Any) -> Any:
     return torch.ops.aten.hardtanh_backward(k["grad_output"], k["self"], k["min"], k["max"])
 
 

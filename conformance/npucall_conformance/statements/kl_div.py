@@ -16,7 +16,7 @@ from npucall_conformance.stating.setups import crossed, halfway, immense, mixed_
 from npucall_conformance.stating.tables import FLOATS_EVERYWHERE
 
 if TYPE_CHECKING:
-    from npucall_conformance.stating.given import Given
+    from npucall_conformance.stating.arguments import Arguments
 
 INPUTS = ("self", "target")
 TENSORS = (*INPUTS, "out")
@@ -25,13 +25,13 @@ BATCHMEAN = 3
 REDUCED = Setup(attributes={"reduction": 1})
 
 
-def scalar(k: Given, s: float, t: float) -> float:
+def scalar(k: Arguments, s: float, t: float) -> float:
     if k["log_target"]:
         return reals.exp(t, k.top) * (t - s)
     return reals.capped(t * ((reals.log(t) if t != 0 else 0.0) - s), k.top)
 
 
-def vector(k: Given, s: Any, t: Any) -> Any:
+def vector(k: Arguments, s: Any, t: Any) -> Any:
     logarithm = t if k["log_target"] else np.log(t + (t == 0))
     weight = capped(np.exp(t), k.top) if k["log_target"] else t
     value = np.multiply(weight, logarithm - s)
@@ -39,7 +39,7 @@ def vector(k: Given, s: Any, t: Any) -> Any:
     return value, np.abs(weight) * (np.abs(logarithm) + np.abs(s))
 
 
-def factor(k: Given) -> float:
+def factor(k: Arguments) -> float:
     """What a sum is multiplied by; of nothing, a batchmean asks whether ``self`` has rows."""
     if k["reduction"] != BATCHMEAN:
         return k.share(*INPUTS)
@@ -48,7 +48,7 @@ def factor(k: Given) -> float:
     return 1 / k.first(*INPUTS)
 
 
-def torch_says(k: Given, torch: Any) -> Any:
+def torch_says(k: Arguments, torch: Any) -> Any:
     kl_div = torch.nn.functional.kl_div
     elements = kl_div(k["self"], k["target"], reduction="none", log_target=k["log_target"])
     return elements.sum() * factor(k) if k["reduction"] else elements  # torch warns of its mean

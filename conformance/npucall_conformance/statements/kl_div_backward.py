@@ -10,9 +10,9 @@ from npucall.dtypes import BOOL, COMPLEX64, DOUBLE, FLOAT16
 from npucall.errors import DTypeError, ShapeError
 from npucall_conformance.statements._torch import gradient
 from npucall_conformance.stating import defects, reals
+from npucall_conformance.stating.arguments import Arguments
 from npucall_conformance.stating.domains import log_probabilities, probabilities, upstream
 from npucall_conformance.stating.elementwise import capped, elementwise
-from npucall_conformance.stating.given import Given
 from npucall_conformance.stating.kernels import float16_if_all
 from npucall_conformance.stating.parts import Contradiction, In, Invalid, Out, Refusal, Setup
 from npucall_conformance.stating.setups import (
@@ -32,26 +32,26 @@ G_EDGES = (1.0, 0.0, -2.0, 300.0, 1e-4, INF, NAN)
 S_EDGES = (-1.0, INF, NAN)
 
 
-def scalar(k: Given, g: float, _: float, t: float) -> float:
+def scalar(k: Arguments, g: float, _: float, t: float) -> float:
     weight = reals.exp(t, k.top) if k["log_target"] else t
     return reals.capped(-(weight * g), k.top) * factor(k)
 
 
-def vector(k: Given, g: Any, _: Any, t: Any) -> Any:
+def vector(k: Arguments, g: Any, _: Any, t: Any) -> Any:
     weight = t
     if k["log_target"]:
         weight = capped(np.exp(t), k.top)
     return capped(g * weight * -1.0, k.top) * factor(k)
 
 
-def factor(k: Given) -> float:
+def factor(k: Arguments) -> float:
     """Mean over, or first extent of, what self and target broadcast to."""
     if k["reduction"] == 3:  # batchmean
         return 1 / max(k.first("self", "target"), 1)
     return k.mean("self", "target")
 
 
-def torch_says(k: Given, torch: Any) -> Any:
+def torch_says(k: Arguments, torch: Any) -> Any:
     if len({tensor.shape for tensor in (k["self"], k["target"], k["grad_output"])}) > 1:
         return None
     kl_div = torch.nn.functional.kl_div

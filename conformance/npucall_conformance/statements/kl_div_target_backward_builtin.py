@@ -24,12 +24,12 @@ from npucall_conformance.stating.setups import (
 from npucall_conformance.stating.tables import FLOATS_WITH_BFLOAT16
 
 if TYPE_CHECKING:
-    from npucall_conformance.stating.given import Given
+    from npucall_conformance.stating.arguments import Arguments
 
 OUTPUT = "grad_target"
 
 
-def scalar(k: Given, g: float, s: float, t: float) -> float:
+def scalar(k: Arguments, g: float, s: float, t: float) -> float:
     scaled = g * factor(k)
     if k["log_target"]:
         weight = reals.exp(t, k.top)
@@ -37,7 +37,7 @@ def scalar(k: Given, g: float, s: float, t: float) -> float:
     return (scaled * reals.log(t) - scaled * s) + reals.divide(scaled * t, t)
 
 
-def vector(k: Given, g: Any, s: Any, t: Any) -> Any:
+def vector(k: Arguments, g: Any, s: Any, t: Any) -> Any:
     scaled = g * factor(k)
     if k["log_target"]:
         weight = capped(np.exp(t), k.top)
@@ -49,7 +49,7 @@ def vector(k: Given, g: Any, s: Any, t: Any) -> Any:
     return value, np.abs(scaled) * (np.abs(logarithm) + np.abs(s) + 1)
 
 
-def torch_says(k: Given, torch: Any) -> Any:
+def torch_says(k: Arguments, torch: Any) -> Any:
     if len({tensor.shape for tensor in (k["self"], k["target"], k["grad_output"])}) > 1:
         return None
     kl_div = torch.nn.functional.kl_div

@@ -18,10 +18,10 @@ from npucall_conformance.stating.statement import Statement
 from npucall_conformance.stating.tables import on
 
 if TYPE_CHECKING:
-    from npucall_conformance.stating.given import Given
+    from npucall_conformance.stating.arguments import Arguments
 
 
-def scalar(k: Given, g: float, s: float, t: float) -> float:
+def scalar(k: Arguments, g: float, s: float, t: float) -> float:
     if k["log_target"]:
         slope = reals.capped((t + 1 - s) * reals.exp(t, k.top), k.top)
         return reals.capped(g * slope, k.top)
@@ -30,7 +30,7 @@ def scalar(k: Given, g: float, s: float, t: float) -> float:
     return reals.capped(g * (reals.log(t) + 1 - s), k.top)
 
 
-def vector(k: Given, g: Any, s: Any, t: Any) -> Any:
+def vector(k: Arguments, g: Any, s: Any, t: Any) -> Any:
     if k["log_target"]:
         weight = capped(np.exp(t), k.top)
         slope = capped((t + 1 - s) * weight, k.top)
@@ -48,7 +48,7 @@ def statement(variant: str) -> Statement:
     documented = variant == "documented"
     by_variant = ("README", "kernel") if documented else ("kernel", "README")
 
-    def factor(k: Given) -> float:
+    def factor(k: Arguments) -> float:
         """Documented: first extent of target as passed; community: elements of the result."""
         divisor = k.first("target") if documented else k.count(*shared.INPUTS)
         return 1 / max(divisor, 1) if k["reduction"] == 1 else 1.0

@@ -10,31 +10,31 @@ from npucall.dtypes import BOOL, DOUBLE, FLOAT, FLOAT16, FLOATS, INT8, INT32, IN
 from npucall.errors import DTypeError
 from npucall_conformance.statements._torch import loss
 from npucall_conformance.stating import defects, reals
+from npucall_conformance.stating.arguments import FLOAT_INSIDE
 from npucall_conformance.stating.domains import near, normal
 from npucall_conformance.stating.elementwise import elementwise
-from npucall_conformance.stating.given import FLOAT_INSIDE
 from npucall_conformance.stating.kernels import promotion
 from npucall_conformance.stating.parts import Contradiction, In, Invalid, Out, Refusal, Setup
 from npucall_conformance.stating.setups import EVEN, SIGNS, crossed, halfway, mixed_floats
 from npucall_conformance.stating.tables import everywhere
 
 if TYPE_CHECKING:
-    from npucall_conformance.stating.given import Given
+    from npucall_conformance.stating.arguments import Arguments
 
 INPUTS = ("self", "target")
 NAN, INF = reals.NAN, reals.INFINITY
 WHOLE = {"self": (0.0, 5.0, -3.0, 2.0**40), "target": (2.0, -7.0, 2.0**40)}
 
 
-def scalar(_: Given, s: float, t: float) -> float:
+def scalar(_: Arguments, s: float, t: float) -> float:
     return abs(s - t)
 
 
-def vector(_: Given, s: Any, t: Any) -> Any:
+def vector(_: Arguments, s: Any, t: Any) -> Any:
     return np.sqrt(np.square(s - t))
 
 
-def torch_says(k: Given, torch: Any) -> Any:
+def torch_says(k: Arguments, torch: Any) -> Any:
     return loss(k, torch.nn.functional.l1_loss, k["self"], k["target"])
 
 

@@ -18,7 +18,7 @@ from npucall_conformance.stating.setups import crossed, mixed_floats
 from npucall_conformance.stating.tables import FLOATS_EVERYWHERE, INTEGERS
 
 if TYPE_CHECKING:
-    from npucall_conformance.stating.given import Given
+    from npucall_conformance.stating.arguments import Arguments
 
 INPUTS = ("grad_output", "self", "target")
 NAN, INF = reals.NAN, reals.INFINITY
@@ -26,17 +26,17 @@ OUTPUT = "grad_input"
 PAIR = ("grad_output", "self")
 
 
-def scalar(k: Given, g: float, s: float, t: float) -> float:
+def scalar(k: Arguments, g: float, s: float, t: float) -> float:
     sign = 1.0 if s > t else -1.0 if s < t else 0.0
     return sign * (g * k.mean(*INPUTS))
 
 
-def vector(k: Given, g: Any, s: Any, t: Any) -> Any:
+def vector(k: Arguments, g: Any, s: Any, t: Any) -> Any:
     apart = np.where(np.isnan(s) | np.isnan(t) | (s == t), 0.0, np.copysign(1.0, s - t))
     return apart * g * k.mean(*INPUTS)
 
 
-def torch_says(k: Given, torch: Any) -> Any:
+def torch_says(k: Arguments, torch: Any) -> Any:
     if len({tensor.shape for tensor in (k["self"], k["target"], k["grad_output"])}) > 1:
         return None
     l1_loss = torch.nn.functional.l1_loss

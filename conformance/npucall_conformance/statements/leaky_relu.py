@@ -31,7 +31,7 @@ from npucall_conformance.stating.setups import HALFWAY, PAIRS_OF_FLOATS, halfway
 from npucall_conformance.stating.tables import FLOATS_AND_DOUBLE
 
 if TYPE_CHECKING:
-    from npucall_conformance.stating.given import Given
+    from npucall_conformance.stating.arguments import Arguments
 
 INF, NAN = shared.INF, shared.NAN
 SLOPES = (
@@ -42,11 +42,11 @@ SLOPES = (
 """One of each dtype; what FLOAT does not hold is rounded to it."""
 
 
-def scalar(k: Given, x: float) -> float:
+def scalar(k: Arguments, x: float) -> float:
     return x if x > 0 else x * k["negative_slope"]  # also where x is NaN
 
 
-def vector(k: Given, x: Any) -> Any:
+def vector(k: Arguments, x: Any) -> Any:
     return np.multiply(x, np.where(x > 0, 1.0, k["negative_slope"]))
 
 

@@ -33,7 +33,7 @@ from npucall_conformance.stating.statement import WITHOUT_BFLOAT16
 from npucall_conformance.stating.tables import FLOATS_AND_DOUBLE
 
 if TYPE_CHECKING:
-    from npucall_conformance.stating.given import Given
+    from npucall_conformance.stating.arguments import Arguments
 
 BOTH = ("grad_output", "self")
 NAN, INF = reals.NAN, reals.INFINITY
@@ -45,15 +45,15 @@ SLOPES = (
 """One of each dtype; what FLOAT does not hold is rounded to it."""
 
 
-def scalar(k: Given, g: float, x: float) -> float:
+def scalar(k: Arguments, g: float, x: float) -> float:
     return g if x > 0 else g * k["negative_slope"]  # also where x is NaN
 
 
-def vector(k: Given, g: Any, x: Any) -> Any:
+def vector(k: Arguments, g: Any, x: Any) -> Any:
     return np.multiply(g, np.where(x > 0, 1.0, k["negative_slope"]))
 
 
-def torch_says(k: Given, torch: Any) -> Any:
+def torch_says(k: Arguments, torch: Any) -> Any:
     backward = torch.ops.aten.leaky_relu_backward
     return backward(k["grad_output"], k["self"], k["negative_slope"], k["self_is_result"])
 

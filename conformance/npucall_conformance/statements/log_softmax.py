@@ -17,17 +17,17 @@ from npucall_conformance.stating.tables import FLOATS_AND_DOUBLE
 
 if TYPE_CHECKING:
     from npucall.dtypes import DType
-    from npucall_conformance.stating.given import Given
+    from npucall_conformance.stating.arguments import Arguments
     from npucall_conformance.stating.parts import DTypes
 
 
-def row(_: Given, x: list[float]) -> list[float]:
+def row(_: Arguments, x: list[float]) -> list[float]:
     top = max(x)
     total = reals.log(reals.total([reals.exp(each - top) for each in x]))
     return [each - top - total for each in x]
 
 
-def vector(_: Given, x: Any) -> Any:
+def vector(_: Arguments, x: Any) -> Any:
     value = shared.log_softmax_of(x)
     return value, 1 + np.abs(value)  # a sum, 1 or more, whose rounding shows in its logarithm
 

@@ -17,19 +17,19 @@ from npucall_conformance.stating.rowwise import rowwise
 from npucall_conformance.stating.tables import FLOATS_EVERYWHERE
 
 if TYPE_CHECKING:
-    from npucall_conformance.stating.given import Given
+    from npucall_conformance.stating.arguments import Arguments
 
 NAN, INF = reals.NAN, reals.INFINITY
 CHECKED = ("output", "grad_output")
 """The inputs in the order of the checks, which is not that of the signature."""
 
 
-def row(k: Given, g: list[float], y: list[float]) -> list[float]:
+def row(k: Arguments, g: list[float], y: list[float]) -> list[float]:
     total = reals.capped(reals.total(g), k.top)
     return [a - reals.exp(b, k.top) * total for a, b in zip(g, y, strict=True)]
 
 
-def vector(k: Given, g: Any, y: Any) -> Any:
+def vector(k: Arguments, g: Any, y: Any) -> Any:
     weight = capped(np.exp(y), k.top)
     value = g - weight * capped(g.sum(-1, keepdims=True), k.top)
     return value, np.abs(g) + weight * np.abs(g).sum(-1, keepdims=True)

@@ -17,7 +17,7 @@ from npucall_conformance.stating.setups import crossed
 from npucall_conformance.stating.tables import FLOATS_WITH_BFLOAT16
 
 if TYPE_CHECKING:
-    from npucall_conformance.stating.given import Given
+    from npucall_conformance.stating.arguments import Arguments
 
 NAN, INF = reals.NAN, reals.INFINITY
 TILING = AclnnStatus.ACLNN_ERR_INNER_TILING_ERROR
@@ -33,13 +33,13 @@ EDGES = {
 }
 
 
-def ends(k: Given) -> tuple[float, float] | None:
+def ends(k: Arguments) -> tuple[float, float] | None:
     """What the input is clamped to; in FLOAT, as eps is."""
     margin = np.float32(k["eps"])
     return (float(margin), float(np.float32(1) - margin)) if margin >= 0 else None
 
 
-def scalar(k: Given, x: float) -> float:
+def scalar(k: Arguments, x: float) -> float:
     clamped = ends(k)
     if clamped:
         low, high = clamped
@@ -47,14 +47,14 @@ def scalar(k: Given, x: float) -> float:
     return reals.log(x) - reals.log(1 - x)
 
 
-def vector(k: Given, x: Any) -> Any:
+def vector(k: Arguments, x: Any) -> Any:
     clamped = ends(k)
     if clamped:
         x = np.select([x < clamped[0], x > clamped[1]], clamped, x)
     return np.log(x / (1 - x)), np.abs(np.log(x)) + np.abs(np.log1p(-x))
 
 
-def torch_says(k: Given, torch: Any) -> Any:
+def torch_says(k: Arguments, torch: Any) -> Any:
     clamped = ends(k)
     return torch.logit(k["input"].clamp(*clamped) if clamped else k["input"])
 

@@ -17,7 +17,7 @@ from npucall_conformance.stating.setups import crossed
 from npucall_conformance.stating.tables import FLOATS_WITH_BFLOAT16
 
 if TYPE_CHECKING:
-    from npucall_conformance.stating.given import Given
+    from npucall_conformance.stating.arguments import Arguments
 
 TENSORS = ("x", "dy", "out")
 NAN, INF = reals.NAN, reals.INFINITY
@@ -36,20 +36,20 @@ EDGES = {
 }
 
 
-def ends(k: Given) -> tuple[float, float]:
+def ends(k: Arguments) -> tuple[float, float]:
     """From where to where there is a gradient; in FLOAT, as eps is."""
     margin = np.float32(max(k["eps"], 0.0))
     return float(margin), float(np.float32(1) - margin)
 
 
-def scalar(k: Given, x: float, dy: float) -> float:
+def scalar(k: Arguments, x: float, dy: float) -> float:
     low, high = ends(k)
     if low <= x <= high:
         return reals.divide(dy, x * (1 - x))
     return NAN if k["eps"] < 0 else 0.0  # NaN comes here
 
 
-def vector(k: Given, x: Any, dy: Any) -> Any:
+def vector(k: Arguments, x: Any, dy: Any) -> Any:
     low, high = ends(k)
     outside = ~(x >= low) | ~(x <= high)
     answer = np.asarray(dy / x / (1.0 - x))
@@ -57,7 +57,7 @@ def vector(k: Given, x: Any, dy: Any) -> Any:
     return answer
 
 
-def torch_says(k: Given, torch: Any) -> Any:
+def torch_says(k: Arguments, torch: Any) -> Any:
     low = None if k["eps"] < 0 else ends(k)[0]
     return torch.ops.aten.logit_backward(k["dy"], k["x"], low)
 

@@ -11,9 +11,9 @@ from npucall.dtypes import BF16, FLOAT, FLOAT16, INT32, DType
 from npucall.errors import DTypeError, ShapeError
 from npucall_conformance.statements import _arithmetic as shared
 from npucall_conformance.stating import defects, reals
+from npucall_conformance.stating.arguments import Arguments, Terms
 from npucall_conformance.stating.broadcasting import common_shape
 from npucall_conformance.stating.domains import normal
-from npucall_conformance.stating.given import Given, Terms
 from npucall_conformance.stating.kernels import promotion
 from npucall_conformance.stating.parts import In, Invalid, Out, Setup
 from npucall_conformance.stating.setups import EVEN, SIGNS, halfway
@@ -31,7 +31,7 @@ WITHOUT_FLOAT = ("Ascend910", "Ascend310P")
 MIXED = ("Ascend950",)
 
 
-def whole(k: Given) -> tuple[Any, Any]:
+def whole(k: Arguments) -> tuple[Any, Any]:
     """Both as matrices: a vector is one row, or one column."""
     first, second = k["self"], k["mat2"]
     return (
@@ -40,14 +40,14 @@ def whole(k: Given) -> tuple[Any, Any]:
     )
 
 
-def shape(k: Given) -> Shape:
+def shape(k: Arguments) -> Shape:
     first, second = k["self"].shape, k["mat2"].shape
     batch = common_shape(first[:-2], second[:-2]) or ()
     rows = first[-2:-1]
     return (*batch, *rows, *(second[-1:] if len(second) > 1 else ()))
 
 
-def loops(k: Given) -> Any:
+def loops(k: Arguments) -> Any:
     first, second = whole(k)
     batch = common_shape(first.shape[:-2], second.shape[:-2]) or ()
     left = np.broadcast_to(first, (*batch, *first.shape[-2:]))
@@ -63,7 +63,7 @@ def loops(k: Given) -> Any:
     return np.array(found, np.float64).reshape(shape(k))
 
 
-def arrays(k: Given) -> Terms:
+def arrays(k: Arguments) -> Terms:
     first, second = whole(k)
     sums, sizes = first @ second, np.abs(first) @ np.abs(second)
     return Terms(sums.reshape(shape(k)), sizes.reshape(shape(k)))

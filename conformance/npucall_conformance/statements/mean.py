@@ -12,8 +12,8 @@ from npucall.errors import DTypeError
 from npucall_conformance.statements import _arithmetic as arithmetic
 from npucall_conformance.statements import _reductions as shared
 from npucall_conformance.stating import defects, reals
+from npucall_conformance.stating.arguments import Arguments, Terms, wide
 from npucall_conformance.stating.domains import uniform
-from npucall_conformance.stating.given import Given, Terms, wide
 from npucall_conformance.stating.parts import In, Invalid, Out, Setup
 from npucall_conformance.stating.setups import EVEN, SIGNS, halfway
 from npucall_conformance.stating.statement import Statement
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 OVER = ("dim", "keep_dim")
 
 
-def loops(k: Given) -> Any:
+def loops(k: Arguments) -> Any:
     means = [reals.divide(reals.total(t), len(t)) for t in shared.lists(k, "dim")]
     if k.kernel.kind == "int":
         means = [float(trunc(mean)) for mean in means]
     return np.reshape(wide(means), shape(k))
 
 
-def arrays(k: Given) -> Terms:
+def arrays(k: Arguments) -> Terms:
     terms = shared.sums(k, *OVER)
     count = np.float64(terms.summed)
     value = terms.value / count
@@ -41,11 +41,11 @@ def arrays(k: Given) -> Terms:
     return Terms(value, terms.sizes / count)
 
 
-def shape(k: Given) -> Shape:
+def shape(k: Arguments) -> Shape:
     return shared.out_shape(k, *OVER)
 
 
-def torch_says(k: Given, torch: Any) -> Any:
+def torch_says(k: Arguments, torch: Any) -> Any:
     return torch.mean(k["self"], k["dim"], keepdim=k["keep_dim"])
 
 

@@ -18,21 +18,21 @@ from npucall_conformance.stating.setups import SQUARES, crossed, halfway, immens
 from npucall_conformance.stating.tables import FLOATS_EVERYWHERE
 
 if TYPE_CHECKING:
-    from npucall_conformance.stating.given import Given
+    from npucall_conformance.stating.arguments import Arguments
 
 INPUTS = ("self", "target")
 NAN, INF = reals.NAN, reals.INFINITY
 
 
-def scalar(k: Given, s: float, t: float) -> float:
+def scalar(k: Arguments, s: float, t: float) -> float:
     return reals.capped((s - t) * (s - t), k.top)
 
 
-def vector(k: Given, s: Any, t: Any) -> Any:
+def vector(k: Arguments, s: Any, t: Any) -> Any:
     return capped(np.square(np.subtract(t, s)), k.top)
 
 
-def torch_says(k: Given, torch: Any) -> Any:
+def torch_says(k: Arguments, torch: Any) -> Any:
     return loss(k, torch.nn.functional.mse_loss, k["self"], k["target"])
 
 

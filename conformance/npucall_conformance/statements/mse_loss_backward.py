@@ -18,22 +18,22 @@ from npucall_conformance.stating.statement import WITHOUT_BFLOAT16
 from npucall_conformance.stating.tables import FLOATS_EVERYWHERE
 
 if TYPE_CHECKING:
-    from npucall_conformance.stating.given import Given
+    from npucall_conformance.stating.arguments import Arguments
 
 INPUTS = ("grad_output", "self", "target")
 NAN, INF = reals.NAN, reals.INFINITY
 
 
-def scalar(k: Given, g: float, s: float, t: float) -> float:
+def scalar(k: Arguments, g: float, s: float, t: float) -> float:
     return 2 * (s - t) * g * k.mean("self")  # also where the others stretch self
 
 
-def vector(k: Given, g: Any, s: Any, t: Any) -> Any:
+def vector(k: Arguments, g: Any, s: Any, t: Any) -> Any:
     doubled = g * (2.0 / s.size if k["reduction"] == 1 else 2.0)
     return np.subtract(s, t) * doubled, (np.abs(s) + np.abs(t)) * np.abs(doubled)
 
 
-def torch_says(k: Given, torch: Any) -> Any:
+def torch_says(k: Arguments, torch: Any) -> Any:
     backward = torch.ops.aten.mse_loss_backward
     return backward(k["grad_output"], k["self"], k["target"], k["reduction"])
 

@@ -16,16 +16,16 @@ from npucall_conformance.stating.setups import HALFWAY, crossed, halfway, mixed_
 from npucall_conformance.stating.tables import ARITHMETIC_EVERYWHERE
 
 if TYPE_CHECKING:
-    from npucall_conformance.stating.given import Given
+    from npucall_conformance.stating.arguments import Arguments
 
 PAIR = shared.PAIR
 
 
-def scalar(_: Given, s: float, o: float) -> float:
+def scalar(_: Arguments, s: float, o: float) -> float:
     return s * o
 
 
-def vector(_: Given, s: Any, o: Any) -> Any:
+def vector(_: Arguments, s: Any, o: Any) -> Any:
     return np.multiply(o, s)
 
 

@@ -31,7 +31,7 @@ from npucall_conformance.stating.statement import WITHOUT_BFLOAT16
 from npucall_conformance.stating.tables import ARITHMETIC_EVERYWHERE
 
 if TYPE_CHECKING:
-    from npucall_conformance.stating.given import Given
+    from npucall_conformance.stating.arguments import Arguments
     from npucall_conformance.stating.parts import DTypes
 
 
@@ -50,7 +50,7 @@ def product(dtypes: DTypes) -> DType:
     return promotion("self", "other")(dtypes)
 
 
-def vector(k: Given, s: Any) -> Any:
+def vector(k: Arguments, s: Any) -> Any:
     return np.multiply(k["other"], s)
 
 

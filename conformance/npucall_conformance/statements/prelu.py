@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from npucall_conformance.stating import defects, reals
+from npucall_conformance.stating.arguments import Arguments, Terms
 from npucall_conformance.stating.domains import mixed, normal, uniform
-from npucall_conformance.stating.given import Given, Terms
 from npucall_conformance.stating.kernels import promotion
 from npucall_conformance.stating.parts import In, Out, Setup
 from npucall_conformance.stating.setups import HALFWAY, halfway, mixed_floats
@@ -29,7 +29,7 @@ def channels(shape: Shape) -> int:
     return shape[1] if len(shape) > 1 else 1
 
 
-def loops(k: Given) -> Any:
+def loops(k: Arguments) -> Any:
     shape = k["self"].shape
     slopes, behind = k["weight"].reshape(-1).tolist(), prod(shape[2:])
     result = []
@@ -39,7 +39,7 @@ def loops(k: Given) -> Any:
     return np.reshape(result, shape)
 
 
-def arrays(k: Given) -> Terms:
+def arrays(k: Arguments) -> Terms:
     x = k["self"]
     table = x.reshape(x.shape[0] if x.ndim else 1, channels(x.shape), prod(x.shape[2:]))
     factors = np.where(table > 0, 1.0, k["weight"].reshape(1, -1, 1))
@@ -50,7 +50,7 @@ def shapes(base: Shape, _: Attributes) -> dict[str, Shape]:
     return {"self": base, "weight": (channels(base),)}
 
 
-def torch_says(k: Given, torch: Any) -> Any:
+def torch_says(k: Arguments, torch: Any) -> Any:
     return torch.nn.functional.prelu(k["self"], k["weight"].reshape(-1))
 
 

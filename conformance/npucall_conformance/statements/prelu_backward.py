@@ -11,8 +11,8 @@ import numpy as np
 from npucall.dtypes import FLOAT16
 from npucall_conformance.statements._torch import gradient
 from npucall_conformance.stating import defects, reals
+from npucall_conformance.stating.arguments import Arguments, Terms
 from npucall_conformance.stating.domains import mixed, normal, uniform
-from npucall_conformance.stating.given import Given, Terms
 from npucall_conformance.stating.kernels import dtype_of
 from npucall_conformance.stating.parts import In, Out, Setup
 from npucall_conformance.stating.setups import HALFWAY, halfway
@@ -32,13 +32,13 @@ def channels(shape: Shape) -> int:
     return shape[1] if len(shape) > 1 else 1
 
 
-def slopes_shape(k: Given) -> Shape:
+def slopes_shape(k: Arguments) -> Shape:
     """One element keeps its shape; more of them are a list."""
     count = int(k["weight"].size)
     return k["weight"].shape if count == 1 else (count,)
 
 
-def loops(k: Given) -> dict[str, Any]:
+def loops(k: Arguments) -> dict[str, Any]:
     shape = k["self"].shape
     upstream = np.broadcast_to(k["grad_output"], shape).reshape(-1).tolist()
     inputs, slopes = k["self"].reshape(-1).tolist(), k["weight"].reshape(-1).tolist()
@@ -57,7 +57,7 @@ def loops(k: Given) -> dict[str, Any]:
     }
 
 
-def arrays(k: Given) -> dict[str, Terms]:
+def arrays(k: Arguments) -> dict[str, Terms]:
     x = k["self"]
     shape, count = x.shape, k["weight"].size
     table = (shape[0] if shape else 1, channels(shape), prod(shape[2:]))
@@ -77,7 +77,7 @@ def shapes(base: Shape, _: Attributes) -> dict[str, Shape]:
     return {"grad_output": base, "self": base, "weight": (channels(base),)}
 
 
-def torch_says(k: Given, torch: Any) -> Any:
+def torch_says(k: Arguments, torch: Any) -> Any:
     if k["weight"].ndim != 1:
         return None
     prelu, x, w, g = torch.nn.functional.prelu, k["self"], k["weight"], k["grad_output"]

@@ -11,8 +11,8 @@ from npucall.errors import DTypeError
 from npucall_conformance.statements import _arithmetic as arithmetic
 from npucall_conformance.statements import _reductions as shared
 from npucall_conformance.stating import defects, reals
+from npucall_conformance.stating.arguments import Arguments, Terms, wide
 from npucall_conformance.stating.domains import uniform
-from npucall_conformance.stating.given import Given, Terms, wide
 from npucall_conformance.stating.parts import In, Invalid, Out, Setup
 from npucall_conformance.stating.setups import EVEN, SIGNS, halfway
 from npucall_conformance.stating.statement import Statement
@@ -24,22 +24,22 @@ if TYPE_CHECKING:
 OVER = ("dims", "keep_dims")
 
 
-def loops(k: Given) -> Any:
+def loops(k: Arguments) -> Any:
     terms = shared.lists(k, "dims")
     totals = [float(any(t)) if k.kernel is BOOL else reals.total(t) for t in terms]
     return np.reshape(wide(totals), shape(k))
 
 
-def arrays(k: Given) -> Terms:
+def arrays(k: Arguments) -> Terms:
     terms = shared.sums(k, *OVER)
     return Terms(np.minimum(terms.value, 1.0)) if k.kernel is BOOL else terms
 
 
-def shape(k: Given) -> Shape:
+def shape(k: Arguments) -> Shape:
     return shared.out_shape(k, *OVER)
 
 
-def torch_says(k: Given, torch: Any) -> Any:
+def torch_says(k: Arguments, torch: Any) -> Any:
     return torch.sum(k["self"], k["dims"], keepdim=k["keep_dims"])
 
 

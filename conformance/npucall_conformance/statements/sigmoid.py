@@ -30,7 +30,7 @@ from npucall_conformance.stating.tables import FRACTIONAL, INTEGERS, everywhere
 
 if TYPE_CHECKING:
     from npucall.dtypes import DType
-    from npucall_conformance.stating.given import Given
+    from npucall_conformance.stating.arguments import Arguments
     from npucall_conformance.stating.parts import DTypes
 
 
@@ -41,11 +41,11 @@ def kernel(dtypes: DTypes) -> DType:
     return dtypes["self"]
 
 
-def scalar(_: Given, x: float) -> float:
+def scalar(_: Arguments, x: float) -> float:
     return reals.sigmoid(x)
 
 
-def vector(_: Given, x: Any) -> Any:
+def vector(_: Arguments, x: Any) -> Any:
     return np.exp(-np.logaddexp(0.0, -x))
 
 

@@ -18,18 +18,18 @@ from npucall_conformance.stating.statement import WITHOUT_BFLOAT16
 from npucall_conformance.stating.tables import FRACTIONAL, PRODUCTS, on
 
 if TYPE_CHECKING:
-    from npucall_conformance.stating.given import Given
+    from npucall_conformance.stating.arguments import Arguments
 
 INPUTS = ("grad_output", "output")
 OUTPUT = "grad_input"
 NAN, INF = reals.NAN, reals.INFINITY
 
 
-def scalar(k: Given, g: float, y: float) -> float:
+def scalar(k: Arguments, g: float, y: float) -> float:
     return g * (1 - y) * y
 
 
-def vector(k: Given, g: Any, y: Any) -> Any:
+def vector(k: Arguments, g: Any, y: Any) -> Any:
     return y * (g * (1.0 - y)), np.abs(g * y) * (1 + np.abs(y))
 
 

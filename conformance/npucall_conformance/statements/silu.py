@@ -18,16 +18,16 @@ from npucall_conformance.stating.statement import RANK_SHAPES, WITHOUT_BFLOAT16
 from npucall_conformance.stating.tables import FLOATS_EVERYWHERE
 
 if TYPE_CHECKING:
-    from npucall_conformance.stating.given import Given
+    from npucall_conformance.stating.arguments import Arguments
 
 NAN, INF = reals.NAN, reals.INFINITY
 
 
-def scalar(_: Given, x: float) -> float:
+def scalar(_: Arguments, x: float) -> float:
     return x * reals.sigmoid(x)
 
 
-def vector(_: Given, x: Any) -> Any:
+def vector(_: Arguments, x: Any) -> Any:
     return x * np.exp(-np.logaddexp(0.0, -x))
 
 

@@ -19,7 +19,7 @@ from npucall_conformance.stating.statement import BEFORE_950, LEFT_OUT, WITHOUT_
 from npucall_conformance.stating.tables import FLOATS_EVERYWHERE
 
 if TYPE_CHECKING:
-    from npucall_conformance.stating.given import Given
+    from npucall_conformance.stating.arguments import Arguments
 
 INPUTS = ("grad_output", "self")
 OUTPUT = "grad_input"
@@ -28,19 +28,19 @@ NAN, INF = reals.NAN, reals.INFINITY
 ON_950 = ("Ascend950",)
 
 
-def scalar(k: Given, g: float, x: float) -> float:
+def scalar(k: Arguments, g: float, x: float) -> float:
     s = reals.sigmoid(x)
     return g * (s * (1 + x * reals.sigmoid(-x)))
 
 
-def vector(k: Given, g: Any, x: Any) -> Any:
+def vector(k: Arguments, g: Any, x: Any) -> Any:
     s = np.exp(-np.logaddexp(0.0, -x))
     slope = x / (2 + np.exp(x) + np.exp(-x))  # x s (1 - s)
     slope = np.where(np.isinf(x), np.nan, slope)  # infinity times 0, as written
     return g * (s + slope), np.abs(g) * (s + np.abs(slope))
 
 
-def torch_says(k: Given, torch: Any) -> Any:
+def torch_says(k: Arguments, torch: Any) -> Any:
     if k["self"].shape != k["grad_output"].shape:
         return None
     return torch.ops.aten.silu_backward(k["grad_output"], k["self"])

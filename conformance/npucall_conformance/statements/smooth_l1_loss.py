@@ -16,7 +16,7 @@ from npucall_conformance.stating.setups import SQUARES, crossed, halfway, mixed_
 from npucall_conformance.stating.tables import FLOATS_EVERYWHERE
 
 if TYPE_CHECKING:
-    from npucall_conformance.stating.given import Given
+    from npucall_conformance.stating.arguments import Arguments
 
 INPUTS = ("self", "target")
 OUTPUT = "result"
@@ -28,14 +28,14 @@ EDGES = {
 """With distances of 0, and of the betas 1 and 2.5 to both sides."""
 
 
-def scalar(k: Given, s: float, t: float) -> float:
+def scalar(k: Arguments, s: float, t: float) -> float:
     distance, beta = abs(s - t), k["beta"]
     if distance < beta:
         return distance * distance / (2 * beta)
     return distance - beta / 2  # NaN comes here
 
 
-def vector(k: Given, s: Any, t: Any) -> Any:
+def vector(k: Arguments, s: Any, t: Any) -> Any:
     distance, beta = np.abs(np.subtract(t, s)), np.float64(k["beta"])
     near_one = 0.5 * distance**2 / beta
     far = distance >= beta
@@ -45,7 +45,7 @@ def vector(k: Given, s: Any, t: Any) -> Any:
     )
 
 
-def torch_says(k: Given, torch: Any) -> Any:
+def torch_says(k: Arguments, torch: Any) -> Any:
     smooth_l1_loss = torch.nn.functional.smooth_l1_loss
     return loss(k, smooth_l1_loss, k["self"], k["target"], beta=k["beta"])
 

@@ -16,7 +16,7 @@ from npucall_conformance.stating.setups import HALFWAY, crossed, halfway, mixed_
 from npucall_conformance.stating.tables import FLOATS_EVERYWHERE
 
 if TYPE_CHECKING:
-    from npucall_conformance.stating.given import Given
+    from npucall_conformance.stating.arguments import Arguments
 
 INPUTS = ("grad_out", "self", "target")
 OUTPUT = "grad_input"
@@ -29,7 +29,7 @@ EDGES = {
 """With distances of 0, and of the betas 1 and 2.5 to both sides."""
 
 
-def scalar(k: Given, g: float, s: float, t: float) -> float:
+def scalar(k: Arguments, g: float, s: float, t: float) -> float:
     distance, beta = s - t, k["beta"]
     if distance <= -beta:
         slope = -1.0
@@ -40,13 +40,13 @@ def scalar(k: Given, g: float, s: float, t: float) -> float:
     return slope * g * k.mean("self")  # also where the others stretch self
 
 
-def vector(k: Given, g: Any, s: Any, t: Any) -> Any:
+def vector(k: Arguments, g: Any, s: Any, t: Any) -> Any:
     d, beta = np.subtract(s, t), np.float64(k["beta"])
     slope = np.where(np.abs(d) >= beta, np.where(d > 0, 1.0, -1.0), d / beta)
     return g * slope / (s.size if k["reduction"] == 1 else 1)
 
 
-def torch_says(k: Given, torch: Any) -> Any:
+def torch_says(k: Arguments, torch: Any) -> Any:
     backward = torch.ops.aten.smooth_l1_loss_backward
     return backward(k["grad_out"], k["self"], k["target"], k["reduction"], k["beta"])
 

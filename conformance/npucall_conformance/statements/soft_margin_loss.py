@@ -17,24 +17,24 @@ from npucall_conformance.stating.setups import crossed, mixed_floats, of_reducti
 from npucall_conformance.stating.tables import FLOATS_EVERYWHERE
 
 if TYPE_CHECKING:
-    from npucall_conformance.stating.given import Given
+    from npucall_conformance.stating.arguments import Arguments
 
 INPUTS = ("self", "target")
 NAN, INF = reals.NAN, reals.INFINITY
 
 
-def scalar(_: Given, s: float, t: float) -> float:
+def scalar(_: Arguments, s: float, t: float) -> float:
     margin = -(s * t)
     return max(margin, 0.0) + math.log1p(reals.exp(-abs(margin)))  # NaN stays, coming first
 
 
-def vector(_: Given, s: Any, t: Any) -> Any:
+def vector(_: Arguments, s: Any, t: Any) -> Any:
     margin = np.multiply(-t, s)
     value = np.logaddexp(0.0, margin)
     return value, value * (1 + np.abs(margin))
 
 
-def torch_says(k: Given, torch: Any) -> Any:
+def torch_says(k: Arguments, torch: Any) -> Any:
     return loss(k, torch.nn.functional.soft_margin_loss, k["self"], k["target"])
 
 

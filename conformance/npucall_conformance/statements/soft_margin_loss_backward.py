@@ -16,24 +16,24 @@ from npucall_conformance.stating.setups import crossed, mixed_floats
 from npucall_conformance.stating.tables import FLOATS_EVERYWHERE
 
 if TYPE_CHECKING:
-    from npucall_conformance.stating.given import Given
+    from npucall_conformance.stating.arguments import Arguments
 
 INPUTS = ("grad_output", "self", "target")
 NAN, INF = reals.NAN, reals.INFINITY
 
 
-def scalar(k: Given, g: float, s: float, t: float) -> float:
+def scalar(k: Arguments, g: float, s: float, t: float) -> float:
     power = reals.exp(-s * t, k.top)
     return reals.divide(reals.capped(-t * power, k.top), 1 + power) * g * k.mean(*INPUTS)
 
 
-def vector(k: Given, g: Any, s: Any, t: Any) -> Any:
+def vector(k: Arguments, g: Any, s: Any, t: Any) -> Any:
     power = capped(np.exp(-np.multiply(s, t)), k.top)
     upstream = g / np.broadcast(g, s, t).size if k["reduction"] == 1 else g
     return -upstream * (capped(t * power, k.top) / (power + 1.0))
 
 
-def torch_says(k: Given, torch: Any) -> Any:
+def torch_says(k: Arguments, torch: Any) -> Any:
     if k["self"].shape != k.shape(*INPUTS):
         return None  # its mean divides by the elements of self
     backward = torch.ops.aten.soft_margin_loss_backward

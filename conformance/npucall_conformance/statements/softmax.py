@@ -16,17 +16,17 @@ from npucall_conformance.stating.setups import mixed_floats
 from npucall_conformance.stating.tables import FLOATS_AND_DOUBLE
 
 if TYPE_CHECKING:
-    from npucall_conformance.stating.given import Given
+    from npucall_conformance.stating.arguments import Arguments
 
 
-def row(_: Given, x: list[float]) -> list[float]:
+def row(_: Arguments, x: list[float]) -> list[float]:
     top = max(x)
     powers = [reals.exp(each - top) for each in x]
     total = reals.total(powers)
     return [reals.divide(power, total) for power in powers]
 
 
-def vector(_: Given, x: Any) -> Any:
+def vector(_: Arguments, x: Any) -> Any:
     below = x - x.max(-1, keepdims=True)
     powers = np.exp(below)
     value = powers / powers.sum(-1, keepdims=True)

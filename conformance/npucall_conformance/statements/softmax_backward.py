@@ -17,24 +17,24 @@ from npucall_conformance.stating.setups import HALFWAY, halfway
 from npucall_conformance.stating.tables import FLOATS_EVERYWHERE
 
 if TYPE_CHECKING:
-    from npucall_conformance.stating.given import Given
+    from npucall_conformance.stating.arguments import Arguments
 
 INPUTS = shared.INPUTS
 NAN, INF = reals.NAN, reals.INFINITY
 
 
-def row(k: Given, g: list[float], y: list[float]) -> list[float]:
+def row(k: Arguments, g: list[float], y: list[float]) -> list[float]:
     mean = reals.capped(reals.total([a * b for a, b in zip(g, y, strict=True)]), k.top)
     return [a * b - mean * b for a, b in zip(g, y, strict=True)]
 
 
-def vector(k: Given, g: Any, y: Any) -> Any:
+def vector(k: Arguments, g: Any, y: Any) -> Any:
     mean = capped(np.einsum("...i,...i->...", g, y), k.top)[..., np.newaxis]
     size = np.abs(g * y) + np.abs(g * y).sum(-1, keepdims=True) * np.abs(y)
     return y * g - y * mean, size
 
 
-def faint(k: Given) -> tuple[str, ...]:
+def faint(k: Arguments) -> tuple[str, ...]:
     """A row of equal gradients has no gradient, since its probabilities add up to 1."""
     rows = np.moveaxis(np.atleast_1d(k["grad_output"]), k["dim"], -1)
     return ("out",) if (rows == rows[..., :1]).all() else ()

@@ -19,13 +19,13 @@ from npucall_conformance.stating.setups import PAIRS_OF_FLOATS
 from npucall_conformance.stating.tables import FLOATS_EVERYWHERE
 
 if TYPE_CHECKING:
-    from npucall_conformance.stating.given import Given
+    from npucall_conformance.stating.arguments import Arguments
 
 NUMBERS = ("beta", "threshold")
 INF = shared.INF
 
 
-def scalar(k: Given, x: float) -> float:
+def scalar(k: Arguments, x: float) -> float:
     exponent = k["beta"] * x
     if exponent > k["threshold"]:
         return x
@@ -33,7 +33,7 @@ def scalar(k: Given, x: float) -> float:
     return reals.divide(bent, k["beta"])
 
 
-def vector(k: Given, x: Any) -> Any:
+def vector(k: Arguments, x: Any) -> Any:
     beta = np.float64(k["beta"])
     exponent = x * beta
     linear = exponent > k["threshold"]

@@ -32,7 +32,7 @@ from npucall_conformance.stating.tables import FLOATS_AND_DOUBLE
 
 if TYPE_CHECKING:
     from npucall.dtypes import DType
-    from npucall_conformance.stating.given import Given
+    from npucall_conformance.stating.arguments import Arguments
     from npucall_conformance.stating.parts import DTypes
 
 BOTH = ("grad_output", "self")
@@ -48,14 +48,14 @@ def kernel(dtypes: DTypes) -> DType:
     return first if first is second and first in (FLOAT16, BF16) else FLOAT
 
 
-def scalar(k: Given, g: float, x: float) -> float:
+def scalar(k: Arguments, g: float, x: float) -> float:
     exponent = k["beta"] * x
     if exponent > k["threshold"]:
         return g
     return g / (1 + reals.exp(-exponent, k.top))  # NaN where x is
 
 
-def vector(k: Given, g: Any, x: Any) -> Any:
+def vector(k: Arguments, g: Any, x: Any) -> Any:
     scaled = np.multiply(x, np.float64(k["beta"]))
     linear = scaled > k["threshold"]
     value = np.where(linear, g, g / (capped(np.exp(-scaled), k.top) + 1))
@@ -63,7 +63,7 @@ def vector(k: Given, g: Any, x: Any) -> Any:
     return value, np.abs(value) * np.where(linear, 1, 1 + np.abs(scaled))
 
 
-def torch_says(k: Given, torch: Any) -> Any:
+def torch_says(k: Arguments, torch: Any) -> Any:
     backward = torch.ops.aten.softplus_backward
     return backward(k["grad_output"], k["self"], k["beta"], k["threshold"])
 

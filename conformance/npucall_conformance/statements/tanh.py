@@ -18,15 +18,15 @@ from npucall_conformance.stating.setups import PAIRS_OF_FLOATS
 from npucall_conformance.stating.tables import INTEGERS, everywhere
 
 if TYPE_CHECKING:
-    from npucall_conformance.stating.given import Given
+    from npucall_conformance.stating.arguments import Arguments
 
 
-def scalar(_: Given, x: float) -> float:
+def scalar(_: Arguments, x: float) -> float:
     twice = -2 * abs(x)
     return copysign(-expm1(twice) / (1 + exp(twice)), x)
 
 
-def vector(_: Given, x: Any) -> Any:
+def vector(_: Arguments, x: Any) -> Any:
     return np.tanh(x)
 
 

@@ -16,18 +16,18 @@ from npucall_conformance.stating.setups import HALFWAY, crossed, halfway
 from npucall_conformance.stating.tables import FLOATS_AND_DOUBLE
 
 if TYPE_CHECKING:
-    from npucall_conformance.stating.given import Given
+    from npucall_conformance.stating.arguments import Arguments
 
 INPUTS = ("grad_output", "output")
 OUTPUT = "grad_input"
 NAN, INF = reals.NAN, reals.INFINITY
 
 
-def scalar(k: Given, g: float, y: float) -> float:
+def scalar(k: Arguments, g: float, y: float) -> float:
     return g * ((1 - y) * (1 + y))
 
 
-def vector(k: Given, g: Any, y: Any) -> Any:
+def vector(k: Arguments, g: Any, y: Any) -> Any:
     return g * (1.0 - y**2), np.abs(g) * (1 + y**2)
 
 

@@ -32,17 +32,17 @@ from npucall_conformance.stating.setups import HALFWAY, PAIRS_OF_FLOATS, halfway
 from npucall_conformance.stating.tables import INTEGERS, everywhere
 
 if TYPE_CHECKING:
-    from npucall_conformance.stating.given import Given
+    from npucall_conformance.stating.arguments import Arguments
 
 NUMBERS = ("threshold", "value")
 INF, NAN = shared.INF, shared.NAN
 
 
-def scalar(k: Given, x: float) -> float:
+def scalar(k: Arguments, x: float) -> float:
     return float(k["value"]) if x <= k["threshold"] else x  # NaN stays
 
 
-def vector(k: Given, x: Any) -> Any:
+def vector(k: Arguments, x: Any) -> Any:
     passes = (x > k["threshold"]) | np.isnan(x) | np.isnan(k["threshold"])
     return np.choose(passes, (np.full_like(x, k["value"]), x))
 

@@ -19,7 +19,7 @@ from npucall_conformance.stating.statement import BEFORE_950
 from npucall_conformance.stating.tables import everywhere, on
 
 if TYPE_CHECKING:
-    from npucall_conformance.stating.given import Given
+    from npucall_conformance.stating.arguments import Arguments
 
 INPUTS = ("grad_output", "self")
 TENSORS = (*INPUTS, "out")
@@ -29,18 +29,18 @@ LEAST = 2.0**-23  # up to here a threshold, of either sign, counts as 0
 JUST_MORE = LEAST * (1 + LEAST)  # the next float32
 
 
-def scalar(k: Given, g: float, x: float) -> float:
+def scalar(k: Arguments, g: float, x: float) -> float:
     least = k["threshold"] if abs(k["threshold"]) > LEAST else 0.0
     return 0.0 if x <= least else g  # NaN is not below either
 
 
-def vector(k: Given, g: Any, x: Any) -> Any:
+def vector(k: Arguments, g: Any, x: Any) -> Any:
     t = k["threshold"]
     passes = np.isnan(x) | (x > (0.0 if -LEAST <= t <= LEAST else t))
     return np.choose(passes, (np.zeros_like(g), g))
 
 
-def torch_says(k: Given, torch: Any) -> Any:
+def torch_says(k: Arguments, torch: Any) -> Any:
     if 0 < abs(k["threshold"]) <= LEAST:
         return None
     return torch.ops.aten.threshold_backward(k["grad_output"], k["self"], k["threshold"])

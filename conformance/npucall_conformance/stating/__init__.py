@@ -1,7 +1,7 @@
 """The parts of statements; and how to state an operator.
 
 From the bottom: ``tables``, ``prototypes``, ``promotion`` and ``broadcasting`` state rules a second
-time. ``given`` has a call's arguments as float64, ``reals`` has IEEE arithmetic, and ``domains``
+time. ``arguments`` has a call's arguments as float64, ``reals`` has IEEE arithmetic, ``domains``
 draws numbers. A statement consists of ``parts``, ``setups`` and ``kernels``, which ``statement``
 puts together. ``elementwise`` and ``rowwise`` make statements from functions of one element, or of
 one row. ``rounding`` rounds numbers to a dtype. ``defects`` has rows of error tables that several
@@ -13,10 +13,10 @@ page and headers [src:cann-pages], never from ``npucall.operators.<operator>``: 
 not be repeated here. The file needs only a module-level ``Statement``, or a tuple of them for the
 variants of an operator::
 
-    def scalar(k: Given, g: float, y: float) -> float:     # one element, Python floats
+    def scalar(k: Arguments, g: float, y: float) -> float:     # one element, Python floats
         return g * (1 - y) * y
 
-    def vector(k: Given, g: Any, y: Any) -> Any:           # the same on arrays, another way
+    def vector(k: Arguments, g: Any, y: Any) -> Any:           # the same on arrays, another way
         return g * (y - y**2), np.abs(g * y) * (1 + np.abs(y))  # value, size of the terms
 
     SIGMOID_BACKWARD = elementwise(
@@ -48,7 +48,7 @@ variants of an operator::
   warning. ``in_kernel`` names the numbers that are converted to the kernel's dtype. The cases of
   the blocks ``listing``, ``products`` and ``defaults`` follow from these. If usual data do not show
   a wrong default, ``defaulted=Setup(...)`` has data that do.
-* ``k`` is a ``Given``. ``k["alpha"]`` is an attribute or a float64 tensor (None if absent).
+* ``k`` is an ``Arguments``. ``k["alpha"]`` is an attribute or a float64 tensor (None if absent).
   ``k.shape/count/first(*names)`` tell the shape that tensors broadcast to, its element count and
   its first extent. ``k.mean("self")`` is the factor of the attribute ``reduction`` (1 is mean).
   ``k.product`` is the short SoC name, ``k.dtypes`` has the dtypes, and beyond the number ``k.top``

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.random import Generator
 
-from npucall_conformance.stating.given import BATCHMEAN, MEAN
+from npucall_conformance.stating.arguments import BATCHMEAN, MEAN
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

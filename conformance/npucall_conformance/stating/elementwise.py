@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from npucall_conformance.stating import reals
-from npucall_conformance.stating.given import Given, Terms, wide
+from npucall_conformance.stating.arguments import Arguments, Terms, wide
 from npucall_conformance.stating.parts import In, Out, Setup
 from npucall_conformance.stating.setups import LARGE
 from npucall_conformance.stating.statement import Statement
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from npucall.tensors import Shape
-    from npucall_conformance.stating.given import Reals
+    from npucall_conformance.stating.arguments import Reals
 
 
 def elementwise(  # noqa: PLR0913  # the parts of a statement
@@ -35,7 +35,7 @@ def elementwise(  # noqa: PLR0913  # the parts of a statement
     vector: Callable[..., Any],
     space: tuple[str, ...] = (),
     expands: tuple[str, ...] = (),
-    factor: Callable[[Given], float] | None = None,
+    factor: Callable[[Arguments], float] | None = None,
     **more: Any,
 ) -> Statement:
     """The statement of an elementwise operator; ``more`` are fields of ``Statement``.
@@ -49,11 +49,11 @@ def elementwise(  # noqa: PLR0913  # the parts of a statement
     names = tuple(each.name for each in inputs)
     over = space or names[:1]
 
-    def loops(given: Given) -> Any:
+    def loops(given: Arguments) -> Any:
         result = _loop(given, names, over, output.shape_in(given), scalar)
         return result if factor is None else result * factor(given)
 
-    def arrays(given: Given) -> Terms:
+    def arrays(given: Arguments) -> Terms:
         arguments = [given[name] for name in names]
         answer = vector(given, *arguments)
         value, size = answer if isinstance(answer, tuple) else (answer, np.abs(answer))
@@ -124,7 +124,7 @@ def capped(values: Any, top: float) -> Any:
 
 
 def _loop(
-    given: Given,
+    given: Arguments,
     names: tuple[str, ...],
     over: tuple[str, ...],
     shape: Shape,

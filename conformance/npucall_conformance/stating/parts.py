@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from npucall.dtypes import DType
 from npucall.errors import PARAM_INVALID, NpucallError
 from npucall.tensors import Shape
-from npucall_conformance.stating.given import Given
+from npucall_conformance.stating.arguments import Arguments
 
 if TYPE_CHECKING:
     from npucall_conformance.stating.domains import Domain
@@ -46,10 +46,10 @@ class Out:
     """
 
     name: str
-    shape: str | Callable[[Given], Shape]
+    shape: str | Callable[[Arguments], Shape]
     dtype: str | Callable[[DTypes], DType]
 
-    def shape_in(self, given: Given) -> Shape:
+    def shape_in(self, given: Arguments) -> Shape:
         """The shape of the output in a call."""
         return given.shape(self.shape) if isinstance(self.shape, str) else self.shape(given)
 

@@ -14,7 +14,7 @@ from npucall.dtypes import DOUBLE
 
 if TYPE_CHECKING:
     from npucall.dtypes import DType
-    from npucall_conformance.stating.given import Reals
+    from npucall_conformance.stating.arguments import Reals
 
 _EXPONENT = np.int64(0x7FF << 52)
 """The bits of a float64 that are its exponent."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from npucall_conformance.stating.given import Given, Terms
+from npucall_conformance.stating.arguments import Arguments, Terms
 from npucall_conformance.stating.parts import In, Out, Setup
 from npucall_conformance.stating.statement import Statement
 
@@ -38,7 +38,7 @@ def rowwise(  # noqa: PLR0913  # the parts of a statement
     """
     names = tuple(each.name for each in inputs)
 
-    def loops(given: Given) -> Any:
+    def loops(given: Arguments) -> Any:
         shape = output.shape_in(given)
         result = np.empty(prod(shape))
         tensors = [given[name] for name in names]
@@ -50,7 +50,7 @@ def rowwise(  # noqa: PLR0913  # the parts of a statement
                 result[position] = value
         return result.reshape(shape)
 
-    def arrays(given: Given) -> Terms:
+    def arrays(given: Arguments) -> Terms:
         rows = [np.moveaxis(np.atleast_1d(given[name]), given[dim], -1) for name in names]
         # NumPy adds up in pairs, which is exact enough for DOUBLE, only if elements are adjacent.
         answer = vector(given, *map(np.ascontiguousarray, rows))

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 from npucall.dtypes import FLOAT, FLOATS, DType
 from npucall.tensors import Shape
-from npucall_conformance.stating.given import FLOAT_INSIDE, Given, Terms
+from npucall_conformance.stating.arguments import FLOAT_INSIDE, Arguments, Terms
 from npucall_conformance.stating.kernels import never
 from npucall_conformance.stating.parts import (
     Attributes,
@@ -25,10 +25,10 @@ from npucall_conformance.stating.prototypes import Parameter, parameters_of
 from npucall_conformance.stating.setups import LARGE
 from npucall_conformance.stating.tables import Takes
 
-Loops: TypeAlias = Callable[[Given], Any]
+Loops: TypeAlias = Callable[[Arguments], Any]
 
 
-Arrays: TypeAlias = Callable[[Given], "Terms | Mapping[str, Terms]"]
+Arrays: TypeAlias = Callable[[Arguments], "Terms | Mapping[str, Terms]"]
 
 
 BASE_SHAPES: tuple[Shape, ...] = ((4, 6), (3, 5, 7), (17,), (2, 3, 4, 5))
@@ -91,12 +91,12 @@ class Statement:
     """The kernel dtype that a reply names, if nothing is rounded to it before the sum."""
     stepwise: Callable[[DType], bool] = never
     """Whether every step rounds to a kernel dtype, instead of to FLOAT."""
-    cost: float | Callable[[Given], float] = FLOAT_INSIDE
+    cost: float | Callable[[Arguments], float] = FLOAT_INSIDE
     """The error that computing in float32 may cause, in units of 2^-24 of the terms' size. It is 0
     if the formula is one operation, whose result is rounded once. Sums always cost 32."""
     shapes: Callable[[Shape, Attributes], Mapping[str, Shape]] | None = None
     """Shapes of the inputs from a base shape and the attributes; None: all have the base shape."""
-    torch: Callable[[Given, Any], Any] | None = None
+    torch: Callable[[Arguments, Any], Any] | None = None
     """A third opinion from torch: it takes tensors of float64 and returns a tensor (or a mapping),
     or None if it does not apply. The second argument is the module torch."""
     base_shapes: tuple[Shape, ...] = BASE_SHAPES
@@ -129,7 +129,7 @@ class Statement:
     """The first words of rows before it that are defects only if a call has elements."""
     edges: tuple[Setup, ...] = ()
     """Run with every combination of attributes."""
-    faint: Callable[[Given], tuple[str, ...]] = lambda _: ()
+    faint: Callable[[Arguments], tuple[str, ...]] = lambda _: ()
     """Outputs that are rightly zero in a call of drawn numbers. Every other output must have an
     element that is larger than the tolerance of devices, since otherwise zeros would pass."""
     halfway: tuple[Setup, ...] = ()
@@ -172,11 +172,11 @@ class Statement:
             return {each.name: base for each in self.inputs}
         return dict(self.shapes(base, attributes))
 
-    def cost_in(self, given: Given) -> float:
+    def cost_in(self, given: Arguments) -> float:
         """``cost`` in a call."""
         return self.cost(given) if callable(self.cost) else self.cost
 
-    def terms(self, given: Given) -> dict[str, Terms]:
+    def terms(self, given: Arguments) -> dict[str, Terms]:
         """The result of ``arrays``, by output."""
         answer = self.arrays(given)
         return {self.outputs[0].name: answer} if isinstance(answer, Terms) else dict(answer)

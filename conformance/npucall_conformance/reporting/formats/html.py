@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from npucall_conformance.reporting.report import Report, Server
+    from npucall_conformance.reporting.report import JudgedServer, Report
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 _DTYPES = ("f64", "f32", "f16", "bf16")
@@ -143,7 +143,7 @@ def _facts(report: Report) -> Markup:
     return tag("div", *servers, _list(run), class_="facts")
 
 
-def _server(server: Server) -> Markup:
+def _server(server: JudgedServer) -> Markup:
     return _list(
         {
             "server": server.target,

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
     from npucall_conformance.reporting.causes import Cause
     from npucall_conformance.reporting.pairs import Pair
-    from npucall_conformance.reporting.report import Outcome, Report, Server, Sided, Tally
+    from npucall_conformance.reporting.report import JudgedServer, Outcome, Report, Sided, Tally
 
 _TIMES = ("MARE", "MERE", "RMSE", "small", "level")
 _SHOWN = 20
@@ -136,7 +136,7 @@ def _row(tally: Tally, title: str) -> tuple[Text, ...]:
     )
 
 
-def _pairs(report: Report, against: Server, width: int) -> RenderableType:
+def _pairs(report: Report, against: JudgedServer, width: int) -> RenderableType:
     """Both servers, and the first one's errors as multiples of the second's."""
     headings = (clean(report.server.target), "ulp", clean(against.target), "ulp")
     columns = [

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from npucall_conformance.reporting.causes import Cause
-    from npucall_conformance.reporting.report import Outcome, Report, Server, Tally, Wrong
+    from npucall_conformance.reporting.report import JudgedServer, Outcome, Report, Tally, Wrong
 
 # Besides these XML 1.0 has no surrogates, U+FFFE and U+FFFF; a terminal obeys some of the controls.
 _HARMFUL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
@@ -73,7 +73,7 @@ def rerun(report: Report, outcome: Outcome) -> str:
     return clean(shlex.join(words))
 
 
-def _who(server: Server) -> list[str]:
+def _who(server: JudgedServer) -> list[str]:
     """The words of the command that name the judged server."""
     if server.device.startswith(f"{server.target}:"):  # no server, but a library on a device
         return ["--adapter", server.target]
@@ -86,7 +86,7 @@ def local_id(outcome_id: str, title: str) -> str:
     return outcome_id.removeprefix(f"{title}/")
 
 
-def identity(server: Server) -> str:
+def identity(server: JudgedServer) -> str:
     """Who was judged, in one line."""
     return f"{server.target} ({server.device} as {server.soc}, {server.product})"
 

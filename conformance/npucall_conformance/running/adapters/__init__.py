@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from npucall_client.client import Client
-    from npucall_conformance.cases.calls import MadeCall
-    from npucall_conformance.wire import Answer
+    from npucall_conformance.cases.made_call import MadeCall
+    from npucall_conformance.wire import WireAnswer
 
 
 class Adapter(Protocol):
@@ -27,7 +27,7 @@ class Adapter(Protocol):
         """
         ...
 
-    def answer(self, call: MadeCall, timeout: float) -> Answer:
+    def answer(self, call: MadeCall, timeout: float) -> WireAnswer:
         """The answer to a call.
 
         Raises NpucallError as a server does, NotJudgedError for a call that cannot be made here.

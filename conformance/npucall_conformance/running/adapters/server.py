@@ -10,7 +10,7 @@ from npucall_conformance import wire
 
 if TYPE_CHECKING:
     from npucall_client.client import Client
-    from npucall_conformance.cases.calls import MadeCall
+    from npucall_conformance.cases.made_call import MadeCall
 
 _SIGN_OF_LIFE = 2.0
 """How many seconds a server has to describe itself."""
@@ -22,7 +22,7 @@ class ServerAdapter:
     def __init__(self, client: Client) -> None:
         self.client = client
 
-    def answer(self, call: MadeCall, timeout: float) -> wire.Answer:
+    def answer(self, call: MadeCall, timeout: float) -> wire.WireAnswer:
         """The server's answer. Raises NpucallError."""
         return wire.send(self.client, call.request(), timeout)
 

@@ -5,10 +5,10 @@ it needs, and returns the problems that it found. ``LOOKS`` has the looks of eac
 
 Its modules, from the top::
 
-    paths     the same call by every path
-    crowd     callers who ask at once
-    repeated  the same bits again, alone and among others
-    seen      what a look gets
+    paths        the same call by every path
+    crowd        callers who ask at once
+    repetition   the same bits again, alone and among others
+    observation  what a look gets
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias
 
 from npucall_conformance.running.looks.crowd import crowd
+from npucall_conformance.running.looks.observation import Observation
 from npucall_conformance.running.looks.paths import by_every_path
-from npucall_conformance.running.looks.repeated import repeated
-from npucall_conformance.running.looks.seen import Seen
+from npucall_conformance.running.looks.repetition import repeated
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["LOOKS", "Look", "Seen"]
+__all__ = ["LOOKS", "Look", "Observation"]
 
-Look: TypeAlias = Callable[[Seen], list[str]]
+Look: TypeAlias = Callable[[Observation], list[str]]
 """Returns one sentence for each problem; none if nothing is wrong."""
 
 LOOKS: Mapping[str, tuple[Look, ...]] = {

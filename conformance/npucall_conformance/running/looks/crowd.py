@@ -15,25 +15,25 @@ from npucall_client.sending.channel import ChannelTransport
 from npucall_client.sending.senders import finished
 from npucall_client.sending.threads import THREADS
 from npucall_conformance.cases.blocks import cases_of
-from npucall_conformance.cases.calls import call_of
+from npucall_conformance.cases.made_call import call_of
 from npucall_conformance.judging.check import check, described, expectation_of
 from npucall_conformance.running.adapters.server import ServerAdapter
-from npucall_conformance.running.applying import applies
+from npucall_conformance.running.applicability import applies
 from npucall_conformance.running.callers import CALLERS, callers
 from npucall_conformance.statements import statements
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from npucall_conformance.cases.calls import MadeCall
     from npucall_conformance.cases.case import Case
+    from npucall_conformance.cases.made_call import MadeCall
     from npucall_conformance.judging.check import Expectation
-    from npucall_conformance.running.judged import Judged
-    from npucall_conformance.running.looks.seen import Seen
+    from npucall_conformance.running.looks.observation import Observation
+    from npucall_conformance.running.subject import Subject
     from npucall_conformance.stating.statement import Statement
-    from npucall_conformance.wire import Answer
+    from npucall_conformance.wire import WireAnswer
 
-_Ask: TypeAlias = "Callable[[MadeCall], Answer | NpucallError]"
+_Ask: TypeAlias = "Callable[[MadeCall], WireAnswer | NpucallError]"
 _STEPS = (1, 5, 11, 17, 23, 31, 41)
 """Distances, in the list of all statements, from a statement to the others in its crowd."""
 _KEPT = 64
@@ -47,7 +47,7 @@ class _Member:
     case: str
     call: MadeCall
     expectation: Expectation
-    answer: Answer | NpucallError
+    answer: WireAnswer | NpucallError
 
 
 class _Second:
@@ -56,18 +56,18 @@ class _Second:
     If it cannot be opened, or no longer be used, they use the first.
     """
 
-    def __init__(self, judged: Judged) -> None:
-        self.judged = judged
+    def __init__(self, subject: Subject) -> None:
+        self.subject = subject
         self._client: Client | None = None
-        if not judged.is_elsewhere:
+        if not subject.is_elsewhere:
             return
-        client = judged.client
+        client = subject.client
         if not isinstance(client._transport, ChannelTransport):  # noqa: SLF001  # what Client hides
             return
         settings = client._settings  # noqa: SLF001
         with suppress(NpucallError):
             self._client = Client(finished(opened(settings, THREADS)), settings)
-            self.judged = replace(judged, adapter=ServerAdapter(self._client))
+            self.subject = replace(subject, adapter=ServerAdapter(self._client))
 
     def close(self) -> None:
         """Closes what was opened."""
@@ -75,7 +75,7 @@ class _Second:
             self._client.close()
 
 
-def crowd(seen: Seen) -> list[str]:
+def crowd(seen: Observation) -> list[str]:
     """What is wrong when eight callers ask for different things at once, again and again.
 
     The first answer to each call is compared with its truth, later ones with the first. In every
@@ -84,8 +84,8 @@ def crowd(seen: Seen) -> list[str]:
     if isinstance(seen.answer, NpucallError):
         return []
     cases = list(_members(seen))
-    made = [_made(_Key(case, seen.seed, seen.judged.server.product)) for case in cases]
-    asks = (seen.judged.ask, seen.judged.once(_Second).judged.ask) * (CALLERS // 2)
+    made = [_made(_Key(case, seen.seed, seen.subject.server.product)) for case in cases]
+    asks = (seen.subject.ask, seen.subject.once(_Second).subject.ask) * (CALLERS // 2)
     first = list(callers().map(lambda ask, made: ask(made[0]), asks, made))
     members = [
         _Member(case.id, *both, answer)
@@ -99,7 +99,7 @@ def crowd(seen: Seen) -> list[str]:
     return problems or _at_once(seen, members, asks) or _over_and_over(seen, members[0])
 
 
-def _at_once(seen: Seen, members: list[_Member], asks: Sequence[_Ask]) -> list[str]:
+def _at_once(seen: Observation, members: list[_Member], asks: Sequence[_Ask]) -> list[str]:
     """Runs rounds of all calls; a caller ends when an answer differs from the first."""
 
     def caller(number: int) -> list[str]:
@@ -114,16 +114,16 @@ def _at_once(seen: Seen, members: list[_Member], asks: Sequence[_Ask]) -> list[s
     return [problem for problems in found for problem in problems]
 
 
-def _over_and_over(seen: Seen, member: _Member) -> list[str]:
+def _over_and_over(seen: Observation, member: _Member) -> list[str]:
     """Repeats one call alone, until it has been sent as often as the run repeats calls."""
     for turn in range(seen.rounds, seen.repeat):
-        problem = _differs(member, seen.judged.ask(member.call))
+        problem = _differs(member, seen.subject.ask(member.call))
         if problem:
             return [f"crowd: {member.case}, call {turn + 1}: {problem}"]
     return []
 
 
-def _differs(member: _Member, answer: Answer | NpucallError) -> str:
+def _differs(member: _Member, answer: WireAnswer | NpucallError) -> str:
     """How an answer differs from the first; empty if it does not."""
     if isinstance(answer, NpucallError) or isinstance(member.answer, NpucallError):
         before, now = (
@@ -135,7 +135,7 @@ def _differs(member: _Member, answer: Answer | NpucallError) -> str:
     return "" if same else "expected the bits of the first answer, found others"
 
 
-def _members(seen: Seen) -> Iterator[Case]:
+def _members(seen: Observation) -> Iterator[Case]:
     """Eight cases: of this statement, with other values, dtypes and a defect, and of others."""
     own = seen.case
     yield own
@@ -143,23 +143,23 @@ def _members(seen: Seen) -> Iterator[Case]:
     found = [
         case
         for case in cases_of(own.statement, "crowd")
-        if case.id != own.id and applies(case, seen.judged)
+        if case.id != own.id and applies(case, seen.subject)
     ][:2]
     found += islice(cases_of(own.statement, "invalid"), 1, 2)
     for other, turn in zip(_beside(seen), range(CALLERS), strict=False):
-        taken = [case for case in cases_of(other, "crowd") if applies(case, seen.judged)]
+        taken = [case for case in cases_of(other, "crowd") if applies(case, seen.subject)]
         found += taken[turn % len(taken) :][:1] if taken else []
     yield from found[: CALLERS - 2]
 
 
-def _beside(seen: Seen) -> Iterator[Statement]:
+def _beside(seen: Observation) -> Iterator[Statement]:
     """Other statements that the server has."""
     every = statements()
     titles = [each.title for each in every]
     place = titles.index(seen.case.statement.title)
     for step in _STEPS:
         other = every[(place + step) % len(every)]
-        if other.title in seen.judged.dtypes and seen.judged.server.product in other.takes:
+        if other.title in seen.subject.dtypes and seen.subject.server.product in other.takes:
             yield other
 
 

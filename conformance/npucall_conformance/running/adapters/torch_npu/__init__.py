@@ -6,9 +6,9 @@ torch_npu chooses, and calls that torch's own checks refuse.
 
 Its modules, from the top::
 
-    table              by operator how it is called, or why not
-    ways               how a function is called
-    failures, tensors  what an exception means; arrays as tensors
+    torch_functions              by operator how it is called, or why not
+    torch_calls                  how a function is called
+    torch_errors, torch_tensors  what an exception means; arrays as tensors
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from npucall.errors import ArgumentError
 from npucall.products import taken_for
 from npucall.tensors import TensorSpec
 from npucall.wire.replies import Reply, ServerIdentity, Timings
-from npucall_conformance.reporting.report import Server
-from npucall_conformance.running.adapters.torch_npu.failures import error_of
-from npucall_conformance.running.adapters.torch_npu.table import WAYS, WITHOUT
-from npucall_conformance.running.adapters.torch_npu.tensors import (
+from npucall_conformance.reporting.report import JudgedServer
+from npucall_conformance.running.adapters.torch_npu.torch_calls import TorchArguments, cannot
+from npucall_conformance.running.adapters.torch_npu.torch_errors import error_of
+from npucall_conformance.running.adapters.torch_npu.torch_functions import WAYS, WITHOUT
+from npucall_conformance.running.adapters.torch_npu.torch_tensors import (
     from_device,
     on_device,
     torch_dtype,
 )
-from npucall_conformance.running.adapters.torch_npu.ways import TorchArguments, cannot
-from npucall_conformance.wire import Answer
+from npucall_conformance.wire import WireAnswer
 
 if TYPE_CHECKING:
     from npucall_client.client import Client
-    from npucall_conformance.cases.calls import MadeCall
+    from npucall_conformance.cases.made_call import MadeCall
 
 NAME = "torch_npu"
 _BUILTIN = "builtin"
@@ -65,7 +65,7 @@ class TorchNpu:
         self._torch, self._npu = _modules()
         soc, product = _soc(self._npu)
         self._identity = ServerIdentity(secrets.token_hex(6), f"{NAME}:0", soc)
-        self.server = Server(
+        self.server = JudgedServer(
             NAME, self._identity.device, soc, product, str(self._npu.__version__),
             self._identity.instance, _BUILTIN, tuple(sorted(WAYS)),
         )  # fmt: skip
@@ -75,7 +75,7 @@ class TorchNpu:
         """Raises NotJudgedError: there is no server."""
         return _no_server()
 
-    def answer(self, call: MadeCall, timeout: float) -> Answer:
+    def answer(self, call: MadeCall, timeout: float) -> WireAnswer:
         """The outputs that torch returns. There is no deadline, since the call cannot be ended.
 
         Raises NpucallError with the NPU's status, NotJudgedError if torch cannot make the call.
@@ -95,7 +95,7 @@ class TorchNpu:
         except (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError) as raised:
             raise error_of(raised, valid=call.valid) from raised
         reply = Reply(call.variant, None, outputs[0], tuple(outputs[0]), (), self._identity)
-        return Answer(reply, outputs[1], Timings(run_ns=run_ns), perf_counter_ns() - start)
+        return WireAnswer(reply, outputs[1], Timings(run_ns=run_ns), perf_counter_ns() - start)
 
     def lives(self) -> bool:
         """Whether the NPU still finishes work."""

@@ -5,12 +5,11 @@ sends the call, and the same call with other data. So an answer to the wrong cal
 
 Its modules, from the top::
 
-    ways            what paths need: connections, a session, memory
-    path            what a path is
-    wires, kept     messages and streams; sessions
-    memory, others  shared memory; other connections
-    plan            what Plan says
-    compared        answers of two paths, bit by bit
+    message_paths, session_paths  messages and streams; sessions
+    memory_paths, client_paths    shared memory; our other clients
+    plan_paths                    what Plan says
+    comparison                    answers of two paths, bit by bit
+    path, resources               what a path is, and what it needs: connections, a session, memory
 """
 
 from __future__ import annotations
@@ -23,25 +22,9 @@ from grpc import StatusCode
 
 from npucall.errors import HandleMemoryError, NpucallError
 from npucall.tensors import TensorSpec
-from npucall_conformance.cases.calls import call_of
+from npucall_conformance.cases.made_call import call_of
 from npucall_conformance.judging.check import described
-from npucall_conformance.running.looks.paths.compared import differences, of_timings
-from npucall_conformance.running.looks.paths.kept import (
-    by_digest,
-    by_handle,
-    by_kept_outputs,
-    by_program,
-    no_digests,
-    no_handles,
-    no_programs,
-    nowhere,
-)
-from npucall_conformance.running.looks.paths.memory import (
-    by_shared_memory,
-    no_memory_here,
-    no_shared_memory,
-)
-from npucall_conformance.running.looks.paths.others import (
+from npucall_conformance.running.looks.paths.client_paths import (
     by_asyncio,
     by_asyncio_pipeline,
     by_pool,
@@ -49,10 +32,13 @@ from npucall_conformance.running.looks.paths.others import (
     no_asyncio,
     no_pool,
 )
-from npucall_conformance.running.looks.paths.path import OutOfReachError, Path, Sample, unreadable
-from npucall_conformance.running.looks.paths.plan import plan_problems, program_plan_problems
-from npucall_conformance.running.looks.paths.ways import Ways
-from npucall_conformance.running.looks.paths.wires import (
+from npucall_conformance.running.looks.paths.comparison import differences, of_timings
+from npucall_conformance.running.looks.paths.memory_paths import (
+    by_shared_memory,
+    no_memory_here,
+    no_shared_memory,
+)
+from npucall_conformance.running.looks.paths.message_paths import (
     by_chunks,
     by_early_outputs,
     by_execute,
@@ -63,15 +49,28 @@ from npucall_conformance.running.looks.paths.wires import (
     no_pipeline,
     no_streams,
 )
-from npucall_conformance.running.unjudged import BUSY, NotJudgedError
+from npucall_conformance.running.looks.paths.path import OutOfReachError, Path, PathCall, unreadable
+from npucall_conformance.running.looks.paths.plan_paths import plan_problems, program_plan_problems
+from npucall_conformance.running.looks.paths.resources import Resources
+from npucall_conformance.running.looks.paths.session_paths import (
+    by_digest,
+    by_handle,
+    by_kept_outputs,
+    by_program,
+    no_digests,
+    no_handles,
+    no_programs,
+    nowhere,
+)
+from npucall_conformance.running.not_judged import BUSY, NotJudgedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from npucall_conformance.cases.case import Case
-    from npucall_conformance.running.judged import Judged
-    from npucall_conformance.running.looks.paths.path import Outcome
-    from npucall_conformance.running.looks.seen import Seen
+    from npucall_conformance.running.looks.observation import Observation
+    from npucall_conformance.running.looks.paths.path import AnswerOrError
+    from npucall_conformance.running.subject import Subject
 
 PATHS = (
     Path("execute", by_execute, no_messages),
@@ -102,11 +101,11 @@ _GIVE_UP = 2
 """After so many calls in a row without an answer, a path is no longer taken."""
 
 
-def due(judged: Judged, cases: Sequence[Case]) -> tuple[str, ...]:
+def due(subject: Subject, cases: Sequence[Case]) -> tuple[str, ...]:
     """The paths that a run of these cases has to take, or to say why not."""
     sent = [case for case in cases if case.block == "paths"]
     try:
-        _ = judged.client
+        _ = subject.client
     except NotJudgedError:
         return ()
     taken = [path.name for path in PATHS if any(_is_worth(path, case) for case in sent)]
@@ -122,7 +121,7 @@ def _is_long(case: Case) -> bool:
     return sum(map(prod, case.shapes.values())) > _FEW_ELEMENTS
 
 
-def by_every_path(seen: Seen) -> list[str]:
+def by_every_path(seen: Observation) -> list[str]:
     """What is different if the call is sent by another path.
 
     Raises NotJudgedError if nothing is different, but a path was too busy.
@@ -152,35 +151,35 @@ def by_every_path(seen: Seen) -> list[str]:
 class _Look:
     """The paths of one call, and the problems found on them."""
 
-    def __init__(self, seen: Seen) -> None:
+    def __init__(self, seen: Observation) -> None:
         self._seen = seen
-        self._ways = seen.judged.once(Ways)
+        self._resources = seen.subject.once(Resources)
         self.problems: list[str] = []
         self.busy = ""
         """Why a path could not be judged; empty if all could."""
 
-    def take(self, path: Path, samples: Sequence[Sample], what: str = "") -> None:
+    def take(self, path: Path, samples: Sequence[PathCall], what: str = "") -> None:
         """Sends calls by a path, as far as it goes from here to there."""
         taken, name = self._seen.taken, path.name
         try:
-            reason = path.out_of_reach(self._ways)
-            missing = "" if reason else path.lacking(self._ways)
+            reason = path.out_of_reach(self._resources)
+            missing = "" if reason else path.lacking(self._resources)
         except NpucallError as error:
             reason, missing = "", described(error)
         if missing and path.required and not self._seen.allow_missing:
             self.problems.append(f"{name}: expected a server that has it, found that {missing}")
         elif reason or missing:
             taken.skipped[name] = reason or missing
-        elif self._ways.silent.get(name, 0) >= _GIVE_UP:
+        elif self._resources.silent.get(name, 0) >= _GIVE_UP:
             self.problems.append(f"{name}: not sent, since nothing answered it before")
         else:
             self._send(path, samples, what)
 
-    def _send(self, path: Path, samples: Sequence[Sample], what: str) -> None:
+    def _send(self, path: Path, samples: Sequence[PathCall], what: str) -> None:
         sent = [sample for sample in samples if path.links or sample.takes is None]
         sent = sent[:1] if path.alone else sent
         try:
-            outcomes = path.send(self._ways, sent)
+            outcomes = path.send(self._resources, sent)
         except OutOfReachError as reason:
             self._seen.taken.skipped[path.name] = str(reason)
             return
@@ -190,7 +189,7 @@ class _Look:
             sent, outcomes = sent[:1], [unreadable(error)]
         errors = [each for each in outcomes if isinstance(each, NpucallError)]
         gone = any(error.code in _GONE for error in errors)
-        silent = self._ways.silent
+        silent = self._resources.silent
         silent[path.name] = silent.get(path.name, 0) + 1 if gone else 0
         busy = [each for each in errors if each.reason in (*BUSY, HandleMemoryError.reason)]
         if busy:
@@ -203,12 +202,14 @@ class _Look:
             found += _timing_problems(self._seen, outcome) if path.timed else []
             self.problems += [f"{path.name}{what}: {problem}" for problem in found]
 
-    def plan(self, samples: Sequence[Sample]) -> None:
+    def plan(self, samples: Sequence[PathCall]) -> None:
         """Has the call planned too, alone and as a step of a program."""
-        self._found(PLAN, lambda: plan_problems(self._ways, self._seen))
-        if nowhere(self._ways) or no_programs(self._ways):
+        self._found(PLAN, lambda: plan_problems(self._resources, self._seen))
+        if nowhere(self._resources) or no_programs(self._resources):
             return  # that is said where a program is sent
-        self._found(PROGRAM_PLAN, lambda: program_plan_problems(self._ways, self._seen, samples))
+        self._found(
+            PROGRAM_PLAN, lambda: program_plan_problems(self._resources, self._seen, samples)
+        )
 
     def _found(self, name: str, find: Callable[[], list[str]]) -> None:
         try:
@@ -223,7 +224,7 @@ class _Look:
         self._seen.taken.skipped[name] = self.busy = f"{name}: {described(error)}"
 
 
-def _timing_problems(seen: Seen, outcome: Outcome) -> list[str]:
+def _timing_problems(seen: Observation, outcome: AnswerOrError) -> list[str]:
     if isinstance(outcome, NpucallError):
         return []
     computed = all(prod(shape) for shape in seen.case.shapes.values())
@@ -231,35 +232,35 @@ def _timing_problems(seen: Seen, outcome: Outcome) -> list[str]:
     return of_timings(outcome.timings, outcome.total_ns, computed=computed)
 
 
-def _samples(seen: Seen) -> Iterator[Sample]:
+def _samples(seen: Observation) -> Iterator[PathCall]:
     """The call, the same with other data, and one that takes an output of the first.
 
     A call that is refused comes together with one that is not.
     """
-    first = Sample(seen.call, seen.answer)
+    first = PathCall(seen.call, seen.answer)
     yield first
     if _is_long(seen.case):
         return
     is_refused = bool(seen.case.defects)
     case = replace(seen.case, defects=()) if is_refused else seen.case
     seed = seen.seed if is_refused else seen.seed + 1
-    other = call_of(case, seed, seen.judged.server.product)
-    yield from _answered(seen, Sample(other, seen.answer))
+    other = call_of(case, seed, seen.subject.server.product)
+    yield from _answered(seen, PathCall(other, seen.answer))
     if (takes := _link(seen)) is not None and not isinstance(seen.answer, NpucallError):
         name, output = takes
         storages = {**seen.call.storages, name: seen.answer.storages[output]}
         linked = replace(seen.call, storages=storages)
-        yield from _answered(seen, Sample(linked, seen.answer, takes=takes))
+        yield from _answered(seen, PathCall(linked, seen.answer, takes=takes))
 
 
-def _answered(seen: Seen, sample: Sample) -> Iterator[Sample]:
+def _answered(seen: Observation, sample: PathCall) -> Iterator[PathCall]:
     """The sample with its own answer; nothing if there is no answer."""
-    answer = seen.judged.ask(sample.made)
+    answer = seen.subject.ask(sample.made)
     if not isinstance(answer, NpucallError):
         yield replace(sample, answer=answer)
 
 
-def _link(seen: Seen) -> tuple[str, str] | None:
+def _link(seen: Observation) -> tuple[str, str] | None:
     """An input that the operator reads, and an output that could be used as this input."""
     if isinstance(seen.answer, NpucallError):
         return None

@@ -11,7 +11,7 @@ from npucall.errors import InternalError, NpucallError
 from npucall.wire.replies import decode_timings
 from npucall_client.calls.answers import decode_reply
 from npucall_client.sending.senders import finished
-from npucall_conformance.wire import Answer
+from npucall_conformance.wire import WireAnswer
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from npucall.places import Place
     from npucall.wire.messages import Response
     from npucall_client.calls.arguments import BoundCall
-    from npucall_conformance.cases.calls import MadeCall
-    from npucall_conformance.running.looks.paths.ways import Ways
+    from npucall_conformance.cases.made_call import MadeCall
+    from npucall_conformance.running.looks.paths.resources import Resources
 
     Fetch: TypeAlias = Callable[[str, Place], bytes]
 
-Outcome: TypeAlias = "Answer | NpucallError"
+AnswerOrError: TypeAlias = "WireAnswer | NpucallError"
 
 
 class OutOfReachError(Exception):
@@ -37,11 +37,11 @@ def no_reason(_: object) -> str:
 
 
 @dataclass(frozen=True, eq=False)
-class Sample:
+class PathCall:
     """A call, and its answer by the usual path, with which all other paths are compared."""
 
     made: MadeCall
-    answer: Outcome
+    answer: AnswerOrError
     unsent: tuple[str, ...] = ()
     """Inputs whose storage is not sent."""
     takes: tuple[str, str] | None = None
@@ -65,11 +65,11 @@ class Path:
     """A way by which calls travel."""
 
     name: str
-    send: Callable[[Ways, Sequence[Sample]], Sequence[Outcome]]
+    send: Callable[[Resources, Sequence[PathCall]], Sequence[AnswerOrError]]
     """Sends the calls and returns their outcomes. Raises an error if none can be sent."""
-    out_of_reach: Callable[[Ways], str]
+    out_of_reach: Callable[[Resources], str]
     """Why the path cannot be taken from here, whatever the server is; empty if it can."""
-    lacking: Callable[[Ways], str] = no_reason
+    lacking: Callable[[Resources], str] = no_reason
     """Why this server, as it says, does not have the path; empty if it does."""
     required: bool = True
     """Whether a server without it is wrong."""
@@ -93,18 +93,18 @@ def in_message(_: str, place: Place) -> bytes:
     return bytes(place)
 
 
-def received(response: Response, start_ns: int, fetch: Fetch = in_message) -> Answer:
+def received(response: Response, start_ns: int, fetch: Fetch = in_message) -> WireAnswer:
     """A response with the bytes of every output; ``fetch`` gets the bytes of one output."""
     total_ns = perf_counter_ns() - start_ns
     reply = decode_reply(response.reply)
     places: list[Any] = list(response.storage)
     storages = {n: fetch(n, place) for n, place in zip(reply.stored, places, strict=True)}
-    return Answer(reply, storages, decode_timings(response.timings), total_ns)
+    return WireAnswer(reply, storages, decode_timings(response.timings), total_ns)
 
 
 def attempt(
     send: Callable[[], Coroutine[Any, Any, Response]], fetch: Fetch = in_message
-) -> Outcome:
+) -> AnswerOrError:
     """The answer to a call through a blocking sender, or the error that came instead."""
     start = perf_counter_ns()
     try:
@@ -121,7 +121,9 @@ def unreadable(error: Exception) -> NpucallError:
     return InternalError(f"unreadable answer: {type(error).__name__}: {error}")
 
 
-def outcome_of(ended: Response | Exception, start_ns: int, fetch: Fetch = in_message) -> Outcome:
+def outcome_of(
+    ended: Response | Exception, start_ns: int, fetch: Fetch = in_message
+) -> AnswerOrError:
     """How a call ended; ``fetch`` as for ``received``."""
     if isinstance(ended, NpucallError):
         return ended

@@ -1,4 +1,4 @@
-"""``Judged``: what a server is, what it lists, and sending calls to it."""
+"""``Subject``: what a server is, what it lists, and sending calls to it."""
 
 from __future__ import annotations
 
@@ -9,22 +9,25 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from grpc import StatusCode
 
 from npucall.dtypes import BY_WIRE
-from npucall.errors import InternalError, NpucallError
-from npucall_conformance.reporting.report import Server
+from npucall.errors import ArgumentError, InternalError, NpucallError
+from npucall.products import product_of
+from npucall_conformance.reporting.report import JudgedServer
 from npucall_conformance.running.adapters.server import ServerAdapter
-from npucall_conformance.running.pinned import pinned
-from npucall_conformance.running.unjudged import BUSY, NotJudgedError, Patience
+from npucall_conformance.running.adapters.torch_npu import NAME, TorchNpu
+from npucall_conformance.running.fixed_target import fixed_target
+from npucall_conformance.running.not_judged import BUSY, NotJudgedError, Patience
 from npucall_conformance.statements import statements
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from contextlib import ExitStack
 
     from npucall.dtypes import DType
     from npucall.v1.operator_service_pb2 import OperatorInfo
     from npucall_client.client import Client
-    from npucall_conformance.cases.calls import MadeCall
+    from npucall_conformance.cases.made_call import MadeCall
     from npucall_conformance.running.adapters import Adapter
-    from npucall_conformance.wire import Answer
+    from npucall_conformance.wire import WireAnswer
 
 _GONE = (StatusCode.UNAVAILABLE, StatusCode.DEADLINE_EXCEEDED)
 _SOON, _TIMEOUT, _TIMEOUT_WHEN_SILENT = 5.0, 60.0, 2.0
@@ -32,6 +35,9 @@ _SOON, _TIMEOUT, _TIMEOUT_WHEN_SILENT = 5.0, 60.0, 2.0
 and in all if the server left the call before without an answer."""
 _GIVE_UP = 3
 """After so many calls in a row without an answer, no more calls are sent."""
+ADAPTERS = (NAME,)
+"""Libraries that answer in place of a server."""
+_LOCAL, _POOL = "local:", "pool:"
 
 
 class Closable(Protocol):
@@ -45,11 +51,11 @@ C = TypeVar("C", bound=Closable)
 
 
 @dataclass
-class Judged:
+class Subject:
     """A server that is judged, or what stands in place of one."""
 
     adapter: Adapter
-    server: Server
+    server: JudgedServer
     dtypes: dict[str, frozenset[DType]]
     """By title of each operator that it can run, the dtypes that it lists for the product."""
     listing: tuple[OperatorInfo, ...] | None
@@ -62,7 +68,7 @@ class Judged:
     _kept: dict[Any, Any] = field(default_factory=dict, repr=False)
     _keeping: Any = field(default_factory=Lock, repr=False)
 
-    def once(self, opened: Callable[[Judged], C]) -> C:
+    def once(self, opened: Callable[[Subject], C]) -> C:
         """An object that a look needs for all of its cases: opened once, closed by ``close``."""
         with self._keeping:
             if opened not in self._kept:
@@ -96,7 +102,7 @@ class Judged:
         if self.gone:
             raise NotJudgedError(self.gone)
 
-    def ask(self, call: MadeCall) -> Answer | NpucallError:
+    def ask(self, call: MadeCall) -> WireAnswer | NpucallError:
         """The answer, or the error that came instead.
 
         Raises NotJudgedError if the server has no time for the call, if it is gone, or if such a
@@ -112,7 +118,7 @@ class Judged:
                 return answer
             self.patience.wait(answer, ends, self.server.target)
 
-    def _asked(self, call: MadeCall) -> Answer | NpucallError:
+    def _asked(self, call: MadeCall) -> WireAnswer | NpucallError:
         try:
             answer = self._answer(call)
         except NpucallError as error:
@@ -131,7 +137,7 @@ class Judged:
             )
         return answer
 
-    def _answer(self, call: MadeCall) -> Answer:
+    def _answer(self, call: MadeCall) -> WireAnswer:
         """The answer. If none comes soon, asks whether the server lives. Raises NpucallError."""
         if self.silent:
             return self._counted(call, _TIMEOUT_WHEN_SILENT)
@@ -145,7 +151,7 @@ class Judged:
                 raise
         return self._counted(call, _TIMEOUT)
 
-    def _counted(self, call: MadeCall, timeout: float) -> Answer:
+    def _counted(self, call: MadeCall, timeout: float) -> WireAnswer:
         """The answer. Counts how many calls in a row have none."""
         try:
             answer = self.adapter.answer(call, timeout)
@@ -168,21 +174,21 @@ class Judged:
         )
 
 
-def in_place_of_a_server(adapter: Adapter, server: Server) -> Judged:
+def in_place_of_a_server(adapter: Adapter, server: JudgedServer) -> Subject:
     """A library that is judged. It lists nothing; the statements say what its product has."""
     every = {statement.title: statement for statement in statements()}
     product = server.product
     here = {title: each.takes[product] for title, each in every.items() if product in each.takes}
     dtypes = {title: frozenset(taken) for title, taken in here.items()}
-    return Judged(adapter, server, dtypes, None)
+    return Subject(adapter, server, dtypes, None)
 
 
-def judged(client: Client, target: str) -> Judged:
+def open_subject(client: Client, target: str) -> Subject:
     """Asks a server what it is and what it can run; from a pool, it asks one member.
 
     Raises NpucallError.
     """
-    client, target = pinned(client, target)
+    client, target = fixed_target(client, target)
     info = client.server_info()
     listing = tuple(client.operators())
     dtypes = {}
@@ -191,11 +197,65 @@ def judged(client: Client, target: str) -> Judged:
             here = [p for p in each.products if p.soc == info.product]
             known = (BY_WIRE.get(wire) for p in here for wire in p.dtypes)
             dtypes[_title(each)] = frozenset(filter(None, known))
-    server = Server(
+    server = JudgedServer(
         target, info.server.device, info.server.soc, info.product, info.version,
         info.server.instance, info.default_variant, tuple(sorted(dtypes)),
     )  # fmt: skip
-    return Judged(ServerAdapter(client), server, dtypes, listing)
+    return Subject(ServerAdapter(client), server, dtypes, listing)
+
+
+@dataclass
+class SubjectOpener:
+    """Opens the servers or libraries that are judged; ``stack`` closes them."""
+
+    stack: ExitStack
+    connect: Callable[..., Client]
+    soc: str = ""
+    """The SoC of ``local:``, and of the members of a pool; empty: as the settings say."""
+
+    def first(self, target: str | None, adapter: str = "") -> Subject:
+        """The server at the target, by default at the settings' target; or an adapter.
+
+        Raises ValueError if there is no such adapter, if it is not installed, or if a target is
+        given too.
+        """
+        if not adapter:
+            return self._server(target, self.soc)
+        if adapter not in ADAPTERS:
+            raise ValueError(f"adapter: expected one of {', '.join(ADAPTERS)}, found {adapter!r}")
+        if target is not None:
+            raise ValueError(f"target: expected none beside an adapter, found {target!r}")
+        if self.soc:
+            raise ValueError(f"soc: expected none, for an adapter has its own, found {self.soc!r}")
+        library = TorchNpu()
+        return in_place_of_a_server(library, library.server)
+
+    def second(self, target: str, first: Subject) -> Subject:
+        """A server to compare with; ``local:`` has the SoC of the first."""
+        soc = self.soc
+        if target == _LOCAL and not soc and _is_known(first.server.soc):
+            soc = first.server.soc
+        return self._server(target, soc if target.startswith((_LOCAL, _POOL)) else "")
+
+    def _server(self, target: str | None, soc: str) -> Subject:
+        settings: dict[str, Any] = {"soc": soc} if soc else {}
+        client = self.stack.enter_context(self.connect(target, **settings))
+        named = target or client._settings.target  # noqa: SLF001  # its own package
+        if soc and not named.startswith((_LOCAL, _POOL)):
+            raise ValueError(
+                f"soc: expected {_LOCAL} or a pool, for a server has its own, found {named}"
+            )
+        found = open_subject(client, named)
+        self.stack.callback(found.close)
+        return found
+
+
+def _is_known(soc: str) -> bool:
+    try:
+        product_of(soc)
+    except ArgumentError:
+        return False
+    return True
 
 
 def _title(info: OperatorInfo) -> str:

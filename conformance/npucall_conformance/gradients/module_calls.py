@@ -24,7 +24,7 @@ _FAMILY = ("torch.nn.modules.activation", "torch.nn.modules.loss")
 
 
 @dataclass(frozen=True)
-class Call:
+class TorchCall:
     """A call of a known function whose result has a gradient."""
 
     layer: str
@@ -36,20 +36,20 @@ class Call:
 
 
 @dataclass
-class Found:
+class ModuleRun:
     """What a module did."""
 
     result: Any
-    calls: list[Call] = field(default_factory=list)
+    calls: list[TorchCall] = field(default_factory=list)
     unknown: list[str] = field(default_factory=list)
     """Losses and activations among its layers that have no gradient here."""
     others: Counter[str] = field(default_factory=Counter)
     """How often it called other functions of torch whose results have a gradient, by name."""
 
 
-def watch(module: Any, arguments: tuple[Any, ...], named: Mapping[str, Any]) -> Found:
+def watch(module: Any, arguments: tuple[Any, ...], named: Mapping[str, Any]) -> ModuleRun:
     """Runs a module, and returns its result and the calls that it made."""
-    found = Found(None)
+    found = ModuleRun(None)
     layers: list[tuple[str, int]] = []
     with ExitStack() as hooks:
         for name, layer in module.named_modules():
@@ -72,7 +72,7 @@ def watch(module: Any, arguments: tuple[Any, ...], named: Mapping[str, Any]) -> 
 class _Watch(TorchFunctionMode):  # type: ignore[misc]  # torch has no types here
     """Sees each function of torch that is called, except those that such functions call."""
 
-    def __init__(self, found: Found, layer: Callable[[], str]) -> None:
+    def __init__(self, found: ModuleRun, layer: Callable[[], str]) -> None:
         super().__init__()
         self._found = found
         self._layer = layer
@@ -87,7 +87,7 @@ class _Watch(TorchFunctionMode):  # type: ignore[misc]  # torch has no types her
         if function is None:
             self._found.others.update([func.__name__] if _computes(result) else ())
         elif result.requires_grad:
-            self._found.calls.append(Call(self._layer(), function, given, result))
+            self._found.calls.append(TorchCall(self._layer(), function, given, result))
         return result
 
 

@@ -13,14 +13,14 @@ from npucall_client.client import connect as connect_and_wait
 from npucall_client.commands.console import Soc, Target, TargetOption, the_target
 from npucall_client.targets import LOCAL
 from npucall_conformance import bundle
-from npucall_conformance.asked import Asked, judge, on_every_product, versions
 from npucall_conformance.cases.case import BLOCKS, dtype_named
 from npucall_conformance.cases.select import Selection, select
 from npucall_conformance.golden import Golden
 from npucall_conformance.judging.tolerance import PROFILES
+from npucall_conformance.options import RunOptions, judge, on_every_product, versions
 from npucall_conformance.reporting.matrix import Matrix
 from npucall_conformance.running.runner import QUICK_REPEAT, REPEAT
-from npucall_conformance.running.subjects import ADAPTERS, Subjects
+from npucall_conformance.running.subject import ADAPTERS, SubjectOpener
 from npucall_conformance.statements import statements
 
 if TYPE_CHECKING:
@@ -182,7 +182,7 @@ def conform(  # noqa: PLR0913  # options of a command
     if export is not None:
         _export(export, cases, soc or _SOC, _known(profile) or _EXPORTED, seed)
         return
-    asked = Asked(
+    options = RunOptions(
         chosen, cases, _known(profile), seed, repeat, fuzz, save, baseline,
         quick=quick, allow_skipped=allow_skipped, allow_missing=allow_missing,
         write_baseline=write_baseline,
@@ -190,9 +190,9 @@ def conform(  # noqa: PLR0913  # options of a command
     found: Report | Matrix
     if matrix:
         _check_alone(target, against, soc, adapter, fuzz, baseline)
-        found = on_every_product(asked, connect)
+        found = on_every_product(options, connect)
     else:
-        found = judge(asked, connect, target, against, soc, adapter)
+        found = judge(options, connect, target, against, soc, adapter)
     for name, path in {"json_file": json, "junit": junit, "html": html}.items():
         if path is not None:
             _write(name, found, path)
@@ -222,8 +222,8 @@ def replay(  # noqa: PLR0913  # options of a command
     target = the_target(target, target_option)
     kept = bundle.load(folder)
     with ExitStack() as stack:
-        judged = Subjects(stack, connect, soc).first(target, adapter)
-        outcome = bundle.replay(kept, judged, _known(profile))
+        subject = SubjectOpener(stack, connect, soc).first(target, adapter)
+        outcome = bundle.replay(kept, subject, _known(profile))
     print(f"{outcome.case}: {outcome.status}")
     for problem in outcome.problems:
         print(f"  {problem}")

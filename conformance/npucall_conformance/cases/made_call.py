@@ -13,8 +13,8 @@ from npucall.dtypes import BOOL, DOUBLE, FLOAT, INT64, DType
 from npucall.tensors import TensorSpec
 from npucall_conformance import wire
 from npucall_conformance.cases.arrangements import Arrangement, blank, put
+from npucall_conformance.stating.arguments import Arguments, wide
 from npucall_conformance.stating.domains import Draw
-from npucall_conformance.stating.given import Given, wide
 from npucall_conformance.stating.rounding import nearest
 from npucall_conformance.stating.statement import LEFT_OUT
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from npucall.tensors import Shape
     from npucall_client.calls.arguments import BoundCall
     from npucall_conformance.cases.case import Case
-    from npucall_conformance.stating.given import Reals
+    from npucall_conformance.stating.arguments import Reals
     from npucall_conformance.stating.parts import In, Out
     from npucall_conformance.stating.statement import Statement
 
@@ -40,7 +40,7 @@ class MadeCall:
     arguments: Mapping[str, Argument]
     storages: Mapping[str, bytes | bytearray]
     """Storages of inputs, and of outputs whose layout is not dense."""
-    given: Given
+    given: Arguments
     """The arguments without their defects."""
     shapes: Mapping[str, Shape]
     """The right shapes of the outputs."""
@@ -89,7 +89,7 @@ def call_of(case: Case, seed: int, product: str = "Ascend910B") -> MadeCall:
     )  # fmt: skip
 
 
-def _shape(case: Case, output: Out, given: Given) -> Shape:
+def _shape(case: Case, output: Out, given: Arguments) -> Shape:
     """An output's shape: the one that the case gives, or the one that follows from the inputs."""
     said = case.setup.shapes.get(output.name)
     return output.shape_in(given) if said is None else said
@@ -176,7 +176,7 @@ def _given(
     arrays: Mapping[str, AnyArray],
     attributes: Mapping[str, Argument],
     product: str,
-) -> Given:
+) -> Arguments:
     statement = case.statement
     values: dict[str, Any] = {each.name: None for each in statement.attribute_parameters}
     values |= {**statement.defaults, **attributes}
@@ -196,7 +196,7 @@ def _given(
         if array is not None:
             converts = not each.dtypes and array.dtype != kernel.numpy
             values[each.name] = _converted(array, kernel) if converts else wide(array)
-    return Given(values, case.dtypes, kernel, statement.stepwise(kernel), product)
+    return Arguments(values, case.dtypes, kernel, statement.stepwise(kernel), product)
 
 
 def _converted(array: AnyArray, kernel: DType) -> Reals:

@@ -5,63 +5,67 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from npucall.dtypes import BF16, DType
-from npucall_conformance.cases.declared import LISTING, PRODUCTS_BLOCK
-from npucall_conformance.running.unjudged import NotJudgedError
+from npucall_conformance.cases.product_cases import LISTING, PRODUCTS_BLOCK
+from npucall_conformance.running.not_judged import NotJudgedError
 from npucall_conformance.stating.statement import WITHOUT_BFLOAT16
 from npucall_conformance.stating.tables import SOCS
 from npucall_conformance.wire import ON_CPU
 
 if TYPE_CHECKING:
     from npucall_conformance.cases.case import Case
-    from npucall_conformance.running.judged import Judged
+    from npucall_conformance.running.subject import Subject
 
 
-def check_applies(case: Case, judged: Judged, *, allow_missing: bool = False) -> None:
+def check_applies(case: Case, subject: Subject, *, allow_missing: bool = False) -> None:
     """Raises NotJudgedError for a case that the server's product or host does not have.
 
     ``allow_missing``: also for a case that the server should have and does not list; such a case
     lowers the verdict, others do not.
     """
-    server, title = judged.server, case.statement.title
+    server, title = subject.server, case.statement.title
     if server.product not in SOCS:
         raise NotJudgedError(f"no statement knows the product {server.product!r}")
-    reason = _for_others(case, judged) or _not_taken(case, server.product)
+    reason = _for_others(case, subject) or _not_taken(case, server.product)
     if reason:
         raise NotJudgedError(reason, lowers=False)
     if allow_missing and server.product in case.statement.takes:
-        if title not in judged.dtypes:
+        if title not in subject.dtypes:
             raise NotJudgedError(f"{server.target} does not have {title}")
-        lacking = _types_of(case) & {*case.statement.takes[server.product]} - judged.dtypes[title]
+        lacking = _types_of(case) & {*case.statement.takes[server.product]} - subject.dtypes[title]
         if lacking:
             names = ", ".join(sorted(map(str, lacking)))
             raise NotJudgedError(f"{server.target} lists no {names} for {title}")
 
 
-def applies(case: Case, judged: Judged) -> bool:
+def applies(case: Case, subject: Subject) -> bool:
     """Whether the server should have what a case asks for, and lists it."""
     try:
-        check_applies(case, judged, allow_missing=True)
+        check_applies(case, subject, allow_missing=True)
     except NotJudgedError:
         return False
     return True
 
 
-def _for_others(case: Case, judged: Judged) -> str:
-    statement, server = case.statement, judged.server
+def _for_others(case: Case, subject: Subject) -> str:
+    statement, server = case.statement, subject.server
     if case.products and server.product not in case.products:
         return f"for {', '.join(case.products)} alone"
     if case.unnamed and server.default_variant != statement.variant:
         return f"for servers whose default is {statement.variant}"
-    other = _variant_instead(case, judged)
+    other = _variant_instead(case, subject)
     return f"{server.target} has {other}, as hosts have one variant" if other else ""
 
 
-def _variant_instead(case: Case, judged: Judged) -> str:
+def _variant_instead(case: Case, subject: Subject) -> str:
     """Another variant of the operator that a host's libraries have."""
     statement = case.statement
-    if judged.server.device in ON_CPU or not statement.variant or statement.title in judged.dtypes:
+    if (
+        subject.server.device in ON_CPU
+        or not statement.variant
+        or statement.title in subject.dtypes
+    ):
         return ""
-    others = (t for t in judged.dtypes if t.startswith(f"{statement.operator}."))
+    others = (t for t in subject.dtypes if t.startswith(f"{statement.operator}."))
     return next(others, "")
 
 

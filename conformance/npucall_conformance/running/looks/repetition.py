@@ -9,16 +9,16 @@ from npucall_conformance.judging.check import described
 from npucall_conformance.running.callers import CALLERS, callers
 
 if TYPE_CHECKING:
-    from npucall_conformance.running.looks.seen import Seen
+    from npucall_conformance.running.looks.observation import Observation
 
 
-def repeated(seen: Seen) -> list[str]:
+def repeated(seen: Observation) -> list[str]:
     """What differs if the call is sent once more, and then several times at once."""
     if isinstance(seen.answer, NpucallError):
         return []
-    judged, call = seen.judged, seen.call
-    at_once = callers().map(lambda _: judged.ask(call), range(CALLERS))
-    again = [judged.ask(call), *at_once]
+    subject, call = seen.subject, seen.call
+    at_once = callers().map(lambda _: subject.ask(call), range(CALLERS))
+    again = [subject.ask(call), *at_once]
     for other in again:
         if isinstance(other, NpucallError):
             return [f"repeated: expected an answer, found {described(other)}"]

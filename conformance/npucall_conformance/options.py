@@ -27,7 +27,7 @@ from npucall_conformance.running.runner import (
     Runner,
     default_profile,
 )
-from npucall_conformance.running.subjects import Subjects
+from npucall_conformance.running.subject import SubjectOpener
 from npucall_conformance.statements import statements
 
 if TYPE_CHECKING:
@@ -37,13 +37,13 @@ if TYPE_CHECKING:
     from npucall_client.client import Client
     from npucall_conformance.cases.case import Case
     from npucall_conformance.reporting.report import Outcome
-    from npucall_conformance.running.judged import Judged
+    from npucall_conformance.running.subject import Subject
 
 _PACKAGES = ("npucall", "npucall-client", "numpy", "ml-dtypes", "grpcio", "protobuf")
 
 
 @dataclass(frozen=True)
-class Asked:
+class RunOptions:
     """The options of the command, except what is judged."""
 
     chosen: Selection
@@ -64,7 +64,7 @@ class Asked:
 
 
 def judge(  # noqa: PLR0913  # who is judged
-    asked: Asked,
+    options: RunOptions,
     connect: Callable[..., Client],
     target: str | None,
     against: str | None = None,
@@ -73,72 +73,73 @@ def judge(  # noqa: PLR0913  # who is judged
 ) -> Report:
     """Judges a server, two servers, or an adapter. Raises ValueError for impossible options."""
     with ExitStack() as stack:
-        subjects = Subjects(stack, connect, soc)
+        subjects = SubjectOpener(stack, connect, soc)
         first = subjects.first(target, adapter)
         second = subjects.second(against, first) if against else None
-        report = _report(first, second, asked)
+        report = _report(first, second, options)
         runner = Runner(
-            first, second, report.profile, asked.seed, loops=not asked.quick, torch=not asked.quick,
-            on_failure=_saver(asked.save, report) if asked.save else None,
-            rounds=QUICK_ROUNDS if asked.quick else asked.repeat or REPEAT,
-            repeat=asked.repeat or (QUICK_REPEAT if asked.quick else REPEAT),
-            allow_missing=asked.allow_missing,
+            first, second, report.profile, options.seed,
+            loops=not options.quick, torch=not options.quick,
+            on_failure=_saver(options.save, report) if options.save else None,
+            rounds=QUICK_ROUNDS if options.quick else options.repeat or REPEAT,
+            repeat=options.repeat or (QUICK_REPEAT if options.quick else REPEAT),
+            allow_missing=options.allow_missing,
         )  # fmt: skip
         start = time.monotonic()
-        known = deviations.opened(asked.baseline, report, write=asked.write_baseline)
-        outcomes = _drawn(runner, asked) if asked.fuzz else runner.run(asked.cases)
-        if known is not None and not asked.write_baseline:
+        known = deviations.opened(options.baseline, report, write=options.write_baseline)
+        outcomes = _drawn(runner, options) if options.fuzz else runner.run(options.cases)
+        if known is not None and not options.write_baseline:
             outcomes = known.hold(outcomes)
         bar = import_module("npucall_conformance.reporting.formats.table").progress
         try:
-            report.outcomes.extend(bar(outcomes, None if asked.fuzz else len(asked.cases)))
+            report.outcomes.extend(bar(outcomes, None if options.fuzz else len(options.cases)))
         except KeyboardInterrupt:
             report.interrupted = True
         report.seconds = time.monotonic() - start
     if not report.interrupted:
-        deviations.settle(report, known, asked.baseline if asked.write_baseline else None)
+        deviations.settle(report, known, options.baseline if options.write_baseline else None)
     return report
 
 
-def on_every_product(asked: Asked, connect: Callable[..., Client]) -> Matrix:
+def on_every_product(options: RunOptions, connect: Callable[..., Client]) -> Matrix:
     """Judges ``local:`` with the rules of each product; each SoC has its own folder of bundles.
 
     If the user interrupts the run, the products after that are not judged.
     """
     reports: list[Report] = []
     for soc in SOCS:
-        apart = replace(asked, save=asked.save and asked.save / soc)
+        apart = replace(options, save=options.save and options.save / soc)
         reports.append(judge(apart, connect, LOCAL, soc=soc))
         if reports[-1].interrupted:
             break
     return Matrix(tuple(reports))
 
 
-def _drawn(runner: Runner, asked: Asked) -> Iterator[Outcome]:
+def _drawn(runner: Runner, options: RunOptions) -> Iterator[Outcome]:
     """The outcomes of random calls."""
     search = import_module("npucall_conformance.fuzz.search")  # loads Hypothesis
-    some = [each for each in statements() if wanted(each, asked.chosen)]
-    fuzz = search.Fuzz(runner, asked.fuzz, asked.chosen.dtypes)
+    some = [each for each in statements() if wanted(each, options.chosen)]
+    fuzz = search.Fuzz(runner, options.fuzz, options.chosen.dtypes)
     outcomes: Iterator[Outcome] = fuzz.outcomes(some)
     return outcomes
 
 
-def _report(first: Judged, second: Judged | None, asked: Asked) -> Report:
+def _report(first: Subject, second: Subject | None, options: RunOptions) -> Report:
     servers = [each.server for each in (first, second) if each is not None]
     stated = {each.title for each in statements()}
     return Report(
-        asked.profile or default_profile(*servers),
-        asked.seed,
+        options.profile or default_profile(*servers),
+        options.seed,
         first.server,
         second.server if second is not None else None,
-        quick=asked.quick,
+        quick=options.quick,
         started=datetime.now(UTC).isoformat(timespec="seconds"),
         versions=versions(),
         unstated=tuple(sorted(first.dtypes.keys() - stated)),
-        chosen=replace(_chosen(asked.chosen), fuzz=asked.fuzz),
-        required=_required(first, asked.cases),
-        allow_skipped=asked.allow_skipped,
-        saved=str(asked.save or ""),
+        chosen=replace(_chosen(options.chosen), fuzz=options.fuzz),
+        required=_required(first, options.cases),
+        allow_skipped=options.allow_skipped,
+        saved=str(options.save or ""),
     )
 
 
@@ -149,9 +150,9 @@ def _chosen(selection: Selection) -> Chosen:
     )  # fmt: skip
 
 
-def _required(judged: Judged, cases: Sequence[Case]) -> Required:
+def _required(subject: Subject, cases: Sequence[Case]) -> Required:
     cells = ((case.statement.title, case.dtype.short, case.block) for case in cases)
-    return required(cells, due(judged, cases))
+    return required(cells, due(subject, cases))
 
 
 def _saver(folder: Path, report: Report) -> Any:

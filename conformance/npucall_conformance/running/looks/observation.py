@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from npucall.errors import NpucallError
-    from npucall_conformance.cases.calls import MadeCall
     from npucall_conformance.cases.case import Case
+    from npucall_conformance.cases.made_call import MadeCall
     from npucall_conformance.judging.check import Expectation
-    from npucall_conformance.running.judged import Judged
-    from npucall_conformance.wire import Answer
+    from npucall_conformance.running.subject import Subject
+    from npucall_conformance.wire import WireAnswer
 
 
 @dataclass
-class Taken:
+class PathsTaken:
     """The paths by which a call was sent."""
 
     paths: list[str] = field(default_factory=list)
@@ -25,19 +25,19 @@ class Taken:
 
 
 @dataclass(frozen=True)
-class Seen:
+class Observation:
     """A call that a server has answered."""
 
-    judged: Judged
+    subject: Subject
     case: Case
     call: MadeCall
     expectation: Expectation
-    answer: Answer | NpucallError
+    answer: WireAnswer | NpucallError
     profile: str
     seed: int = 0
     rounds: int = 1
     repeat: int = 1
     allow_missing: bool = False
     """See Runner."""
-    taken: Taken = field(default_factory=Taken)
+    taken: PathsTaken = field(default_factory=PathsTaken)
     """A look that sends the call by several paths notes them here."""

@@ -20,7 +20,7 @@ _SAME = 0.0
 
 
 @dataclass(frozen=True, eq=False)
-class Written:
+class WrittenCall:
     """One call and the result in its first output."""
 
     note: str

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from npucall.dtypes import AnyArray
     from npucall.tensors import TensorSpec
     from npucall.wire.replies import Reply, Timings
-    from npucall_conformance.running.looks.paths.path import Outcome
+    from npucall_conformance.running.looks.paths.path import AnswerOrError
 
 _OF_THE_WAY = ("request_id", "step", "method")
 """Details of errors that name the path."""
@@ -25,7 +25,7 @@ _CLOCKS = 0.01
 """By how much two clocks may differ in speed."""
 
 
-def differences(expected: Outcome, found: Outcome) -> list[str]:
+def differences(expected: AnswerOrError, found: AnswerOrError) -> list[str]:
     """Where an outcome differs from that of the usual path."""
     if isinstance(expected, NpucallError):
         if isinstance(found, NpucallError):

@@ -49,7 +49,7 @@ class Terms:
 
 
 @dataclass(frozen=True)
-class Given:
+class Arguments:
     """A call's arguments by the names of its parameters; ``given["self"]`` and the like.
 
     Tensors are float64 arrays of the numbers that were sent, rounded to the kernel's dtype; None

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from npucall.dtypes import BY_NUMPY, DType
 from npucall.tensors import Format, TensorSpec
-from npucall_conformance.running.unjudged import NotJudgedError
+from npucall_conformance.running.not_judged import NotJudgedError
 
 if TYPE_CHECKING:
     from npucall.tensors import Buffer

@@ -8,51 +8,51 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
 from npucall.errors import DeadlineError, NpucallError
+from npucall_conformance.running.looks.paths.message_paths import sent_together
 from npucall_conformance.running.looks.paths.path import (
-    Outcome,
-    Sample,
+    AnswerOrError,
+    PathCall,
     attempt,
     outcome_of,
 )
-from npucall_conformance.running.looks.paths.ways import SECONDS
-from npucall_conformance.running.looks.paths.wires import sent_together
+from npucall_conformance.running.looks.paths.resources import SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from npucall.wire.messages import Response
     from npucall_client.calls.arguments import BoundCall
-    from npucall_conformance.running.looks.paths.ways import Ways
+    from npucall_conformance.running.looks.paths.resources import Resources
 
 
-def no_pool(ways: Ways) -> str:
+def no_pool(resources: Resources) -> str:
     """Why the server cannot be a member of a pool."""
-    if not ways.is_remote:
+    if not resources.is_remote:
         return "nothing travels here"
-    return "no pool has members on Unix sockets" if ways.address.startswith("unix") else ""
+    return "no pool has members on Unix sockets" if resources.address.startswith("unix") else ""
 
 
-def no_asyncio(ways: Ways) -> str:
+def no_asyncio(resources: Resources) -> str:
     """Why the client for asyncio does not reach the server."""
-    return "" if ways.is_remote or ways.is_local else "asyncio's client does not reach it"
+    return "" if resources.is_remote or resources.is_local else "asyncio's client does not reach it"
 
 
-def by_pool(ways: Ways, samples: Sequence[Sample]) -> list[Outcome]:
+def by_pool(resources: Resources, samples: Sequence[PathCall]) -> list[AnswerOrError]:
     """Sends the calls through a pool."""
-    execute: Any = ways.pool.execute
+    execute: Any = resources.pool.execute
     return [attempt(partial(execute, sample.request(), SECONDS, "")) for sample in samples]
 
 
-def by_pool_pipeline(ways: Ways, samples: Sequence[Sample]) -> list[Outcome]:
+def by_pool_pipeline(resources: Resources, samples: Sequence[PathCall]) -> list[AnswerOrError]:
     """Sends all at once, in a pipeline of a pool; the pipeline stays open."""
-    return sent_together(ways.pool_pipeline, samples)
+    return sent_together(resources.pool_pipeline, samples)
 
 
-def by_asyncio(ways: Ways, samples: Sequence[Sample]) -> list[Outcome]:
+def by_asyncio(resources: Resources, samples: Sequence[PathCall]) -> list[AnswerOrError]:
     """Sends all at once, from tasks of an event loop."""
-    loop, requests = ways.loop, [sample.request() for sample in samples]
+    loop, requests = resources.loop, [sample.request() for sample in samples]
 
-    async def send(call: BoundCall) -> Outcome:
+    async def send(call: BoundCall) -> AnswerOrError:
         start = perf_counter_ns()
         try:
             ended: Response | Exception = await loop.transport.execute(call, SECONDS, "")
@@ -60,18 +60,18 @@ def by_asyncio(ways: Ways, samples: Sequence[Sample]) -> list[Outcome]:
             ended = error
         return outcome_of(ended, start)
 
-    async def all_of_them() -> list[Outcome]:
+    async def all_of_them() -> list[AnswerOrError]:
         return list(await asyncio.gather(*map(send, requests)))
 
     return loop.done(all_of_them())
 
 
-def by_asyncio_pipeline(ways: Ways, samples: Sequence[Sample]) -> list[Outcome]:
+def by_asyncio_pipeline(resources: Resources, samples: Sequence[PathCall]) -> list[AnswerOrError]:
     """Sends all at once, in a pipeline of an event loop."""
-    loop, requests = ways.loop, [sample.request() for sample in samples]
+    loop, requests = resources.loop, [sample.request() for sample in samples]
 
-    async def send(lanes: Any, call: BoundCall) -> Outcome:
-        over: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+    async def send(lanes: Any, call: BoundCall) -> AnswerOrError:
+        over: asyncio.Future[AnswerOrError] = asyncio.get_running_loop().create_future()
         start = perf_counter_ns()
 
         def end(ended: Response | Exception) -> None:
@@ -87,7 +87,7 @@ def by_asyncio_pipeline(ways: Ways, samples: Sequence[Sample]) -> list[Outcome]:
         except NpucallError as error:
             return error
 
-    async def all_of_them() -> list[Outcome]:
+    async def all_of_them() -> list[AnswerOrError]:
         lanes = loop.transport.calls()
         try:
             return list(await asyncio.gather(*(send(lanes, call) for call in requests)))

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from npucall_conformance.running.unjudged import NotJudgedError
+from npucall_conformance.running.not_judged import NotJudgedError
 
 REDUCTIONS = (0, 1, 2)
 """The codes that torch knows: none, mean, sum."""

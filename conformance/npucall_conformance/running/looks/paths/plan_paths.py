@@ -10,34 +10,30 @@ from npucall.errors import NpucallError
 from npucall.wire.replies import decode_timings
 from npucall_client.calls.answers import decode_reply
 from npucall_client.sending.senders import finished
-from npucall_conformance.cases.calls import call_of
+from npucall_conformance.cases.made_call import call_of
 from npucall_conformance.judging.check import described
-from npucall_conformance.running.looks.paths.compared import (
-    of_errors,
-    of_replies,
-    of_timings,
-)
-from npucall_conformance.running.looks.paths.kept import step_of
-from npucall_conformance.running.looks.paths.ways import SECONDS
-from npucall_conformance.running.unjudged import BUSY
+from npucall_conformance.running.looks.paths.comparison import of_errors, of_replies, of_timings
+from npucall_conformance.running.looks.paths.resources import SECONDS
+from npucall_conformance.running.looks.paths.session_paths import step_of
+from npucall_conformance.running.not_judged import BUSY
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from npucall.v1 import operator_service_pb2 as pb
-    from npucall_conformance.running.looks.paths.path import Sample
-    from npucall_conformance.running.looks.paths.ways import Ways
-    from npucall_conformance.running.looks.seen import Seen
+    from npucall_conformance.running.looks.observation import Observation
+    from npucall_conformance.running.looks.paths.path import PathCall
+    from npucall_conformance.running.looks.paths.resources import Resources
 
 _ON_CPU = ("local", "cpu")
 
 
-def plan_problems(ways: Ways, seen: Seen) -> list[str]:
+def plan_problems(resources: Resources, seen: Observation) -> list[str]:
     """Where Plan differs from Execute. Raises the errors in ``BUSY``."""
     call = seen.call.request()
     start = perf_counter_ns()
     try:
-        plan = finished(ways.transport.plan(call, SECONDS, ""))
+        plan = finished(resources.transport.plan(call, SECONDS, ""))
     except NpucallError as error:
         return _refused(seen, error)
     total = perf_counter_ns() - start
@@ -51,13 +47,17 @@ def plan_problems(ways: Ways, seen: Seen) -> list[str]:
     return [*problems, *of_replies(seen.answer.reply, reply), *_workspace(seen, plan)]
 
 
-def program_plan_problems(ways: Ways, seen: Seen, samples: Sequence[Sample]) -> list[str]:
+def program_plan_problems(
+    resources: Resources, seen: Observation, samples: Sequence[PathCall]
+) -> list[str]:
     """Where PlanProgram differs from Execute. Raises the errors in ``BUSY``."""
     steps = sorted(samples, key=lambda sample: isinstance(sample.answer, NpucallError))
     calls = [step_of(sample) for sample in steps]
     refused = isinstance(seen.answer, NpucallError) and not _is_of_values(seen)
     try:
-        plan = finished(ways.transport.sessions.plan_program(ways.home, calls, SECONDS, ""))
+        plan = finished(
+            resources.transport.sessions.plan_program(resources.home, calls, SECONDS, "")
+        )
     except NpucallError as error:
         if not refused or error.details.get("step", "0") != str(len(steps) - 1):
             where = error.details.get("step", "0")
@@ -81,7 +81,7 @@ def program_plan_problems(ways: Ways, seen: Seen, samples: Sequence[Sample]) -> 
     return problems
 
 
-def _refused(seen: Seen, error: NpucallError) -> list[str]:
+def _refused(seen: Observation, error: NpucallError) -> list[str]:
     if error.reason in BUSY:
         raise error
     if isinstance(seen.answer, NpucallError) and not _is_of_values(seen):
@@ -89,18 +89,18 @@ def _refused(seen: Seen, error: NpucallError) -> list[str]:
     return [f"expected a plan, found {described(error)}"]
 
 
-def _workspace(seen: Seen, plan: pb.PlanResponse) -> list[str]:
+def _workspace(seen: Observation, plan: pb.PlanResponse) -> list[str]:
     """What is wrong with the workspace of a plan.
 
     The CPU reference has none. How much a device should have is not known.
     """
-    if seen.judged.server.device in _ON_CPU and plan.workspace_bytes:
+    if seen.subject.server.device in _ON_CPU and plan.workspace_bytes:
         return [f"expected workspace_bytes 0 on the CPU, found {plan.workspace_bytes}"]
     return []
 
 
-def _is_of_values(seen: Seen) -> bool:
+def _is_of_values(seen: Observation) -> bool:
     """Whether the call is refused because of values in its arrays, which a plan does not see."""
     case = replace(seen.case, defects=())
-    valid = call_of(case, seen.seed, seen.judged.server.product)
+    valid = call_of(case, seen.seed, seen.subject.server.product)
     return valid.request().call == seen.call.request().call

@@ -13,7 +13,7 @@ from npucall.errors import (
     NpucallError,
     OutOfMemoryError,
 )
-from npucall_conformance.running.unjudged import NotJudgedError
+from npucall_conformance.running.not_judged import NotJudgedError
 
 _STATUS = re.compile(r"error code is (\d{6})")
 """In torch_npu's texts: ``call aclnnSilu failed, error code is 161002``."""

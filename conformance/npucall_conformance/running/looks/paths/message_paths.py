@@ -14,13 +14,13 @@ from npucall_client.sending.large_call import LargeCall
 from npucall_client.sending.senders import finished
 from npucall_client.sending.transfer import message_of, size_of
 from npucall_conformance.running.looks.paths.path import (
-    Outcome,
+    AnswerOrError,
     OutOfReachError,
-    Sample,
+    PathCall,
     attempt,
     outcome_of,
 )
-from npucall_conformance.running.looks.paths.ways import SECONDS
+from npucall_conformance.running.looks.paths.resources import SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Sequence
@@ -28,60 +28,60 @@ if TYPE_CHECKING:
     from npucall.wire.messages import Response
     from npucall_client.calls.arguments import BoundCall
     from npucall_client.sending.pipeline import Calls
-    from npucall_conformance.running.looks.paths.ways import Ways
+    from npucall_conformance.running.looks.paths.resources import Resources
 
 _PIECES = 3
 """A small call is cut into so many chunks, and one more."""
 
 
-def no_messages(ways: Ways) -> str:
+def no_messages(resources: Resources) -> str:
     """Why no messages travel."""
-    return "" if ways.is_remote else "nothing travels here"
+    return "" if resources.is_remote else "nothing travels here"
 
 
-def no_streams(ways: Ways) -> str:
+def no_streams(resources: Resources) -> str:
     """Why calls do not travel on streams."""
-    return "" if ways.info.limits.stream_window else "the server has no streams"
+    return "" if resources.info.limits.stream_window else "the server has no streams"
 
 
-def no_early_outputs(ways: Ways) -> str:
+def no_early_outputs(resources: Resources) -> str:
     """Why outputs do not come before all inputs have been sent."""
-    return no_streams(ways) or (
-        "" if ways.info.limits.early_outputs else "the server sends no outputs early"
+    return no_streams(resources) or (
+        "" if resources.info.limits.early_outputs else "the server sends no outputs early"
     )
 
 
-def no_pipeline(ways: Ways) -> str:
+def no_pipeline(resources: Resources) -> str:
     """Why there is no pipeline."""
-    return no_streams(ways) if ways.is_remote else ""
+    return no_streams(resources) if resources.is_remote else ""
 
 
-def by_execute(ways: Ways, samples: Sequence[Sample]) -> list[Outcome]:
+def by_execute(resources: Resources, samples: Sequence[PathCall]) -> list[AnswerOrError]:
     """One message there and one back. Raises OutOfReachError if a call does not fit into one."""
-    most = ways.info.limits.max_message_bytes or MAX_MESSAGE_BYTES
+    most = resources.info.limits.max_message_bytes or MAX_MESSAGE_BYTES
 
     async def send(call: BoundCall) -> Response:
         message = message_of(call)
         if len(message) > most:
             raise OutOfReachError(f"no message of the server has more than {most} bytes")
-        data = await ways.transport.send("Execute", message, SECONDS, "", call.operator)
+        data = await resources.transport.send("Execute", message, SECONDS, "", call.operator)
         return split_response(data)
 
     return [attempt(partial(send, sample.request())) for sample in samples]
 
 
-def by_stream(ways: Ways, samples: Sequence[Sample]) -> list[Outcome]:
+def by_stream(resources: Resources, samples: Sequence[PathCall]) -> list[AnswerOrError]:
     """A stream for each call, as large calls have it."""
-    chunk_bytes = ways.info.limits.chunk_bytes
-    return [_on_stream(ways, each.request(), chunk_bytes, early=False) for each in samples]
+    chunk_bytes = resources.info.limits.chunk_bytes
+    return [_on_stream(resources, each.request(), chunk_bytes, early=False) for each in samples]
 
 
-def by_chunks(ways: Ways, samples: Sequence[Sample]) -> list[Outcome]:
+def by_chunks(resources: Resources, samples: Sequence[PathCall]) -> list[AnswerOrError]:
     """A stream for each call, on which even a small one is in chunks that cut its elements."""
-    return [_in_short_chunks(ways, each.request(), early=False) for each in samples]
+    return [_in_short_chunks(resources, each.request(), early=False) for each in samples]
 
 
-def by_early_outputs(ways: Ways, samples: Sequence[Sample]) -> list[Outcome]:
+def by_early_outputs(resources: Resources, samples: Sequence[PathCall]) -> list[AnswerOrError]:
     """The same, with outputs that come as soon as they are computed.
 
     Raises OutOfReachError if they are short, since they then come with the reply.
@@ -89,34 +89,36 @@ def by_early_outputs(ways: Ways, samples: Sequence[Sample]) -> list[Outcome]:
     for sample in samples:
         if not isinstance(sample.answer, NpucallError) and _is_short(sample):
             raise OutOfReachError("outputs of up to 1 MiB come with the reply")
-    return [_in_short_chunks(ways, each.request(), early=True) for each in samples]
+    return [_in_short_chunks(resources, each.request(), early=True) for each in samples]
 
 
-def _is_short(sample: Sample) -> bool:
+def _is_short(sample: PathCall) -> bool:
     return sum(sample.output_bytes.values()) <= INLINE_BYTES
 
 
-def _in_short_chunks(ways: Ways, call: BoundCall, *, early: bool) -> Outcome:
+def _in_short_chunks(resources: Resources, call: BoundCall, *, early: bool) -> AnswerOrError:
     """Sends a call in chunks of an odd number of bytes, so that elements are cut."""
-    short = min(ways.info.limits.chunk_bytes, size_of(call) // _PIECES | 1)
-    return _on_stream(ways, call, short, early=early)
+    short = min(resources.info.limits.chunk_bytes, size_of(call) // _PIECES | 1)
+    return _on_stream(resources, call, short, early=early)
 
 
-def _on_stream(ways: Ways, call: BoundCall, chunk_bytes: int, *, early: bool) -> Outcome:
+def _on_stream(
+    resources: Resources, call: BoundCall, chunk_bytes: int, *, early: bool
+) -> AnswerOrError:
     def exchange(open_stream: Any, seconds: float) -> Awaitable[Response]:
         large = LargeCall(call, "", chunk_bytes, early_outputs=early)
         return large.run(open_stream, seconds)
 
-    transport, name = ways.transport, call.operator
+    transport, name = resources.transport, call.operator
     return attempt(lambda: transport.on_stream("ExecuteStream", exchange, SECONDS, "", name))
 
 
-def by_pipeline(ways: Ways, samples: Sequence[Sample]) -> list[Outcome]:
+def by_pipeline(resources: Resources, samples: Sequence[PathCall]) -> list[AnswerOrError]:
     """Sends all at once, on a stream that stays open from case to case."""
-    return sent_together(ways.pipeline, samples)
+    return sent_together(resources.pipeline, samples)
 
 
-def sent_together(lanes: Calls, samples: Sequence[Sample]) -> list[Outcome]:
+def sent_together(lanes: Calls, samples: Sequence[PathCall]) -> list[AnswerOrError]:
     """How the calls of a blocking pipeline ended."""
     pending = [_Pending(lanes, sample.request()) for sample in samples]
     return [each.ended() for each in pending]
@@ -127,7 +129,7 @@ class _Pending:
 
     def __init__(self, lanes: Calls, call: BoundCall) -> None:
         self._over = threading.Event()
-        self._outcome: Outcome = DeadlineError(f"pipeline: no answer within {SECONDS:g} s")
+        self._outcome: AnswerOrError = DeadlineError(f"pipeline: no answer within {SECONDS:g} s")
         self._start = perf_counter_ns()
         try:
             finished(lanes.send(call, SECONDS, "", self._end))
@@ -138,7 +140,7 @@ class _Pending:
         self._outcome = outcome_of(ended, self._start)
         self._over.set()
 
-    def ended(self) -> Outcome:
+    def ended(self) -> AnswerOrError:
         """Waits until the call has ended."""
         self._over.wait(SECONDS)
         return self._outcome

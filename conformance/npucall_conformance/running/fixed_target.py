@@ -18,7 +18,7 @@ _SECONDS = 10.0
 """How long to wait for a member."""
 
 
-def pinned(client: Client, target: str) -> tuple[Client, str]:
+def fixed_target(client: Client, target: str) -> tuple[Client, str]:
     """A client of one member, if this one has a pool, and a target that names the member.
 
     It is the member that would get the next call. The given client still owns the connection.

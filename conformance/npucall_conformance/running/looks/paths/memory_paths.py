@@ -12,13 +12,13 @@ import numpy as np
 from npucall.errors import InternalError, TooLargeError
 from npucall.places import RegionPart
 from npucall_conformance.running.looks.paths.path import (
-    Outcome,
+    AnswerOrError,
     OutOfReachError,
-    Sample,
+    PathCall,
     attempt,
     in_message,
 )
-from npucall_conformance.running.looks.paths.ways import SECONDS
+from npucall_conformance.running.looks.paths.resources import SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from npucall.places import Place
     from npucall_client.calls.arguments import BoundCall
     from npucall_client.shared.memory import SharedMemory
-    from npucall_conformance.running.looks.paths.ways import Ways
+    from npucall_conformance.running.looks.paths.resources import Resources
 
 _UNTOUCHED = 0x5A
 """Every byte of the memory around what a call reads and writes."""
@@ -35,37 +35,37 @@ _BETWEEN = 64
 """Bytes between two tensors of a call; the first of them does not begin at the beginning."""
 
 
-def no_memory_here(ways: Ways) -> str:
+def no_memory_here(resources: Resources) -> str:
     """Why this process cannot share memory with a server."""
-    if not ways.is_remote:
+    if not resources.is_remote:
         return "nothing travels here"
     return "" if sys.platform == "linux" else "memory is shared on Linux alone"
 
 
-def no_shared_memory(ways: Ways) -> str:
+def no_shared_memory(resources: Resources) -> str:
     """Why the server shares no memory."""
-    path = ways.shared_memory_socket
+    path = resources.shared_memory_socket
     if not path:
         return "the server shares no memory"
     return "" if FilePath(path).exists() else f"{path} is not on this host"
 
 
-def by_shared_memory(ways: Ways, samples: Sequence[Sample]) -> list[Outcome]:
+def by_shared_memory(resources: Resources, samples: Sequence[PathCall]) -> list[AnswerOrError]:
     """Inputs are read, and outputs written, in memory that client and server share."""
-    with ways.memory_lock:
-        return [_run(ways, sample) for sample in samples]
+    with resources.memory_lock:
+        return [_run(resources, sample) for sample in samples]
 
 
-def _run(ways: Ways, sample: Sample) -> Outcome:
+def _run(resources: Resources, sample: PathCall) -> AnswerOrError:
     call, outputs = sample.request(), sample.output_bytes
-    memory, whole = _cleared(ways, [*map(len, call.data.values()), *outputs.values()])
+    memory, whole = _cleared(resources, [*map(len, call.data.values()), *outputs.values()])
     tensors = _placed(memory, call, outputs)
     before = {name: tensors[name].copy() for name in call.storage if name not in outputs}
 
     def fetch(name: str, place: Place) -> bytes:
         return tensors[name].tobytes() if isinstance(place, RegionPart) else in_message(name, place)
 
-    outcome = attempt(partial(ways.transport.execute, call, SECONDS, ""), fetch)
+    outcome = attempt(partial(resources.transport.execute, call, SECONDS, ""), fetch)
     written = [name for name, array in before.items() if (tensors[name] != array).any()]
     for array in tensors.values():
         array[...] = _UNTOUCHED
@@ -77,10 +77,10 @@ def _run(ways: Ways, sample: Sample) -> Outcome:
     return outcome
 
 
-def _cleared(ways: Ways, sizes: Sequence[int]) -> tuple[SharedMemory, AnyArray]:
+def _cleared(resources: Resources, sizes: Sequence[int]) -> tuple[SharedMemory, AnyArray]:
     """Memory with room for tensors of these sizes in bytes, and all of its bytes as an array."""
     try:
-        memory = ways.memory(sum(size + 2 * _BETWEEN for size in (*sizes, 0)))
+        memory = resources.memory(sum(size + 2 * _BETWEEN for size in (*sizes, 0)))
     except TooLargeError as error:
         raise OutOfReachError(str(error)) from error
     whole = memory.empty(memory.nbytes, np.uint8)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from npucall_client.sending.pipeline import Calls
     from npucall_client.sending.transport import Transport
     from npucall_client.shared.memory import SharedMemory
-    from npucall_conformance.running.judged import Judged
+    from npucall_conformance.running.subject import Subject
 
 T = TypeVar("T")
 
@@ -33,14 +33,14 @@ SECONDS = 15.0
 _LEAST_MEMORY = 1 << 16
 
 
-class Ways:
+class Resources:
     """Everything that paths open to one server. Each is opened when a path first needs it.
 
     Safe to use from several threads.
     """
 
-    def __init__(self, judged: Judged) -> None:
-        self._client = judged.client
+    def __init__(self, subject: Subject) -> None:
+        self._client = subject.client
         self._lock = threading.RLock()
         self._made: dict[str, Any] = {}
         self._open = ExitStack()

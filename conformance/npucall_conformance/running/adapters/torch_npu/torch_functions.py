@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from npucall_conformance.running.adapters.torch_npu.ways import (
+from npucall_conformance.running.adapters.torch_npu.torch_calls import (
     TorchArguments,
     aten,
     cannot,
@@ -16,7 +16,7 @@ from npucall_conformance.running.adapters.torch_npu.ways import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from npucall_conformance.running.adapters.torch_npu.ways import Way
+    from npucall_conformance.running.adapters.torch_npu.torch_calls import Way
 
 _FORMS = ("none", "tanh")
 """The forms of GELU, by the code in ``approximate``."""
