@@ -91,8 +91,7 @@ class Handled:
         self.context = Context(*metadata)
         log = Log(stream=stream)
         handling = Handling(IDENTITY, log, Peers(log, PATIENCE), OpenGuard())
-        methods = {"Execute": lambda _, record, __: method(record)}
-        handler: Any = handling.unary(methods, ledger())["Execute"]
+        handler: Any = handling.unary("Execute", lambda _, record, __: method(record), ledger())
         self.response: bytes | None = None
         with suppress(Aborted):
             self.response = handler.stream_unary(iter([b"request"]), self.context)

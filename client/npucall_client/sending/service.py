@@ -2,27 +2,13 @@
 
 from npucall import keepalive
 from npucall.limits import FRAMES_PER_MESSAGE
-from npucall.v1 import (
-    access_service_pb2,
-    directory_service_pb2,
-    operator_service_pb2,
-    session_service_pb2,
-)
+from npucall.v1 import operator_service_pb2
 from npucall.wire import status
+from npucall.wire.rpcs import RPCS
 
-_SERVICES = (
-    operator_service_pb2.DESCRIPTOR.services_by_name["OperatorService"],
-    access_service_pb2.DESCRIPTOR.services_by_name["AccessService"],
-    session_service_pb2.DESCRIPTOR.services_by_name["SessionService"],
-    directory_service_pb2.DESCRIPTOR.services_by_name["DirectoryService"],
-)
-_PATHS = {
-    method.name: f"/{service.full_name}/{method.name}"
-    for service in _SERVICES
-    for method in service.methods
-}
 HEALTH_CHECK = "Check"
 """``grpc.health.v1.Health/Check``; an empty message is a valid request."""
+_PATHS = {name: rpc.path for name, rpc in RPCS.items()}
 _PATHS[HEALTH_CHECK] = "/grpc.health.v1.Health/Check"
 OPTIONS = [
     ("grpc.max_receive_message_length", -1),

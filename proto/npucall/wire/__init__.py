@@ -2,6 +2,7 @@
 
 Its modules, from the top::
 
+    rpcs              the RPCs: a row for each
     stream_messages   messages of several frames
     uploads           frames of uploads
     frames            frames of streams

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from npucall.errors import PermissionDeniedError
+from npucall.wire.rpcs import ANNOUNCE
 from npucall_server.access.identity import Identity, anybody
 from npucall_server.settings.tenants import Role
 
@@ -12,10 +13,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     import grpc
-
-
-ANNOUNCE = "Announce"
-"""The method that servers call."""
 
 
 class Guard(Protocol):
@@ -54,7 +51,7 @@ class OpenGuard:
 
 def check_method(identity: Identity, method: str) -> None:
     """Raises PermissionDeniedError if a server calls any method but Announce."""
-    if identity.role is Role.SERVER and method != ANNOUNCE:
+    if identity.role is Role.SERVER and method != ANNOUNCE.name:
         raise PermissionDeniedError(
             f"{method}: {identity.person} has the role server, which may announce servers to a "
             "directory and nothing else",

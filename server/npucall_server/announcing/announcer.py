@@ -14,7 +14,7 @@ import grpc
 
 from npucall import keepalive
 from npucall.membership import BEAT_SECONDS
-from npucall.v1 import directory_service_pb2 as pb
+from npucall.wire.rpcs import ANNOUNCE
 from npucall.wire.status import AUTHORIZATION, TRAILER, from_status
 from npucall_server.settings.addresses import Security
 
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from npucall_server.settings.announcing import AnnounceSettings
     from npucall_server.telemetry.log import Log
 
-_SERVICE = pb.DESCRIPTOR.services_by_name["DirectoryService"].full_name
-_METHOD = f"/{_SERVICE}/Announce"
 _AGAIN_SECONDS = 1.0
 """Time between the end of a stream and the next attempt."""
 _LAST_BEAT_SECONDS = 1.0
@@ -111,7 +109,7 @@ class _Link(threading.Thread):
     def _announce(self) -> None:
         """One stream, until it ends."""
         with _channel(self._directory, self._settings) as channel:
-            method: Any = channel.stream_stream(_METHOD)  # type: ignore[call-arg]
+            method: Any = channel.stream_stream(ANNOUNCE.path)  # type: ignore[call-arg]
             for _ in method(self._requests(), metadata=_metadata(self._settings)):
                 self._find()
 

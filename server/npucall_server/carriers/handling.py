@@ -25,7 +25,7 @@ from npucall_server.accounts.ledger import Ledger
 from npucall_server.telemetry.log import Record
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from concurrent.futures import ThreadPoolExecutor
 
     from npucall.wire.replies import ServerIdentity
@@ -92,27 +92,16 @@ class Handling:
 
     def unary(
         self,
-        methods: Mapping[str, Method],
+        name: str,
+        method: Method,
         room: Ledger,
         threads: ThreadPoolExecutor | None = None,
-    ) -> dict[str, RpcMethodHandler]:
-        """Handlers of methods with one request, from bytes to bytes.
+    ) -> RpcMethodHandler:
+        """The handler of a method with one request, from bytes to bytes.
 
         ``room``: for messages on their way in. ``threads``: for the calls; None: the server's.
         """
-        return {key: self._unary(key, each, room, threads) for key, each in methods.items()}
 
-    def streams(self, methods: Mapping[str, StreamMethod]) -> dict[str, RpcMethodHandler]:
-        """Handlers of methods of streams."""
-        return {key: self._stream(key, method) for key, method in methods.items()}
-
-    def exchanges(self, methods: Mapping[str, Exchange]) -> dict[str, RpcMethodHandler]:
-        """Handlers of methods whose bytes travel in chunks."""
-        return {key: self._exchange(key, method) for key, method in methods.items()}
-
-    def _unary(
-        self, name: str, method: Method, room: Ledger, threads: ThreadPoolExecutor | None
-    ) -> RpcMethodHandler:
         def handle(messages: Iterator[bytes], context: grpc.ServicerContext) -> bytes:
             start = time.perf_counter_ns()
             caller = UnaryCaller(context)
@@ -138,7 +127,9 @@ class Handling:
 
         return grpc.stream_unary_rpc_method_handler(on(threads, handle) if threads else handle)
 
-    def _stream(self, name: str, method: StreamMethod) -> RpcMethodHandler:
+    def stream(self, name: str, method: StreamMethod) -> RpcMethodHandler:
+        """The handler of a method of streams."""
+
         def handle(messages: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
             start = time.perf_counter_ns()
             caller = UnaryCaller(context)
@@ -154,7 +145,9 @@ class Handling:
 
         return grpc.stream_stream_rpc_method_handler(handle)
 
-    def _exchange(self, name: str, method: Exchange) -> RpcMethodHandler:
+    def exchange(self, name: str, method: Exchange) -> RpcMethodHandler:
+        """The handler of a method whose bytes travel in chunks."""
+
         def handle(messages: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
             start = time.perf_counter_ns()
             caller = UnaryCaller(context)

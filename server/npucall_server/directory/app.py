@@ -10,6 +10,7 @@ import grpc
 
 from npucall.limits import MAX_MEMBER_BYTES
 from npucall.wire.replies import ServerIdentity
+from npucall.wire.rpcs import rpcs_of
 from npucall_server.carriers.handling import Handling
 from npucall_server.carriers.peers import Peers
 from npucall_server.directory import service
@@ -101,7 +102,10 @@ class Directory:
         ]
 
     def _add_services(self, handling: Handling, settings: DirectorySettings) -> None:
-        methods = handling.streams(self.service.methods())
+        methods = {
+            rpc.name: handling.stream(rpc.name, getattr(self.service, rpc.function))
+            for rpc in rpcs_of(service.NAME)
+        }
         self._grpc.add_generic_rpc_handlers(
             (
                 grpc.method_handlers_generic_handler(service.NAME, methods),

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from npucall_server.access.callers import UnaryCaller
     from npucall_server.access.identity import Identity
-    from npucall_server.carriers.handling import Handling, StreamMethod
+    from npucall_server.carriers.handling import Handling
     from npucall_server.directory.feed import Feed
     from npucall_server.directory.hosts import Hosts
     from npucall_server.directory.table import Beat
@@ -43,10 +43,6 @@ class DirectoryService:
         self.announcers = Ledger(announcers, lambda: _full("announce", announcers))
         self.watchers = Ledger(watchers, lambda: _full("watch", watchers))
         self._draining = False
-
-    def methods(self) -> dict[str, StreamMethod]:
-        """The methods by their names in the proto."""
-        return {"Announce": self.announce, "WatchMembers": self.watch_members}
 
     def announce(
         self, requests: Iterator[bytes], caller: UnaryCaller, handling: Handling

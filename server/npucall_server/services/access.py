@@ -14,9 +14,7 @@ from npucall_server.settings.tenants import Role
 
 if TYPE_CHECKING:
     from npucall_server.access.callers import Caller
-    from npucall_server.carriers.handling import Method
     from npucall_server.scheduling.gate import Gate
-    from npucall_server.services.account import AccountService
     from npucall_server.telemetry.log import Record
 
 NAME: str = pb.DESCRIPTOR.services_by_name["AccessService"].full_name
@@ -29,22 +27,10 @@ _RETRY_SECONDS = 5.0
 class AccessService:
     """The methods, from bytes to bytes."""
 
-    def __init__(self, gate: Gate, account: AccountService) -> None:
-        self._gate, self._account = gate, account
+    def __init__(self, gate: Gate) -> None:
+        self._gate = gate
         self.waiting = Ledger(MOST_WAITING, _too_many_wait)
         """Callers who wait."""
-
-    def waits(self) -> dict[str, Method]:
-        """The methods that may wait long, by the names that the proto gives them."""
-        return {"Reserve": self.reserve}
-
-    def listings(self) -> dict[str, Method]:
-        """The other methods. They are answered even if the server is busy."""
-        return {
-            "RenewReservation": self.renew_reservation,
-            "ReleaseReservation": self.release_reservation,
-            **self._account.listings(),
-        }
 
     def reserve(self, request: bytes, _: Record, caller: Caller) -> bytes:
         """Reserves the device."""

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from npucall_server.access.identity import Identity
     from npucall_server.accounts.ledger import Ledger
     from npucall_server.accounts.usage import Usage
-    from npucall_server.carriers.handling import Method
     from npucall_server.scheduling.executor import Executor
     from npucall_server.scheduling.gate import Gate
     from npucall_server.telemetry.log import Record
@@ -38,10 +37,6 @@ class AccountService:
     executor: Executor
     streams: Ledger
     gate: Gate
-
-    def listings(self) -> dict[str, Method]:
-        """The methods, by the names that the proto gives them."""
-        return {"GetUsage": self.get_usage, "GetActivity": self.get_activity}
 
     def get_usage(self, request: bytes, _: Record, caller: Caller) -> bytes:
         """How long each caller used the device."""

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from npucall_server.access.callers import Caller
     from npucall_server.accounts.budget import Budget
     from npucall_server.calls.executions import Executions
-    from npucall_server.carriers.handling import Method
     from npucall_server.devices.base import DeviceFacts
     from npucall_server.settings.server import ServerSettings
     from npucall_server.telemetry.log import Record
@@ -49,23 +48,6 @@ class OperatorService:
         self._settings, self._budget = settings, budget
         self._identity = identity
         self._started = time.monotonic()
-
-    def methods(self) -> dict[str, Method]:
-        """The methods that check or run calls, by the names that the proto gives them."""
-        return {
-            "Execute": self.execute,
-            "Plan": self.plan,
-            "ExecuteProgram": self.execute_program,
-            "PlanProgram": self.plan_program,
-        }
-
-    def listings(self) -> dict[str, Method]:
-        """The other methods. They are answered even if the server is busy."""
-        return {
-            "ListOperators": self.list_operators,
-            "GetOperator": self.get_operator,
-            "GetServerInfo": self.get_server_info,
-        }
 
     def execute(self, request: bytes, record: Record, caller: Caller) -> bytes:
         """Runs one call."""

@@ -221,7 +221,7 @@ def _methods_of(core: Core) -> Methods:
         core.sessions, core.digests, core.executor, core.gate, streams.places, budget.chunk_bytes
     )
     handlers = services.handlers(
-        operators, streams, AccessService(core.gate, account), SessionService(kept, core.identity)
+        operators, streams, AccessService(core.gate), account, SessionService(kept, core.identity)
     )
     server.add_generic_rpc_handlers(handlers)
     if settings.has_reflection:

@@ -10,6 +10,7 @@ import grpc
 from npucall import keepalive
 from npucall.errors import QueueFullError
 from npucall.texts import retry_in
+from npucall.wire.rpcs import RpcKind, rpcs_of
 from npucall_server.access.callers import UnaryCaller, refusals_told
 from npucall_server.access.guard import check_method
 from npucall_server.accounts.budget import CONNECTION_CALLS, LISTING_MESSAGES
@@ -24,10 +25,12 @@ from npucall_server.services.sessions import service as sessions
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from npucall.wire.rpcs import Rpc
     from npucall_server.accounts.budget import Budget
-    from npucall_server.carriers.handling import Handling
+    from npucall_server.carriers.handling import Handling, RpcMethodHandler
     from npucall_server.carriers.streams.service import StreamService
     from npucall_server.services.access import AccessService
+    from npucall_server.services.account import AccountService
     from npucall_server.services.operators import OperatorService
     from npucall_server.services.sessions.service import SessionService
     from npucall_server.settings.server import ServerSettings
@@ -147,31 +150,37 @@ class Services(Listings):
         calls: OperatorService,
         streams: StreamService,
         accesses: AccessService,
+        account: AccountService,
         kept: SessionService,
     ) -> tuple[grpc.GenericRpcHandler[bytes, bytes], ...]:
         """The handlers of npucall's services and of health."""
-        unary = self._handling.unary
         self._waiting = accesses.waiting
-        methods = {
-            **unary(calls.methods(), self._call_room),
-            **unary(calls.listings(), self._listing_room, self._listing_threads),
-            **self._handling.streams(streams.methods()),
+        services: dict[str, tuple[object, ...]] = {
+            operators.NAME: (calls, streams),
+            access.NAME: (accesses, account),
+            sessions.NAME: (kept,),
         }
-        access_methods = {
-            **unary(accesses.waits(), self._listing_room, self._waiting_threads),
-            **unary(accesses.listings(), self._listing_room, self._listing_threads),
-        }
-        session_methods = {
-            **unary(kept.listings(), self._listing_room, self._listing_threads),
-            **self._handling.exchanges(kept.exchanges()),
-        }
-        services = {
-            operators.NAME: methods,
-            access.NAME: access_methods,
-            sessions.NAME: session_methods,
-        }
-        handlers = map(grpc.method_handlers_generic_handler, services, services.values())
+        handlers = (
+            grpc.method_handlers_generic_handler(
+                name, {rpc.name: self._handler(rpc, parts) for rpc in rpcs_of(name)}
+            )
+            for name, parts in services.items()
+        )
         return *handlers, self.health_handlers()
+
+    def _handler(self, rpc: Rpc[Any, Any], parts: Sequence[object]) -> RpcMethodHandler:
+        """The handler of an RPC; ``parts``: one of these has its method."""
+        (method,) = (getattr(part, rpc.function) for part in parts if hasattr(part, rpc.function))
+        handling, room = self._handling, self._listing_room
+        if rpc.kind is RpcKind.CALL:
+            return handling.unary(rpc.name, method, self._call_room)
+        if rpc.kind is RpcKind.LISTING:
+            return handling.unary(rpc.name, method, room, self._listing_threads)
+        if rpc.kind is RpcKind.WAIT:
+            return handling.unary(rpc.name, method, room, self._waiting_threads)
+        if rpc.kind is RpcKind.CHUNKS:
+            return handling.exchange(rpc.name, method)
+        return handling.stream(rpc.name, method)
 
     def busy_peers(self) -> set[str]:
         """The peers that have a call on its way in, or a call that stays open."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from npucall_server.access.callers import UnaryCaller
     from npucall_server.accounts.budget import Budget
     from npucall_server.calls.executions import Executions
-    from npucall_server.carriers.handling import Handling, StreamMethod
+    from npucall_server.carriers.handling import Handling
     from npucall_server.settings.server import ServerSettings
 
 _RETRY_SECONDS = 1.0
@@ -37,10 +37,6 @@ class StreamService:
         # As many as calls are admitted, so that none waits for a thread.
         most = settings.queue_length + executions.executor.device.lanes
         self._threads = Threads(most, "npucall-stream-call")
-
-    def methods(self) -> dict[str, StreamMethod]:
-        """The methods by the names that the proto gives them."""
-        return {"ExecuteStream": self.execute_stream}
 
     def execute_stream(
         self, messages: Iterator[bytes], caller: UnaryCaller, handling: Handling

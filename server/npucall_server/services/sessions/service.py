@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from npucall.wire.replies import ServerIdentity
     from npucall_server.access.callers import Caller, UnaryCaller
-    from npucall_server.carriers.handling import Exchange, Handling, Method
+    from npucall_server.carriers.handling import Handling
     from npucall_server.scheduling.gate import Passage
     from npucall_server.services.sessions.kept import Kept
     from npucall_server.telemetry.log import Record
@@ -33,20 +33,6 @@ class SessionService:
     def __init__(self, kept: Kept, identity: ServerIdentity) -> None:
         self._kept, self._identity = kept, identity
         self._sessions, self._digests = kept.sessions, kept.digests
-
-    def listings(self) -> dict[str, Method]:
-        """The methods that are answered even if the server is busy."""
-        return {
-            "OpenSession": self.open_session,
-            "Renew": self.renew,
-            "Close": self.close,
-            "Release": self.release,
-            "FindMissing": self.find_missing,
-        }
-
-    def exchanges(self) -> dict[str, Exchange]:
-        """The methods whose bytes travel in chunks."""
-        return {"Upload": self.upload, "Download": self.download}
 
     def open_session(self, request: bytes, _: Record, caller: Caller) -> bytes:
         """Opens a session."""
