@@ -38,6 +38,7 @@ from npucall_client.settings import ClientSettings
 from npucall_server.directory.settings import DirectorySettings
 from npucall_server.exits import ExitCode
 from npucall_server.metrics.declared import BOUNDS_NS, METRICS
+from npucall_server.settings.expert import is_expert
 from npucall_server.settings.server import ServerSettings
 from npucall_server.settings.tenants import Tenant
 
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[1]
 
-NOT_IN_A_FILE = ("config", "print_settings")
+NOT_IN_A_FILE = ("config",)
 """Settings that make sense on the command line and in the environment alone."""
 
 
@@ -198,9 +199,10 @@ def settings_page() -> str:
         """
         Each setting is a flag of `npucall-server`, an environment variable, or a line of the TOML
         file that `--config` names. A flag wins over the environment, and the environment over the
-        file. `npucall-server --print-settings` prints the settings that hold, as such a file. If
+        file. `npucall-server settings` prints the settings that hold, as such a file. If
         the file has an unknown line, or a value is wrong, the server ends with
-        [exit code 2](exit-codes.md).
+        [exit code 2](exit-codes.md). `--help-all` shows those that begin with "Expert" too; most
+        servers never need them.
         """,
         page_parts.table(("flag", "environment", "TOML", "type", "default", "meaning"), server),
         "## Tenants",
@@ -257,7 +259,7 @@ def _server_row(name: str, field: FieldInfo, prefix: str = "NPUCALL_") -> tuple[
         _default(_default_of(field))
         if "Default:" not in (field.description or "")
         else "see meaning",
-        field.description or "",
+        f"{'Expert. ' if is_expert(field) else ''}{field.description or ''}",
     )
 
 

@@ -119,7 +119,7 @@ def test_a_server_takes_the_settings_that_it_is_given(values: str) -> None:
     given = [environment(pod) for pod in servers(render(values))]
     for variables in given:
         result = subprocess.run(
-            [sys.executable, "-m", "npucall_server", "--print-settings"],
+            [sys.executable, "-m", "npucall_server", "settings"],
             env={"PATH": os.environ["PATH"], **variables},
             capture_output=True,
             text=True,

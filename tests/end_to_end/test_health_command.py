@@ -71,7 +71,7 @@ def test_it_says_why_it_cannot_ask_or_nobody_answers(capsys: pytest.CaptureFixtu
     assert (code, out) == (1, "")
     assert said.startswith(f"{target}: no answer (UNAVAILABLE: ")
     code, out, _ = asked(capsys, "--help")
-    assert (code, out.startswith("usage: npucall-server health [TARGET]")) == (0, True)
+    assert (code, out.startswith("usage: npucall-server health [-h] [TARGET]")) == (0, True)
 
 
 def test_of_a_server_that_drains_it_says_so(capsys: pytest.CaptureFixture[str]) -> None:

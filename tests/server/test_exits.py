@@ -59,8 +59,9 @@ def serve(capsys: pytest.CaptureFixture[str]) -> Iterator[Serve]:
 
     def run(**settings: object) -> tuple[object, str]:
         given = {"listen": "127.0.0.1:0", "keep_memory": 0, **settings}
-        code = command.serve([f"--{k.replace('_', '-')}={v}" for k, v in given.items()])
-        return code, capsys.readouterr().err
+        with pytest.raises(SystemExit) as ended:
+            command.main([f"--{k.replace('_', '-')}={v}" for k, v in given.items()])
+        return ended.value.code, capsys.readouterr().err
 
     yield run
     logger.handlers[:] = before
@@ -178,9 +179,14 @@ def ended(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> object:
 def test_printing_the_settings_ends_with_0(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for arguments in ["--print-settings"], ["serve", "--print-settings"]:
+    old = "npucall-server: --print-settings is a command now: npucall-server settings\n"
+    for arguments, said in (
+        (["settings"], ""), (["--print-settings"], old), (["serve", "--print-settings"], old),
+    ):  # fmt: skip
         assert ended(monkeypatch, *arguments, "--queue-length=3") == 0
-        assert "queue_length = 3\n" in capsys.readouterr().out
+        out, error = capsys.readouterr()
+        assert "queue_length = 3\n" in out
+        assert error == said
 
 
 def test_health_reports_wrong_settings_with_2(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
-from npucall_server.commands.serve import serve
+from npucall_server.commands.serve import main
 from npucall_server.exits import ExitCode
 from npucall_server.settings.addresses import is_loopback
 from npucall_server.settings.npu import tell_cann
@@ -27,7 +28,7 @@ def refusal(capsys: pytest.CaptureFixture[str]) -> Refusal:
 
     def refused(*flags: str) -> str:
         with pytest.raises(SystemExit) as caught:
-            serve([*flags, "--print-settings"])  # which ends it where nothing is refused
+            main(["settings", *flags])
         assert caught.value.code == ExitCode.SETTINGS == 2
         line, end, rest = capsys.readouterr().err.partition("\n")
         assert (end, rest) == ("\n", "")
@@ -100,7 +101,7 @@ def test_a_bad_variable_gives_one_line(refusal: Refusal, monkeypatch: pytest.Mon
 
 def test_every_wrong_setting_has_its_line(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
-        serve(["--queue-length=x", "--call-timeout=y"])
+        main(["--queue-length=x", "--call-timeout=y"])
     lines = capsys.readouterr().err.splitlines()
     assert [line.partition(": Input")[0] for line in lines] == [
         "npucall-server: queue_length",
@@ -110,7 +111,7 @@ def test_every_wrong_setting_has_its_line(capsys: pytest.CaptureFixture[str]) ->
 
 def test_an_unknown_flag_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as caught:
-        serve(["--quick"])
+        main(["--quick"])
     assert caught.value.code == ExitCode.SETTINGS
     assert capsys.readouterr().err.endswith("error: unrecognized arguments: --quick\n")
 
@@ -200,17 +201,27 @@ def test_users_are_numbers_one_behind_the_other() -> None:
     assert read(["--shared-memory-users=1000,1001"]).shared_memory_users == (1000, 1001)
 
 
-def test_help_shows_every_setting_with_its_meaning(capsys: pytest.CaptureFixture[str]) -> None:
+def helped(capsys: pytest.CaptureFixture[str], flag: str) -> tuple[set[str], str]:
+    """The settings that a help shows, and its text without blanks, for any width of terminal."""
     with pytest.raises(SystemExit) as ended:
-        serve(["--help"])
+        main([flag])
     assert ended.value.code == 0
     said = capsys.readouterr().out
-    shown = "".join(said.split())  # whatever the width of the terminal
-    for name, field in ServerSettings.model_fields.items():
-        assert f"--{name.replace('_', '-')}" in said
+    found = re.findall(r"^  --([a-z-]+)", said, re.MULTILINE)
+    return {name.replace("-", "_") for name in found}, "".join(said.split())
+
+
+def test_a_short_help_shows_25_settings_and_the_long_one_all_with_their_meaning(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    shown, _ = helped(capsys, "--help")
+    assert len(shown) <= 25
+    every, said = helped(capsys, "--help-all")
+    assert every == ServerSettings.model_fields.keys() > shown
+    for field in ServerSettings.model_fields.values():
         assert field.description
         assert field.description.endswith(".")
-        assert "".join(field.description.split()) in shown
+        assert "".join(field.description.split()) in said
 
 
 def test_reflection_is_off_beyond_loopback_unless_it_is_asked_for() -> None:

@@ -23,6 +23,7 @@ _STORE = (
     "clients name all of them (pool:directory:a,b)"
 )
 _LISTENER = {
+    "print_settings": "the command `settings` of npucall-server and npucall-directory prints them",
     "idle_timeout": "a connection without calls is closed after 300 s",
     "slow_call": "a call counts as slow from 1 s on (log_calls)",
 }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 import time
 from functools import partial
@@ -10,11 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from npucall_server.access import belonging, tokens
-from npucall_server.exits import ExitCode
+from npucall_server.commands import command_line
+from npucall_server.commands.command_line import Command, table
 from npucall_server.settings.server import read
 from npucall_server.settings.tenants import Role
 
 if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
     from collections.abc import Callable, Iterator, Sequence
 
     from npucall_server.settings.server import ServerSettings
@@ -24,85 +25,67 @@ _DAY = 86_400
 _SOON_DAYS, _MOST_DAYS = 14, 3650
 
 
-class _FaultError(Exception):
-    """A command cannot do its work. The text says why."""
-
-
 def run_token(arguments: Sequence[str]) -> int:
     """Runs ``npucall-server token``; answers its exit code."""
-    parser = argparse.ArgumentParser(
-        "npucall-server token", description="Makes and lists the tokens of callers."
-    )
-    commands = parser.add_subparsers(required=True, metavar="new | list")
-    new = commands.add_parser(
-        "new", help="make a token, show it once, and add its hash to the file"
-    )
-    new.set_defaults(command=_new)
-    new.add_argument("--tenant", required=True, help="the tenant of the caller")
-    new.add_argument("--name", required=True, help="the caller's name within the tenant")
-    new.add_argument("--days", type=float, default=90, help="days until it expires (default: 90)")
-    new.add_argument(
-        "--out", type=Path, help="write the token to this new file, for its owner alone (mode 0600)"
-    )
-    roles = [role.name.lower() for role in Role]
-    new.add_argument(
-        "--role", choices=roles, help="what it allows (default: the role that the tenant gives)"
-    )
-    listing = commands.add_parser(
-        "list", help="list the tokens: whose they are and when they expire"
-    )
-    listing.set_defaults(command=_list)
-    for each in new, listing:
-        each.add_argument(
-            "--file", type=Path, help="the file of hashes (default: token_hashes of the settings)"
-        )
-        each.add_argument("--config", type=Path, help="the settings file (default: NPUCALL_CONFIG)")
-    return _run(parser.parse_args(arguments))
+    about = "make a token, show it once, and add its hash to the file"
+    commands = {
+        "new": Command(about, _options_of_new, _new),
+        "list": Command(
+            "list the tokens: whose they are and when they expire", _options_of_file, _list
+        ),
+    }
+    return command_line.run("token", commands, arguments, "Makes and lists the tokens of callers.")
 
 
 def run_tenants(arguments: Sequence[str]) -> int:
     """Runs ``npucall-server tenants``; answers its exit code."""
-    parser = argparse.ArgumentParser(
-        "npucall-server tenants", description="Checks the tenants of a server."
+    about = "check a settings file and show its tenants"
+    commands = {"check": Command(about, _options_of_check, _check)}
+    return command_line.run("tenants", commands, arguments, "Checks the tenants of a server.")
+
+
+def _options_of_new(parser: ArgumentParser) -> None:
+    parser.add_argument("--tenant", required=True, help="the tenant of the caller")
+    parser.add_argument("--name", required=True, help="the caller's name within the tenant")
+    parser.add_argument(
+        "--days", type=float, default=90, help="days until it expires (default: 90)"
     )
-    commands = parser.add_subparsers(required=True, metavar="check")
-    check = commands.add_parser("check", help="check a settings file and show its tenants")
-    check.set_defaults(command=_check)
-    check.add_argument("config", type=Path, metavar="FILE", help="the settings file")
-    return _run(parser.parse_args(arguments))
+    parser.add_argument(
+        "--out", type=Path, help="write the token to this new file, for its owner alone (mode 0600)"
+    )
+    roles = [role.name.lower() for role in Role]
+    parser.add_argument(
+        "--role", choices=roles, help="what it allows (default: the role that the tenant gives)"
+    )
+    _options_of_file(parser)
 
 
-def _run(given: argparse.Namespace) -> int:
-    try:
-        given.command(given)
-    except (_FaultError, OSError) as error:
-        sys.stderr.write(f"npucall-server: {error}\n")
-        return ExitCode.SETTINGS
-    return ExitCode.DRAINED
+def _options_of_file(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "--file", type=Path, help="the file of hashes (default: token_hashes of the settings)"
+    )
+    parser.add_argument("--config", type=Path, help="the settings file (default: NPUCALL_CONFIG)")
+
+
+def _options_of_check(parser: ArgumentParser) -> None:
+    parser.add_argument("config", type=Path, metavar="FILE", help="the settings file")
 
 
 def _settings(config: Path | None) -> ServerSettings:
-    arguments = [] if config is None else ["--config", str(config)]
-    try:
-        return read(arguments)
-    except ValueError as error:
-        raise _FaultError(str(error)) from error
+    return read([] if config is None else ["--config", str(config)])
 
 
 # --- token ----------------------------------------------------------------------------------------
 
 
-def _new(given: argparse.Namespace) -> None:
+def _new(given: Namespace) -> int:
     path, tenants = _token_file(given)
     if not 0 < given.days <= _MOST_DAYS:
-        raise _FaultError(
+        raise ValueError(
             f"--days: expected more than 0 and at most {_MOST_DAYS}, found {given.days}"
         )
     role = None if given.role is None else Role.named(given.role)
-    try:
-        text, token = tokens.new(given.tenant, given.name, role, given.days * _DAY)
-    except ValueError as error:
-        raise _FaultError(str(error)) from error
+    text, token = tokens.new(given.tenant, given.name, role, given.days * _DAY)
     _hand_out(given.out, text, partial(tokens.append, path, token))
     where = "this shows it only once" if given.out is None else f"it is in {given.out} alone"
     _say(f"token of {token.tenant}/{token.name}, valid until {token.end}; {where}")
@@ -112,6 +95,7 @@ def _new(given: argparse.Namespace) -> None:
             f"warning: the settings have no tenant {token.tenant}; servers refuse the token until "
             "they have"
         )
+    return 0
 
 
 def _hand_out(out: Path | None, text: str, record: Callable[[], None]) -> None:
@@ -124,31 +108,32 @@ def _hand_out(out: Path | None, text: str, record: Callable[[], None]) -> None:
     try:
         out.touch(0o600, exist_ok=False)
     except FileExistsError as error:
-        raise _FaultError(f"--out: expected a new file, found that {out} exists") from error
+        raise ValueError(f"--out: expected a new file, found that {out} exists") from error
     record()
     out.write_text(f"{text}\n", encoding="ascii")
 
 
-def _list(given: argparse.Namespace) -> None:
+def _list(given: Namespace) -> int:
     path, tenants = _token_file(given)
     found, faults = tokens.read(path.read_bytes())
     rows = [
         (each.tenant, each.name, _role_of(each, tenants), each.end, _state(each, tenants))
         for each in sorted(found.values(), key=lambda each: (each.tenant, each.name, each.expires))
     ]
-    sys.stdout.write(_table([("TENANT", "NAME", "ROLE", "ENDS", ""), *rows]))
+    sys.stdout.write(table([("TENANT", "NAME", "ROLE", "ENDS", ""), *rows]))
     for fault in faults:
         _say(f"warning: {path}: {fault}")
+    return 0
 
 
-def _token_file(given: argparse.Namespace) -> tuple[Path, dict[str, Tenant]]:
+def _token_file(given: Namespace) -> tuple[Path, dict[str, Tenant]]:
     """The file of tokens, and the tenants if the settings are known."""
     if given.file is not None and given.config is None:
         return given.file, {}
     settings = _settings(given.config)
     path = given.file or settings.token_hashes
     if path is None:
-        raise _FaultError(
+        raise ValueError(
             "token_hashes: expected a file, found none; set token_hashes, or give --file"
         )
     return path, settings.tenants
@@ -172,15 +157,16 @@ def _state(token: tokens.Token, tenants: dict[str, Tenant]) -> str:
 # --- tenants --------------------------------------------------------------------------------------
 
 
-def _check(given: argparse.Namespace) -> None:
+def _check(given: Namespace) -> int:
     settings = _settings(given.config)
     if not settings.tenants:
-        raise _FaultError(f"tenants: expected tables [tenants.NAME] in {given.config}, found none")
+        raise ValueError(f"tenants: expected tables [tenants.NAME] in {given.config}, found none")
     heads = ("TENANT", "CLASS", "WEIGHT", "ROLE", "LIMITS", "CALLERS")
     rows = [_row(name, tenant) for name, tenant in settings.tenants.items()]
-    sys.stdout.write(_table([heads, *rows]))
+    sys.stdout.write(table([heads, *rows]))
     for warning in _warnings(settings):
         _say(f"warning: {warning}")
+    return 0
 
 
 def _row(name: str, tenant: Tenant) -> tuple[str, ...]:
@@ -263,12 +249,6 @@ def _of_tokens(path: Path, tenants: dict[str, Tenant]) -> Iterator[str]:
                 f"token_hashes: the token of {token.name} is for the tenant {token.tenant}, which "
                 "the settings do not have"
             )
-
-
-def _table(rows: Sequence[Sequence[str]]) -> str:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = ("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
-    return "".join(f"{line}\n" for line in lines)
 
 
 def _say(message: str) -> None:

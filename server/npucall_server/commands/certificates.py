@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from npucall.texts import missing_extra
-from npucall_server.exits import ExitCode
+from npucall_server.commands import command_line
+from npucall_server.commands.command_line import Command
 
 try:
     from npucall_server.commands.authority import Authority, Issued
@@ -41,7 +42,10 @@ class _Pair(NamedTuple):
 
 def run(arguments: Sequence[str]) -> int:
     """Runs the command. Answers its exit code."""
-    parser = argparse.ArgumentParser("npucall-server certificates", description=_DESCRIPTION)
+    return command_line.run("certificates", Command(_DESCRIPTION, _add_options, _make), arguments)
+
+
+def _add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folder", type=Path, metavar="DIR", help="folder to write to")
     parser.add_argument(
         "--host",
@@ -67,14 +71,12 @@ def run(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "--days", type=int, default=_DAYS, help=f"for which certificates hold, {_DAYS}"
     )
-    given = parser.parse_args(arguments)
-    try:
-        pairs = _made(given)
-        _write(given.folder, pairs)
-    except (OSError, ValueError) as error:
-        sys.stderr.write(f"npucall-server: {error}\n")
-        return ExitCode.SETTINGS
-    sys.stdout.write(_said(given, pairs))
+
+
+def _make(given: argparse.Namespace) -> int:
+    pairs = _made(given)
+    _write(given.folder, pairs)
+    command_line.show(_said(given, pairs))
     return 0
 
 

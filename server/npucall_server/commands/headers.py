@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from npucall_server.commands import command_line
+from npucall_server.commands.command_line import Command, table
 from npucall_server.devices.cann.headers import Headers, headers_in, read
-from npucall_server.exits import ExitCode
 
 if TYPE_CHECKING:
     from npucall.declare.declaration import Operator
@@ -26,17 +25,21 @@ _DESCRIPTION = (
 
 def run(arguments: Sequence[str]) -> int:
     """Runs the command. Answers its exit code."""
-    parser = argparse.ArgumentParser("npucall-server headers", description=_DESCRIPTION)
+    return command_line.run("headers", Command(_DESCRIPTION, _add_options, _list), arguments)
+
+
+def _add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folders", nargs="+", type=Path, metavar="DIR", help="folder with headers")
     parser.add_argument("--json", action="store_true", help="print JSON, for programs")
-    given = parser.parse_args(arguments)
+
+
+def _list(given: argparse.Namespace) -> int:
     for folder in given.folders:
         if fault := _fault(folder):
-            sys.stderr.write(f"npucall-server: {fault}\n")
-            return ExitCode.SETTINGS
+            raise ValueError(fault)
     headers = read(given.folders)
     files = sum(len(headers_in(folder)) for folder in given.folders)
-    _print(_as_json(headers, files) if given.json else _as_text(headers, files))
+    command_line.show(_as_json(headers, files) if given.json else _as_text(headers, files))
     return 0
 
 
@@ -75,10 +78,10 @@ def _as_text(headers: Headers, files: int) -> str:
     parts = []
     if served:
         title = ("OPERATOR", "INPUTS", "OUTPUTS", "ATTRIBUTES", "HEADER", "READ AND WRITTEN")
-        parts.append(_table([title, *map(_row, served)]))
+        parts.append(table([title, *map(_row, served)]))
     if excluded:
         rows = [(left_out.name, left_out.source, left_out.reason) for left_out in excluded]
-        parts.append(_table([("NOT SERVED", "HEADER", "REASON"), *rows]))
+        parts.append(table([("NOT SERVED", "HEADER", "REASON"), *rows]))
     parts.append(f"{len(served)} operators, {len(excluded)} not served, of {files} headers\n")
     return "\n".join(parts)
 
@@ -92,18 +95,3 @@ def _row(operator: Operator[Any, Any]) -> tuple[str, ...]:
 def _in_place(operator: Operator[Any, Any]) -> list[str]:
     """The outputs that the operator also reads."""
     return [output.name for output in operator.outputs if output.in_place]
-
-
-def _table(rows: Sequence[Sequence[str]]) -> str:
-    """Columns as wide as their longest text, aligned to the left."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = ("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
-    return "".join(f"{line}\n" for line in lines)
-
-
-def _print(text: str) -> None:
-    try:
-        sys.stdout.write(text)
-        sys.stdout.flush()
-    except BrokenPipeError:  # the reader, such as head, has enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

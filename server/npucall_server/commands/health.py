@@ -6,10 +6,18 @@ before it asks: no protobuf, and no settings if a target is given.
 
 from __future__ import annotations
 
+import argparse
 import sys
 
 import grpc
 
+from npucall_server.commands import command_line
+from npucall_server.commands.command_line import Command
+
+_DESCRIPTION = (
+    "Exits with 0 if the server at TARGET (HOST:PORT or unix:PATH, without TLS; default: what "
+    "NPUCALL_HEALTH_LISTEN, NPUCALL_LISTEN or the settings say) serves, with 1 if not."
+)
 _METHOD = "/grpc.health.v1.Health/Check"
 _SECONDS = 5.0
 _SERVING = "SERVING"
@@ -20,14 +28,15 @@ _ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}  # noqa: S104  # compar
 
 def run(arguments: list[str]) -> int:
     """Asks the server at a target, or at the address in the settings. Answers 0 if it serves."""
-    if arguments and arguments[0] in ("-h", "--help"):
-        sys.stdout.write(
-            "usage: npucall-server health [TARGET]\n\nExits with 0 if the server at TARGET "
-            "(HOST:PORT or unix:PATH, without TLS; default: what NPUCALL_HEALTH_LISTEN, "
-            "NPUCALL_LISTEN or the settings say) serves, with 1 if not.\n"
-        )
-        return 0
-    target = arguments[0] if arguments else _own_address()
+    return command_line.run("health", Command(_DESCRIPTION, _add_options, _ask), arguments)
+
+
+def _add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("target", nargs="?", metavar="TARGET", help="HOST:PORT or unix:PATH")
+
+
+def _ask(given: argparse.Namespace) -> int:
+    target = given.target or _own_address()
     with grpc.insecure_channel(target) as channel:
         check = channel.unary_unary(_METHOD, _as_it_is, _as_it_is)
         try:
@@ -46,15 +55,10 @@ def _as_it_is(message: bytes) -> bytes:
 
 def _own_address() -> str:
     """The address to ask: ``health_listen``, else the first address without TLS."""
-    from npucall_server.exits import ExitCode  # noqa: PLC0415
     from npucall_server.settings.addresses import Security  # noqa: PLC0415  # not needed with a target
     from npucall_server.settings.server import read  # noqa: PLC0415
 
-    try:
-        settings = read([])
-    except ValueError as error:
-        sys.stderr.write(f"npucall-server: {error}\n")
-        sys.exit(ExitCode.SETTINGS)
+    settings = read([])
     plain = [each.where for each in settings.listens if each.security is Security.PLAIN]
     where = settings.health_listen or next(iter(plain), "")
     if not where:

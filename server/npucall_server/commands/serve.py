@@ -1,34 +1,37 @@
-"""``npucall-server``, or ``npucall-server serve``: serves until SIGTERM."""
+"""``npucall-server``, or ``npucall-server serve``: serves until SIGTERM. Also ``settings``."""
 
 from __future__ import annotations
 
 import gc
 import signal
-import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from npucall import memory
 from npucall.errors import NpucallError
+from npucall_server.commands import command_line
+from npucall_server.commands.command_line import SERVER
 from npucall_server.devices import NoDeviceError, open_device
 from npucall_server.exits import ExitCode
 from npucall_server.serving import device_lock, process
 from npucall_server.serving.app import Server, build
 from npucall_server.serving.binding import BindError
 from npucall_server.settings.listener import quiet_grpc
-from npucall_server.settings.server import ServerSettings, read
+from npucall_server.settings.server import read
 
 if TYPE_CHECKING:
     from npucall_server.devices.base import Device
+    from npucall_server.settings.server import ServerSettings
     from npucall_server.telemetry.log import Log
 
 
-def serve(arguments: list[str]) -> ExitCode:
-    """Serves until SIGTERM or SIGINT, then drains."""
+def main(arguments: list[str]) -> NoReturn:
+    """Runs the command with these arguments, and exits."""
     quiet_grpc()
-    settings = _read_settings(arguments)
-    if settings.print_settings:
-        sys.stdout.write(settings.as_toml())
-        return ExitCode.DRAINED
+    command_line.main_of(SERVER, read, serve, arguments)
+
+
+def serve(settings: ServerSettings) -> ExitCode:
+    """Serves until SIGTERM or SIGINT, then drains."""
     if settings.poison:
         memory.poison()
     log = process.open_log(settings)
@@ -86,13 +89,5 @@ def _close(device: Device, log: Log) -> None:
         log.event("warning", message=f"the device was not given back: {error}")
 
 
-def _read_settings(arguments: list[str]) -> ServerSettings:
-    """Reads the settings. If they are wrong, says so and exits."""
-    try:
-        return read(arguments)
-    except ValueError as error:
-        sys.exit(_fail(ExitCode.SETTINGS, str(error)))
-
-
 def _fail(code: ExitCode, message: str) -> ExitCode:
-    return process.fail("npucall-server", code, message)
+    return command_line.fail(SERVER, code, message)

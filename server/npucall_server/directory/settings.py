@@ -8,6 +8,7 @@ from pydantic import BeforeValidator, Field
 from pydantic_settings import SettingsConfigDict
 
 from npucall.membership import DIRECTORY_PORT
+from npucall_server.settings.expert import EXPERT
 from npucall_server.settings.listener import FrontSettings, read_as
 from npucall_server.settings.transport import LISTEN, with_commas
 
@@ -22,8 +23,9 @@ class DirectorySettings(FrontSettings):
     through it. One directory is enough; of several, servers and clients name all. Servers name it
     with --announce, clients as pool:directory:HOST:PORT. Give a setting as a flag, as an
     environment variable NPUCALL_DIRECTORY_<NAME>, or as a line of the TOML file that --config
-    names; the first of these counts. npucall-server makes and checks certificates, tokens and
-    tenants: `npucall-server certificates`, `npucall-server token new`.
+    names; the first of these counts; `npucall-directory settings` prints those that hold.
+    npucall-server makes and checks certificates, tokens and tenants: `npucall-server certificates`,
+    `npucall-server token new`.
     """
 
     model_config = SettingsConfigDict(
@@ -36,6 +38,7 @@ class DirectorySettings(FrontSettings):
     max_connections: int = Field(
         4096,
         ge=1,
+        json_schema_extra=EXPERT,
         description="Connections that may be open, one for each server and each client; the "
         "directory closes any more at once. Never more than the process may have open files, less "
         "a few.",

@@ -1,16 +1,13 @@
-"""What every command that serves needs from its process: signals, last words, output."""
+"""What every command that serves needs from its process: its log, signals, last words."""
 
 from __future__ import annotations
 
 import logging
-import os
 import signal
 import socket
-import sys
 import traceback
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
-import npucall_server
 from npucall_server.exits import ExitCode
 from npucall_server.serving import process_limits
 from npucall_server.telemetry.log import LibraryLines, Log
@@ -49,30 +46,7 @@ def stop_signals() -> socket.socket:
     return reader
 
 
-def say_version(command: str) -> NoReturn:
-    """Answers ``--version``, and exits."""
-    sys.stdout.write(f"{command} {npucall_server.__version__}\n")
-    sys.exit(ExitCode.DRAINED)
-
-
-def fail(command: str, code: ExitCode, message: str) -> ExitCode:
-    """Says why the process ends."""
-    if sys.stderr is not None:  # closed at the start
-        sys.stderr.write(f"{command}: {message}\n")
-    return code
-
-
 def bug(log: Log) -> ExitCode:
     """Logs an exception that is a bug."""
     log.event("bug", traceback=traceback.format_exc())
     return ExitCode.BUG
-
-
-def flush_or_discard() -> None:
-    """Flushes the output, or drops it if its reader has gone: else Python would exit with 120."""
-    if sys.stderr is None:
-        return
-    try:
-        sys.stderr.flush()
-    except OSError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())

@@ -8,6 +8,7 @@ from pathlib import Path
 from pydantic import BaseModel, Field, ValidationInfo, field_validator, model_validator
 
 from npucall.texts import missing_extra
+from npucall_server.settings.expert import EXPERT
 from npucall_server.settings.issuers import checked_url, is_url
 from npucall_server.settings.tenants import TenantTables
 
@@ -42,17 +43,22 @@ class AccessSettings(BaseModel):
     )
     oidc_keys: str | None = Field(
         None,
+        json_schema_extra=EXPERT,
         description="The issuer's public keys (JWKS): an address, or a file. Default: the "
         "address that the issuer gives at /.well-known/openid-configuration.",
     )
     oidc_tenant_claim: str = Field(
         "sub",
         min_length=1,
+        json_schema_extra=EXPERT,
         description="The claim of a token that decides its tenant: the lists `claims` of the "
         "tenants name its values.",
     )
     oidc_name_claim: str = Field(
-        "sub", min_length=1, description="The claim of a token that holds the caller's name."
+        "sub",
+        min_length=1,
+        json_schema_extra=EXPERT,
+        description="The claim of a token that holds the caller's name.",
     )
 
     @field_validator("oidc_issuer", "oidc_keys")

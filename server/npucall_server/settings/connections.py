@@ -5,6 +5,7 @@ from __future__ import annotations
 from pydantic import BaseModel, ByteSize, Field
 
 from npucall.limits import CHUNK_BYTES
+from npucall_server.settings.expert import EXPERT
 
 
 class PeerSettings(BaseModel):
@@ -13,6 +14,7 @@ class PeerSettings(BaseModel):
     max_connections: int = Field(
         256,
         ge=1,
+        json_schema_extra=EXPERT,
         description="Connections that may be open; the server closes any more at once. When "
         "most of them are in use, it closes some without calls to make room. Never more than the "
         "process may have open files, less a few.",
@@ -22,6 +24,7 @@ class PeerSettings(BaseModel):
         gt=0,
         allow_inf_nan=False,
         le=2_000_000,
+        json_schema_extra=EXPERT,
         description="Seconds in which a caller that sends a request in parts has to send some "
         "bytes, or has to read some of its answer; for the first bytes of a call a third of that. "
         "Otherwise the server ends the call. It also ends a stream that has had no open call for "
@@ -29,6 +32,7 @@ class PeerSettings(BaseModel):
     )
     reflection: bool | None = Field(
         None,
+        json_schema_extra=EXPERT,
         description="Tell clients such as grpcurl about the services (gRPC reflection). "
         "Default: only on a loopback address.",
     )
@@ -41,6 +45,7 @@ class ConnectionSettings(PeerSettings):
         None,
         gt=0,
         le=2**31 - 1,
+        json_schema_extra=EXPERT,
         description="Largest message in bytes, for example 64MiB; larger calls go over streams, "
         "in chunks. gRPC's own limit is 2 GiB. Default: 16MiB, or a 32nd of --memory-limit if "
         "that is less.",
@@ -49,6 +54,7 @@ class ConnectionSettings(PeerSettings):
         None,
         ge=0,
         le=1000,
+        json_schema_extra=EXPERT,
         description="Streams that may be open; the server refuses any more. Default: as many as "
         "fit into an eighth of --memory-limit and 32MiB, at --max-message-bytes each, and at most "
         "64.",
@@ -57,6 +63,7 @@ class ConnectionSettings(PeerSettings):
         ByteSize(CHUNK_BYTES),
         ge=64 * 2**10,
         le=3 * 2**20,  # and the rest of its frame: gRPC's clients receive 4 MiB unless told more
+        json_schema_extra=EXPERT,
         description="Most bytes in one chunk of a large call, for example 256KiB. The server "
         "sends such chunks, and asks clients for no longer ones. Long chunks make large calls "
         "faster and use less CPU time; short ones keep small calls quick that run at the same "

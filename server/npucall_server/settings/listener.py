@@ -18,6 +18,7 @@ from pydantic import BaseModel, Field, ModelWrapValidatorHandler, PrivateAttr, m
 from pydantic_settings import (
     BaseSettings,
     CliApp,
+    CliSettingsSource,
     EnvSettingsSource,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
@@ -27,6 +28,7 @@ from pydantic_settings import (
 from npucall.environment import variables
 from npucall_server.settings.access import AccessSettings
 from npucall_server.settings.connections import PeerSettings
+from npucall_server.settings.expert import EXPERT, formatter_of
 from npucall_server.settings.faults import sentences
 from npucall_server.settings.issuers import is_url
 from npucall_server.settings.transport import TransportSettings
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
 
 S = TypeVar("S", bound="FrontSettings")
 
+_ALL = "--help-all"
 _LONGEST_SECONDS = 1e9
 """Thirty years; a lock cannot wait for infinity."""
 
@@ -49,6 +52,7 @@ class _CommandSettings(BaseModel):
     )
     ready_file: Path | None = Field(
         None,
+        json_schema_extra=EXPERT,
         description="File into which the server writes its address as soon as it answers: of "
         "several addresses the first, or the one of --advertise. Clients of a pool can read a "
         "folder of such files.",
@@ -58,7 +62,6 @@ class _CommandSettings(BaseModel):
         description="Which calls get a log line; slow: errors, and calls that take "
         "a second or longer.",
     )
-    print_settings: bool = Field(default=False, description="Print the settings as TOML and exit.")
 
 
 class FrontSettings(
@@ -126,8 +129,7 @@ class FrontSettings(
 
     def as_toml(self) -> str:
         """The settings as a TOML file that ``--config`` reads; what is not set is left out."""
-        left_out = {"config", "print_settings"}
-        values = self.model_dump(mode="json", exclude=left_out, exclude_none=True, by_alias=True)
+        values = self.model_dump(mode="json", exclude={"config"}, exclude_none=True, by_alias=True)
         for name, value in values.items():
             if isinstance(value, str) and _names_a_file(type(self), name, value):
                 values[name] = str(Path(value).absolute())  # the file may lie anywhere
@@ -201,9 +203,15 @@ def read_as(kind: type[S], arguments: Sequence[str]) -> S:
 
     Raises ValueError, a line for each fault.
     """
+    is_short = _ALL not in arguments
+    arguments = ["--help" if each == _ALL else each for each in arguments]
+    formatter = (
+        formatter_of(kind.model_fields) if is_short else argparse.RawDescriptionHelpFormatter
+    )
+    source = CliSettingsSource[Any](kind, formatter_class=formatter)
     try:
         removed, kept = _removed_options(kind, arguments)
-        return CliApp.run(kind, cli_args=kept, **removed)
+        return CliApp.run(kind, cli_args=kept, cli_settings_source=source, **removed)
     except (OSError, ValueError) as error:  # pydantic's errors are ValueErrors
         raise ValueError(sentences(error)) from error
 

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BaseModel, ByteSize, Field
 
+from npucall_server.settings.expert import EXPERT
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -70,6 +72,7 @@ class MemorySettings(BaseModel):
     keep_memory: ByteSize = Field(
         ByteSize(2**30),
         ge=0,
+        json_schema_extra=EXPERT,
         description="Bytes of freed host memory that the server keeps for the next calls, at "
         "most 2GiB: that makes large calls several times as fast. 0 keeps none. The server gives "
         "it back when no call has come for ten seconds, or when calls need the room within "
@@ -77,6 +80,7 @@ class MemorySettings(BaseModel):
     )
     poison: bool = Field(
         default=False,
+        json_schema_extra=EXPERT,
         description="For tests: fill new memory with a pattern, so that answers show bytes that "
         "nobody wrote.",
     )
@@ -88,12 +92,14 @@ class MemorySettings(BaseModel):
     shared_memory_limit: ByteSize = Field(
         default_factory=_half_of_the_limit,
         gt=0,
+        json_schema_extra=EXPERT,
         description="Bytes of shared memory that may be in use at a time, for example 8GiB. "
         "They count towards --memory-limit. One process gets at most half of them. Default: half "
         "of --memory-limit.",
     )
     shared_memory_users: tuple[_UserId, ...] = Field(
         (),
+        json_schema_extra=EXPERT,
         description="Numbers of users who also get shared memory, for example 1000,1001. The "
         "server's own user always does.",
     )

@@ -17,6 +17,7 @@ from npucall.products import DEFAULT_SOC, product_of
 from npucall_server.settings import device_kinds
 from npucall_server.settings.announcing import AnnounceSettings
 from npucall_server.settings.connections import ConnectionSettings
+from npucall_server.settings.expert import EXPERT
 from npucall_server.settings.listener import FrontSettings, read_as
 from npucall_server.settings.memory import MemorySettings
 from npucall_server.settings.npu import NpuSettings
@@ -62,6 +63,7 @@ class _ServingSettings(BaseModel):
     )
     device_lock: Path | None = Field(
         None,
+        json_schema_extra=EXPERT,
         description="File that the server locks before it opens the device, and keeps locked "
         "until it ends. Servers with the same file use the device one after the other.",
     )
@@ -70,6 +72,7 @@ class _ServingSettings(BaseModel):
         ge=0,
         allow_inf_nan=False,
         le=_LONGEST_SECONDS,
+        json_schema_extra=EXPERT,
         description="Seconds to wait for that lock; after them the server exits with code 72.",
     )
     soc: Annotated[str, AfterValidator(_known_soc)] = Field(
@@ -78,6 +81,7 @@ class _ServingSettings(BaseModel):
     )
     variant: Annotated[str, AfterValidator(_known_variant)] = Field(
         "",
+        json_schema_extra=EXPERT,
         description="The variant that runs if an operator has several and a call names none: "
         f"{', '.join(CATALOGUE.variants())}. Default: on cpu {DEFAULT_VARIANT}, or the first that "
         "the product has; on an NPU the installed one.",
@@ -93,6 +97,7 @@ class _ServingSettings(BaseModel):
         gt=0,
         allow_inf_nan=False,
         le=_LONGEST_SECONDS,
+        json_schema_extra=EXPERT,
         description="Seconds after which the server ends a call, even if its deadline is later. "
         "The time in which its bytes are sent does not count.",
     )
@@ -100,6 +105,7 @@ class _ServingSettings(BaseModel):
         10**12,
         ge=1,
         lt=2**63,
+        json_schema_extra=EXPERT,
         description="Elements that one call may compute; the server refuses a larger call "
         "before it computes anything. For elementwise operators these are the elements of the "
         "shape that the inputs broadcast to, for others those of the largest tensor; "
@@ -111,6 +117,7 @@ class _ServingSettings(BaseModel):
         ge=0,
         allow_inf_nan=False,
         le=_LONGEST_SECONDS,
+        json_schema_extra=EXPERT,
         description="Seconds that running calls have to finish after SIGTERM.",
     )
 
@@ -130,11 +137,12 @@ class ServerSettings(
 
     Give a setting as a flag, as an environment variable NPUCALL_<NAME>, or as a line of the TOML
     file that --config names; the first of these counts. NPUCALL_DEFAULT_<NAME> counts only if none
-    of them gives the setting. Other commands: `npucall-server health
-    [TARGET]` asks a running server whether it serves; `npucall-server doctor` looks for what keeps
-    an NPU from working; `npucall-server headers DIR` lists the operators that CANN's headers in a
-    folder declare; `npucall-server token new` makes a token; `npucall-server tenants check FILE`
-    shows who may do what; `npucall-server certificates DIR` makes certificates for TLS.
+    of them gives the setting. Other commands: `npucall-server settings` prints the settings that
+    hold, as a TOML file; `npucall-server health [TARGET]` asks a running server whether it serves;
+    `npucall-server doctor` looks for what keeps an NPU from working; `npucall-server headers DIR`
+    lists the operators that CANN's headers in a folder declare; `npucall-server token new` makes a
+    token; `npucall-server tenants check FILE` shows who may do what; `npucall-server certificates
+    DIR` makes certificates for TLS.
     """
 
     model_config = SettingsConfigDict(

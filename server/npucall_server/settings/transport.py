@@ -10,6 +10,7 @@ from pydantic import BaseModel, BeforeValidator, Field, model_validator
 
 from npucall_server.settings import addresses
 from npucall_server.settings.addresses import Address, Security
+from npucall_server.settings.expert import EXPERT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,6 +42,7 @@ class TransportSettings(BaseModel):
     )
     listen_host: str = Field(
         "",
+        json_schema_extra=EXPERT,
         description="Only the host of that address, for supervisors that choose the port "
         "themselves. If --listen has a host too, both have to be the same.",
     )

@@ -7,9 +7,12 @@ import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from npucall_server.commands import command_line
+from npucall_server.commands.command_line import Command
 from npucall_server.commands.doctor import report
 from npucall_server.commands.doctor.child import in_child
 from npucall_server.commands.doctor.device import examine
@@ -51,13 +54,19 @@ def run(arguments: Sequence[str], root: Path = _ROOT, seconds: float = _SECONDS)
     ``root``: the folder that has /dev, /etc and /usr. ``seconds``: the limit for each step of
     CANN's work.
     """
-    parser = argparse.ArgumentParser("npucall-server doctor", description=_DESCRIPTION)
+    work = partial(_examine, root=root, seconds=seconds)
+    return command_line.run("doctor", Command(_DESCRIPTION, _add_options, work), arguments)
+
+
+def _add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--device", type=_device, default="cann:0", metavar=CANN.form, help="default: cann:0"
     )
     parser.add_argument("--json", action="store_true", help="print JSON, for programs")
     parser.add_argument("--report", type=_writable, metavar="FILE", help=_REPORT)
-    given = parser.parse_args(arguments)
+
+
+def _examine(given: argparse.Namespace, root: Path, seconds: float) -> int:
     header = described(f"cann:{given.device}")
     kept: list[Message] = []
     messages = _kept(diagnose(given.device, root, seconds), kept)
