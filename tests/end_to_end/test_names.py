@@ -55,7 +55,6 @@ CLASSES: dict[str, dict[str, str]] = {
         "Rules": RENAMED,
         "Shown": RENAMED,
         "Span": RENAMED,
-        "Turn": RENAMED,
     },
 }
 """Public classes of several modules, by distribution, with the reason."""
