@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 from typing import Any
 
@@ -13,8 +14,9 @@ from npucall.compute import evaluate
 from npucall.compute.helpers import Helpers
 from npucall.declare.call import Call
 from npucall.declare.prepare import Prepared, prepare
-from npucall.dtypes import FLOAT, FLOAT16, INT64
-from npucall.errors import ArgumentError
+from npucall.declare.samples import Form, sample, sample_storages
+from npucall.dtypes import FLOAT, FLOAT16, FLOATS, INT64
+from npucall.errors import ArgumentError, NpucallError
 from npucall.operators import CATALOGUE
 from npucall.products import A2
 from npucall.tensors import TensorSpec, view
@@ -38,6 +40,25 @@ def test_an_output_is_computed_into_the_memory_that_is_given_for_it_or_into_new_
     assert (
         [bytes(target)] == evaluate.run(call, storages) == evaluate.run(call, storages, targets={})
     )
+
+
+def test_a_call_of_one_block_has_the_bits_of_one_that_is_computed_in_blocks() -> None:
+    """Which it is where memory is given for its output, or where inputs are not aligned."""
+    whole = 0
+    for operator, dtype, form in itertools.product(CATALOGUE, FLOATS, Form):
+        try:
+            call = sample(operator, A2, CATALOGUE, dtype, form)
+        except NpucallError:
+            continue  # the operator takes no such tensors
+        storages = sample_storages(call, 1)
+        outputs = {name: spec.storage_bytes for name, spec in call.outputs.items()}
+        blocks = evaluate.run(call, storages, targets={n: bytearray(s) for n, s in outputs.items()})
+        shifted = {name: memoryview(b"x" + each)[1:] for name, each in storages.items()}
+        for given in storages, shifted:
+            answers = evaluate.run(call, given)
+            assert list(map(bytes, answers)) == list(map(bytes, blocks)), (operator, dtype, form)
+        whole += evaluate.recipe_of(call).whole is not None
+    assert whole > len(CATALOGUE)
 
 
 def test_memory_that_is_too_small_is_refused() -> None:

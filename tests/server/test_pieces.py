@@ -109,7 +109,7 @@ class Formula:
         self.opened.set()
         self.blocks, self.failing_from = 0, 10**9
         work = type(evaluate.recipe_of(CALL).work)
-        results = work._results  # type: ignore[union-attr]
+        results = work.results  # type: ignore[union-attr]
 
         def watched(subject: Any, inputs: Any, index: Any) -> Any:
             self.blocks += 1
@@ -118,7 +118,7 @@ class Formula:
             assert self.opened.wait(PATIENCE)
             return results(subject, inputs, index)
 
-        monkeypatch.setattr(work, "_results", watched)
+        monkeypatch.setattr(work, "results", watched)
 
 
 @pytest.fixture

@@ -46,6 +46,8 @@ def work_of(
 class _ElementwiseWork(Work):
     """Blocks of a shape to which all inputs broadcast."""
 
+    one_step = True
+
     def _arrange(self) -> None:
         self.space = self.call.facts.shapes[self.call.operator.over.space]  # type: ignore[union-attr]
         (output,) = self.outputs
@@ -65,7 +67,7 @@ class _ElementwiseWork(Work):
         if not (self._is_direct and all(map(is_fit, (*inputs, *targets)))):
             return super().on(inputs, targets)
         (target,) = targets
-        formula, facts, kernel = self._formula, self._facts, self.kernel
+        formula, facts, kernel = self._formula, self.facts, self.kernel
         pairs = list(zip(self.operands, inputs, strict=True))
         numbers = {operand.name: array for operand, array in pairs if array.shape == (1,)}
         arrays = [(operand.name, array) for operand, array in pairs if array.shape != (1,)]
@@ -90,7 +92,7 @@ class _ElementwiseWork(Work):
         return (
             self.flat
             and prod(self.space) >= _WORTH_IT
-            and dtypes == {self._facts.dtype}
+            and dtypes == {self.facts.dtype}
             and all(operand.is_plain for operand in self.operands)
         )
 
@@ -100,6 +102,8 @@ class _SummedWork(_ElementwiseWork):
 
     The bits of a sum depend only on the edges and the order of blocks.
     """
+
+    one_step = False
 
     def _arrange(self) -> None:
         super()._arrange()
@@ -126,7 +130,7 @@ class _SummedWork(_ElementwiseWork):
         index: Index,
     ) -> AnyArray | None:
         del targets
-        (result,) = self._results(facts, self._blocks(inputs, index))
+        (result,) = self.results(facts, self._blocks(inputs, index))
         extents = self.space if index is ... else tuple(p.stop - p.start for p in index)
         if result.shape != extents:
             result = np.broadcast_to(result, extents)
@@ -146,7 +150,7 @@ class _SummedWork(_ElementwiseWork):
     ) -> None:
         (sums,), (output,) = targets, outputs
         if self._factor is not None:
-            sums = sums * self._factor(self._facts, self.call.attributes)
+            sums = sums * self._factor(self.facts, self.call.attributes)
         sums = sums.reshape(output.shape)
         if output.size <= self.block:
             store(output, sums, self.kernel)
@@ -180,8 +184,8 @@ class _AtOnceWork(Work):
             name: Writing(target, self.kernel)
             for name, target in zip(self._names, targets, strict=True)
         }
-        facts = replace(self._facts, pause=pause, outputs=written)
-        results: Sequence[Any] = self._results(facts, read)
+        facts = replace(self.facts, pause=pause, outputs=written)
+        results: Sequence[Any] = self.results(facts, read)
         for (name, writing), result in zip(written.items(), results, strict=True):
             if result is not writing:
                 writing[...] = np.asarray(result)

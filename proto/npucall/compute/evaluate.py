@@ -19,6 +19,7 @@ from npucall.compute import blocks
 from npucall.compute.helpers import UNLIMITED, SharedBlocks
 from npucall.compute.layouts import Layout
 from npucall.compute.operands import Operand, Reading
+from npucall.compute.whole import WholeCall
 from npucall.compute.work import Work, complete
 from npucall.declare.attributes import attribute_value
 from npucall.declare.call import Call
@@ -64,6 +65,8 @@ def run(
     compute blocks at the same time, as long as ``turn`` has spare turns.
     """
     recipe = recipe_of(call)
+    if recipe.whole is not None and not targets:
+        return recipe.whole.run(storages, turn)
     answers = [
         answer.storage(storages.get(answer.name), targets.get(answer.name))
         for answer in recipe.answers
@@ -205,6 +208,8 @@ class _Recipe(NamedTuple):
     work: Work | None = None
     """None where nothing is computed."""
     cuts: Sequence[Index] = ()
+    whole: WholeCall | None = None
+    """What computes it if it is one block."""
 
 
 @once_a_call
@@ -219,7 +224,11 @@ def recipe_of(call: Prepared) -> _Recipe:
         return _Recipe(answers)
     inputs = {name: Layout.of_spec(spec) for name, spec in call.inputs.items()}
     work = blocks.work_of(call, inputs, outputs, exact=False)
-    return _Recipe(answers, work, work.cuts())
+    cuts = work.cuts()
+    shapes = [layout.shape for layout in (*work.inputs.values(), *work.outputs)]
+    covered = all(answer.covered for answer in answers)
+    is_whole = work.one_step and covered and cuts == (...,) and not any(0 in s for s in shapes)
+    return _Recipe(answers, work, cuts, WholeCall(call, work) if is_whole else None)
 
 
 def is_small(call: Prepared) -> bool:

@@ -113,6 +113,9 @@ def _fit_copy(array: AnyArray) -> AnyArray:
 
 def store(target: AnyArray, result: AnyArray, kernel: np.dtype[Any]) -> None:
     """Writes a result, rounded to the kernel dtype and then to the target's."""
+    if result.dtype == target.dtype == kernel:
+        target[...] = result
+        return
     convert(target, result if target.dtype == kernel else rounded(result, kernel))
 
 

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 class RowsWork(Work):
     """Blocks of complete rows along a dimension, which the formula sees as last axis."""
 
+    one_step = True
+
     def _arrange(self) -> None:
         over: Any = self.call.operator.over
         dim = self.call.attributes[over.dim]
@@ -49,6 +51,8 @@ class LongRowsWork(RowsWork):
     A sum is that of the sums of the pieces, in float64. The edges of pieces depend on the shape
     alone.
     """
+
+    one_step = False
 
     def cuts(self, limit: int | None = None) -> Sequence[Index]:
         del limit
@@ -77,7 +81,7 @@ class LongRowsWork(RowsWork):
     def _of_rows(self, reduce: Callable[..., AnyArray], parts: AnyArray) -> AnyArray:
         """A number for each row, of those of its pieces."""
         with np.errstate(all="ignore"):
-            return reduce(parts, -1, keepdims=True).astype(self._facts.dtype)
+            return reduce(parts, -1, keepdims=True).astype(self.facts.dtype)
 
     def _place(self, index: Index) -> Any:
         """Where the number of a piece stands among ``_parts``."""
@@ -99,7 +103,7 @@ class LongRowsWork(RowsWork):
         parts: AnyArray,
         index: Index,
     ) -> None:
-        summed = sum_of(rows.facts(self._facts, index), *self._blocks(inputs, index).values())
+        summed = sum_of(rows.facts(self.facts, index), *self._blocks(inputs, index).values())
         parts[self._place(index)] = summed.sum(-1, keepdims=True)
 
     def _write(
@@ -109,7 +113,7 @@ class LongRowsWork(RowsWork):
         rows: _Rows,
         index: Index,
     ) -> AnyArray | None:
-        return self._compute(inputs, targets, rows.facts(self._facts, index), index)
+        return self._compute(inputs, targets, rows.facts(self.facts, index), index)
 
 
 @dataclass

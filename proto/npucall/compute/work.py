@@ -49,6 +49,9 @@ class Work(ABC):
     """Most elements of a block: a few arrays of float32 of this length stay near the core."""
     space: Shape
     """What is cut. Arrays with extent 1 where it has more belong to several blocks."""
+    one_step = False
+    """Whether a block is a call of the formula, whose results are written to the outputs as they
+    are."""
     flat = False
     """Whether a range of the elements of dense inputs, and numbers, give that range of a dense
     output: then any range can be computed by itself."""
@@ -78,7 +81,7 @@ class Work(ABC):
         ]
         unread = np.zeros((1,) * len(self.space), facts.dtype)
         formula: Any = call.operator.formula
-        self._facts = facts
+        self.facts = facts
         self._formula = partial(
             formula,
             **{p.name: unread for p in given if not p.read},
@@ -117,7 +120,7 @@ class Work(ABC):
         self, inputs: Sequence[AnyArray], targets: Sequence[AnyArray]
     ) -> Callable[[Index], AnyArray | None]:
         """What computes a block of a work that has one pass."""
-        return partial(self._compute, inputs, targets, self._facts)
+        return partial(self._compute, inputs, targets, self.facts)
 
     def add(  # noqa: B027  # most have nothing to add
         self, targets: Sequence[AnyArray], part: AnyArray, index: Index
@@ -139,7 +142,7 @@ class Work(ABC):
         facts: Facts,
         index: Index,
     ) -> AnyArray | None:
-        results = self._results(facts, self._blocks(inputs, index))
+        results = self.results(facts, self._blocks(inputs, index))
         for target, result in zip(targets, results, strict=True):
             place = target if index is ... else target[within(target.shape, index)]
             store(place, result, self.kernel)
@@ -152,7 +155,7 @@ class Work(ABC):
             for operand, array in zip(self.operands, inputs, strict=True)
         }
 
-    def _results(self, facts: Facts, given: Mapping[str, Any]) -> Sequence[AnyArray]:
+    def results(self, facts: Facts, given: Mapping[str, Any]) -> Sequence[AnyArray]:
         """The formula's results."""
         try:
             answer: Any = self._formula(facts, **given)

@@ -1,0 +1,55 @@
+"""A call of one block: everything but the memory of its arrays is found before it runs.
+
+The bits are those of a work that takes a block after the other. Small calls are computed here, for
+which that would take several times as long as their formula.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from npucall.compute.operands import store
+from npucall.memory import fresh
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from npucall.compute.helpers import Turn
+    from npucall.compute.work import Work
+    from npucall.declare.prepare import Prepared
+    from npucall.tensors import Buffer
+
+
+class WholeCall:
+    """Computes a call whose work has one step for each block, and one block."""
+
+    __slots__ = ("_inputs", "_outputs", "_sizes", "_work")
+
+    def __init__(self, call: Prepared, work: Work) -> None:
+        self._work = work
+        self._sizes = [spec.storage_bytes for spec in call.outputs.values()]
+        self._inputs = [
+            (each.name, *each.layout, each.taken, each.is_plain and each.layout.dense)
+            for each in work.operands
+        ]
+        self._outputs = list(work.outputs)
+
+    def run(self, storages: Mapping[str, Buffer], turn: Turn) -> list[Buffer]:
+        """One storage for each output, in their order, in one turn."""
+        work, given = self._work, {}
+        with turn(), np.errstate(all="ignore"):
+            for name, dtype, shape, strides, offset, taken, is_fit in self._inputs:
+                array = np.ndarray(shape, dtype, storages[name], offset, strides)
+                given[name] = array if is_fit and array.flags.aligned else taken(array)
+            results = work.results(work.facts, given)
+            answers = []
+            for size, layout, result in zip(self._sizes, self._outputs, results, strict=True):
+                memory = fresh(size)
+                target = np.ndarray(
+                    layout.shape, layout.dtype, memory, layout.offset, layout.strides
+                )
+                store(target, result, work.kernel)
+                answers.append(memory)
+        return answers
