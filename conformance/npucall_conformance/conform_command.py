@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 import typer
 
-_REPORTS = "npucall_conformance.reporting.formats"
+_REPORTS = "npucall_conformance.reporting"
 _FAILURES = "npucall-failures"
 """The default folder for the bundles of a run of random calls."""
 _SOC, _EXPORTED = "Ascend910B1", "cann-standard"
@@ -195,9 +195,9 @@ def conform(  # noqa: PLR0913  # options of a command
         found = judge(options, connect, target, against, soc, adapter)
     for name, path in {"json_file": json, "junit": junit, "html": html}.items():
         if path is not None:
-            _write(name, found, path)
-    shown = "matrix" if matrix else "table"
-    import_module(f"{_REPORTS}.{shown}").show(found)
+            text = import_module(f"{_REPORTS}.{name}").render(found)
+            path.write_text(text, encoding="utf-8")
+    import_module(f"{_REPORTS}.terminal").show(found)
     if not found.passed:
         raise typer.Exit(1)
 
@@ -274,12 +274,3 @@ def _known(profile: str) -> str:
     if profile and profile not in PROFILES:
         raise ValueError(f"profile: expected one of {', '.join(PROFILES)}, found {profile!r}")
     return profile
-
-
-def _write(name: str, found: Report | Matrix, path: Path) -> None:
-    """Writes a file in the format of the module of that name in ``reports``."""
-    if isinstance(found, Matrix):
-        text = import_module(f"{_REPORTS}.matrix").FORMATS[name](found)
-        path.write_text(text, encoding="utf-8")
-    else:
-        import_module(f"{_REPORTS}.{name}").write(found, path)

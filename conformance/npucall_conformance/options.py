@@ -15,7 +15,7 @@ from npucall_client.targets import LOCAL
 from npucall_conformance import bundle
 from npucall_conformance.cases.select import Selection, wanted
 from npucall_conformance.reporting import baseline as deviations
-from npucall_conformance.reporting.coverage import Chosen, Required, required
+from npucall_conformance.reporting.coverage import Required, required
 from npucall_conformance.reporting.matrix import SOCS, Matrix
 from npucall_conformance.reporting.report import Report
 from npucall_conformance.running.looks.paths import due
@@ -90,7 +90,7 @@ def judge(  # noqa: PLR0913  # who is judged
         outcomes = _drawn(runner, options) if options.fuzz else runner.run(options.cases)
         if known is not None and not options.write_baseline:
             outcomes = known.hold(outcomes)
-        bar = import_module("npucall_conformance.reporting.formats.table").progress
+        bar = import_module("npucall_conformance.reporting.terminal").progress
         try:
             report.outcomes.extend(bar(outcomes, None if options.fuzz else len(options.cases)))
         except KeyboardInterrupt:
@@ -136,18 +136,11 @@ def _report(first: Subject, second: Subject | None, options: RunOptions) -> Repo
         started=datetime.now(UTC).isoformat(timespec="seconds"),
         versions=versions(),
         unstated=tuple(sorted(first.dtypes.keys() - stated)),
-        chosen=replace(_chosen(options.chosen), fuzz=options.fuzz),
+        chosen=replace(options.chosen, fuzz=options.fuzz),
         required=_required(first, options.cases),
         allow_skipped=options.allow_skipped,
         saved=str(options.save or ""),
     )
-
-
-def _chosen(selection: Selection) -> Chosen:
-    return Chosen(
-        selection.cases, selection.operators, tuple(each.short for each in selection.dtypes),
-        selection.blocks, selection.quick,
-    )  # fmt: skip
 
 
 def _required(subject: Subject, cases: Sequence[Case]) -> Required:

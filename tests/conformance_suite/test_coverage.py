@@ -6,9 +6,11 @@ from dataclasses import replace
 
 from tests.rows import each
 
-from npucall_conformance.reporting.coverage import NOT_RUN, Chosen, coverage, required
-from npucall_conformance.reporting.formats.text import covered, verdict
+from npucall.dtypes import BF16
+from npucall_conformance.cases.select import Selection
+from npucall_conformance.reporting.coverage import NOT_RUN, coverage, required
 from npucall_conformance.reporting.report import JudgedServer, Outcome, Report
+from npucall_conformance.reporting.texts import covered, verdict
 
 SERVER = JudgedServer(
     "local:", "local", "Ascend910B1", "Ascend910B", "1", "i", "documented", ("a",)
@@ -22,10 +24,12 @@ def skipped(outcome: Outcome, why: str, *, lowers: bool) -> Outcome:
     return replace(outcome, status="skipped", problems=(why,), lowers=lowers)
 
 
-def report(*outcomes: Outcome, allow_skipped: bool = False, chosen: Chosen | None = None) -> Report:
+def report(
+    *outcomes: Outcome, allow_skipped: bool = False, chosen: Selection | None = None
+) -> Report:
     return Report(
         "cpu-strict", 0, SERVER, outcomes=list(outcomes), required=EVERY,
-        allow_skipped=allow_skipped, chosen=chosen or Chosen(),
+        allow_skipped=allow_skipped, chosen=chosen or Selection(),
     )  # fmt: skip
 
 
@@ -89,7 +93,7 @@ def test_a_path_by_which_no_case_travelled_lowers_the_verdict() -> None:
 
 
 def test_the_verdict_of_filtered_cases_says_what_was_chosen() -> None:
-    chosen = Chosen(operators=("Glu",), dtypes=("bf16",), quick=True)
+    chosen = Selection(operators=("Glu",), dtypes=(BF16,), quick=True)
     assert not chosen.whole
     assert verdict(report(*PASSED, chosen=chosen)) == (
         "Conforms in what was chosen (--quick --operator Glu --dtype bf16): all 4 cases passed"

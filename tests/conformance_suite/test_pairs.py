@@ -13,7 +13,7 @@ from tests.rows import each
 
 from npucall.dtypes import BF16, FLOAT, FLOAT16, DType
 from npucall_conformance.judging.benchmark import Figures, Ratios, figures, ratios
-from npucall_conformance.reporting.formats import html
+from npucall_conformance.reporting import html
 from npucall_conformance.reporting.pairs import ServerColumn
 from npucall_conformance.reporting.report import Report
 

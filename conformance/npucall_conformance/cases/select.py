@@ -45,6 +45,21 @@ class Selection:
     blocks: tuple[str, ...] = ()
     quick: bool = False
     """A sample of every operator, dtype and block."""
+    fuzz: float = 0.0
+    """Seconds of random calls in place of cases."""
+
+    @property
+    def whole(self) -> bool:
+        """Nothing is left out."""
+        return self == Selection()
+
+    def __str__(self) -> str:
+        """The filters as options of the command; empty for a whole run."""
+        dtypes = tuple(dtype.short for dtype in self.dtypes)
+        named = ("case", self.cases), ("operator", self.operators), ("dtype", dtypes)
+        words = [f"--{n} {v}" for n, values in (*named, ("block", self.blocks)) for v in values]
+        fuzz = [f"--fuzz {self.fuzz:g}"] if self.fuzz else []
+        return " ".join(["--quick"] * self.quick + fuzz + words)
 
 
 def select(statements: Iterable[Statement], selection: Selection) -> Iterator[Case]:

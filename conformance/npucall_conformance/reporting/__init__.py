@@ -1,12 +1,16 @@
 """What a run found, and how it is shown.
 
+``terminal`` is for people at a terminal; ``json_file``, ``junit`` and ``html`` have ``render``, the
+text of a file of one report or of every product. The texts of a report, such as names, messages and
+versions, may come from a server that is not trusted: each format escapes all of them.
+
 Its modules, from the top::
 
-    formats            a report as a page, a table, a file
-    baseline           deviations that are known
-    causes, diagnosis  failures, grouped; what one failed case shows
-    columns, matrix    two servers next to each other; a run on every product
-    report             what a run found
-    coverage, pairs    what was judged of what should have been; answers of two servers
-    patterns           what wrong elements have in common
+    terminal, html, json_file, junit  the formats; ``page.html`` is the page's template
+    texts              amounts, verdicts and commands in words
+    baseline, causes, matrix  known deviations; failures with something in common; several products
+    diagnosis          what is wrong with an answer
+    report             a run and its outcomes
+    coverage, pairs    what was judged of what should have been; two servers next to each other
+    patterns           what the wrong elements of an output have in common
 """

@@ -23,37 +23,6 @@ NOT_RUN = "no outcome: the run ended before it"
 
 
 @dataclass(frozen=True)
-class Chosen:
-    """The filters of a run; without any it has every case."""
-
-    cases: tuple[str, ...] = ()
-    operators: tuple[str, ...] = ()
-    dtypes: tuple[str, ...] = ()
-    blocks: tuple[str, ...] = ()
-    quick: bool = False
-    fuzz: float = 0.0
-    """Seconds of random calls in place of cases."""
-
-    @property
-    def whole(self) -> bool:
-        """Nothing was left out."""
-        narrowed = self.cases or self.operators or self.dtypes or self.blocks
-        return not (narrowed or self.quick or self.fuzz)
-
-    def __str__(self) -> str:
-        """The filters as options of the command; empty for a whole run."""
-        named = {
-            "case": self.cases,
-            "operator": self.operators,
-            "dtype": self.dtypes,
-            "block": self.blocks,
-        }
-        words = [f"--{name} {value}" for name, values in named.items() for value in values]
-        fuzz = [f"--fuzz {self.fuzz:g}"] if self.fuzz else []
-        return " ".join(["--quick"] * self.quick + fuzz + words)
-
-
-@dataclass(frozen=True)
 class Required:
     """What a run has to judge."""
 

@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Literal, TypeVar
 
+from npucall_conformance.cases.select import Selection
 from npucall_conformance.judging.check import Sided
 from npucall_conformance.judging.tolerance import ULP_BINS
-from npucall_conformance.reporting.coverage import Chosen, Coverage, Required, Verdict, coverage
+from npucall_conformance.reporting.coverage import Coverage, Required, Verdict, coverage
 from npucall_conformance.reporting.pairs import Columns, Pair, paired
 from npucall_conformance.reporting.patterns import Pattern
 
@@ -164,7 +165,7 @@ class Report:
     outcomes: list[Outcome] = field(default_factory=list)
     unstated: tuple[str, ...] = ()
     """Operators that the server lists, but that no statement judges."""
-    chosen: Chosen = field(default_factory=Chosen)
+    chosen: Selection = field(default_factory=Selection)
     """The filters; the verdict is about the cases that they left."""
     required: Required = field(default_factory=Required)
     """What the run had to judge."""
@@ -175,6 +176,11 @@ class Report:
     known: Known = field(default_factory=Known)
     interrupted: bool = False
     """The user ended the run (Ctrl-C): the rest of the cases was not judged."""
+
+    @property
+    def reports(self) -> tuple[Report]:
+        """Itself, as a ``Matrix`` has those of several products."""
+        return (self,)
 
     @property
     def verdict(self) -> Verdict:

@@ -15,9 +15,8 @@ from npucall_conformance.judging.check import CheckResult, Expectation, check, e
 from npucall_conformance.judging.tolerance import CPU_STRICT
 from npucall_conformance.judging.written_answers import call_of as written_call
 from npucall_conformance.judging.written_answers import problems_of
-from npucall_conformance.reporting.columns import column, differences
 from npucall_conformance.reporting.diagnosis import findings, wrong
-from npucall_conformance.reporting.pairs import Columns, ServerColumn
+from npucall_conformance.reporting.pairs import Columns, ServerColumn, column, differences
 from npucall_conformance.reporting.report import JudgedServer, Outcome, Status
 from npucall_conformance.running.applicability import check_applies
 from npucall_conformance.running.callers import in_order

@@ -23,7 +23,8 @@ from npucall_client.commands.console import Column, output
 from npucall_client.commands.console import show as print_all
 from npucall_client.commands.console import table as columns_of
 from npucall_conformance.reporting.causes import causes
-from npucall_conformance.reporting.formats.text import (
+from npucall_conformance.reporting.matrix import Matrix
+from npucall_conformance.reporting.texts import (
     NO_ULP,
     clean,
     count,
@@ -78,9 +79,25 @@ def progress(
             yield outcome
 
 
-def show(report: Report, console: Console | None = None) -> None:
-    """Prints what passed and what failed. No text of a report is read as rich's markup."""
+def show(found: Report | Matrix, console: Console | None = None) -> None:
+    """Prints what passed and what failed. No text of a report is read as rich's markup.
+
+    Of several products those that do not conform are printed, then all of them as a table.
+    """
     console = console or output()
+    if isinstance(found, Matrix):
+        for report in found.judged:
+            if not report.passed:
+                console.rule(Text(clean(f"{report.server.product} ({report.server.soc})")))
+                show(report, console)
+        print_all(console, _by_product(found, console.width))
+    else:
+        _show(found, console)
+    style = "bold green" if found.passed else "bold red"
+    console.print(Text(f"{verdict(found)}.", style), soft_wrap=True)
+
+
+def _show(report: Report, console: Console) -> None:
     if report.outcomes:
         print_all(console, _by_dtype(report, console.width))
         if without_ulp(report.by_operator_and_dtype().values()):
@@ -98,8 +115,6 @@ def show(report: Report, console: Console | None = None) -> None:
         console.print(Text(f"... and {left}; --html or --json has them all"))
     for line in _remarks(report):
         console.print(Text(clean(line)), soft_wrap=True)
-    style = "bold green" if report.passed else "bold red"
-    console.print(Text(f"{verdict(report)}.", style), soft_wrap=True)
 
 
 class _Failed(ProgressColumn):
@@ -108,6 +123,24 @@ class _Failed(ProgressColumn):
     def render(self, task: Task) -> Text:
         failed = task.fields["failed"]
         return Text(f"{failed} failed", "bold red") if failed else Text("0 failed", "green")
+
+
+def _by_product(matrix: Matrix, width: int) -> RenderableType:
+    columns = [
+        *map(Column, ("product", "as")),
+        *(Column(name, number=True) for name in ("passed", "skipped")),
+        Column("verdict", prose=True),
+    ]
+    rows = []
+    for report in matrix.reports:
+        total, server = report.total(), report.server
+        there = report in matrix.judged
+        style = "green" if report.passed else "bold red" if there else "dim"
+        passed, skipped = f"{total.passed}/{total.cases}", str(total.skipped)
+        said = report.verdict if there else "nothing of what was chosen is there"
+        names = (Text(clean(server.product)), Text(clean(server.soc)))
+        rows.append([*names, Text(passed, style), Text(skipped), Text(said, style)])
+    return columns_of(columns, rows, width)
 
 
 def _by_dtype(report: Report, width: int) -> RenderableType:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from npucall.products import DEFAULT_SOC
 from npucall_conformance.cases.case import FUZZ
 from npucall_conformance.judging.tolerance import ULP_BINS
+from npucall_conformance.reporting.matrix import Matrix
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -27,7 +28,8 @@ NO_ULP = (
 )
 _NAMED = 6
 """Operators of a cause that are named, and things that were not judged."""
-_KINDS = ("operators", "operators and dtypes", "blocks", "paths")
+KINDS = ("operators", "operators and dtypes", "blocks", "paths")
+"""What coverage is told of."""
 
 
 def clean(text: str) -> str:
@@ -119,7 +121,7 @@ def covered(report: Report) -> list[str]:
     kinds = (found.operators, found.dtypes, found.blocks, found.paths)
     parts = [
         f"{len(kind.judged):,} of {kind.required:,} {name}"
-        for name, kind in zip(_KINDS, kinds, strict=True)
+        for name, kind in zip(KINDS, kinds, strict=True)
         if kind.required
     ]
     cases = f"{found.judged:,} of {count(found.required, 'case')}"
@@ -157,8 +159,23 @@ def remarks(report: Report) -> list[str]:
     ]
 
 
-def verdict(report: Report) -> str:
+def verdict(found: Report | Matrix) -> str:
     """What came of it, in one sentence without its full stop, and of what it speaks."""
+    return _of_products(found) if isinstance(found, Matrix) else _of_one(found)
+
+
+def _of_products(matrix: Matrix) -> str:
+    wanting = [r.server.product for r in matrix.judged if r.verdict == matrix.verdict]
+    if not matrix.judged:
+        return "Fails: nothing ran"
+    if matrix.passed:
+        others = [r.server.product for r in matrix.reports if r not in matrix.judged]
+        beside = f"; nothing of it is on {', '.join(others)}" if others else ""
+        return f"Conforms on {count(len(matrix.judged), 'product')}{beside}"
+    return f"{matrix.verdict.capitalize()}, on {', '.join(wanting)}"
+
+
+def _of_one(report: Report) -> str:
     total = report.total()
     cases = count(total.cases, "case")
     scope = "" if report.chosen.whole else f" in what was chosen ({report.chosen})"

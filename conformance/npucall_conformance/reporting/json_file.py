@@ -47,6 +47,9 @@ The object has::
     causes                  failures grouped: words, operators, dtypes, blocks, cases (ids), example
                             (the id of one that shows it)
 
+The object of every product (``--matrix``) has format "npucall-conformance-matrix", format_version
+1, passed, verdict (the worst of all), and products: by product an object as above.
+
 Numbers that JSON does not have are the strings inf, -inf and nan, which Python's ``float`` reads.
 """
 
@@ -58,25 +61,37 @@ from dataclasses import asdict, fields
 from typing import TYPE_CHECKING, Any
 
 from npucall_conformance.reporting.causes import causes
-from npucall_conformance.reporting.formats.text import rerun
+from npucall_conformance.reporting.matrix import Matrix
 from npucall_conformance.reporting.report import ULP_BINS
+from npucall_conformance.reporting.texts import rerun
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from npucall_conformance.reporting.causes import Cause
     from npucall_conformance.reporting.pairs import Pair
     from npucall_conformance.reporting.report import Outcome, Report, Tally
 
 
-def write(report: Report, path: Path) -> None:
-    """Writes the file."""
-    path.write_text(render(report), encoding="utf-8")
+_FIGURES = ("count", "usual", "mare", "mere", "rmse", "small_errors")
 
 
-def render(report: Report) -> str:
+def render(found: Report | Matrix) -> str:
     """The text of the file. ASCII only, so that no text in it can fail to be written."""
-    data = {
+    data = _of_products(found) if isinstance(found, Matrix) else _of_one(found)
+    return json.dumps(_finite(data), indent=1, allow_nan=False) + "\n"
+
+
+def _of_products(matrix: Matrix) -> dict[str, Any]:
+    return {
+        "format": "npucall-conformance-matrix",
+        "format_version": 1,
+        "passed": matrix.passed,
+        "verdict": matrix.verdict,
+        "products": {report.server.product: _of_one(report) for report in matrix.reports},
+    }
+
+
+def _of_one(report: Report) -> dict[str, Any]:
+    return {
         "format": "npucall-conformance",
         "format_version": 1,
         "passed": report.passed,
@@ -114,7 +129,6 @@ def render(report: Report) -> str:
         "baseline": asdict(report.known),
         "causes": [_cause(each) for each in causes(report.failures)],
     }
-    return json.dumps(_finite(data), indent=1, allow_nan=False) + "\n"
 
 
 def _tally(tally: Tally) -> dict[str, Any]:
@@ -129,17 +143,8 @@ def _outcome(report: Report, outcome: Outcome) -> dict[str, Any]:
 def _pair(title: str, dtype: str, pair: Pair) -> dict[str, Any]:
     sides = [
         {
-            "passed": side.passed,
-            "ulp": side.ulp,
-            "run_ns": side.run_ns,
-            "figures": {
-                "count": side.figures.count,
-                "usual": side.figures.usual,
-                "mare": side.figures.mare,
-                "mere": side.figures.mere,
-                "rmse": side.figures.rmse,
-                "small_errors": side.figures.small_errors,
-            },
+            **{name: getattr(side, name) for name in ("passed", "ulp", "run_ns")},
+            "figures": {name: getattr(side.figures, name) for name in _FIGURES},
         }
         for side in pair.sides
     ]

@@ -11,36 +11,36 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
-from npucall_conformance.reporting.formats.text import clean, covered, identity, rerun, verdict
+from npucall_conformance.reporting.matrix import Matrix
+from npucall_conformance.reporting.texts import clean, covered, identity, rerun, verdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from pathlib import Path
 
     from npucall_conformance.reporting.report import Outcome, Report
 
 
-def write(report: Report, path: Path) -> None:
-    """Writes the file."""
-    path.write_text(render(report), encoding="utf-8")
-
-
-def render(report: Report) -> str:
-    """The text of the file."""
-    root = _element("testsuites", None, name=f"npucall conform {report.server.target}")
-    _count(root, report.outcomes)
-    root.set("time", f"{report.seconds:.3f}")
-    groups: dict[str, list[Outcome]] = {}
-    for outcome in report.outcomes:
-        groups.setdefault(outcome.title, []).append(outcome)
-    for title, outcomes in groups.items():
-        _add_suite(root, report, title, outcomes)
+def render(found: Report | Matrix) -> str:
+    """The text of the file; of several products each stands before the names of its suites."""
+    reports, several = found.reports, isinstance(found, Matrix)
+    name = "--matrix" if several else reports[0].server.target
+    root = _element("testsuites", None, name=f"npucall conform {name}")
+    _count(root, [outcome for report in reports for outcome in report.outcomes])
+    root.set("time", f"{sum(report.seconds for report in reports):.3f}")
+    for report in reports:
+        groups: dict[str, list[Outcome]] = {}
+        for outcome in report.outcomes:
+            groups.setdefault(outcome.title, []).append(outcome)
+        for title, outcomes in groups.items():
+            _add_suite(root, report, title, outcomes, report.server.product if several else "")
     ET.indent(root)
     return '<?xml version="1.0" encoding="utf-8"?>\n' + ET.tostring(root, "unicode") + "\n"
 
 
-def _add_suite(root: ET.Element, report: Report, title: str, outcomes: list[Outcome]) -> None:
-    suite = _element("testsuite", root, name=title)
+def _add_suite(
+    root: ET.Element, report: Report, title: str, outcomes: list[Outcome], product: str
+) -> None:
+    suite = _element("testsuite", root, name=f"{product} {title}".lstrip())
     _count(suite, outcomes)
     suite.set("time", f"{sum(map(_seconds, outcomes)):.6f}")
     if report.started:
@@ -50,13 +50,12 @@ def _add_suite(root: ET.Element, report: Report, title: str, outcomes: list[Outc
     for name, value in _facts(report).items():
         _element("property", properties, name=name, value=value)
     for outcome in outcomes:
-        _add_case(suite, report, outcome)
+        _add_case(suite, report, outcome, f"{product}.".lstrip("."))
 
 
-def _add_case(suite: ET.Element, report: Report, outcome: Outcome) -> None:
-    case = _element(
-        "testcase", suite, classname=f"{outcome.title}.{outcome.block}", name=outcome.case
-    )
+def _add_case(suite: ET.Element, report: Report, outcome: Outcome, prefix: str) -> None:
+    name = f"{prefix}{outcome.title}.{outcome.block}"
+    case = _element("testcase", suite, classname=name, name=outcome.case)
     case.set("time", f"{_seconds(outcome):.6f}")
     first = outcome.problems[0] if outcome.problems else "no reason given"
     if outcome.status == "failed":
