@@ -21,11 +21,13 @@ from npucall.errors import (
     TensorLayoutError,
 )
 from npucall.operators import CATALOGUE
+from npucall.places import Digest, Discard
 from npucall.products import A2
 from npucall.tensors import Format, TensorSpec
 from npucall.v1 import operator_service_pb2 as pb
 from npucall.v1 import tensor_pb2
 from npucall.wire.calls import PreparedCalls, decode, decode_tensor, encode, encode_tensor
+from npucall.wire.messages import join_request, split_request
 
 from .any_messages import delimited
 
@@ -223,6 +225,56 @@ def test_a_call_of_more_than_8_kib_is_not_kept() -> None:
     assert (len(kept), len(too_long)) == (8192, 8193)
     assert cached.of(kept) is cached.of(kept)
     assert cached.of(too_long) is not cached.of(too_long)
+
+
+# Messages like one that came before.
+
+
+def message_of(call: bytes, *sizes: int) -> bytes:
+    return join_request(call, [memoryview(bytes([n + 1]) * size) for n, size in enumerate(sizes)])
+
+
+def test_a_message_of_a_known_call_is_taken_without_parsing_and_any_other_one_is_not() -> None:
+    cached, message = calls(), message_of(valid(), 8, 8)
+    assert cached.received(message) is None  # nobody has prepared its call
+    prepared = cached.of(valid())
+    received = cached.received(message)
+    assert received is not None
+    assert received.call is prepared
+    storages = prepared.storages(split_request(message).storage)  # type: ignore[arg-type]
+    assert list(received.storages.items()) == list(storages.items())
+    generated = pb.ExecuteRequest.FromString(message)
+    for storage in generated.storage:
+        storage.ClearField("padding")
+    others = [
+        b"", b"\x0a", message[:-1], message + b"\x12", message_of(valid(), 8),
+        message_of(valid(), 8, 4), message_of(valid(), 4, 8), message_of(valid(), 4, 12),
+        message_of(valid(1), 8, 8), generated.SerializeToString(),
+        join_request(valid(), [Digest(bytes(32)), memoryview(bytes(8))]),
+        join_request(valid(), [memoryview(bytes(8))] * 2, {"grad_input": Discard()}),
+    ]  # fmt: skip
+    assert [cached.received(other) for other in others] == [None] * len(others)
+
+
+def test_a_byte_that_differs_is_data_or_makes_a_message_unknown() -> None:
+    cached, message = calls(), message_of(valid(), 8, 8)
+    prepared = cached.of(valid())
+    data = 0
+    for place in range(len(message)):
+        changed = bytearray(message)
+        changed[place] ^= 0x80
+        received = cached.received(bytes(changed))
+        if received is not None:
+            data += 1
+            storages = prepared.storages(split_request(bytes(changed)).storage)  # type: ignore[arg-type]
+            assert received.storages == storages
+    assert data == 16
+
+
+def test_a_call_that_is_not_kept_is_not_known() -> None:
+    cached, call = calls(), padded(valid(), 8193)
+    cached.of(call)
+    assert cached.received(message_of(call, 8, 8)) is None
 
 
 # Calls of any content.

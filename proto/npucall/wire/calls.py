@@ -5,8 +5,8 @@ Why it is worth it: [src:call-cache].
 
 from __future__ import annotations
 
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from threading import Lock
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from google.protobuf.message import DecodeError
@@ -34,6 +34,7 @@ from npucall.limits import (
 from npucall.tensors import Format, TensorSpec, row_major
 from npucall.v1 import operator_service_pb2 as pb
 from npucall.v1 import tensor_pb2
+from npucall.wire.messages import KnownRequest, call_in
 from npucall.wire.protobuf import Malformed, data_bytes_in
 
 if TYPE_CHECKING:
@@ -55,38 +56,56 @@ class PreparedCalls:
     def __init__(self, catalogue: Catalogue, product: Product, default_variant: str) -> None:
         self._catalogue, self._product = catalogue, product
         self._default_variant = default_variant
-        self._cached = lru_cache(CACHED_CALLS)(self._prepare_to_keep)
+        self._kept: dict[bytes, _Kept] = {}
+        self._keeping = Lock()
 
     def of(self, call: bytes) -> Prepared:
         """The prepared call of a serialised ``npucall.v1.Call``.
 
         Raises what ``decode`` and ``prepare`` raise.
         """
-        if len(call) > CACHED_CALL_BYTES:
-            return self._prepare(call)
-        try:
-            return self._cached(call)
-        except _TooMuchToKeep as much:
-            return much.call
+        kept = self._kept.get(call)
+        return self._prepare(call) if kept is None else kept.call
 
-    def _prepare_to_keep(self, call: bytes) -> Prepared:
-        prepared = self._prepare(call)
-        members = (len(value) for value in prepared.values.values() if isinstance(value, tuple))
-        if len(prepared.inputs) + len(prepared.outputs) + sum(members) > CACHED_CALL_VALUES:
-            raise _TooMuchToKeep(prepared)
-        return prepared
+    def received(self, message: bytes) -> Received | None:
+        """Call and storages of an ``ExecuteRequest``, if that takes no parsing and no checks.
+
+        That is so for a call that was prepared before, if npucall wrote the message, with all
+        storages in it. None for every other message.
+        """
+        kept = self._kept.get(call_in(message))
+        storages = None if kept is None else kept.request.storages(message)
+        return None if kept is None or storages is None else Received(kept.call, storages)
 
     def _prepare(self, call: bytes) -> Prepared:
         decoded = decode(call, self._catalogue, self._default_variant)
-        return prepare(decoded, self._product, self._catalogue)
+        prepared = prepare(decoded, self._product, self._catalogue)
+        if len(call) <= CACHED_CALL_BYTES and _members(prepared) <= CACHED_CALL_VALUES:
+            sizes = dict(zip(prepared.stored, prepared.stored_bytes, strict=True))
+            kept = _Kept(prepared, KnownRequest(call, sizes))
+            with self._keeping:
+                while len(self._kept) >= CACHED_CALLS:
+                    del self._kept[next(iter(self._kept))]
+                self._kept[call] = kept
+        return prepared
 
 
-class _TooMuchToKeep(Exception):  # noqa: N818  # no error: what a cache raises it does not keep
-    """A prepared call that is too large to keep."""
+class Received(NamedTuple):
+    """A call that has come: prepared, with its storages by name."""
 
-    def __init__(self, call: Prepared) -> None:
-        super().__init__()
-        self.call = call
+    call: Prepared
+    storages: Mapping[str, memoryview]
+
+
+class _Kept(NamedTuple):
+    call: Prepared
+    request: KnownRequest
+
+
+def _members(call: Prepared) -> int:
+    """Tensors and members of lists."""
+    lists = (len(value) for value in call.values.values() if isinstance(value, tuple))
+    return len(call.inputs) + len(call.outputs) + sum(lists)
 
 
 def encode(

@@ -81,6 +81,47 @@ class Request(NamedTuple):
         return sum(len(each) for each in self.storage if isinstance(each, memoryview))
 
 
+class KnownRequest:
+    """The requests of one call as npucall writes them, with all of its storages in the message.
+
+    They differ in the data alone, so nothing of them has to be parsed.
+    """
+
+    __slots__ = ("_length", "_parts")
+
+    def __init__(self, call: bytes, storages: Mapping[str, int]) -> None:
+        """``storages``: the bytes of each storage by name, in the order of the message."""
+        position = len(header(_CALL, len(call))) + len(call)
+        self._parts: list[tuple[str, int, bytes, int, int]] = []
+        for name, size in storages.items():
+            before = _storage_header(_REQUEST_STORAGE, size, position % ALIGNMENT)
+            start = position + len(before)
+            self._parts.append((name, position, before, start, start + size))
+            position = start + size
+        short = position - sum(storages.values()) <= MAX_OVERHEAD_BYTES
+        self._length = position if short and position <= MAX_MESSAGE_BYTES else -1
+
+    def storages(self, message: bytes) -> dict[str, memoryview] | None:
+        """The storages by name, views of a message with this call; None if it looks otherwise."""
+        if len(message) != self._length:
+            return None
+        view, found = memoryview(message), {}
+        for name, position, before, start, end in self._parts:
+            if message[position:start] != before:
+                return None
+            found[name] = view[start:end]
+        return found
+
+
+def call_in(message: bytes) -> bytes:
+    """The bytes of the call in an ``ExecuteRequest``, if it begins with them; else nothing."""
+    try:
+        start, end = content_at(message, 0)
+    except (Malformed, IndexError):
+        return b""
+    return message[start:end] if message[0] == _FIRST_TAG else b""
+
+
 class Response(NamedTuple):
     """An ``ExecuteResponse``: the bytes of its reply and its timings, and its storages."""
 

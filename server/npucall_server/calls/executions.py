@@ -36,7 +36,7 @@ class Executions:
         calls = PreparedCalls(device.catalogue, device.product, device.default_variant)
         encoded_reply = once_a_call(lambda call: encode_reply(call, identity))
         self.executor, self.gate = executor, gate
-        self._common = Common(executor, places, kept, gate, calls.of, encoded_reply)
+        self._common = Common(executor, places, kept, gate, calls.of, calls.received, encoded_reply)
 
     def begin(self, caller: Caller, record: Record) -> CallExecution:
         """The execution of a call that has come."""
