@@ -54,12 +54,12 @@ class DType:
     kind: str
     """float, int, bool, complex, or other (8-bit floats, with which no operator computes)."""
 
-    @property
+    @cached_property
     def itemsize(self) -> int:
         """Bytes of an element."""
         return self.numpy.itemsize
 
-    @property
+    @cached_property
     def wire(self) -> int:
         """Value in ``npucall.v1.DataType``."""
         return self.acl + 1

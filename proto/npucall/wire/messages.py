@@ -144,12 +144,11 @@ def request_parts(
     position: int = 0,
 ) -> list[Buffer]:
     """What ``join_request`` joins; ``position``: where it begins in the message that holds it."""
-    places = [
-        field_of(_OUTPUT_PLACES, _output_name(name) + output_place(place))
-        for name, place in output_places.items()
-    ]
     before: list[Buffer] = [header(_CALL, len(call)), call]
-    return _parts(before, _REQUEST_STORAGE, storage, position, places)
+    parts = _parts(before, _REQUEST_STORAGE, storage, position)
+    for name, place in output_places.items():
+        parts.append(field_of(_OUTPUT_PLACES, _output_name(name) + output_place(place)))
+    return parts
 
 
 @lru_cache(1024)
@@ -242,7 +241,6 @@ def _parts(
     field: int,
     storage: Sequence[Place],
     position: int,
-    behind: Sequence[bytes] = (),
 ) -> list[Buffer]:
     position += sum(map(len, parts))
     for data in storage:
@@ -254,7 +252,6 @@ def _parts(
         before = _storage_header(field, len(data), position % ALIGNMENT)
         parts += (before, data)
         position += len(before) + len(data)
-    parts += behind
     return parts
 
 

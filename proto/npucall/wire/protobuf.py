@@ -87,7 +87,11 @@ def bytes_at(message: bytes, position: int, end: int, tag: int) -> tuple[int, in
     """
     if position >= end or message[position] != tag:
         return position, position
-    length, position = varint(message, position + 1, end, _SHORT_NUMBER_BYTES)
+    position += 1
+    if position < end and message[position] < 0x80:  # noqa: PLR2004  # as in varint
+        length, position = message[position], position + 1
+    else:
+        length, position = varint(message, position, end, _SHORT_NUMBER_BYTES)
     if length > end - position:
         raise Malformed("a field that is longer than what holds it")
     return position, position + length
