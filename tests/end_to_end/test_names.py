@@ -42,10 +42,8 @@ CLASSES: dict[str, dict[str, str]] = {
         "Keeper": RENAMED,
     },
     "npucall_server": {
-        "Budget": RENAMED,
         "Certificates": RENAMED,
         "Changes": RENAMED,
-        "HandleMemory": RENAMED,
         "Ids": RENAMED,
         "Keys": RENAMED,
         "Lane": RENAMED,

@@ -302,7 +302,7 @@ def execute(
 
 def ledger(limit: int = 1 << 40) -> Ledger:
     """Of bytes, for who needs one."""
-    return Ledger(limit, lambda: QueueFullError("full"))
+    return Ledger(limit, lambda *_: QueueFullError("full"))
 
 
 def waiting(subject: Executor) -> int:

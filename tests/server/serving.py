@@ -96,7 +96,7 @@ class Offline:
     @property
     def handle_bytes(self) -> int:
         """That all sessions hold."""
-        return self.sessions.memory.budget.held
+        return self.sessions.memory.ledger.used
 
     @property
     def is_empty(self) -> bool:

@@ -303,7 +303,7 @@ def test_a_call_that_waits_for_a_handle_gives_way_to_who_asks_for_its_place(
     server: OnHandles,
 ) -> None:
     filling = server.session.fill(A, SIZE, b"x" * 32)
-    server.executor._places.limit = 3
+    server.executor._places.all.limit = 3
     with ThreadPoolExecutor(4) as threads:
         storage = [BYTES[0], BYTES[1], part(A)]
         calls = [threads.submit(server.run_l1, storage) for _ in range(3)]

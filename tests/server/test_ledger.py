@@ -15,9 +15,10 @@ from tests.more import every_third
 from npucall.limits import FRAME_BYTES, GIB, KIB, MIB
 from npucall_server.accounts import ledger as module
 from npucall_server.accounts.budget import LISTING_MESSAGES, Budget
-from npucall_server.accounts.ledger import Entry, Ledger
+from npucall_server.accounts.ledger import Entry, Ledger, Quota
 from npucall_server.scheduling.kept_memory import IdleMemory, KeptMemory
 from npucall_server.settings.server import ServerSettings
+from npucall_server.settings.tenants import Tenant, Tenants
 
 from .fakes import PATIENCE, FakeCaller
 
@@ -165,51 +166,110 @@ def test_whatever_threads_do_the_sum_is_right_and_never_above_the_limit(
         list(pool.map(work, range(8)))
     gc.collect()
     assert above == []
-    assert (subject.used, subject._owners, subject._waiting) == (0, {}, [])
+    assert (subject.used, subject.owners, subject.waiting) == (0, {}, {})
 
 
-# --- What grows, and what is spare ----------------------------------------------------------------
+# --- The tree: what a tenant and a session may hold -----------------------------------------------
 
 
-def test_an_entry_grows_and_shrinks_and_is_forgotten_when_it_has_nothing() -> None:
-    subject = of(10)
-    entry = subject.take(holder("a"), 4)
-    subject.grow(entry, 3)
-    assert (subject.used, subject.held("a"), entry.amount) == (7, 7, 7)
+class TenantFullError(Exception):
+    """What a tenant's quota refuses with."""
+
+
+def by_tenant(**limits: int) -> tuple[Ledger, Tenants]:
+    """Ten for all, and ``streams`` for tenants with such a limit."""
+    tenants = Tenants({name: Tenant(streams=limit) for name, limit in limits.items()})
+    quota = Quota(tenants, "streams", TenantFullError)  # type: ignore[arg-type]
+    return Ledger(10, FullError, quota), tenants  # type: ignore[arg-type]
+
+
+def who(name: str) -> FakeCaller:
+    return FakeCaller(who=name)
+
+
+def test_a_tenant_holds_what_all_of_its_callers_hold_and_no_more_than_its_limit() -> None:
+    subject, _ = by_tenant(lab=3)
+    held = [subject.take(who("lab/a"), 1), subject.take(who("lab/b"), 2)]
+    with pytest.raises(TenantFullError):
+        subject.take(who("lab/c"), 1)
+    assert not subject.is_wanted  # others would not help
+    subject.take(who("other/a"), 7)
     with pytest.raises(FullError):
-        subject.grow(entry, 4)
-    subject.shrink(entry, 7)
-    assert (subject.used, subject.owners) == (0, {})
-    subject.grow(entry, 2)
-    assert subject.owners == {"a": 2}
+        subject.take(who("none/a"), 1)
+    held.pop().give_back()
+    assert subject.take(who("lab/c"), 2).amount == 2
+
+
+def test_a_limit_of_a_tenant_is_the_one_that_is_set_now() -> None:
+    subject, tenants = by_tenant(lab=1)
+    subject.take(who("lab/a"), 1)
+    tenants.replace({"lab": Tenant(streams=2)})
+    subject.take(who("lab/a"), 1)
+    tenants.replace({"lab": Tenant(streams=1)})
+    with pytest.raises(TenantFullError):
+        subject.take(who("lab/a"), 0)
+    tenants.replace({})
+    subject.take(who("lab/a"), 8)
+
+
+def test_who_waits_gets_no_more_than_its_tenant_may_have_by_then(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "_GIVE_WAY_SECONDS", PATIENCE)
+    subject, tenants = by_tenant(lab=3)
+    hog = [subject.take(who("hog/a"), 3) for _ in range(3)]
+    asked = threading.Event()
+    hog[-1].yields = asked.set
+    with ThreadPoolExecutor(1) as pool:
+        asking = pool.submit(subject.take, who("lab/a"), 3)
+        assert asked.wait(PATIENCE)
+        tenants.replace({"lab": Tenant(streams=2)})
+        subject.take(who("lab/b"), 1).give_back()  # it finds the new limit
+        hog.pop().give_back()
+        assert subject.owners == {"hog/a": 6}
+        tenants.replace({})
+        subject.take(who("lab/b"), 1).give_back()
+        assert asking.result(PATIENCE).amount == 3
+
+
+def test_a_child_has_a_limit_of_its_own_and_counts_for_its_tenant_and_for_all() -> None:
+    subject, _ = by_tenant(lab=5)
+    child = subject.child("lab", 4, TenantFullError)  # type: ignore[arg-type]
+    entry = subject.take_for(child, 4)
+    assert (child.used, subject.used) == (4, 4)
+    for amount in 1, 2:
+        with pytest.raises(TenantFullError):
+            subject.take_for(child, amount)
+    with pytest.raises(TenantFullError):
+        subject.take(who("lab/a"), 2)
     entry.give_back()
-    assert (subject.used, subject.owners) == (0, {})
+    assert (child.used, subject.used) == (0, 0)
 
 
-def test_what_grows_waits_for_others_to_give_way() -> None:
-    subject = of(10)
-    entry = subject.take(holder("a"), 1)
-    hog: Entry = subject.take(holder("hog"), 8, lambda: hog.give_back())  # noqa: PLW0108  # not yet made
-    subject.grow(entry, 4)
-    assert (subject.used, subject.owners) == (5, {"a": 5})
+def test_owners_who_hold_nothing_are_forgotten_where_there_are_many(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "_MANY_OWNERS", 4)
+    subject = of(1000)
+    kept = [subject.take(holder(f"kept {number}"), 1) for number in range(3)]
+    for number in range(100):
+        subject.take(holder(f"gone {number}"), 1).give_back()
+    assert len(subject._owners) <= 8
+    assert subject.owners == {f"kept {number}": 1 for number in range(3)}
+    for entry in kept:
+        entry.give_back()
+    assert subject.used == 0
 
 
-def test_what_shrinks_gives_to_those_who_wait() -> None:
-    subject = of(10)
-    entry = subject.take(holder("a"), 4)
-    hog: Entry = subject.take(holder("hog"), 6, lambda: subject.shrink(entry, 3))
-    assert subject.take(holder("b"), 3).amount == 3
-    assert (entry.amount, hog.amount) == (1, 6)
+# --- What is spare --------------------------------------------------------------------------------
 
 
 def test_what_is_spare_is_taken_at_once_or_not_at_all_and_ends_for_anybody() -> None:
     subject = of(10)
     subject.take(holder("a"), 4)
     ended: list[int] = []
-    assert subject.take_spare(holder("spare"), 7, lambda: ended.append(7)) is None
-    spare = subject.take_spare(
-        holder("spare"), 6, lambda: (ended.append(6), spare and spare.give_back())
-    )
+    assert subject.hold_spare("spare", 7, lambda: ended.append(7)) is None
+    spare = subject.hold_spare("spare", 6, lambda: (ended.append(6), spare and spare.give_back()))
     assert spare is not None
     subject.take(holder("b"), 2)
     assert ended == [6]

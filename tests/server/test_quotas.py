@@ -11,65 +11,81 @@ import pytest
 from npucall.errors import QuotaError, TooLargeError
 from npucall.v1 import operator_service_pb2 as pb
 from npucall.v1 import tensor_pb2
-from npucall_server.accounts.quotas import Quotas
+from npucall_server.accounts.ledger import Ledger
+from npucall_server.accounts.quotas import CallQuotas, quota_of
 from npucall_server.accounts.usage import Usage
 from npucall_server.settings.tenants import Tenant, Tenants
 
-from .fakes import FakeClock, person, until
+from .fakes import FakeCaller, FakeClock, person, until
 from .raw import RawStream, call_of
 from .tenant_server import TENANTS, Refusal, TenantServer, ask, bearer, refusal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
+    from npucall_server.accounts.ledger import Entry
     from npucall_server.devices.base import Turn
 
 
-def of(usage: Usage | None = None, **limits: object) -> Quotas:
-    return Quotas(Tenants({"lab": Tenant.model_validate(limits)}), usage or Usage())
+def of(usage: Usage | None = None, **limits: object) -> CallQuotas:
+    return CallQuotas(Tenants({"lab": Tenant.model_validate(limits)}), usage or Usage())
 
 
-def hold(subject: Quotas, quota: str, amount: int) -> object:
-    """So much of one quota."""
-    if quota == "streams":
-        return [subject.open_stream("lab") for _ in range(amount)][-1]
-    if quota == "sessions":
-        return [subject.open_session("lab") for _ in range(amount)][-1]
-    if quota == "shared_memory":
-        return subject.share_memory("lab", amount)
+def caller(tenant: str = "lab") -> FakeCaller:
+    return FakeCaller(who=f"{tenant}/somebody")
+
+
+class Parts:
+    """Entries that are given back together."""
+
+    def __init__(self, entries: list[Entry]) -> None:
+        self._entries = entries
+
+    def give_back(self) -> None:
+        for entry in self._entries:
+            entry.give_back()
+
+
+def held(quota: str, limit: int) -> Callable[[int], Parts]:
+    """What takes so much of one quota."""
+    tenants = Tenants({"lab": Tenant.model_validate({quota: limit})})
+    calls = CallQuotas(tenants, Usage())
     if quota == "calls":
-        return [subject.admit("lab", 0) for _ in range(amount)][-1]
-    return subject.admit("lab", amount)
+        return lambda amount: Parts([calls.take(caller(), 0)[0] for _ in range(amount)])
+    if quota == "memory":
+        return lambda amount: Parts(calls.take(caller(), amount))
+    ledger = Ledger(quota=quota_of(tenants, quota))
+    return lambda amount: Parts([ledger.take(caller(), amount)])
 
 
 @pytest.mark.parametrize("quota", ["calls", "memory", "streams", "shared_memory", "sessions"])
 def test_what_is_more_than_a_quota_is_refused_by_its_name_until_some_is_given_back(
     quota: str,
 ) -> None:
-    subject = of(**{quota: 3})
-    held = hold(subject, quota, 3)
+    hold = held(quota, 3)
+    parts = hold(3)
     with pytest.raises(QuotaError, match=rf"the quota {quota} .*tenants\.lab\.{quota} = 3\)") as it:
-        hold(subject, quota, 1)
+        hold(1)
     assert it.value.details == {"quota": quota, "limit": "3", "setting": f"tenants.lab.{quota}"}
     assert it.value.retry_after is not None
-    held.give_back()  # type: ignore[attr-defined]
-    held.give_back()  # type: ignore[attr-defined]  # a second time does nothing
-    hold(subject, quota, 1)
+    parts.give_back()
+    parts.give_back()  # a second time does nothing
+    hold(1)
 
 
 def test_a_call_that_a_quota_will_never_allow_is_told_so() -> None:
     with pytest.raises(TooLargeError) as it:
-        of(memory=10).admit("lab", 11)
+        of(memory=10).take(caller(), 11)
     assert it.value.details["setting"] == "tenants.lab.memory"
 
 
 def test_a_refused_call_holds_nothing() -> None:
     subject = of(calls=5, memory=10)
-    subject.admit("lab", 10)
+    subject.take(caller(), 10)
     for _ in range(9):
         with pytest.raises(QuotaError):
-            subject.admit("lab", 1)
-    subject.admit("lab", 0)
+            subject.take(caller(), 1)
+    subject.take(caller(), 0)
 
 
 def test_the_time_of_an_hour_is_spent_and_comes_back_as_it_passes() -> None:
@@ -77,37 +93,40 @@ def test_the_time_of_an_hour_is_spent_and_comes_back_as_it_passes() -> None:
     usage = Usage(clock=clock.wall)
     subject = of(usage, device_seconds_per_hour=10)
     for _ in range(4):
-        subject.admit("lab", 1)
+        subject.take(caller(), 1)
         usage.spent(person("lab/x"), 3_000_000_000)
         clock.advance(60)
     with pytest.raises(QuotaError, match=r"used the device for 12 s") as it:
-        subject.admit("lab", 1)
+        subject.take(caller(), 1)
     assert it.value.retry_after is not None
     clock.advance(it.value.retry_after - 61)
     with pytest.raises(QuotaError):
-        subject.admit("lab", 1)
+        subject.take(caller(), 1)
     clock.advance(61)
-    subject.admit("lab", 1)
+    subject.take(caller(), 1)
 
 
 def test_tenants_do_not_count_for_each_other_and_nobody_has_no_limit() -> None:
     both = {name: Tenant.model_validate({"calls": 1}) for name in ("a", "b")}
-    subject = Quotas(Tenants(both), Usage())
-    subject.admit("a", 1)
-    subject.admit("b", 1)
+    subject = CallQuotas(Tenants(both), Usage())
+    subject.take(caller("a"), 1)
+    subject.take(caller("b"), 1)
     for _ in range(100):
-        subject.admit("", 1 << 50)
+        subject.take(FakeCaller(), 1 << 50)
 
 
 def test_a_limit_that_changes_counts_for_the_next_call() -> None:
     tenants = Tenants({"lab": Tenant.model_validate({"calls": 1})})
-    subject = Quotas(tenants, Usage())
-    held = subject.admit("lab", 1)
+    subject = CallQuotas(tenants, Usage())
+    held = subject.take(caller(), 1)
+    with pytest.raises(QuotaError):
+        subject.take(caller(), 1)
     tenants.replace({"lab": Tenant.model_validate({"calls": 2})})
-    subject.admit("lab", 1)
+    subject.take(caller(), 1)
     tenants.replace({})
-    subject.admit("lab", 1)
-    held.give_back()
+    subject.take(caller(), 1)
+    assert len(held) == 1
+    held[0].give_back()
 
 
 # --- Over real sockets: who has spent a quota is told which ---------------------------------------

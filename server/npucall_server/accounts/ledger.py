@@ -1,220 +1,298 @@
 """A ledger of something that callers share: how much of it each holds. Bytes, places, streams ...
 
-No owner keeps more than half while others ask: what can be ended of it is ended for them.
+It is a tree. Below all of it are the tenants, below each tenant its owners, and there may be a
+session instead of an owner. What somebody takes counts in one walk up, at each of them. Each may
+have a limit of its own.
+
+While there is room, nobody looks further. Where there is none, no owner keeps more than half while
+others ask: what can be ended of it is ended for them.
 """
 
 from __future__ import annotations
 
 import math
+import sys
 import threading
 import time
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from npucall.errors import NpucallError
+    from npucall_server.access.callers import Caller
+    from npucall_server.settings.tenants import Tenants
 
+    Refusal: TypeAlias = "Callable[[Holder, int], NpucallError]"
+    """Makes the error where a holder has no room for so much more."""
+
+NO_LIMIT = sys.maxsize
 _GIVE_WAY_SECONDS = 1.0
 """How long a caller waits until others have given back what they were told to."""
 _WANTED_SECONDS = 2.0
 """A refused caller that has not asked again after this time no longer counts as asking."""
 _IDLE_SECONDS = 1.0
 """What has not been used for this long may be ended for others."""
+_MANY_OWNERS = 256
+"""So many owners may be remembered, though they hold nothing."""
 
 
-class Holder(Protocol):
-    """The one that takes a part."""
+class Quota(NamedTuple):
+    """What each tenant may hold of something, by the current settings file."""
 
-    @property
-    def peer(self) -> str:
-        """Its connection, as gRPC names it; empty if it has none."""
+    tenants: Tenants
+    name: str
+    refusal: Refusal
 
-    @property
-    def owner(self) -> str:
-        """The owner that the part counts for."""
+    def limit_of(self, tenant: str) -> int:
+        """The limit of a tenant."""
+        limit: int | None = getattr(self.tenants.of(tenant), self.name)
+        return NO_LIMIT if limit is None else limit
 
 
 class Entry:
     """What one call, stream, message or region holds. The one that took it gives it back."""
 
-    __slots__ = (
-        "_ledger",
-        "amount",
-        "granted",
-        "idle_since",
-        "leaving",
-        "owner",
-        "peer",
-        "yields",
-    )
+    __slots__ = ("amount", "holder", "idle_since", "leaving", "peer", "yields")
 
     def __init__(
-        self, ledger: Ledger, holder: Holder, amount: int, yields: Callable[[], object] | None
+        self,
+        holder: Holder,
+        amount: int,
+        peer: str = "",
+        yields: Callable[[], object] | None = None,
     ) -> None:
-        self._ledger = ledger
-        self.owner, self.peer = holder.owner, holder.peer
-        self.amount = amount
+        self.holder, self.amount, self.peer = holder, amount, peer
         self.yields = yields
-        """Ends the holder for others who ask; None while it cannot be ended."""
+        """Ends it for others who ask; None while it cannot be ended."""
         self.idle_since: float | None = None
         """Since when it has not been used. After a while it may be ended for anybody who asks."""
         self.leaving = False
         """Whether it has been told to end."""
-        self.granted: threading.Event | None = None
+
+    @property
+    def owner(self) -> str:
+        """The owner that it counts for."""
+        return self.holder.name
 
     def must_stay(self) -> None:
         """From now on others cannot end it, even if it was told to end: that came too late."""
         self.yields, self.leaving = None, False
 
     def give_back(self) -> None:
-        """Gives all of it back. A second time does nothing."""
-        self._ledger.give_back(self)
+        """Gives all of it back, to those who wait. A second time does nothing."""
+        holder = self.holder
+        ledger = holder.ledger
+        with ledger.lock:
+            if holder.entries.pop(self, self) is self:
+                return
+            self.yields = None  # what is given back keeps nothing alive
+            node: Holder | None = holder
+            while node is not None:
+                node.used -= self.amount
+                node = node.parent
+            if ledger.waiting:
+                ledger.grant()
+
+
+class Holder:
+    """Somebody who holds parts: an owner or a session, a tenant, or all of them together."""
+
+    __slots__ = ("entries", "ledger", "limit", "name", "parent", "refusal", "used")
+
+    def __init__(
+        self, name: str, ledger: Ledger, parent: Holder | None, limit: int, refusal: Refusal | None
+    ) -> None:
+        self.name, self.ledger, self.parent = name, ledger, parent
+        self.limit, self.refusal = limit, refusal
+        self.used = 0
+        """How much it holds, with all below it."""
+        self.entries: dict[Entry, None] = {}
+        """What it holds by itself, the oldest first."""
 
 
 class Ledger:
-    """An amount of something that callers take parts of. Each part has an owner, by name.
+    """An amount of something that callers take parts of.
 
-    ``refusal`` makes the error if there is no room. If others can be told to give way, the asking
-    caller first waits for that, at most a second.
+    ``limit`` and ``refusal``: for all together. ``quota``: for each tenant. If others can be told
+    to give way, the asking caller first waits for that, at most a second.
     """
 
-    def __init__(self, limit: int, refusal: Callable[[], NpucallError]) -> None:
-        self.limit = limit
-        self.used = 0
-        self._refusal = refusal
+    def __init__(
+        self,
+        limit: int = NO_LIMIT,
+        refusal: Refusal | None = None,
+        quota: Quota | None = None,
+    ) -> None:
+        self.lock = threading.RLock()  # the garbage collector gives regions back in any thread
+        self.waiting: dict[Entry, threading.Event] = {}
+        """Those who wait for others to give way, and what tells them that they have it."""
+        self.all = Holder("", self, None, limit, refusal)
+        """What everybody holds."""
+        self._quota = quota
+        self._tables = quota.tenants.by_name if quota is not None else None
         self._refused_at = -math.inf
-        self._lock = threading.RLock()  # the garbage collector gives regions back in any thread
-        self._owners: dict[str, dict[Entry, None]] = {}
-        self._waiting: list[Entry] = []
+        self._tenants: dict[str, Holder] = {}
+        self._owners: dict[str, Holder] = {}
+        self._many = _MANY_OWNERS
+
+    @property
+    def limit(self) -> int:
+        """How much there is."""
+        return self.all.limit
+
+    @property
+    def used(self) -> int:
+        """How much everybody holds together."""
+        return self.all.used
 
     def take(
-        self, holder: Holder, amount: int, yields: Callable[[], object] | None = None
+        self, caller: Caller, amount: int, yields: Callable[[], object] | None = None
     ) -> Entry:
-        """Takes a part, at once if there is room. Raises the refusal if there is none in time."""
-        entry = Entry(self, holder, amount, yields)
-        with self._lock:
-            fits = self.used + amount <= self.limit
-            if fits and (not self._waiting or not self._is_greedy(entry)):
-                self._add(entry)
-                return entry
-            ending = self._who_gives_way(entry)
-            entry.granted = threading.Event()
-            self._waiting.append(entry)
-        for end in ending:
-            end()
-        self._wait(entry, entry.granted)
-        return entry
+        """Takes a part, at once if there is room. Raises the refusal if there is none in time.
 
-    def give_back(self, entry: Entry) -> None:
-        """Gives a part back, to those who wait. A second time does nothing."""
-        with self._lock:
-            if not self._drop(entry):
-                return
-            self.used -= entry.amount
-            if self._waiting:
-                self._grant()
+        ``yields`` ends it for others.
+        """
+        identity = caller.identity
+        with self.lock:
+            holder = self._owners.get(identity.owner) or self._new(identity.owner, identity.tenant)
+            entry = Entry(holder, amount, caller.peer, yields)
+            ending = self._enter(entry)
+        return entry if ending is None else self._wait(entry, ending)
 
-    def take_spare(self, holder: Holder, amount: int, yields: Callable[[], object]) -> Entry | None:
+    def hold(self, owner: str, amount: int, tenant: str = "") -> Entry:
+        """``take`` for what is bound to no connection."""
+        with self.lock:
+            entry = Entry(self._owners.get(owner) or self._new(owner, tenant), amount)
+            ending = self._enter(entry)
+        return entry if ending is None else self._wait(entry, ending)
+
+    def hold_spare(self, owner: str, amount: int, yields: Callable[[], object]) -> Entry | None:
         """Takes a part if nobody else asks for it; else None. ``yields`` ends it for anybody."""
-        entry = Entry(self, holder, amount, yields)
-        entry.idle_since = -math.inf
-        with self._lock:
-            if self._waiting or self.used + amount > self.limit:
+        with self.lock:
+            entry = Entry(self._owners.get(owner) or self._new(owner, ""), amount, "", yields)
+            entry.idle_since = -math.inf
+            if self.waiting or _full(entry) is not None:
                 return None
-            self._add(entry)
+            _add(entry)
             return entry
 
-    def grow(self, entry: Entry, amount: int) -> None:
-        """Adds so much to an entry, as ``take`` does."""
-        with self._lock:
-            if not self._waiting and self.used + amount <= self.limit:
-                self.used += amount
-                self._enlarge(entry, amount)
-                return
-        more = self.take(entry, amount)
-        with self._lock:
-            self._drop(more)
-            more.amount = 0
-            self._enlarge(entry, amount)
+    def child(self, tenant: str, limit: int, refusal: Refusal) -> Holder:
+        """Somebody of a tenant with a limit of its own, such as a session."""
+        with self.lock:
+            return Holder("", self, self._parent(tenant), limit, refusal)
 
-    def shrink(self, entry: Entry, amount: int) -> None:
-        """Gives a part of an entry back. An empty entry may still grow."""
-        with self._lock:
-            entry.amount -= amount
-            self.used -= amount
-            if not entry.amount:
-                self._drop(entry)
-            if self._waiting:
-                self._grant()
+    def take_for(self, child: Holder, amount: int) -> Entry:
+        """``take`` for a child."""
+        with self.lock:
+            entry = Entry(child, amount)
+            ending = self._enter(entry)
+        return entry if ending is None else self._wait(entry, ending)
 
     @property
     def is_wanted(self) -> bool:
         """Whether somebody waits for a part, or was refused a moment ago."""
-        return bool(self._waiting) or time.monotonic() - self._refused_at < _WANTED_SECONDS
+        return bool(self.waiting) or time.monotonic() - self._refused_at < _WANTED_SECONDS
 
     @property
     def peers(self) -> set[str]:
         """Connections that hold a part, or wait for one."""
-        with self._lock:
-            holding = [entry for entries in self._owners.values() for entry in entries]
-            return {entry.peer for entry in (*holding, *self._waiting)}
+        with self.lock:
+            return {entry.peer for entry in (*self._held(), *self.waiting)}
 
     @property
     def owners(self) -> dict[str, int]:
         """How much each owner holds."""
-        with self._lock:
-            return {owner: self.held(owner) for owner in self._owners}
+        with self.lock:
+            return {name: each.used for name, each in self._owners.items() if each.used}
 
     def held(self, owner: str) -> int:
         """How much an owner holds."""
-        return sum(entry.amount for entry in tuple(self._owners.get(owner, ())))
+        holder = self._owners.get(owner)
+        return holder.used if holder is not None else 0
 
-    def _add(self, entry: Entry) -> None:
-        self.used += entry.amount
-        entries = self._owners.get(entry.owner)
-        if entries is None:
-            self._owners[entry.owner] = {entry: None}
-        else:
-            entries[entry] = None
+    def parts(self, owner: str) -> int:
+        """How many parts an owner holds."""
+        holder = self._owners.get(owner)
+        return len(holder.entries) if holder is not None else 0
 
-    def _enlarge(self, entry: Entry, amount: int) -> None:
-        entry.amount += amount
-        self._owners.setdefault(entry.owner, {})[entry] = None
+    # --- While there is room, with the lock -------------------------------------------------------
 
-    def _drop(self, entry: Entry) -> bool:
-        """Removes an entry. Answers whether it was held."""
-        entries = self._owners.get(entry.owner)
-        if entries is None or entry not in entries:
-            return False
-        del entries[entry]
-        if not entries:
-            del self._owners[entry.owner]
-        return True
+    def _enter(self, entry: Entry) -> list[Callable[[], object]] | None:
+        """Takes the part if there is room everywhere. If not: what ends others, or the refusal."""
+        if self._quota is not None and self._quota.tenants.by_name is not self._tables:
+            self._read(self._quota)
+        node: Holder | None = entry.holder
+        while node is not None:
+            if node.used + entry.amount > node.limit:
+                return self._ask(entry)
+            node = node.parent
+        if self.waiting and self._is_greedy(entry):
+            return self._ask(entry)
+        _add(entry)
+        return None
 
-    def _grant(self) -> None:
-        """Gives free parts to those who wait, first to the owner who holds least."""
-        while self._waiting:
-            entry = min(self._waiting, key=lambda each: self.held(each.owner))
-            if self.used + entry.amount > self.limit:
+    def _new(self, owner: str, tenant: str) -> Holder:
+        """Remembers an owner. Forgets those who hold nothing where there are many."""
+        if len(self._owners) >= self._many and not self.waiting:
+            self._owners = {name: each for name, each in self._owners.items() if each.entries}
+            self._many = max(_MANY_OWNERS, 2 * len(self._owners))
+        made = Holder(owner, self, self._parent(tenant), NO_LIMIT, None)
+        return self._owners.setdefault(owner, made)
+
+    def _parent(self, tenant: str) -> Holder:
+        """The tenant; all for those who have none."""
+        if not tenant:
+            return self.all
+        found = self._tenants.get(tenant)
+        if found is None:
+            limit, refusal = NO_LIMIT, None
+            if self._quota is not None:
+                limit, refusal = self._quota.limit_of(tenant), self._quota.refusal
+            found = self._tenants[tenant] = Holder(tenant, self, self.all, limit, refusal)
+        return found
+
+    def _read(self, quota: Quota) -> None:
+        self._tables = quota.tenants.by_name
+        for name, tenant in self._tenants.items():
+            tenant.limit = quota.limit_of(name)
+
+    # --- While there is none ----------------------------------------------------------------------
+
+    def _ask(self, entry: Entry) -> list[Callable[[], object]]:
+        """Has it wait for others; answers what ends them. Raises the refusal if nobody can end."""
+        if (full := _full(entry)) is not None and full is not self.all:
+            raise self._refused(full, entry)
+        ending = self._who_gives_way(entry)
+        self.waiting[entry] = threading.Event()
+        return ending
+
+    def _wait(self, entry: Entry, ending: list[Callable[[], object]]) -> Entry:
+        granted = self.waiting.get(entry)
+        for end in ending:
+            end()
+        if granted is None or granted.wait(_GIVE_WAY_SECONDS):
+            return entry
+        with self.lock:
+            if self.waiting.pop(entry, None) is None:
+                return entry
+            raise self._refused(_full(entry) or self.all, entry)
+
+    def grant(self) -> None:
+        """Gives free parts to those who wait, first to the owner who holds least. With the lock."""
+        while self.waiting:
+            able = [each for each in self.waiting if _full(each) in (None, self.all)]
+            entry = min(able, key=lambda each: each.holder.used, default=None)
+            if entry is None or self.used + entry.amount > self.limit:
                 return
-            self._waiting.remove(entry)
-            self._add(entry)
-            entry.granted.set()  # type: ignore[union-attr]  # it waits
-
-    def _wait(self, entry: Entry, granted: threading.Event) -> None:
-        if granted.wait(_GIVE_WAY_SECONDS):
-            return
-        with self._lock:
-            if entry in self._waiting:
-                self._waiting.remove(entry)
-                raise self._refused()
+            _add(entry)
+            self.waiting.pop(entry).set()
 
     def _who_gives_way(self, asking: Entry) -> list[Callable[[], object]]:
         """Functions that end enough entries. Raises the refusal if not enough can be ended."""
-        everybody = [entry for entries in tuple(self._owners.values()) for entry in tuple(entries)]
+        everybody = self._held()
         leaving = sum(entry.amount for entry in everybody if entry.leaving)
-        wanted = asking.amount + sum(entry.amount for entry in self._waiting)
+        wanted = asking.amount + sum(entry.amount for entry in self.waiting)
         missing = self.used + wanted - leaving - self.limit
         ending = []
         for entry in (*filter(_is_idle, everybody), *self._of_who_has_most(asking)):
@@ -222,7 +300,7 @@ class Ledger:
                 ending.append(entry)
                 missing -= entry.amount
         if missing > 0:
-            raise self._refused()
+            raise self._refused(self.all, asking)
         for entry in ending:
             entry.leaving = True
         return [entry.yields for entry in ending if entry.yields is not None]
@@ -234,17 +312,37 @@ class Ledger:
         """
         if self._is_greedy(asking):
             return []
-        half = self.limit // 2
-        greedy = [owner for owner in self._owners if self.held(owner) > half]
-        return [entry for owner in greedy for entry in reversed(self._owners[owner])]
+        greedy = [each for each in self._owners.values() if each.used > self.limit // 2]
+        return [entry for owner in greedy for entry in reversed(owner.entries)]
 
     def _is_greedy(self, asking: Entry) -> bool:
         """Whether the asking owner would have more than half."""
-        return self.held(asking.owner) + asking.amount > self.limit // 2
+        return asking.holder.used + asking.amount > self.limit // 2
 
-    def _refused(self) -> NpucallError:
-        self._refused_at = time.monotonic()
-        return self._refusal()
+    def _held(self) -> list[Entry]:
+        return [entry for owner in self._owners.values() for entry in owner.entries]
+
+    def _refused(self, full: Holder, asking: Entry) -> NpucallError:
+        if full is self.all:
+            self._refused_at = time.monotonic()
+        assert full.refusal is not None  # noqa: S101  # it has a limit
+        return full.refusal(full, asking.amount)
+
+
+def _add(entry: Entry) -> None:
+    holder: Holder | None = entry.holder
+    entry.holder.entries[entry] = None
+    while holder is not None:
+        holder.used += entry.amount
+        holder = holder.parent
+
+
+def _full(entry: Entry) -> Holder | None:
+    """The first of its holders, from below, that has no room for it."""
+    node: Holder | None = entry.holder
+    while node is not None and node.used + entry.amount <= node.limit:
+        node = node.parent
+    return node
 
 
 def _is_idle(entry: Entry) -> bool:

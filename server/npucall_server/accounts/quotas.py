@@ -5,47 +5,20 @@ The limits are the current ones of the settings file (``access.tenants``).
 
 from __future__ import annotations
 
-import threading
-from collections import defaultdict
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from npucall.errors import HandleMemoryError, QuotaError, TooLargeError
 from npucall.texts import retry_in
+from npucall_server.accounts.ledger import Ledger, Quota
 
 if TYPE_CHECKING:
     from npucall.errors import NpucallError
+    from npucall_server.access.callers import Caller
+    from npucall_server.accounts.ledger import Entry, Holder
     from npucall_server.settings.tenants import Tenants
 
 _RETRY_SECONDS = 1.0
-
-
-class Held:
-    """The part of its tenant's quotas that one call, stream or other object holds."""
-
-    __slots__ = ("_given_back", "_quotas", "_tenant", "_what")
-
-    def __init__(self, quotas: Quotas, tenant: str, what: dict[str, int]) -> None:
-        self._quotas, self._tenant, self._what = quotas, tenant, what
-        self._given_back = False
-
-    def give_back(self) -> None:
-        """Gives all of it back. A second time does nothing."""
-        if not self._given_back:
-            self._given_back = True
-            self._quotas.release(self._tenant, self._what)
-
-
-class _Nothing(Held):
-    """For callers without a limit."""
-
-    def __init__(self) -> None:
-        pass
-
-    def give_back(self) -> None:
-        pass
-
-
-_NOTHING = _Nothing()
 
 
 class DeviceTime(Protocol):
@@ -58,63 +31,40 @@ class DeviceTime(Protocol):
         """Seconds until the tenant is below ``device_seconds``, if it makes no more calls."""
 
 
-class Quotas:
-    """What each tenant holds. ``device_time`` says how long it held the device.
+def quota_of(tenants: Tenants, name: str) -> Quota:
+    """The quota of that name, for a ledger of what it limits."""
+    return Quota(tenants, name, partial(_refusal, name))
 
-    A quota counts only what was taken after the quota was set.
+
+class CallQuotas:
+    """What calls of tenants hold until their answers are read. Only quotas that are set count.
+
+    ``device_time`` says how long each tenant held the device.
     """
 
     def __init__(self, tenants: Tenants, device_time: DeviceTime) -> None:
         self._tenants, self._device_time = tenants, device_time
-        self._lock = threading.Lock()
-        self._held: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
+        self._calls = Ledger(quota=quota_of(tenants, "calls"))
+        self._memory = Ledger(quota=quota_of(tenants, "memory"))
 
-    def admit(self, tenant: str, size: int) -> Held:
-        """For a call that holds so many bytes. Raises QuotaError."""
-        self._check_device_time(tenant)
-        return self._take(tenant, calls=1, memory=size)
+    def take(self, caller: Caller, size: int) -> list[Entry]:
+        """For a call that holds so many bytes. Raises QuotaError and TooLargeError."""
+        tenant = self._tenants.of(caller.identity.tenant)
+        if tenant.device_seconds_per_hour is not None:
+            self._check_time(caller.identity.tenant, tenant.device_seconds_per_hour)
+        taken: list[Entry] = []
+        try:
+            if tenant.calls is not None:
+                taken.append(self._calls.take(caller, 1))
+            if tenant.memory is not None:
+                taken.append(self._memory.take(caller, size))
+        except BaseException:
+            for entry in taken:
+                entry.give_back()
+            raise
+        return taken
 
-    def open_stream(self, tenant: str) -> Held:
-        """For a stream. Raises QuotaError."""
-        return self._take(tenant, streams=1)
-
-    def share_memory(self, tenant: str, size: int) -> Held:
-        """For a region of so many bytes. Raises QuotaError."""
-        return self._take(tenant, shared_memory=size)
-
-    def open_session(self, tenant: str) -> Held:
-        """For a session. Raises QuotaError."""
-        return self._take(tenant, sessions=1)
-
-    def hold_handle(self, tenant: str, size: int) -> Held:
-        """For a handle of so many bytes. Raises HandleMemoryError."""
-        return self._take(tenant, handle_memory=size)
-
-    def release(self, tenant: str, what: dict[str, int]) -> None:
-        """``Held`` calls this when it gives back."""
-        with self._lock:
-            held = self._held[tenant]
-            for quota, amount in what.items():
-                held[quota] -= amount
-
-    def _take(self, name: str, **wanted: int) -> Held:
-        limits = self._tenants.of(name).quotas
-        if not limits:
-            return _NOTHING
-        what = {quota: amount for quota, amount in wanted.items() if quota in limits}
-        with self._lock:
-            held = self._held[name]
-            for quota, amount in what.items():
-                if held[quota] + amount > limits[quota]:
-                    raise _refusal(name, quota, limits[quota], held[quota], amount)
-            for quota, amount in what.items():
-                held[quota] += amount
-        return Held(self, name, what)
-
-    def _check_device_time(self, name: str) -> None:
-        limit = self._tenants.of(name).device_seconds_per_hour
-        if limit is None:
-            return
+    def _check_time(self, name: str, limit: float) -> None:
         used = self._device_time.device_seconds(name)
         if used < limit:
             return
@@ -130,8 +80,9 @@ class Quotas:
         )
 
 
-def _refusal(tenant: str, quota: str, limit: int, held: int, amount: int) -> NpucallError:
-    setting = f"tenants.{tenant}.{quota}"
+def _refusal(quota: str, tenant: Holder, amount: int) -> NpucallError:
+    limit, held = tenant.limit, tenant.used
+    setting = f"tenants.{tenant.name}.{quota}"
     if quota == "handle_memory":
         return HandleMemoryError(
             f"the tenant's handles hold {held} bytes and this one needs {amount} more "

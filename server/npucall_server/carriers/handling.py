@@ -215,7 +215,7 @@ def room_for_messages(count: int) -> Ledger:
     """Room for so many messages on their way in."""
     return Ledger(
         count,
-        lambda: BusyError(
+        lambda *_: BusyError(
             f"the server is receiving {count} requests, as many as a share of memory_limit allows; "
             f"{retry_in(_RETRY_SECONDS)}",
             retry_after=_RETRY_SECONDS,

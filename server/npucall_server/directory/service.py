@@ -40,8 +40,8 @@ class DirectoryService:
         watchers: int,
     ) -> None:
         self._feed, self._hosts = feed, hosts
-        self.announcers = Ledger(announcers, lambda: _full("announce", announcers))
-        self.watchers = Ledger(watchers, lambda: _full("watch", watchers))
+        self.announcers = Ledger(announcers, lambda *_: _full("announce", announcers))
+        self.watchers = Ledger(watchers, lambda *_: _full("watch", watchers))
         self._draining = False
 
     def announce(

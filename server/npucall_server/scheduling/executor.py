@@ -11,7 +11,7 @@ from npucall.compute.evaluate import NO_TARGETS
 from npucall.errors import DrainingError, NpucallError, QueueFullError, TooLargeError
 from npucall.texts import retry_in
 from npucall_server.accounts.ledger import Ledger
-from npucall_server.accounts.quotas import Quotas
+from npucall_server.accounts.quotas import CallQuotas
 from npucall_server.accounts.usage import Usage
 from npucall_server.devices.base import Phases
 from npucall_server.scheduling.call_turn import CallTurn
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from npucall.tensors import Buffer
     from npucall_server.access.callers import Caller
     from npucall_server.accounts.ledger import Entry
-    from npucall_server.accounts.quotas import Held
     from npucall_server.devices.base import Device, Pieces, Resident, Source, Step, Target
 
 MAX_COMPUTATION = 2**63 - 1
@@ -55,12 +54,17 @@ class Completed(NamedTuple):
 class Admission:
     """What an admitted call holds: a place until it has run, memory until it is dismissed."""
 
-    __slots__ = ("_executor", "_memory", "_place", "_quota", "call", "turn")
+    __slots__ = ("_executor", "_memory", "_place", "_quotas", "call", "turn")
 
     def __init__(
-        self, executor: Executor, call: Prepared | Program, quota: Held, place: Entry, memory: Entry
+        self,
+        executor: Executor,
+        call: Prepared | Program,
+        quotas: list[Entry],
+        place: Entry,
+        memory: Entry,
     ) -> None:
-        self._executor, self._quota = executor, quota
+        self._executor, self._quotas = executor, quotas
         self._place, self._memory = place, memory
         self.call = call
         self.turn: CallTurn | None = None
@@ -94,7 +98,8 @@ class Admission:
         """Gives everything back; a second time does nothing."""
         self._place.give_back()
         self._memory.give_back()
-        self._quota.give_back()
+        for quota in self._quotas:
+            quota.give_back()
         self._executor.forget(self)
 
 
@@ -111,8 +116,9 @@ class Executor:
     ) -> None:
         """``clock`` counts seconds: whether turns end is judged by it."""
         self.device = device
-        tenants, usage = tenants or Tenants({}), usage or Usage()
-        self.quotas = Quotas(tenants, usage)
+        self.tenants = tenants = tenants or Tenants({})
+        usage = usage or Usage()
+        self._quotas = CallQuotas(tenants, usage)
         self.limits = limits
         self.memory = Ledger(limits.memory_limit, self._memory_full)
         """Bytes of calls until they are dismissed, and of all else that is kept for callers."""
@@ -176,7 +182,7 @@ class Executor:
         self.check_size(call)
         self.check_open()
         size = self.admitted_bytes(call) if size is None else size
-        quota = self.quotas.admit(caller.identity.tenant, size)
+        quotas = self._quotas.take(caller, size)
         try:
             place = self._places.take(caller, 1, end)
             try:
@@ -185,9 +191,10 @@ class Executor:
                 place.give_back()
                 raise
         except BaseException:
-            quota.give_back()
+            for quota in quotas:
+                quota.give_back()
             raise
-        admission = Admission(self, call, quota, place, memory)
+        admission = Admission(self, call, quotas, place, memory)
         with self._lock:
             if self._refusal is None:
                 self._admitted.add(admission)
@@ -309,10 +316,10 @@ class Executor:
         self._usual_seconds += (ran_ns / 1e9 - self._usual_seconds) / 16
         return Completed(outputs, queue_ns, phases or Phases(0, 0, ran_ns, 0))
 
-    def _queue_full(self) -> QueueFullError:
+    def _queue_full(self, *_: object) -> QueueFullError:
         return self._full("queue_length", self.limits.queue_length, "the queue is full")
 
-    def _memory_full(self) -> QueueFullError:
+    def _memory_full(self, *_: object) -> QueueFullError:
         return self._full("memory_limit", self.limits.memory_limit, "other calls hold the memory")
 
     def _full(self, setting: str, limit: int, what: str) -> QueueFullError:

@@ -72,7 +72,7 @@ class AccessService:
         return pb.ReleaseReservationResponse().SerializeToString()
 
 
-def _too_many_wait() -> QueueFullError:
+def _too_many_wait(*_: object) -> QueueFullError:
     return QueueFullError(
         f"{MOST_WAITING} callers wait for a reservation, as many as may; "
         f"{retry_in(_RETRY_SECONDS)}",

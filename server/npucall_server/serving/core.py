@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from npucall.wire.replies import ServerIdentity
+from npucall_server.accounts.quotas import quota_of
 from npucall_server.accounts.usage import Usage
 from npucall_server.calls.executions import Executions
 from npucall_server.calls.placed import Places
@@ -88,11 +89,12 @@ def core_of(
     usage = Usage(operators_of(device), clock.wall)
     executor = Executor(device, _limits(settings), access.tenants, usage, clock.monotonic)
     identity = ServerIdentity(secrets.token_hex(6), device.name, device.soc)
-    memory, quotas = executor.memory, executor.quotas
+    memory, tenants = executor.memory, access.tenants
     kept = KeptMemory(settings.memory_limit)
-    regions = Regions(settings.shared_memory_limit, memory, quotas)
+    shared = quota_of(tenants, "shared_memory")
+    regions = Regions(settings.shared_memory_limit, memory, shared)
     sessions = sessions_of(
-        settings, device, identity.instance, memory, quotas, kept.make_room, guard.check,
+        settings, device, identity.instance, memory, tenants, kept.make_room, guard.check,
         clock.monotonic,
     )  # fmt: skip
     digests = Digests(settings.digest_cache_bytes, memory)

@@ -198,7 +198,7 @@ def health_handlers(
     return grpc.method_handlers_generic_handler(HEALTH, methods)
 
 
-def _too_many_standing() -> QueueFullError:
+def _too_many_standing(*_: object) -> QueueFullError:
     return QueueFullError(
         f"{_STANDING} callers watch health or use reflection, as many as may; "
         f"{retry_in(_RETRY_SECONDS)}",

@@ -63,7 +63,7 @@ class HealthServer:
         self._grpc.stop(None)
 
 
-def _too_many() -> QueueFullError:
+def _too_many(*_: object) -> QueueFullError:
     return QueueFullError(
         f"{_WATCHERS} callers watch the server's health, as many as may; "
         f"{retry_in(_RETRY_SECONDS)}",

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 DIGEST_BYTES = 1 << 10
 """Each counts for so many bytes in addition to its own."""
+_OWNER = "digests"
+"""Whose the memory is, in its ledger."""
 _MOST = 4096
 """The most digests of all tenants. This bounds the time to look through them."""
 
@@ -19,16 +21,6 @@ _MOST = 4096
 class _Kept(NamedTuple):
     data: Buffer
     entry: Entry
-
-
-class _Holder:
-    """All that is kept, for the ledger of memory: it has a limit of its own."""
-
-    peer = ""
-    owner = "digests"
-
-
-_HOLDER = _Holder()
 
 
 class Digests:
@@ -42,10 +34,13 @@ class Digests:
         self._limit, self._memory = limit, memory
         self._lock = threading.Lock()
         self._kept: OrderedDict[tuple[str, bytes], _Kept] = OrderedDict()
-        self.used = 0
-        """Bytes that are kept."""
         self.hits = self.misses = 0
         """How often bytes were asked for that were kept, and that were not."""
+
+    @property
+    def used(self) -> int:
+        """Bytes that are kept."""
+        return self._memory.held(_OWNER)
 
     def find(self, tenant: str, sha256: bytes) -> Buffer | None:
         """The bytes of a tenant's digest; None if they are not kept."""
@@ -74,11 +69,10 @@ class Digests:
                 return True
             while self.used + size > self._limit or len(self._kept) >= _MOST:
                 self._drop(next(iter(self._kept)))
-            entry = self._memory.take_spare(_HOLDER, size, lambda: self._yield(key))
+            entry = self._memory.hold_spare(_OWNER, size, lambda: self._yield(key))
             if entry is None:
                 return False
             self._kept[key] = _Kept(memoryview(data).toreadonly(), entry)
-            self.used += size
             return True
 
     def _yield(self, key: tuple[str, bytes]) -> None:
@@ -88,6 +82,4 @@ class Digests:
                 self._drop(key)
 
     def _drop(self, key: tuple[str, bytes]) -> None:
-        kept = self._kept.pop(key)
-        self.used -= kept.entry.amount
-        kept.entry.give_back()
+        self._kept.pop(key).entry.give_back()

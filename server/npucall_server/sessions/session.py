@@ -18,17 +18,17 @@ if TYPE_CHECKING:
     from npucall_server.access.callers import Waiting
     from npucall_server.access.identity import Identity
     from npucall_server.devices.base import Resident
-    from npucall_server.sessions.room import Account, Room
+    from npucall_server.sessions.handle_room import Allocation, SessionRoom
     from npucall_server.sessions.waiting import Changes
 
 
 class _Content:
     """What a handle holds or will hold, while somebody needs it."""
 
-    __slots__ = ("error", "pins", "room")
+    __slots__ = ("allocation", "error", "pins")
 
     def __init__(self) -> None:
-        self.room: Room | None = None
+        self.allocation: Allocation | None = None
         self.error: NpucallError | None = None
         """Why it could not be filled."""
         self.pins = 1
@@ -51,7 +51,7 @@ class Session:
         owner: str,
         identity: Identity,
         lease: float,
-        account: Account,
+        room: SessionRoom,
         changes: Changes,
         clock: Callable[[], float],
     ) -> None:
@@ -59,7 +59,7 @@ class Session:
         self.identity = identity
         """The caller that used it last."""
         self.lease = lease
-        self._account, self._changes, self._clock = account, changes, clock
+        self._room, self._changes, self._clock = room, changes, clock
         self._handles: Handles[_Content] = Handles()
         self._uses = 0
         self._ends_at = clock() + lease
@@ -71,12 +71,12 @@ class Session:
     @property
     def budget(self) -> int:
         """Bytes that its handles may hold."""
-        return self._account.budget.limit
+        return self._room.limit
 
     @property
     def held(self) -> int:
         """Bytes that its handles hold, with released handles that a call still reads."""
-        return self._account.budget.held
+        return self._room.used
 
     @property
     def is_due(self) -> bool:
@@ -122,7 +122,7 @@ class Session:
             free = self._let_go([handle.id for handle in self._handles])
             self._changes.notify()
         _give_back(free)
-        self._account.close()
+        self._room.give_back()
         return True
 
     # --- Its handles ------------------------------------------------------------------------------
@@ -153,7 +153,7 @@ class Session:
         filling = Filling(self, found, identity, is_new=begun is Begun.NEW)
         if filling.is_new:
             try:
-                found.value.room = self._account.take(size, dtype)
+                found.value.allocation = self._room.take(size, dtype)
             except Exception as error:
                 filling.fail(error)
                 raise
@@ -197,22 +197,22 @@ class Session:
         if handle.state is HandleState.FILLING and self._ended is not None:
             raise self._ended()
 
-    def _let_go(self, handles: Sequence[bytes]) -> list[Room]:
+    def _let_go(self, handles: Sequence[bytes]) -> list[Allocation]:
         found = [self._handles.release(handle) for handle in handles]
-        return [room for handle in found if handle for room in self._rest_of(handle)]
+        return [each for handle in found if handle for each in self._rest_of(handle)]
 
-    def _unpin(self, handle: _Handle) -> list[Room]:
+    def _unpin(self, handle: _Handle) -> list[Allocation]:
         handle.value.pins -= 1
         return self._rest_of(handle)
 
-    def _rest_of(self, handle: _Handle) -> list[Room]:
+    def _rest_of(self, handle: _Handle) -> list[Allocation]:
         """Memory that is no longer needed, to be given back without the lock."""
         content = handle.value
         is_wanted = handle.state is HandleState.FILLED and not handle.is_released
-        if content.pins or is_wanted or content.room is None:
+        if content.pins or is_wanted or content.allocation is None:
             return []
-        room, content.room = content.room, None
-        return [room]
+        allocation, content.allocation = content.allocation, None
+        return [allocation]
 
 
 class Reading:
@@ -231,9 +231,9 @@ class Reading:
         """
         handle = self._handle
         self._session.wait(handle, caller)
-        if handle.state is not HandleState.FILLED or handle.value.room is None:
+        if handle.state is not HandleState.FILLED or handle.value.allocation is None:
             raise empty(self._name, handle.id, handle.failure)
-        return ResidentPart(handle.value.room.memory, self._part.offset, self._part.length)
+        return ResidentPart(handle.value.allocation.memory, self._part.offset, self._part.length)
 
     def done(self) -> None:
         """The call no longer reads it. A second time does nothing."""
@@ -257,9 +257,9 @@ class Filling:
     @property
     def memory(self) -> Resident:
         """The memory that a new filling fills."""
-        room = self._handle.value.room
-        assert room is not None  # noqa: S101  # it is new, and has not ended
-        return room.memory
+        allocation = self._handle.value.allocation
+        assert allocation is not None  # noqa: S101  # it is new, and has not ended
+        return allocation.memory
 
     def succeed(self, identity: bytes | None = None) -> None:
         """All bytes are there. ``identity``: if it was not known before."""
@@ -282,6 +282,6 @@ class Filling:
         check_same(handle, identity or self._identity)
 
 
-def _give_back(rooms: Sequence[Room]) -> None:
-    for room in rooms:
-        room.give_back()
+def _give_back(allocations: Sequence[Allocation]) -> None:
+    for each in allocations:
+        each.give_back()

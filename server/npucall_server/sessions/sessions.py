@@ -18,8 +18,8 @@ from npucall.errors import (
 )
 from npucall.texts import retry_in
 from npucall.wire.status import SESSION
+from npucall_server.accounts.ledger import Ledger
 from npucall_server.sessions.ids import SECRET_BYTES, Ids, unknown
-from npucall_server.sessions.room import Account, Budget
 from npucall_server.sessions.session import Session
 from npucall_server.sessions.waiting import Changes
 
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from npucall.errors import NpucallError
     from npucall_server.access.callers import Caller
     from npucall_server.access.identity import Identity
-    from npucall_server.accounts.quotas import Held
+    from npucall_server.accounts.ledger import Entry, Holder, Quota
     from npucall_server.devices.base import Device
-    from npucall_server.sessions.room import HandleMemory
+    from npucall_server.sessions.handle_room import HandleRoom
     from npucall_server.settings.server import ServerSettings
 
 _RETRY_SECONDS = 5.0
@@ -74,15 +74,17 @@ class Sessions:
     """The sessions of one server process. Somebody has to call ``look`` every second.
 
     ``check`` raises UnauthenticatedError for a caller whose credential is no longer good.
-    ``call_timeout``: longest wait for a handle. ``clock`` is monotonic.
+    ``call_timeout``: longest wait for a handle. ``quota``: sessions of a tenant. ``clock`` is
+    monotonic.
     """
 
     def __init__(  # noqa: PLR0913  # all that sessions depend on
         self,
-        memory: HandleMemory,
+        memory: HandleRoom,
         rules: Rules,
         ids: Ids,
         call_timeout: float,
+        quota: Quota | None = None,
         check: Callable[[Identity], None] = lambda _: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -91,7 +93,8 @@ class Sessions:
         self._check, self._clock = check, clock
         self._lock = threading.Lock()
         self._key = secrets.token_bytes(_KEY_BYTES)
-        self._open: dict[bytes, tuple[Session, Held]] = {}
+        self._places = Ledger(rules.max_sessions, _too_many, quota)
+        self._open: dict[bytes, tuple[Session, Entry]] = {}
         self._ended: dict[bytes, _Ended] = {}
         self._nobody = secrets.token_bytes(SECRET_BYTES)
         """A missing session is compared with this secret, so that the answer takes as long."""
@@ -111,13 +114,16 @@ class Sessions:
         if not 0 <= lease < float("inf"):
             raise MessageError(f"lease_seconds: expected 0 or more, found {lease:g}")
         self.look()
-        held = self.memory.quotas.open_session(caller.identity.tenant)
+        identity = caller.identity
+        place = self._places.hold(identity.owner, 1, identity.tenant)
         try:
-            lease = min(lease or rules.session_lease, rules.session_lease)
-            return self._opened(caller, lease, self._budget(budget), held)
+            session = self._opened(identity, lease, budget)
         except BaseException:
-            held.give_back()
+            place.give_back()
             raise
+        with self._lock:
+            self._open[self._key_of(session.secret)] = session, place
+        return session
 
     def of(self, caller: Caller, handles: Sequence[bytes] = ()) -> Session:
         """The session that a caller's metadata name. Its lease starts again.
@@ -155,26 +161,17 @@ class Sessions:
             if session.end(unknown):
                 self._forget(key)
 
-    def _opened(self, caller: Caller, lease: float, budget: Budget, held: Held) -> Session:
-        identity, most = caller.identity, self.rules.max_sessions
-        account = Account(self.memory, identity, budget)
+    def _opened(self, identity: Identity, lease: float, budget: int) -> Session:
+        most, setting = self.rules.handle_memory, "handle_memory"
+        if 0 < budget < most:
+            most, setting = budget, "budget_bytes of OpenSession"
+        room = self.memory.open(identity, most, setting)
         name, secret = self._ids.new()
-        changes = Changes(self._call_timeout)
-        session = Session(
-            name, secret, _owner(identity), identity, lease, account, changes, self._clock
-        )
-        with self._lock:
-            if len(self._open) < most:
-                self._open[self._key_of(secret)] = session, held
-                return session
-        account.close()
-        raise _too_many(most)
-
-    def _budget(self, wanted: int) -> Budget:
-        limit = self.rules.handle_memory
-        if 0 < wanted < limit:
-            return Budget("the handles of the session", wanted, "budget_bytes of OpenSession")
-        return Budget("the handles of the session", limit, "handle_memory")
+        longest = self.rules.session_lease
+        return Session(
+            name, secret, _owner(identity), identity, min(lease or longest, longest), room,
+            Changes(self._call_timeout), self._clock,
+        )  # fmt: skip
 
     def _find(self, caller: Caller, handles: Sequence[bytes] = ()) -> tuple[bytes, Session | None]:
         """The key of the caller's session, and the session if it is open."""
@@ -206,8 +203,8 @@ class Sessions:
         with self._lock:
             if ended is not None:
                 self._remember(key, ended)
-            _, held = self._open.pop(key)
-        held.give_back()
+            _, place = self._open.pop(key)
+        place.give_back()
 
     def _remember(self, key: bytes, ended: _Ended) -> None:
         self._ended[key] = ended
@@ -249,12 +246,12 @@ def _expired(seconds: float) -> SessionExpiredError:
     )
 
 
-def _too_many(limit: int) -> QueueFullError:
+def _too_many(places: Holder, _: int) -> QueueFullError:
     return QueueFullError(
-        f"all sessions of the server are in use (max_sessions = {limit}); "
+        f"all sessions of the server are in use (max_sessions = {places.limit}); "
         f"{retry_in(_RETRY_SECONDS)}",
         retry_after=_RETRY_SECONDS,
-        limit=str(limit),
+        limit=str(places.limit),
         setting="max_sessions",
     )
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from npucall_server.accounts.quotas import quota_of
+from npucall_server.sessions.handle_room import HandleRoom
 from npucall_server.sessions.ids import Ids, place_of
-from npucall_server.sessions.room import HandleMemory
 from npucall_server.sessions.sessions import Rules, Sessions
 
 if TYPE_CHECKING:
@@ -14,9 +15,9 @@ if TYPE_CHECKING:
 
     from npucall_server.access.identity import Identity
     from npucall_server.accounts.ledger import Ledger
-    from npucall_server.accounts.quotas import Quotas
     from npucall_server.devices.base import Device
     from npucall_server.settings.server import ServerSettings
+    from npucall_server.settings.tenants import Tenants
 
 
 def sessions_of(  # noqa: PLR0913  # all that sessions depend on
@@ -24,13 +25,15 @@ def sessions_of(  # noqa: PLR0913  # all that sessions depend on
     device: Device,
     instance: str,
     host: Ledger,
-    quotas: Quotas,
+    tenants: Tenants,
     make_room: Callable[[int], object] = bool,
     check: Callable[[Identity], None] = lambda _: None,
     clock: Callable[[], float] = time.monotonic,
 ) -> Sessions:
-    """Of a process that is called ``instance``; see ``HandleMemory`` and ``Sessions``."""
+    """Of a process that is called ``instance``; see ``HandleRoom`` and ``Sessions``."""
     rules = Rules.of(settings, device)
-    memory = HandleMemory(device, rules.handle_memory, host, quotas, make_room)
+    quota = quota_of(tenants, "handle_memory")
+    memory = HandleRoom(device, rules.handle_memory, host, quota, make_room)
     ids = Ids(place_of(device.name, settings.listens[0].where), instance)
-    return Sessions(memory, rules, ids, settings.call_timeout, check, clock)
+    places = quota_of(tenants, "sessions")
+    return Sessions(memory, rules, ids, settings.call_timeout, places, check, clock)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from enum import IntEnum
-from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 from pydantic import (
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
 TENANT_PATTERN = r"[a-z0-9][a-z0-9_.-]{0,62}"
 """Matches the whole name of a tenant."""
 MOST_WEIGHT = 1000
-_QUOTAS = ("calls", "memory", "streams", "shared_memory", "sessions", "handle_memory")
 
 TenantName = Annotated[str, StringConstraints(pattern=f"^{TENANT_PATTERN}$")]
 RoleName = Literal["user", "bench", "admin", "server"]
@@ -123,12 +121,6 @@ class Tenant(BaseModel):
                 f"{self.users[0]!r}"
             )
         return self
-
-    @cached_property
-    def quotas(self) -> dict[str, int]:
-        """The tenant's limits, by name, on what its callers hold together."""
-        named = {name: getattr(self, name) for name in _QUOTAS}
-        return {name: limit for name, limit in named.items() if limit is not None}
 
     def role_of(self, name: str) -> Role:
         """The role of a caller of that name, unless its credential names a role."""

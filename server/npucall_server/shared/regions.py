@@ -8,7 +8,7 @@ import os
 import secrets
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
-from weakref import WeakValueDictionary, finalize
+from weakref import finalize
 
 from npucall.errors import (
     OutOfMemoryError,
@@ -19,51 +19,48 @@ from npucall.errors import (
 )
 from npucall.limits import MAX_REGIONS, REGION_ID_BYTES
 from npucall.texts import retry_in
+from npucall_server.accounts.ledger import Ledger
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection
 
     from npucall.places import RegionPart
     from npucall_server.access.identity import Identity
-    from npucall_server.accounts.ledger import Ledger
-    from npucall_server.accounts.quotas import Quotas
+    from npucall_server.accounts.ledger import Holder, Quota
 
 _RETRY_SECONDS = 1.0
 
 
-class _Shared:
-    """All holders of regions together, for the ledger of memory. Regions have their own limit."""
-
-    peer = ""
-    owner = "shared memory"
-
-
-_SHARED = _Shared()
+_OWNER = "shared memory"
+"""Whose the memory is, in its ledger: regions have limits of their own."""
+_ANYBODY = "anybody"
+"""Whose regions are where nobody has to show who he is."""
 
 
 class Regions:
     """All memory that the server shares, at most ``limit`` bytes, which count in ``memory``.
 
     Each holder has at most half of that, and half of the number of regions. So one that takes all
-    it can leaves something to others. ``quotas``: what the callers of a tenant have together.
+    it can leaves something to others. ``quota``: what the callers of a tenant have together.
 
     A region can be viewed until it is forgotten. It stays mapped, and counts, until its last view
     has gone too. So no memory is ever unmapped while a call uses it. One thread creates and
     forgets; any thread may view.
     """
 
-    def __init__(self, limit: int, memory: Ledger, quotas: Quotas | None = None) -> None:
+    def __init__(self, limit: int, memory: Ledger, quota: Quota | None = None) -> None:
         self._limit = min(limit, memory.limit)
-        self._memory, self._quotas = memory, quotas
-        self._viewable: dict[bytes, memoryview] = {}
-        self._mapped: WeakValueDictionary[bytes, mmap.mmap] = WeakValueDictionary()
-        self._holders: dict[bytes, Collection[str]] = {}
-        self._whose: dict[bytes, Identity | None] = {}
+        self._memory = memory
+        self._shared = Ledger(self._limit, _no_room, quota)
+        self._shares = Ledger()
+        """What each holder has, of all that holders have."""
+        self._viewable: dict[bytes, tuple[memoryview, Identity | None]] = {}
+        """Regions, and whose calls may name them."""
 
     @property
     def bytes_taken(self) -> int:
         """Bytes of all that is mapped, in whole pages."""
-        return _pages_of(self._mapped.values())
+        return self._shared.used
 
     def create(
         self, size: int, holders: Collection[str] = (), whose: Identity | None = None
@@ -78,10 +75,12 @@ class Regions:
         self._check_room(pages)
         for holder in holders:
             self._check_share(pages, holder)
+        owner, tenant = (whose.person, whose.tenant) if whose is not None else (_ANYBODY, "")
         with ExitStack() as held:
-            if whose is not None and self._quotas is not None:
-                held.callback(self._quotas.share_memory(whose.tenant, pages).give_back)
-            held.callback(self._memory.take(_SHARED, pages).give_back)
+            held.callback(self._shared.hold(owner, pages, tenant).give_back)
+            for holder in holders:
+                held.callback(self._shares.hold(holder, pages).give_back)
+            held.callback(self._memory.hold(_OWNER, pages).give_back)
             try:
                 descriptor, mapping = _sealed(size)
             except (OSError, OverflowError) as error:
@@ -90,12 +89,7 @@ class Regions:
                 ) from error
             finalize(mapping, held.pop_all().close)
         name = secrets.token_bytes(REGION_ID_BYTES)
-        self._mapped[name] = mapping
-        self._viewable[name] = memoryview(mapping)
-        self._holders = {each: self._holders[each] for each in self._mapped if each != name}
-        self._holders[name] = holders
-        self._whose = {each: self._whose[each] for each in self._mapped if each != name}
-        self._whose[name] = whose
+        self._viewable[name] = memoryview(mapping), whose
         return name, descriptor
 
     def forget(self, name: bytes) -> None:
@@ -108,8 +102,7 @@ class Regions:
         The client sees them and may change them at any time. Raises SharedMemoryError if the id is
         unknown or somebody else's, and TensorLayoutError if the part is not inside the memory.
         """
-        memory = self._viewable.get(region.id)
-        whose = self._whose.get(region.id)
+        memory, whose = self._viewable.get(region.id, (None, None))
         if memory is None or (whose is not None and whose.person != person):
             raise SharedMemoryError(
                 f"{name}: expected memory that this server shares, found an unknown id: somebody "
@@ -126,23 +119,14 @@ class Regions:
         return memory[region.offset : end]
 
     def _check_room(self, size: int) -> None:
-        limit, taken = self._limit, self.bytes_taken
-        if size > limit:
+        if size > self._limit:
             raise TooLargeError(
-                f"shared memory: expected at most {limit} bytes (setting shared_memory_limit), "
-                f"found {size}",
-                limit=str(limit),
+                f"shared memory: expected at most {self._limit} bytes (setting "
+                f"shared_memory_limit), found {size}",
+                limit=str(self._limit),
                 setting="shared_memory_limit",
             )
-        if taken + size > limit:
-            raise QueueFullError(
-                f"shared memory has {limit - taken} bytes free, and {size} were asked for "
-                f"(shared_memory_limit = {limit}); {retry_in(_RETRY_SECONDS)}",
-                retry_after=_RETRY_SECONDS,
-                limit=str(limit),
-                setting="shared_memory_limit",
-            )
-        if len(self._mapped) >= MAX_REGIONS:
+        if self._memory.parts(_OWNER) >= MAX_REGIONS:
             raise QueueFullError(
                 f"{MAX_REGIONS} regions of shared memory are in use, as many as may be; "
                 f"{retry_in(_RETRY_SECONDS)}",
@@ -153,7 +137,6 @@ class Regions:
     def _check_share(self, size: int, holder: str) -> None:
         share = self._limit // 2
         kind = holder.rstrip("0123456789 ")
-        held = [mapped for name, mapped in self._mapped.items() if holder in self._holders[name]]
         if size > share:
             raise TooLargeError(
                 f"shared memory: expected at most {share} bytes for {kind}, half of the setting "
@@ -161,16 +144,26 @@ class Regions:
                 limit=str(share),
                 setting="shared_memory_limit",
             )
-        taken = _pages_of(held)
-        if taken + size > share or len(held) >= MAX_REGIONS // 2:
+        taken, regions = self._shares.held(holder), self._shares.parts(holder)
+        if taken + size > share or regions >= MAX_REGIONS // 2:
             raise QueueFullError(
-                f"{kind} holds {taken} bytes of shared memory in {len(held)} regions and asks for "
+                f"{kind} holds {taken} bytes of shared memory in {regions} regions and asks for "
                 f"{size} more; it may have {share} bytes, half of shared_memory_limit, in "
                 f"{MAX_REGIONS // 2} regions: give some back, or {retry_in(_RETRY_SECONDS)}",
                 retry_after=_RETRY_SECONDS,
                 limit=str(share),
                 setting="shared_memory_limit",
             )
+
+
+def _no_room(shared: Holder, size: int) -> QueueFullError:
+    return QueueFullError(
+        f"shared memory has {shared.limit - shared.used} bytes free, and {size} were asked for "
+        f"(shared_memory_limit = {shared.limit}); {retry_in(_RETRY_SECONDS)}",
+        retry_after=_RETRY_SECONDS,
+        limit=str(shared.limit),
+        setting="shared_memory_limit",
+    )
 
 
 def _sealed(size: int) -> tuple[int, mmap.mmap]:
@@ -189,10 +182,6 @@ def _sealed(size: int) -> tuple[int, mmap.mmap]:
     except BaseException:
         os.close(descriptor)
         raise
-
-
-def _pages_of(mappings: Iterable[mmap.mmap]) -> int:
-    return sum(_in_pages(len(mapping)) for mapping in mappings)
 
 
 def _in_pages(size: int) -> int:

@@ -15,7 +15,7 @@ from tests.server.fakes import PATIENCE, FakeCaller, FakeDevice
 from tests.server.serving import Offline, filled, part, read
 
 from npucall.errors import DeviceError, HandleEmptyError, NpucallError, SessionUnknownError
-from npucall_server.sessions.room import PAGE_BYTES, SESSION_BYTES
+from npucall_server.sessions.handle_room import PAGE_BYTES, SESSION_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -267,7 +267,7 @@ def test_sessions_of_a_revoked_credential_end(server: TenantServer) -> None:
     eve = RawSessions(server.channel(), *bearer(token))
     eve.open()
     eve.put(A)
-    held = server.server.parts.core.sessions.memory.budget
-    assert held.held == len(DATA)
+    held = server.server.parts.core.sessions.memory.ledger
+    assert held.used == len(DATA)
     server.revoke(token)
-    until(lambda: not held.held, "all is freed")
+    until(lambda: not held.used, "all is freed")

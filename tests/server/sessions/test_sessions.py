@@ -20,8 +20,8 @@ from npucall.errors import (
 )
 from npucall.limits import MAX_SESSION_CHARACTERS
 from npucall_server.sessions import sessions as module
+from npucall_server.sessions.handle_room import HANDLE_BYTES, PAGE_BYTES, SESSION_BYTES
 from npucall_server.sessions.ids import place_of
-from npucall_server.sessions.room import HANDLE_BYTES, PAGE_BYTES, SESSION_BYTES
 from npucall_server.sessions.sessions import Rules
 from npucall_server.settings.server import ServerSettings
 

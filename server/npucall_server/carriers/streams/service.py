@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from npucall.errors import QueueFullError
 from npucall.texts import retry_in
 from npucall_server.accounts.ledger import Ledger
+from npucall_server.accounts.quotas import quota_of
 from npucall_server.carriers.streams.stream import STREAM_WINDOW, Stream, StreamLimits
 from npucall_server.carriers.threads import Threads
 from npucall_server.scheduling.executor import going_down
@@ -30,7 +31,11 @@ class StreamService:
     def __init__(self, executions: Executions, settings: ServerSettings, budget: Budget) -> None:
         self._executions = executions
         self._limits = StreamLimits(STREAM_WINDOW, budget.chunk_bytes)
-        self.places = Ledger(budget.max_streams, lambda: _too_many(budget.max_streams))
+        self.places = Ledger(
+            budget.max_streams,
+            lambda *_: _too_many(budget.max_streams),
+            quota_of(executions.executor.tenants, "streams"),
+        )
         self._streams: set[Stream] = set()
         self._lock = threading.Lock()
         self._draining = False
@@ -44,15 +49,6 @@ class StreamService:
         """One stream, from its opening to its end."""
         if self._draining:
             raise going_down()
-        quota = self._executions.executor.quotas.open_stream(caller.identity.tenant)
-        try:
-            yield from self._with_a_place(messages, caller, handling)
-        finally:
-            quota.give_back()
-
-    def _with_a_place(
-        self, messages: Iterator[bytes], caller: UnaryCaller, handling: Handling
-    ) -> Iterator[bytes]:
         place = self.places.take(caller, 1, caller.cancel)
         try:
             stream = Stream(

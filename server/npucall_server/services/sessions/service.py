@@ -101,8 +101,6 @@ class SessionService:
         kept = self._kept
         kept.executor.check_open()
         with ExitStack() as held:
-            quota = kept.executor.quotas.open_stream(caller.identity.tenant)
-            held.callback(quota.give_back)
             held.callback(kept.streams.take(caller, 1, caller.cancel).give_back)
             passage = kept.gate.enter(caller)
             held.callback(passage.leave)
