@@ -86,6 +86,7 @@ def stages(size: int) -> dict[str, Callable[[], Any]]:
     return {
         "client: arguments -> call": bind,
         "client: encode": lambda: messages.join_request(request.call, storage),
+        "server: decode, checks (known)": lambda: calls.received(message),
         "server: decode": lambda: messages.split_request(message),
         "server: checks (cached)": lambda: calls.of(split.call),
         "server: checks (first time)": lambda: PreparedCalls(CATALOGUE, A2, "").of(split.call),

@@ -84,7 +84,7 @@ def product_of(soc: str) -> Product:
     )
 
 
-class Taken(NamedTuple):
+class NearestProduct(NamedTuple):
     """What the SoC of a host is taken for."""
 
     product: Product
@@ -92,17 +92,17 @@ class Taken(NamedTuple):
     """If it is a guess: what we guess, and what the user can do."""
 
 
-def taken_for(soc: str) -> Taken:
+def taken_for(soc: str) -> NearestProduct:
     """The product of a SoC as a host names it, or the nearest there is.
 
     Raises ArgumentError for a name that is near to none.
     """
     try:
-        return Taken(product_of(soc))
+        return NearestProduct(product_of(soc))
     except ArgumentError:
         for product in PRODUCTS:
             if product.near and re.fullmatch(product.near, soc):
-                return Taken(product, _guess(soc, product))
+                return NearestProduct(product, _guess(soc, product))
         raise
 
 

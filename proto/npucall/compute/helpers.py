@@ -59,14 +59,14 @@ UNLIMITED = Unlimited()
 """For a caller that shares with nobody."""
 
 
-class Held:
+class HeldTurn:
     """The turns of a caller that already holds one: its calls compute within that turn."""
 
     def __init__(self, turn: Turn) -> None:
         self.spare, self.pause = turn.spare, turn.pause
 
     def __call__(self) -> AbstractContextManager[object]:
-        """Held already."""
+        """It is held already."""
         return _AT_ONCE
 
 

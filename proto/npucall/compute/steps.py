@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from npucall.compute import batching, evaluate
 from npucall.compute.evaluate import NO_TARGETS
-from npucall.compute.helpers import UNLIMITED, Held
+from npucall.compute.helpers import UNLIMITED, HeldTurn
 from npucall.errors import NpucallError
 from npucall.places import StepOutput
 from npucall.programs import at_step, last_reads
@@ -63,7 +63,7 @@ def run(
     for is_small, numbers in groupby(range(len(steps)), lambda n: evaluate.is_small(steps[n].call)):
         if is_small:
             with turn():
-                held = Held(turn)
+                held = HeldTurn(turn)
                 for alike in program.alike(numbers):
                     program.run_alike(alike, held)
         else:

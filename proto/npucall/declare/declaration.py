@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeAlias, TypeVar
 
-from npucall.declare import names, shown
+from npucall.declare import help_texts, names
 from npucall.declare.parameters import Attribute, Input, Output, c_name, parameter_of
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ class Operator(Generic[P, R]):
             )
 
     def __repr__(self) -> str:
-        return shown.in_short(self)
+        return help_texts.in_short(self)
 
     def __reduce__(self) -> str | tuple[Any, ...]:
         """By name, as a function is pickled; known by its C prototype alone, by its parts."""
@@ -247,7 +247,7 @@ def _formula_of(operator: Operator[P, R]) -> Callable[Concatenate[Facts, P], R]:
     return operator.formula
 
 
-shown.like_a_function(Operator)
+help_texts.like_a_function(Operator)
 
 
 def operator(  # noqa: PLR0913  # a declaration has as many parts as an operator

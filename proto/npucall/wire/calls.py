@@ -67,7 +67,7 @@ class PreparedCalls:
         kept = self._kept.get(call)
         return self._prepare(call) if kept is None else kept.call
 
-    def received(self, message: bytes) -> Received | None:
+    def received(self, message: bytes) -> KnownCall | None:
         """Call and storages of an ``ExecuteRequest``, if that takes no parsing and no checks.
 
         That is so for a call that was prepared before, if npucall wrote the message, with all
@@ -75,7 +75,7 @@ class PreparedCalls:
         """
         kept = self._kept.get(call_in(message))
         storages = None if kept is None else kept.request.storages(message)
-        return None if kept is None or storages is None else Received(kept.call, storages)
+        return None if kept is None or storages is None else KnownCall(kept.call, storages)
 
     def _prepare(self, call: bytes) -> Prepared:
         decoded = decode(call, self._catalogue, self._default_variant)
@@ -90,7 +90,7 @@ class PreparedCalls:
         return prepared
 
 
-class Received(NamedTuple):
+class KnownCall(NamedTuple):
     """A call that has come: prepared, with its storages by name."""
 
     call: Prepared

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from npucall.exchange import Receiving
     from npucall.programs import Program
     from npucall.tensors import Buffer
-    from npucall.wire.calls import Received
+    from npucall.wire.calls import KnownCall
     from npucall_server.access.callers import Caller
     from npucall_server.calls.arrivals import Computed
     from npucall_server.calls.placed import Placed, Places
@@ -40,7 +40,7 @@ class Common(NamedTuple):
     gate: Gate
     prepared: Callable[[bytes], Prepared]
     """Checks a call by its bytes."""
-    received: Callable[[bytes], Received | None]
+    received: Callable[[bytes], KnownCall | None]
     """Finds call and storages in a message like one that came before."""
     encoded_reply: Callable[[Prepared], bytes]
 
