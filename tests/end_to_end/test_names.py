@@ -43,16 +43,9 @@ CLASSES: dict[str, dict[str, str]] = {
     },
     "npucall_server": {
         "Certificates": RENAMED,
-        "Changes": RENAMED,
-        "Ids": RENAMED,
-        "Keys": RENAMED,
         "Lane": RENAMED,
-        "Line": RENAMED,
         "Parts": RENAMED,
         "Role": RENAMED,
-        "Rules": RENAMED,
-        "Shown": RENAMED,
-        "Span": RENAMED,
     },
 }
 """Public classes of several modules, by distribution, with the reason."""

@@ -188,4 +188,4 @@ def read(session: Session, handle: bytes, length: int = 4, offset: int = 0) -> b
         found = reading.wait(FakeCaller())
         return bytes(found.memory.read(found.offset, found.length))
     finally:
-        reading.done()
+        reading.give_back()

@@ -13,8 +13,8 @@ import pytest
 
 from npucall.errors import ReservedError
 from npucall_server.access.identity import Identity, KnownBy
-from npucall_server.scheduling.reservation_keys import Keys
-from npucall_server.scheduling.reservations import Reservations, Rules, Wish
+from npucall_server.scheduling.reservation_keys import ReservationKeys
+from npucall_server.scheduling.reservations import ReservationRules, Reservations, Wish
 from npucall_server.settings.tenants import Role
 
 from .fakes import FakeClock
@@ -79,7 +79,7 @@ class Schedule:
 
     def start(self) -> None:
         """A server starts; who waited has gone."""
-        rules, keys = Rules(LONGEST, GAP, LEASE), Keys(self.secret, "cpu")
+        rules, keys = ReservationRules(LONGEST, GAP, LEASE), ReservationKeys(self.secret, "cpu")
         self.subject = Reservations(
             rules, keys, self.clock.monotonic, self.clock.wall, lambda *told: self.told.append(told)
         )

@@ -6,14 +6,14 @@ import pytest
 
 from npucall.errors import MessageError, ReservedError
 from npucall_server.access.identity import Identity, KnownBy, anybody
-from npucall_server.scheduling.reservation_keys import Keys, Term
-from npucall_server.scheduling.reservations import Granted, Reservations, Rules
+from npucall_server.scheduling.reservation_keys import ReservationKeys, Term
+from npucall_server.scheduling.reservations import Granted, ReservationRules, Reservations
 from npucall_server.settings.tenants import Role
 
 from .fakes import FakeClock
 
 SECRET = "a secret of the test"
-RULES = Rules(longest=1000.0, gap=60.0, lease=30.0)
+RULES = ReservationRules(longest=1000.0, gap=60.0, lease=30.0)
 
 
 def person(tenant: str, name: str = "anna") -> Identity:
@@ -28,8 +28,10 @@ def clock() -> FakeClock:
     return FakeClock()
 
 
-def started(clock: FakeClock, secret: str | None = None, rules: Rules = RULES) -> Reservations:
-    return Reservations(rules, Keys(secret, "cpu"), clock.monotonic, clock.wall)
+def started(
+    clock: FakeClock, secret: str | None = None, rules: ReservationRules = RULES
+) -> Reservations:
+    return Reservations(rules, ReservationKeys(secret, "cpu"), clock.monotonic, clock.wall)
 
 
 @pytest.fixture
@@ -148,13 +150,13 @@ def test_a_key_does_not_count_after_a_restart_with_another(
         ("ended", SECRET, "cpu", A, 25.0),
     ]:
         clock.advance(seconds)
-        after = Reservations(RULES, Keys(secret, device), clock.monotonic, clock.wall)
+        after = Reservations(RULES, ReservationKeys(secret, device), clock.monotonic, clock.wall)
         with subtests.test(what), pytest.raises(ReservedError):
             after.renew(key, holder)
 
 
 def test_a_key_is_printable_and_short() -> None:
-    key = Keys(SECRET, "cpu").make(person("t" * 60, "n" * 1000), Term(1e9, 2e9))
+    key = ReservationKeys(SECRET, "cpu").make(person("t" * 60, "n" * 1000), Term(1e9, 2e9))
     assert len(key) <= 512
     assert key.isascii()
     assert key.isprintable()

@@ -119,7 +119,7 @@ def test_a_view_has_the_bytes_of_its_part_or_is_refused(
 def test_an_unknown_id_is_refused_with_what_to_do() -> None:
     regions = Regions(PAGE, ledger())
     forgotten = make(regions, 8)
-    regions.forget(forgotten)
+    regions.give_back(forgotten)
     for name in b"", b"x", b"x" * 16, b"x" * 1000, forgotten:
         with pytest.raises(SharedMemoryError, match="send the bytes") as caught:
             regions.view(RegionPart(name, 0, 0), "self")
@@ -131,7 +131,7 @@ def test_a_view_outlives_its_region_and_the_mapping_goes_with_it() -> None:
     with created(regions, 8) as (name, descriptor):
         inode = os.fstat(descriptor).st_ino
     view = regions.view(RegionPart(name, 2, 4), "self")
-    regions.forget(name)
+    regions.give_back(name)
     view[:] = b"abcd"
     assert view == b"abcd"
     assert left_of(inode) == (1, 1)  # an mmap has a descriptor of its own
@@ -144,7 +144,7 @@ def test_bytes_count_in_whole_pages_until_the_last_view_has_gone() -> None:
     name = make(regions, PAGE + 1)
     view = regions.view(RegionPart(name, 0, 0), "self")
     assert regions.bytes_taken == 2 * PAGE
-    regions.forget(name)
+    regions.give_back(name)
     with pytest.raises(QueueFullError) as caught:
         regions.create(1)
     assert caught.value.details == {"limit": str(2 * PAGE), "setting": "shared_memory_limit"}
@@ -168,7 +168,7 @@ def test_at_most_256_regions_are_there_at_a_time_each_with_an_id_of_its_own() ->
     assert len(set(names)) == 256
     with pytest.raises(QueueFullError, match="256"):
         regions.create(1)
-    regions.forget(names[0])
+    regions.give_back(names[0])
     make(regions, 1)
 
 

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from npucall_server.accounts import usage
-from npucall_server.accounts.usage import Key, Line, Usage
+from npucall_server.accounts.usage import Usage, UsageKey, UsageLine
 from npucall_server.telemetry.log import Record
 
 from .fakes import FakeClock, person
@@ -47,7 +47,7 @@ def test_calls_of_a_caller_and_operator_share_a_line(account: Usage) -> None:
     for record in call(), call(), call(reason="QUEUE_FULL"):
         account.called(record)
     assert account.lines() == {
-        Key("vision", "ann", KL): Line(3, 300, 120, 0, {"QUEUE_FULL": 1}),
+        UsageKey("vision", "ann", KL): UsageLine(3, 300, 120, 0, {"QUEUE_FULL": 1}),
     }
     for operator in "aclnnNonsense", "", "another":
         account.called(call(operator, reason="OPERATOR_UNKNOWN"))
@@ -62,7 +62,7 @@ def test_calls_of_a_caller_and_operator_share_a_line(account: Usage) -> None:
 def test_callers_beyond_the_bound_share_the_line_others(
     account: Usage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(usage, "MOST_LINES_OF_SPAN", 2)
+    monkeypatch.setattr(usage, "MOST_LINES_OF_PERIOD", 2)
     for name in "abcda":
         account.called(call(caller=name))
     assert {key.caller: line.calls for key, line in account.lines().items()} == {
@@ -79,7 +79,7 @@ def test_a_long_call_counts_while_it_runs_and_once_answered_in_its_line(account:
     record = call(device_ns=2_250_000_000)
     record.told_ns = 2_000_000_000
     account.called(record)
-    assert account.lines() == {Key("vision", "ann", KL): Line(1, 100, 40, 2_250_000_000)}
+    assert account.lines() == {UsageKey("vision", "ann", KL): UsageLine(1, 100, 40, 2_250_000_000)}
     assert account.device_seconds("vision") == 2.25
 
 
@@ -123,10 +123,10 @@ def test_minutes_become_hours_and_nothing_is_lost(account: Usage, clock: FakeClo
     for _ in range(300):
         account.called(call(device_ns=10**9))
         clock.advance(60)
-    assert account.lines()[Key("vision", "ann", KL)].calls == 300
-    assert account.lines()[Key("vision", "ann", KL)].device_ns == 300 * 10**9
+    assert account.lines()[UsageKey("vision", "ann", KL)].calls == 300
+    assert account.lines()[UsageKey("vision", "ann", KL)].device_ns == 300 * 10**9
     assert len(account._minutes) == 121
-    assert [span.start for span in account._hours] == [NOON, NOON + 3600, NOON + 7200]
+    assert [period.start for period in account._hours] == [NOON, NOON + 3600, NOON + 7200]
 
 
 def test_the_oldest_hours_are_forgotten_where_there_are_too_many_lines(
@@ -157,9 +157,9 @@ def test_the_last_minute_moves_in_steps(account: Usage, clock: FakeClock) -> Non
     account.spent(person("vision/ann"), 7)
     clock.advance(30)
     account.called(call(GELU))
-    assert account.last_minute() == {("vision", "ann"): Line(2, 0, 0, 7)}
+    assert account.last_minute() == {("vision", "ann"): UsageLine(2, 0, 0, 7)}
     clock.advance(40)
-    assert account.last_minute() == {("vision", "ann"): Line(1)}
+    assert account.last_minute() == {("vision", "ann"): UsageLine(1)}
     clock.advance(60)
     assert account.last_minute() == {}
 
@@ -167,24 +167,24 @@ def test_the_last_minute_moves_in_steps(account: Usage, clock: FakeClock) -> Non
 def test_what_is_restored_counts_for_quotas_and_is_not_written_again(
     account: Usage, clock: FakeClock
 ) -> None:
-    line = Line(2, 10, 20, 5 * 10**9, {"CANCELLED": 1})
+    line = UsageLine(2, 10, 20, 5 * 10**9, {"CANCELLED": 1})
     for start in NOON - 4 * 3600, NOON - 1800, NOON - 1800, NOON:
-        account.restore(start, [(Key("vision", "ann", KL), line)])
+        account.restore(start, [(UsageKey("vision", "ann", KL), line)])
     account.called(call(device_ns=10**9))
     assert account.device_seconds("vision") == 16.0
     assert account.lines() == {
-        Key("vision", "ann", KL): Line(9, 140, 120, 21 * 10**9, {"CANCELLED": 4})
+        UsageKey("vision", "ann", KL): UsageLine(9, 140, 120, 21 * 10**9, {"CANCELLED": 4})
     }
     assert account.since == NOON - 4 * 3600
-    (span,) = account.unwritten(current=True)
-    assert span.lines == {("vision", "ann", KL): Line(1, 100, 40, 10**9)}
+    (period,) = account.unwritten(current=True)
+    assert period.lines == {("vision", "ann", KL): UsageLine(1, 100, 40, 10**9)}
 
 
 def test_what_was_written_over_a_month_ago_or_is_yet_to_come_is_not_restored(
     account: Usage,
 ) -> None:
     for start in NOON - 32 * 24 * 3600, NOON + 60:
-        account.restore(start, [(Key("vision", "ann", KL), Line(1))])
+        account.restore(start, [(UsageKey("vision", "ann", KL), UsageLine(1))])
     assert account.lines() == {}
 
 
@@ -192,7 +192,7 @@ def test_a_clock_that_is_set_back_stops_no_count(account: Usage, clock: FakeCloc
     account.called(call())
     clock.jump(-7200)
     account.called(call())
-    assert account.lines()[Key("vision", "ann", KL)].calls == 2
+    assert account.lines()[UsageKey("vision", "ann", KL)].calls == 2
 
 
 def test_threads_that_count_at_once_lose_nothing() -> None:
@@ -208,5 +208,7 @@ def test_threads_that_count_at_once_lose_nothing() -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert account.lines() == {Key("vision", "ann", KL): Line(16000, 1_600_000, 640_000, 48_000)}
+    assert account.lines() == {
+        UsageKey("vision", "ann", KL): UsageLine(16000, 1_600_000, 640_000, 48_000)
+    }
     assert account.device_seconds("vision") == (48_000 + 32_000) / 1e9

@@ -14,7 +14,7 @@ import pytest
 from npucall.operators.l1_loss_backward import l1_loss_backward
 from npucall_client import connect
 from npucall_server.accounts import usage_file
-from npucall_server.accounts.usage import Key, Line, Usage
+from npucall_server.accounts.usage import Usage, UsageKey, UsageLine
 from npucall_server.accounts.usage_file import UsageFile
 from npucall_server.devices import open_device
 from npucall_server.settings.server import ServerSettings
@@ -106,7 +106,7 @@ def test_the_account_and_its_quotas_outlive_restarts(path: Path) -> None:
     with account(path, NOON + 120) as kept:
         assert kept.usage.device_seconds("vision") == 3.0
         assert kept.usage.lines() == {
-            Key("vision", "ann", KL): Line(3, 300, 120, 3 * 10**9, {"CANCELLED": 3})
+            UsageKey("vision", "ann", KL): UsageLine(3, 300, 120, 3 * 10**9, {"CANCELLED": 3})
         }
         assert kept.usage.since == NOON
         assert kept.warnings == []

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 OTHERS = "others"
 """If a tenant has too many callers, further calls count for this caller."""
-MOST_LINES_OF_SPAN = 1000
+MOST_LINES_OF_PERIOD = 1000
 """Of a minute, or an hour; callers who would need more are counted as others."""
 MOST_LINES = 100_000
 """Of hours kept in memory, some 40 MB; the oldest are forgotten."""
@@ -34,7 +34,7 @@ _RECENT_SECONDS = 5
 """The steps in which the last minute moves."""
 
 
-class Key(NamedTuple):
+class UsageKey(NamedTuple):
     """Whose line it is."""
 
     tenant: str
@@ -44,7 +44,7 @@ class Key(NamedTuple):
 
 
 @dataclass(slots=True)
-class Line:
+class UsageLine:
     """What was used."""
 
     calls: int = 0
@@ -55,7 +55,7 @@ class Line:
     refusals: dict[str, int] = field(default_factory=dict)
     """Of the calls, those that failed or were refused, by reason."""
 
-    def add(self, other: Line) -> Self:
+    def add(self, other: UsageLine) -> Self:
         """Counts another line too."""
         self.calls += other.calls
         self.request_bytes += other.request_bytes
@@ -66,14 +66,14 @@ class Line:
         return self
 
 
-class Span:
+class UsagePeriod:
     """What was used in some seconds. ``start``: since 1970."""
 
     __slots__ = ("is_written", "lines", "seconds", "start")
 
     def __init__(self, start: int, seconds: int) -> None:
         self.start, self.seconds = start, seconds
-        self.lines: dict[tuple[str, str, str], Line] = {}
+        self.lines: dict[tuple[str, str, str], UsageLine] = {}
         self.is_written = False
         """Whether it is in the file of the account."""
 
@@ -82,18 +82,18 @@ class Span:
         """When the next one begins."""
         return self.start + self.seconds
 
-    def line(self, tenant: str, caller: str, operator: str) -> Line:
+    def line(self, tenant: str, caller: str, operator: str) -> UsageLine:
         """The line to count in."""
         line = self.lines.get((tenant, caller, operator))
         return self._new(tenant, caller, operator) if line is None else line
 
-    def _new(self, tenant: str, caller: str, operator: str) -> Line:
-        if len(self.lines) >= MOST_LINES_OF_SPAN:
+    def _new(self, tenant: str, caller: str, operator: str) -> UsageLine:
+        if len(self.lines) >= MOST_LINES_OF_PERIOD:
             caller = OTHERS
-        return self.lines.setdefault(Key(tenant, caller, operator), Line())
+        return self.lines.setdefault(UsageKey(tenant, caller, operator), UsageLine())
 
-    def add(self, other: Span) -> None:
-        """Counts the lines of another span too."""
+    def add(self, other: UsagePeriod) -> None:
+        """Counts the lines of another period too."""
         for key, line in other.lines.items():
             self.line(*key).add(line)
 
@@ -113,9 +113,9 @@ class Usage:
         now = clock()
         self.since = now
         """When the account begins."""
-        self._minutes = deque([_span_at(now, MINUTE)])
-        self._hours: deque[Span] = deque()
-        self._recent = deque([_span_at(now, _RECENT_SECONDS)])
+        self._minutes = deque([_period_at(now, MINUTE)])
+        self._hours: deque[UsagePeriod] = deque()
+        self._recent = deque([_period_at(now, _RECENT_SECONDS)])
         self._next = self._recent[-1].end
         """When something has to be put away."""
         self._lines_of_hours = 0
@@ -190,34 +190,34 @@ class Usage:
             until = start + MINUTE + last_seconds
         return max(0.0, until - self._clock())
 
-    def lines(self, last_seconds: float = 0) -> dict[Key, Line]:
+    def lines(self, last_seconds: float = 0) -> dict[UsageKey, UsageLine]:
         """What was used in the last seconds, or all that is known where they are 0.
 
         In whole minutes, and in whole hours where it is older than two hours.
         """
         since = self._clock() - last_seconds if last_seconds else 0.0
-        everything = Span(0, 0)
+        everything = UsagePeriod(0, 0)
         with self._lock:
             self._count()
-            for span in itertools.chain(self._hours, self._minutes):
-                if span.end > since:
-                    everything.add(span)
-        return {Key(*key): line for key, line in sorted(everything.lines.items())}
+            for period in itertools.chain(self._hours, self._minutes):
+                if period.end > since:
+                    everything.add(period)
+        return {UsageKey(*key): line for key, line in sorted(everything.lines.items())}
 
-    def last_minute(self) -> dict[tuple[str, str], Line]:
+    def last_minute(self) -> dict[tuple[str, str], UsageLine]:
         """Calls and device time of the last minute, by tenant and caller."""
         now = self._clock()
-        minute = Span(0, MINUTE)
+        minute = UsagePeriod(0, MINUTE)
         with self._lock:
             self._count()
-            for span in self._recent:
-                if span.end > now - MINUTE:
-                    minute.add(span)
+            for period in self._recent:
+                if period.end > now - MINUTE:
+                    minute.add(period)
         return {key[:2]: line for key, line in minute.lines.items()}
 
     # --- The file of the account ------------------------------------------------------------------
 
-    def unwritten(self, *, current: bool = False) -> list[Span]:
+    def unwritten(self, *, current: bool = False) -> list[UsagePeriod]:
         """Minutes that are not in the file yet. ``current``: the current minute too."""
         now = self._clock()
         with self._lock:
@@ -225,9 +225,9 @@ class Usage:
             if now >= self._next:
                 self._put_away(now)
             ended = list(self._minutes) if current else list(self._minutes)[:-1]
-            return [span for span in ended if not span.is_written]
+            return [period for period in ended if not period.is_written]
 
-    def restore(self, start: int, lines: Iterable[tuple[Key, Line]]) -> None:
+    def restore(self, start: int, lines: Iterable[tuple[UsageKey, UsageLine]]) -> None:
         """Takes a minute of the file, in the order of time, before anything is counted.
 
         Minutes older than a month are skipped.
@@ -238,21 +238,21 @@ class Usage:
         with self._lock:
             self.since = min(self.since, start)
             is_recent = start >= self._minutes[-1].start - _MINUTES_KEPT * MINUTE
-            span = self._restored_minute(start) if is_recent else self._hour_of(start)
-            before = len(span.lines)
+            period = self._restored_minute(start) if is_recent else self._hour_of(start)
+            before = len(period.lines)
             for (tenant, caller, operator), line in lines:
-                span.line(tenant, caller, operator).add(line)
+                period.line(tenant, caller, operator).add(line)
                 if line.device_ns and start > now - HOUR - MINUTE:
                     self._charge(tenant, start, line.device_ns)
-            if not is_recent and len(span.lines) > before:
-                self._lines_of_hours += len(span.lines) - before
+            if not is_recent and len(period.lines) > before:
+                self._lines_of_hours += len(period.lines) - before
                 self._forget()
 
-    def _restored_minute(self, start: int) -> Span:
+    def _restored_minute(self, start: int) -> UsagePeriod:
         """Apart from the current one, of which nothing has been written."""
         restored = self._minutes[-2] if len(self._minutes) > 1 else None
         if restored is None or restored.start != start:
-            restored = Span(start, MINUTE)
+            restored = UsagePeriod(start, MINUTE)
             restored.is_written = True
             self._minutes.insert(len(self._minutes) - 1, restored)
         return restored
@@ -260,28 +260,28 @@ class Usage:
     # --- The passing of time ----------------------------------------------------------------------
 
     def _put_away(self, now: float) -> None:
-        """Begins new spans, puts old minutes together to hours, and forgets what is too old."""
+        """Begins new periods, puts old minutes together to hours, and forgets what is too old."""
         if now >= self._recent[-1].end:
-            self._recent.append(_span_at(now, _RECENT_SECONDS))
+            self._recent.append(_period_at(now, _RECENT_SECONDS))
             while self._recent[0].end <= now - MINUTE:
                 self._recent.popleft()
         if now >= self._minutes[-1].end:
-            self._minutes.append(_span_at(now, MINUTE))
+            self._minutes.append(_period_at(now, MINUTE))
             oldest = self._minutes[-1].start - _MINUTES_KEPT * MINUTE
             while self._minutes[0].start < oldest:
                 self._put_to_its_hour(self._minutes.popleft())
             self._forget()
         self._next = min(self._recent[-1].end, self._minutes[-1].end)
 
-    def _put_to_its_hour(self, minute: Span) -> None:
+    def _put_to_its_hour(self, minute: UsagePeriod) -> None:
         hour = self._hour_of(minute.start)
         before = len(hour.lines)
         hour.add(minute)
         self._lines_of_hours += len(hour.lines) - before
 
-    def _hour_of(self, start: int) -> Span:
+    def _hour_of(self, start: int) -> UsagePeriod:
         if not self._hours or self._hours[-1].end <= start:
-            self._hours.append(_span_at(start, HOUR))
+            self._hours.append(_period_at(start, HOUR))
         return self._hours[-1]
 
     def _forget(self) -> None:
@@ -310,5 +310,5 @@ class Usage:
             minutes.append([minute, nanoseconds])
 
 
-def _span_at(now: float, seconds: int) -> Span:
-    return Span(int(now // seconds) * seconds, seconds)
+def _period_at(now: float, seconds: int) -> UsagePeriod:
+    return UsagePeriod(int(now // seconds) * seconds, seconds)

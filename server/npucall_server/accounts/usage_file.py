@@ -10,14 +10,14 @@ import os
 import threading
 from typing import TYPE_CHECKING, Any
 
-from npucall_server.accounts.usage import Key, Line
+from npucall_server.accounts.usage import UsageKey, UsageLine
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from io import FileIO
     from pathlib import Path
 
-    from npucall_server.accounts.usage import Span, Usage
+    from npucall_server.accounts.usage import Usage, UsagePeriod
     from npucall_server.telemetry.log import Log
 
 _SECONDS = 5.0
@@ -84,7 +84,7 @@ class UsageFile:
 
     # --- Writing ----------------------------------------------------------------------------------
 
-    def _write(self, minutes: list[Span]) -> None:
+    def _write(self, minutes: list[UsagePeriod]) -> None:
         """Each minute wholly or not at all."""
         try:
             for minute in minutes:
@@ -136,7 +136,7 @@ class UsageFile:
             )
 
 
-def _lines(minute: Span) -> Iterator[str]:
+def _lines(minute: UsagePeriod) -> Iterator[str]:
     """A line for each caller, its operators inside."""
     callers: dict[tuple[str, str], dict[str, Any]] = {}
     for (tenant, caller, operator), line in tuple(minute.lines.items()):
@@ -153,14 +153,14 @@ def _lines(minute: Span) -> Iterator[str]:
         )
 
 
-def _read(text: bytes) -> tuple[int, list[tuple[Key, Line]]]:
+def _read(text: bytes) -> tuple[int, list[tuple[UsageKey, UsageLine]]]:
     """A line of the file. Raises what shows that it is none."""
     read = json.loads(text)
     tenant, caller = str(read["tenant"]), str(read["caller"])
     lines = [
         (
-            Key(tenant, caller, operator),
-            Line(
+            UsageKey(tenant, caller, operator),
+            UsageLine(
                 int(used["calls"]),
                 int(used["request_bytes"]),
                 int(used["response_bytes"]),

@@ -201,7 +201,7 @@ class Placed:
             elif isinstance(place, HandlePart):
                 assert session is not None  # noqa: S101  # a handle is named
                 found[name] = reading = session.read(place, name)
-                self._held.append(reading.done)
+                self._held.append(reading.give_back)
             elif isinstance(place, Digest):
                 found[name] = self._remembered(place, name, size, missing)
             else:

@@ -14,7 +14,12 @@ if TYPE_CHECKING:
 
     from npucall_server.access.callers import Caller
     from npucall_server.access.identity import Identity
-    from npucall_server.scheduling.reservations import Granted, Reservations, Shown, Wish
+    from npucall_server.scheduling.reservations import (
+        CurrentReservation,
+        Granted,
+        Reservations,
+        Wish,
+    )
 
 RUNNING_SECONDS = 5.0
 """Calls of others get this long to end, even if the one who reserves would wait for less."""
@@ -154,7 +159,7 @@ class Gate:
             self._reservations.release_any()
             self._changed.notify_all()
 
-    def shown(self) -> Shown | None:
+    def shown(self) -> CurrentReservation | None:
         """The current reservation."""
         with self._changed:
             return self._reservations.shown()

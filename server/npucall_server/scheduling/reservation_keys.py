@@ -24,7 +24,7 @@ class Term(NamedTuple):
     end: float
 
 
-class Keys:
+class ReservationKeys:
     """Makes keys of reservations of one device, and reads them.
 
     A key is ``START.END.NONCE.SIGNATURE``: two times in milliseconds since 1970, and an HMAC-SHA256

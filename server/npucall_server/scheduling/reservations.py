@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from npucall_server.access.identity import Identity
-    from npucall_server.scheduling.reservation_keys import Keys
+    from npucall_server.scheduling.reservation_keys import ReservationKeys
 
 GAP_SECONDS = 60.0
 """The most that a tenant waits between two of its reservations, so that others get their turn."""
@@ -46,7 +46,7 @@ _LOOKS, _LOOK_SECONDS = 10, 5.0
 """A refused call looks so often whether the reservation has ended, or after so many seconds."""
 
 
-class Rules(NamedTuple):
+class ReservationRules(NamedTuple):
     """How long reservations may be, and the gaps between them, in seconds."""
 
     longest: float
@@ -62,7 +62,7 @@ class Granted(NamedTuple):
     renew_within_seconds: float
 
 
-class Shown(NamedTuple):
+class CurrentReservation(NamedTuple):
     """What everybody may know about the current reservation."""
 
     holder: Identity
@@ -79,7 +79,7 @@ class Wish:
 
 
 @dataclass(eq=False, slots=True)
-class _Held:
+class _ReservationState:
     """The current reservation. Times are of the monotonic clock, and infinite until it begins."""
 
     holder: Identity
@@ -111,15 +111,15 @@ class Reservations:
 
     def __init__(
         self,
-        rules: Rules,
-        keys: Keys,
+        rules: ReservationRules,
+        keys: ReservationKeys,
         now: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
         tell: Callable[[str, Identity, float], object] = _nobody,
     ) -> None:
         self._rules, self._keys = rules, keys
         self._now, self._wall, self._tell = now, wall, tell
-        self._held: _Held | None = None
+        self._held: _ReservationState | None = None
         self._queue: list[Wish] = []
         self._gaps: dict[str, float] = {}
         """When the gap of each tenant is over."""
@@ -220,7 +220,7 @@ class Reservations:
             ready = (wish for wish in self._queue if now >= self._gap_of(wish))
             if (wish := next(ready, None)) is not None:
                 self._queue.remove(wish)
-                self._held = _Held(wish.holder, wish.seconds, wish)
+                self._held = _ReservationState(wish.holder, wish.seconds, wish)
 
     def seconds_to_change(self) -> float:
         """Seconds until ``settle`` has work to do, if nothing happens before; may be infinite."""
@@ -241,13 +241,13 @@ class Reservations:
         """Whether nobody has the device, as of the last look."""
         return self._held is None
 
-    def shown(self) -> Shown | None:
+    def shown(self) -> CurrentReservation | None:
         """The current reservation."""
         self.settle()
         held = self._held
         if held is None:
             return None
-        return Shown(held.holder, self._left(held), len(self._queue))
+        return CurrentReservation(held.holder, self._left(held), len(self._queue))
 
     def refusal(self, wish: Wish | None = None) -> ReservedError:
         """The error for other callers. ``wish``: of a caller that asked for a reservation."""
@@ -294,14 +294,14 @@ class Reservations:
 
     # --- Parts ------------------------------------------------------------------------------------
 
-    def _entitled(self, key: str, caller: Identity) -> _Held | None:
+    def _entitled(self, key: str, caller: Identity) -> _ReservationState | None:
         """The reservation of a key, if it has not ended and the key is this caller's."""
         held = self._held
         if held is None or not held.key or not same(held.key, key):
             return self._restored(key, caller)
         return held if person_of(held.holder) == person_of(caller) else None
 
-    def _restored(self, key: str, caller: Identity) -> _Held | None:
+    def _restored(self, key: str, caller: Identity) -> _ReservationState | None:
         """The reservation of a key from before the restart; see the table."""
         now, wall = self._now(), self._wall()
         term = self._keys.read(key, caller) if now < self._restores_until else None
@@ -309,7 +309,7 @@ class Reservations:
             return None
         left = min(term.end - wall, term.end - term.start)
         self._last_start = term.start
-        self._held = _Held(caller, left, None, key, now + left, now + self._rules.lease)
+        self._held = _ReservationState(caller, left, None, key, now + left, now + self._rules.lease)
         self._tell("reservation restored", caller, left)
         return self._held
 
@@ -330,10 +330,10 @@ class Reservations:
     def _gap_of(self, wish: Wish) -> float:
         return self._gaps.get(wish.holder.tenant, -math.inf)
 
-    def _left(self, held: _Held) -> float:
+    def _left(self, held: _ReservationState) -> float:
         """Seconds until its end, at the latest."""
         return held.seconds if held.ends == math.inf else max(0.0, held.ends - self._now())
 
-    def _granted(self, held: _Held) -> Granted:
+    def _granted(self, held: _ReservationState) -> Granted:
         left = self._left(held)
         return Granted(held.key, left, min(left, self._rules.lease))

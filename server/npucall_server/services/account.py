@@ -10,7 +10,7 @@ from npucall.errors import MessageError
 from npucall.v1 import access_service_pb2 as pb
 from npucall.v1.operator_service_pb2 import CallerInfo
 from npucall_server.access.identity import whose
-from npucall_server.accounts.usage import Line
+from npucall_server.accounts.usage import UsageLine
 from npucall_server.services.parsing import parse
 from npucall_server.services.who import caller_info, reservation
 from npucall_server.settings.tenants import Role
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from npucall_server.scheduling.gate import Gate
     from npucall_server.telemetry.log import Record
 
-_NOTHING = Line()
+_NOTHING = UsageLine()
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class AccountService:
         ).SerializeToString()
 
     def _activities(
-        self, told: Identity, minute: dict[tuple[str, str], Line]
+        self, told: Identity, minute: dict[tuple[str, str], UsageLine]
     ) -> Iterator[pb.CallerActivity]:
         """The activities of the callers that the asking caller may see."""
         calls = _by_caller(self.executor.calls_by_owner())

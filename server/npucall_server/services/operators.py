@@ -17,7 +17,7 @@ from npucall.wire.replies import encode_identity
 from npucall_server.carriers.streams.stream import STREAM_WINDOW
 from npucall_server.services import who
 from npucall_server.services.parsing import parse
-from npucall_server.sessions.sessions import Rules
+from npucall_server.sessions.sessions import SessionLimits
 
 if TYPE_CHECKING:
     from npucall.declare import Operator
@@ -119,7 +119,7 @@ class OperatorService:
         """What this server is and allows."""
         parse(pb.GetServerInfoRequest, request)
         executor, settings, device = self._executor, self._settings, self._device
-        budget, sessions = self._budget, Rules.of(settings, device)
+        budget, sessions = self._budget, SessionLimits.of(settings, device)
         facts, path = device.facts(), settings.shared_memory
         return pb.GetServerInfoResponse(
             server=encode_identity(self._identity),

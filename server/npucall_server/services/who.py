@@ -12,7 +12,7 @@ from npucall_server.settings.tenants import Role
 
 if TYPE_CHECKING:
     from npucall_server.access.identity import Identity
-    from npucall_server.scheduling.reservations import Shown
+    from npucall_server.scheduling.reservations import CurrentReservation
 
 _ROLES = {each: pb.CallerRole.Value(f"CALLER_ROLE_{each.name}") for each in Role}
 _KNOWN_BY = {each: pb.KnownBy.Value(f"KNOWN_BY_{each.name}") for each in KnownBy}
@@ -31,7 +31,7 @@ def caller_info(who: Identity, told: Identity) -> pb.CallerInfo:
     )
 
 
-def reservation(shown: Shown | None, told: Identity) -> pb.Reservation | None:
+def reservation(shown: CurrentReservation | None, told: Identity) -> pb.Reservation | None:
     """The current reservation as a caller sees it."""
     if shown is None:
         return None

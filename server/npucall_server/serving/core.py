@@ -17,8 +17,8 @@ from npucall_server.carriers.peers import Peers
 from npucall_server.scheduling.executor import Executor, Limits
 from npucall_server.scheduling.gate import Gate
 from npucall_server.scheduling.kept_memory import KeptMemory
-from npucall_server.scheduling.reservation_keys import Keys
-from npucall_server.scheduling.reservations import GAP_SECONDS, Reservations, Rules
+from npucall_server.scheduling.reservation_keys import ReservationKeys
+from npucall_server.scheduling.reservations import GAP_SECONDS, ReservationRules, Reservations
 from npucall_server.serving.listener import access_of
 from npucall_server.sessions.digests import Digests
 from npucall_server.sessions.setup import sessions_of
@@ -128,6 +128,6 @@ def _gate_of(
         log.event(event, tenant=holder.tenant, caller=holder.name, seconds=seconds)
 
     secret = settings.reservation_key
-    keys = Keys(secret.get_secret_value() if secret else None, device.name)
-    rules = Rules(settings.max_reservation, GAP_SECONDS)
+    keys = ReservationKeys(secret.get_secret_value() if secret else None, device.name)
+    rules = ReservationRules(settings.max_reservation, GAP_SECONDS)
     return Gate(Reservations(rules, keys, clock.monotonic, clock.wall, tell), guard.check)

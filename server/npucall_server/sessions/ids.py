@@ -29,7 +29,7 @@ def place_of(device: str, address: str) -> str:
     return blake2b(where.encode(), digest_size=_PLACE_BYTES).hexdigest()
 
 
-class Ids:
+class SessionIds:
     """Makes ids, and reads those that callers send."""
 
     def __init__(self, place: str, instance: str) -> None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from npucall_server.access.identity import Identity
     from npucall_server.devices.base import Resident
     from npucall_server.sessions.handle_room import Allocation, SessionRoom
-    from npucall_server.sessions.waiting import Changes
+    from npucall_server.sessions.monitor import Monitor
 
 
 class _Content:
@@ -52,14 +52,14 @@ class Session:
         identity: Identity,
         lease: float,
         room: SessionRoom,
-        changes: Changes,
+        monitor: Monitor,
         clock: Callable[[], float],
     ) -> None:
         self.id, self.secret, self.owner = name, secret, owner
         self.identity = identity
         """The caller that used it last."""
         self.lease = lease
-        self._room, self._changes, self._clock = room, changes, clock
+        self._room, self._monitor, self._clock = room, monitor, clock
         self._handles: Handles[_Content] = Handles()
         self._uses = 0
         self._ends_at = clock() + lease
@@ -86,19 +86,19 @@ class Session:
     @contextmanager
     def use(self) -> Iterator[None]:
         """Keeps the lease while a call runs. Raises an error if the session has ended."""
-        with self._changes:
+        with self._monitor:
             self.check_open()
             self._uses += 1
         try:
             yield
         finally:
-            with self._changes:
+            with self._monitor:
                 self._uses -= 1
                 self._ends_at = self._clock() + self.lease
 
     def renew(self, identity: Identity) -> bool:
         """Starts the lease again; False if the session has ended."""
-        with self._changes:
+        with self._monitor:
             if self._ended is not None or self.is_due:
                 return False
             self.identity = identity
@@ -115,12 +115,12 @@ class Session:
 
         ``only_idle``: unless a call uses it.
         """
-        with self._changes:
+        with self._monitor:
             if self._ended is not None or (only_idle and self._uses):
                 return False
             self._ended = why
             free = self._let_go([handle.id for handle in self._handles])
-            self._changes.notify()
+            self._monitor.notify()
         _give_back(free)
         self._room.give_back()
         return True
@@ -128,12 +128,12 @@ class Session:
     # --- Its handles ------------------------------------------------------------------------------
 
     def read(self, part: HandlePart, name: str) -> Reading:
-        """A part of a handle, for a storage of that name. It stays until the reading is done.
+        """A part of a handle, for a storage of that name. It stays until the reading gives it back.
 
         Raises HandleEmptyError, HandleReleasedError, and TensorLayoutError if the part is not
         inside the handle.
         """
-        with self._changes:
+        with self._monitor:
             self.check_open()
             handle = self._handles.read(part, name)
             handle.value.pins += 1
@@ -147,7 +147,7 @@ class Session:
         ``identity``: see ``Handles.begin``; ``dtype``: its elements' type, if known. Raises
         HandleExistsError, HandleReleasedError and HandleMemoryError.
         """
-        with self._changes:
+        with self._monitor:
             self.check_open()
             begun, found = self._handles.begin(handle, size, identity, _Content)
         filling = Filling(self, found, identity, is_new=begun is Begun.NEW)
@@ -161,7 +161,7 @@ class Session:
 
     def release(self, handles: Sequence[bytes]) -> None:
         """Gives handles back. Each keeps its memory until the last reading or filling is done."""
-        with self._changes:
+        with self._monitor:
             if self._ended is not None:
                 return
             free = self._let_go(handles)
@@ -172,7 +172,7 @@ class Session:
 
         Only the first time counts.
         """
-        with self._changes:
+        with self._monitor:
             if error is None:
                 ended = self._handles.fill(handle, identity)
             else:
@@ -180,18 +180,18 @@ class Session:
                 if ended := self._handles.fail(handle, str(told)):
                     handle.value.error = told
             free = self._unpin(handle) if ended else []
-            self._changes.notify()
+            self._monitor.notify()
         _give_back(free)
 
     def unpin(self, handle: _Handle) -> None:
-        """A reading calls this when it is done."""
-        with self._changes:
+        """A reading calls this when it gives back."""
+        with self._monitor:
             free = self._unpin(handle)
         _give_back(free)
 
     def wait(self, handle: _Handle, caller: Waiting) -> None:
         """Waits until a handle is filled, or filling it failed, or the session has ended."""
-        self._changes.wait_until(
+        self._monitor.wait_until(
             lambda: handle.state is not HandleState.FILLING or self._ended is not None, caller
         )
         if handle.state is HandleState.FILLING and self._ended is not None:
@@ -221,7 +221,7 @@ class Reading:
     def __init__(self, session: Session, handle: _Handle, part: HandlePart, name: str) -> None:
         self._session, self._handle = session, handle
         self._part, self._name = part, name
-        self._done = False
+        self._given_back = False
 
     def wait(self, caller: Waiting) -> ResidentPart:
         """The bytes, once the handle is filled.
@@ -235,10 +235,10 @@ class Reading:
             raise empty(self._name, handle.id, handle.failure)
         return ResidentPart(handle.value.allocation.memory, self._part.offset, self._part.length)
 
-    def done(self) -> None:
+    def give_back(self) -> None:
         """The call no longer reads it. A second time does nothing."""
-        if not self._done:
-            self._done = True
+        if not self._given_back:
+            self._given_back = True
             self._session.unpin(self._handle)
 
 

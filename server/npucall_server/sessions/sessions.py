@@ -19,9 +19,9 @@ from npucall.errors import (
 from npucall.texts import retry_in
 from npucall.wire.status import SESSION
 from npucall_server.accounts.ledger import Ledger
-from npucall_server.sessions.ids import SECRET_BYTES, Ids, unknown
+from npucall_server.sessions.ids import SECRET_BYTES, SessionIds, unknown
+from npucall_server.sessions.monitor import Monitor
 from npucall_server.sessions.session import Session
-from npucall_server.sessions.waiting import Changes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -40,7 +40,7 @@ _MOST_ENDED, _MOST_ENDED_OF_ONE = 1024, 64
 """How many sessions with an ended lease are remembered: of all owners, and of one owner."""
 
 
-class Rules(NamedTuple):
+class SessionLimits(NamedTuple):
     """What sessions may take.
 
     Each is a setting of the server. If any is 0, there are no sessions.
@@ -51,7 +51,7 @@ class Rules(NamedTuple):
     session_lease: float
 
     @classmethod
-    def of(cls, settings: ServerSettings, device: Device) -> Rules:
+    def of(cls, settings: ServerSettings, device: Device) -> SessionLimits:
         """The rules of the settings. What they leave out follows from the device and its host."""
         usual = device.memory_for_handles or settings.memory_limit // 2
         memory = int(usual if settings.handle_memory is None else settings.handle_memory)
@@ -81,8 +81,8 @@ class Sessions:
     def __init__(  # noqa: PLR0913  # all that sessions depend on
         self,
         memory: HandleRoom,
-        rules: Rules,
-        ids: Ids,
+        rules: SessionLimits,
+        ids: SessionIds,
         call_timeout: float,
         quota: Quota | None = None,
         check: Callable[[Identity], None] = lambda _: None,
@@ -170,7 +170,7 @@ class Sessions:
         longest = self.rules.session_lease
         return Session(
             name, secret, _owner(identity), identity, min(lease or longest, longest), room,
-            Changes(self._call_timeout), self._clock,
+            Monitor(self._call_timeout), self._clock,
         )  # fmt: skip
 
     def _find(self, caller: Caller, handles: Sequence[bytes] = ()) -> tuple[bytes, Session | None]:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from npucall_server.accounts.quotas import quota_of
 from npucall_server.sessions.handle_room import HandleRoom
-from npucall_server.sessions.ids import Ids, place_of
-from npucall_server.sessions.sessions import Rules, Sessions
+from npucall_server.sessions.ids import SessionIds, place_of
+from npucall_server.sessions.sessions import SessionLimits, Sessions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,9 +31,9 @@ def sessions_of(  # noqa: PLR0913  # all that sessions depend on
     clock: Callable[[], float] = time.monotonic,
 ) -> Sessions:
     """Of a process that is called ``instance``; see ``HandleRoom`` and ``Sessions``."""
-    rules = Rules.of(settings, device)
+    rules = SessionLimits.of(settings, device)
     quota = quota_of(tenants, "handle_memory")
     memory = HandleRoom(device, rules.handle_memory, host, quota, make_room)
-    ids = Ids(place_of(device.name, settings.listens[0].where), instance)
+    ids = SessionIds(place_of(device.name, settings.listens[0].where), instance)
     places = quota_of(tenants, "sessions")
     return Sessions(memory, rules, ids, settings.call_timeout, places, check, clock)

@@ -43,9 +43,9 @@ class Regions:
     Each holder has at most half of that, and half of the number of regions. So one that takes all
     it can leaves something to others. ``quota``: what the callers of a tenant have together.
 
-    A region can be viewed until it is forgotten. It stays mapped, and counts, until its last view
+    A region can be viewed until it is given back. It stays mapped, and counts, until its last view
     has gone too. So no memory is ever unmapped while a call uses it. One thread creates and
-    forgets; any thread may view.
+    gives back; any thread may view.
     """
 
     def __init__(self, limit: int, memory: Ledger, quota: Quota | None = None) -> None:
@@ -92,7 +92,7 @@ class Regions:
         self._viewable[name] = memoryview(mapping), whose
         return name, descriptor
 
-    def forget(self, name: bytes) -> None:
+    def give_back(self, name: bytes) -> None:
         """Gives no more views of a region."""
         self._viewable.pop(name, None)
 

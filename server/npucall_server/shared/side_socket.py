@@ -233,7 +233,7 @@ class SideSocket:
         self._selector.unregister(holding.connection)
         holding.connection.close()
         if holding.memory is not None:
-            self._regions.forget(holding.memory)
+            self._regions.give_back(holding.memory)
 
 
 class _Holding:

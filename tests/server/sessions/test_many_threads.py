@@ -46,7 +46,7 @@ def act(session: Session, chance: random.Random) -> None:
                 found = reading.wait(FakeCaller(remaining=PATIENCE))
                 assert bytes(found.memory.read(0, SIZE)) == name * (SIZE // len(name))
             finally:
-                reading.done()
+                reading.give_back()
         else:
             session.release([name])
 

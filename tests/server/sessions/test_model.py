@@ -224,7 +224,7 @@ class Model(RuleBasedStateMachine):
             with pytest.raises(HandleEmptyError, match="no"):
                 subject.wait(FakeCaller())
         for _ in range(times):
-            subject.done()
+            subject.give_back()
         content.readers -= 1
 
     @rule(session=sessions, some=st.lists(handles, max_size=3))

@@ -124,7 +124,7 @@ def test_who_reads_waits_until_the_handle_is_filled(
     filling.memory.write(0, b"data")
     filling.succeed()
     assert data_of(waiting.result(PATIENCE)) == b"data"
-    reading.done()
+    reading.give_back()
     assert server.device.allocated == (0 if released else 4)
 
 
@@ -135,7 +135,7 @@ def test_who_reads_is_told_that_filling_failed(session: Session, pool: ThreadPoo
     filling.fail(DeviceError("the device said no"))
     with pytest.raises(HandleEmptyError, match=r"target: .* the device said no"):
         waiting.result(PATIENCE)
-    reading.done()
+    reading.give_back()
     assert session.held == 0
     with pytest.raises(HandleEmptyError, match="the device said no"):
         session.read(part(A), "target")
@@ -154,7 +154,7 @@ def test_who_reads_waits_no_longer_when(
         close(server, session)
     with pytest.raises(CancelledError if how == "it cancels" else SessionUnknownError):
         waiting.result(PATIENCE)
-    reading.done()
+    reading.give_back()
     filling.succeed()
 
 
@@ -184,10 +184,10 @@ def test_what_is_read_or_filled_stays_until_that_is_done_though_it_was_released(
     else:
         session.release([A, B])
     assert data_of(first.wait(FakeCaller())) == b"data"
-    first.done()
-    first.done()
+    first.give_back()
+    first.give_back()
     assert server.device.allocated == 8
-    second.done()
+    second.give_back()
     assert server.device.allocated == 4
     filling.memory.write(0, b"data")
     filling.succeed()

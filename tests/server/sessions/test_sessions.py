@@ -22,7 +22,7 @@ from npucall.limits import MAX_SESSION_CHARACTERS
 from npucall_server.sessions import sessions as module
 from npucall_server.sessions.handle_room import HANDLE_BYTES, PAGE_BYTES, SESSION_BYTES
 from npucall_server.sessions.ids import place_of
-from npucall_server.sessions.sessions import Rules
+from npucall_server.sessions.sessions import SessionLimits
 from npucall_server.settings.server import ServerSettings
 
 LEASE = 60.0
@@ -307,7 +307,7 @@ def test_a_tenant_has_so_many_sessions() -> None:
     server.open("vision/ann")
 
 
-@pytest.mark.parametrize("name", Rules._fields)
+@pytest.mark.parametrize("name", SessionLimits._fields)
 def test_a_limit_of_nothing_turns_sessions_off(name: str) -> None:
     with pytest.raises(HandleMemoryError, match=f"{name} is 0"):
         Offline(**{name: 0}).open()
@@ -326,4 +326,4 @@ def test_what_settings_leave_out_follows_from_the_device(
 ) -> None:
     settings = ServerSettings(memory_limit=1000, **given)
     device: Any = FakeDevice(own_memory=own)
-    assert Rules.of(settings, device).handle_memory == expected
+    assert SessionLimits.of(settings, device).handle_memory == expected

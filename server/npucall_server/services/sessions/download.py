@@ -45,7 +45,7 @@ def downloaded(
                 finally:  # a generator may never be resumed, and would keep gRPC's call
                     handling.peers.end(wait)
         finally:
-            reading.done()
+            reading.give_back()
 
 
 def _frames(part: ResidentPart, caller: UnaryCaller, kept: Kept) -> Iterator[bytes]:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from npucall_server.access.callers import Waiting
 
 
-class Changes:
+class Monitor:
     """A lock, and threads that wait for changes under it. They do not hold it while they wait."""
 
     def __init__(self, call_timeout: float) -> None:
