@@ -12,7 +12,7 @@ from tests.simulator.tree import Generation, Tree
 
 from npucall.declare.prepare import Prepared
 from npucall.products import Product
-from npucall_server.commands.doctor import copies, kinds, planning, trial
+from npucall_server.commands.doctor import kinds, planning, promises, trial
 from npucall_server.commands.doctor.device import examine
 from npucall_server.commands.doctor.finding import Finding, Verdict
 from npucall_server.devices.cann.host import HostCatalogue
@@ -114,7 +114,7 @@ def simulator(
     """A fresh simulator; what a test leaves open ends with it, as with a process."""
     monkeypatch.setenv("ASCEND_OPP_PATH", str(paths.opp))
     monkeypatch.setenv("NPUCALL_SIM_UNRUN", "guarded")
-    monkeypatch.setattr(copies, "ELEMENTS", 1 << 18)  # still more than its staging limit
+    monkeypatch.setattr(promises, "ELEMENTS", 1 << 18)  # still more than its staging limit
     simulator = Simulator.open(toolkit.lib64)
     simulator.reset()
     yield simulator

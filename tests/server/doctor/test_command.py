@@ -17,7 +17,7 @@ from tests.simulator.tree import Generation, Tree
 
 from npucall_server.commands import doctor
 from npucall_server.commands.doctor import report
-from npucall_server.commands.doctor.finding import Facts, Message, Section, fault, ok, warning
+from npucall_server.commands.doctor.finding import Finding, Message, fault, ok, warning
 from npucall_server.devices.cann.unverified import UNVERIFIED
 
 from .conftest import Host, make_host
@@ -242,27 +242,25 @@ def test_what_cannot_be_done_is_refused_before_anything_is_and_help_says_what_is
     assert said in " ".join((printed.out + printed.err).split())
 
 
-def messages(*findings: Any) -> list[Message]:
-    return [Section("trial", "trying"), Facts((("CANN", "8.1"),)), *findings]
-
-
 def test_the_worst_finding_about_a_claim_is_the_answer() -> None:
+    def claims(*found: Finding) -> Any:
+        return {each["key"]: each for each in report.as_object(HEADER, {}, found)["claims"]}
+
     found = [ok("fine", "views"), warning("so so", "look", "views", "infnan"), fault("no", "x")]
-    claims = {c["key"]: c for c in report.as_object(HEADER, messages(*found))["claims"]}
-    assert (claims["views"]["settled"], claims["views"]["by"]) == ("look", ["fine", "so so"])
-    assert (claims["infnan"]["settled"], claims["rules"]["settled"]) == ("look", None)
-    found.append(fault("no", "x", "views"))
-    claims = {c["key"]: c for c in report.as_object(HEADER, messages(*found))["claims"]}
-    assert claims["views"]["settled"] == "does not"
+    said = claims(*found)
+    assert (said["views"]["settled"], said["views"]["by"]) == ("look", ["fine", "so so"])
+    assert (said["infnan"]["settled"], said["rules"]["settled"]) == ("look", None)
+    assert claims(*found, fault("no", "x", "views"))["views"]["settled"] == "does not"
 
 
-def test_a_section_without_findings_has_no_title() -> None:
-    lines = "".join(report.as_lines([Section("one", ""), Section("two", ""), ok("fine")]))
-    assert lines == "\ntwo\n  ok      fine\n"
+def test_a_section_has_its_title_once() -> None:
+    found = [ok(text)._replace(section="two") for text in ("fine", "well")]
+    assert "".join(report.as_lines(found)) == "\ntwo\n  ok      fine\n  ok      well\n"
 
 
 def test_the_file_says_what_to_do_about_a_fault() -> None:
-    text = report.as_file(HEADER, messages(fault("it is broken", "mend it")))
+    found = fault("it is broken", "mend it")._replace(section="trial")
+    text = report.as_file(HEADER, {"CANN": "8.1"}, [found])
     assert "trial\n  FAULT   it is broken\n          -> mend it\n" in text
     assert "result  1 fault, 0 warnings\n" in text
     assert object_in(text)["findings"][0]["todo"] == "mend it"

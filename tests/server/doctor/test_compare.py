@@ -10,7 +10,7 @@ from npucall.dtypes import BF16, FLOAT, FLOAT16, INT32, DType
 from npucall.memory import PATTERN
 from npucall.operators import CATALOGUE
 from npucall.products import A2
-from npucall_server.commands.doctor.compare import difference, is_untouched
+from npucall_server.commands.doctor.bench import difference, is_untouched
 
 TANH, THRESHOLD = (CATALOGUE.find(name) for name in ("aclnnTanhBackward", "aclnnThresholdBackward"))
 

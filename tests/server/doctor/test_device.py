@@ -8,11 +8,16 @@ from tests.simulator.control import Simulator
 from tests.simulator.tree import Tree
 
 from npucall.declare.prepare import Prepared
-from npucall_server.commands.doctor import compare, planning, report, trial
-from npucall_server.commands.doctor.bench import Outcome
-from npucall_server.commands.doctor.device import check_health, check_memory, check_product, examine
+from npucall_server.commands.doctor import bench, planning, report, trial
+from npucall_server.commands.doctor.device import (
+    check_health,
+    check_libraries,
+    check_memory,
+    check_opening,
+    check_product,
+    examine,
+)
 from npucall_server.commands.doctor.finding import Finding, Section, Verdict, fault
-from npucall_server.commands.doctor.libraries import check_libraries, check_opening
 from npucall_server.devices.base import DeviceFacts
 from npucall_server.devices.cann.runtime import open_libraries
 from npucall_server.settings.npu import AscendPaths
@@ -53,7 +58,7 @@ def test_launches_of_nothing_are_faults_and_nothing_else_is_tried(
     simulator.set_kernels("none")
     findings = examined()
     wrong = faults(findings)
-    assert len(wrong) == 3
+    assert len(wrong) == 2
     assert all("first run: nothing has run, though every function answered" in w for w in wrong)
     assert findings[-1].found == GIVEN_BACK
     assert simulator.call_count("aclDestroyAclOpExecutor") == 0
@@ -67,8 +72,8 @@ def test_wrong_numbers_are_faults_that_say_which(
         wrong = call.operator.name == TRIED
         return [bytes(len(right[0])), *right[1:]] if wrong else right
 
-    evaluate = compare.evaluate.run
-    monkeypatch.setattr(compare.evaluate, "run", rather)
+    evaluate = bench.evaluate.run
+    monkeypatch.setattr(bench.evaluate, "run", rather)
     found = faults(examined(trial._runs, trial._again))
     assert found
     assert [w for w in found if TRIED not in w or " are wrong: expected " not in w] == []
@@ -91,14 +96,14 @@ def test_what_cann_does_with_executors_that_never_ran_is_a_warning_that_settles_
     assert "needs npucall's planner thread" in found.todo
     assert found.settles == ("unrun-executor",)
     assert findings[-1].found == GIVEN_BACK
-    assert "look      A first phase alone harms nothing" in report.as_file({}, findings)
+    assert "look      A first phase alone harms nothing" in report.as_file({}, {}, findings)
     assert simulator.violations() == []
 
 
 def test_what_runs_wrong_behind_a_plan_is_a_fault(
     examined: Examined, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    wrong = Outcome("out: 3 of 6 numbers are wrong", launched_nothing=False, phases=None)
+    wrong = "out: 3 of 6 numbers are wrong"
     monkeypatch.setattr(planning.PlansAndRuns, "plan_and_run", lambda *_: wrong)
     (found,) = faults(examined(planning.plans))
     assert found.endswith("on the same thread: out: 3 of 6 numbers are wrong")

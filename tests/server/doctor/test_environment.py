@@ -9,10 +9,10 @@ import pytest
 
 from npucall.declare.catalogue import Catalogue
 from npucall.operators.l1_loss_backward import l1_loss_backward
-from npucall_server.commands.doctor.environment import check_environment
+from npucall_server.commands.doctor.device import check_versions
 from npucall_server.commands.doctor.finding import Finding, Verdict
+from npucall_server.commands.doctor.host import check_environment
 from npucall_server.commands.doctor.prototypes import check_prototypes
-from npucall_server.commands.doctor.versions import check_versions
 from npucall_server.devices.base import DeviceFacts
 
 from .conftest import DRIVER, Host, faults, not_ok, todo, warnings
@@ -25,7 +25,7 @@ def check(host: Host, number: int = 0, **changes: str | None) -> list[Finding]:
     """The findings where some variables differ from what set_env.sh exports; None: not set."""
     changed = {**host.environment, **changes}
     environment = {name: value for name, value in changed.items() if value is not None}
-    return check_environment(environment, host.root, number)
+    return list(check_environment(environment, host.root, number))
 
 
 def test_what_set_env_exports_is_well_by_another_name_and_behind_a_link_too(host: Host) -> None:
@@ -36,7 +36,7 @@ def test_what_set_env_exports_is_well_by_another_name_and_behind_a_link_too(host
 
 
 def test_a_missing_set_env_is_one_fault_that_names_the_script(host: Host) -> None:
-    findings = check_environment({}, host.root, 0)
+    findings = list(check_environment({}, host.root, 0))
     assert faults(findings) == ["ASCEND_HOME_PATH and ASCEND_OPP_PATH are not set"]
     assert "`source /usr/local/Ascend/cann/set_env.sh`" in todo(findings)
     (host.home / "set_env.sh").unlink()
@@ -112,7 +112,7 @@ DRIVERS = [
 def test_a_driver_older_than_the_vendor_s_tables_name_is_a_warning() -> None:
     for cann, driver, expected in DRIVERS:
         facts = replace(FITTING, cann_version=cann, driver_version=driver)
-        assert check_versions(facts)[1].verdict is expected, (cann, driver)
+        assert list(check_versions(facts))[1].verdict is expected, (cann, driver)
     (found,) = warnings(check_versions(replace(FITTING, driver_version="24.1.0")))
     assert found == (
         "CANN 8.5.0 needs driver 25.0 or newer, and this one is 24.1.0: functions that it does "
@@ -123,7 +123,7 @@ def test_a_driver_older_than_the_vendor_s_tables_name_is_a_warning() -> None:
 def test_versions_that_are_too_old_or_not_told_are_warnings() -> None:
     said = [finding.found for finding in check_versions(FITTING)]
     assert said == ["CANN 8.5.0, runtime interface 1.15.0", "driver 25.5.1"]
-    findings = check_versions(replace(FITTING, driver_version=""))
+    findings = list(check_versions(replace(FITTING, driver_version="")))
     assert warnings(findings) == ["the driver does not report its version"]
     assert "version.info" in todo(findings)
     old = replace(FITTING, cann_version="8.0.0", runtime_version="1.12.0")

@@ -56,7 +56,7 @@ def test_a_driver_that_is_there_is_well(host: Host) -> None:
 
 
 def test_a_driver_that_is_missing_or_empty_is_a_fault(host: Host) -> None:
-    findings = check_driver(host.root / "nowhere")
+    findings = list(check_driver(host.root / "nowhere"))
     assert faults(findings) == [f"there is no driver in /{DRIVER}"]
     assert f"-v /{DRIVER}/lib64:/{DRIVER}/lib64:ro" in todo(findings)
     (host.root / DRIVER / "lib64/driver/libascend_hal.so").unlink()  # an empty mount
@@ -65,7 +65,7 @@ def test_a_driver_that_is_missing_or_empty_is_a_fault(host: Host) -> None:
 
 def test_a_driver_whose_version_is_not_mounted_is_a_warning(host: Host) -> None:
     (host.root / DRIVER / "version.info").unlink()
-    findings = check_driver(host.root)
+    findings = list(check_driver(host.root))
     assert (len(faults(findings)), len(warnings(findings))) == (0, 1)
 
 
@@ -76,7 +76,7 @@ def test_a_driver_in_another_place_is_found_by_the_installer_s_file(host: Host) 
     (host.root / "etc/ascend_install.info").write_text(
         "UserGroup=HwHiAiUser\nDriver_Install_Path_Param=/opt\n"
     )
-    assert check_driver(host.root)[0].found == "/opt/driver has libascend_hal.so"
+    assert next(iter(check_driver(host.root))).found == "/opt/driver has libascend_hal.so"
 
 
 def install(host: Host, *vendors: str, configured: str | None = None) -> None:

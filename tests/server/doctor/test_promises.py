@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from tests.simulator.control import Simulator
 
-from npucall_server.commands.doctor import copies, promises, trial
+from npucall_server.commands.doctor import promises, trial
 from npucall_server.commands.doctor.bench import Outcome
 from npucall_server.commands.doctor.finding import Verdict
 from npucall_server.devices.base import Ran
@@ -17,7 +17,7 @@ from npucall_server.devices.cann.resident import HandleMemory
 
 from .conftest import Examined, not_ok
 
-WRONG = Outcome("out: 1 of 6 numbers are wrong", launched_nothing=False, phases=None)
+WRONG = Outcome("out: 1 of 6 numbers are wrong", None)
 USED_AGAIN = {"workspace-reuse", "kept-descriptors", "phase-one-cache"}
 WARNING, FAULT = Verdict.WARNING, Verdict.FAULT
 Break = Callable[[pytest.MonkeyPatch], None]
@@ -80,7 +80,7 @@ def limits(monkeypatch: pytest.MonkeyPatch) -> None:
          {"moved-descriptors", "stream-order"}),
         (promises.overflow, infinities, WARNING,
          "-120000 in FLOAT16: expected -infinity, found -65504.0", {"infnan"}),
-        (copies.handles, handles, FAULT, "a handle does not hold what was written into it",
+        (promises.handles, handles, FAULT, "a handle does not hold what was written into it",
          {"handle-copies"}),
         (promises.clearing, fills(64, 64), FAULT,
          "memory is not zeros though it was filled so", {"zero-kernel"}),
@@ -115,8 +115,8 @@ def test_what_is_wrong_the_second_time_is_laid_to_what_is_used_again(
 def test_copies_that_are_wrong_are_faults_that_name_the_way(
     examined: Examined, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(copies, "check", lambda *_: WRONG)
-    whole, pieces, waiting = not_ok(examined(copies.ways))
+    monkeypatch.setattr(promises, "check", lambda *_: WRONG)
+    whole, pieces, waiting = not_ok(examined(promises.copies))
     assert "all at once through pinned memory (staging_limit 64 MiB): out: 1 of" in whole.found
     assert "in pieces through pinned memory (staging_limit 1 MiB)" in pieces.found
     assert "from and to ordinary memory (staging_limit 0 MiB)" in waiting.found

@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import argparse
-import os
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from npucall_server.commands import command_line
 from npucall_server.commands.command_line import Command
-from npucall_server.commands.doctor import report
+from npucall_server.commands.doctor import host, report
 from npucall_server.commands.doctor.child import in_child
 from npucall_server.commands.doctor.device import examine
-from npucall_server.commands.doctor.environment import check_environment
 from npucall_server.commands.doctor.finding import Finding, Message, Section, Verdict
-from npucall_server.commands.doctor.host import check_custom_packages, check_driver, check_nodes
-from npucall_server.commands.doctor.machine import described
 from npucall_server.commands.doctor.prototypes import check_prototypes
 from npucall_server.devices.cann.host import header_folders
 from npucall_server.exits import ExitCode
@@ -67,56 +62,59 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _examine(given: argparse.Namespace, root: Path, seconds: float) -> int:
-    header = described(f"cann:{given.device}")
-    kept: list[Message] = []
-    messages = _kept(diagnose(given.device, root, seconds), kept)
+    header, facts = report.header_of(f"cann:{given.device}"), dict[str, str]()
+    kept: list[Finding] = []
     try:
-        _print(header, messages, kept, is_json=given.json)
-    except BrokenPipeError:  # the program that reads it, such as head, has enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        for line in report.as_lines(_found(_diagnose(given.device, root, seconds), kept, facts)):
+            if not given.json:
+                command_line.show(line)  # opening a device takes seconds
+        end = report.as_json(header, facts, kept) if given.json else report.ending(kept)
+        command_line.show(end)
     finally:  # an interrupted run writes a report too
         if given.report is not None:
-            given.report.write_text(report.as_file(header, kept), encoding="utf-8")
-    faulty = any(isinstance(each, Finding) and each.verdict is Verdict.FAULT for each in kept)
-    return ExitCode.NO_DEVICE if faulty else 0
+            given.report.write_text(report.as_file(header, facts, kept), encoding="utf-8")
+    return ExitCode.NO_DEVICE if report.count(kept, Verdict.FAULT) else 0
 
 
-def diagnose(number: int, root: Path, seconds: float) -> Messages:
+def _diagnose(number: int, root: Path, seconds: float) -> Messages:
     """Runs all checks for device ``number``."""
     paths = ascend_paths()
-    yield Section("environment", "")
-    yield from check_environment(ascend_environment(), root, number)
-    yield Section("device nodes", "")
-    yield from check_nodes(root)
-    yield Section("driver", "")
-    yield from check_driver(root)
-    yield Section("custom packages", "")
-    yield from check_custom_packages(paths)
-    yield Section("headers", "")
+    yield Section("environment")
+    yield from host.check_environment(ascend_environment(), root, number)
+    yield Section("device nodes")
+    yield from host.check_nodes(root)
+    yield Section("driver")
+    yield from host.check_driver(root)
+    yield Section("custom packages")
+    yield from host.check_custom_packages(paths)
+    yield Section("headers")
     yield from check_prototypes(list(header_folders(paths)))
     yield from in_child(examine, (number, paths), seconds)
 
 
-def _print(
-    header: dict[str, Any], messages: Messages, kept: list[Message], *, is_json: bool
-) -> None:
-    """Prints messages as they come. At the end ``kept`` has all of them."""
-    for line in report.as_lines(messages):
-        if not is_json:
-            sys.stdout.write(line)
-            sys.stdout.flush()  # opening a device takes seconds
-    sys.stdout.write(report.as_json(header, kept) if is_json else report.ending(kept))
-    sys.stdout.flush()
+def _found(messages: Messages, kept: list[Finding], facts: dict[str, str]) -> Iterator[Finding]:
+    """The findings, each with its section and the time since the message before it."""
+    section, before = "", time.perf_counter()
+    for message in messages:
+        if isinstance(message, Finding):
+            elapsed = (time.perf_counter() - before) * 1000
+            times = (("elapsed", elapsed), *message.times)
+            kept.append(message._replace(times=times, section=section))
+            yield kept[-1]
+        elif isinstance(message, Section):
+            section = message.title
+        else:
+            facts.update(message.facts)
+        before = time.perf_counter()
 
 
 def _writable(text: str) -> Path:
     """Checks that a file can be written, before all the work and not after it."""
-    path = Path(text)
     try:
-        path.open("a").close()
+        Path(text).open("a").close()
     except OSError as error:
         raise argparse.ArgumentTypeError(f"expected a file to write, {error}") from error
-    return path
+    return Path(text)
 
 
 def _device(text: str) -> int:
@@ -124,15 +122,3 @@ def _device(text: str) -> int:
     if number is None:
         raise argparse.ArgumentTypeError(f"expected {CANN.form}, found {text!r}")
     return number
-
-
-def _kept(messages: Messages, kept: list[Message]) -> Messages:
-    """Passes messages on and keeps them. A finding gets the time since the message before it."""
-    before = time.perf_counter()
-    for message in messages:
-        now = time.perf_counter()
-        if isinstance(message, Finding):
-            message = message._replace(times=(("elapsed", (now - before) * 1000), *message.times))  # noqa: PLW2901
-        kept.append(message)
-        yield message
-        before = time.perf_counter()

@@ -7,17 +7,24 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+import numpy as np
+
 from npucall import memory
+from npucall.compute import evaluate
 from npucall.declare.samples import sample_storages
-from npucall_server.commands.doctor.compare import difference, is_untouched
+from npucall.dtypes import BF16, FLOAT16
 from npucall_server.devices.cann.lane import Lane, LaneLimits
 from npucall_server.devices.cann.resident import HandleMemory
 from npucall_server.devices.lane_thread import LaneThread
 from npucall_server.devices.native_threads import EndingThreads
+from npucall_server.devices.unwritten import begun
 from npucall_server.devices.watchdog import Visitors
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from npucall.declare.prepare import Prepared
+    from npucall.dtypes import DType
     from npucall.errors import NpucallError
     from npucall.products import Product
     from npucall.tensors import Buffer
@@ -29,19 +36,24 @@ if TYPE_CHECKING:
     from npucall_server.devices.cann.runtime import DeviceContext
     from npucall_server.devices.lane_thread import InThread
 
-LIMITS = LaneLimits(30.0, 1 << 20, 1 << 30, 64, busy_wait=False)
-"""The defaults of a server, but with less memory."""
 Step = Callable[["Bench"], "Iterator[Section | Finding]"]
 L = TypeVar("L", bound="InThread")
+
+_LIMITS = LaneLimits(30.0, 1 << 20, 1 << 30, 64, busy_wait=False)
+"""The defaults of a server, but with less memory."""
+_TOLERANCES: dict[DType, float] = {FLOAT16: 4e-3, BF16: 3e-2}
+_OTHERS = 1e-5
+"""Allowed difference, relative to the largest number: some roundings. The conformance suite judges
+the precision; this only finds results that are completely wrong."""
+_SHOWN = 4
+NOTHING = "nothing has run, though every function answered success: outputs are as before"
 
 
 class Outcome(NamedTuple):
     """The result of a call."""
 
     wrong: str
-    """What is wrong with its numbers; empty if nothing is."""
-    launched_nothing: bool
-    """Whether its outputs have not changed."""
+    """What is wrong with its numbers, ``NOTHING`` if they have not changed; empty if they agree."""
     phases: Phases | None
 
 
@@ -60,10 +72,10 @@ class Bench:
     """The notes of the lanes."""
     broken: list[NpucallError] = field(default_factory=list)
     """Why the device will not work again, as other lanes than ``lane`` said."""
-    some_are_right: bool = False
-    """Whether a call has given the numbers of the reference."""
     phases: list[tuple[Phases, Phases]] = field(default_factory=list)
     """The phases of the first and second run of each call whose numbers were right."""
+    some_are_right: bool = False
+    """Whether a call has given the numbers of the reference."""
     ending: EndingThreads = field(default_factory=EndingThreads)
     """Threads that were told to end. They must end before the device is given back."""
 
@@ -72,7 +84,7 @@ class Bench:
 
     def open_lane(self, **limits: Any) -> Lane:
         """Opens a lane in the calling thread. ``limits``: fields of ``LaneLimits``."""
-        return Lane(self.context, self.operators, LIMITS._replace(**limits), self.notes.append)
+        return Lane(self.context, self.operators, _LIMITS._replace(**limits), self.notes.append)
 
     def handles(self) -> HandleMemory:
         """Memory for handles. If memory runs out, nothing is freed to make room."""
@@ -103,18 +115,53 @@ def check(lane: Lane, call: Prepared, seed: int) -> Outcome:
     ran = lane.run(call, storages, lambda: None)
     outputs: Any = ran.outputs  # no output is in a handle
     wrong = difference(call, storages, outputs)
-    launched_nothing = bool(wrong) and is_untouched(call, storages, outputs)
-    if launched_nothing:
-        wrong = "nothing has run, though every function answered success: outputs are as before"
-    return Outcome(wrong, launched_nothing, ran.phases)
+    return Outcome(
+        NOTHING if wrong and is_untouched(call, storages, outputs) else wrong, ran.phases
+    )
 
 
-@contextmanager
-def poisoned() -> Iterator[None]:
-    """Fills outputs with a pattern before each run, to notice a launch that runs nothing."""
-    before = memory.is_poisoned()
-    memory.poison()
-    try:
-        yield
-    finally:
-        memory.poison(before)
+def difference(
+    call: Prepared, storages: Mapping[str, Buffer], given: Sequence[Buffer], roundings: int = 1
+) -> str:
+    """What is wrong with the outputs, in words; empty if they agree with the reference.
+
+    ``roundings``: how many calls led to the outputs, each on the result of the one before.
+    """
+    expected = evaluate.run(call, storages)
+    for (name, spec), found, right in zip(call.outputs.items(), given, expected, strict=True):
+        one, other = (np.frombuffer(each, spec.dtype.numpy) for each in (found, right))
+        wrong = np.flatnonzero(~_near(one, other, spec.dtype, roundings))
+        if wrong.size:
+            shown = (_listed(numbers[wrong[:_SHOWN]]) for numbers in (other, one))
+            said = f"{name}: {wrong.size} of {one.size} numbers are wrong"
+            return "{}: expected {}, found {}".format(said, *shown)
+    return ""
+
+
+def is_untouched(call: Prepared, storages: Mapping[str, Buffer], given: Sequence[Buffer]) -> bool:
+    """Whether no output changed in the launch: it still has sent bytes, zeros, or the pattern."""
+    before = begun(call, storages)
+    return all(
+        bytes(found) == bytes(before.get(name, bytes([_left(call, name)]) * len(found)))
+        for name, found in zip(call.outputs, given, strict=True)
+    )
+
+
+def _left(call: Prepared, name: str) -> int:
+    """The byte that fills an output before a launch if no storage is sent for the output."""
+    return 0 if name in call.unwritten else memory.PATTERN
+
+
+def _near(found: Any, expected: Any, dtype: DType, roundings: int) -> Any:
+    if dtype.kind not in ("float", "complex"):
+        return found == expected
+    wide = np.complex128 if dtype.kind == "complex" else np.float64
+    one, other = found.astype(wide), expected.astype(wide)
+    size = float(np.abs(other[np.isfinite(other)]).max(initial=0.0))
+    tolerance = roundings * _TOLERANCES.get(dtype, _OTHERS) * size
+    with np.errstate(invalid="ignore"):
+        return np.isclose(one, other, rtol=0, atol=tolerance, equal_nan=True)
+
+
+def _listed(numbers: Any) -> str:
+    return ", ".join(str(n) if isinstance(n, int) else f"{n:.6g}" for n in numbers.tolist())

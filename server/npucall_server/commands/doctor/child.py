@@ -15,6 +15,14 @@ if TYPE_CHECKING:
 
 _END_SECONDS = 10.0
 """How long the process may take to end after the work is done."""
+_CRASH = (
+    "read standard error above, and CANN's log (ASCEND_PROCESS_LOG_PATH, by default ~/ascend/log); "
+    "the usual cause is a toolkit, an operator package and a driver of different versions"
+)
+_HANG = (
+    "look at `npu-smi info`: if it hangs too, driver or device are at fault (`dmesg`); if another "
+    "process occupies the device, end it"
+)
 
 Work = Callable[..., Iterable[Message]]
 
@@ -56,22 +64,11 @@ def _ended(child: Any, doing: str) -> Iterator[Finding]:
     child.join(_END_SECONDS)
     if child.exitcode is None:
         yield _hang(f"{doing}, then ending", _END_SECONDS)
-    elif child.exitcode < 0:
-        name = signal.Signals(-child.exitcode).name
-        yield fault(f"{name} ended the process while {doing}", _CRASH)
-    elif child.exitcode > 0:
-        yield fault(f"the process ended with {child.exitcode} while {doing}", _CRASH)
+    elif code := child.exitcode:
+        name = signal.Signals(-code).name if code < 0 else ""
+        how = f"{name} ended the process" if name else f"the process ended with {code}"
+        yield fault(f"{how} while {doing}", _CRASH)
 
 
 def _hang(doing: str, seconds: float) -> Finding:
-    return fault(
-        f"no answer for {seconds:g} s while {doing}",
-        "look at `npu-smi info`: if it hangs too, driver or device are at fault (`dmesg`); if "
-        "another process occupies the device, end it",
-    )
-
-
-_CRASH = (
-    "read standard error above, and CANN's log (ASCEND_PROCESS_LOG_PATH, by default ~/ascend/log); "
-    "the usual cause is a toolkit, an operator package and a driver of different versions"
-)
+    return fault(f"no answer for {seconds:g} s while {doing}", _HANG)

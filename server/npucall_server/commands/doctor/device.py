@@ -5,38 +5,57 @@ It runs in a process of its own, since a badly installed library may crash or ne
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+import re
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from npucall.errors import ArgumentError, NpucallError
 from npucall.operators import CATALOGUE
 from npucall.products import taken_for
-from npucall_server.commands.doctor.failure import failed
 from npucall_server.commands.doctor.finding import (
     Facts,
     Finding,
     Message,
     Section,
-    Verdict,
+    failed,
     fault,
     ok,
     warning,
-)
-from npucall_server.commands.doctor.libraries import check_libraries, check_opening
+)  # fmt: skip
 from npucall_server.commands.doctor.trial import try_device
-from npucall_server.commands.doctor.versions import check_versions
 from npucall_server.devices.cann.host import COMMUNITY, HostCatalogue
-from npucall_server.devices.cann.library import LibraryError
-from npucall_server.devices.cann.operators import OpApi
-from npucall_server.devices.cann.runtime import DeviceContext, device_count, open_libraries
+from npucall_server.devices.cann.library import LibraryError, NewStatusFunction
+from npucall_server.devices.cann.runtime import (
+    BASE,
+    RUNTIME,
+    DeviceContext,
+    device_count,
+    open_libraries,
+)  # fmt: skip
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from npucall_server.devices.base import DeviceFacts
+    from npucall_server.devices.cann.operators import OpApi
+    from npucall_server.devices.cann.runtime import Libraries
     from npucall_server.settings.npu import AscendPaths
 
 _GIB = 1 << 30
 _LITTLE = 2 * _GIB
 """Fewer free bytes than this give a warning: two lanes keep as much."""
+_OURS = re.compile(r"(?:^|\s)(/\S*/lib(?:ascendcl|acl_rt|nnopbase)\.so\S*)$", re.MULTILINE)
+_LACKING = re.compile(r": (lib(?:ascend_hal|drv|mmpa|dcmi)\S*): cannot open shared object file")
+_OLDEST_RUNTIME = (1, 13)
+"""The interface of CANN 8.1."""
+_OLDEST_DRIVER = (((8, 5), (25, 0)), ((8, 2), (24, 1)))
+"""Pairs, newest first: from this CANN on, this is the oldest driver in the vendor's tables."""
+_INSTALL = "install CANN 8.1 or newer"
+_OWNER = (
+    "CANN and npucall load a custom library only if its owner is the user that runs them, or root: "
+    "`chown` the file, or run as its owner. If a library cannot be opened, install the one "
+    "that the message names"
+)
 
 
 def examine(number: int, paths: AscendPaths) -> Iterator[Message]:
@@ -50,10 +69,16 @@ def examine(number: int, paths: AscendPaths) -> Iterator[Message]:
     yield from check_libraries(libraries, paths)
     try:
         yield Section("device", "counting the devices (aclrtGetDeviceCount)")
-        counted = check_count(device_count(libraries), number)
-        yield counted
-        if counted.verdict is Verdict.FAULT:
+        count = device_count(libraries)
+        seen = f"this process sees {count} device{'s' * (count != 1)}"
+        if number >= count:
+            yield fault(
+                f"there is no cann:{number}: {seen}, numbered from 0",
+                "use a smaller number; give the container more devices (--device); look at "
+                "ASCEND_RT_VISIBLE_DEVICES above, and at `npu-smi info` on the host",
+            )
             return
+        yield ok(seen)
         yield Section("device", f"opening device {number} (aclInit, aclrtSetDevice)")
         context = DeviceContext(libraries, number, deterministic=False)
         yield from _examine_open(context, paths)
@@ -69,13 +94,18 @@ def _examine_open(context: DeviceContext, paths: AscendPaths) -> Iterator[Messag
     yield check_health(facts)
     yield check_product(context.soc)
     yield check_memory(facts)
-    yield Section("versions", "")
+    yield Section("versions")
     yield from check_versions(facts)
     yield Section("operators", "looking for operators in the libraries")
     operators = context.libraries.operators(paths)
     catalogue = HostCatalogue(operators, paths)
-    yield from check_operators(catalogue, operators)
-    well = yield from _try(context, operators, catalogue)
+    yield from _check_operators(catalogue, operators)
+    try:
+        product = taken_for(context.soc).product
+    except ArgumentError:  # already reported as a fault
+        well = True
+    else:
+        well = yield from try_device(context, operators, catalogue, product)
     if well:
         yield Section("device", "giving the device back (aclrtResetDevice, aclFinalize)")
         context.close()
@@ -94,41 +124,58 @@ def _told(soc: str, facts: DeviceFacts) -> Facts:
     return Facts(tuple((name, value or "does not tell") for name, value in told.items()))
 
 
-def _try(
-    context: DeviceContext, operators: OpApi, catalogue: HostCatalogue
-) -> Generator[Message, None, bool]:
-    try:
-        product = taken_for(context.soc).product
-    except ArgumentError:  # already reported as a fault
-        return True
-    return (yield from try_device(context, operators, catalogue, product))
+# --- Libraries ------------------------------------------------------------------------------------
 
 
-def check_count(count: int, number: int) -> Finding:
-    """Whether there is a device with this number."""
-    if number < count:
-        return ok(f"this process sees {count} device{'s' * (count != 1)}")
-    return fault(
-        f"there is no cann:{number}: this process sees {count} device{'s' * (count != 1)}, "
-        "numbered from 0",
-        "use a smaller number; give the container more devices (--device); look at "
-        "ASCEND_RT_VISIBLE_DEVICES above, and at `npu-smi info` on the host",
-    )
+def check_libraries(
+    libraries: Libraries, paths: AscendPaths, maps: Path = Path("/proc/self/maps")
+) -> Iterator[Finding]:
+    """The files that were loaded for the names, and the functions that this version lacks."""
+    lib64 = paths.home / "lib64" if paths.home else None
+    own = {(lib64 / name).resolve() for name in (*RUNTIME, *BASE)} if lib64 else set()
+    for file in sorted(set(_OURS.findall(maps.read_text()))):
+        if lib64 is None or Path(file).resolve() in own:
+            yield ok(f"loaded {file}", "library-names")
+        else:
+            todo = "another toolkit comes first in LD_LIBRARY_PATH: source only one set_env.sh"
+            said = f"loaded {file}, which is not the library in {lib64}"
+            yield warning(said, todo, "library-names")
+    new = [
+        name
+        for functions in (libraries.acl, libraries.base)
+        for name, declared in functions.declared().items()
+        if isinstance(declared, NewStatusFunction) and getattr(functions, name) is None
+    ]
+    lacking = f", but for {', '.join(new)}, which this version does not have yet" if new else ""
+    yield ok(f"every function is there{lacking}")
+
+
+def check_opening(message: str) -> Finding:
+    """What a LibraryError means, from the loader's message for each path that was tried."""
+    *lines, last = message.splitlines()
+    found, todo = "\n".join(lines), last[0].lower() + last[1:]
+    if not lines:
+        found, todo = last, f"{_INSTALL}, and source its set_env.sh before the server starts"
+    if driver := sorted(set(_LACKING.findall(message))):
+        todo = (
+            f"{', '.join(driver)} belongs to the driver: see the section driver, and add its "
+            "lib64, lib64/common and lib64/driver to LD_LIBRARY_PATH before the server starts"
+        )
+    return fault(found, todo, "library-names")
+
+
+# --- What the device says -------------------------------------------------------------------------
 
 
 def check_health(facts: DeviceFacts) -> Finding:
     """What the device says about its state."""
-    if facts.healthy is None:
-        return warning(
-            "the device does not report its state", "check `npu-smi info -t health -i <card>`"
-        )
     if facts.healthy:
         return ok("the device reports that it is healthy")
-    return fault(
-        "the device reports that it is not healthy",
-        "check `npu-smi info -t health -i <card>` and `dmesg` on the host; reset the device, or "
-        "take it out of service",
-    )
+    look = "check `npu-smi info -t health -i <card>`"
+    if facts.healthy is None:
+        return warning("the device does not report its state", look)
+    todo = f"{look} and `dmesg` on the host; reset the device, or take it out of service"
+    return fault("the device reports that it is not healthy", todo)
 
 
 def check_product(soc: str) -> Finding:
@@ -144,13 +191,12 @@ def check_product(soc: str) -> Finding:
 
 def check_memory(facts: DeviceFacts) -> Finding:
     """How much memory is left for calls."""
-    if not facts.memory_total_bytes:
-        return warning(
-            "the device does not report its memory", "calls that are too large fail with 207001"
-        )
-    free, total = (n / _GIB for n in (facts.memory_free_bytes, facts.memory_total_bytes))
-    said = f"{free:.1f} of {total:.1f} GiB of device memory are free"
-    if facts.memory_free_bytes >= min(_LITTLE, facts.memory_total_bytes // 2):
+    free, total = facts.memory_free_bytes, facts.memory_total_bytes
+    if not total:
+        todo = "calls that are too large fail with 207001"
+        return warning("the device does not report its memory", todo)
+    said = f"{free / _GIB:.1f} of {total / _GIB:.1f} GiB of device memory are free"
+    if free >= min(_LITTLE, total // 2):
         return ok(said)
     return warning(
         said,
@@ -159,30 +205,57 @@ def check_memory(facts: DeviceFacts) -> Finding:
     )
 
 
-def check_operators(catalogue: HostCatalogue, operators: OpApi) -> Iterator[Finding]:
+def check_versions(facts: DeviceFacts) -> Iterator[Finding]:
+    """The versions of toolkit, runtime and driver, and whether they fit together."""
+    said = f"CANN {facts.cann_version or 'of unknown version'}"
+    runtime = f"{said}, runtime interface {facts.runtime_version}"
+    if not facts.runtime_version:
+        said = f"{said}; the runtime does not report its version"
+        yield warning(said, "npucall expects CANN 8.1 or newer")
+    elif _numbers(facts.runtime_version) < _OLDEST_RUNTIME:
+        yield warning(f"{runtime}: older than every version that npucall supports", _INSTALL)
+    else:
+        yield ok(runtime)
+    cann, driver = _numbers(facts.cann_version), facts.driver_version
+    oldest = next((needed for toolkit, needed in _OLDEST_DRIVER if cann >= toolkit), ())
+    if not driver:
+        yield warning(
+            "the driver does not report its version",
+            "check `npu-smi info` on the host; in a container mount the driver's version.info. A "
+            "driver older than the toolkit answers 207000 to functions that it does not know",
+        )
+    elif _numbers(driver) < oldest:
+        yield warning(
+            f"CANN {facts.cann_version} needs driver {'.'.join(map(str, oldest))} or newer, and "
+            f"this one is {driver}: functions that it does not know answer 207000",
+            "update the driver, or use an older toolkit; the release notes of CANN name the pairs",
+        )
+    else:
+        yield ok(f"driver {driver}")
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    """The first two numbers: (8, 1) of ``8.1.RC1``; empty if it does not begin with two."""
+    found = re.match(r"\D?(\d+)\.(\d+)", version)
+    return (int(found[1]), int(found[2])) if found else ()
+
+
+def _check_operators(catalogue: HostCatalogue, operators: OpApi) -> Iterator[Finding]:
     """Which of the declared operators this host has, and which libraries were skipped."""
     names = {operator.name for operator in CATALOGUE}
-    there = {name for name in names if operators.find(name) is not None}
-    missing = ", ".join(sorted(names - there))
-    if there:
-        said = f"{len(there)} of {len(names)} declared operators are in the libraries"
-        yield ok(f"{said}; not there: {missing}" if missing else said)
+    missing = sorted(name for name in names if operators.find(name) is None)
+    said = f"{len(names) - len(missing)} of {len(names)} declared operators are in the libraries"
+    if len(missing) < len(names):
+        yield ok(f"{said}; not there: {', '.join(missing)}" if missing else said)
     else:
         yield fault(
             "the libraries have none of the declared operators (libopapi.so, libopapi_*.so)",
             "install the operator package of the toolkit's version; ASCEND_HOME_PATH/lib64 has its "
             "libraries, and LD_LIBRARY_PATH must contain it",
         )
-    others = sum(1 for operator in catalogue if operator.name not in names)
+    others = sum(operator.name not in names for operator in catalogue)
     yield ok(f"the server serves {others} more operators by their headers")
     if catalogue.variant:
         order = ("library-order",) if catalogue.variant == COMMUNITY else ()
         yield ok(f"operators with several variants have the variant {catalogue.variant}", *order)
     yield from (warning(note, _OWNER) for note in operators.notes)
-
-
-_OWNER = (
-    "CANN and npucall load a custom library only if its owner is the user that runs them, or root: "
-    "`chown` the file, or run as its owner. If a library cannot be opened, install the one "
-    "that the message names"
-)

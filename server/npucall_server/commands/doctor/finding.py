@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from enum import StrEnum
-from typing import NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+from npucall_server.devices.cann.advice import advice
+
+if TYPE_CHECKING:
+    from npucall.errors import NpucallError
+
+WRONG = (
+    "wrong numbers: do not use this device. Run `npucall conform` for the extent of it, and send "
+    "the report (--report)"
+)
+"""What to do about these errors."""
 
 
 class Verdict(StrEnum):
@@ -28,13 +38,14 @@ class Finding(NamedTuple):
     """Keys of the claims of ``unverified`` that it answers: they hold if the verdict is ok."""
     times: tuple[tuple[str, float], ...] = ()
     """Milliseconds of the steps of the check."""
+    section: str = ""
 
 
 class Section(NamedTuple):
     """The title of the findings that follow, up to the next section."""
 
     title: str
-    doing: str
+    doing: str = ""
     """What runs meanwhile: part of the message if it crashes or does not end."""
 
 
@@ -47,9 +58,9 @@ class Facts(NamedTuple):
 Message: TypeAlias = Section | Finding | Facts
 
 
-def ok(found: str, *settles: str, times: Mapping[str, float] | None = None) -> Finding:
+def ok(found: str, *settles: str) -> Finding:
     """All is well."""
-    return Finding(Verdict.OK, found, "", settles, tuple((times or {}).items()))
+    return Finding(Verdict.OK, found, "", settles)
 
 
 def warning(found: str, todo: str, *settles: str) -> Finding:
@@ -60,3 +71,15 @@ def warning(found: str, todo: str, *settles: str) -> Finding:
 def fault(found: str, todo: str, *settles: str) -> Finding:
     """Something that has to be fixed."""
     return Finding(Verdict.FAULT, found, todo, settles)
+
+
+def judged(said: str, wrong: str, *settles: str) -> Finding:
+    """Right, or the fault of wrong numbers; ``wrong``: what is wrong, empty if nothing is."""
+    return fault(f"{said}: {wrong}", WRONG, *settles) if wrong else ok(f"{said}: right", *settles)
+
+
+def failed(error: NpucallError, of: str = "", *settles: str) -> Finding:
+    """The fault for an error, with what to do about its status. ``of``: what was tried."""
+    status = error.details.get("device_status")
+    todo = advice(int(status)) if status else "report it, with all that stands above"
+    return fault(f"{of}: {error}" if of else str(error), todo, *settles)

@@ -8,15 +8,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from npucall.errors import NpucallError
-from npucall_server.commands.doctor.bench import check
-from npucall_server.commands.doctor.failure import WRONG, failed
-from npucall_server.commands.doctor.finding import Finding, Section, fault, ok, warning
+from npucall_server.commands.doctor.bench import NOTHING, check
+from npucall_server.commands.doctor.finding import Finding, Section, failed, judged, ok, warning
 from npucall_server.commands.doctor.kinds import of_every_operator
 from npucall_server.devices.cann.planner import Planner
 
 if TYPE_CHECKING:
     from npucall.declare.prepare import Prepared
-    from npucall_server.commands.doctor.bench import Bench, Outcome
+    from npucall_server.commands.doctor.bench import Bench
     from npucall_server.devices.cann.functions import NnOpBase
     from npucall_server.devices.lane_thread import LaneThread
 
@@ -30,6 +29,8 @@ class PlansAndRuns:
     def __init__(self, bench: Bench) -> None:
         self._planner = Planner(bench.context, bench.operators)
         self.lane = bench.open_lane()
+        self.plan = self._planner.plan
+        self.close = self.lane.close
         self.spent = False
 
     @property
@@ -37,18 +38,10 @@ class PlansAndRuns:
         """Why the device will not work again in this process."""
         return self._planner.broken or self.lane.broken
 
-    def plan(self, call: Prepared) -> int:
-        """Bytes of workspace."""
-        return self._planner.plan(call)
-
-    def plan_and_run(self, call: Prepared, seed: int) -> Outcome:
-        """Plans a call, then runs it."""
+    def plan_and_run(self, call: Prepared, seed: int) -> str:
+        """Plans a call, then runs it; answers what is wrong with its numbers."""
         self.plan(call)
-        return check(self.lane, call, seed)
-
-    def close(self) -> None:
-        """Gives everything back."""
-        self.lane.close()
+        return check(self.lane, call, seed).wrong
 
 
 def plans(bench: Bench) -> Iterator[Section | Finding]:
@@ -59,7 +52,8 @@ def plans(bench: Bench) -> Iterator[Section | Finding]:
         bench.in_thread(partial(PlansAndRuns, bench)) as thread,
     ):
         yield from _plan_every_operator(bench, thread)
-        yield from _plan_and_run(bench, thread)
+        if not bench.is_broken:
+            yield from _plan_and_run(bench, thread)
         if refusals and not bench.is_broken:
             yield warning(
                 f"an executor that never ran is not destroyed: {refusals[0]}",
@@ -71,53 +65,47 @@ def plans(bench: Bench) -> Iterator[Section | Finding]:
 
 def _plan_every_operator(bench: Bench, thread: LaneThread[PlansAndRuns]) -> Iterator[Any]:
     calls = of_every_operator(bench.catalogue, bench.product)
-    accepted, most = 0, 0
+    sizes: list[int] = []
     for call in calls:
-        yield Section("planning", f"the first phase of {call.operator.title}")
+        said = f"the first phase of {call.operator.title}"
+        yield Section("planning", said)
         try:
-            most = max(most, thread.do(lambda both, call=call: both.plan(call)))  # type: ignore[misc]
-            accepted += 1
+            sizes.append(thread.do(lambda both, call=call: both.plan(call)))  # type: ignore[misc]
         except NpucallError as error:
-            yield failed(error, f"the first phase of {call.operator.title}")
+            yield failed(error, said)
             if bench.is_broken:
                 return
     yield ok(
-        f"the first phases of {accepted} of {len(calls)} declared operators are accepted; the "
-        f"largest workspace is {most} bytes"
+        f"the first phases of {len(sizes)} of {len(calls)} declared operators are accepted; the "
+        f"largest workspace is {max(sizes, default=0)} bytes"
     )
 
 
 def _plan_and_run(bench: Bench, thread: LaneThread[PlansAndRuns]) -> Iterator[Any]:
     """Plans, runs, plans and runs each call. One wrong result is enough for a fault."""
-    if bench.is_broken:
-        return
-    for trial in bench.trials:
-        for seed in (1, 2):
-            yield Section("planning", f"plan, then run {seed} of {trial.title} on one thread")
-            try:
-                outcome = thread.do(lambda both, c=trial.call, s=seed: both.plan_and_run(c, s))  # type: ignore[misc]
-            except NpucallError as error:
-                yield failed(error, f"{trial.title} behind a plan of it", _KEY)
-                return
-            if outcome.wrong:
-                yield _of_wrong(trial.title, outcome)
-                return
+    for title, call, seed in ((each.title, each.call, n) for each in bench.trials for n in (1, 2)):
+        yield Section("planning", f"plan, then run {seed} of {title} on one thread")
+        try:
+            wrong = thread.do(lambda both, c=call, s=seed: both.plan_and_run(c, s))  # type: ignore[misc]
+        except NpucallError as error:
+            yield failed(error, f"{title} behind a plan of it", _KEY)
+            return
+        if wrong == NOTHING:
+            yield warning(
+                f"{title}: a run after a plan on the same thread launches nothing, but reports "
+                "success: this CANN answers it from a first phase that never ran",
+                _NEEDED,
+                _KEY,
+            )
+            return
+        if wrong:
+            yield judged(f"{title} behind a plan of it on the same thread", wrong, _KEY)
+            return
     yield ok(
         f"plan, run, plan, run of {len(bench.trials)} calls on one thread: right, so this CANN "
         "does not launch what was only planned",
         _KEY,
     )
-
-
-def _of_wrong(title: str, outcome: Outcome) -> Finding:
-    if outcome.launched_nothing:
-        return warning(
-            f"{title}: a run after a plan on the same thread launches nothing, but reports "
-            "success: this CANN answers it from a first phase that never ran",
-            _NEEDED,
-            _KEY,
-        )
-    return fault(f"{title} behind a plan of it on the same thread: {outcome.wrong}", WRONG, _KEY)
 
 
 @contextmanager

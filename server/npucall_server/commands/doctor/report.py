@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
+import os
+import platform
 import textwrap
-from collections.abc import Iterable, Iterator, Sequence
+import time
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
-from npucall_server.commands.doctor.finding import Facts, Finding, Section, Verdict
+from npucall_server.commands.doctor.finding import Verdict
 from npucall_server.devices.cann.unverified import UNVERIFIED
 
 if TYPE_CHECKING:
-    from npucall_server.commands.doctor.finding import Message
-    from npucall_server.devices.cann.claims import Claim
+    from collections.abc import Iterable, Iterator, Sequence
 
-_WIDTH = 100
+    from npucall_server.commands.doctor.finding import Finding
+
 _COLUMN = 10
 """The column where a finding's text begins, after its verdict."""
 _SETTLED = {Verdict.OK: "holds", Verdict.WARNING: "look", Verdict.FAULT: "does not"}
@@ -22,76 +25,103 @@ _SETTLED = {Verdict.OK: "holds", Verdict.WARNING: "look", Verdict.FAULT: "does n
 _FENCE = "```"
 
 
-def as_lines(messages: Iterable[Message]) -> Iterator[str]:
-    """Text as findings come: a title a section; a line a finding, and one for what to do."""
-    title = shown = ""
-    for message in messages:
-        if isinstance(message, Section):
-            title = message.title
-        elif isinstance(message, Finding):
-            if title != shown:
-                yield f"\n{title}\n"
-                shown = title
-            yield _finding(message)
-
-
-def ending(messages: Sequence[Message]) -> str:
-    """Which claims that only hardware can prove are settled, which are left, and the totals."""
-    findings = _findings(messages)
-    if _count(findings, Verdict.FAULT):
-        return f"\n{_sum(findings)}. Begin with the first fault: later ones often follow from it.\n"
-    settled = settled_by(findings)
-    left = [claim for claim in UNVERIFIED if claim.key not in settled and not claim.seen]
-    lines = "".join(f"  {claim.title}\n" for claim in left)
-    return (
-        f"\n{_settled_here(settled)}\n"
-        "left to check by hand, once for a kind of host; docs/ascend.md says how to check each\n"
-        f"{lines}\n{_sum(findings)}.\n"
-    )
-
-
-def as_object(header: dict[str, Any], messages: Sequence[Message]) -> dict[str, Any]:
-    """Everything, for a program."""
-    findings: list[dict[str, Any]] = []
-    title = ""
-    for message in messages:
-        if isinstance(message, Section):
-            title = message.title
-        elif isinstance(message, Finding):
-            told = {**message._asdict(), "times_ms": dict(message.times)}
-            del told["times"]
-            findings.append({"section": title, **told})
-    given = _findings(messages)
-    settled = settled_by(given)
+def header_of(device: str) -> dict[str, str]:
+    """Facts of the machine that help to explain findings, and do not name the host."""
+    libc, number = platform.libc_ver()
+    system = f"{platform.system()} {platform.release()}"
     return {
-        **header,
-        "facts": facts_in(messages),
-        "faults": _count(given, Verdict.FAULT),
-        "warnings": _count(given, Verdict.WARNING),
-        "findings": findings,
-        "claims": [_claim(claim, settled) for claim in UNVERIFIED],
+        "device": device,
+        "date": time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime()),
+        "npucall": version("npucall-server"),
+        "python": f"{platform.python_version()}, {libc or 'libc'} {number or 'unknown'}",
+        "machine": f"{platform.machine()}, {os.cpu_count()} cores, {system}",
     }
 
 
-def as_json(header: dict[str, Any], messages: Sequence[Message]) -> str:
-    """``as_object`` as JSON text."""
-    return json.dumps(as_object(header, messages), indent=1, ensure_ascii=False) + "\n"
+def as_lines(findings: Iterable[Finding]) -> Iterator[str]:
+    """Text as findings come: a title a section; a line a finding, and one for what to do."""
+    shown = ""
+    for finding in findings:
+        if finding.section != shown:
+            shown = finding.section
+            yield f"\n{shown}\n"
+        yield _indented(f"  {finding.verdict:<{_COLUMN - 2}}", finding.found)
+        if finding.todo:
+            yield _indented(f"{'':{_COLUMN}}-> ", finding.todo)
 
 
-def as_file(header: dict[str, Any], messages: Sequence[Message]) -> str:
-    """The report for a person to read and send: facts, findings, claims, and the JSON."""
-    findings = _findings(messages)
-    facts = {**header, **facts_in(messages), "result": _sum(findings)}
-    width = max(map(len, facts)) + 2
-    head = "".join(_indented(f"{name:<{width}}", str(value)) for name, value in facts.items())
-    body = "".join(as_lines(messages))
+def ending(findings: Sequence[Finding]) -> str:
+    """How many claims that only hardware can prove are settled, what is left, and the totals."""
+    if count(findings, Verdict.FAULT):
+        return f"\n{_sum(findings)}. Begin with the first fault: later ones often follow from it.\n"
+    settled = _settled_by(findings)
+    left = [each for each in UNVERIFIED if each.key not in settled and not each.seen]
+    titles = "".join(f"  {claim.title}\n" for claim in left)
     return (
-        f"Report of npucall-server doctor\n\n{head}{body}{_claims(findings)}\n"
-        f"All of this for programs:\n\n{_FENCE}json\n{as_json(header, messages)}{_FENCE}\n"
+        f"\n{_settled_here(settled)}\n"
+        "left to check by hand, once for a kind of host; docs/ascend.md says how to check each\n"
+        f"{titles}\n{_sum(findings)}.\n"
     )
 
 
-def settled_by(findings: Iterable[Finding]) -> dict[str, list[Finding]]:
+def as_object(header: dict[str, str], facts: dict[str, str], findings: Sequence[Finding]) -> Any:
+    """Everything, for a program."""
+    settled = _settled_by(findings)
+    claims = [
+        {
+            "key": claim.key,
+            "title": claim.title,
+            "settled": _verdict(by) if (by := settled.get(claim.key, [])) else None,
+            "by": [finding.found for finding in by],
+            "check": claim.check,
+        }
+        for claim in UNVERIFIED
+    ]
+    return {
+        **header,
+        "facts": facts,
+        "faults": count(findings, Verdict.FAULT),
+        "warnings": count(findings, Verdict.WARNING),
+        "findings": [{**each._asdict(), "times_ms": dict(each.times)} for each in findings],
+        "claims": claims,
+    }
+
+
+def as_json(header: dict[str, str], facts: dict[str, str], findings: Sequence[Finding]) -> str:
+    """``as_object`` as JSON text."""
+    return json.dumps(as_object(header, facts, findings), indent=1, ensure_ascii=False) + "\n"
+
+
+def as_file(header: dict[str, str], facts: dict[str, str], findings: Sequence[Finding]) -> str:
+    """The report for a person to read and send: facts, findings, claims, and the JSON."""
+    heads = {**header, **facts, "result": _sum(findings)}
+    width = max(map(len, heads)) + 2
+    head = "".join(_indented(f"{name:<{width}}", value) for name, value in heads.items())
+    body = "".join(as_lines(findings))
+    return (
+        f"Report of npucall-server doctor\n\n{head}{body}{_claims(findings)}\n"
+        f"All of this for programs:\n\n{_FENCE}json\n{as_json(header, facts, findings)}{_FENCE}\n"
+    )
+
+
+def count(findings: Sequence[Finding], verdict: Verdict) -> int:
+    """How many findings have a verdict."""
+    return sum(finding.verdict is verdict for finding in findings)
+
+
+def _claims(findings: Sequence[Finding]) -> str:
+    settled = _settled_by(findings)
+    done, left = [f"\n{_settled_here(settled)}\n"], ["\nleft to check by hand\n"]
+    for claim in UNVERIFIED:
+        if by := settled.get(claim.key):
+            done.append(_indented(f"  {_verdict(by):<10}", claim.title))
+            done += [_indented(f"{'':12}", f"by: {finding.found}") for finding in by]
+        else:
+            left += [_indented("  [ ] ", claim.title), _indented("      -> ", claim.check)]
+    return "".join([*done, *left])
+
+
+def _settled_by(findings: Iterable[Finding]) -> dict[str, list[Finding]]:
     """The findings about each claim, by its key."""
     found: dict[str, list[Finding]] = {}
     for finding in findings:
@@ -100,41 +130,8 @@ def settled_by(findings: Iterable[Finding]) -> dict[str, list[Finding]]:
     return found
 
 
-def facts_in(messages: Iterable[Message]) -> dict[str, str]:
-    """What the device and its software say about themselves, as far as the doctor came."""
-    every = [message.facts for message in messages if isinstance(message, Facts)]
-    return {name: value for facts in every for name, value in facts}
-
-
-def _claims(findings: Sequence[Finding]) -> str:
-    settled = settled_by(findings)
-    lines = [f"\n{_settled_here(settled)}\n"]
-    for claim in UNVERIFIED:
-        for number, finding in enumerate(settled.get(claim.key, ())):
-            if not number:
-                lines.append(_indented(f"  {_verdict(settled[claim.key]):<10}", claim.title))
-            lines.append(_indented(f"{'':12}", f"by: {finding.found}"))
-    lines.append("\nleft to check by hand\n")
-    for claim in UNVERIFIED:
-        if claim.key not in settled:
-            lines.append(_indented("  [ ] ", claim.title))
-            lines.append(_indented("      -> ", claim.check))
-    return "".join(lines)
-
-
 def _settled_here(settled: dict[str, list[Finding]]) -> str:
     return f"settled here: {len(settled)} of {len(UNVERIFIED)} things that only an NPU can prove"
-
-
-def _claim(claim: Claim, settled: dict[str, list[Finding]]) -> dict[str, Any]:
-    by = settled.get(claim.key, [])
-    return {
-        "key": claim.key,
-        "title": claim.title,
-        "settled": _verdict(by) if by else None,
-        "by": [finding.found for finding in by],
-        "check": claim.check,
-    }
 
 
 def _verdict(findings: Sequence[Finding]) -> str:
@@ -143,33 +140,18 @@ def _verdict(findings: Sequence[Finding]) -> str:
 
 
 def _sum(findings: Sequence[Finding]) -> str:
-    faults, warnings = (_count(findings, v) for v in (Verdict.FAULT, Verdict.WARNING))
+    faults, warnings = count(findings, Verdict.FAULT), count(findings, Verdict.WARNING)
     return f"{faults} fault{'s' * (faults != 1)}, {warnings} warning{'s' * (warnings != 1)}"
-
-
-def _findings(messages: Iterable[Message]) -> list[Finding]:
-    return [message for message in messages if isinstance(message, Finding)]
-
-
-def _count(findings: Sequence[Finding], verdict: Verdict) -> int:
-    return sum(finding.verdict is verdict for finding in findings)
-
-
-def _finding(finding: Finding) -> str:
-    found = _indented(f"  {finding.verdict:<{_COLUMN - 2}}", finding.found)
-    return found + _indented(f"{'':{_COLUMN}}-> ", finding.todo) if finding.todo else found
 
 
 def _indented(start: str, text: str) -> str:
     """The text after ``start``. Its lines are kept; long ones are cut between words."""
-    first, *others = text.splitlines() or [""]
     space = " " * len(start)
-    wrapped = [_wrapped(first, start, space), *(_wrapped(line, space, space) for line in others)]
-    return "".join(f"{line}\n" for line in wrapped)
-
-
-def _wrapped(line: str, start: str, space: str) -> str:
-    return textwrap.fill(
-        line, _WIDTH, initial_indent=start, subsequent_indent=space,
-        break_long_words=False, break_on_hyphens=False,
-    )  # fmt: skip
+    lines = [
+        textwrap.fill(
+            line, 100, initial_indent=space if number else start, subsequent_indent=space,
+            break_long_words=False, break_on_hyphens=False,
+        )
+        for number, line in enumerate(text.splitlines() or [""])
+    ]  # fmt: skip
+    return "".join(f"{line}\n" for line in lines)

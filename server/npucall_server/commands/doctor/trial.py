@@ -8,19 +8,27 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING
 
+from npucall import memory
 from npucall.declare.samples import Form
 from npucall.errors import NpucallError
-from npucall_server.commands.doctor import copies, planning, promises
-from npucall_server.commands.doctor.bench import Bench, check, poisoned
-from npucall_server.commands.doctor.failure import WRONG, failed
-from npucall_server.commands.doctor.finding import Finding, Section, fault, ok, warning
-from npucall_server.commands.doctor.kinds import ODD, summary, trials
+from npucall_server.commands.doctor import planning, promises
+from npucall_server.commands.doctor.bench import Bench, check
+from npucall_server.commands.doctor.finding import (
+    WRONG,
+    Finding,
+    Section,
+    failed,
+    fault,
+    judged,
+    ok,
+    warning,
+)  # fmt: skip
+from npucall_server.commands.doctor.kinds import ODD, trials
 
 if TYPE_CHECKING:
     from npucall.products import Product
     from npucall_server.commands.doctor.bench import Step
     from npucall_server.commands.doctor.kinds import Trial
-    from npucall_server.devices.base import Phases
     from npucall_server.devices.cann.host import HostCatalogue
     from npucall_server.devices.cann.operators import OpApi
     from npucall_server.devices.cann.runtime import DeviceContext
@@ -45,19 +53,18 @@ def try_device(
             "run what is here: `npucall operators`, `npucall run`, `npucall conform`",
         )
         return True
-    said = f"{len(chosen)} calls have all that operators of this host have"
-    yield ok(f"{said}\n{summary(chosen)}")
+    yield ok(f"{len(chosen)} calls have all that operators of this host have")
     bench = Bench(context, operators, catalogue, product, chosen)
-    with poisoned():
-        for step in _STEPS:
-            try:
-                yield from step(bench)
-            except NpucallError as error:
-                yield failed(error)
-            if bench.is_broken:
-                return False
-            if bench.lane.spent or not bench.some_are_right:  # then other trials show nothing new
-                break
+    memory.poison()  # to notice a launch that runs nothing
+    for step in _STEPS:
+        try:
+            yield from step(bench)
+        except NpucallError as error:
+            yield failed(error)
+        if bench.is_broken:
+            return False
+        if bench.lane.spent or not bench.some_are_right:  # then other trials show nothing new
+            break
     yield Section("trial", "destroying the stream, and waiting for threads to end")
     bench.lane.close()
     if left := bench.ending.wait(_ENDING):
@@ -78,46 +85,52 @@ def _runs(bench: Bench) -> Iterator[Section | Finding]:
             yield failed(error, trial.title)
             if bench.is_broken or bench.lane.spent:
                 return
-    yield from _noted(bench)
-
-
-def _noted(bench: Bench) -> Iterator[Finding]:
-    """The lane's notes on these runs, and whether they were timed."""
     yield from (warning(note, "calls run all the same") for note in bench.notes)
-    first, second = ([pair[n] for pair in bench.phases] for n in (0, 1))
-    if not first:
-        return
-    plans = [sum(each.plan_ns for each in run) / 1e6 for run in (first, second)]
-    yield ok(
-        f"first phases took {plans[0]:.2f} ms together the first time, and {plans[1]:.2f} ms when "
-        "CANN could answer them from its cache",
-        "phase-one-cache",
-    )
-    timed = sum(each.run_ns > 0 for each in (*first, *second))
-    if timed:
-        said = f"the device's clock timed {timed} of {2 * len(first)} runs, with the same events"
-        yield ok(said, "events-again")
-    else:
-        yield warning("no run was timed", "times in log and answers are 0", "events-again")
+    if bench.phases:
+        yield from _timed(bench)
 
 
 def _twice(bench: Bench, trial: Trial) -> Finding:
     settles = ("views",) if trial.form in ODD else ()
-    first = check(bench.lane, trial.call, 1)
-    second = check(bench.lane, trial.call, 2)
+    first, second = (check(bench.lane, trial.call, seed) for seed in (1, 2))
     if first.wrong:
         return fault(f"{trial.title}: first run: {first.wrong}", WRONG, *settles)
     if second.wrong:
-        return fault(
-            f"{trial.title}: the first run is right, the second is not: {second.wrong}",
-            WRONG, *settles, *_USED_AGAIN,
-        )  # fmt: skip
-    if first.phases is not None and second.phases is not None:
-        bench.phases.append((first.phases, second.phases))
+        said = f"{trial.title}: the first run is right, the second is not: {second.wrong}"
+        return fault(said, WRONG, *settles, *_USED_AGAIN)
     bench.some_are_right |= trial.form is not Form.EMPTY  # empty tensors are not computed
-    told = _told(first.phases, second.phases)
-    times = _times({"first": first.phases, "second": second.phases})
-    return ok(f"{trial.title}: right twice{told}", *settles, times=times)
+    said = f"{trial.title}: right twice"
+    if first.phases is None or second.phases is None:
+        return ok(said, *settles)
+    bench.phases.append((first.phases, second.phases))
+    told = {"first": first.phases, "second": second.phases}
+    times = {
+        f"{which} {name.removesuffix('_ns')}": ns / 1e6
+        for which, phases in told.items()
+        for name, ns in phases._asdict().items()
+    }
+    plans, runs = (
+        " and ".join(f"{times[f'{which} {phase}']:.2f}" for which in told)
+        for phase in ("plan", "run")
+    )
+    said = f"{said}; first phases {plans} ms, runs {runs} ms"
+    return ok(said, *settles)._replace(times=tuple(times.items()))
+
+
+def _timed(bench: Bench) -> Iterator[Finding]:
+    """What the phases of all these runs tell together."""
+    first, second = (sum(each.plan_ns for each in run) / 1e6 for run in zip(*bench.phases))  # noqa: B905
+    yield ok(
+        f"first phases took {first:.2f} ms together the first time, and {second:.2f} ms when "
+        "CANN could answer them from its cache",
+        "phase-one-cache",
+    )
+    if timed := sum(each.run_ns > 0 for pair in bench.phases for each in pair):
+        runs = 2 * len(bench.phases)
+        said = f"the device's clock timed {timed} of {runs} runs, with the same events"
+        yield ok(said, "events-again")
+    else:
+        yield warning("no run was timed", "times in log and answers are 0", "events-again")
 
 
 def _again(bench: Bench) -> Iterator[Section | Finding]:
@@ -125,10 +138,8 @@ def _again(bench: Bench) -> Iterator[Section | Finding]:
     yield Section("trial", "running all of them in turn")
     for seed in (3, 4, 5):
         for trial in reversed(bench.trials):
-            outcome = check(bench.lane, trial.call, seed)
-            if outcome.wrong:
-                said = f"{trial.title} behind the others: {outcome.wrong}"
-                yield fault(said, WRONG, *_USED_AGAIN)
+            if wrong := check(bench.lane, trial.call, seed).wrong:
+                yield judged(f"{trial.title} behind the others", wrong, *_USED_AGAIN)
                 return
     yield ok(
         "all of them in turn, three times: right, with descriptors, first phases and workspace "
@@ -142,29 +153,9 @@ _STEPS: tuple[Step, ...] = (
     _again,
     promises.programs,
     promises.overflow,
-    copies.ways,
-    copies.handles,
+    promises.copies,
+    promises.handles,
     planning.plans,
     promises.clearing,
     promises.too_much,
 )
-
-
-def _times(runs: dict[str, Phases | None]) -> dict[str, float]:
-    return {
-        f"{which} {name.removesuffix('_ns')}": ns / 1e6
-        for which, phases in runs.items()
-        if phases is not None
-        for name, ns in phases._asdict().items()
-    }
-
-
-def _told(first: Phases | None, second: Phases | None) -> str:
-    if first is None or second is None:
-        return ""
-    phases, runs = ((first.plan_ns, second.plan_ns), (first.run_ns, second.run_ns))
-    return f"; first phases {_ms(phases)}, runs {_ms(runs)}"
-
-
-def _ms(nanoseconds: tuple[int, int]) -> str:
-    return " and ".join(f"{each / 1e6:.2f}" for each in nanoseconds) + " ms"

@@ -19,7 +19,7 @@ from npucall_server.devices.cann.header_roles import Role, roles_of
 
 __all__ = ["Excluded", "Found", "Headers", "headers_in", "parse", "read"]
 
-_PHASE_ONE = "GetWorkspaceSize"
+PHASE_ONE = "GetWorkspaceSize"
 _BEHIND_ALL = ("uint64_t*", "aclOpExecutor**")
 _PHASE_TWO = ("void*", "uint64_t", "aclOpExecutor*", "aclrtStream")
 _COMMUNICATOR = re.compile(r"group\w*|\w*(?:hccl|hcom)\w*", re.IGNORECASE)
@@ -50,17 +50,9 @@ def headers_in(folder: Path) -> list[Path]:
 
 
 def read(folders: Sequence[Path]) -> Headers:
-    """The operators of the headers in these folders.
-
-    If several folders declare an operator, the first one counts, as with libraries that have the
-    same symbols. So custom packages come before CANN itself.
-    """
-    functions: dict[str, Found] = {}
+    """The operators of the headers in these folders."""
     excluded: list[Excluded] = []
-    for folder in folders:
-        taken = set(map(_operator_name, functions))
-        declared = _functions_of(headers_in(folder), excluded)
-        functions |= {n: f for n, f in declared.items() if _operator_name(n) not in taken}
+    functions = functions_in(folders, excluded)
     names = sorted(set(map(_operator_name, functions)))
     verdicts = [_verdict(name, functions) for name in names]
     excluded += (verdict for verdict in verdicts if isinstance(verdict, Excluded))
@@ -70,8 +62,22 @@ def read(folders: Sequence[Path]) -> Headers:
     )
 
 
+def functions_in(folders: Sequence[Path], excluded: list[Excluded]) -> dict[str, Found]:
+    """The functions that the headers in these folders declare, by name; adds what is left out.
+
+    If several folders declare an operator, the first one counts, as with libraries that have the
+    same symbols. So custom packages come before CANN itself.
+    """
+    functions: dict[str, Found] = {}
+    for folder in folders:
+        taken = set(map(_operator_name, functions))
+        declared = _functions_of(headers_in(folder), excluded)
+        functions |= {n: f for n, f in declared.items() if _operator_name(n) not in taken}
+    return functions
+
+
 def _operator_name(function: str) -> str:
-    return function.removesuffix(_PHASE_ONE)
+    return function.removesuffix(PHASE_ONE)
 
 
 def _functions_of(paths: Iterable[Path], excluded: list[Excluded]) -> dict[str, Found]:
@@ -98,7 +104,7 @@ def _read(path: Path, excluded: list[Excluded]) -> list[Found]:
 
 
 def _verdict(name: str, functions: Mapping[str, Found]) -> Operator[Any, Any] | Excluded:
-    one, two = functions.get(name + _PHASE_ONE), functions.get(name)
+    one, two = functions.get(name + PHASE_ONE), functions.get(name)
     if one is None:
         return _without_phase_one(functions[name])
     own = one.parameters[: -len(_BEHIND_ALL)]
