@@ -69,7 +69,7 @@ def test_as_many_calls_are_let_in_as_may_wait_and_run_and_not_one_more(
     assert isinstance(error, QueueFullError)
     assert error.details == {"limit": str(queue_length), "setting": "queue_length"}
     assert error.retry_after is not None
-    assert 0.05 <= error.retry_after <= 5.0  # _RETRY_BOUNDS
+    assert 0.05 <= error.retry_after <= 5.0  # QUEUE_BOUNDS
     said = f"the queue is full (queue_length = {queue_length}); {retry_in(error.retry_after)}"
     assert str(error) == said
     assert [call.result(PATIENCE).outputs for call in calls] == [[[b"result"]]] * len(calls)

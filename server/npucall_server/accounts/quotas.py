@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from npucall.errors import HandleMemoryError, QuotaError, TooLargeError
 from npucall.texts import retry_in
+from npucall_server import retries
 from npucall_server.accounts.ledger import Ledger, Quota
 
 if TYPE_CHECKING:
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
     from npucall_server.access.callers import Caller
     from npucall_server.accounts.ledger import Entry, Holder
     from npucall_server.settings.tenants import Tenants
-
-_RETRY_SECONDS = 1.0
 
 
 class DeviceTime(Protocol):
@@ -68,7 +67,7 @@ class CallQuotas:
         used = self._device_time.device_seconds(name)
         if used < limit:
             return
-        wait = max(self._device_time.seconds_until(name, limit), _RETRY_SECONDS)
+        wait = max(self._device_time.seconds_until(name, limit), retries.QUOTA)
         setting = f"tenants.{name}.device_seconds_per_hour"
         raise QuotaError(
             f"the tenant has used the device for {used:.4g} s in the last hour ({setting} = "
@@ -100,8 +99,8 @@ def _refusal(quota: str, tenant: Holder, amount: int) -> NpucallError:
         )
     return QuotaError(
         f"the quota {quota} of the tenant has no room: {held} in use, {amount} more wanted "
-        f"({setting} = {limit}); {retry_in(_RETRY_SECONDS)}",
-        retry_after=_RETRY_SECONDS,
+        f"({setting} = {limit}); {retry_in(retries.QUOTA)}",
+        retry_after=retries.QUOTA,
         quota=quota,
         limit=str(limit),
         setting=setting,

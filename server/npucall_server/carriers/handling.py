@@ -19,6 +19,7 @@ from npucall.limits import (
 from npucall.texts import cut, middle_cut, retry_in
 from npucall.wire import status
 from npucall.wire.status import TRACEPARENT
+from npucall_server import retries
 from npucall_server.access.callers import UnaryCaller
 from npucall_server.access.guard import check_method
 from npucall_server.accounts.ledger import Ledger
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
 A = TypeVar("A")
 R = TypeVar("R")
 
-_RETRY_SECONDS = 0.1
 _TRACEPARENT_CHARACTERS = 55
 
 
@@ -217,8 +217,8 @@ def room_for_messages(count: int) -> Ledger:
         count,
         lambda *_: BusyError(
             f"the server is receiving {count} requests, as many as a share of memory_limit allows; "
-            f"{retry_in(_RETRY_SECONDS)}",
-            retry_after=_RETRY_SECONDS,
+            f"{retry_in(retries.MESSAGE_ROOM)}",
+            retry_after=retries.MESSAGE_ROOM,
             limit=str(count),
             setting="memory_limit",
         ),

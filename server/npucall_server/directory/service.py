@@ -9,6 +9,7 @@ from npucall.errors import DrainingError, MessageError, QueueFullError
 from npucall.membership import split_address
 from npucall.texts import retry_in
 from npucall.v1 import directory_service_pb2 as pb
+from npucall_server import retries
 from npucall_server.accounts.ledger import Ledger
 from npucall_server.directory import messages
 from npucall_server.services.parsing import parse
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from npucall_server.directory.table import Beat
 
 NAME: str = pb.DESCRIPTOR.services_by_name["DirectoryService"].full_name
-_RETRY_SECONDS = 5.0
 _MOST_BEATS, _SPARE_BEATS = 100, 200
 """The most beats of one stream: a second, and at a time. So no stream takes all the time."""
 
@@ -123,15 +123,16 @@ class _Pace:
 
 def _draining() -> DrainingError:
     return DrainingError(
-        f"the directory is shutting down; {retry_in(_RETRY_SECONDS)}", retry_after=_RETRY_SECONDS
+        f"the directory is shutting down; {retry_in(retries.DIRECTORY)}",
+        retry_after=retries.DIRECTORY,
     )
 
 
 def _full(what: str, most: int) -> QueueFullError:
     return QueueFullError(
         f"as many already {what} as the directory allows (max_connections = {most}); "
-        f"{retry_in(_RETRY_SECONDS)}",
-        retry_after=_RETRY_SECONDS,
+        f"{retry_in(retries.DIRECTORY)}",
+        retry_after=retries.DIRECTORY,
         limit=str(most),
         setting="max_connections",
     )

@@ -14,8 +14,7 @@ from npucall.errors import QueueFullError
 from npucall.limits import MAX_MEMBERS, MAX_MEMBERS_OF_CALLER
 from npucall.membership import COMPLETE_SECONDS, REMOVED_SECONDS, SUSPECT_SECONDS
 from npucall.texts import retry_in
-
-_RETRY_SECONDS = 30.0
+from npucall_server import retries
 
 
 class State(Enum):
@@ -205,7 +204,8 @@ def _is_urgent(before: Beat, now: Beat) -> bool:
 
 def _full(what: str, most: int) -> QueueFullError:
     return QueueFullError(
-        f"the directory has {most} {what}, as many as it takes; {retry_in(_RETRY_SECONDS)}",
-        retry_after=_RETRY_SECONDS,
+        f"the directory has {most} {what}, as many as it takes; "
+        f"{retry_in(retries.DIRECTORY_TABLE)}",
+        retry_after=retries.DIRECTORY_TABLE,
         limit=str(most),
     )

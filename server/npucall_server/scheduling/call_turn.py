@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Self
 
 from npucall.errors import DeadlineError, QueueFullError
 from npucall.texts import retry_in
+from npucall_server import retries
 from npucall_server.access.callers import went_away
 
 if TYPE_CHECKING:
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from npucall_server.scheduling.schedule import Grant, Schedule
     from npucall_server.scheduling.shares import Share
 
-_RETRY_SECONDS = 1.0
 
 _SECONDS_BETWEEN_PAUSES = 0.01
 """How long a call keeps its turn between pauses. Others may wait so long for each such call."""
@@ -189,6 +189,6 @@ def gave_way() -> QueueFullError:
     """The error of a call that was ended for others."""
     return QueueFullError(
         "the server ended the call, because others need memory and this caller holds more than "
-        f"half of it; {retry_in(_RETRY_SECONDS)}",
-        retry_after=_RETRY_SECONDS,
+        f"half of it; {retry_in(retries.GAVE_WAY)}",
+        retry_after=retries.GAVE_WAY,
     )

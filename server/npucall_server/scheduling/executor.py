@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from npucall.compute.evaluate import NO_TARGETS
 from npucall.errors import DrainingError, NpucallError, QueueFullError, TooLargeError
 from npucall.texts import retry_in
+from npucall_server import retries
 from npucall_server.accounts.ledger import Ledger
 from npucall_server.accounts.quotas import CallQuotas
 from npucall_server.accounts.usage import Usage
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
     from npucall_server.devices.base import Device, Pieces, Resident, Source, Step, Target
 
 MAX_COMPUTATION = 2**63 - 1
-_DRAIN_RETRY_SECONDS = 1.0
-_RETRY_BOUNDS = (0.05, 5.0)
 
 
 class Limits(NamedTuple):
@@ -324,7 +323,7 @@ class Executor:
 
     def _full(self, setting: str, limit: int, what: str) -> QueueFullError:
         """The refusal. It suggests a delay: the time that the calls now here usually take."""
-        shortest, longest = _RETRY_BOUNDS
+        shortest, longest = retries.QUEUE_BOUNDS
         usual = self._usual_seconds * self.calls_in_flight / self.device.lanes
         delay = min(max(usual, shortest), longest)
         return QueueFullError(
@@ -347,6 +346,6 @@ def _check(what: str, size: int, limit: int, unit: str, setting: str) -> None:
 def going_down() -> NpucallError:
     """The error for calls that come while the server drains."""
     return DrainingError(
-        f"the server is shutting down and takes no new calls; {retry_in(_DRAIN_RETRY_SECONDS)}",
-        retry_after=_DRAIN_RETRY_SECONDS,
+        f"the server is shutting down and takes no new calls; {retry_in(retries.DRAINING)}",
+        retry_after=retries.DRAINING,
     )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from npucall.errors import MessageError, QueueFullError
 from npucall.texts import retry_in
 from npucall.v1 import access_service_pb2 as pb
+from npucall_server import retries
 from npucall_server.access.guard import require
 from npucall_server.accounts.ledger import Ledger
 from npucall_server.services.parsing import parse
@@ -21,7 +22,6 @@ NAME: str = pb.DESCRIPTOR.services_by_name["AccessService"].full_name
 MOST_WAITING = 16
 """The most callers that wait for a reservation at a time."""
 _LONGEST_WAIT = 7 * 24 * 3600.0
-_RETRY_SECONDS = 5.0
 
 
 class AccessService:
@@ -75,7 +75,7 @@ class AccessService:
 def _too_many_wait(*_: object) -> QueueFullError:
     return QueueFullError(
         f"{MOST_WAITING} callers wait for a reservation, as many as may; "
-        f"{retry_in(_RETRY_SECONDS)}",
-        retry_after=_RETRY_SECONDS,
+        f"{retry_in(retries.RESERVATION)}",
+        retry_after=retries.RESERVATION,
         limit=str(MOST_WAITING),
     )

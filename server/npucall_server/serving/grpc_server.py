@@ -11,6 +11,7 @@ from npucall import keepalive
 from npucall.errors import QueueFullError
 from npucall.texts import retry_in
 from npucall.wire.rpcs import RpcKind, rpcs_of
+from npucall_server import retries
 from npucall_server.access.callers import UnaryCaller, refusals_told
 from npucall_server.access.guard import check_method
 from npucall_server.accounts.budget import CONNECTION_CALLS, LISTING_MESSAGES
@@ -40,7 +41,6 @@ IDLE_SECONDS = 300.0
 _SPARE_THREADS = 8
 _STANDING = 16
 """The most watchers of health and streams of reflection at a time."""
-_RETRY_SECONDS = 1.0
 _IDENTITY_ALONE = 1
 """The bit for no compression."""
 
@@ -201,7 +201,7 @@ def health_handlers(
 def _too_many_standing(*_: object) -> QueueFullError:
     return QueueFullError(
         f"{_STANDING} callers watch health or use reflection, as many as may; "
-        f"{retry_in(_RETRY_SECONDS)}",
-        retry_after=_RETRY_SECONDS,
+        f"{retry_in(retries.WATCHER)}",
+        retry_after=retries.WATCHER,
         limit=str(_STANDING),
     )

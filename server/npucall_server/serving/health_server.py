@@ -9,6 +9,7 @@ import grpc
 
 from npucall.errors import QueueFullError
 from npucall.texts import retry_in
+from npucall_server import retries
 from npucall_server.accounts.ledger import Ledger
 from npucall_server.carriers.handling import room_for_messages
 from npucall_server.services.health import Health
@@ -27,7 +28,6 @@ _CONNECTIONS = 16
 _CONNECTION_CALLS = 4
 _MESSAGE_BYTES = 1024
 _IDLE_SECONDS = 60
-_RETRY_SECONDS = 1.0
 _OPTIONS = [
     ("grpc.max_receive_message_length", _MESSAGE_BYTES),
     ("grpc.so_reuseport", 0),  # a second server on the address must fail
@@ -66,7 +66,7 @@ class HealthServer:
 def _too_many(*_: object) -> QueueFullError:
     return QueueFullError(
         f"{_WATCHERS} callers watch the server's health, as many as may; "
-        f"{retry_in(_RETRY_SECONDS)}",
-        retry_after=_RETRY_SECONDS,
+        f"{retry_in(retries.WATCHER)}",
+        retry_after=retries.WATCHER,
         limit=str(_WATCHERS),
     )

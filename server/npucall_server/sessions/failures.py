@@ -12,8 +12,7 @@ from npucall.errors import (
     NpucallError,
 )
 from npucall.texts import retry_in
-
-_RETRY_SECONDS = 0.1
+from npucall_server import retries
 
 
 def of_another(error: NpucallError | None, failure: str) -> NpucallError:
@@ -23,8 +22,9 @@ def of_another(error: NpucallError | None, failure: str) -> NpucallError:
     """
     if error is None or isinstance(error, (CancelledError, DeadlineError)):
         return BusyError(
-            f"the call that should fill the handle gave up ({failure}); {retry_in(_RETRY_SECONDS)}",
-            retry_after=_RETRY_SECONDS,
+            f"the call that should fill the handle gave up ({failure}); "
+            f"{retry_in(retries.HANDLE_FILLING)}",
+            retry_after=retries.HANDLE_FILLING,
         )
     return as_told(error)
 

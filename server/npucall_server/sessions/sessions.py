@@ -18,6 +18,7 @@ from npucall.errors import (
 )
 from npucall.texts import retry_in
 from npucall.wire.status import SESSION
+from npucall_server import retries
 from npucall_server.accounts.ledger import Ledger
 from npucall_server.sessions.ids import SECRET_BYTES, SessionIds, unknown
 from npucall_server.sessions.monitor import Monitor
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from npucall_server.sessions.handle_room import HandleRoom
     from npucall_server.settings.server import ServerSettings
 
-_RETRY_SECONDS = 5.0
 _KEY_BYTES = 32
 _MOST_ENDED, _MOST_ENDED_OF_ONE = 1024, 64
 """How many sessions with an ended lease are remembered: of all owners, and of one owner."""
@@ -249,8 +249,8 @@ def _expired(seconds: float) -> SessionExpiredError:
 def _too_many(places: Holder, _: int) -> QueueFullError:
     return QueueFullError(
         f"all sessions of the server are in use (max_sessions = {places.limit}); "
-        f"{retry_in(_RETRY_SECONDS)}",
-        retry_after=_RETRY_SECONDS,
+        f"{retry_in(retries.SESSION)}",
+        retry_after=retries.SESSION,
         limit=str(places.limit),
         setting="max_sessions",
     )

@@ -19,6 +19,7 @@ from npucall.errors import (
 )
 from npucall.limits import MAX_REGIONS, REGION_ID_BYTES
 from npucall.texts import retry_in
+from npucall_server import retries
 from npucall_server.accounts.ledger import Ledger
 
 if TYPE_CHECKING:
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
     from npucall.places import RegionPart
     from npucall_server.access.identity import Identity
     from npucall_server.accounts.ledger import Holder, Quota
-
-_RETRY_SECONDS = 1.0
 
 
 _OWNER = "shared memory"
@@ -129,8 +128,8 @@ class Regions:
         if self._memory.parts(_OWNER) >= MAX_REGIONS:
             raise QueueFullError(
                 f"{MAX_REGIONS} regions of shared memory are in use, as many as may be; "
-                f"{retry_in(_RETRY_SECONDS)}",
-                retry_after=_RETRY_SECONDS,
+                f"{retry_in(retries.SHARED_MEMORY)}",
+                retry_after=retries.SHARED_MEMORY,
                 limit=str(MAX_REGIONS),
             )
 
@@ -149,8 +148,8 @@ class Regions:
             raise QueueFullError(
                 f"{kind} holds {taken} bytes of shared memory in {regions} regions and asks for "
                 f"{size} more; it may have {share} bytes, half of shared_memory_limit, in "
-                f"{MAX_REGIONS // 2} regions: give some back, or {retry_in(_RETRY_SECONDS)}",
-                retry_after=_RETRY_SECONDS,
+                f"{MAX_REGIONS // 2} regions: give some back, or {retry_in(retries.SHARED_MEMORY)}",
+                retry_after=retries.SHARED_MEMORY,
                 limit=str(share),
                 setting="shared_memory_limit",
             )
@@ -159,8 +158,8 @@ class Regions:
 def _no_room(shared: Holder, size: int) -> QueueFullError:
     return QueueFullError(
         f"shared memory has {shared.limit - shared.used} bytes free, and {size} were asked for "
-        f"(shared_memory_limit = {shared.limit}); {retry_in(_RETRY_SECONDS)}",
-        retry_after=_RETRY_SECONDS,
+        f"(shared_memory_limit = {shared.limit}); {retry_in(retries.SHARED_MEMORY)}",
+        retry_after=retries.SHARED_MEMORY,
         limit=str(shared.limit),
         setting="shared_memory_limit",
     )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from npucall.errors import QueueFullError
 from npucall.texts import retry_in
+from npucall_server import retries
 from npucall_server.accounts.ledger import Ledger
 from npucall_server.accounts.quotas import quota_of
 from npucall_server.carriers.streams.stream import STREAM_WINDOW, Stream, StreamLimits
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
     from npucall_server.calls.executions import Executions
     from npucall_server.carriers.handling import Handling
     from npucall_server.settings.server import ServerSettings
-
-_RETRY_SECONDS = 1.0
 
 
 class StreamService:
@@ -91,8 +90,8 @@ class StreamService:
 
 def _too_many(limit: int) -> QueueFullError:
     return QueueFullError(
-        f"all streams of the server are in use (max_streams = {limit}); {retry_in(_RETRY_SECONDS)}",
-        retry_after=_RETRY_SECONDS,
+        f"all streams of the server are in use (max_streams = {limit}); {retry_in(retries.STREAM)}",
+        retry_after=retries.STREAM,
         limit=str(limit),
         setting="max_streams",
     )
