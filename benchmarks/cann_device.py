@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from npucall.declare.prepare import Prepared
     from npucall.tensors import Buffer
-    from npucall_server.devices.base import Device, Ran, RanProgram
+    from npucall_server.devices.base import Device, Ran
 
 _DEVICES = 4
 
@@ -85,7 +85,7 @@ class Npu:
     def run(self, case: Case) -> Ran:
         """Runs it in a turn; waits until there is one."""
         turn = CallTurn(self._turns, _PatientCaller(), call_timeout=60.0)
-        return self.device.run(case.call, case.storages, turn)
+        return self.device.run([Step(case.call, case.storages)], turn)
 
     def chain(self, case: Case, steps: int) -> list[Step]:
         """A program: each step takes what the one before gave as its first input."""
@@ -99,10 +99,10 @@ class Npu:
             made.append(Step(case.call, storages, discarded=frozenset(discarded)))
         return made
 
-    def run_program(self, steps: Sequence[Step]) -> RanProgram:
+    def run_program(self, steps: Sequence[Step]) -> Ran:
         """Runs a program as ``run`` does a call."""
         turn = CallTurn(self._turns, _PatientCaller(), call_timeout=60.0)
-        return self.device.run_program(steps, turn)
+        return self.device.run(steps, turn)
 
 
 @contextmanager

@@ -5,7 +5,6 @@ Every step passes the checks of a single call before the first step runs.
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
@@ -16,27 +15,23 @@ from npucall.places import Digest, Discard, HandlePart, RegionPart, StepOutput
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
-    from contextlib import AbstractContextManager
 
     from npucall.declare.prepare import Prepared
     from npucall.places import OutputPlace, Place
 
 
 class at_step:  # noqa: N801  # used as a statement
-    """Errors of the block name the step."""
+    """Errors of the block name the step, unless it is the only one ``of`` a call."""
 
-    def __init__(self, number: int) -> None:
-        self._number = number
+    def __init__(self, number: int, of: int = 0) -> None:
+        self._number = None if of == 1 else number
 
     def __enter__(self) -> None:
         pass
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        if isinstance(error, NpucallError):
+        if isinstance(error, NpucallError) and self._number is not None:
             error.details.setdefault("step", str(self._number))
-
-
-_AT_ANY = nullcontext()
 
 
 class ProgramStep(NamedTuple):
@@ -79,9 +74,9 @@ class Program:
 
     steps: Sequence[ProgramStep]
 
-    def at(self, number: int) -> AbstractContextManager[None]:
+    def at(self, number: int) -> at_step:
         """Adds the number of the step to errors, if there are several steps."""
-        return at_step(number) if len(self.steps) > 1 else _AT_ANY
+        return at_step(number, of=len(self.steps))
 
     @cached_property
     def _placed(self) -> list[tuple[int, ProgramStep]]:

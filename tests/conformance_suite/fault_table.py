@@ -224,34 +224,36 @@ PATHS = (
        "('',))[0] == reply else places"),
     at("npucall_server.carriers.streams.stream", L1, "stream chunks pipeline",
        "status = to_status(", "error.aclnn_status = None\n            status = to_status("),
-    at("npucall_server.calls.call", L1, "plan", "workspace_bytes = executor.plan(self.asked, turn)",
-       "workspace_bytes = executor.plan(self.asked, turn) + 512"),
+    at("npucall_server.calls.execution", L1, "plan",
+       "[executor.plan(call, turn) for", "[executor.plan(call, turn) + (not self.is_program) * 512 "
+       "for"),
     at("npucall_server.services.operators", L1, "plan",
-       "            reply, timings, workspace_bytes = call.plan(request)", "            try:\n"
-       "                reply, timings, workspace_bytes = call.plan(request)\n"
+       "            plan = call.plan(request)\n", "            try:\n"
+       "                plan = call.plan(request)\n"
        "            except Exception:\n"
-       "                reply, timings, workspace_bytes = b'', b'', 0"),
+       "                from types import SimpleNamespace\n"
+       "                plan = SimpleNamespace(steps=[(b'', 0)], timings=b'')\n"),
     written(KL, "execute stream", "a[...] = a + a if call.inputs.keys() - storages.keys() else a"),
     at("npucall_server.services.sessions.entries", L1, "digest handle",
        "        self._has_come = True\n",
        "        self._has_come = True\n"
        "        chunk = chunk._replace(data=STATE.setdefault(len(chunk.data), "
        "bytes(chunk.data)))\n"),
-    at("npucall_server.calls.program", L1, "program", "requests = split_program(message)",
+    at("npucall_server.calls.requests", L1, "program", "requests = split_program(message)",
        "first = {}\n"
-       "        requests = [r._replace(storage=first.setdefault(r.call, r.storage)) for r "
+       "    requests = [r._replace(storage=first.setdefault(r.call, r.storage)) for r "
        "in split_program(message)]"),
-    at("npucall_server.calls.program", L1, "program-plan",
-       "self._take_timings(), peak", "self._take_timings(), 0"),
+    at("npucall_server.calls.execution", L1, "program-plan",
+       "timings_of(record), peak", "timings_of(record), 0"),
     at("npucall_server.sessions.digests", L1, "digest",
        "return kept.data", "return STATE.setdefault(len(kept.data), kept.data)"),
-    at("npucall_server.calls.life", L1, "timings",
+    at("npucall_server.calls.answers", L1, "timings",
        "record.queue_ns = completed.queue_ns", "record.queue_ns = 10**12"),
-    at("npucall_server.calls.placed", L1, "shared-memory",
+    at("npucall_server.calls.open_places", L1, "shared-memory",
        "targets[name] = self._places.regions.view(place, name, person)",
        "targets[name] = self._places.regions.view(place._replace(offset=place.offset + 4), "
        "name, person)"),
-    at("npucall_server.calls.placed", L1, "shared-memory",
+    at("npucall_server.calls.open_places", L1, "shared-memory",
        "return self._places.regions.view(place,",
        "return self._places.regions.view(place._replace(offset=64),"),
     at(".compute.pieces", "Add", "chunks",

@@ -20,6 +20,7 @@ from npucall_conformance.cases.select import Selection, select
 from npucall_conformance.running.runner import Runner
 from npucall_conformance.running.subject import open_subject
 from npucall_conformance.statements import statements
+from npucall_server.devices.base import Step
 from npucall_server.devices.cpu import CpuDevice
 from npucall_server.shared.regions import Regions
 
@@ -89,7 +90,7 @@ class Shared:
 
 
 def travelled(device: CpuDevice, call: Prepared, sent: list[bytes]) -> list[bytes]:
-    outputs = device.run(call, call.storages(sent), FREE).outputs
+    outputs = device.run([Step(call, call.storages(sent))], FREE).outputs[0]
     return [bytes(output) for output in outputs]
 
 
@@ -107,7 +108,7 @@ def in_place(
     }
     placed = opened(call, shared.regions, list(storages.values()), places)
     (step,) = placed.steps({})
-    outputs = device.run(call, step.storages, FREE, step.targets).outputs  # type: ignore[arg-type]
+    outputs = device.run([step], FREE).outputs[0]
     assert placed.replied(0, outputs) == list(places.values())
     for (name, region), data in zip(storages.items(), sent, strict=True):
         assert name in (own.keys() & places.keys()) or shared.bytes_of(region) == data

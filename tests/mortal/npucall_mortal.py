@@ -10,23 +10,13 @@ import signal
 import time
 from typing import TYPE_CHECKING
 
-from npucall.compute.evaluate import NO_TARGETS
-from npucall_server.devices.base import Ran
 from npucall_server.devices.cpu import CpuDevice
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from npucall.declare.prepare import Prepared
-    from npucall_server.devices.base import (
-        Pieces,
-        RanProgram,
-        RunPieces,
-        Source,
-        Step,
-        Target,
-        Turn,
-    )
+    from npucall_server.devices.base import DeviceTurn, Pieces, Ran, Step
     from npucall_server.settings.server import ServerSettings
 
 KILLS, CRASHES, TAKES_LONG = 666, 667, 668
@@ -44,34 +34,11 @@ class MortalDevice(CpuDevice):
         super().__init__(settings.soc, "documented", int(settings.device.rpartition(":")[2]))
         self.name = settings.device
 
-    def run(
-        self,
-        call: Prepared,
-        storages: Mapping[str, Source],
-        turn: Turn,
-        targets: Mapping[str, Target] = NO_TARGETS,
-    ) -> Ran:
-        with turn():
-            _do(call)
-        return super().run(call, storages, turn, targets)
-
-    def run_program(self, steps: Sequence[Step], turn: Turn) -> RanProgram:
+    def run(self, steps: Sequence[Step], turn: DeviceTurn, pieces: Pieces | None = None) -> Ran:
         for step in steps:
             with turn():
                 _do(step.call)
-        return super().run_program(steps, turn)
-
-    def piecewise(self, call: Prepared) -> RunPieces | None:
-        run = super().piecewise(call)
-        if run is None:
-            return None
-
-        def doing(arriving: Pieces, turn: Turn) -> Ran:
-            with turn():
-                _do(call)
-            return run(arriving, turn)
-
-        return doing
+        return super().run(steps, turn, pieces)
 
 
 def _do(call: Prepared) -> None:

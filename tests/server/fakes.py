@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from tests.client.pool.heard import until
 
-from npucall.compute.evaluate import NO_TARGETS
 from npucall.dtypes import FLOAT
 from npucall.errors import OutOfMemoryError, QueueFullError
 from npucall.operators import CATALOGUE, DEFAULT_VARIANT
@@ -18,8 +17,8 @@ from npucall.wire.calls import PreparedCalls, encode
 from npucall.wire.status import SESSION
 from npucall_server.access.identity import Identity, KnownBy, anybody
 from npucall_server.accounts.ledger import Ledger
-from npucall_server.calls.placed import Placed, Places
-from npucall_server.devices.base import Ran
+from npucall_server.calls.open_places import OpenPlaces, Places
+from npucall_server.devices.base import Ran, Step
 from npucall_server.devices.host_memory import HostResident
 from npucall_server.scheduling.executor import Executor, Limits
 from npucall_server.settings.tenants import Role
@@ -32,8 +31,8 @@ if TYPE_CHECKING:
     from npucall.errors import NpucallError
     from npucall.places import OutputPlace, Place
     from npucall.tensors import Buffer
-    from npucall_server.devices.base import Phases, RunPieces, Turn
-    from npucall_server.scheduling.executor import Completed
+    from npucall_server.devices.base import DeviceTurn, Phases
+    from npucall_server.scheduling.executor import Admission, Completed
     from npucall_server.shared.regions import Regions
 
 PATIENCE = 20.0
@@ -75,11 +74,12 @@ class FakeDevice:
     default_variant = DEFAULT_VARIANT
     result: Buffer = b"result"
     working = 0
+    runs_in_calling_thread = False
     has = 1 << 40
 
     def __init__(
         self,
-        run: Callable[[Turn], None] = lambda _: None,
+        run: Callable[[DeviceTurn], None] = lambda _: None,
         lanes: int = 1,
         phases: Phases | None = None,
         own_memory: int = 0,
@@ -90,19 +90,16 @@ class FakeDevice:
         """Bytes that are not freed."""
         self._lock = threading.Lock()
 
-    def plan(self, call: Prepared, turn: Turn) -> int:
+    def plan(self, call: Prepared, turn: DeviceTurn) -> int:
         self._run(turn)
         return 512
 
-    def run(
-        self,
-        call: Prepared,
-        storages: Mapping[str, Buffer],
-        turn: Turn,
-        targets: Mapping[str, Buffer] = NO_TARGETS,
-    ) -> Ran:
+    def run(self, steps: Sequence[Step], turn: DeviceTurn, pieces: Any = None) -> Ran:
         self._run(turn)
-        return Ran([self.result], self._phases)
+        return Ran([[self.result] for _ in steps], self._phases)
+
+    def takes_pieces(self, call: Prepared) -> bool:
+        return False
 
     def allocate(self, nbytes: int, dtype: DType | None = None) -> FakeMemory:
         if self.allocated + nbytes > self.has:
@@ -115,9 +112,6 @@ class FakeDevice:
 
     def working_bytes(self, call: Prepared) -> int:
         return self.working
-
-    def piecewise(self, call: Prepared) -> RunPieces | None:
-        return None
 
     def unavailable_because(self, operator: object) -> str:
         return ""
@@ -151,7 +145,7 @@ class BlockingDevice(FakeDevice):
     def let_all_go(self) -> None:
         self.let_go(100_000)
 
-    def _hold(self, turn: Turn) -> None:
+    def _hold(self, turn: DeviceTurn) -> None:
         with turn():
             self.entered.append(threading.current_thread().name)
             self.running += 1
@@ -285,6 +279,10 @@ def executor(
     return Executor(device, Limits(queue_length, memory_limit, call_timeout), **more)
 
 
+def admitted(subject: Executor, call: Prepared, caller: FakeCaller) -> Admission:
+    return subject.admit(call, caller, subject.room_of(call))
+
+
 def execute(
     subject: Executor,
     call: Prepared,
@@ -293,9 +291,9 @@ def execute(
 ) -> Completed:
     """A call from its admission to its end."""
     caller = caller or FakeCaller()
-    admission = subject.admit(call, caller)
+    admission = admitted(subject, call, caller)
     try:
-        return subject.run(call, storages or {}, caller, admission)
+        return subject.run([Step(call, storages or {})], subject.turn(caller, admission))
     finally:
         admission.dismiss()
 
@@ -325,10 +323,10 @@ def opened(
     regions: Regions,
     storage: Sequence[Place],
     places: Mapping[str, OutputPlace],
-) -> Placed:
+) -> OpenPlaces:
     """A call with places in regions, and without a session."""
     call.check_sizes(sizes(call, storage))
     check_output_places(call, places)
     nowhere: Any = None
     program = Program([ProgramStep(call, storage, places)])
-    return Placed(Places(regions, nowhere, nowhere), FakeCaller(), program, b"")
+    return OpenPlaces(Places(regions, nowhere, nowhere), FakeCaller(), program, b"")

@@ -82,7 +82,7 @@ class Offline:
             return split_response(execution.reply_message())
 
     def run_program(self, steps: Sequence[StepRequest], caller: FakeCaller) -> list[Response]:
-        with self.executions.begin_program(caller, record()) as execution:
+        with self.executions.begin(caller, record(), program=True) as execution:
             execution.prepare(join_program(steps))
             execution.admit()
             execution.run()

@@ -21,7 +21,7 @@ from .serving import serving
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from npucall_server.devices.base import Turn
+    from npucall_server.devices.base import DeviceTurn
 
     from .serving import Served
 
@@ -37,7 +37,7 @@ class TimedDevice(FakeDevice):
     def __init__(self) -> None:
         super().__init__(self._take_time)
 
-    def _take_time(self, turn: Turn) -> None:
+    def _take_time(self, turn: DeviceTurn) -> None:
         with turn():
             self.clock.advance(0.5)
 

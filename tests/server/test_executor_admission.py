@@ -28,6 +28,7 @@ from .fakes import (
     BlockingDevice,
     FakeCaller,
     FakeDevice,
+    admitted,
     execute,
     executor,
     is_at_rest,
@@ -106,10 +107,10 @@ def test_working_memory_counts_from_admission_to_dismissal() -> None:
     device = FakeDevice()
     device.working = 500
     subject, call = executor(device, memory_limit=4000), prepared(100)  # 1,600 bytes
-    admission = subject.admit(call, FakeCaller())
+    admission = admitted(subject, call, FakeCaller())
     assert subject.bytes_in_flight == 2100
     with pytest.raises(QueueFullError, match="memory_limit = 4000"):
-        subject.admit(call, FakeCaller())
+        admitted(subject, call, FakeCaller())
     admission.dismiss()
     assert is_at_rest(subject)
 
@@ -132,7 +133,7 @@ def test_a_call_that_can_never_be_computed_is_refused_for_good(
     assert subject.plan(prepared(100), subject.turn(FakeCaller())) == 512
     call, caller = prepared(101), FakeCaller()
     for ask in (
-        lambda: subject.admit(call, caller),
+        lambda: admitted(subject, call, caller),
         lambda: subject.plan(call, subject.turn(caller)),
     ):
         with pytest.raises(TooLargeError, match=fault) as caught:

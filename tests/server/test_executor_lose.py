@@ -28,7 +28,7 @@ from .fakes import (
 from .test_executor_turns import Holding, device, holding
 
 if TYPE_CHECKING:
-    from npucall_server.devices.base import Turn
+    from npucall_server.devices.base import DeviceTurn
 
 __all__ = ["device", "holding"]
 
@@ -75,7 +75,7 @@ def test_going_down_after_the_loss_changes_nothing_for_those_who_wait(holding: H
 def test_calls_that_come_are_told_so_though_the_queue_is_full() -> None:
     """A full queue is for now, and another retry delay."""
 
-    def run(turn: Turn) -> None:
+    def run(turn: DeviceTurn) -> None:
         with turn():
             subject.lose(lost)
             with pytest.raises(DeviceLostError):
@@ -92,7 +92,7 @@ def test_a_running_call_that_asks_whether_it_should_go_on_or_for_a_further_turn_
 ) -> None:
     blocks: list[str] = []
 
-    def run(turn: Turn) -> None:
+    def run(turn: DeviceTurn) -> None:
         for block in "ab":
             with turn():
                 blocks.append(block)
@@ -154,7 +154,7 @@ def test_nobody_has_a_turn_after_a_loss_at_any_moment(seeds: range) -> None:
         moment, gone = Random(seed).randrange(64), threading.Event()
         late: list[bool] = []
 
-        def run(turn: Turn) -> None:
+        def run(turn: DeviceTurn) -> None:
             for _ in range(4):
                 gone_before = gone.is_set()  # noqa: B023  # it ends with this seed
                 with turn():
@@ -194,7 +194,7 @@ def stress(pool: ThreadPoolExecutor, seed: int, calls: int) -> None:
     random, lock, held = Random(seed), threading.Lock(), 0
     cancels: list[FakeCaller] = []
 
-    def run(turn: Turn) -> None:
+    def run(turn: DeviceTurn) -> None:
         nonlocal held
         for _ in range(random.randrange(4)):
             with turn():

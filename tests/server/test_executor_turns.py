@@ -32,7 +32,7 @@ from .fakes import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from npucall_server.devices.base import Turn
+    from npucall_server.devices.base import DeviceTurn
 
 CALL = prepared()
 
@@ -80,7 +80,7 @@ def test_a_call_between_two_blocks_stands_behind_those_that_wait_already(
     order: list[str] = []
     second_waits = threading.Event()
 
-    def two_blocks(turn: Turn) -> None:
+    def two_blocks(turn: DeviceTurn) -> None:
         for block in "ab":
             with turn():
                 order.append(f"{turn.owner} {block}")
@@ -157,7 +157,7 @@ def test_a_call_without_a_caller_is_not_started(device: BlockingDevice) -> None:
 def test_a_running_call_is_stopped_between_two_blocks_when_it_is_cancelled() -> None:
     caller, blocks = FakeCaller(), []
 
-    def run(turn: Turn) -> None:
+    def run(turn: DeviceTurn) -> None:
         for block in range(3):
             with turn():
                 blocks.append(block)
@@ -170,13 +170,13 @@ def test_a_running_call_is_stopped_between_two_blocks_when_it_is_cancelled() -> 
     assert is_at_rest(subject)
 
 
-def blocks_without_end(turn: Turn) -> None:
+def blocks_without_end(turn: DeviceTurn) -> None:
     while True:
         with turn():
             pass
 
 
-def pauses_without_end(turn: Turn) -> None:
+def pauses_without_end(turn: DeviceTurn) -> None:
     with turn():
         while True:
             turn.pause()
@@ -190,7 +190,7 @@ def pauses_all_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("run", [blocks_without_end, pauses_without_end])
 @pytest.mark.usefixtures("pauses_all_the_time")
 def test_a_deadline_or_the_servers_own_limit_ends_a_call_between_blocks_and_in_pauses(
-    run: Callable[[Turn], None],
+    run: Callable[[DeviceTurn], None],
 ) -> None:
     subject = executor(FakeDevice(run))
     with pytest.raises(DeadlineError, match=r"the deadline of the call ended after 0\.02 s"):
@@ -209,7 +209,7 @@ def test_a_deadline_or_the_servers_own_limit_ends_a_call_between_blocks_and_in_p
 def test_everything_is_counted_back_whatever_the_device_raises(
     fault: BaseException, holding_a_turn: bool
 ) -> None:
-    def run(turn: Turn) -> None:
+    def run(turn: DeviceTurn) -> None:
         if not holding_a_turn:
             raise fault
         with turn():

@@ -65,10 +65,6 @@ class CountingDevice(CpuDevice):
         self.pause()
         return super().run(*arguments, **more)
 
-    def run_program(self, *arguments: Any) -> Any:
-        self.ran += 1
-        return super().run_program(*arguments)
-
 
 class OnHandles(serving.Offline):
     """Its calls are those of one session."""

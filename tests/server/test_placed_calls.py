@@ -34,7 +34,7 @@ from npucall_server.shared.regions import Regions
 from .fakes import INPUTS, ledger, opened
 
 if TYPE_CHECKING:
-    from npucall_server.calls.placed import Placed
+    from npucall_server.calls.open_places import OpenPlaces
     from npucall_server.devices.base import Step
 FREE: Any = Unlimited()
 SIZE, MIB = 64, 2**20
@@ -208,7 +208,7 @@ def sized(inputs: list[int], outputs: list[int]) -> Prepared:
     return prepare(Call(operator, specs, stored), A2, CATALOGUE)
 
 
-def labels(operator: str, rows: int = 2) -> tuple[Prepared, Shared, Placed]:
+def labels(operator: str, rows: int = 2) -> tuple[Prepared, Shared, OpenPlaces]:
     """A call for rows of 3 classes, each tensor in a MiB of its own of shared memory."""
     shared = Shared(5 * MIB)
     row, one = TensorSpec(FLOAT, (rows, 3)), TensorSpec(FLOAT, (1,))

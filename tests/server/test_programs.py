@@ -161,7 +161,7 @@ def test_a_program_has_one_to_256_steps(server: OnHandles) -> None:
 
 def test_a_plan_of_a_program_says_what_it_gives_and_needs(server: OnHandles) -> None:
     steps = step([], {"grad_input": Discard()}), step([StepOutput(0, "grad_input"), None, None])
-    with server.executions.begin_program(server.caller, record()) as execution:
+    with server.executions.begin(server.caller, record(), program=True) as execution:
         replies, _, peak = execution.plan(join_program(steps))
     assert len(replies) == 2
     assert peak == 2 * SIZE
@@ -171,7 +171,7 @@ def test_a_plan_of_a_program_says_what_it_gives_and_needs(server: OnHandles) -> 
 def test_a_plan_refuses_what_running_refuses(server: OnHandles) -> None:
     steps = step([]), step([StepOutput(0, "out"), None, None])
     with (
-        server.executions.begin_program(server.caller, record()) as execution,
+        server.executions.begin(server.caller, record(), program=True) as execution,
         pytest.raises(MessageError) as caught,
     ):
         execution.plan(join_program(steps))

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from npucall_server.accounts.ledger import Entry
-    from npucall_server.devices.base import Turn
+    from npucall_server.devices.base import DeviceTurn
 
 
 def of(usage: Usage | None = None, **limits: object) -> CallQuotas:
@@ -210,7 +210,7 @@ def test_of_memory_where_a_call_never_fits_it_is_told_so(
 def test_of_the_device_when_it_comes_back(
     server: TenantServer, channel: grpc.Channel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def run(turn: Turn) -> None:
+    def run(turn: DeviceTurn) -> None:
         with turn():
             server.clock.advance(1.0)
 

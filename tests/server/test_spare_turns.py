@@ -34,7 +34,7 @@ from .test_executor_turns import pauses_all_the_time, pauses_without_end
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from npucall_server.devices.base import Turn
+    from npucall_server.devices.base import DeviceTurn
 
 __all__ = ["pauses_all_the_time"]
 
@@ -46,7 +46,7 @@ LARGE = prepared(1_000_000)  # 4 blocks where threads share
 def test_a_call_takes_every_turn_that_is_free_until_it_leaves_it(holds: bool) -> None:
     taken: list[int] = []
 
-    def run(turn: Turn) -> None:
+    def run(turn: DeviceTurn) -> None:
         with turn() if holds else nullcontext():
             for _ in range(2):
                 spare = [each for _ in range(4) if (each := turn.spare()) is not None]
@@ -66,7 +66,7 @@ def test_a_turn_that_somebody_waits_for_or_of_a_lost_device_is_not_to_spare(lost
     begun, ask = threading.Event(), threading.Event()
     spare: list[object] = []
 
-    def run(turn: Turn) -> None:
+    def run(turn: DeviceTurn) -> None:
         with turn():
             if begun.is_set():
                 return
@@ -119,7 +119,7 @@ def test_large_calls_that_help_each_other_give_what_one_core_gives(device: CpuDe
 def test_who_waits_has_the_turn_during_a_pause_and_gives_it_back(pool: ThreadPoolExecutor) -> None:
     small_ran, holding = threading.Event(), threading.Event()
 
-    def run(turn: Turn) -> None:
+    def run(turn: DeviceTurn) -> None:
         with turn():
             if turn.owner == "small":
                 small_ran.set()
@@ -160,7 +160,7 @@ def test_a_call_that_ends_while_it_waits_to_go_on_gives_nothing_back_twice(
     """Its turn is another call's by then, which has to keep it."""
     opened, taken = threading.Event(), threading.Event()
 
-    def run(turn: Turn) -> None:
+    def run(turn: DeviceTurn) -> None:
         if turn.owner != "keeper":
             pauses_without_end(turn)
         with turn():
@@ -186,7 +186,7 @@ def test_between_two_pauses_a_call_is_left_alone(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(call_turn, "_SECONDS_BETWEEN_PAUSES", 1e9)
     caller = FakeCaller()
 
-    def run(turn: Turn) -> None:
+    def run(turn: DeviceTurn) -> None:
         with turn():
             turn.pause()
             caller.cancel()
@@ -204,7 +204,7 @@ def test_a_device_is_stuck_when_turns_are_taken_and_none_ends_or_pauses(
 ) -> None:
     pause, go_on = threading.Semaphore(0), threading.Semaphore(0)
 
-    def run(turn: Turn) -> None:
+    def run(turn: DeviceTurn) -> None:
         with turn():
             go_on.release()
             assert pause.acquire(timeout=PATIENCE)

@@ -15,7 +15,7 @@ from npucall.errors import DeviceLostError
 from npucall.operators.l1_loss_backward import l1_loss_backward
 from npucall.v1 import operator_service_pb2 as pb
 from npucall_server.access.guard import OpenGuard
-from npucall_server.calls import call as execution_of_calls
+from npucall_server.calls import answers
 from npucall_server.carriers.handling import Handling
 from npucall_server.carriers.peers import Peers
 from npucall_server.carriers.streams import service
@@ -38,7 +38,7 @@ from .serving import Served, serving
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from npucall_server.devices.base import Turn
+    from npucall_server.devices.base import DeviceTurn
 
 KIB, MIB = 2**10, 2**20
 
@@ -74,9 +74,9 @@ def test_a_call_in_chunks_reaches_the_device_as_it_was_sent(elements: int) -> No
     sent: dict[str, bytes] = {}
 
     class Device(FakeDevice):
-        def run(self, call: Any, storages: Any, turn: Any, targets: Any) -> Any:
-            sent.update({name: bytes(storage) for name, storage in storages.items()})
-            return super().run(call, storages, turn)
+        def run(self, steps: Any, turn: Any, pieces: Any = None) -> Any:
+            sent.update({name: bytes(storage) for name, storage in steps[0].storages.items()})
+            return super().run(steps, turn, pieces)
 
     data = [(bytes([index]) * 10 + bytes([index + 100]) * 6)[: 4 * elements] for index in range(3)]
     with serving(Device()) as served, stream(served) as peer:
@@ -283,7 +283,7 @@ def test_each_call_has_a_log_line() -> None:
 
 
 def test_a_bug_is_an_error_of_its_call() -> None:
-    def run(_: Turn) -> None:
+    def run(_: DeviceTurn) -> None:
         raise ZeroDivisionError("secret")
 
     with serving(FakeDevice(run)) as served, stream(served) as peer:
@@ -358,7 +358,7 @@ def test_a_server_that_drains_ends_idle_streams_and_opens_none() -> None:
 def test_an_answer_that_no_message_holds_is_fetched_in_a_stream(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(execution_of_calls, "MAX_ANSWER_BYTES", 4095)
+    monkeypatch.setattr(answers, "MAX_ANSWER_BYTES", 4095)
     device, array = device_that_answers(4096), np.ones(1024, np.float32)
     with serving(device) as served, npucall_client.connect(served.target) as client:
         out = client.run(l1_loss_backward, array, array, array)

@@ -10,7 +10,7 @@ from .raw import MANY, stream
 from .serving import Served, serving
 
 if TYPE_CHECKING:
-    from npucall_server.devices.base import Turn
+    from npucall_server.devices.base import DeviceTurn
 
 MIB = 2**20
 
@@ -20,7 +20,7 @@ def test_answers_that_wait_while_the_stream_writes_go_in_one_message() -> None:
     first = threading.Event()
     device = FakeDevice()
 
-    def run(_: Turn) -> None:
+    def run(_: DeviceTurn) -> None:
         device.result = b"result" if first.is_set() else bytes(64 * MIB)
         first.set()
 
@@ -44,7 +44,7 @@ def answered(served: Served) -> list[int]:
 def test_a_call_that_waits_for_one_behind_it_keeps_nobody_waiting() -> None:
     runs, first = threading.Semaphore(0), threading.Event()
 
-    def run(turn: Turn) -> None:
+    def run(turn: DeviceTurn) -> None:
         with turn():
             if not first.is_set():
                 first.set()

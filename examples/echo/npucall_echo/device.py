@@ -15,7 +15,7 @@ from npucall_server.devices.base import Phases, Ran
 from npucall_server.devices.host_memory import HostResident
 from npucall_server.devices.lanes import Lanes
 from npucall_server.devices.memory_map import memory_map_of
-from npucall_server.devices.one_by_one import run_call, run_steps
+from npucall_server.devices.one_by_one import run_steps
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from npucall.dtypes import DType
     from npucall.errors import NpucallError
     from npucall.tensors import Buffer
-    from npucall_server.devices.base import RanProgram, Source, Step, Target, Turn
+    from npucall_server.devices.base import DeviceTurn, Pieces, Step
     from npucall_server.settings.server import ServerSettings
 
 
@@ -51,21 +51,21 @@ class EchoDevice:
         del operator
         return ""
 
-    def plan(self, call: Prepared, turn: Turn) -> int:
+    def plan(self, call: Prepared, turn: DeviceTurn) -> int:
         with turn():
             return self._lanes.do(lambda lane: lane.plan(call))
 
-    def run(
-        self,
-        call: Prepared,
-        storages: Mapping[str, Source],
-        turn: Turn,
-        targets: Mapping[str, Target] = NO_TARGETS,
-    ) -> Ran:
-        return run_call(self._run, call, storages, turn, targets)
+    runs_in_calling_thread = False
+    """Its lanes have threads of their own."""
 
-    def run_program(self, steps: Sequence[Step], turn: Turn) -> RanProgram:
+    def run(self, steps: Sequence[Step], turn: DeviceTurn, pieces: Pieces | None = None) -> Ran:
+        del pieces
         return run_steps(self._run, steps, turn)
+
+    def takes_pieces(self, call: Prepared) -> bool:
+        """It takes its inputs whole."""
+        del call
+        return False
 
     def program_bytes(self, steps: Sequence[Step]) -> int:
         return peak_bytes(steps)
@@ -82,10 +82,6 @@ class EchoDevice:
         del call
         return 0
 
-    def piecewise(self, call: Prepared) -> None:
-        """It takes its inputs whole."""
-        del call
-
     def facts(self) -> None:
         """It is no hardware."""
 
@@ -99,7 +95,7 @@ class EchoDevice:
         self,
         call: Prepared,
         storages: Mapping[str, Buffer],
-        turn: Turn,
+        turn: DeviceTurn,
         targets: Mapping[str, Buffer],
     ) -> Ran:
         with turn():
@@ -141,7 +137,7 @@ class EchoLane:
             memoryview(outputs.setdefault(name, bytearray(length)))[:] = self._memory[
                 first : first + length
             ]
-        return Ran([outputs[name] for name in call.outputs], Phases(1, 2, 3, 4))
+        return Ran([[outputs[name] for name in call.outputs]], Phases(1, 2, 3, 4))
 
     def empty(self) -> None:
         self._memory = bytearray()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias, TypeGuard
 
-from npucall.compute import helpers as sharing
+from npucall.compute import helpers
 from npucall.compute.evaluate import NO_TARGETS
 from npucall.errors import DeviceError, DeviceLostError
 from npucall.texts import retry_in
@@ -42,7 +42,7 @@ def device_lost(retry_after: float | None = None) -> DeviceLostError:
     )
 
 
-class Turn(sharing.Turn, Protocol):
+class DeviceTurn(helpers.Turn, Protocol):
     """The right to occupy the device: ``with turn(): ...``, once or several times a call."""
 
     @property
@@ -67,13 +67,6 @@ class Pieces(Protocol):
         """Is told how many elements of each output are final."""
 
 
-class RunPieces(Protocol):
-    """Computes a call from its pieces."""
-
-    def __call__(self, pieces: Pieces, turn: Turn, /) -> Ran:
-        """Occupies the device only while it holds a turn, and holds none while it waits."""
-
-
 class Phases(NamedTuple):
     """How long each part of a call took, in ns. The device's own clock times copies and run."""
 
@@ -84,12 +77,13 @@ class Phases(NamedTuple):
 
 
 class Ran(NamedTuple):
-    """The result of a call."""
+    """The result of a run."""
 
-    outputs: list[Buffer | Resident]
-    """A storage for each output, in order. If an output had a target, its storage is the target."""
+    outputs: list[list[Buffer | Resident | None]]
+    """For each step a storage for each output, in order. If an output had a target, its storage is
+    the target. A discarded output has None."""
     phases: Phases | None = None
-    """None if the device is not hardware."""
+    """Of all steps together; None if the device is not hardware."""
 
 
 class Resident(Protocol):
@@ -133,7 +127,7 @@ def is_resident(target: object) -> TypeGuard[Resident]:
 
 
 class Step(NamedTuple):
-    """A call of a program."""
+    """A call, or one of a program."""
 
     call: Prepared
     storages: Mapping[str, Source | StepOutput]
@@ -142,15 +136,6 @@ class Step(NamedTuple):
     """Memory for outputs, by name."""
     discarded: frozenset[str] = frozenset()
     """Outputs that only later steps read: the caller does not get them."""
-
-
-class RanProgram(NamedTuple):
-    """The result of a program."""
-
-    outputs: list[list[Buffer | Resident | None]]
-    """For each step a storage for each output, in order. A discarded output has None."""
-    phases: Phases | None = None
-    """Of all steps together; None if the device is not hardware."""
 
 
 @dataclass(frozen=True)
@@ -200,29 +185,29 @@ class Device(Protocol):
     def unavailable_because(self, operator: Operator[..., object]) -> str:
         """Why it cannot run an operator of its catalogue; empty if it can."""
 
-    def plan(self, call: Prepared, turn: Turn) -> int:
+    @property
+    def runs_in_calling_thread(self) -> bool:
+        """Whether a quick call is computed in the thread that asks, without a hop to another."""
+
+    def plan(self, call: Prepared, turn: DeviceTurn) -> int:
         """Bytes of workspace that the call needs."""
 
-    def run(
-        self,
-        call: Prepared,
-        storages: Mapping[str, Source],
-        turn: Turn,
-        targets: Mapping[str, Target] = NO_TARGETS,
-    ) -> Ran:
-        """Computes the call. Occupies the device only while it holds a turn.
+    def run(self, steps: Sequence[Step], turn: DeviceTurn, pieces: Pieces | None = None) -> Ran:
+        """Computes the steps in their order; a call is one step.
 
-        ``targets`` is writable memory for outputs, by name. Each target is as long as the storage
-        of its output. It shares no memory with other storages, but it may be the storage that the
-        caller sent for this output. After an error its content is undefined.
+        Occupies the device only while it holds a turn. Takes a new turn every few ms. If one of
+        several steps fails, the error has the step's number as ``details["step"]``.
+
+        ``Step.targets`` is writable memory. Each target is as long as the storage of its output. It
+        shares no memory with other storages, but it may be the storage that the caller sent for
+        this output. After an error the content of all targets is undefined.
+
+        ``pieces``: the inputs of a call that ``takes_pieces``, while they come. It holds no turn
+        while it waits for them.
         """
 
-    def run_program(self, steps: Sequence[Step], turn: Turn) -> RanProgram:
-        """Computes the steps in their order. Takes a new turn every few ms.
-
-        If a step fails, the error has the step's number as ``details["step"]``. Then the content
-        of the targets of all steps is undefined.
-        """
+    def takes_pieces(self, call: Prepared) -> bool:
+        """Whether ``run`` can compute the call while its bytes come."""
 
     def program_bytes(self, steps: Sequence[Step]) -> int:
         """The most device memory that a program holds at a time, in bytes, with its targets."""
@@ -250,9 +235,6 @@ class Device(Protocol):
 
         Memory that the device takes once, or once for each lane, does not count.
         """
-
-    def piecewise(self, call: Prepared) -> RunPieces | None:
-        """Computes the call while its bytes arrive; None if all bytes must arrive first."""
 
     def facts(self) -> DeviceFacts | None:
         """What it says about itself now; None if the device is not hardware."""

@@ -5,26 +5,26 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from npucall.compute import evaluate, pieces
-from npucall.compute.evaluate import NO_TARGETS
+from npucall.compute import evaluate
+from npucall.compute import pieces as in_pieces
 from npucall.compute.helpers import Helpers
 from npucall.compute.steps import Step as StepHere
 from npucall.compute.steps import peak_bytes
 from npucall.compute.steps import run as run_steps
 from npucall.operators import CATALOGUE, DEFAULT_VARIANT
 from npucall.products import product_of
-from npucall_server.devices.base import NoDeviceError, Ran, RanProgram
+from npucall_server.devices.base import NoDeviceError, Ran
 from npucall_server.devices.host_memory import HostResident, as_asked, in_host_memory, memory_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from npucall.declare.declaration import Operator
     from npucall.declare.prepare import Prepared
     from npucall.dtypes import DType
     from npucall.errors import NpucallError
     from npucall.programs import Program
-    from npucall_server.devices.base import Pieces, RunPieces, Source, Step, Target, Turn
+    from npucall_server.devices.base import DeviceTurn, Pieces, Step
     from npucall_server.settings.server import ServerSettings
 
 
@@ -52,7 +52,6 @@ class CpuDevice:
     name = "cpu"
     catalogue = CATALOGUE
     runs_in_calling_thread = True
-    """A quick call needs no other thread; see ``Stream``."""
 
     def __init__(self, soc: str, default_variant: str, lanes: int | None = None) -> None:
         self.soc = soc
@@ -66,32 +65,37 @@ class CpuDevice:
         del operator
         return ""
 
-    def plan(self, call: Prepared, turn: Turn) -> int:
+    def plan(self, call: Prepared, turn: DeviceTurn) -> int:
         """No workspace."""
         del call, turn
         return 0
 
-    def run(
-        self,
-        call: Prepared,
-        storages: Mapping[str, Source],
-        turn: Turn,
-        targets: Mapping[str, Target] = NO_TARGETS,
-    ) -> Ran:
-        """Computes a few blocks a turn, in this thread and, while turns are free, in others."""
+    def run(self, steps: Sequence[Step], turn: DeviceTurn, pieces: Pieces | None = None) -> Ran:
+        """Computes a few blocks a turn, in this thread and, while turns are free, in others.
+
+        Several small steps that follow each other are computed in one turn. Results have the same
+        bits, however they are computed.
+        """
+        if pieces is not None:
+            return self._run_pieces(steps[0].call, pieces, turn)
+        if len(steps) > 1:
+            return self._run_program(steps, turn)
+        call, storages, targets, discarded = steps[0]
         given, memory = in_host_memory(storages), memory_of(targets)
         outputs = evaluate.run(call, given, turn, memory, helpers=self._helpers)
-        return Ran(as_asked(call, outputs, targets))
+        return Ran([as_asked(call, outputs, targets, discarded)])
 
-    def run_program(self, steps: Sequence[Step], turn: Turn) -> RanProgram:
-        """Computes several small steps in one turn if they follow each other."""
+    def _run_program(self, steps: Sequence[Step], turn: DeviceTurn) -> Ran:
         here = [
             StepHere(call, in_host_memory(storages), memory_of(targets), discarded)
             for call, storages, targets, discarded in steps
         ]
         answers = run_steps(here, turn, self._helpers)
         pairs = zip(steps, answers, strict=True)
-        return RanProgram([as_asked(step.call, found, step.targets) for step, found in pairs])
+        return Ran([as_asked(step.call, found, step.targets) for step, found in pairs])
+
+    def _run_pieces(self, call: Prepared, arriving: Pieces, turn: DeviceTurn) -> Ran:
+        return Ran([[*in_pieces.run(call, arriving, turn, self._helpers, arriving.computed)]])
 
     def program_bytes(self, steps: Sequence[Step]) -> int:
         """The most bytes that the outputs take at a time."""
@@ -111,15 +115,9 @@ class CpuDevice:
         """The memory of the evaluation. Blocks do not count: each lane has one at a time."""
         return call.working_bytes
 
-    def piecewise(self, call: Prepared) -> RunPieces | None:
-        """For elementwise calls on dense tensors. The results have the same bits as ``run``'s."""
-        if not pieces.takes_pieces(call):
-            return None
-
-        def run(arriving: Pieces, turn: Turn) -> Ran:
-            return Ran([*pieces.run(call, arriving, turn, self._helpers, arriving.computed)])
-
-        return run
+    def takes_pieces(self, call: Prepared) -> bool:
+        """Elementwise calls on dense tensors."""
+        return in_pieces.takes_pieces(call)
 
     def facts(self) -> None:
         """None: it is not hardware."""

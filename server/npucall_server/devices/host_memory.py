@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from npucall import memory
+from npucall.compute.evaluate import NO_TARGETS
 from npucall.errors import OutOfMemoryError
 from npucall_server.devices.base import ResidentPart
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from npucall.declare.prepare import Prepared
     from npucall.tensors import Buffer
@@ -68,6 +69,8 @@ def in_host_memory(storages: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def memory_of(targets: Mapping[str, Target]) -> Mapping[str, Buffer]:
     """The targets of a call. Each handle becomes its memory."""
+    if not targets:
+        return NO_TARGETS
     return {
         name: target.memory if isinstance(target, HostResident) else target  # type: ignore[misc]
         for name, target in targets.items()
@@ -75,13 +78,16 @@ def memory_of(targets: Mapping[str, Target]) -> Mapping[str, Buffer]:
 
 
 def as_asked(
-    call: Prepared, outputs: Sequence[Buffer | None], targets: Mapping[str, Target]
+    call: Prepared,
+    outputs: Sequence[Buffer | None],
+    targets: Mapping[str, Target],
+    discarded: Collection[str] = (),
 ) -> list[Any]:
     """The outputs of a call: the target if there is one, and None for a discarded output."""
-    if not targets:
+    if not targets and not discarded:
         return list(outputs)
     return [
-        None if output is None else targets.get(name, output)
+        None if output is None or name in discarded else targets.get(name, output)
         for name, output in zip(call.outputs, outputs, strict=True)
     ]
 

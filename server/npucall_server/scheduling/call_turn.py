@@ -57,7 +57,7 @@ class CallTurn:
     ) -> None:
         self._since = time.monotonic()
         self._turns, self._caller = turns, caller
-        self._call_timeout, self._pieces = call_timeout, pieces
+        self._call_timeout, self.pieces = call_timeout, pieces
         self._begins: Callable[[], object] | None = begins
         self._remaining = remaining = caller.time_remaining()
         self._least = call_timeout if remaining is None else min(call_timeout, remaining)
@@ -165,8 +165,8 @@ class CallTurn:
     def _seconds(self) -> float:
         """Seconds until the call ends."""
         own = self._call_timeout
-        if self._pieces is not None:
-            own += self._pieces.waited_ns / 1e9
+        if self.pieces is not None:
+            own += self.pieces.waited_ns / 1e9
         return own if self._remaining is None else min(own, self._remaining)
 
     def _late(self) -> DeadlineError:

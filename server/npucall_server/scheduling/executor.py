@@ -7,7 +7,6 @@ import time
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
-from npucall.compute.evaluate import NO_TARGETS
 from npucall.errors import DrainingError, NpucallError, QueueFullError, TooLargeError
 from npucall.texts import retry_in
 from npucall_server import retries
@@ -20,14 +19,14 @@ from npucall_server.scheduling.schedule import Schedule
 from npucall_server.settings.tenants import Tenants
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from npucall.declare.prepare import Prepared
     from npucall.programs import Program
     from npucall.tensors import Buffer
     from npucall_server.access.callers import Caller
     from npucall_server.accounts.ledger import Entry
-    from npucall_server.devices.base import Device, Pieces, Resident, Source, Step, Target
+    from npucall_server.devices.base import Device, Pieces, Resident, Step
 
 MAX_COMPUTATION = 2**63 - 1
 
@@ -53,21 +52,19 @@ class Completed(NamedTuple):
 class Admission:
     """What an admitted call holds: a place until it has run, memory until it is dismissed."""
 
-    __slots__ = ("_executor", "_memory", "_place", "_quotas", "call", "turn")
+    __slots__ = ("_executor", "_memory", "_place", "_quotas", "asked")
 
     def __init__(
         self,
         executor: Executor,
-        call: Prepared | Program,
+        asked: Prepared | Program,
         quotas: list[Entry],
         place: Entry,
         memory: Entry,
     ) -> None:
         self._executor, self._quotas = executor, quotas
         self._place, self._memory = place, memory
-        self.call = call
-        self.turn: CallTurn | None = None
-        """Its turns, once it asks for them."""
+        self.asked = asked
 
     @property
     def owner(self) -> str:
@@ -130,19 +127,19 @@ class Executor:
         self._refusal: Callable[[], NpucallError] | None = None
         self._usual_seconds = 0.0
 
-    def check_size(self, call: Prepared | Program) -> None:
-        """Raises TooLargeError for a call that can never be admitted."""
-        limits, everything = self.limits, "request, response and working memory"
-        name, size = call.largest
-        _check(name, size, limits.memory_limit, "bytes", "memory_limit")
-        size = self.admitted_bytes(call)
-        _check(everything, size, limits.memory_limit, "bytes", "memory_limit")
-        size = call.computation
-        _check("computation", size, limits.computation_limit, "elements", "computation_limit")
+    def room_of(self, asked: Prepared | Program) -> int:
+        """Bytes that a call takes from its admission to its dismissal.
 
-    def admitted_bytes(self, call: Prepared | Program) -> int:
-        """Bytes that a call takes from its admission to its dismissal."""
-        return call.bytes_in_flight + self.device.working_bytes(call)
+        Raises TooLargeError for a call that can never be admitted.
+        """
+        limits, everything = self.limits, "request, response and working memory"
+        name, size = asked.largest
+        _check(name, size, limits.memory_limit, "bytes", "memory_limit")
+        room = asked.bytes_in_flight + self.device.working_bytes(asked)
+        _check(everything, room, limits.memory_limit, "bytes", "memory_limit")
+        size = asked.computation
+        _check("computation", size, limits.computation_limit, "elements", "computation_limit")
+        return room
 
     def calls_by_owner(self) -> dict[str, int]:
         """How many calls each owner has in flight."""
@@ -163,24 +160,21 @@ class Executor:
     def working_bytes(self) -> int:
         """How many of these bytes computing takes in addition to inputs and outputs."""
         with self._lock:
-            return sum(self.device.working_bytes(each.call) for each in self._admitted)
+            return sum(self.device.working_bytes(each.asked) for each in self._admitted)
 
     def admit(
         self,
-        call: Prepared | Program,
+        asked: Prepared | Program,
         caller: Caller,
-        size: int | None = None,
+        size: int,
         end: Callable[[], object] | None = None,
     ) -> Admission:
-        """Makes room for a call, before its bytes come.
+        """Makes room for a call that holds ``size`` bytes, before its bytes come.
 
-        ``size``: bytes that the call holds, if they are not those of its storages. ``end``: see
-        ``Admission.may_end_by``. Raises TooLargeError, QuotaError, QueueFullError, DrainingError,
+        ``end``: see ``Admission.may_end_by``. Raises QuotaError, QueueFullError, DrainingError,
         DeviceLostError.
         """
-        self.check_size(call)
         self.check_open()
-        size = self.admitted_bytes(call) if size is None else size
         quotas = self._quotas.take(caller, size)
         try:
             place = self._places.take(caller, 1, end)
@@ -193,7 +187,7 @@ class Executor:
             for quota in quotas:
                 quota.give_back()
             raise
-        admission = Admission(self, call, quotas, place, memory)
+        admission = Admission(self, asked, quotas, place, memory)
         with self._lock:
             if self._refusal is None:
                 self._admitted.add(admission)
@@ -209,57 +203,40 @@ class Executor:
             if not self._admitted:
                 self._idle.notify_all()
 
-    def run(
-        self,
-        call: Prepared,
-        storages: Mapping[str, Source],
-        caller: Caller,
-        admission: Admission,
-        targets: Mapping[str, Target] = NO_TARGETS,
-    ) -> Completed:
+    def turn(
+        self, caller: Caller, admission: Admission | None = None, pieces: Pieces | None = None
+    ) -> CallTurn:
+        """The turns of a call. One that is admitted may be ended for others until the first comes.
+
+        But not while its ``pieces`` come: then whoever receives them ends it.
+        """
+        timeout = self.limits.call_timeout
+        if admission is None or pieces is not None:
+            return CallTurn(self.turns, caller, timeout, pieces)
+        turn = CallTurn(self.turns, caller, timeout, begins=admission.must_go_on)
+        admission.may_end_by(turn.give_way)
+        return turn
+
+    def run(self, steps: Sequence[Step], turn: CallTurn) -> Completed:
         """Runs an admitted call in the calling thread, once the device has a turn for it.
 
-        Until then the call may be ended for others.
-        ``targets``: memory for outputs, by name. Raises DeadlineError, CancelledError, and the
-        errors of the device.
+        Raises DeadlineError, CancelledError, and the errors of the device.
         """
-        turn = self._turn_of(admission, caller)
+        pieces = turn.pieces
         start = time.perf_counter_ns()
-        ran = self.device.run(call, storages, turn, targets)
-        spent = time.perf_counter_ns() - start
-        return self._result([ran.outputs], ran.phases, spent - turn.waited_ns, turn.waited_ns)
-
-    def run_program(self, steps: Sequence[Step], caller: Caller, admission: Admission) -> Completed:
-        """``run`` for the steps of a program."""
-        turn = self._turn_of(admission, caller)
-        start = time.perf_counter_ns()
-        ran = self.device.run_program(steps, turn)
-        spent = time.perf_counter_ns() - start
-        return self._result(ran.outputs, ran.phases, spent - turn.waited_ns, turn.waited_ns)
-
-    def run_pieces(
-        self, call: Prepared, pieces: Pieces, caller: Caller, admission: Admission
-    ) -> Completed:
-        """``run`` for a call that the device computes in pieces while its bytes come."""
-        run = self.device.piecewise(call)
-        assert run is not None  # noqa: S101  # the caller has checked this
-        admission.turn = turn = CallTurn(self.turns, caller, self.limits.call_timeout, pieces)
-        start = time.perf_counter_ns()
-        ran = run(pieces, turn)
-        spent = time.perf_counter_ns() - start
-        ran_ns = spent - turn.waited_ns - pieces.waited_ns
-        return self._result([ran.outputs], ran.phases, ran_ns, turn.waited_ns)
-
-    def turn(self, caller: Caller) -> CallTurn:
-        """The turns for a call that is only planned."""
-        return CallTurn(self.turns, caller, self.limits.call_timeout)
+        outputs, phases = self.device.run(steps, turn, pieces)
+        ran_ns = time.perf_counter_ns() - start - turn.waited_ns
+        if pieces is not None:
+            ran_ns -= pieces.waited_ns
+        self._usual_seconds += (ran_ns / 1e9 - self._usual_seconds) / 16
+        return Completed(outputs, turn.waited_ns, phases or Phases(0, 0, ran_ns, 0))
 
     def plan(self, call: Prepared, turn: CallTurn) -> int:
         """Bytes of workspace that a call needs. Planning takes no place from calls that run.
 
         Raises TooLargeError if ``run`` would, and the errors of the device.
         """
-        self.check_size(call)
+        self.room_of(call)
         return self.device.plan(call, turn)
 
     def check_open(self) -> None:
@@ -293,27 +270,6 @@ class Executor:
         """Waits until no call is left; False if that takes too long."""
         with self._idle:
             return self._idle.wait_for(lambda: not self._admitted, seconds)
-
-    def _turn_of(self, admission: Admission, caller: Caller) -> CallTurn:
-        """The turns of an admitted call.
-
-        It may be ended for others until its first turn has come.
-        """
-        timeout = self.limits.call_timeout
-        turn = CallTurn(self.turns, caller, timeout, begins=admission.must_go_on)
-        admission.turn = turn
-        admission.may_end_by(turn.give_way)
-        return turn
-
-    def _result(
-        self,
-        outputs: Sequence[Sequence[Buffer | Resident | None]],
-        phases: Phases | None,
-        ran_ns: int,
-        queue_ns: int,
-    ) -> Completed:
-        self._usual_seconds += (ran_ns / 1e9 - self._usual_seconds) / 16
-        return Completed(outputs, queue_ns, phases or Phases(0, 0, ran_ns, 0))
 
     def _queue_full(self, *_: object) -> QueueFullError:
         return self._full("queue_length", self.limits.queue_length, "the queue is full")

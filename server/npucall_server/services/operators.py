@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from npucall.wire.replies import ServerIdentity
     from npucall_server.access.callers import Caller
     from npucall_server.accounts.budget import Budget
-    from npucall_server.calls.executions import Executions
+    from npucall_server.calls.execution import Executions
     from npucall_server.devices.base import DeviceFacts
     from npucall_server.settings.server import ServerSettings
     from npucall_server.telemetry.log import Record
@@ -55,43 +55,36 @@ class OperatorService:
             call.prepare(request)
             del request  # freed with the storages
             call.answer_in_one(streams=self._budget.max_streams > 0)
-            call.admit()
-            call.run()
-            response = call.reply_message()
-            call.dismiss_once_read()
-            return response
+            return call.answer_once_read()
 
     def execute_program(self, request: bytes, record: Record, caller: Caller) -> bytes:
         """Runs one program."""
-        with self._executions.begin_program(caller, record) as program:
+        with self._executions.begin(caller, record, program=True) as program:
             program.prepare(request)
             del request
-            program.admit()
-            program.run()
-            response = program.reply_message()
-            program.dismiss_once_read()
-            return response
+            return program.answer_once_read()
 
     def plan_program(self, request: bytes, record: Record, caller: Caller) -> bytes:
         """Checks one program without its data."""
-        with self._executions.begin_program(caller, record) as program:
-            steps, timings, peak = program.plan(request)
+        with self._executions.begin(caller, record, program=True) as program:
+            plan = program.plan(request)
         plans = [
             pb.PlanResponse(reply=pb.Reply.FromString(reply), workspace_bytes=workspace)
-            for reply, workspace in steps
+            for reply, workspace in plan.steps
         ]
         return pb.PlanProgramResponse(
-            steps=plans, timings=pb.Timings.FromString(timings), peak_device_bytes=peak
+            steps=plans, timings=pb.Timings.FromString(plan.timings), peak_device_bytes=plan.peak
         ).SerializeToString()
 
     def plan(self, request: bytes, record: Record, caller: Caller) -> bytes:
         """Checks one call without its data."""
         check_overhead("request", len(request))
         with self._executions.begin(caller, record) as call:
-            reply, timings, workspace_bytes = call.plan(request)
+            plan = call.plan(request)
+        ((reply, workspace_bytes),) = plan.steps
         return pb.PlanResponse(
             reply=pb.Reply.FromString(reply),
-            timings=pb.Timings.FromString(timings),
+            timings=pb.Timings.FromString(plan.timings),
             workspace_bytes=workspace_bytes,
         ).SerializeToString()
 

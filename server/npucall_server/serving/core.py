@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from npucall.wire.replies import ServerIdentity
 from npucall_server.accounts.quotas import quota_of
 from npucall_server.accounts.usage import Usage
-from npucall_server.calls.executions import Executions
-from npucall_server.calls.placed import Places
-from npucall_server.calls.program import PROGRAM
+from npucall_server.calls.execution import Executions
+from npucall_server.calls.open_places import Places
+from npucall_server.calls.requests import PROGRAM
 from npucall_server.carriers.peers import Peers
 from npucall_server.scheduling.executor import Executor, Limits
 from npucall_server.scheduling.gate import Gate

@@ -93,11 +93,11 @@ def device() -> Iterator[CpuDevice]:
 
 
 def run(device: CpuDevice, call: Prepared, storages: dict[str, Any], **targets: Any) -> list[Any]:
-    return device.run(call, storages, FakeTurn(), targets).outputs
+    return device.run([Step(call, storages, targets)], FakeTurn()).outputs[0]
 
 
 def run_program(device: CpuDevice, steps: list[Step]) -> list[list[Any]]:
-    return device.run_program(steps, FakeTurn()).outputs
+    return device.run(steps, FakeTurn()).outputs
 
 
 def filled(device: CpuDevice, data: bytes) -> Any:
@@ -169,9 +169,9 @@ def test_a_chain_gives_the_bits_of_single_calls(device: CpuDevice, elements: int
 
 def test_small_steps_share_a_turn_and_large_ones_take_their_own(device: CpuDevice) -> None:
     turn = FakeTurn()
-    device.run_program(chain(100), turn)
+    device.run(chain(100), turn)
     assert turn.taken == 1
-    device.run_program(chain(2, elements=LARGE), turn)
+    device.run(chain(2, elements=LARGE), turn)
     assert turn.taken > 3
 
 
@@ -197,7 +197,7 @@ def test_a_failure_names_its_step(device: CpuDevice) -> None:
 def test_a_caller_who_goes_ends_a_program_between_two_steps(device: CpuDevice) -> None:
     turn = FakeTurn(pauses=5)
     with pytest.raises(CancelledError) as caught:
-        device.run_program(chain(100), turn)
+        device.run(chain(100), turn)
     assert caught.value.details["step"] == "5"
     assert not turn.held
 
@@ -206,7 +206,7 @@ def test_a_caller_who_goes_ends_it_between_groups_of_calls_too(device: CpuDevice
     call = l1()
     steps = [Step(call, storages_of(call))] * (batching.most(call) + 1)
     with pytest.raises(CancelledError):
-        device.run_program(steps, FakeTurn(pauses=1))
+        device.run(steps, FakeTurn(pauses=1))
 
 
 def test_a_result_is_freed_behind_its_last_use(

@@ -9,14 +9,13 @@ from npucall.errors import DeadlineError, StalledError
 from npucall.exchange import Event, Sending, State
 from npucall.wire.frames import join_chunk, join_end, join_reply
 from npucall.wire.messages import join_response
-from npucall_server.calls.call import CallExecution
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from npucall.exchange import Chunk, Receiving
     from npucall_server.access.callers import StreamCaller
-    from npucall_server.calls.life import Execution
+    from npucall_server.calls.execution import Execution
     from npucall_server.carriers.peers import Peers
     from npucall_server.carriers.streams.early import EarlyFrames
 
@@ -97,7 +96,7 @@ class StreamCall:
 def answered(call: StreamCall, chunk_bytes: int) -> tuple[Iterator[bytes], Event]:
     """The frames that end an answer, and the event that this is for the call."""
     execution = call.execution
-    if not isinstance(execution, CallExecution):
+    if execution.is_program:
         return iter([join_reply(call.id, execution.reply_message(), program=True)]), Event.REPLY
     reply, timings, places = execution.reply()
     if call.early is not None and call.early.is_begun:  # the outputs were sent before

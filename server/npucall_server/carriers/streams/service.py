@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from npucall_server.access.callers import UnaryCaller
     from npucall_server.accounts.budget import Budget
-    from npucall_server.calls.executions import Executions
+    from npucall_server.calls.execution import Executions
     from npucall_server.carriers.handling import Handling
     from npucall_server.settings.server import ServerSettings
 

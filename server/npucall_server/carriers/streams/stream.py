@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from npucall.exchange import RequestFrame
     from npucall_server.access.callers import UnaryCaller
     from npucall_server.accounts.ledger import Entry
-    from npucall_server.calls.executions import Executions
+    from npucall_server.calls.execution import Executions
     from npucall_server.carriers.handling import Handling
     from npucall_server.carriers.threads import Threads
 
@@ -96,8 +96,6 @@ class Stream:
         self._threads = threads
         self._chunk_bytes = limits.chunk_bytes
         device = executions.executor.device
-        self._runs_here = getattr(device, "runs_in_calling_thread", False)
-        """Whether the reading thread runs quick calls itself if a turn is free."""
         self._lines = cycle([Line() for _ in range(device.lanes)])
         """The lines of other small calls."""
         self._calls = Calls(limits.window, place)
@@ -229,7 +227,7 @@ class Stream:
             self._refuse(call, error)
             return
         is_small = len(begin.request) <= _SMALL_BYTES and not (begin.program or begin.chunked)
-        if is_small and self._runs_here and call.execution.is_quick:
+        if is_small and call.execution.is_quick:
             self._run(call)
         elif not begin.chunked or call.execution.runs_as_bytes_come:
             self._threads.start(partial(self._run, call), next(self._lines) if is_small else None)
@@ -237,8 +235,7 @@ class Stream:
     def _opened(self, call_id: int, begin: Begin, size: int) -> StreamCall:
         caller = StreamCaller(self._peer, begin.request_id, begin.timeout_ns / 1e9 or None)
         record = self._handling.record("ExecuteStream", caller, size)
-        begun = self._executions.begin_program if begin.program else self._executions.begin
-        execution = begun(caller, record)
+        execution = self._executions.begin(caller, record, program=begin.program)
         return StreamCall(call_id, caller, execution, TRANSITIONS[State.NEW][event_of(begin)])
 
     def _expect(self, call: StreamCall, begin: Begin) -> None:

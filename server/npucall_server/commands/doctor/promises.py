@@ -101,7 +101,7 @@ def overflow(bench: Bench) -> Iterator[Section | Finding]:
     numbers = {"grad_output": 2, "self": 0, "target": 60000}
     storages = {name: np.float16(numbers[name]).tobytes() for name in call.stored}
     ran = bench.lane.run(call, storages, lambda: None)
-    (found,) = np.frombuffer(ran.outputs[0], np.float16)  # type: ignore[arg-type]  # no handle
+    (found,) = np.frombuffer(ran.outputs[0][0], np.float16)  # type: ignore[arg-type]  # no handle
     if found == -np.inf:
         yield ok("what FLOAT16 cannot hold is infinite", "infnan")
     else:

@@ -5,15 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from npucall.compute.evaluate import NO_TARGETS
 from npucall.errors import DeviceError, NpucallError
 from npucall.products import taken_for
 from npucall_server.devices.base import (
     BrokenDeviceError,
     NoDeviceError,
     Ran,
-    RanProgram,
-    Step,
     device_lost,
 )
 from npucall_server.devices.cann import values
@@ -32,6 +29,7 @@ from npucall_server.devices.cann.resident import (
 )
 from npucall_server.devices.cann.runtime import DeviceContext, open_libraries
 from npucall_server.devices.cleanup import Cleanup
+from npucall_server.devices.host_memory import as_asked
 from npucall_server.devices.lanes import Lanes, with_room
 from npucall_server.devices.native_threads import EndingThreads
 from npucall_server.devices.program_map import program_map_of
@@ -41,12 +39,12 @@ from npucall_server.settings import device_kinds
 from npucall_server.settings.npu import ascend_paths, tell_cann
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from npucall.declare.declaration import Operator
     from npucall.declare.prepare import Prepared
     from npucall.dtypes import DType
-    from npucall_server.devices.base import DeviceFacts, Source, Target, Turn
+    from npucall_server.devices.base import DeviceFacts, DeviceTurn, Pieces, Step
     from npucall_server.devices.cann.resident import DeviceResident
     from npucall_server.devices.watchdog import Watched
     from npucall_server.settings.npu import AscendPaths
@@ -118,6 +116,9 @@ class CannDevice:
         for line in filter(None, (self.guess, *self._operators.notes)):
             note(line)
 
+    runs_in_calling_thread = False
+    """Lanes have threads of their own."""
+
     @property
     def default_variant(self) -> str:
         """The variant in the libraries of this host."""
@@ -127,40 +128,26 @@ class CannDevice:
         """Why this host cannot run an operator; empty if it can."""
         return self.catalogue.unavailable_because(operator)
 
-    def plan(self, call: Prepared, turn: Turn) -> int:
+    def plan(self, call: Prepared, turn: DeviceTurn) -> int:
         """Bytes of workspace: runs the first phase, in a thread that runs no calls."""
         with turn():
             if self._handles.broken:
                 raise device_lost()
             return with_room(lambda: self._plans.plan(call), self._make_room)
 
-    def run(
-        self,
-        call: Prepared,
-        storages: Mapping[str, Source],
-        turn: Turn,
-        targets: Mapping[str, Target] = NO_TARGETS,
-    ) -> Ran:
-        """Runs on a free lane. The calling thread waits, even if its caller no longer does."""
-        if used := residents(storages.values(), targets.values()):
-            with in_use(used):
-                program = Program([Step(call, storages, targets)], turn.owner, is_call=True)
-                ran = self._run_program(program, turn)
-            return Ran(ran.outputs[0], ran.phases)  # type: ignore[arg-type]  # nothing discarded
-        values.check(call, storages, turn.check)
-        with turn():
-            ran_alone = self._lanes.run(call, storages, turn.check, targets, turn.owner)  # type: ignore[arg-type]
-            turn.check()
-            return ran_alone
+    def run(self, steps: Sequence[Step], turn: DeviceTurn, pieces: Pieces | None = None) -> Ran:
+        """Runs a call on a free lane, several steps on free lanes, a few ms on each.
 
-    def run_program(self, steps: Sequence[Step], turn: Turn) -> RanProgram:
-        """Runs the steps in order on free lanes, a few ms on each."""
+        The calling thread waits, even if its caller no longer does.
+        """
+        del pieces  # it takes none
         used = [
             m for step in steps for m in residents(step.storages.values(), step.targets.values())
         ]
+        if len(steps) == 1 and not used:
+            return self._run_call(steps[0], turn)
         with in_use(used):
-            program = Program(steps, turn.owner, careful=self._careful)
-            return self._run_program(program, turn)
+            return self._run_program(Program(steps, turn.owner, careful=self._careful), turn)
 
     def program_bytes(self, steps: Sequence[Step]) -> int:
         """The bytes of its tensors and of the handles that it fills, without workspace."""
@@ -177,9 +164,10 @@ class CannDevice:
         del call
         return 0
 
-    def piecewise(self, call: Prepared) -> None:
-        """None: a kernel needs complete inputs."""
+    def takes_pieces(self, call: Prepared) -> bool:
+        """False: a kernel needs complete inputs."""
         del call
+        return False
 
     def facts(self) -> DeviceFacts:
         """What the device and its software say about themselves now."""
@@ -194,7 +182,18 @@ class CannDevice:
         """Closes the lanes, then the device. All handles must have been given back."""
         self._open.close()
 
-    def _run_program(self, program: Program, turn: Turn) -> RanProgram:
+    def _run_call(self, step: Step, turn: DeviceTurn) -> Ran:
+        """A call without handles."""
+        call, storages, targets, discarded = step
+        values.check(call, storages, turn.check)
+        with turn():
+            ran = self._lanes.run(call, storages, turn.check, targets, turn.owner)  # type: ignore[arg-type]  # no handles
+            turn.check()
+        if not discarded:
+            return ran
+        return ran._replace(outputs=[as_asked(call, ran.outputs[0], {}, discarded)])  # type: ignore[arg-type]
+
+    def _run_program(self, program: Program, turn: DeviceTurn) -> Ran:
         for number, step in enumerate(program.steps):
             if step.call.checked_inputs:
                 try:
@@ -210,9 +209,9 @@ class CannDevice:
                 if program.transfer is not None and not self._handles.broken:
                     self._lanes.do(lambda lane: lane.let_go(program))
             turn.check()
-        return RanProgram(program.outputs(), program.phases)
+        return Ran(program.outputs(), program.phases)
 
-    def _goes_on(self, program: Program, turn: Turn) -> bool:
+    def _goes_on(self, program: Program, turn: DeviceTurn) -> bool:
         """Runs the next steps; whether all have run.
 
         If a synchronise fails, a second, careful try finds the step that failed.

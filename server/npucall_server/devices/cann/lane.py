@@ -324,7 +324,7 @@ class Lane:
         copied_in, ran = between(_START, _COPIED_IN), between(_PLANNED, _RUN)
         copied_out = between(_RUN, _COPIED_OUT)
         phases = Phases(copied_in, planned, ran, copied_out)
-        return Ran([output.data for output in outputs.values()], phases)
+        return Ran([[output.data for output in outputs.values()]], phases)
 
     @contextmanager
     def _unbroken(self) -> Iterator[None]:

@@ -74,17 +74,15 @@ class Program:
     ``careful``: wait after every step, to learn which one fails.
     """
 
-    def __init__(
-        self, steps: Sequence[Step], owner: str, *, is_call: bool = False, careful: bool = False
-    ) -> None:
-        self.owner, self._is_call = owner, is_call
+    def __init__(self, steps: Sequence[Step], owner: str, *, careful: bool = False) -> None:
+        self.owner, self._is_call = owner, len(steps) == 1
         self.steps = [self._begun(number, step) for number, step in enumerate(steps)]
         self.map: ProgramMap = program_map_of(self.steps, piece_bytes, is_aligned)
         self.transfer: Transfer | None = None
         """Its memory, from the first step to the last."""
         self.next = 0
         """Number of the step that is queued next."""
-        self.careful = careful or len(steps) == 1
+        self.careful = careful or self._is_call
         self._spent = [0, 0, 0, 0]
         self._arrays: dict[tuple[int, str], AnyArray] = {}
 

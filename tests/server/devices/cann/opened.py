@@ -87,10 +87,10 @@ class Opened:
         self, case: Case, check: Callable[[], object] = lambda: None, owner: str = "somebody",
         targets: Mapping[str, Any] = NO_TARGETS,
     ) -> Ran:  # fmt: skip
-        return self.device.run(case.call, case.storages, FakeTurn(check, owner), targets)
+        return self.device.run([Step(case.call, case.storages, targets)], FakeTurn(check, owner))
 
     def answers(self, case: Case, *given: Any, **more: Any) -> list[bytes]:
-        return [bytes(output) for output in self.run(case, *given, **more).outputs]  # type: ignore[arg-type]
+        return [bytes(output) for output in self.run(case, *given, **more).outputs[0]]  # type: ignore[arg-type]
 
     def serves(self, case: Case) -> bool:
         """Whether it answers what it should."""
@@ -106,7 +106,7 @@ class Opened:
 
     def program(self, steps: Sequence[Step], turn: FakeTurn | None = None) -> list[list[Any]]:
         """The outputs of each step: bytes, a handle's memory, or None where it is discarded."""
-        outputs = self.device.run_program(steps, turn or FakeTurn()).outputs
+        outputs = self.device.run(steps, turn or FakeTurn()).outputs
         return [
             [each if each is None or is_resident(each) else bytes(each) for each in step]  # type: ignore[arg-type]
             for step in outputs

@@ -37,7 +37,7 @@ def test_outputs_are_written_into_the_memory_that_is_given_for_them(
         sizes = {name: spec.storage_bytes for name, spec in case.call.outputs.items()}
         make: Any = any_way.device.allocate if in_handles else lambda n: bytearray(b"\xa5" * n)
         targets = {name: make(size) for name, size in sizes.items()}
-        outputs = any_way.run(case, targets=targets).outputs
+        outputs = any_way.run(case, targets=targets).outputs[0]
         if in_handles:
             fits = outputs == list(targets.values())
             fits &= [bytes_of(target) for target in targets.values()] == case.answers

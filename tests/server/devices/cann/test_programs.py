@@ -187,7 +187,7 @@ def test_a_program_of_any_operator_has_the_bits_of_single_calls(device: Opened) 
         steps, handles = a_program(device.device, operator)
         wrong += [(operator, line) for line in differences(device.program(steps), steps)]
         for step in steps[:2]:
-            alone = device.device.run(step.call, step.storages, FakeTurn(), step.targets).outputs  # type: ignore[arg-type]
+            alone = device.device.run([step], FakeTurn()).outputs[0]
             wrong += [(operator, "alone", line) for line in differences([alone], [step])]
         for memory in handles:
             memory.free()

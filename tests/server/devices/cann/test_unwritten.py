@@ -64,7 +64,7 @@ def test_handles_and_steps_do_too(any_way: Opened) -> None:
         Step(case.call, case.storages),
     ]
     assert any_way.program(steps)[3] == [bytes_of(target)] == case.answers
-    assert any_way.run(case, targets={"grad_input": target}).outputs == [target]
+    assert any_way.run(case, targets={"grad_input": target}).outputs == [[target]]
     assert [bytes_of(target)] == case.answers
     target.free()
 

@@ -18,7 +18,7 @@ from npucall.errors import (
     TensorLayoutError,
 )
 from npucall.places import Digest, Discard, HandlePart, Keep, RegionPart, StepOutput
-from npucall_server.calls.parts import check_apart, check_length, is_addressed_with
+from npucall_server.calls.region_checks import check_apart, check_length, is_addressed_with
 from npucall_server.devices.base import Step
 from npucall_server.sessions.session import Reading
 
@@ -48,7 +48,7 @@ class Places(NamedTuple):
     digests: Digests
 
 
-class Placed:
+class OpenPlaces:
     """The bytes at the places of a program. A call is a program of one step.
 
     It holds them until ``end``: it maps regions, pins the handles that it reads, and reserves the
