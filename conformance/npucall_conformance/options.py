@@ -15,8 +15,7 @@ from npucall_client.targets import LOCAL
 from npucall_conformance import bundle
 from npucall_conformance.cases.select import Selection, wanted
 from npucall_conformance.reporting import baseline as deviations
-from npucall_conformance.reporting.coverage import Required, required
-from npucall_conformance.reporting.matrix import SOCS, Matrix
+from npucall_conformance.reporting.coverage import SOCS, Matrix, Required, required
 from npucall_conformance.reporting.report import Report
 from npucall_conformance.running.looks.paths import due
 from npucall_conformance.running.runner import (

@@ -16,8 +16,8 @@ from tests.rows import each
 from npucall.dtypes import FLOAT, FLOAT16
 from npucall.errors import InternalError
 from npucall_conformance.fuzz.draws import drawn as drawing
-from npucall_conformance.fuzz.invalid import apart, spoilt
-from npucall_conformance.fuzz.layouts import layout
+from npucall_conformance.fuzz.draws import layout
+from npucall_conformance.fuzz.random_calls import apart, spoilt
 from npucall_conformance.fuzz.search import Fuzz
 from npucall_conformance.running.runner import Evidence, Runner
 from npucall_conformance.running.subject import open_subject

@@ -16,8 +16,8 @@ from npucall_client.local.transport import LocalTransport
 from npucall_conformance import bundle
 from npucall_conformance.cases.select import Selection, select
 from npucall_conformance.reporting.report import JudgedServer
-from npucall_conformance.running.callers import CALLERS, in_order
-from npucall_conformance.running.runner import Evidence, Runner, default_profile
+from npucall_conformance.running.looks.crowd import CALLERS
+from npucall_conformance.running.runner import Evidence, Runner, default_profile, in_order
 from npucall_conformance.running.subject import open_subject
 from npucall_conformance.statements import statements
 

@@ -107,7 +107,7 @@ def check(
     """
     if find_spec("npucall_conformance") is None:
         raise ImportError(missing_suite("npucall_client.torch.check"))
-    suite = import_module("npucall_conformance.gradients.checking")
+    suite = import_module("npucall_conformance.gradients")
     checked: Checked = suite.compare(module, inputs, client, forward=forward, profile=profile)
     return checked
 

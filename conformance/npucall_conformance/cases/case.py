@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from npucall.declare.parameters import Scalar
-from npucall.dtypes import DTYPES
+from npucall.dtypes import DTYPES, FLOAT, AnyArray, DType
 from npucall_conformance.stating.parts import Setup
 
 if TYPE_CHECKING:
@@ -17,9 +20,39 @@ if TYPE_CHECKING:
     from npucall.dtypes import DType
     from npucall.tensors import Shape
     from npucall_conformance.cases.arrangements import StorageLayout
-    from npucall_conformance.cases.written_call import WrittenCall
     from npucall_conformance.stating.parts import Contradiction, Invalid
     from npucall_conformance.stating.statement import Statement
+
+WRITTEN_BLOCK = "written"
+_SAME = 0.0
+"""The result must be the same number, since it is exact or rounded once."""
+
+
+@dataclass(frozen=True, eq=False)
+class WrittenCall:
+    """One call and the result in its first output."""
+
+    note: str
+    inputs: Mapping[str, AnyArray]
+    result: AnyArray
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    cost: float = _SAME
+    """The error that computing in float32 may cause, in units of 2^-24 of the result's size."""
+    open_on_devices: bool = False
+    """Only the reference must answer this; devices may answer anything."""
+
+
+def of(dtype: DType, *values: Any, shape: tuple[int, ...] | None = None) -> AnyArray:
+    """An array of these numbers."""
+    with np.errstate(all="ignore"):
+        array = np.array(values).astype(dtype.numpy)
+    return array.reshape(array.shape if shape is None else shape)
+
+
+def dtype_of(array: AnyArray) -> DType:
+    """The dtype of an array."""
+    return next((each for each in DTYPES if each.numpy == array.dtype), FLOAT)
+
 
 FUZZ = "fuzz"
 """The block of drawn calls: none of its cases can be run by its id."""

@@ -21,7 +21,7 @@ from npucall.dtypes import (
     INT64,
     UINT8,
 )
-from npucall_conformance.cases.written_call import WrittenCall, dtype_of, of
+from npucall_conformance.cases.case import WrittenCall, dtype_of, of
 
 NAN, INF = math.nan, math.inf
 _TOP32 = 2**31 - 1

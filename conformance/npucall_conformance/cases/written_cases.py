@@ -16,9 +16,8 @@ from npucall.dtypes import (
     INT64,
     DType,
 )
-from npucall_conformance.cases.case import Case
+from npucall_conformance.cases.case import WRITTEN_BLOCK, Case, WrittenCall, dtype_of, of
 from npucall_conformance.cases.written_arithmetic import ARITHMETIC, alone
-from npucall_conformance.cases.written_call import WRITTEN_BLOCK, WrittenCall, dtype_of, of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

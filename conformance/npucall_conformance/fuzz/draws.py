@@ -1,16 +1,31 @@
-"""Everything is drawn from small whole numbers, which Hypothesis makes smaller."""
+"""What a random call is made of: layouts, shapes, attributes.
+
+Everything is drawn from small whole numbers, which Hypothesis makes smaller.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, TypeVar
+from math import prod
+from typing import TYPE_CHECKING, Any, TypeVar
 
+import numpy as np
 from hypothesis import strategies as st
+
+from npucall.tensors import TensorSpec, broadcast, row_major
+from npucall_conformance.cases.arrangements import Arrangement
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from hypothesis.strategies import DrawFn, SearchStrategy
+
+    from npucall.dtypes import DType
+    from npucall.tensors import Shape
+    from npucall_conformance.cases.arrangements import StorageLayout
+    from npucall_conformance.stating.parts import Attributes
+    from npucall_conformance.stating.statement import Statement
 
 T = TypeVar("T")
 _MOST = 99
@@ -61,3 +76,174 @@ def drawn(make: Callable[[Draws], T]) -> SearchStrategy[T]:
 @cache
 def _up_to(most: int) -> SearchStrategy[int]:
     return st.integers(0, most)
+
+
+_RANK = 8
+"""A layout describes so many dimensions."""
+_WINDOW = 5
+"""Strides of inputs whose elements share memory in any way are at most this."""
+_OF_OUTPUTS = ("dense", "strided")
+_OF_INPUTS = ("dense", "strided", "strided", "expanded", "windows")
+
+
+@dataclass(frozen=True)
+class Strided:
+    """A layout for tensors of any rank; if a tensor has fewer dimensions, the rest is ignored."""
+
+    places: tuple[int, ...] = ()
+    """By dimension: those with larger numbers vary faster; of equal ones the later does."""
+    gaps: tuple[int, ...] = ()
+    """By dimension: elements that are left out after its elements."""
+    expanded: tuple[bool, ...] = ()
+    """By dimension: whether it has stride 0. Only inputs may have such dimensions."""
+    strides: tuple[int, ...] = ()
+    """By dimension: the stride itself, so that elements may share memory. Only for inputs."""
+    offset: int = 0
+    behind: int = 0
+    """Elements of storage after the view."""
+
+    def fits(self, shape: Shape, *, output: bool) -> bool:
+        """Whether a tensor of that shape may have it; outputs must not share memory."""
+        return not (output and (any(self.expanded) or any(self.strides)) and shape)
+
+    def spec(self, dtype: DType, shape: Shape) -> TensorSpec:
+        """The tensor in this layout."""
+        strides = self._strides(shape)
+        reach = sum((n - 1) * s for n, s in zip(shape, strides, strict=True)) if prod(shape) else -1
+        storage = (self.offset + reach + 1 + self.behind,)
+        spec = TensorSpec(dtype, shape, strides, self.offset, storage)
+        return spec.dense() if spec.row_major else spec
+
+    def _strides(self, shape: Shape) -> Shape:
+        if any(self.strides):
+            return tuple(_at(self.strides, axis) for axis in range(len(shape)))
+        if not prod(shape):
+            return row_major(shape)
+        strides, step = [0] * len(shape), 1
+        order = sorted(range(len(shape)), key=lambda axis: (_at(self.places, axis), axis))
+        for axis in reversed(order):
+            if _at(self.expanded, axis):
+                continue
+            strides[axis] = step
+            step = step * shape[axis] + _at(self.gaps, axis)
+        return tuple(strides)
+
+
+def layout(draw: Draws, *, output: bool) -> StorageLayout:
+    """Any layout that an input, or an output, may have; the simplest is dense."""
+    kind = draw.pick(_OF_OUTPUTS if output else _OF_INPUTS)
+    if kind == "dense":
+        return Arrangement.DENSE
+    offset, behind = draw.number(0, 5), draw.number(0, 3)
+    if kind == "windows":
+        return Strided(strides=_numbers(draw, _WINDOW), offset=offset, behind=behind)
+    expanded = draw.several(_RANK, draw.flag) if kind == "expanded" else ()
+    return Strided(_numbers(draw, _RANK), _numbers(draw, 3), expanded, (), offset, behind)
+
+
+def _numbers(draw: Draws, most: int) -> tuple[int, ...]:
+    return draw.several(_RANK, lambda: draw.number(0, most))
+
+
+def _at(numbers: tuple[Any, ...], axis: int) -> Any:
+    return numbers[axis] if axis < len(numbers) else 0
+
+
+_EXTENT, _LONG = 9, 99
+_ANY_RANK, _LONG_AMONG, _EMPTY = 4, 10, 20
+"""Of so many shapes, one has any rank; one has a long dimension; one is empty."""
+_ELEMENTS = 600
+"""The loops that find the truth compute about so many elements in a millisecond."""
+
+
+def base_shape(draw: Draws, statement: Statement) -> Shape:
+    """A base shape; one in many is empty, if the statement has empty shapes."""
+    base = statement.fitted(_extents(draw, _rank(draw, statement)))
+    axes = _axes_that_may_be_empty(statement, len(base))
+    if axes and draw.seldom(_EMPTY):
+        axis = draw.pick(axes)
+        base = (*base[:axis], 0, *base[axis + 1 :])
+    return base
+
+
+def stretched(draw: Draws, statement: Statement, base: Shape, product: str) -> dict[str, Shape]:
+    """By name, shapes of the inputs that broadcast; {} if there are none on the product."""
+    if not any(not each.products or product in each.products for each in statement.broadcast):
+        return {}
+    shapes = {name: _smaller(draw, base) for name in statement.space}
+    space = broadcast(*shapes.values()) if shapes else base
+    for name in statement.expands:
+        shapes[name] = _smaller(draw, base if space is None else space)
+    return shapes
+
+
+def _smaller(draw: Draws, shape: Shape) -> Shape:
+    """A shape that broadcasts to this one: fewer dimensions, or some of 1."""
+    if not draw.flag():
+        return shape
+    kept = shape[draw.number(0, len(shape)) :]
+    return tuple(1 if draw.flag() else extent for extent in kept)
+
+
+def _rank(draw: Draws, statement: Statement) -> int:
+    """A rank; mostly the one that the statement's cases have most often."""
+    known = (*statement.base_shapes, *statement.rank_shapes, statement.layout_shape)
+    ranks = sorted(map(len, known))
+    return draw.number(ranks[0], ranks[-1]) if draw.seldom(_ANY_RANK) else draw.pick(ranks)
+
+
+def _extents(draw: Draws, rank: int) -> Shape:
+    """Mostly short extents; one dimension may be long, but there are not many elements."""
+    extents = [draw.number(1, _EXTENT) for _ in range(rank)]
+    if rank and draw.seldom(_LONG_AMONG):
+        extents[draw.number(0, rank - 1)] = draw.number(1, _LONG)
+    for axis in range(rank):
+        others = prod(extents) // extents[axis]
+        extents[axis] = max(min(extents[axis], _ELEMENTS // others), 1)
+    return tuple(extents)
+
+
+def _axes_that_may_be_empty(statement: Statement, rank: int) -> list[int]:
+    empty: list[Any] = [shape for shape in statement.empty_shapes if len(shape) == rank]
+    return [axis for axis in range(rank) if any(shape[axis] == 0 for shape in empty)]
+
+
+_PARTS = 16
+"""The range from the smallest of an attribute's values to the largest has so many parts."""
+
+
+def attributes(draw: Draws, statement: Statement, base: Shape, product: str) -> dict[str, Any]:
+    """Every attribute of the statement; some may have the values of one of its setups."""
+    chosen = {
+        name: _value(draw, [value(base) if callable(value) else value for value in values])
+        for name, values in statement.attributes.items()
+    }
+    special = _special(statement, product)
+    return {**chosen, **draw.pick(special)} if special and draw.seldom(4) else chosen
+
+
+def _value(draw: Draws, values: list[Any]) -> Any:
+    """One of the values; for numbers also one between them, or next to one."""
+    number = draw.pick(values)
+    plain = all(type(value) in (int, float) for value in values)
+    how = draw.pick(("listed", "between", "between", "next to"))
+    if not plain or min(values) == max(values) or how == "listed":
+        return number
+    low, high = min(values), max(values)
+    if all(isinstance(value, int) for value in values):
+        return low + draw.number(0, min(high - low, _PARTS))
+    if how == "between":
+        return low + (high - low) * draw.number(0, _PARTS) / _PARTS
+    towards = np.float32(high if number == low else low)
+    return float(np.nextafter(np.float32(number), towards))
+
+
+def _special(statement: Statement, product: str) -> list[Attributes]:
+    """Attributes of setups that give nothing else."""
+    return [
+        setup.attributes
+        for setup in (*statement.reductions, *statement.edges)
+        if setup.attributes
+        and not (setup.shapes or setup.values or setup.dtypes or setup.base or setup.only)
+        and (not setup.products or product in setup.products)
+    ]

@@ -12,9 +12,7 @@ from hypothesis import Phase, Verbosity, find, reject, settings
 from hypothesis.errors import Flaky, NoSuchExample, Unsatisfiable
 
 from npucall_conformance.fuzz.draws import drawn
-from npucall_conformance.fuzz.invalid import invalid
-from npucall_conformance.fuzz.valid import Within, valid
-from npucall_conformance.fuzz.words import words
+from npucall_conformance.fuzz.random_calls import Within, invalid, valid, words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

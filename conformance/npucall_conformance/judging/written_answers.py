@@ -10,8 +10,8 @@ from npucall.dtypes import AnyArray
 from npucall.errors import NpucallError
 from npucall.tensors import TensorSpec
 from npucall_conformance.cases.arrangements import view
+from npucall_conformance.cases.case import WrittenCall, dtype_of
 from npucall_conformance.cases.made_call import MadeCall, attributes_of
-from npucall_conformance.cases.written_call import WrittenCall, dtype_of
 from npucall_conformance.judging.tolerance import CPU_STRICT, judge
 from npucall_conformance.judging.truth import Expected
 from npucall_conformance.stating.arguments import Arguments

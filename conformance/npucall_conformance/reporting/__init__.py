@@ -8,9 +8,9 @@ Its modules, from the top::
 
     terminal, html, json_file, junit  the formats; ``page.html`` is the page's template
     texts              amounts, verdicts and commands in words
-    baseline, causes, matrix  known deviations; failures with something in common; several products
+    baseline, causes   known deviations; failures with something in common
     diagnosis          what is wrong with an answer
     report             a run and its outcomes
-    coverage, pairs    what was judged of what should have been; two servers next to each other
+    coverage, pairs    what was judged, and on several products; two servers next to each other
     patterns           what the wrong elements of an output have in common
 """

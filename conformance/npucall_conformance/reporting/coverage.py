@@ -2,7 +2,7 @@
 
 A *cell* is an operator (with its variant), a dtype and a block. Cases that are for other products
 do not count. A case lowers the verdict if it was skipped although it should have been judged here,
-or if it was asked for and has no outcome.
+or if it was asked for and has no outcome. ``Matrix`` is a run on every product.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 if TYPE_CHECKING:
-    from npucall_conformance.reporting.report import Outcome
+    from npucall_conformance.reporting.report import Outcome, Report
 
 Verdict: TypeAlias = Literal["conforms", "conforms in part", "fails"]
 Cell: TypeAlias = tuple[str, str, str]
@@ -136,3 +136,44 @@ def _paths(wanted: tuple[str, ...], outcomes: Iterable[Outcome]) -> Covered:
     known = judged.keys() | elsewhere.keys()
     missing = {path: "no case travelled by it" for path in wanted if path not in known}
     return Covered(tuple(judged), {}, missing, elsewhere)
+
+
+SOCS = (
+    "Ascend910B1", "Ascend910_9391", "Ascend950PR_9589", "Ascend910A", "Ascend310P3",
+    "Ascend310B1", "Ascend310",
+)  # fmt: skip
+"""A SoC of each product."""
+_WORST_FIRST: tuple[Verdict, ...] = ("fails", "conforms in part", "conforms")
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """The reports of several products; there is at least one."""
+
+    reports: tuple[Report, ...]
+
+    @property
+    def verdict(self) -> Verdict:
+        """The worst verdict of the products on which there was something to judge."""
+        found = {report.verdict for report in self.judged}
+        return next((verdict for verdict in _WORST_FIRST if verdict in found), "fails")
+
+    @property
+    def judged(self) -> tuple[Report, ...]:
+        """The reports of the products that have some of the chosen cases."""
+        return tuple(each for each in self.reports if _has_some(each))
+
+    @property
+    def passed(self) -> bool:
+        """The verdict is ``conforms``."""
+        return self.verdict == "conforms"
+
+    @property
+    def titles(self) -> tuple[str, ...]:
+        """The operators, with their variants, that any of the runs has."""
+        return tuple(dict.fromkeys(o.title for report in self.reports for o in report.outcomes))
+
+
+def _has_some(report: Report) -> bool:
+    """Whether something ran or should have: no product has every operator."""
+    return bool(report.total().cases) or not report.coverage().complete

@@ -22,7 +22,7 @@ from npucall_conformance.judging.benchmark import LEVELS, SMALL_RATIO
 from npucall_conformance.judging.tolerance import ULP_BINS
 from npucall_conformance.reporting import texts
 from npucall_conformance.reporting.causes import causes
-from npucall_conformance.reporting.matrix import Matrix
+from npucall_conformance.reporting.coverage import Matrix
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -61,7 +61,7 @@ from dataclasses import asdict, fields
 from typing import TYPE_CHECKING, Any
 
 from npucall_conformance.reporting.causes import causes
-from npucall_conformance.reporting.matrix import Matrix
+from npucall_conformance.reporting.coverage import Matrix
 from npucall_conformance.reporting.report import ULP_BINS
 from npucall_conformance.reporting.texts import rerun
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
-from npucall_conformance.reporting.matrix import Matrix
+from npucall_conformance.reporting.coverage import Matrix
 from npucall_conformance.reporting.texts import clean, covered, identity, rerun, verdict
 
 if TYPE_CHECKING:

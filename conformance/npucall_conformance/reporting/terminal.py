@@ -23,7 +23,7 @@ from npucall_client.commands.console import Column, output
 from npucall_client.commands.console import show as print_all
 from npucall_client.commands.console import table as columns_of
 from npucall_conformance.reporting.causes import causes
-from npucall_conformance.reporting.matrix import Matrix
+from npucall_conformance.reporting.coverage import Matrix
 from npucall_conformance.reporting.texts import (
     NO_ULP,
     clean,

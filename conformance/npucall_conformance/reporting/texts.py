@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from npucall.products import DEFAULT_SOC
 from npucall_conformance.cases.case import FUZZ
 from npucall_conformance.judging.tolerance import ULP_BINS
-from npucall_conformance.reporting.matrix import Matrix
+from npucall_conformance.reporting.coverage import Matrix
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

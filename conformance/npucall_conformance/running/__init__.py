@@ -5,10 +5,7 @@ Its modules, from the top::
     runner         runs cases
     listing        judges what a server lists
     looks          further looks at a call that has been answered
-    applicability  whether a case is for a server
-    subject        who is judged: by the command line, what it is, what it lists
+    subject        who is judged: a server, one member of a pool, this process, or a library
     adapters       what answers calls
-    callers        several callers
-    fixed_target   one member of a pool
-    not_judged     what was not judged, and why
+    not_judged     what is not judged, and why
 """

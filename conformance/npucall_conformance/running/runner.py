@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from time import perf_counter_ns
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from npucall.errors import NpucallError
 from npucall_conformance import wire
@@ -18,19 +20,17 @@ from npucall_conformance.judging.written_answers import problems_of
 from npucall_conformance.reporting.diagnosis import findings, wrong
 from npucall_conformance.reporting.pairs import Columns, ServerColumn, column, differences
 from npucall_conformance.reporting.report import JudgedServer, Outcome, Status
-from npucall_conformance.running.applicability import check_applies
-from npucall_conformance.running.callers import in_order
 from npucall_conformance.running.listing import listing_problems
 from npucall_conformance.running.looks import LOOKS, Observation
-from npucall_conformance.running.not_judged import NotJudgedError
+from npucall_conformance.running.not_judged import NotJudgedError, check_applies
 from npucall_conformance.running.subject import Subject
 from npucall_conformance.wire import ON_CPU
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+    from concurrent.futures import Future
 
-    from npucall_conformance.cases.case import Case
-    from npucall_conformance.cases.written_call import WrittenCall
+    from npucall_conformance.cases.case import Case, WrittenCall
 
 ALONE = frozenset({"determinism", "crowd"})
 """Blocks whose cases send calls at once: no other case runs at the same time."""
@@ -39,6 +39,12 @@ _THREADS = 4
 
 REPEAT, QUICK_REPEAT, QUICK_ROUNDS = 50, 24, 3
 """How often a crowd sends one call in all; in a quick run it sends the other calls less often."""
+
+_AHEAD = 4
+"""For each thread, so many items are begun before the first result has been taken."""
+
+Item = TypeVar("Item")
+Found = TypeVar("Found")
 
 
 @dataclass(frozen=True)
@@ -225,3 +231,39 @@ def _blank(case: Case) -> Outcome:
     return Outcome(
         case.id, statement.operator, statement.variant, case.block, case.dtype.short, "passed"
     )
+
+
+def in_order(
+    work: Callable[[Item], Found],
+    items: Iterable[Item],
+    threads: int,
+    *,
+    alone: Callable[[Item], bool],
+) -> Iterator[Found]:
+    """The results of the work, in the order of the items, while threads do the next items.
+
+    No other item is worked on together with one that has to be alone. If there is one thread, it is
+    the current one.
+    """
+    if threads == 1:
+        yield from map(work, items)
+        return
+    begun: deque[Future[Found]] = deque()
+    pool = ThreadPoolExecutor(threads, "case")
+    try:
+        for item in items:
+            if alone(item):
+                yield from _taken(begun, 0)
+                yield work(item)
+                continue
+            begun.append(pool.submit(work, item))
+            yield from _taken(begun, _AHEAD * threads)
+        yield from _taken(begun, 0)
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _taken(begun: deque[Future[Found]], left: int) -> Iterator[Found]:
+    """The first results, until only so many are left."""
+    while len(begun) > left:
+        yield begun.popleft().result()

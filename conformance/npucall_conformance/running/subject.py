@@ -1,4 +1,4 @@
-"""``Subject``: what a server is, what it lists, and sending calls to it."""
+"""``Subject``: what a server is, what it lists, and sending calls to it; of a pool, one member."""
 
 from __future__ import annotations
 
@@ -11,10 +11,14 @@ from grpc import StatusCode
 from npucall.dtypes import BY_WIRE
 from npucall.errors import ArgumentError, InternalError, NpucallError
 from npucall.products import product_of
+from npucall_client.client import Client
+from npucall_client.pool.course import Course
+from npucall_client.pool.table import NOTHING
+from npucall_client.pool.transport import PoolTransport
+from npucall_client.sending.senders import finished
 from npucall_conformance.reporting.report import JudgedServer
-from npucall_conformance.running.adapters.server import ServerAdapter
+from npucall_conformance.running.adapters import ServerAdapter
 from npucall_conformance.running.adapters.torch_npu import NAME, TorchNpu
-from npucall_conformance.running.fixed_target import fixed_target
 from npucall_conformance.running.not_judged import BUSY, NotJudgedError, Patience
 from npucall_conformance.statements import statements
 
@@ -24,7 +28,7 @@ if TYPE_CHECKING:
 
     from npucall.dtypes import DType
     from npucall.v1.operator_service_pb2 import OperatorInfo
-    from npucall_client.client import Client
+    from npucall_client.sending.channel import ChannelTransport
     from npucall_conformance.cases.made_call import MadeCall
     from npucall_conformance.running.adapters import Adapter
     from npucall_conformance.wire import WireAnswer
@@ -260,3 +264,27 @@ def _is_known(soc: str) -> bool:
 
 def _title(info: OperatorInfo) -> str:
     return f"{info.name}.{info.variant}" if info.variant else info.name
+
+
+_SECONDS = 10.0
+"""How long to wait for a member."""
+
+
+def fixed_target(client: Client, target: str) -> tuple[Client, str]:
+    """A client of one member, if this one has a pool, and a target that names the member.
+
+    It is the member that would get the next call. The given client still owns the connection.
+    Raises NpucallError.
+    """
+    pool = client._transport  # noqa: SLF001  # what Client hides
+    if not isinstance(pool, PoolTransport):
+        return client, target
+    link = finished(pool.anywhere(Course(NOTHING, _SECONDS), _itself))
+    alone = link.repeating(pool.check_open)  # there is no other member to ask
+    settings = replace(client._settings, target=alone.target)  # noqa: SLF001  # likewise
+    return Client(alone, settings), f"{target}, member {alone.target}"
+
+
+async def _itself(link: ChannelTransport, _: float) -> ChannelTransport:
+    """Returns the link, since nothing else is needed."""
+    return link

@@ -1,14 +1,15 @@
 """Adapters answer the calls of cases: a server, or a library of this process in place of one.
 
-Its modules, from the top::
-
-    server     a server
-    torch_npu  torch_npu, in this process
+``torch_npu`` is such a library.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
+
+from npucall.errors import NpucallError
+from npucall_client.sending.senders import finished
+from npucall_conformance import wire
 
 if TYPE_CHECKING:
     from npucall_client.client import Client
@@ -37,3 +38,27 @@ class Adapter(Protocol):
     def lives(self) -> bool:
         """Whether it can still be asked, after a call without an answer."""
         ...
+
+
+_SIGN_OF_LIFE = 2.0
+"""How many seconds a server has to describe itself."""
+
+
+class ServerAdapter:
+    """Sends calls to the server of a client."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+
+    def answer(self, call: MadeCall, timeout: float) -> wire.WireAnswer:
+        """The server's answer. Raises NpucallError."""
+        return wire.send(self.client, call.request(), timeout)
+
+    def lives(self) -> bool:
+        """Whether the server still describes itself."""
+        transport = self.client._transport  # noqa: SLF001  # what Client hides
+        try:
+            finished(transport.server_info(_SIGN_OF_LIFE))
+        except NpucallError:
+            return False
+        return True

@@ -6,8 +6,7 @@ it needs, and returns the problems that it found. ``LOOKS`` has the looks of eac
 Its modules, from the top::
 
     paths        the same call by every path
-    crowd        callers who ask at once
-    repetition   the same bits again, alone and among others
+    crowd        callers who ask at once, and the same bits again
     observation  what a look gets
 """
 
@@ -16,10 +15,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias
 
-from npucall_conformance.running.looks.crowd import crowd
+from npucall_conformance.running.looks.crowd import crowd, repeated
 from npucall_conformance.running.looks.observation import Observation
 from npucall_conformance.running.looks.paths import by_every_path
-from npucall_conformance.running.looks.repetition import repeated
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -17,9 +18,8 @@ from npucall_client.sending.threads import THREADS
 from npucall_conformance.cases.blocks import cases_of
 from npucall_conformance.cases.made_call import call_of
 from npucall_conformance.judging.check import check, described, expectation_of
-from npucall_conformance.running.adapters.server import ServerAdapter
-from npucall_conformance.running.applicability import applies
-from npucall_conformance.running.callers import CALLERS, callers
+from npucall_conformance.running.adapters import ServerAdapter
+from npucall_conformance.running.not_judged import applies
 from npucall_conformance.statements import statements
 
 if TYPE_CHECKING:
@@ -32,6 +32,32 @@ if TYPE_CHECKING:
     from npucall_conformance.running.subject import Subject
     from npucall_conformance.stating.statement import Statement
     from npucall_conformance.wire import WireAnswer
+
+
+CALLERS = 8
+"""So many threads call at once in cases about that."""
+
+
+@cache
+def callers() -> ThreadPoolExecutor:
+    """``CALLERS`` threads. They are kept, since starting one takes longer than a small call."""
+    return ThreadPoolExecutor(CALLERS, "caller")
+
+
+def repeated(seen: Observation) -> list[str]:
+    """What differs if the call is sent once more, and then several times at once."""
+    if isinstance(seen.answer, NpucallError):
+        return []
+    subject, call = seen.subject, seen.call
+    at_once = callers().map(lambda _: subject.ask(call), range(CALLERS))
+    again = [subject.ask(call), *at_once]
+    for other in again:
+        if isinstance(other, NpucallError):
+            return [f"repeated: expected an answer, found {described(other)}"]
+        if other.storages != seen.answer.storages:
+            return ["repeated: expected the same bits, found others"]
+    return []
+
 
 _Ask: TypeAlias = "Callable[[MadeCall], WireAnswer | NpucallError]"
 _STEPS = (1, 5, 11, 17, 23, 31, 41)

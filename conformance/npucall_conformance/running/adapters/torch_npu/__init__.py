@@ -4,15 +4,12 @@ It uses torch's and torch_npu's public functions. Some cases cannot be expressed
 not judged, with the reason: null pointers, formats, outputs of other dtypes, shapes or layouts than
 torch_npu chooses, and calls that torch's own checks refuse.
 
-Its modules, from the top::
-
-    torch_functions              by operator how it is called, or why not
-    torch_calls                  how a function is called
-    torch_errors, torch_tensors  what an exception means; arrays as tensors
+``torch_functions`` says by operator how it is called, or why not.
 """
 
 from __future__ import annotations
 
+import re
 import secrets
 from importlib import import_module
 from time import perf_counter_ns
@@ -21,23 +18,31 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from npucall.declare.parameters import Scalar
-from npucall.dtypes import DType
-from npucall.errors import ArgumentError
+from npucall.dtypes import BY_NUMPY, DType
+from npucall.errors import (
+    PARAM_INVALID,
+    PARAM_NULLPTR,
+    ArgumentError,
+    DeviceError,
+    DeviceLostError,
+    NpucallError,
+    OutOfMemoryError,
+)
 from npucall.products import taken_for
-from npucall.tensors import TensorSpec
+from npucall.tensors import Format, TensorSpec
 from npucall.wire.replies import Reply, ServerIdentity, Timings
 from npucall_conformance.reporting.report import JudgedServer
-from npucall_conformance.running.adapters.torch_npu.torch_calls import TorchArguments, cannot
-from npucall_conformance.running.adapters.torch_npu.torch_errors import error_of
-from npucall_conformance.running.adapters.torch_npu.torch_functions import WAYS, WITHOUT
-from npucall_conformance.running.adapters.torch_npu.torch_tensors import (
-    from_device,
-    on_device,
-    torch_dtype,
+from npucall_conformance.running.adapters.torch_npu.torch_functions import (
+    WAYS,
+    WITHOUT,
+    TorchArguments,
+    cannot,
 )
+from npucall_conformance.running.not_judged import NotJudgedError
 from npucall_conformance.wire import WireAnswer
 
 if TYPE_CHECKING:
+    from npucall.tensors import Buffer
     from npucall_client.client import Client
     from npucall_conformance.cases.made_call import MadeCall
 
@@ -188,3 +193,64 @@ def _check_own(call: MadeCall, specs: dict[str, TensorSpec]) -> None:
 
 def _no_server() -> NoReturn:
     raise cannot(f"{NAME} is no server: it has no paths and no listing")
+
+
+_STATUS = re.compile(r"error code is (\d{6})")
+"""In torch_npu's texts: ``call aclnnSilu failed, error code is 161002``."""
+_LOST = range(507000, 507100)
+"""Statuses of the runtime after which a device answers nothing more in this process."""
+_PASSING = (507005, 507006, 507023, 507046, 507047)
+"""Those of these statuses after which the device is still usable."""
+
+
+def error_of(raised: Exception, *, valid: bool) -> NpucallError:
+    """The error that a server would have answered.
+
+    Raises NotJudgedError if torch itself refused the call; ``valid``: it should not have done so.
+    """
+    text = str(raised)
+    found = _STATUS.search(text)
+    if type(raised).__name__ == "OutOfMemoryError":
+        return OutOfMemoryError(text)
+    if found is None:
+        first = text.strip().partition("\n")[0] or type(raised).__name__
+        said = f": {first}" if valid else ""
+        raise NotJudgedError(f"torch refuses it before the NPU is asked{said}", lowers=valid)
+    status = int(found[1])
+    if status in (PARAM_NULLPTR, PARAM_INVALID):
+        return ArgumentError(text, aclnn_status=status)
+    if status in _LOST and status not in _PASSING:
+        return DeviceLostError(text, aclnn_status=status)
+    return DeviceError(text, aclnn_status=status)
+
+
+def torch_dtype(torch: Any, dtype: DType) -> Any:
+    """The dtype of torch. Raises NotJudgedError where this torch has none."""
+    try:
+        return getattr(torch, dtype.numpy.name)
+    except AttributeError:
+        raise NotJudgedError(f"torch has no {dtype}", lowers=False) from None
+
+
+def on_device(torch: Any, spec: TensorSpec, storage: Buffer) -> Any:
+    """The tensor on the NPU. Raises NotJudgedError for a format, since torch has no formats."""
+    if spec.format is not Format.ND:
+        raise NotJudgedError("torch_npu chooses the formats of tensors itself", lowers=False)
+    dtype = torch_dtype(torch, spec.dtype)
+    data = bytearray(storage)
+    flat = torch.frombuffer(data, dtype=dtype) if data else torch.empty(0, dtype=dtype)
+    return flat.npu().as_strided(spec.shape, spec.strides, spec.offset)
+
+
+def from_device(torch: Any, tensor: Any) -> tuple[TensorSpec, bytes]:
+    """The tensor with its elements row by row: its spec, and its bytes."""
+    dense = tensor.detach().cpu().contiguous().reshape(-1)
+    storage = dense.view(torch.uint8).numpy().tobytes()
+    return TensorSpec(_dtype(torch, tensor.dtype), tuple(tensor.shape)), storage
+
+
+def _dtype(torch: Any, found: Any) -> DType:
+    for dtype in BY_NUMPY.values():
+        if found is getattr(torch, dtype.numpy.name, None):
+            return dtype
+    raise TypeError(f"output: expected a dtype that CANN has, found {found}")

@@ -5,11 +5,11 @@ sends the call, and the same call with other data. So an answer to the wrong cal
 
 Its modules, from the top::
 
-    message_paths, session_paths  messages and streams; sessions
-    memory_paths, client_paths    shared memory; our other clients
-    plan_paths                    what Plan says
-    comparison                    answers of two paths, bit by bit
-    path, resources               what a path is, and what it needs: connections, a session, memory
+    message_paths    messages and streams, by each of our clients
+    session_paths    sessions
+    memory_paths     shared memory
+    plan_paths       what Plan says
+    path, resources  what a path is; what it needs: connections, a session, memory
 """
 
 from __future__ import annotations
@@ -24,32 +24,36 @@ from npucall.errors import HandleMemoryError, NpucallError
 from npucall.tensors import TensorSpec
 from npucall_conformance.cases.made_call import call_of
 from npucall_conformance.judging.check import described
-from npucall_conformance.running.looks.paths.client_paths import (
-    by_asyncio,
-    by_asyncio_pipeline,
-    by_pool,
-    by_pool_pipeline,
-    no_asyncio,
-    no_pool,
-)
-from npucall_conformance.running.looks.paths.comparison import differences, of_timings
 from npucall_conformance.running.looks.paths.memory_paths import (
     by_shared_memory,
     no_memory_here,
     no_shared_memory,
 )
 from npucall_conformance.running.looks.paths.message_paths import (
+    by_asyncio,
+    by_asyncio_pipeline,
     by_chunks,
     by_early_outputs,
     by_execute,
     by_pipeline,
+    by_pool,
+    by_pool_pipeline,
     by_stream,
+    no_asyncio,
     no_early_outputs,
     no_messages,
     no_pipeline,
+    no_pool,
     no_streams,
 )
-from npucall_conformance.running.looks.paths.path import OutOfReachError, Path, PathCall, unreadable
+from npucall_conformance.running.looks.paths.path import (
+    OutOfReachError,
+    Path,
+    PathCall,
+    differences,
+    of_timings,
+    unreadable,
+)
 from npucall_conformance.running.looks.paths.plan_paths import plan_problems, program_plan_problems
 from npucall_conformance.running.looks.paths.resources import Resources
 from npucall_conformance.running.looks.paths.session_paths import (

@@ -12,7 +12,7 @@ from npucall_client.calls.answers import decode_reply
 from npucall_client.sending.senders import finished
 from npucall_conformance.cases.made_call import call_of
 from npucall_conformance.judging.check import described
-from npucall_conformance.running.looks.paths.comparison import of_errors, of_replies, of_timings
+from npucall_conformance.running.looks.paths.path import of_errors, of_replies, of_timings
 from npucall_conformance.running.looks.paths.resources import SECONDS
 from npucall_conformance.running.looks.paths.session_paths import step_of
 from npucall_conformance.running.not_judged import BUSY

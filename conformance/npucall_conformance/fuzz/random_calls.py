@@ -1,27 +1,86 @@
-"""Whole calls that must be answered."""
+"""Whole random calls: those that must be answered, those with defects, and their words and ids."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from npucall.dtypes import BF16, FLOATS, DType
+from npucall.errors import PARAM_NULLPTR
 from npucall_conformance.cases.maker import Maker
-from npucall_conformance.fuzz.attribute_values import attributes
-from npucall_conformance.fuzz.layouts import layout
-from npucall_conformance.fuzz.numbers import sprinkled
-from npucall_conformance.fuzz.shapes import base_shape, stretched
-from npucall_conformance.fuzz.words import named
+from npucall_conformance.fuzz.draws import (
+    Strided,
+    attributes,
+    base_shape,
+    layout,
+    stretched,
+)
+from npucall_conformance.fuzz.numbers import Sprinkled, sprinkled
 from npucall_conformance.stating.parts import Setup
 from npucall_conformance.stating.setups import mixed_floats
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator, Sequence
 
     from npucall_conformance.cases.arrangements import StorageLayout
     from npucall_conformance.cases.case import Case
     from npucall_conformance.fuzz.draws import Draws
+    from npucall_conformance.stating.parts import Invalid
     from npucall_conformance.stating.statement import Statement
+
+_DIGITS = 10
+"""So many digits in an id, so that two cases of a run hardly ever have the same id."""
+
+
+def words(case: Case) -> str:
+    """The whole case in words: tensors with dtype, shape, layout, marks; attributes; defects."""
+    return "; ".join(_words(case))
+
+
+def named(case: Case) -> str:
+    """The id of a case: the same words have the same id."""
+    digest = sha256(f"{case.data}; {words(case)}".encode()).hexdigest()[:_DIGITS]
+    kinds = "+".join(dict.fromkeys(each.short for each in case.dtypes.values())) or case.dtype.short
+    return f"{case.statement.title}/fuzz/{kinds}-{digest}"
+
+
+def _words(case: Case) -> Iterator[str]:
+    domains = {each.name: each.domain for each in case.statement.inputs}
+    for name, shape in case.shapes.items():
+        yield f"{name} {case.dtypes[name].short} {list(shape)}{_placed(case, name)}" + _marked(
+            domains[name]
+        )
+        if name in case.setup.values:
+            yield f"{name} of a setup {case.setup.note}"
+    for name, dtype in case.outputs.items():
+        extents = case.setup.shapes.get(name)
+        said = [dtype.short if dtype else "", "" if extents is None else str(list(extents))]
+        yield f"{name} given {' '.join(filter(None, said))}".rstrip() + _placed(case, name)
+    yield from (f"{name}={value!r}" for name, value in case.attributes.items())
+    if case.defects:
+        yield f"defects {', '.join(row.row for row in case.defects)}"
+
+
+def _placed(case: Case, name: str) -> str:
+    layout: Any = case.layouts.get(name)
+    if not isinstance(layout, Strided):
+        return ""
+    said = [f"{key} {value}" for key, value in vars(layout).items() if value and _any(value)]
+    return f" ({', '.join(said)})"
+
+
+def _any(value: Any) -> bool:
+    return any(value) if isinstance(value, tuple) else bool(value)
+
+
+def _marked(domain: Any) -> str:
+    if not isinstance(domain, Sprinkled):
+        return ""
+    scaled = [f"numbers times 2^{domain.power}"] if domain.power else []
+    marks = [f"{number!r} at {place}" for place, number in domain.marks]
+    return f" with {', '.join([*scaled, *marks])}" if marks or scaled else ""
+
 
 _KEPT = 5
 """Of so many calls, one is a setup of the statement in other layouts."""
@@ -126,3 +185,57 @@ def _absent(draw: Draws, statement: Statement, setup: Setup) -> tuple[str, ...]:
     said: dict[str, Any] = {**setup.shapes, **setup.values, **setup.dtypes}
     free = [each.name for each in statement.inputs if each.optional and each.name not in said]
     return tuple(name for name in free if draw.flag()) or ("",)
+
+
+def invalid(draw: Draws, statement: Statement, rows: Sequence[Invalid]) -> Case:
+    """A call that the operator must refuse, for the first of its defects.
+
+    ``rows`` are those that are for the product, in the statement's order.
+    """
+    first = draw.pick(rows)
+    found = [first]
+    for _ in range(draw.number(0, 3)):
+        place = rows.index(found[-1])
+        later = [row for row in rows[place + 1 :] if all(apart(each, row) for each in found)]
+        if later:
+            found.append(draw.pick(later))
+    case = spoilt(statement, tuple(found))
+    changed = {name for row in found for name in row.changes}
+    return finished(draw, case, spared=changed)
+
+
+def apart(first: Invalid, second: Invalid) -> bool:
+    """Whether both fit into one call, and the second neither repairs nor hides the first.
+
+    They must be of different kinds: two wrong shapes may fit together, and so may two dtypes, even
+    if one is that of a number. With more dimensions, a dimension that was wrong may be valid.
+    """
+    if second.block == "rank" and first.status != PARAM_NULLPTR:
+        return False
+    if first.alone or second.alone or first.changes.keys() & second.changes.keys():
+        return False
+    if first.base != second.base:
+        return second.base == Setup() and first.status == PARAM_NULLPTR
+    alike = first.error is second.error and first.status != PARAM_NULLPTR
+    return not (alike or kinds(first) & kinds(second))
+
+
+def kinds(row: Invalid) -> set[str]:
+    """Which properties of its parameters a row changes."""
+    found: set[str] = set()
+    for name, change in row.changes.items():
+        if change is None:
+            found.add(f"null {name}")
+        else:
+            found |= change.keys() if isinstance(change, dict) else {name}
+    return found
+
+
+def spoilt(statement: Statement, rows: tuple[Invalid, ...]) -> Case:
+    """The valid call of the first row with these defects."""
+    setup = rows[0].base
+    setup = replace(setup, absent=setup.absent or ("",))  # optional inputs are given
+    maker = Maker(statement, "fuzz")
+    first = {**maker.combinations[0], **setup.attributes}
+    case = maker.case(statement.dtypes[0], setup, first, outputs=True)
+    return replace(case, defects=rows)
