@@ -102,11 +102,11 @@ PLACES = (
     read("Mul", "layout", "(f := Layout.of_spec(spec))._replace(offset=f.offset - f.offset % 32)"),
     read("Add", "large",
          "Layout.of_spec(spec if spec.elements < 98_305 or 0 in spec.strides else spec.dense())"),
-    at(".compute.evaluate", L1, "layout",
+    at(".compute.recipes", L1, "layout",
        "Layout.of_spec(spec) for name, spec in call.outputs.items()}",
        "Layout.of_spec(spec.dense())._replace(offset=Layout.of_spec(spec).offset) for name, "
        "spec in call.outputs.items()}"),
-    at(".compute.evaluate", L1, "layout",
+    at(".compute.recipes", L1, "layout",
        "0 if sent is None else np.frombuffer(sent, np.uint8)", "0xA5"),
     at(".compute.evaluate", "KlDivTargetBackward.builtin", "empty",
        "call.fills.get(answer.name, 0)", "call.fills.get(answer.name, 7)"),

@@ -20,9 +20,7 @@ from npucall_client.local import transport
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-EVALUATE = ".compute.evaluate"
-WHOLE = "if recipe.whole is not None and not targets:"
-"""Where a call of one block leaves the way of all others; with a fault on that way it does not."""
+EVALUATE, RECIPES = ".compute.evaluate", ".compute.recipes"
 
 
 @dataclass(frozen=True)
@@ -50,8 +48,7 @@ class Fault:
         source = Path(module.__file__ or "").read_text()
         if source.count(self.old) != 1:
             raise ValueError(f"{self.module}: expected {self.old!r} once")
-        source = source.replace(self.old, self.new).replace(WHOLE, "if False:")
-        code = compile(source, str(module.__file__), "exec")
+        code = compile(source.replace(self.old, self.new), str(module.__file__), "exec")
         if any(isinstance(value, Operator) for value in vars(module).values()):
             _declare_again(patch, module, code)
         else:
@@ -119,12 +116,13 @@ def at(module: str, operator: str, seen: str, old: str, new: str, **more: Any) -
 def read(operator: str, seen: str, layout: str) -> Fault:
     """Each input with the ``spec`` is read as if it had another layout."""
     old = "Layout.of_spec(spec) for name, spec in call.inputs.items()}\n    work"
-    return at(EVALUATE, operator, seen, old, old.replace("Layout.of_spec(spec)", layout))
+    return at(RECIPES, operator, seen, old, old.replace("Layout.of_spec(spec)", layout))
 
 
 def written(operator: str, seen: str, statement: str, **more: Any) -> Fault:
     """Outputs are changed after a call was computed for the ``run``-th time: each array ``a``."""
-    ran = "    compute_blocks(recipe.work, inputs, outputs, recipe.cuts, turn, helpers)\n"
+    ran = "targets, turn, helpers)\n"
+    end = "    return answers\n\n\ndef _filled("
     each = (
         "    runs = STATE.setdefault(id(call), [call])\n"
         "    run = len(runs)\n"
@@ -132,7 +130,9 @@ def written(operator: str, seen: str, statement: str, **more: Any) -> Fault:
         "    for answer, storage in zip(recipe.answers, answers):\n"
         "        a = answer.layout.over(storage)\n"
     )
-    return at(EVALUATE, operator, seen, ran, f"{ran}{each}        {statement}\n", **more)
+    return at(
+        EVALUATE, operator, seen, f"{ran}{end}", f"{ran}{each}        {statement}\n{end}", **more
+    )
 
 
 def stored(operator: str, seen: str, dtype: str, new: str, **more: Any) -> Fault:

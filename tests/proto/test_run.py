@@ -12,6 +12,7 @@ from tests.rows import each
 
 from npucall.compute import evaluate
 from npucall.compute.helpers import Helpers
+from npucall.compute.recipes import recipe_of
 from npucall.declare.call import Call
 from npucall.declare.prepare import Prepared, prepare
 from npucall.declare.samples import Form, sample, sample_storages
@@ -57,7 +58,7 @@ def test_a_call_of_one_block_has_the_bits_of_one_that_is_computed_in_blocks() ->
         for given in storages, shifted:
             answers = evaluate.run(call, given)
             assert list(map(bytes, answers)) == list(map(bytes, blocks)), (operator, dtype, form)
-        whole += evaluate.recipe_of(call).whole is not None
+        whole += recipe_of(call).whole is not None
     assert whole > len(CATALOGUE)
 
 

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from npucall.compute import evaluate
+from npucall.compute.recipes import recipe_of
 from npucall.errors import ArgumentError, DeviceLostError
 from npucall.limits import INLINE_BYTES
 from npucall.operators import DEFAULT_VARIANT
@@ -108,7 +109,7 @@ class Formula:
         self.opened = threading.Event()
         self.opened.set()
         self.blocks, self.failing_from = 0, 10**9
-        work = type(evaluate.recipe_of(CALL).work)
+        work = type(recipe_of(CALL).work)
         results = work.results  # type: ignore[union-attr]
 
         def watched(subject: Any, inputs: Any, index: Any) -> Any:

@@ -5,7 +5,7 @@ Its modules, from the top::
     steps, batching     the steps of a program; small ones of a kind, computed as one
     pieces              a call with inputs that arrive in pieces
     evaluate            a prepared call and its arrays become outputs, block by block
-    whole               a call of one block, with little beside its formula
+    recipes, whole      what follows from a call before it runs; a call of one block
     blocks, rows, work  how calls are cut into blocks: by elements, by rows; what both have
     helpers             the blocks of one call on several threads
     sums                sums of blocks, in an order that depends on shapes alone

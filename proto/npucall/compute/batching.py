@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from npucall.compute import evaluate, pieces
+from npucall.compute.recipes import recipe_of
 from npucall.declare.prepare import once_a_call
 from npucall.memory import fresh
 
@@ -28,7 +29,7 @@ def most(call: Prepared) -> int:
     """How many such calls can be computed as one: as many as fit into a block; else 1."""
     if call.done or call.checked_inputs or not pieces.takes_pieces(call):
         return 1
-    work = evaluate.recipe_of(call).work
+    work = recipe_of(call).work
     assert work is not None  # noqa: S101  # takes_pieces
     return max(1, work.block // work.space[0])
 
@@ -38,7 +39,7 @@ def run(call: Prepared, storages: Sequence[Mapping[str, Buffer]]) -> list[list[B
 
     Returns a storage for each output of each call. All are parts of one block of memory.
     """
-    work = evaluate.recipe_of(call).work
+    work = recipe_of(call).work
     assert work is not None  # noqa: S101  # there are most
     (elements,) = work.space
     count = len(storages)

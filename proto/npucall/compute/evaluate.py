@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import cache
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,15 +19,15 @@ from npucall.compute import blocks
 from npucall.compute.helpers import UNLIMITED, SharedBlocks
 from npucall.compute.layouts import Layout
 from npucall.compute.operands import Operand, Reading
-from npucall.compute.whole import WholeCall
+from npucall.compute.recipes import BLOCKS_A_TURN, recipe_of
 from npucall.compute.work import Work, complete
 from npucall.declare.attributes import attribute_value
 from npucall.declare.call import Call
 from npucall.declare.cuts import BLOCK, cut
-from npucall.declare.prepare import Prepared, once_a_call, prepare
+from npucall.declare.prepare import Prepared, prepare
 from npucall.dtypes import BY_NUMPY, DOUBLE, FLOAT
 from npucall.errors import NpucallError
-from npucall.memory import fresh, fresh_array, is_poisoned, spoilt
+from npucall.memory import fresh_array
 from npucall.operators import CATALOGUE
 from npucall.products import DEFAULT_SOC, product_of
 from npucall.tensors import TensorSpec
@@ -37,15 +37,13 @@ if TYPE_CHECKING:
 
     from npucall.compute.helpers import Helpers, Turn
     from npucall.compute.operands import Index
+    from npucall.compute.recipes import OutputStorage, Recipe
     from npucall.declare.declaration import Operator, P, R
     from npucall.dtypes import AnyArray
     from npucall.tensors import Buffer
 
 _KEPT = 16 << 20
 """Bytes that the temporary arrays of a block surely have room in."""
-_BLOCKS_A_TURN = 3
-"""Between turns threads meet, and other calls get their turns; this is rare enough to cost
-little."""
 NO_TARGETS: Mapping[str, Buffer] = MappingProxyType({})
 """Every output gets memory of its own."""
 
@@ -65,23 +63,52 @@ def run(
     compute blocks at the same time, as long as ``turn`` has spare turns.
     """
     recipe = recipe_of(call)
-    if recipe.whole is not None and not targets:
-        return recipe.whole.run(storages, turn)
-    answers = [
-        answer.storage(storages.get(answer.name), targets.get(answer.name))
-        for answer in recipe.answers
-    ]
     if recipe.work is None:
-        with turn():
-            for answer, storage in zip(recipe.answers, answers, strict=True):
-                _fill(answer.layout.over(storage), call.fills.get(answer.name, 0), turn)
-        return answers
-    inputs = [o.layout.over(storages[o.name]) for o in recipe.work.operands]
-    outputs = [
-        layout.over(storage) for layout, storage in zip(recipe.work.outputs, answers, strict=True)
-    ]
-    compute_blocks(recipe.work, inputs, outputs, recipe.cuts, turn, helpers)
+        return _filled(call, recipe.answers, storages, targets, turn)
+    if recipe.whole is not None and not targets:
+        answers = recipe.whole.run(storages, turn)
+    else:
+        answers = _computed(recipe, recipe.work, storages, targets, turn, helpers)
     return answers
+
+
+def _filled(
+    call: Prepared,
+    outputs: Sequence[OutputStorage],
+    storages: Mapping[str, Buffer],
+    targets: Mapping[str, Buffer],
+    turn: Turn,
+) -> list[Buffer]:
+    """The outputs of a call that the rules ended."""
+    answers = _memories(outputs, storages, targets)
+    with turn():
+        for answer, storage in zip(outputs, answers, strict=True):
+            _fill(answer.layout.over(storage), call.fills.get(answer.name, 0), turn)
+    return answers
+
+
+def _computed(  # noqa: PLR0913  # all that a run has
+    recipe: Recipe,
+    work: Work,
+    storages: Mapping[str, Buffer],
+    targets: Mapping[str, Buffer],
+    turn: Turn,
+    helpers: Helpers | None,
+) -> list[Buffer]:
+    """The outputs of a call that is computed block by block."""
+    answers = _memories(recipe.answers, storages, targets)
+    inputs = [operand.layout.over(storages[operand.name]) for operand in work.operands]
+    outputs = [layout.over(memory) for layout, memory in zip(work.outputs, answers, strict=True)]
+    compute_blocks(work, inputs, outputs, recipe.cuts, turn, helpers)
+    return answers
+
+
+def _memories(
+    outputs: Sequence[OutputStorage],
+    storages: Mapping[str, Buffer],
+    targets: Mapping[str, Buffer],
+) -> list[Buffer]:
+    return [each.storage(storages.get(each.name), targets.get(each.name)) for each in outputs]
 
 
 def check_values(
@@ -175,65 +202,10 @@ def _spec(name: str, array: AnyArray) -> TensorSpec:
     return TensorSpec(FLOAT if dtype is DOUBLE else dtype, array.shape, name=name)
 
 
-class _OutputStorage(NamedTuple):
-    """An output of a call that comes with storages."""
-
-    name: str
-    size: int
-    layout: Layout
-    covered: bool
-    """Whether the call writes every byte of the storage."""
-
-    def storage(self, sent: Buffer | None, target: Buffer | None) -> Buffer:
-        """The memory that it is computed into, of anything but for gaps that were sent."""
-        storage = fresh(self.size) if target is None else target
-        if target is not None and sent is None and is_poisoned():
-            spoilt(target)
-        if not self.covered and self.size:
-            place = np.frombuffer(storage, np.uint8)
-            place[...] = 0 if sent is None else np.frombuffer(sent, np.uint8)
-        return storage
-
-
 def _fill(array: AnyArray, number: float, turn: Turn) -> None:
     for index in cut(array.shape, BLOCK):
         turn.pause()
         array[... if index == () else index] = number
-
-
-class _Recipe(NamedTuple):
-    """What follows from a call, before there is any storage."""
-
-    answers: Sequence[_OutputStorage]
-    work: Work | None = None
-    """None where nothing is computed."""
-    cuts: Sequence[Index] = ()
-    whole: WholeCall | None = None
-    """What computes it if it is one block."""
-
-
-@once_a_call
-def recipe_of(call: Prepared) -> _Recipe:
-    """What follows from a call, found once."""
-    outputs = {name: Layout.of_spec(spec) for name, spec in call.outputs.items()}
-    answers = [
-        _OutputStorage(name, spec.storage_bytes, outputs[name], spec.row_major)
-        for name, spec in call.outputs.items()
-    ]
-    if call.done:
-        return _Recipe(answers)
-    inputs = {name: Layout.of_spec(spec) for name, spec in call.inputs.items()}
-    work = blocks.work_of(call, inputs, outputs, exact=False)
-    cuts = work.cuts()
-    shapes = [layout.shape for layout in (*work.inputs.values(), *work.outputs)]
-    covered = all(answer.covered for answer in answers)
-    is_whole = work.one_step and covered and cuts == (...,) and not any(0 in s for s in shapes)
-    return _Recipe(answers, work, cuts, WholeCall(call, work) if is_whole else None)
-
-
-def is_small(call: Prepared) -> bool:
-    """Whether one turn is enough for a call, so that no other thread can help."""
-    return len(recipe_of(call).cuts) <= _BLOCKS_A_TURN
 
 
 def compute_blocks(  # noqa: PLR0913  # all that a run has
@@ -284,10 +256,10 @@ def _compute_each(  # noqa: PLR0913  # all that a pass has
     turn: Turn,
     helpers: Helpers | None,
 ) -> None:
-    starts = range(0, len(indices), _BLOCKS_A_TURN)
+    starts = range(0, len(indices), BLOCKS_A_TURN)
 
     def compute(start: int) -> list[AnyArray | None]:
-        end = min(start + _BLOCKS_A_TURN, len(indices))
+        end = min(start + BLOCKS_A_TURN, len(indices))
         with np.errstate(all="ignore"):
             return [compute_block(indices[n]) for n in range(start, end)]
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from npucall.compute import evaluate
 from npucall.compute.helpers import UNLIMITED
+from npucall.compute.recipes import recipe_of
 from npucall.declare.cuts import cut
 from npucall.errors import InternalError
 
@@ -38,7 +39,7 @@ def takes_pieces(call: Prepared) -> bool:
     At least one input that is read must have as many elements as the output: the pieces count those
     elements, and would else leave memory unwritten.
     """
-    work = evaluate.recipe_of(call).work
+    work = recipe_of(call).work
     if work is None or not work.flat:
         return False
     (elements,) = work.space
@@ -70,7 +71,7 @@ def run(
     not change any more. Raises InternalError where they leave anything of the outputs unwritten:
     its memory held what others have freed.
     """
-    recipe = evaluate.recipe_of(call)
+    recipe = recipe_of(call)
     work = recipe.work
     assert work is not None  # noqa: S101  # takes_pieces
     storages = [answer.storage(None, None) for answer in recipe.answers]

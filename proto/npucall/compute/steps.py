@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from npucall.compute import batching, evaluate
 from npucall.compute.evaluate import NO_TARGETS
 from npucall.compute.helpers import UNLIMITED, HeldTurn
+from npucall.compute.recipes import is_small
 from npucall.errors import NpucallError
 from npucall.places import StepOutput
 from npucall.programs import at_step, last_reads
@@ -60,8 +61,8 @@ def run(
     error of a step has its number in ``details["step"]``.
     """
     program = _Run(steps, helpers)
-    for is_small, numbers in groupby(range(len(steps)), lambda n: evaluate.is_small(steps[n].call)):
-        if is_small:
+    for small, numbers in groupby(range(len(steps)), lambda n: is_small(steps[n].call)):
+        if small:
             with turn():
                 held = HeldTurn(turn)
                 for alike in program.alike(numbers):
