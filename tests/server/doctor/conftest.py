@@ -12,7 +12,7 @@ from tests.simulator.tree import Generation, Tree
 
 from npucall.declare.prepare import Prepared
 from npucall.products import Product
-from npucall_server.commands.doctor import kinds, planning, promises, trial
+from npucall_server.commands.doctor import kinds, promises, trial
 from npucall_server.commands.doctor.device import examine
 from npucall_server.commands.doctor.finding import Finding, Verdict
 from npucall_server.devices.cann.host import HostCatalogue
@@ -150,5 +150,5 @@ def examined(
         return [message for message in examine(number, paths) if isinstance(message, Finding)]
 
     monkeypatch.setattr(trial, "trials", few)
-    monkeypatch.setattr(planning, "of_every_operator", calls)
+    monkeypatch.setattr(promises, "of_every_operator", calls)
     return found

@@ -8,13 +8,11 @@ from tests.simulator.control import Simulator
 from tests.simulator.tree import Tree
 
 from npucall.declare.prepare import Prepared
-from npucall_server.commands.doctor import bench, planning, report, trial
+from npucall_server.commands.doctor import bench, promises, report, trial
 from npucall_server.commands.doctor.device import (
-    check_health,
     check_libraries,
-    check_memory,
     check_opening,
-    check_product,
+    check_state,
     examine,
 )
 from npucall_server.commands.doctor.finding import Finding, Section, Verdict, fault
@@ -89,7 +87,7 @@ def test_what_cann_does_with_executors_that_never_ran_is_a_warning_that_settles_
 ) -> None:
     monkeypatch.setenv("NPUCALL_SIM_UNRUN", kind)
     simulator.reset()
-    findings = examined(trial._runs, planning.plans)
+    findings = examined(trial._runs, promises.plans)
     (found,) = not_ok(findings)
     assert found.verdict is WARNING
     assert said in found.found
@@ -104,8 +102,8 @@ def test_what_runs_wrong_behind_a_plan_is_a_fault(
     examined: Examined, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wrong = "out: 3 of 6 numbers are wrong"
-    monkeypatch.setattr(planning.PlansAndRuns, "plan_and_run", lambda *_: wrong)
-    (found,) = faults(examined(planning.plans))
+    monkeypatch.setattr(promises.PlansAndRuns, "plan_and_run", lambda *_: wrong)
+    (found,) = faults(examined(promises.plans))
     assert found.endswith("on the same thread: out: 3 of 6 numbers are wrong")
 
 
@@ -192,10 +190,15 @@ def test_a_custom_package_names_its_variant_and_an_owner_that_is_another_user(
     assert "owned by user" in found
 
 
+def state(facts: DeviceFacts) -> list[Finding]:
+    """What is said of health, product and memory."""
+    return [each for each in check_state("Ascend910_9391", facts) if isinstance(each, Finding)]
+
+
 def test_the_state_of_a_device_is_what_it_says() -> None:
-    verdicts = [check_health(DeviceFacts(healthy=state)).verdict for state in (True, False, None)]
+    verdicts = [state(DeviceFacts(healthy=healthy))[0].verdict for healthy in (True, False, None)]
     assert verdicts == [OK, FAULT, WARNING]
-    assert check_product("Ascend910_9391").found == "Ascend910_9391 is Atlas A3"
+    assert state(DeviceFacts())[1].found == "Ascend910_9391 is Atlas A3"
 
 
 @pytest.mark.parametrize(
@@ -205,7 +208,7 @@ def test_the_state_of_a_device_is_what_it_says() -> None:
 )  # fmt: skip
 def test_little_memory_is_a_warning(free: int, total: int, expected: Verdict) -> None:
     facts = DeviceFacts(memory_free_bytes=free, memory_total_bytes=total)
-    assert check_memory(facts).verdict is expected
+    assert state(facts)[2].verdict is expected
 
 
 # --- CANN's two libraries -------------------------------------------------------------------------

@@ -9,7 +9,6 @@ import pytest
 from tests.simulator.control import Simulator
 
 from npucall_server.commands.doctor import promises, trial
-from npucall_server.commands.doctor.bench import Outcome
 from npucall_server.commands.doctor.finding import Verdict
 from npucall_server.devices.base import Ran
 from npucall_server.devices.cann.lane import Lane
@@ -17,7 +16,7 @@ from npucall_server.devices.cann.resident import HandleMemory
 
 from .conftest import Examined, not_ok
 
-WRONG = Outcome("out: 1 of 6 numbers are wrong", None)
+WRONG = "out: 1 of 6 numbers are wrong", None
 USED_AGAIN = {"workspace-reuse", "kept-descriptors", "phase-one-cache"}
 WARNING, FAULT = Verdict.WARNING, Verdict.FAULT
 Break = Callable[[pytest.MonkeyPatch], None]
@@ -29,7 +28,7 @@ def wrong_at(*seeds: int) -> Break:
     def break_it(monkeypatch: pytest.MonkeyPatch) -> None:
         right = trial.check
 
-        def check(lane: Lane, call: Any, seed: int) -> Outcome:
+        def check(lane: Lane, call: Any, seed: int) -> Any:
             return WRONG if seed in seeds else right(lane, call, seed)
 
         monkeypatch.setattr(trial, "check", check)
@@ -115,7 +114,7 @@ def test_what_is_wrong_the_second_time_is_laid_to_what_is_used_again(
 def test_copies_that_are_wrong_are_faults_that_name_the_way(
     examined: Examined, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(promises, "check", lambda *_: WRONG)
+    monkeypatch.setattr(promises, "check", lambda *_, **__: WRONG)
     whole, pieces, waiting = not_ok(examined(promises.copies))
     assert "all at once through pinned memory (staging_limit 64 MiB): out: 1 of" in whole.found
     assert "in pieces through pinned memory (staging_limit 1 MiB)" in pieces.found

@@ -22,19 +22,17 @@ from npucall_server.settings.device_kinds import CANN
 from npucall_server.settings.npu import ascend_environment, ascend_paths
 
 _DESCRIPTION = (
-    "Looks for what keeps an NPU from working: environment, device nodes, driver, headers, "
-    "libraries, versions, device. Then it plans and runs operators with every kind of parameter, "
-    "copies in every way, and compares numbers with the CPU reference. It says what to do about "
-    "each fault. Run it as the user, and in the environment or container, of the server. Exits "
-    "with 0 if it finds no fault, else with 69."
+    "Looks for what keeps an NPU from working, from the environment to calls whose numbers it "
+    "compares with the CPU reference, and says what to do about each fault. Run it as the user, "
+    "and in the environment or container, of the server. Exits with 0 if it finds no fault, else "
+    "with 69."
 )
 _REPORT = (
     "write a file that you can send to others, as text and as JSON: all findings with their "
     "times, the assumptions about CANN that they settle, and what you still have to check by "
-    "hand. It has the date, the versions of npucall, Python, kernel, CANN and driver, the "
-    "processor, SoC and memory of the device, and paths from the environment; a finding about "
-    "nodes names the user. It has no host name, no addresses, no tokens, and nothing about "
-    "callers"
+    "hand. It has versions, the processor, SoC and memory of the device, and paths from the "
+    "environment; a finding about nodes names the user. It has no host name, no addresses, no "
+    "tokens, and nothing about callers"
 )
 Messages: TypeAlias = Iterator[Message]
 
@@ -104,7 +102,7 @@ def _found(messages: Messages, kept: list[Finding], facts: dict[str, str]) -> It
         elif isinstance(message, Section):
             section = message.title
         else:
-            facts.update(message.facts)
+            facts.update(message)
         before = time.perf_counter()
 
 

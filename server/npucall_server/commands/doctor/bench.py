@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from npucall.errors import NpucallError
     from npucall.products import Product
     from npucall.tensors import Buffer
-    from npucall_server.commands.doctor.finding import Finding, Section
     from npucall_server.commands.doctor.kinds import Trial
     from npucall_server.devices.base import Phases
     from npucall_server.devices.cann.host import HostCatalogue
@@ -36,7 +35,8 @@ if TYPE_CHECKING:
     from npucall_server.devices.cann.runtime import DeviceContext
     from npucall_server.devices.lane_thread import InThread
 
-Step = Callable[["Bench"], "Iterator[Section | Finding]"]
+Step = Callable[["Bench"], Any]
+"""Yields sections and findings. If its result is False, no other step is tried."""
 L = TypeVar("L", bound="InThread")
 
 _LIMITS = LaneLimits(30.0, 1 << 20, 1 << 30, 64, busy_wait=False)
@@ -47,14 +47,6 @@ _OTHERS = 1e-5
 the precision; this only finds results that are completely wrong."""
 _SHOWN = 4
 NOTHING = "nothing has run, though every function answered success: outputs are as before"
-
-
-class Outcome(NamedTuple):
-    """The result of a call."""
-
-    wrong: str
-    """What is wrong with its numbers, ``NOTHING`` if they have not changed; empty if they agree."""
-    phases: Phases | None
 
 
 @dataclass
@@ -72,10 +64,6 @@ class Bench:
     """The notes of the lanes."""
     broken: list[NpucallError] = field(default_factory=list)
     """Why the device will not work again, as other lanes than ``lane`` said."""
-    phases: list[tuple[Phases, Phases]] = field(default_factory=list)
-    """The phases of the first and second run of each call whose numbers were right."""
-    some_are_right: bool = False
-    """Whether a call has given the numbers of the reference."""
     ending: EndingThreads = field(default_factory=EndingThreads)
     """Threads that were told to end. They must end before the device is given back."""
 
@@ -109,15 +97,17 @@ class Bench:
         return bool(self.broken) or self.lane.broken is not None
 
 
-def check(lane: Lane, call: Prepared, seed: int) -> Outcome:
-    """Runs a call and compares it with the reference. Raises errors of the device."""
+def check(lane: Lane, call: Prepared, seed: int) -> tuple[str, Phases | None]:
+    """Runs a call; answers what is wrong with its numbers, and its phases.
+
+    What is wrong is ``NOTHING`` if no output has changed, and empty if they agree with the
+    reference. Raises errors of the device.
+    """
     storages: dict[str, Buffer] = {**sample_storages(call, seed)}
     ran = lane.run(call, storages, lambda: None)
-    outputs: Any = ran.outputs[0]  # none is in a handle
+    outputs: Any = ran.outputs[0]  # no output is in a handle
     wrong = difference(call, storages, outputs)
-    return Outcome(
-        NOTHING if wrong and is_untouched(call, storages, outputs) else wrong, ran.phases
-    )
+    return NOTHING if wrong and is_untouched(call, storages, outputs) else wrong, ran.phases
 
 
 def difference(
@@ -141,15 +131,12 @@ def difference(
 def is_untouched(call: Prepared, storages: Mapping[str, Buffer], given: Sequence[Buffer]) -> bool:
     """Whether no output changed in the launch: it still has sent bytes, zeros, or the pattern."""
     before = begun(call, storages)
-    return all(
-        bytes(found) == bytes(before.get(name, bytes([_left(call, name)]) * len(found)))
-        for name, found in zip(call.outputs, given, strict=True)
-    )
 
+    def is_as_before(name: str, found: Buffer) -> bool:
+        byte = 0 if name in call.unwritten else memory.PATTERN
+        return bytes(found) == bytes(before.get(name, bytes([byte]) * len(found)))
 
-def _left(call: Prepared, name: str) -> int:
-    """The byte that fills an output before a launch if no storage is sent for the output."""
-    return 0 if name in call.unwritten else memory.PATTERN
+    return all(map(is_as_before, call.outputs, given))
 
 
 def _near(found: Any, expected: Any, dtype: DType, roundings: int) -> Any:

@@ -13,7 +13,6 @@ from npucall.errors import ArgumentError, NpucallError
 from npucall.operators import CATALOGUE
 from npucall.products import taken_for
 from npucall_server.commands.doctor.finding import (
-    Facts,
     Finding,
     Message,
     Section,
@@ -89,11 +88,8 @@ def examine(number: int, paths: AscendPaths) -> Iterator[Message]:
 def _examine_open(context: DeviceContext, paths: AscendPaths) -> Iterator[Message]:
     yield Section("device", "asking the device for its state")
     facts = context.facts()
-    yield _told(context.soc, facts)
     yield ok(f"{context.soc}, device {context.number}, is open")
-    yield check_health(facts)
-    yield check_product(context.soc)
-    yield check_memory(facts)
+    yield from check_state(context.soc, facts)
     yield Section("versions")
     yield from check_versions(facts)
     yield Section("operators", "looking for operators in the libraries")
@@ -110,18 +106,6 @@ def _examine_open(context: DeviceContext, paths: AscendPaths) -> Iterator[Messag
         yield Section("device", "giving the device back (aclrtResetDevice, aclFinalize)")
         context.close()
         yield ok("the device was given back", "main-thread")
-
-
-def _told(soc: str, facts: DeviceFacts) -> Facts:
-    free, total = (f"{n / _GIB:.1f}" for n in (facts.memory_free_bytes, facts.memory_total_bytes))
-    told = {
-        "SoC": soc,
-        "device memory": f"{free} of {total} GiB free",
-        "CANN": facts.cann_version,
-        "runtime": facts.runtime_version,
-        "driver": facts.driver_version,
-    }
-    return Facts(tuple((name, value or "does not tell") for name, value in told.items()))
 
 
 # --- Libraries ------------------------------------------------------------------------------------
@@ -167,42 +151,45 @@ def check_opening(message: str) -> Finding:
 # --- What the device says -------------------------------------------------------------------------
 
 
-def check_health(facts: DeviceFacts) -> Finding:
-    """What the device says about its state."""
-    if facts.healthy:
-        return ok("the device reports that it is healthy")
+def check_state(soc: str, facts: DeviceFacts) -> Iterator[Message]:
+    """What the device says about itself, and whether it is healthy, known, and free for calls."""
+    free, total = facts.memory_free_bytes, facts.memory_total_bytes
+    memory = f"{free / _GIB:.1f} of {total / _GIB:.1f} GiB"
+    told = {
+        "SoC": soc,
+        "device memory": f"{memory} free",
+        "CANN": facts.cann_version,
+        "runtime": facts.runtime_version,
+        "driver": facts.driver_version,
+    }
+    yield {name: value or "does not tell" for name, value in told.items()}
     look = "check `npu-smi info -t health -i <card>`"
-    if facts.healthy is None:
-        return warning("the device does not report its state", look)
-    todo = f"{look} and `dmesg` on the host; reset the device, or take it out of service"
-    return fault("the device reports that it is not healthy", todo)
-
-
-def check_product(soc: str) -> Finding:
-    """Whether npucall has rules for the SoC."""
+    if facts.healthy:
+        yield ok("the device reports that it is healthy")
+    elif facts.healthy is None:
+        yield warning("the device does not report its state", look)
+    else:
+        todo = f"{look} and `dmesg` on the host; reset the device, or take it out of service"
+        yield fault("the device reports that it is not healthy", todo)
     try:
         taken = taken_for(soc)
     except ArgumentError as error:
-        return fault(str(error), "a newer npucall may know it; else report the name")
-    if taken.guess:
-        return warning(taken.guess, "a newer npucall may know it")
-    return ok(f"{soc} is {taken.product.name}")
-
-
-def check_memory(facts: DeviceFacts) -> Finding:
-    """How much memory is left for calls."""
-    free, total = facts.memory_free_bytes, facts.memory_total_bytes
+        yield fault(str(error), "a newer npucall may know it; else report the name")
+    else:
+        newer = "a newer npucall may know it"
+        yield warning(taken.guess, newer) if taken.guess else ok(f"{soc} is {taken.product.name}")
+    said = f"{memory} of device memory are free"
     if not total:
         todo = "calls that are too large fail with 207001"
-        return warning("the device does not report its memory", todo)
-    said = f"{free / _GIB:.1f} of {total / _GIB:.1f} GiB of device memory are free"
-    if free >= min(_LITTLE, total // 2):
-        return ok(said)
-    return warning(
-        said,
-        "another process has the rest: `npu-smi info` lists processes. Give the device to one "
-        "server process only, or lower kept_device_memory and lanes",
-    )
+        yield warning("the device does not report its memory", todo)
+    elif free >= min(_LITTLE, total // 2):
+        yield ok(said)
+    else:
+        yield warning(
+            said,
+            "another process has the rest: `npu-smi info` lists processes. Give the device to one "
+            "server process only, or lower kept_device_memory and lanes",
+        )
 
 
 def check_versions(facts: DeviceFacts) -> Iterator[Finding]:

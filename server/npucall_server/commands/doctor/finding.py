@@ -49,13 +49,8 @@ class Section(NamedTuple):
     """What runs meanwhile: part of the message if it crashes or does not end."""
 
 
-class Facts(NamedTuple):
-    """What the device and its software say about themselves, by name."""
-
-    facts: tuple[tuple[str, str], ...]
-
-
-Message: TypeAlias = Section | Finding | Facts
+Message: TypeAlias = Section | Finding | dict[str, str]
+"""The last one is what the device and its software say about themselves, by name."""
 
 
 def ok(found: str, *settles: str) -> Finding:

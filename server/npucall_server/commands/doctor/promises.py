@@ -1,22 +1,21 @@
-"""Tries what CANN is assumed to promise beyond single calls: order, copies, zeros, full memory."""
+"""Tries what CANN is assumed to promise beyond single calls: order, copies, plans, memory."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from npucall.compute import evaluate
-from npucall.declare.call import Call
-from npucall.declare.prepare import prepare
-from npucall.declare.samples import sample_storages
+from npucall.declare.samples import Form, sample, sample_storages
 from npucall.dtypes import FLOAT16
 from npucall.errors import NpucallError, OutOfMemoryError
 from npucall.places import StepOutput
-from npucall.tensors import TensorSpec
-from npucall_server.commands.doctor.bench import check, difference
+from npucall_server.commands.doctor.bench import NOTHING, check, difference
 from npucall_server.commands.doctor.finding import (
     WRONG,
     Finding,
@@ -27,17 +26,20 @@ from npucall_server.commands.doctor.finding import (
     ok,
     warning,
 )  # fmt: skip
-from npucall_server.commands.doctor.kinds import call_of_shape
+from npucall_server.commands.doctor.kinds import call_of_shape, of_every_operator
 from npucall_server.devices.base import Step
 from npucall_server.devices.cann.clearing import SLOWER
 from npucall_server.devices.cann.memory import device_buffer
+from npucall_server.devices.cann.planner import Planner
 from npucall_server.devices.cann.program import Program
 
 if TYPE_CHECKING:
     from npucall.declare.prepare import Prepared
     from npucall.tensors import Buffer
     from npucall_server.commands.doctor.bench import Bench
+    from npucall_server.devices.cann.functions import NnOpBase
     from npucall_server.devices.cann.lane import Lane
+    from npucall_server.devices.lane_thread import LaneThread
 
 ELEMENTS = 1 << 20
 """Elements of each tensor of a call to copy. It is larger than one of the staging limits below."""
@@ -52,6 +54,8 @@ _OVERFLOWS = "aclnnKlDivBackward"
 _ZEROS, _MEMORY = "zero-kernel", "out-of-memory"
 _HANDLE, _BEFORE, _CLEARED = 4 << 20, 64, (3 << 20) + 96
 """Bytes of a handle, and the start and length of the bytes to fill: no power of two."""
+_UNRUN = "unrun-executor"
+_NEEDED = "a server needs npucall's planner thread on this CANN, and has it: no need to do anything"
 _LEAKS = "do not let callers share this device who do not trust each other; send the report"
 
 
@@ -61,40 +65,34 @@ def programs(bench: Bench) -> Iterator[Section | Finding]:
     if call is None:
         return
     yield Section("trial", f"a program of {_STEPS} steps of {call.operator.title}")
-    steps, expected = _chain(call)
+    output, first = next(iter(call.outputs)), next(iter(call.stored))
+    steps: list[Step] = []
+    taken: dict[str, StepOutput] = {}
+    right: dict[str, Buffer] = {}
+    for number in range(_STEPS):
+        given: dict[str, Buffer] = {**sample_storages(call, number), **right}
+        is_last = number == _STEPS - 1
+        discarded = frozenset([] if is_last else [output])
+        steps.append(Step(call, {**given, **taken}, discarded=discarded))
+        if not is_last:
+            right, taken = (
+                {first: evaluate.run(call, given)[0]},
+                {first: StepOutput(number, output)},
+            )
     program = Program(steps, owner="")
     while not bench.lane.go_on(program, lambda: None):
         pass
     (found,) = program.outputs()[-1]
-    last = {**steps[-1].storages, next(iter(call.stored)): expected}
-    wrong = difference(call, last, [found], _STEPS)  # type: ignore[arg-type]  # no step output is left
+    wrong = difference(call, given, [found], _STEPS)
     said = f"a program of {_STEPS} steps{'' if wrong else ', each on what the one before gave'}"
     yield judged(said, wrong, "moved-descriptors", "stream-order")
-
-
-def _chain(call: Prepared) -> tuple[list[Step], Buffer]:
-    """The steps, and the input of the last one."""
-    output, first = next(iter(call.outputs)), next(iter(call.stored))
-    steps = [Step(call, dict(sample_storages(call, 0)))]
-    expected: Buffer = b""
-    for number in range(1, _STEPS):
-        before = {**steps[-1].storages, **({first: expected} if number > 1 else {})}
-        (expected,) = evaluate.run(call, before)  # type: ignore[arg-type]
-        taken = {first: StepOutput(number - 1, output)}
-        steps.append(Step(call, {**sample_storages(call, number), **taken}))
-    discarded = frozenset([output])
-    return [*(step._replace(discarded=discarded) for step in steps[:-1]), steps[-1]], expected
 
 
 def overflow(bench: Bench) -> Iterator[Section | Finding]:
     """Checks that FLOAT16 overflows to infinity, and not to its largest number."""
     try:
         operator = bench.catalogue.runnable(_OVERFLOWS)
-        specs = dict.fromkeys((p.name for p in operator.inputs), TensorSpec(FLOAT16, (1,)))
-        read = tuple(p.name for p in operator.inputs if p.read)
-        call = prepare(
-            Call(operator, {**specs, "reduction": 0}, read), bench.product, bench.catalogue
-        )
+        call = sample(operator, bench.product, bench.catalogue, FLOAT16, Form.BARE, (1,))
     except NpucallError:  # not on this host
         return
     yield Section("trial", f"an overflow of {_OVERFLOWS} in FLOAT16")
@@ -118,17 +116,13 @@ def copies(bench: Bench) -> Iterator[Section | Finding]:
     for way, limit in _WAYS.items():
         said = f"{call.bytes_in_flight >> 20} MiB {way} (staging_limit {limit >> 20} MiB)"
         yield Section("copies", f"copying {said}")
-        lane = bench.open_lane(staging_limit=limit)
-        try:
-            first, second = (check(lane, call, seed) for seed in (1, 2))
-        finally:
-            if lane.broken is None:
-                lane.close()
-            else:
-                bench.broken.append(lane.broken)
-        found = judged(said, first.wrong or second.wrong, *(["pinned-memory"] if limit else []))
-        if second.phases is not None and found.todo == "":
-            there, back = second.phases.copy_in_ns / 1e6, second.phases.copy_out_ns / 1e6
+        opened = partial(bench.open_lane, staging_limit=limit)
+        with bench.in_thread(opened) as thread:
+            told = [thread.do(partial(check, call=call, seed=seed)) for seed in (1, 2)]
+        wrong = next((wrong for wrong, _ in told if wrong), "")
+        found, (_, phases) = judged(said, wrong, *(["pinned-memory"] if limit else [])), told[-1]
+        if phases is not None and not wrong:
+            there, back = phases.copy_in_ns / 1e6, phases.copy_out_ns / 1e6
             said = f"{found.found}; to the device in {there:.3g} ms, back in {back:.3g} ms"
             found = found._replace(found=said, times=(("copy in", there), ("copy out", back)))
         yield found
@@ -141,7 +135,7 @@ def handles(bench: Bench) -> Iterator[Section | Finding]:
     call = bench.trials[0].call
 
     def work(lane: Lane) -> str:
-        return next(filter(None, (check(lane, call, seed).wrong for seed in range(_CALLS))), "")
+        return next(filter(None, (check(lane, call, seed)[0] for seed in range(_CALLS))), "")
 
     with ThreadPoolExecutor(1) as other, bench.in_thread(bench.open_lane) as thread:
         beside = other.submit(thread.do, work)
@@ -158,6 +152,109 @@ def handles(bench: Bench) -> Iterator[Section | Finding]:
     else:
         said = f"{_HANDLE >> 20} MiB of a handle, and {_CALLS} calls in another thread at the same"
         yield judged(f"{said} time", "", "handle-copies", "main-thread")
+
+
+class PlansAndRuns:
+    """A planner and a lane in one thread, which no server has."""
+
+    def __init__(self, bench: Bench) -> None:
+        self._planner = Planner(bench.context, bench.operators)
+        self.lane = bench.open_lane()
+        self.plan = self._planner.plan
+        self.close = self.lane.close
+        self.spent = False
+
+    @property
+    def broken(self) -> NpucallError | None:
+        """Why the device will not work again in this process."""
+        return self._planner.broken or self.lane.broken
+
+    def plan_and_run(self, call: Prepared, seed: int) -> str:
+        """Plans a call, then runs it; answers what is wrong with its numbers."""
+        self.plan(call)
+        return check(self.lane, call, seed)[0]
+
+
+def plans(bench: Bench) -> Iterator[Section | Finding]:
+    """Plans in a thread of its own, since plans may leave something in their thread."""
+    yield Section("planning", "starting a thread that plans and runs")
+    with (
+        _refusals(bench.context.libraries.base) as refusals,
+        bench.in_thread(partial(PlansAndRuns, bench)) as thread,
+    ):
+        yield from _plan_every_operator(bench, thread)
+        if not bench.is_broken:
+            yield from _plan_and_run(bench, thread)
+        if refusals and not bench.is_broken:
+            yield warning(
+                f"an executor that never ran is not destroyed: {refusals[0]}",
+                f"a plan leaves some host memory until its thread is replaced; {_NEEDED}",
+                _UNRUN,
+            )
+        yield Section("planning", "ending that thread")
+
+
+def _plan_every_operator(bench: Bench, thread: LaneThread[PlansAndRuns]) -> Iterator[Any]:
+    calls = of_every_operator(bench.catalogue, bench.product)
+    sizes: list[int] = []
+    for call in calls:
+        said = f"the first phase of {call.operator.title}"
+        yield Section("planning", said)
+        try:
+            sizes.append(thread.do(lambda both, call=call: both.plan(call)))  # type: ignore[misc]
+        except NpucallError as error:
+            yield failed(error, said)
+            if bench.is_broken:
+                return
+    yield ok(
+        f"the first phases of {len(sizes)} of {len(calls)} declared operators are accepted; the "
+        f"largest workspace is {max(sizes, default=0)} bytes"
+    )
+
+
+def _plan_and_run(bench: Bench, thread: LaneThread[PlansAndRuns]) -> Iterator[Any]:
+    """Plans, runs, plans and runs each call. One wrong result is enough for a fault."""
+    for title, call, seed in ((each.title, each.call, n) for each in bench.trials for n in (1, 2)):
+        yield Section("planning", f"plan, then run {seed} of {title} on one thread")
+        try:
+            wrong = thread.do(lambda both, c=call, s=seed: both.plan_and_run(c, s))  # type: ignore[misc]
+        except NpucallError as error:
+            yield failed(error, f"{title} behind a plan of it", _UNRUN)
+            return
+        if wrong:
+            nothing = (
+                f"{title}: a run after a plan on the same thread launches nothing, but reports "
+                "success: this CANN answers it from a first phase that never ran"
+            )
+            said = f"{title} behind a plan of it on the same thread"
+            is_guarded = wrong != NOTHING
+            yield judged(said, wrong, _UNRUN) if is_guarded else warning(nothing, _NEEDED, _UNRUN)
+            return
+    yield ok(
+        f"plan, run, plan, run of {len(bench.trials)} calls on one thread: right, so this CANN "
+        "does not launch what was only planned",
+        _UNRUN,
+    )
+
+
+@contextmanager
+def _refusals(base: NnOpBase) -> Iterator[list[NpucallError]]:
+    """Collects the errors of CANN when executors are destroyed; other code ignores them."""
+    found: list[NpucallError] = []
+    destroy: Callable[..., Any] = base.aclDestroyAclOpExecutor
+
+    def listening(executor: Any) -> None:
+        try:
+            destroy(executor)
+        except NpucallError as error:
+            found.append(error)
+            raise
+
+    base.aclDestroyAclOpExecutor = listening
+    try:
+        yield found
+    finally:
+        base.aclDestroyAclOpExecutor = destroy
 
 
 def clearing(bench: Bench) -> Iterator[Section | Finding]:
@@ -191,7 +288,7 @@ def too_much(bench: Bench) -> Iterator[Section | Finding]:
         memory.reserve(2 * total)
     except OutOfMemoryError as error:
         trial = bench.trials[0]
-        wrong = check(bench.lane, trial.call, 6).wrong
+        wrong, _ = check(bench.lane, trial.call, 6)
         said = f"twice its memory is refused with {error.details['device_status']}, and calls go on"
         if wrong:
             yield judged(f"{trial.title} behind memory that ran out", wrong, _MEMORY)

@@ -6,12 +6,12 @@ If a step fails, the next one still runs, unless the device is broken.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from npucall import memory
 from npucall.declare.samples import Form
 from npucall.errors import NpucallError
-from npucall_server.commands.doctor import planning, promises
+from npucall_server.commands.doctor import promises
 from npucall_server.commands.doctor.bench import Bench, check
 from npucall_server.commands.doctor.finding import (
     WRONG,
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from npucall.products import Product
     from npucall_server.commands.doctor.bench import Step
     from npucall_server.commands.doctor.kinds import Trial
+    from npucall_server.devices.base import Phases
     from npucall_server.devices.cann.host import HostCatalogue
     from npucall_server.devices.cann.operators import OpApi
     from npucall_server.devices.cann.runtime import DeviceContext
@@ -57,13 +58,14 @@ def try_device(
     bench = Bench(context, operators, catalogue, product, chosen)
     memory.poison()  # to notice a launch that runs nothing
     for step in _STEPS:
+        goes_on: Any = True
         try:
-            yield from step(bench)
+            goes_on = yield from step(bench)
         except NpucallError as error:
             yield failed(error)
         if bench.is_broken:
             return False
-        if bench.lane.spent or not bench.some_are_right:  # then other trials show nothing new
+        if bench.lane.spent or goes_on is False:
             break
     yield Section("trial", "destroying the stream, and waiting for threads to end")
     bench.lane.close()
@@ -75,59 +77,63 @@ def try_device(
     return True
 
 
-def _runs(bench: Bench) -> Iterator[Section | Finding]:
-    """Runs each call twice: the second time CANN answers the first phase from its cache."""
+def _runs(bench: Bench) -> Generator[Section | Finding, None, bool]:
+    """Runs each call twice: the second time CANN answers the first phase from its cache.
+
+    Answers whether one has given the numbers of the reference: else no trial shows anything new.
+    """
+    told: list[tuple[Phases, Phases]] = []
+    is_right = False
     for trial in bench.trials:
         yield Section("trial", f"first run of {trial.title}, which loads its kernel")
         try:
-            yield _twice(bench, trial)
+            found = _twice(bench, trial, told)
         except NpucallError as error:
-            yield failed(error, trial.title)
-            if bench.is_broken or bench.lane.spent:
-                return
+            found = failed(error, trial.title)
+        yield found
+        if bench.is_broken or bench.lane.spent:
+            return False
+        is_right |= not found.todo and trial.form is not Form.EMPTY  # which is not computed
     yield from (warning(note, "calls run all the same") for note in bench.notes)
-    if bench.phases:
-        yield from _timed(bench)
+    if told:
+        yield from _timed(told)
+    return is_right
 
 
-def _twice(bench: Bench, trial: Trial) -> Finding:
+def _twice(bench: Bench, trial: Trial, told: list[tuple[Phases, Phases]]) -> Finding:
     settles = ("views",) if trial.form in ODD else ()
-    first, second = (check(bench.lane, trial.call, seed) for seed in (1, 2))
-    if first.wrong:
-        return fault(f"{trial.title}: first run: {first.wrong}", WRONG, *settles)
-    if second.wrong:
-        said = f"{trial.title}: the first run is right, the second is not: {second.wrong}"
+    (wrong, first), (then_wrong, second) = (check(bench.lane, trial.call, n) for n in (1, 2))
+    if wrong:
+        return fault(f"{trial.title}: first run: {wrong}", WRONG, *settles)
+    if then_wrong:
+        said = f"{trial.title}: the first run is right, the second is not: {then_wrong}"
         return fault(said, WRONG, *settles, *_USED_AGAIN)
-    bench.some_are_right |= trial.form is not Form.EMPTY  # empty tensors are not computed
-    said = f"{trial.title}: right twice"
-    if first.phases is None or second.phases is None:
-        return ok(said, *settles)
-    bench.phases.append((first.phases, second.phases))
-    told = {"first": first.phases, "second": second.phases}
-    times = {
-        f"{which} {name.removesuffix('_ns')}": ns / 1e6
-        for which, phases in told.items()
+    if first is None or second is None:
+        return ok(f"{trial.title}: right twice", *settles)
+    told.append((first, second))
+    times = tuple(
+        (f"{which} {name.removesuffix('_ns')}", ns / 1e6)
+        for which, phases in (("first", first), ("second", second))
         for name, ns in phases._asdict().items()
-    }
-    plans, runs = (
-        " and ".join(f"{times[f'{which} {phase}']:.2f}" for which in told)
-        for phase in ("plan", "run")
     )
-    said = f"{said}; first phases {plans} ms, runs {runs} ms"
-    return ok(said, *settles)._replace(times=tuple(times.items()))
+    plans, runs = (
+        " and ".join(f"{ns / 1e6:.2f}" for ns in pair)
+        for pair in ((first.plan_ns, second.plan_ns), (first.run_ns, second.run_ns))
+    )
+    said = f"{trial.title}: right twice; first phases {plans} ms, runs {runs} ms"
+    return ok(said, *settles)._replace(times=times)
 
 
-def _timed(bench: Bench) -> Iterator[Finding]:
+def _timed(told: list[tuple[Phases, Phases]]) -> Iterator[Finding]:
     """What the phases of all these runs tell together."""
-    first, second = (sum(each.plan_ns for each in run) / 1e6 for run in zip(*bench.phases))  # noqa: B905
+    first, second = (sum(pair[n].plan_ns for pair in told) / 1e6 for n in (0, 1))
     yield ok(
         f"first phases took {first:.2f} ms together the first time, and {second:.2f} ms when "
         "CANN could answer them from its cache",
         "phase-one-cache",
     )
-    if timed := sum(each.run_ns > 0 for pair in bench.phases for each in pair):
-        runs = 2 * len(bench.phases)
-        said = f"the device's clock timed {timed} of {runs} runs, with the same events"
+    if timed := sum(each.run_ns > 0 for pair in told for each in pair):
+        said = f"the device's clock timed {timed} of {2 * len(told)} runs, with the same events"
         yield ok(said, "events-again")
     else:
         yield warning("no run was timed", "times in log and answers are 0", "events-again")
@@ -138,7 +144,8 @@ def _again(bench: Bench) -> Iterator[Section | Finding]:
     yield Section("trial", "running all of them in turn")
     for seed in (3, 4, 5):
         for trial in reversed(bench.trials):
-            if wrong := check(bench.lane, trial.call, seed).wrong:
+            wrong, _ = check(bench.lane, trial.call, seed)
+            if wrong:
                 yield judged(f"{trial.title} behind the others", wrong, *_USED_AGAIN)
                 return
     yield ok(
@@ -155,7 +162,7 @@ _STEPS: tuple[Step, ...] = (
     promises.overflow,
     promises.copies,
     promises.handles,
-    planning.plans,
+    promises.plans,
     promises.clearing,
     promises.too_much,
 )
