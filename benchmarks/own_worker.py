@@ -102,7 +102,7 @@ def _server() -> tuple[Callable[[str], Any], Callable[[bytes], object]]:
 
 def _of_this_tree() -> Callable[[bytes], object]:
     """Puts a server together. Whoever moves or changes what it uses changes this function."""
-    from npucall_server.access.callers import UnaryCaller  # noqa: PLC0415
+    from npucall_server.carriers.grpc_carrier import GrpcCaller  # noqa: PLC0415
     from npucall_server.devices.cpu import open_cpu  # noqa: PLC0415
     from npucall_server.serving.app import build  # noqa: PLC0415  # not in the other tree
     from npucall_server.settings.server import ServerSettings  # noqa: PLC0415
@@ -111,7 +111,7 @@ def _of_this_tree() -> Callable[[bytes], object]:
     settings = ServerSettings(**_SETTINGS)
     parts = build(settings, open_cpu(settings, print), Log(**_log()))
     record, context = Record("Execute", "1", _PEER), _Context()
-    caller, execute = UnaryCaller(context), parts.methods.operators.execute  # type: ignore[arg-type]
+    caller, execute = GrpcCaller(context), parts.methods.operators.execute  # type: ignore[arg-type]
 
     def method(request: bytes) -> None:
         execute(request, record, caller)

@@ -149,7 +149,12 @@ class Served(Offline):
     def _reads(self, thread: threading.Thread) -> bool:
         """Whether a thread reads a stream or an upload of this server, not of another one."""
         stream = getattr(getattr(thread, "_target", None), "__self__", None)
-        return thread.name in _READERS and stream and stream._handling.peers is self.core.peers
+        return thread.name in _READERS and stream and _peers_of(stream) is self.core.peers
+
+
+def _peers_of(reading: Any) -> object:
+    """Those of a stream, or of an upload."""
+    return (reading._common if hasattr(reading, "_common") else reading._kept).peers
 
 
 @contextmanager

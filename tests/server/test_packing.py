@@ -26,7 +26,7 @@ from .test_pieces import EXPECTED, ROUNDS, begin, received, send, serving_cpu
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from npucall_server.access.callers import UnaryCaller
+    from npucall_server.access.callers import Caller
     from npucall_server.carriers.streams.call import StreamCall
 
     from .serving import Served
@@ -148,7 +148,7 @@ def test_a_caller_gets_as_many_frames_as_it_says() -> None:
     ):  # fmt: skip
         metadata = {} if said is None else {"npucall-frames-per-message": said}
         answered = Answered(1, *[[SHORT]] * 100)
-        caller = cast("UnaryCaller", SimpleNamespace(metadata=metadata))
+        caller = cast("Caller", SimpleNamespace(metadata=metadata))
         packing = Packing.for_caller(caller, cast("Any", answered.next))
         packing.add(answered.next())
         assert len(list(response_frames(packing.message()))) == most

@@ -7,7 +7,7 @@ import socket
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import grpc
 import pytest
@@ -15,25 +15,29 @@ import pytest
 from npucall.errors import MessageError
 from npucall_server.carriers import connections
 from npucall_server.carriers.connections import IdleConnections, bytes_moved
-from npucall_server.carriers.peers import Peers
+from npucall_server.carriers.peers import ANSWER, Peers, Visitor
 from npucall_server.serving.watch import Watch
 from npucall_server.telemetry.log import Log
 
 from .fakes import PATIENCE, FakeCaller, FakeClock, ledger, until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator
+
+
+class Reader(FakeCaller, Visitor):  # type: ignore[misc]  # who it is has no part in this
+    """A caller that has to make progress."""
 
 
 class Waits(Peers):
     """On a fake clock, with bytes that move as a test says."""
 
     def __init__(self) -> None:
-        self.clock, self.moved, self.text = FakeClock(), dict[str, int](), io.StringIO()
-        super().__init__(Log(stream=self.text), 30.0, lambda: self.moved, self.clock.monotonic)
+        self.time, self.moved, self.text = FakeClock(), dict[str, int](), io.StringIO()
+        super().__init__(Log(stream=self.text), 30.0, lambda: self.moved, self.time.monotonic)
 
     def after(self, seconds: float, moved: int | None = None) -> None:
-        self.clock.advance(seconds)
+        self.time.advance(seconds)
         if moved is not None:
             self.moved["fake"] = moved
         self.look()
@@ -60,8 +64,9 @@ STEPS: dict[str, tuple[Any, list[tuple[float, int | None]], bool]] = {
 @pytest.mark.parametrize("what", STEPS)
 def test_a_peer_is_cut_where_it_makes_no_progress(what: str) -> None:
     room, steps, stays = STEPS[what]
-    waits, caller = Waits(), cast("Any", FakeCaller())
-    waits.begin(caller, "its answer to be read", room)
+    waits, caller = Waits(), Reader()
+    waits.enter(caller)
+    caller.since, caller.awaited, caller.room = waits.clock(), ANSWER, room
     for seconds, moved in steps:
         assert caller.is_active()
         waits.after(seconds, moved)
@@ -69,11 +74,31 @@ def test_a_peer_is_cut_where_it_makes_no_progress(what: str) -> None:
     until(lambda: stays == ("s for its answer to be read" not in waits.text.getvalue()), "its line")
 
 
-def test_a_wait_that_has_ended_cuts_nobody() -> None:
-    waits, caller = Waits(), cast("Any", FakeCaller())
-    waits.end(waits.begin(caller, "anything"))
+def test_nobody_is_cut_while_the_server_works_or_once_the_call_is_over() -> None:
+    waits, working, over = Waits(), Reader(), Reader()
+    waits.enter(working)
+    waits.enter(over)
+    assert list(waits.read((each for each in [b"answer"]), over)) == [b"answer"]
+    over.cancel()
+    over.awaited = ANSWER
     waits.after(1000)
-    assert caller.is_active()
+    assert working.is_active()
+    assert "cut" not in waits.text.getvalue()
+
+
+def test_an_answer_that_is_not_read_whole_is_closed_at_once() -> None:
+    closed: list[bool] = []
+
+    def answers() -> Generator[bytes, None, None]:
+        try:
+            yield b"first"
+        finally:
+            closed.append(True)
+
+    reading = Waits().read(answers(), Reader())
+    assert next(reading) == b"first"
+    reading.close()  # type: ignore[attr-defined]  # a generator
+    assert closed == [True]
 
 
 def test_a_call_without_a_message_is_refused() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -14,13 +13,9 @@ import npucall_client
 from npucall.errors import DeviceLostError
 from npucall.operators.l1_loss_backward import l1_loss_backward
 from npucall.v1 import operator_service_pb2 as pb
-from npucall_server.access.guard import OpenGuard
 from npucall_server.calls import answers
-from npucall_server.carriers.handling import Handling
-from npucall_server.carriers.peers import Peers
-from npucall_server.carriers.streams import service
+from npucall_server.carriers.streams import stream as stream_of_calls
 from npucall_server.scheduling import call_turn
-from npucall_server.telemetry.log import Log
 
 from .fakes import (
     INPUTS,
@@ -33,7 +28,7 @@ from .fakes import (
     waiting,
 )
 from .raw import MANY, RawStream, call_of, info_of, stream
-from .serving import Served, serving
+from .serving import Served, record, serving
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -177,7 +172,7 @@ def test_more_streams_than_allowed_are_refused() -> None:
 def test_no_more_calls_than_the_window_are_taken_in_however_many_a_message_has(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(service, "STREAM_WINDOW", 2)
+    monkeypatch.setattr(stream_of_calls, "STREAM_WINDOW", 2)
     device = BlockingDevice()
     with serving(device) as served, stream(served, metadata=MANY) as peer:
         with peer.one_message():
@@ -197,7 +192,7 @@ def test_who_does_not_read_answers_keeps_their_room_and_the_window(
     window: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The answer is larger than what gRPC and the socket take without a reader."""
-    monkeypatch.setattr(service, "STREAM_WINDOW", window)
+    monkeypatch.setattr(stream_of_calls, "STREAM_WINDOW", window)
     device = device_that_answers(64 * MIB)
     with serving(device) as served, stream(served, metadata=MANY) as peer:
         with peer.one_message():
@@ -276,7 +271,7 @@ def test_each_call_has_a_log_line() -> None:
     assert first["request_id"] == "mine"
     assert first["operator"] == "aclnnL1LossBackward"
     assert first["response_bytes"] >= answer.ByteSize()  # zeros of timings are written out
-    assert second["request_id"] == f"{served.core.identity.instance}-1"
+    assert second["request_id"] == f"{served.core.identity.instance}-2"  # the stream is the first
     assert second["request_bytes"] > 48
     assert (first["reason"], third["reason"]) == ("OK", "OPERATOR_UNKNOWN")
     assert first["total_ns"] > 0
@@ -299,17 +294,16 @@ def test_a_bug_is_an_error_of_its_call() -> None:
 
 def test_who_leaves_while_a_message_is_being_sent_is_not_waited_for(shared: Served) -> None:
     """gRPC counts a call among those of its connection as long as anybody holds it."""
-    log = Log(stream=io.StringIO())
-    peers = Peers(log, PATIENCE)
-    handling = Handling(shared.core.identity, log, peers, OpenGuard(), ())
     request = pb.ExecuteRequest(call=call_of(2))  # without its storages: it is refused
     message = pb.ExecuteStreamRequest(call_id=1, begin=pb.Begin(request=request))
     caller: Any = FakeCaller()
     messages = iter([message.SerializeToString()])
-    answers = shared.streams.execute_stream(messages, caller, handling)
+    answers = shared.core.peers.read(
+        shared.streams.execute_stream(messages, record(), caller), caller
+    )
     assert next(answers)
     answers.close()  # type: ignore[attr-defined]  # a generator, which gRPC forgets
-    until(lambda: not peers._waits, "nobody is waited for")
+    until(lambda: not shared.streams._streams, "the stream has ended")
 
 
 def test_a_device_that_is_lost_is_an_error_of_every_call_that_waits_or_comes() -> None:

@@ -1,23 +1,13 @@
-"""Who waits for a call: the caller of a unary method, or of one call of a stream.
-
-These classes say who the caller is. Everything that counts, limits or logs by caller asks them.
-"""
+"""Who waits for a call, whatever carried it. What counts, limits or logs by caller asks these."""
 
 from __future__ import annotations
 
-import threading
-import time
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
-from npucall.errors import CancelledError, NpucallError
-from npucall.wire.status import REQUEST_ID
-from npucall_server.access.identity import anybody
+from npucall.errors import CancelledError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
-    import grpc
+    from collections.abc import Callable, Mapping
 
     from npucall_server.access.identity import Identity
 
@@ -67,78 +57,6 @@ class Caller(Waiting, Protocol):
         """Ends the call, or the stream, without an answer."""
 
 
-class UnaryCaller:
-    """The caller of a method with one request, or of a stream as a whole."""
-
-    __slots__ = (
-        "add_callback", "cancel", "identity", "is_active", "metadata", "peer", "time_remaining",
-    )  # fmt: skip
-
-    def __init__(self, context: grpc.ServicerContext) -> None:
-        self.peer = context.peer()
-        self.identity: Identity = anybody(self.peer)
-        """Anybody, until the guard has found out who it is."""
-        self.metadata: Mapping[str, str | bytes] = dict(context.invocation_metadata())
-        self.time_remaining = context.time_remaining
-        self.is_active = context.is_active
-        self.add_callback = context.add_callback
-        self.cancel: Callable[[], None] = context.cancel
-
-    @property
-    def owner(self) -> str:
-        """The owner of its identity."""
-        return self.identity.owner
-
-    @property
-    def request_id(self) -> str:
-        """The id in the metadata."""
-        name = self.metadata.get(REQUEST_ID, "")
-        return name if isinstance(name, str) else ""
-
-
-class StreamCaller:
-    """Who waits for one call of a stream: until it cancels the call, or the stream ends."""
-
-    def __init__(self, stream: Caller, request_id: str, seconds: float | None) -> None:
-        self.peer, self.metadata = stream.peer, stream.metadata
-        self.identity = stream.identity
-        self.request_id = request_id
-        limits = (stream.time_remaining(), seconds)
-        limit = min((limit for limit in limits if limit is not None), default=None)
-        self._ends = None if limit is None else time.monotonic() + limit
-        self._callbacks: list[Callable[[], None]] | None = []
-        """None once it no longer waits."""
-        self._lock = threading.Lock()
-
-    @property
-    def owner(self) -> str:
-        """The owner of its identity."""
-        return self.identity.owner
-
-    def time_remaining(self) -> float | None:
-        """Until the deadline of the call or of its stream, whichever comes first."""
-        return None if self._ends is None else self._ends - time.monotonic()
-
-    def is_active(self) -> bool:
-        """Whether the call is not cancelled and its stream has not ended."""
-        return self._callbacks is not None
-
-    def add_callback(self, callback: Callable[[], None]) -> bool:
-        """Calls back when it cancels."""
-        with self._lock:
-            if self._callbacks is None:
-                return False
-            self._callbacks.append(callback)
-            return True
-
-    def cancel(self) -> None:
-        """The caller no longer waits."""
-        with self._lock:
-            callbacks, self._callbacks = self._callbacks, None
-        for callback in callbacks or ():
-            callback()
-
-
 class YieldingCaller:
     """A caller that gives up its call as soon as others ask for what the call holds."""
 
@@ -165,12 +83,3 @@ class YieldingCaller:
         """Calls back when it no longer waits."""
         self._callbacks.append(callback)
         return self.caller.add_callback(callback)
-
-
-@contextmanager
-def refusals_told(context: grpc.ServicerContext) -> Iterator[None]:
-    """Lets a method that is not npucall's own answer with the status of an NpucallError."""
-    try:
-        yield
-    except NpucallError as error:
-        context.abort(error.code, str(error))

@@ -11,7 +11,7 @@ from cryptography import x509
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    import grpc
+    from npucall_server.access.guard import Connection
 
 _KEPT = 1024
 _LOOK_SECONDS = 5.0
@@ -38,9 +38,9 @@ class Certificates:
     def __init__(self) -> None:
         self._kept: dict[tuple[object, ...], tuple[float, Certificate]] = {}
 
-    def of(self, peer: str, context: grpc.ServicerContext) -> Certificate | None:
+    def of(self, peer: str, connection: Connection) -> Certificate | None:
         """The certificate of a call's connection; None if it has none."""
-        names = context.peer_identities()
+        names = connection.peer_identities()
         if not names:
             return None
         key = (peer, *names)
@@ -48,7 +48,7 @@ class Certificates:
         kept = self._kept.get(key)
         if kept is not None and now < kept[0]:
             return kept[1]
-        certificate = _certificate(context.auth_context())  # type: ignore[arg-type]  # each value is a list
+        certificate = _certificate(connection.auth_context())
         if len(self._kept) >= _KEPT:
             self._kept = {}
         self._kept[key] = now + _LOOK_SECONDS, certificate

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from npucall.errors import PermissionDeniedError
 from npucall.wire.rpcs import ANNOUNCE
@@ -10,16 +10,24 @@ from npucall_server.access.identity import Identity, anybody
 from npucall_server.settings.tenants import Role
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
-    import grpc
+
+class Connection(Protocol):
+    """What TLS has proved of a caller, under gRPC's names."""
+
+    def peer_identities(self) -> Iterable[bytes] | None:
+        """The names in its certificate."""
+
+    def auth_context(self) -> Mapping[str, Any]:
+        """All of it; the certificate as PEM."""
 
 
 class Guard(Protocol):
     """Finds out who callers are. Safe to use from several threads."""
 
     def identify(
-        self, peer: str, metadata: Mapping[str, str | bytes], context: grpc.ServicerContext
+        self, peer: str, metadata: Mapping[str, str | bytes], connection: Connection
     ) -> Identity:
         """Who calls. Raises UnauthenticatedError if that is not known."""
 
@@ -34,10 +42,10 @@ class OpenGuard:
     """The guard of a server without tenants: it accepts calls from anybody."""
 
     def identify(
-        self, peer: str, metadata: Mapping[str, str | bytes], context: grpc.ServicerContext
+        self, peer: str, metadata: Mapping[str, str | bytes], connection: Connection
     ) -> Identity:
         """The caller is known by its connection."""
-        del metadata, context
+        del metadata, connection
         return anybody(peer)
 
     def renew(self, identity: Identity, authorization: str) -> Identity:

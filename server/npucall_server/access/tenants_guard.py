@@ -18,9 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import NoReturn
 
-    import grpc
-
     from npucall_server.access.certificates import Certificate, Certificates
+    from npucall_server.access.guard import Connection
     from npucall_server.access.local_users import LocalUsers
     from npucall_server.access.oidc import Issuer
     from npucall_server.access.tokens import TokenFile
@@ -58,7 +57,7 @@ class TenantsGuard:
         self._lock = threading.Lock()
 
     def identify(
-        self, peer: str, metadata: Mapping[str, str | bytes], context: grpc.ServicerContext
+        self, peer: str, metadata: Mapping[str, str | bytes], connection: Connection
     ) -> Identity:
         """Who calls. Raises UnauthenticatedError if that is not known."""
         authorization = metadata.get(AUTHORIZATION)
@@ -70,7 +69,7 @@ class TenantsGuard:
                     self._tell_socket(error, peer)
                 raise
         if self._certificates is not None:
-            certificate = self._certificates.of(peer, context)
+            certificate = self._certificates.of(peer, connection)
             if certificate is not None:
                 return self._by_certificate(certificate)
         missing = CredentialMissingError(

@@ -1,6 +1,6 @@
 """The life of one call or program on this server. A call is a program of one step.
 
-This is the place to limit or trace calls: every call passes every step once. Only ``handling``,
+This is the place to limit or trace calls: every call passes every step once. Only the door,
 which writes the record of a call, knows how it ended. That is the place to count calls.
 """
 

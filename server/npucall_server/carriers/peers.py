@@ -6,15 +6,19 @@ There is no limit on the total time: a call may go on as long as its bytes move.
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from contextlib import closing
+from functools import partial
+from typing import TYPE_CHECKING, NoReturn
 
 from npucall.errors import MessageError
 from npucall_server.carriers.connections import bytes_moved
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Generator, Iterator, Mapping
 
-    from npucall_server.access.callers import UnaryCaller
+    from npucall.errors import NpucallError
+    from npucall_server.access.guard import Connection
+    from npucall_server.access.identity import Identity
     from npucall_server.accounts.ledger import Ledger
     from npucall_server.telemetry.log import Log
 
@@ -25,40 +29,46 @@ _BYTES_A_SECOND = 4
 """So many bytes must move to count as progress: more than the pings of an idle connection."""
 
 
-class Wait:
-    """One wait for a peer. ``since``: its last progress."""
+ANSWER = "its answer to be read"
 
-    __slots__ = ("caller", "moved", "room", "seconds", "since", "what")
 
-    def __init__(
-        self, caller: UnaryCaller, what: str, seconds: float, room: Ledger | None, since: float
-    ) -> None:
-        self.caller = caller
-        self.what = what
-        self.seconds = seconds
-        self.room = room
-        self.since = since
-        self.moved: int | None = None
+class Visitor:
+    """The caller of a method, or of a stream as a whole. Each carrier has a class of them.
 
-    def has_moved(self, moved: int | None, seconds: float) -> bool:
-        """Whether bytes have moved on its connection in the seconds since the last progress."""
-        if moved is None:
-            return False
-        if self.moved is None:
-            self.moved = moved
-        enough = moved - self.moved >= _BYTES_A_SECOND * seconds
-        self.moved = moved if enough else self.moved
-        return enough
+    It has to make progress while something is awaited from it.
+    """
 
-    @property
-    def patience(self) -> float:
-        """Seconds without progress: few if others want the room and progress can be seen."""
-        hurried = self.room is not None and self.room.is_wanted and self.moved is not None
-        return _HURRIED_SECONDS if hurried else self.seconds
+    peer: str
+    """Its address, as gRPC tells it."""
+    connection: Connection
+    metadata: Mapping[str, str | bytes]
+    request_id: str
+    """Its own name for the call; empty if it has none."""
+    identity: Identity
+    """Anybody, until the guard has found out who it is."""
+    owner: str
+
+    time_remaining: Callable[[], float | None]
+    is_active: Callable[[], bool]
+    add_callback: Callable[[Callable[[], None]], bool]
+    cancel: Callable[[], None]
+
+    awaited = ""
+    """What has to come from it, or to be read; empty while the server itself is at work."""
+    since = 0.0
+    """Since when, or its last progress."""
+    room: Ledger | None = None
+    """The room for messages of which it holds a part meanwhile."""
+    moved: int | None = None
+    """The bytes of its connection that had moved at its last progress, if anybody has looked."""
+
+    def refuse(self, error: NpucallError) -> NoReturn:
+        """Ends the method with this error: raises what the carrier makes of it."""
+        raise NotImplementedError
 
 
 class Peers:
-    """All waits for peers. Somebody has to call ``look`` every second.
+    """All peers with an open call. Somebody has to call ``look`` every second.
 
     ``timeout``: seconds without progress, after the first progress. ``first_timeout``: before it.
     ``clock`` is monotonic.
@@ -73,75 +83,89 @@ class Peers:
     ) -> None:
         self.timeout = timeout
         self.first_timeout = timeout / 3
-        self._log = log
-        self._moved, self._clock = moved, clock
-        self._waits: dict[Wait, None] = {}
+        self.clock = clock
+        self._log, self._moved = log, moved
+        self._open: dict[Visitor, None] = {}
 
-    def message(self, messages: Iterator[bytes], caller: UnaryCaller, room: Ledger) -> bytes:
-        """The one message of a call, once there is room for it.
+    def enter(self, caller: Visitor) -> None:
+        """From now on, until its call is over, it has to make progress with what is awaited."""
+        self._open[caller] = None
+        if not caller.add_callback(partial(self._open.pop, caller, None)):
+            self._open.pop(caller, None)
+
+    def message(self, messages: Iterator[bytes], caller: Visitor, room: Ledger) -> bytes:
+        """The one message of a call that enters, once there is room for it.
 
         Raises MessageError if the call has no message, the refusal of ``room`` if there is no room,
-        and gRPC's error if the call ends.
+        and the carrier's error if the call ends.
         """
         place = room.take(caller, 1, caller.cancel)
-        wait = self.begin(caller, "its message", room)
+        caller.room, caller.since, caller.awaited = room, self.clock(), "its message"
+        self.enter(caller)
         try:
             return next(messages)
         except StopIteration:
             raise MessageError("request: expected one message, found none") from None
         finally:
-            self.end(wait)
+            caller.awaited, caller.room = "", None
             place.give_back()
 
-    def messages(self, messages: Iterator[bytes], caller: UnaryCaller) -> Iterator[bytes]:
+    def messages(self, messages: Iterator[bytes], caller: Visitor) -> Iterator[bytes]:
         """The messages of a stream. The peer has to send each of them in time."""
         while True:
-            wait = self.begin(caller, "a message of its stream")
+            caller.since, caller.awaited = self.clock(), "a message of its stream"
             try:
                 message = next(messages, None)
             finally:
-                self.end(wait)
+                caller.awaited = ""
             if message is None:
                 return
             yield message
 
-    def read_answer(self, caller: UnaryCaller) -> None:
-        """From now on the peer has to read the answer to its call."""
-        wait = self.begin(caller, "its answer to be read")
-        if not caller.add_callback(lambda: self.end(wait)):
-            self.end(wait)
-
-    def begin(self, caller: UnaryCaller, what: str, room: Ledger | None = None) -> Wait:
-        """From now on the peer has to make progress.
-
-        ``room``: the part that it holds of the room for messages on their way in.
-        """
-        seconds = self.timeout if room is None else self.first_timeout
-        wait = Wait(caller, what, seconds, room, self._clock())
-        self._waits[wait] = None
-        return wait
-
-    def end(self, wait: Wait) -> None:
-        """The wait is over."""
-        self._waits.pop(wait, None)
+    def read(self, answers: Generator[bytes, None, None], caller: Visitor) -> Iterator[bytes]:
+        """The messages of an answer. The peer has to read each of them in time."""
+        with closing(answers):
+            for message in answers:
+                caller.since, caller.awaited = self.clock(), ANSWER
+                yield message
+                caller.awaited = ""
 
     def look(self) -> None:
         """Cuts peers that have made no progress for too long."""
-        limit = self._clock() - min(_LOOK_SECONDS, self.first_timeout)
-        long = [wait for wait in tuple(self._waits) if wait.since <= limit]
-        if not long:
+        limit = self.clock() - min(_LOOK_SECONDS, self.first_timeout)
+        late = [each for each in self._open.copy() if each.awaited and each.since <= limit]
+        if not late:
             return
-        moved, now = self._moved(), self._clock()
-        for wait in long:
-            seconds = now - wait.since
-            if wait.has_moved(moved.get(wait.caller.peer), seconds):
-                wait.since = now
-            elif seconds >= wait.patience:
-                self._cut(wait, seconds)
+        moved, now = self._moved(), self.clock()
+        for caller in late:
+            since, what = caller.since, caller.awaited
+            seconds = now - since
+            if _has_moved(caller, moved.get(caller.peer), seconds):
+                caller.since = now
+            elif seconds >= self._patience(caller) and what and caller.since == since:
+                self._cut(caller, what, seconds)
 
-    def _cut(self, wait: Wait, seconds: float) -> None:
-        self.end(wait)
-        self._log.event(
-            "cut", peer=wait.caller.peer, message=f"waited {seconds:.0f} s for {wait.what}"
+    def _patience(self, caller: Visitor) -> float:
+        """Seconds without progress: few if others want the room and progress can be seen."""
+        room = caller.room
+        if room is None:
+            return self.timeout
+        return (
+            _HURRIED_SECONDS if room.is_wanted and caller.moved is not None else self.first_timeout
         )
-        wait.caller.cancel()
+
+    def _cut(self, caller: Visitor, what: str, seconds: float) -> None:
+        self._open.pop(caller, None)
+        self._log.event("cut", peer=caller.peer, message=f"waited {seconds:.0f} s for {what}")
+        caller.cancel()
+
+
+def _has_moved(caller: Visitor, moved: int | None, seconds: float) -> bool:
+    """Whether bytes have moved on its connection in the seconds since the last progress."""
+    if moved is None:
+        return False
+    if caller.moved is None:
+        caller.moved = moved
+    enough = moved - caller.moved >= _BYTES_A_SECOND * seconds
+    caller.moved = moved if enough else caller.moved
+    return enough

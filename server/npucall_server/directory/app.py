@@ -11,7 +11,8 @@ import grpc
 from npucall.limits import MAX_MEMBER_BYTES
 from npucall.wire.replies import ServerIdentity
 from npucall.wire.rpcs import rpcs_of
-from npucall_server.carriers.handling import Handling
+from npucall_server.carriers.door import Door
+from npucall_server.carriers.grpc_carrier import GrpcCarrier
 from npucall_server.carriers.peers import Peers
 from npucall_server.directory import service
 from npucall_server.directory.feed import Feed
@@ -48,17 +49,16 @@ class Directory:
         possible = connections_possible(_OTHER_DESCRIPTORS) // len(settings.listens)
         connections = min(settings.max_connections, possible)
         self.feed = Feed(Table(clock()), log, clock)
-        self.service = DirectoryService(
-            self.feed, Hosts(self._access.tenants), connections, connections
-        )
-        peers = Peers(log, settings.peer_timeout)
+        peers, guard = Peers(log, settings.peer_timeout), self._access.guard
+        hosts = Hosts(self._access.tenants)
+        self.service = DirectoryService(self.feed, hosts, guard, peers, connections)
         self._metrics = metrics_of(settings, [])
         told = grpc_server.options(_LARGEST_MESSAGE, connections)
         self._grpc = grpc_server.with_threads(2 * connections, told)
         identity = ServerIdentity(secrets.token_hex(6), "", "")
-        handling = Handling(identity, log, peers, self._access.guard, [self._metrics.called])
-        self._listings = grpc_server.Listings([service.NAME], handling, _is_well)
-        self._add_services(handling, settings)
+        door = Door(identity, log, guard, self._metrics.watchers)
+        self._listings = grpc_server.Listings([service.NAME], door, peers, _is_well)
+        self._add_services(GrpcCarrier(door, peers), settings)
         self._front = Front(
             self._grpc, settings, self._listings.health, [service.NAME], _is_well, peers, log
         )
@@ -101,9 +101,9 @@ class Directory:
             *(Sample(declared.MEMBERS, (state,), count) for state, count in counts.items()),
         ]
 
-    def _add_services(self, handling: Handling, settings: DirectorySettings) -> None:
+    def _add_services(self, carrier: GrpcCarrier, settings: DirectorySettings) -> None:
         methods = {
-            rpc.name: handling.stream(rpc.name, getattr(self.service, rpc.function))
+            rpc.name: carrier.exchange(rpc.name, getattr(self.service, rpc.function), quiet=True)
             for rpc in rpcs_of(service.NAME)
         }
         self._grpc.add_generic_rpc_handlers(

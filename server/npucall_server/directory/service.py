@@ -15,14 +15,15 @@ from npucall_server.directory import messages
 from npucall_server.services.parsing import parse
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator
 
-    from npucall_server.access.callers import UnaryCaller
+    from npucall_server.access.guard import Guard
     from npucall_server.access.identity import Identity
-    from npucall_server.carriers.handling import Handling
+    from npucall_server.carriers.peers import Peers, Visitor
     from npucall_server.directory.feed import Feed
     from npucall_server.directory.hosts import Hosts
     from npucall_server.directory.table import Beat
+    from npucall_server.telemetry.log import Record
 
 NAME: str = pb.DESCRIPTOR.services_by_name["DirectoryService"].full_name
 _MOST_BEATS, _SPARE_BEATS = 100, 200
@@ -36,24 +37,26 @@ class DirectoryService:
         self,
         feed: Feed,
         hosts: Hosts,
-        announcers: int,
-        watchers: int,
+        guard: Guard,
+        peers: Peers,
+        most: int,
     ) -> None:
-        self._feed, self._hosts = feed, hosts
-        self.announcers = Ledger(announcers, lambda *_: _full("announce", announcers))
-        self.watchers = Ledger(watchers, lambda *_: _full("watch", watchers))
+        """``most``: servers that announce, and as many clients that watch."""
+        self._feed, self._hosts, self._guard, self._peers = feed, hosts, guard, peers
+        self.announcers = Ledger(most, lambda *_: _full("announce", most))
+        self.watchers = Ledger(most, lambda *_: _full("watch", most))
         self._draining = False
 
     def announce(
-        self, requests: Iterator[bytes], caller: UnaryCaller, handling: Handling
-    ) -> Iterator[bytes]:
+        self, requests: Iterator[bytes], _: Record, caller: Visitor
+    ) -> Generator[bytes, None, None]:
         """Takes the beats of one server, and answers them."""
         place = self.announcers.take(caller, 1, caller.cancel)
         try:
             announced, pace = "", _Pace()
-            for request in handling.peers.messages(requests, caller):
+            for request in self._peers.messages(requests, caller):
                 pace.keep()
-                handling.guard.check(caller.identity)
+                self._guard.check(caller.identity)
                 beat = messages.read_beat(request)
                 if announced not in ("", beat.address):
                     raise MessageError(
@@ -66,19 +69,21 @@ class DirectoryService:
             place.give_back()
 
     def watch_members(
-        self, requests: Iterator[bytes], caller: UnaryCaller, handling: Handling
-    ) -> Iterator[bytes]:
+        self, requests: Iterator[bytes], _: Record, caller: Visitor
+    ) -> Generator[bytes, None, None]:
         """Sends the table to one client."""
         if self._draining:
             raise _draining()
         place = self.watchers.take(caller, 1, caller.cancel)
         try:
-            request = next(handling.peers.messages(requests, caller), None)
+            request = next(self._peers.messages(requests, caller), None)
             if request is None:
                 raise MessageError("request: expected one message, found none")
             parse(pb.WatchMembersRequest, request)
             caller.add_callback(self._feed.wake)
-            yield from self._told(caller, handling)
+            for message in self._feed.messages(caller.is_active):
+                self._guard.check(caller.identity)
+                yield message
         finally:
             place.give_back()
 
@@ -94,15 +99,6 @@ class DirectoryService:
         """Ends all streams. New ones are refused from now on."""
         self._draining = True
         self._feed.stop()
-
-    def _told(self, caller: UnaryCaller, handling: Handling) -> Iterator[bytes]:
-        for message in self._feed.messages(caller.is_active):
-            handling.guard.check(caller.identity)
-            wait = handling.peers.begin(caller, "the table to be read")
-            try:
-                yield message
-            finally:
-                handling.peers.end(wait)
 
 
 class _Pace:

@@ -9,7 +9,7 @@ from npucall.texts import missing_extra
 from npucall_server.metrics.counters import Counters
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
     from npucall_server.metrics.counters import Sample
@@ -68,10 +68,10 @@ class Metrics:
         if self._address:
             _check_extra()
 
-    def called(self, record: Record) -> None:
-        """A call has been answered."""
-        if self._address:
-            self._counters.called(record)
+    @property
+    def watchers(self) -> Sequence[Callable[[Record], object]]:
+        """What has to be told of each call that was answered: nothing without metrics."""
+        return [self._counters.called] if self._address else []
 
     def show(self, gauges: Callable[[], Iterable[Sample]]) -> str:
         """Starts to answer scrapes. Answers the address; empty without ``metrics_listen``.

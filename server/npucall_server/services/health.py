@@ -14,10 +14,10 @@ from grpc import StatusCode
 from grpc_health.v1 import health_pb2 as pb
 
 from npucall.errors import MessageError
-from npucall_server.access.callers import UnaryCaller, refusals_told
+from npucall_server.carriers.grpc_carrier import GrpcCaller, refusals_told
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Generator, Iterable, Iterator
 
     import grpc
 
@@ -63,33 +63,30 @@ class Health:
     def check(self, messages: Iterator[bytes], context: grpc.ServicerContext) -> bytes:
         """The status now; NOT_FOUND for a service that this server does not have."""
         with refusals_told(context):
-            service = self._service(messages, UnaryCaller(context))
+            service = self._service(messages, GrpcCaller(context))
         if service not in self._services:
             context.abort(StatusCode.NOT_FOUND, "service: expected a service of this server")
         return _response(self._status())
 
     def watch(self, messages: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
         """The status now, and each time that it changes."""
-        caller = UnaryCaller(context)
+        caller = GrpcCaller(context)
         with refusals_told(context):
             service = self._service(messages, caller)
             place = self._watchers.take(caller, 1, caller.cancel)
         try:
-            yield from self._changes(caller, known=service in self._services)
+            changes = self._changes(caller, known=service in self._services)
+            yield from self._peers.read(changes, caller)
         finally:
             place.give_back()
 
-    def _changes(self, caller: UnaryCaller, *, known: bool) -> Iterator[bytes]:
+    def _changes(self, caller: GrpcCaller, *, known: bool) -> Generator[bytes, None, None]:
         told = None
         caller.add_callback(self._wake)
         while caller.is_active():
             status = self._status() if known else pb.HealthCheckResponse.SERVICE_UNKNOWN
             if status != told:
-                wait = self._peers.begin(caller, "a status to be read")
-                try:
-                    yield _response(status)
-                finally:  # a generator may never be resumed, and would keep gRPC's call
-                    self._peers.end(wait)
+                yield _response(status)
                 told = status
             with self._changed:
                 self._changed.wait(_LOOK_SECONDS)
@@ -105,7 +102,7 @@ class Health:
             else pb.HealthCheckResponse.NOT_SERVING
         )
 
-    def _service(self, messages: Iterator[bytes], caller: UnaryCaller) -> str:
+    def _service(self, messages: Iterator[bytes], caller: GrpcCaller) -> str:
         message = self._peers.message(messages, caller, self._room)
         try:
             return pb.HealthCheckRequest.FromString(message).service

@@ -13,7 +13,7 @@ from npucall_server.accounts.budget import Budget
 from npucall_server.accounts.usage_file import UsageFile
 from npucall_server.announcing import member
 from npucall_server.announcing.announcer import Announcer
-from npucall_server.carriers.handling import Handling
+from npucall_server.carriers.door import Door
 from npucall_server.carriers.streams.service import StreamService
 from npucall_server.devices.base import device_lost
 from npucall_server.exits import ExitCode
@@ -213,13 +213,15 @@ def _methods_of(core: Core) -> Methods:
     budget = Budget.of(settings, connections)
     metrics = metrics_of(settings, operators_of(core.device))
     server = grpc_server.server(settings, budget, core.device.lanes)
-    services = grpc_server.Services(_handling_of(core, metrics), budget, core.is_well)
+    door = _door_of(core, metrics)
+    services = grpc_server.Services(door, core.peers, budget, core.is_well)
     operators = OperatorService(executions, settings, budget, core.identity)
-    streams = StreamService(executions, settings, budget)
+    streams = StreamService(executions, settings, budget, door, core.peers)
     account = AccountService(core.usage, core.executor, streams.places, core.gate)
     kept = Kept(
-        core.sessions, core.digests, core.executor, core.gate, streams.places, budget.chunk_bytes
-    )
+        core.sessions, core.digests, core.executor, core.gate, streams.places, budget.chunk_bytes,
+        core.guard, core.peers,
+    )  # fmt: skip
     handlers = services.handlers(
         operators, streams, AccessService(core.gate), account, SessionService(kept, core.identity)
     )
@@ -229,10 +231,10 @@ def _methods_of(core: Core) -> Methods:
     return Methods(server, budget, metrics, services, operators, streams)
 
 
-def _handling_of(core: Core, metrics: Metrics) -> Handling:
+def _door_of(core: Core, metrics: Metrics) -> Door:
     spans = traces(core.device.name)
-    counts = core.usage.called, metrics.called, *([spans.called] if spans else [])
-    return Handling(core.identity, core.log, core.peers, core.guard, counts)
+    watchers = core.usage.called, *metrics.watchers, *([spans.called] if spans else [])
+    return Door(core.identity, core.log, core.guard, watchers)
 
 
 def _announcer_of(core: Core, methods: Methods, front: Front) -> Announcer | None:

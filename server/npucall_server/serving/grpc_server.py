@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING, Any
 import grpc
 
 from npucall import keepalive
-from npucall.errors import QueueFullError
+from npucall.errors import BusyError, QueueFullError
 from npucall.texts import retry_in
 from npucall.wire.rpcs import RpcKind, rpcs_of
 from npucall_server import retries
-from npucall_server.access.callers import UnaryCaller, refusals_told
 from npucall_server.access.guard import check_method
 from npucall_server.accounts.budget import CONNECTION_CALLS, LISTING_MESSAGES
 from npucall_server.accounts.ledger import Ledger
-from npucall_server.carriers.handling import on, room_for_messages
+from npucall_server.carriers.grpc_carrier import GrpcCaller, GrpcCarrier, on, refusals_told
 from npucall_server.carriers.threads import Threads
 from npucall_server.services import access, operators, reflection
 from npucall_server.services.health import NAME as HEALTH
@@ -28,7 +27,9 @@ if TYPE_CHECKING:
 
     from npucall.wire.rpcs import Rpc
     from npucall_server.accounts.budget import Budget
-    from npucall_server.carriers.handling import Handling, RpcMethodHandler
+    from npucall_server.carriers.door import Door
+    from npucall_server.carriers.grpc_carrier import RpcMethodHandler
+    from npucall_server.carriers.peers import Peers
     from npucall_server.carriers.streams.service import StreamService
     from npucall_server.services.access import AccessService
     from npucall_server.services.account import AccountService
@@ -88,9 +89,9 @@ class Listings:
     """
 
     def __init__(
-        self, names: Sequence[str], handling: Handling, is_well: Callable[[], bool]
+        self, names: Sequence[str], door: Door, peers: Peers, is_well: Callable[[], bool]
     ) -> None:
-        self._names, self._handling, self._peers = tuple(names), handling, handling.peers
+        self._names, self._guard, self._peers = tuple(names), door.guard, peers
         self._listing_room = room_for_messages(LISTING_MESSAGES)
         self._standing_room = Ledger(_STANDING, _too_many_standing)
         self._listing_threads = ThreadPoolExecutor(
@@ -99,9 +100,7 @@ class Listings:
         self._standing_threads = ThreadPoolExecutor(
             LISTING_MESSAGES + _STANDING + _SPARE_THREADS, "npucall-standing"
         )
-        self.health = Health(
-            names, is_well, handling.peers, self._listing_room, self._standing_room
-        )
+        self.health = Health(names, is_well, peers, self._listing_room, self._standing_room)
 
     def health_handlers(self) -> grpc.GenericRpcHandler[bytes, bytes]:
         """The handlers of the service of health."""
@@ -114,16 +113,17 @@ class Listings:
     def add_reflection(self, server: grpc.Server) -> None:
         """Makes the server describe its services to clients such as grpcurl."""
         answers = reflection.answers_for((*self._names, HEALTH))
-        room, peers, guard = self._standing_room, self._peers, self._handling.guard
+        room, peers, guard = self._standing_room, self._peers, self._guard
 
         def describe(messages: Iterator[Any], context: grpc.ServicerContext) -> Iterator[Any]:
-            caller = UnaryCaller(context)
+            caller = GrpcCaller(context)
+            peers.enter(caller)
             with refusals_told(context):
                 caller.identity = guard.identify(caller.peer, caller.metadata, context)
                 check_method(caller.identity, reflection.METHOD)
                 place = room.take(caller, 1, caller.cancel)
             try:
-                yield from answers(peers.messages(messages, caller), context)
+                yield from peers.read(answers(peers.messages(messages, caller), context), caller)
             finally:
                 place.give_back()
 
@@ -138,8 +138,11 @@ class Listings:
 class Services(Listings):
     """The services of a server of operators."""
 
-    def __init__(self, handling: Handling, budget: Budget, is_well: Callable[[], bool]) -> None:
-        super().__init__([operators.NAME, access.NAME, sessions.NAME], handling, is_well)
+    def __init__(
+        self, door: Door, peers: Peers, budget: Budget, is_well: Callable[[], bool]
+    ) -> None:
+        super().__init__([operators.NAME, access.NAME, sessions.NAME], door, peers, is_well)
+        self._carrier = GrpcCarrier(door, peers)
         self._call_room = room_for_messages(budget.messages)
         self._waiting_threads = ThreadPoolExecutor(
             access.MOST_WAITING + LISTING_MESSAGES, "npucall-reserve"
@@ -171,16 +174,14 @@ class Services(Listings):
     def _handler(self, rpc: Rpc[Any, Any], parts: Sequence[object]) -> RpcMethodHandler:
         """The handler of an RPC; ``parts``: one of these has its method."""
         (method,) = (getattr(part, rpc.function) for part in parts if hasattr(part, rpc.function))
-        handling, room = self._handling, self._listing_room
+        carrier, room = self._carrier, self._listing_room
         if rpc.kind is RpcKind.CALL:
-            return handling.unary(rpc.name, method, self._call_room)
+            return carrier.unary(rpc.name, method, self._call_room)
         if rpc.kind is RpcKind.LISTING:
-            return handling.unary(rpc.name, method, room, self._listing_threads)
+            return carrier.unary(rpc.name, method, room, self._listing_threads)
         if rpc.kind is RpcKind.WAIT:
-            return handling.unary(rpc.name, method, room, self._waiting_threads)
-        if rpc.kind is RpcKind.CHUNKS:
-            return handling.exchange(rpc.name, method)
-        return handling.stream(rpc.name, method)
+            return carrier.unary(rpc.name, method, room, self._waiting_threads)
+        return carrier.exchange(rpc.name, method, quiet=rpc.kind is RpcKind.STREAM)
 
     def busy_peers(self) -> set[str]:
         """The peers that have a call on its way in, or a call that stays open."""
@@ -196,6 +197,20 @@ def health_handlers(
         "Watch": grpc.stream_stream_rpc_method_handler(on(watches, health.watch)),
     }
     return grpc.method_handlers_generic_handler(HEALTH, methods)
+
+
+def room_for_messages(count: int) -> Ledger:
+    """Room for so many messages on their way in."""
+    return Ledger(
+        count,
+        lambda *_: BusyError(
+            f"the server is receiving {count} requests, as many as a share of memory_limit allows; "
+            f"{retry_in(retries.MESSAGE_ROOM)}",
+            retry_after=retries.MESSAGE_ROOM,
+            limit=str(count),
+            setting="memory_limit",
+        ),
+    )
 
 
 def _too_many_standing(*_: object) -> QueueFullError:

@@ -11,10 +11,9 @@ from npucall.errors import QueueFullError
 from npucall.texts import retry_in
 from npucall_server import retries
 from npucall_server.accounts.ledger import Ledger
-from npucall_server.carriers.handling import room_for_messages
 from npucall_server.services.health import Health
 from npucall_server.serving.binding import bind_plain
-from npucall_server.serving.grpc_server import health_handlers
+from npucall_server.serving.grpc_server import health_handlers, room_for_messages
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

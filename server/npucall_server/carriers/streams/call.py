@@ -14,9 +14,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from npucall.exchange import Chunk, Receiving
-    from npucall_server.access.callers import StreamCaller
     from npucall_server.calls.execution import Execution
+    from npucall_server.carriers.door import Outcome
     from npucall_server.carriers.peers import Peers
+    from npucall_server.carriers.streams.caller import StreamCaller
     from npucall_server.carriers.streams.early import EarlyFrames
 
 
@@ -28,11 +29,13 @@ class StreamCall:
         call_id: int,
         caller: StreamCaller,
         execution: Execution,
+        outcome: Outcome,
         state: State,
     ) -> None:
         self.id = call_id
         self.caller = caller
         self.execution = execution
+        self.outcome = outcome
         self.state = state
         """Changed only with the lock of its stream."""
         self.receiving: Receiving | None = None
@@ -43,7 +46,7 @@ class StreamCall:
         """The answer, if it may begin before the call has run."""
         self.is_queued = self.is_decided = False
         """Whether frames of the answer wait or are being sent; whether the last is among them."""
-        self._begun_ns = self._moved_ns = time.perf_counter_ns()
+        self._moved_ns = time.perf_counter_ns()
 
     def seconds_left(self, peers: Peers) -> float:
         """How long its next bytes may still take."""
@@ -90,7 +93,7 @@ class StreamCall:
         """It has been answered, or its stream has ended: gives everything back."""
         self.frames, self.early = iter(()), None
         self.execution.dismiss()
-        self.execution.record.total_ns = time.perf_counter_ns() - self._begun_ns
+        self.outcome.end()
 
 
 def answered(call: StreamCall, chunk_bytes: int) -> tuple[Iterator[bytes], Event]:

@@ -12,7 +12,7 @@ from npucall.wire.stream_messages import join_frames
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from npucall_server.access.callers import UnaryCaller
+    from npucall_server.access.callers import Caller
     from npucall_server.carriers.streams.call import StreamCall
 
 _MESSAGE_BYTES = MIB
@@ -36,7 +36,7 @@ class Packing:
         """The next frame of the last call, if it was looked for."""
 
     @classmethod
-    def for_caller(cls, caller: UnaryCaller, next_answer: Callable[[], StreamCall | None]) -> Self:
+    def for_caller(cls, caller: Caller, next_answer: Callable[[], StreamCall | None]) -> Self:
         """Packs as many frames in a message as the caller takes: one, unless it asks for more."""
         said = str(caller.metadata.get(METADATA, ""))
         most = int(said[:_DIGITS]) if said.isascii() and said.isdigit() else 1

@@ -10,26 +10,32 @@ from npucall.texts import retry_in
 from npucall_server import retries
 from npucall_server.accounts.ledger import Ledger
 from npucall_server.accounts.quotas import quota_of
-from npucall_server.carriers.streams.stream import STREAM_WINDOW, Stream, StreamLimits
+from npucall_server.carriers.streams.stream import Stream, Streaming
 from npucall_server.carriers.threads import Threads
 from npucall_server.scheduling.executor import going_down
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator
 
-    from npucall_server.access.callers import UnaryCaller
     from npucall_server.accounts.budget import Budget
     from npucall_server.calls.execution import Executions
-    from npucall_server.carriers.handling import Handling
+    from npucall_server.carriers.door import Door
+    from npucall_server.carriers.peers import Peers, Visitor
     from npucall_server.settings.server import ServerSettings
+    from npucall_server.telemetry.log import Record
 
 
 class StreamService:
     """Opens streams, whose calls run in threads that all of them share."""
 
-    def __init__(self, executions: Executions, settings: ServerSettings, budget: Budget) -> None:
-        self._executions = executions
-        self._limits = StreamLimits(STREAM_WINDOW, budget.chunk_bytes)
+    def __init__(
+        self,
+        executions: Executions,
+        settings: ServerSettings,
+        budget: Budget,
+        door: Door,
+        peers: Peers,
+    ) -> None:
         self.places = Ledger(
             budget.max_streams,
             lambda *_: _too_many(budget.max_streams),
@@ -41,19 +47,17 @@ class StreamService:
         # As many as calls are admitted, so that none waits for a thread.
         most = settings.queue_length + executions.executor.device.lanes
         self._threads = Threads(most, "npucall-stream-call")
+        self._common = Streaming(executions, door, peers, self._threads, budget.chunk_bytes)
 
     def execute_stream(
-        self, messages: Iterator[bytes], caller: UnaryCaller, handling: Handling
-    ) -> Iterator[bytes]:
+        self, messages: Iterator[bytes], _: Record, caller: Visitor
+    ) -> Generator[bytes, None, None]:
         """One stream, from its opening to its end."""
         if self._draining:
             raise going_down()
         place = self.places.take(caller, 1, caller.cancel)
         try:
-            stream = Stream(
-                messages, caller, self._executions, handling, self._threads, self._limits, place
-            )
-            yield from self._answers(stream)
+            yield from self._answers(Stream(messages, caller, self._common, place))
         finally:
             place.give_back()
 

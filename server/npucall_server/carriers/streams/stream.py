@@ -8,12 +8,7 @@ from functools import partial
 from itertools import cycle
 from typing import TYPE_CHECKING, NamedTuple
 
-import grpc
-
-from npucall.errors import (
-    MessageError,
-    UnauthenticatedError,
-)
+from npucall.errors import CancelledError, MessageError, UnauthenticatedError
 from npucall.exchange import (
     COMING,
     PASSED_OVER,
@@ -28,10 +23,13 @@ from npucall.exchange import (
 )
 from npucall.limits import KIB
 from npucall.wire.frames import join_error, split_request_frame
+from npucall.wire.rpcs import EXECUTE_STREAM
 from npucall.wire.status import to_status
 from npucall.wire.stream_messages import request_frames
-from npucall_server.access.callers import StreamCaller, went_away
+from npucall_server.access.callers import went_away
+from npucall_server.carriers.door import Outcome
 from npucall_server.carriers.streams.call import StreamCall, answered
+from npucall_server.carriers.streams.caller import StreamCaller
 from npucall_server.carriers.streams.calls import Calls
 from npucall_server.carriers.streams.early import EarlyFrames
 from npucall_server.carriers.streams.packing import Packing
@@ -39,34 +37,33 @@ from npucall_server.carriers.threads import Line
 from npucall_server.scheduling.executor import going_down
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Iterator
+    from collections.abc import Container, Generator, Iterable, Iterator
 
     from npucall.exchange import RequestFrame
-    from npucall_server.access.callers import UnaryCaller
     from npucall_server.accounts.ledger import Entry
     from npucall_server.calls.execution import Executions
-    from npucall_server.carriers.handling import Handling
+    from npucall_server.carriers.door import Door
+    from npucall_server.carriers.peers import Peers, Visitor
     from npucall_server.carriers.threads import Threads
 
 STREAM_WINDOW = 32
 """Calls of one stream that may be without a complete answer; no more are read meanwhile."""
 _BREAK_SECONDS = 1.0
 """A peer that goes away looks as if it had sent all, until gRPC tells; which is at once."""
-
-
 _UNREAD_SECONDS = 5.0
 """A stream is cut after this time if its caller's credential is not good and it reads nothing."""
-
-
 _SMALL_BYTES = 64 * KIB
 """For calls up to this size, waking another thread costs more than the call."""
 
 
-class StreamLimits(NamedTuple):
-    """What one stream may do."""
+class Streaming(NamedTuple):
+    """What all streams use."""
 
-    window: int
-    """Calls without a complete answer."""
+    executions: Executions
+    door: Door
+    peers: Peers
+    threads: Threads
+    """In which calls run."""
     chunk_bytes: int
     """The size of chunks of outputs."""
 
@@ -79,26 +76,14 @@ class Stream:
     line is written.
     """
 
-    def __init__(  # noqa: PLR0913  # all that a stream uses
-        self,
-        messages: Iterator[bytes],
-        peer: UnaryCaller,
-        executions: Executions,
-        handling: Handling,
-        threads: Threads,
-        limits: StreamLimits,
-        place: Entry,
+    def __init__(
+        self, messages: Iterator[bytes], peer: Visitor, common: Streaming, place: Entry
     ) -> None:
-        self._messages = messages
-        self._peer = peer
-        self._executions = executions
-        self._handling = handling
-        self._threads = threads
-        self._chunk_bytes = limits.chunk_bytes
-        device = executions.executor.device
+        self._messages, self._peer, self._common = messages, peer, common
+        device = common.executions.executor.device
         self._lines = cycle([Line() for _ in range(device.lanes)])
         """The lines of other small calls."""
-        self._calls = Calls(limits.window, place)
+        self._calls = Calls(STREAM_WINDOW, place)
         self._failure: Exception | None = None
         """The error that ends the stream once all decided answers have been sent."""
         self._unknown: Exception | None = None
@@ -107,25 +92,19 @@ class Stream:
         self._reading = True
         self._draining = False
 
-    def answers(self) -> Iterator[bytes]:
+    def answers(self) -> Generator[bytes, None, None]:
         """Messages of the answers, in the order in which calls finish.
 
         Raises what ends the stream.
         """
         reader = threading.Thread(target=self._read, name="npucall-stream", daemon=True)
         reader.start()
-        peers = self._handling.peers
         if not self._peer.add_callback(self.close):
             self.close()
         packing = Packing.for_caller(self._peer, self._calls.next_answer)
         try:
             while packing.has_more() or packing.add(self._next()):
-                message = packing.message()
-                wait = peers.begin(self._peer, "a message to be read")
-                try:
-                    yield message
-                finally:  # a generator may never be resumed, and would keep gRPC's call
-                    peers.end(wait)
+                yield packing.message()
                 for call in packing.sent():
                     if self._calls.sent(call):
                         self._settle(call)
@@ -147,7 +126,7 @@ class Stream:
                 self._peer.cancel()  # it does not read what is being sent
             return
         try:
-            self._handling.guard.check(self._peer.identity)
+            self._common.door.guard.check(self._peer.identity)
         except UnauthenticatedError as error:
             with self._calls.changed:
                 self._unknown, self._unknown_since = error, time.monotonic()
@@ -178,8 +157,8 @@ class Stream:
                 for frame in request_frames(message):
                     self._take(*split_request_frame(frame), len(frame))
             self._check_nothing_missing()
-        except grpc.RpcError:
-            pass  # cancelled, or the connection broke: gRPC's callback closes
+        except CancelledError:
+            pass  # or the connection broke: the callback closes
         except Exception as error:  # noqa: BLE001  # ends the stream, told by the other thread
             self._failure = error
         with self._calls.changed:
@@ -190,7 +169,7 @@ class Stream:
     def _renew(self, credential: Credential) -> None:
         """The caller proves again who it is."""
         peer = self._peer
-        peer.identity = self._handling.guard.renew(peer.identity, credential.authorization)
+        peer.identity = self._common.door.guard.renew(peer.identity, credential.authorization)
 
     def _take(self, call_id: int, frame: RequestFrame, size: int) -> None:
         if isinstance(frame, Begin):
@@ -223,27 +202,31 @@ class Stream:
             call.execution.admit(partial(self._give_way, call) if begin.chunked else None)
             if begin.chunked:
                 self._expect(call, begin)
-        except Exception as error:  # noqa: BLE001  # handling tells bugs from errors
+        except Exception as error:  # noqa: BLE001  # `Outcome` tells bugs from errors
             self._refuse(call, error)
             return
         is_small = len(begin.request) <= _SMALL_BYTES and not (begin.program or begin.chunked)
         if is_small and call.execution.is_quick:
             self._run(call)
         elif not begin.chunked or call.execution.runs_as_bytes_come:
-            self._threads.start(partial(self._run, call), next(self._lines) if is_small else None)
+            self._common.threads.start(
+                partial(self._run, call), next(self._lines) if is_small else None
+            )
 
     def _opened(self, call_id: int, begin: Begin, size: int) -> StreamCall:
         caller = StreamCaller(self._peer, begin.request_id, begin.timeout_ns / 1e9 or None)
-        record = self._handling.record("ExecuteStream", caller, size)
-        execution = self._executions.begin(caller, record, program=begin.program)
-        return StreamCall(call_id, caller, execution, TRANSITIONS[State.NEW][event_of(begin)])
+        outcome = Outcome(self._common.door, EXECUTE_STREAM.name, caller)
+        outcome.record.request_bytes = size
+        execution = self._common.executions.begin(caller, outcome.record, program=begin.program)
+        state = TRANSITIONS[State.NEW][event_of(begin)]
+        return StreamCall(call_id, caller, execution, outcome, state)
 
     def _expect(self, call: StreamCall, begin: Begin) -> None:
         receiving = call.execution.expect(f"call {call.id}")
         if begin.early_outputs:
             reply = call.execution.answer_early(partial(self._calls.answer_early, call))
             if reply is not None:
-                call.frames = call.early = EarlyFrames(call.id, reply, self._chunk_bytes)
+                call.frames = call.early = EarlyFrames(call.id, reply, self._common.chunk_bytes)
         with self._calls.changed:
             call.receiving = receiving
             self._calls.changed.notify()  # its deadline may be the next one
@@ -253,7 +236,7 @@ class Stream:
             return
         call.execution.end_of_bytes()
         if not call.execution.runs_as_bytes_come:
-            self._threads.start(partial(self._run, call))
+            self._common.threads.start(partial(self._run, call))
 
     # --- Answers ----------------------------------------------------------------------------------
 
@@ -261,8 +244,8 @@ class Stream:
         """Runs a call, in a thread for calls."""
         try:
             call.execution.run()
-            frames, event = answered(call, self._chunk_bytes)
-        except Exception as error:  # noqa: BLE001  # handling tells bugs from errors
+            frames, event = answered(call, self._common.chunk_bytes)
+        except Exception as error:  # noqa: BLE001  # `Outcome` tells bugs from errors
             self._refuse(call, error)
             return
         if self._calls.advance(call, event):
@@ -273,7 +256,7 @@ class Stream:
     ) -> None:
         """Answers a call with an error, unless it is already answered."""
         if self._calls.advance(call, Event.ERROR, since):
-            status = to_status(self._handling.failure(error, call.execution.record))
+            status = to_status(call.outcome.failure(error))
             frames = iter([join_error(call.id, status.SerializeToString())])
             self._answer(call, frames, failed=True)
 
@@ -309,18 +292,17 @@ class Stream:
                 if not late and not calls.changed.wait(seconds) and not calls:
                     return None  # it has been idle for long
             for call in late:
-                self._refuse(call, call.lateness(self._handling.peers), COMING)
+                self._refuse(call, call.lateness(self._common.peers), COMING)
 
     def _settle(self, call: StreamCall) -> None:
         if self._calls.settle(call):
             call.settle()
-            self._handling.log(call.execution.record)
 
     # --- What does not come -----------------------------------------------------------------------
 
     def _late(self) -> tuple[list[StreamCall], float | None]:
         """Calls whose bytes are late, and seconds until the next is late or the stream ends."""
-        peers = self._handling.peers
+        peers = self._common.peers
         if not self._calls:
             return [], peers.timeout
         receiving = [call for call in self._calls.receiving() if call.receiving is not None]

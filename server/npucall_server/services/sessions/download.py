@@ -13,8 +13,7 @@ from npucall.wire.uploads import check_id
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from npucall_server.access.callers import UnaryCaller
-    from npucall_server.carriers.handling import Handling
+    from npucall_server.access.callers import Caller
     from npucall_server.devices.base import ResidentPart
     from npucall_server.services.sessions.kept import Kept
     from npucall_server.telemetry.log import Record
@@ -23,9 +22,7 @@ _NO_CALL = 0
 _NAME = "part"
 
 
-def downloaded(
-    asked: Any, record: Record, caller: UnaryCaller, kept: Kept, handling: Handling
-) -> Iterator[bytes]:
+def downloaded(asked: Any, record: Record, caller: Caller, kept: Kept) -> Iterator[bytes]:
     """The frames that answer a ``HandlePart``, once its handle is filled.
 
     The handle stays until the last frame has been taken. A caller that reads nothing is cut.
@@ -37,18 +34,14 @@ def downloaded(
         try:
             found = reading.wait(caller)
             for frame in _frames(found, caller, kept):
-                handling.guard.check(caller.identity)
+                kept.guard.check(caller.identity)
                 record.response_bytes += len(frame)
-                wait = handling.peers.begin(caller, "a frame to be read")
-                try:
-                    yield frame
-                finally:  # a generator may never be resumed, and would keep gRPC's call
-                    handling.peers.end(wait)
+                yield frame
         finally:
             reading.give_back()
 
 
-def _frames(part: ResidentPart, caller: UnaryCaller, kept: Kept) -> Iterator[bytes]:
+def _frames(part: ResidentPart, caller: Caller, kept: Kept) -> Iterator[bytes]:
     """The frames, one at a time. Each is a copy in the host's memory."""
     size = min(kept.chunk_bytes, part.length)
     room = kept.executor.memory.take(caller, size, caller.cancel)

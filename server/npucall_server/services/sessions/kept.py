@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    from npucall_server.access.guard import Guard
     from npucall_server.accounts.ledger import Ledger
+    from npucall_server.carriers.peers import Peers
     from npucall_server.scheduling.executor import Executor
     from npucall_server.scheduling.gate import Gate
     from npucall_server.sessions.digests import Digests
@@ -23,3 +25,5 @@ class Kept(NamedTuple):
     """The places of streams. Uploads and downloads take such a place too."""
     chunk_bytes: int
     """The size of the chunks of downloads."""
+    guard: Guard
+    peers: Peers

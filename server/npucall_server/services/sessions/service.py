@@ -15,11 +15,11 @@ from npucall_server.services.sessions.download import downloaded
 from npucall_server.services.sessions.upload import Upload
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Generator, Iterator, Sequence
 
     from npucall.wire.replies import ServerIdentity
-    from npucall_server.access.callers import Caller, UnaryCaller
-    from npucall_server.carriers.handling import Handling
+    from npucall_server.access.callers import Caller
+    from npucall_server.carriers.peers import Visitor
     from npucall_server.scheduling.gate import Passage
     from npucall_server.services.sessions.kept import Kept
     from npucall_server.telemetry.log import Record
@@ -75,28 +75,28 @@ class SessionService:
         return pb.FindMissingResponse(missing=missing).SerializeToString()
 
     def upload(
-        self, messages: Iterator[bytes], record: Record, caller: UnaryCaller, handling: Handling
-    ) -> Iterator[bytes]:
+        self, messages: Iterator[bytes], record: Record, caller: Visitor
+    ) -> Generator[bytes, None, None]:
         """Fills handles, and remembers bytes by their digests."""
         with self._on_a_stream(caller) as passage:
-            upload = Upload(messages, record, caller, self._kept, passage, handling)
+            upload = Upload(messages, record, caller, self._kept, passage)
             yield pb.UploadResponse(remembered=upload.run()).SerializeToString()
 
     def download(
-        self, messages: Iterator[bytes], record: Record, caller: UnaryCaller, handling: Handling
-    ) -> Iterator[bytes]:
+        self, messages: Iterator[bytes], record: Record, caller: Visitor
+    ) -> Generator[bytes, None, None]:
         """Answers the bytes of a handle."""
         with self._on_a_stream(caller) as passage:
             passage.may_end_by(caller.cancel)
-            request = next(handling.peers.messages(messages, caller), None)
+            request = next(self._kept.peers.messages(messages, caller), None)
             if request is None:
                 raise MessageError("request: expected one message, found none")
             record.request_bytes = len(request)
             part = parse(pb.DownloadRequest, request).part
-            yield from downloaded(part, record, caller, self._kept, handling)
+            yield from downloaded(part, record, caller, self._kept)
 
     @contextmanager
-    def _on_a_stream(self, caller: UnaryCaller) -> Iterator[Passage]:
+    def _on_a_stream(self, caller: Caller) -> Iterator[Passage]:
         """A place among the streams, and a passage to the device."""
         kept = self._kept
         kept.executor.check_open()

@@ -7,9 +7,7 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-import grpc
-
-from npucall.errors import DeadlineError, MessageError, StalledError
+from npucall.errors import CancelledError, DeadlineError, MessageError, StalledError
 from npucall.exchange import Chunk
 from npucall.wire.uploads import UploadBegin, split_upload_frame
 from npucall_server.access.callers import went_away
@@ -19,8 +17,7 @@ from npucall_server.services.sessions.entries import Entries
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from npucall_server.access.callers import UnaryCaller
-    from npucall_server.carriers.handling import Handling
+    from npucall_server.access.callers import Caller
     from npucall_server.scheduling.gate import Passage
     from npucall_server.services.sessions.kept import Kept
     from npucall_server.telemetry.log import Record
@@ -38,17 +35,16 @@ class Upload:
     filled are given back.
     """
 
-    def __init__(  # noqa: PLR0913  # all that an upload uses
+    def __init__(
         self,
         messages: Iterator[bytes],
         record: Record,
-        caller: UnaryCaller,
+        caller: Caller,
         kept: Kept,
         passage: Passage,
-        handling: Handling,
     ) -> None:
         self._messages, self._record, self._caller = messages, record, caller
-        self._kept, self._passage, self._handling = kept, passage, handling
+        self._kept, self._passage = kept, passage
         self._entries: Entries | None = None
         self._lock = threading.Lock()
         """Held to change entries. Nothing changes them once the upload is over."""
@@ -79,7 +75,7 @@ class Upload:
     def _result(self) -> list[bool]:
         """Waits for the end, while bytes come and the caller's credential is good."""
         while not self._done.wait(min(_LOOK_SECONDS, max(self._seconds_left(), 0.0))):
-            self._handling.guard.check(self._caller.identity)
+            self._kept.guard.check(self._caller.identity)
             self._check_moves()
         if self._failure is not None:
             raise self._failure
@@ -102,7 +98,7 @@ class Upload:
                     return
             if not self._done.wait(_BREAK_SECONDS):
                 self._fail(_unended())
-        except grpc.RpcError:
+        except CancelledError:
             self._break()
         except Exception as error:  # noqa: BLE001  # told by the other thread
             self._fail(error)
@@ -156,7 +152,7 @@ class Upload:
 
     @property
     def _patience(self) -> float:
-        peers = self._handling.peers
+        peers = self._kept.peers
         some = self._entries is not None and self._entries.received
         return peers.timeout if some else peers.first_timeout
 

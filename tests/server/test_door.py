@@ -15,7 +15,8 @@ from google.rpc.status_pb2 import Status
 from npucall.errors import NpucallError, OperatorUnknownError, QueueFullError, ShapeError
 from npucall.wire.replies import ServerIdentity
 from npucall_server.access.guard import OpenGuard
-from npucall_server.carriers.handling import Handling
+from npucall_server.carriers.door import Door
+from npucall_server.carriers.grpc_carrier import GrpcCarrier
 from npucall_server.carriers.peers import Peers
 from npucall_server.telemetry.log import Log, Record
 
@@ -90,8 +91,8 @@ class Handled:
         stream = io.StringIO()
         self.context = Context(*metadata)
         log = Log(stream=stream)
-        handling = Handling(IDENTITY, log, Peers(log, PATIENCE), OpenGuard())
-        handler: Any = handling.unary("Execute", lambda _, record, __: method(record), ledger())
+        carrier = GrpcCarrier(Door(IDENTITY, log, OpenGuard()), Peers(log, PATIENCE))
+        handler: Any = carrier.unary("Execute", lambda _, record, __: method(record), ledger())
         self.response: bytes | None = None
         with suppress(Aborted):
             self.response = handler.stream_unary(iter([b"request"]), self.context)
