@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
+from npucall.errors import InternalError, NpucallError
 from npucall.wire import calls
 from npucall.wire.replies import decode_timings
 from npucall_client.calls.answers import decode_reply
@@ -13,9 +14,10 @@ from npucall_client.calls.arguments import BoundCall
 from npucall_client.sending.senders import finished
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from npucall.declare.call import Argument
+    from npucall.places import Place
     from npucall.tensors import Buffer, TensorSpec
     from npucall.wire.messages import Response
     from npucall.wire.replies import Reply, Timings
@@ -55,12 +57,32 @@ def request(
     )
 
 
-def received(response: Response, total_ns: int) -> WireAnswer:
-    """A transport's response, with the bytes of every output that came."""
+def in_message(_: str, place: Place) -> bytes:
+    """The bytes of an output that came with its answer."""
+    if isinstance(place, tuple) or place is None:
+        raise InternalError(f"response: expected the bytes of an output, found {place}")
+    return bytes(place)
+
+
+def received(
+    response: Response, total_ns: int, fetch: Callable[[str, Place], bytes] = in_message
+) -> WireAnswer:
+    """A transport's response with the bytes of every output, which ``fetch`` gets.
+
+    Raises ValueError for a response that contradicts itself.
+    """
     reply = decode_reply(response.reply)
-    storage: list[Any] = response.storage  # none in shared memory: none was requested there
-    sent = {n: bytes(s) for n, s in zip(reply.stored, storage, strict=True)}
-    return WireAnswer(reply, sent, decode_timings(response.timings), total_ns)
+    places: list[Any] = list(response.storage)
+    storages = {n: fetch(n, place) for n, place in zip(reply.stored, places, strict=True)}
+    for name, spec in reply.outputs.items():
+        if (found := len(storages.get(name, b""))) != spec.storage_bytes:
+            raise ValueError(f"{name}: expected {spec.storage_bytes} bytes, found {found}")
+    return WireAnswer(reply, storages, decode_timings(response.timings), total_ns)
+
+
+def unreadable(error: Exception) -> NpucallError:
+    """The error in place of an answer that breaks the contract."""
+    return InternalError(f"unreadable answer: {type(error).__name__}: {error}")
 
 
 def send(client: Client, call: BoundCall, timeout: float = 60.0) -> WireAnswer:

@@ -10,7 +10,7 @@ from npucall.dtypes import BF16
 from npucall_conformance.cases.select import Selection
 from npucall_conformance.reporting.coverage import NOT_RUN, coverage, required
 from npucall_conformance.reporting.report import JudgedServer, Outcome, Report
-from npucall_conformance.reporting.texts import covered, verdict
+from npucall_conformance.reporting.wording import covered, verdict
 
 SERVER = JudgedServer(
     "local:", "local", "Ascend910B1", "Ascend910B", "1", "i", "documented", ("a",)

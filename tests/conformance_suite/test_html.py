@@ -12,7 +12,7 @@ from tests.rows import each
 from npucall_conformance.cases.select import Selection
 from npucall_conformance.reporting import html
 from npucall_conformance.reporting.report import Report
-from npucall_conformance.reporting.texts import clean, rerun
+from npucall_conformance.reporting.wording import clean, rerun
 
 from .shown import (
     HOSTILE,

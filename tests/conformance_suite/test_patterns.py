@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.rows import each
 
 from npucall_conformance.reporting.patterns import Difference, elements, patterns, ranges
-from npucall_conformance.reporting.patterns.places import PLACES
+from npucall_conformance.reporting.patterns.locations import PLACES
 from npucall_conformance.reporting.patterns.values import VALUES
 
 SHAPES = st.sampled_from([(24,), (40,), (4, 6), (7, 9), (3, 5, 7), (2, 3, 4, 5)])

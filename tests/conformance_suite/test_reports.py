@@ -13,7 +13,7 @@ from tests.rows import each
 
 from npucall_conformance.reporting import html, json_file, junit
 from npucall_conformance.reporting.report import Report
-from npucall_conformance.reporting.texts import clean, number, rerun
+from npucall_conformance.reporting.wording import clean, number, rerun
 
 from .shown import (
     HISTOGRAM,

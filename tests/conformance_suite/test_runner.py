@@ -41,6 +41,16 @@ def test_every_case_with_a_wrong_number_fails() -> None:
     assert all(outcome.ratio > 1 for outcome in outcomes)
 
 
+@each("length", [-4, 4])
+def test_bytes_that_the_answer_does_not_announce_are_an_error_of_the_server(length: int) -> None:
+    def change(storage: bytearray) -> None:
+        storage[:] = storage[:length] if length < 0 else storage + bytes(length)
+
+    outcomes = run(altered(change), cases=(f"{KL[0]}/grid/f32-none-4x6-0001",))
+    (problem,) = [problem for outcome in outcomes for problem in outcome.problems]
+    assert "unreadable answer: ValueError: out: expected 96 bytes" in problem
+
+
 def test_a_failure_has_the_worst_error_and_comes_with_its_evidence() -> None:
     kept: list[Evidence] = []
     (outcome,) = run(

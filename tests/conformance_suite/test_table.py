@@ -15,7 +15,7 @@ from tests.rows import each
 
 from npucall_conformance.reporting import html, terminal
 from npucall_conformance.reporting.report import Report
-from npucall_conformance.reporting.texts import NO_ULP, NOTHING, clean, in_ulp, rerun
+from npucall_conformance.reporting.wording import NO_ULP, NOTHING, clean, in_ulp, rerun
 
 from .shown import KL, NEITHER, OUTSIDE, REPORT, SERVER, WRONG_CODE, fine, hostile, with_numbers
 

@@ -7,7 +7,7 @@ versions, may come from a server that is not trusted: each format escapes all of
 Its modules, from the top::
 
     terminal, html, json_file, junit  the formats; ``page.html`` is the page's template
-    texts              amounts, verdicts and commands in words
+    wording            amounts, verdicts and commands in words
     baseline, causes   known deviations; failures with something in common
     diagnosis          what is wrong with an answer
     report             a run and its outcomes

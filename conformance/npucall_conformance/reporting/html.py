@@ -20,7 +20,7 @@ from markupsafe import Markup
 from npucall_conformance.cases.case import BLOCKS
 from npucall_conformance.judging.benchmark import LEVELS, SMALL_RATIO
 from npucall_conformance.judging.tolerance import ULP_BINS
-from npucall_conformance.reporting import texts
+from npucall_conformance.reporting import wording
 from npucall_conformance.reporting.causes import causes
 from npucall_conformance.reporting.coverage import Matrix
 
@@ -42,7 +42,7 @@ _DASH = "\N{EN DASH}"
 
 def render(found: Report | Matrix) -> str:
     """The text of the page."""
-    several, said = isinstance(found, Matrix), texts.verdict(found)
+    several, said = isinstance(found, Matrix), wording.verdict(found)
     who = "" if several else f" of {found.reports[0].server.target}"
     title = f"{said}: npucall conformance{who}"
     return _page().render(found=found, several=several, said=said, title=title)
@@ -55,24 +55,24 @@ def _page() -> Any:
         undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
     environment.filters |= {
-        "comma": "{:,}".format, "digits": texts.number, "told": _told, "by_title": _by_title,
+        "comma": "{:,}".format, "digits": wording.number, "told": _told, "by_title": _by_title,
         "milliseconds": _milliseconds,
     }  # fmt: skip
     environment.globals |= {
-        "bars_of": _bars, "causes": causes, "count": texts.count, "figures_of": _figures,
+        "bars_of": _bars, "causes": causes, "count": wording.count, "figures_of": _figures,
         "heat_of": _heat, "kinds_of": _kinds, "lacking_of": _lacking, "levels": LEVELS,
-        "local_id": texts.local_id, "milliseconds": _milliseconds, "number": texts.number,
+        "local_id": wording.local_id, "milliseconds": _milliseconds, "number": wording.number,
         "numbers": _numbers, "operators_of": _operators, "passed_of": _passed,
-        "profile_of": _profile, "remarks": texts.remarks, "rerun": texts.rerun,
-        "scope": texts.scope, "sections": _sections, "share": _share, "small_ratio": SMALL_RATIO,
-        "told_of": texts.told, "tones": _TONES, "ulp": _ulp, "ulp_note": _ulp_note,
-        "ulps_of": _ulps, "verdict": texts.verdict,
+        "profile_of": _profile, "remarks": wording.remarks, "rerun": wording.rerun,
+        "scope": wording.scope, "sections": _sections, "share": _share, "small_ratio": SMALL_RATIO,
+        "told_of": wording.told, "tones": _TONES, "ulp": _ulp, "ulp_note": _ulp_note,
+        "ulps_of": _ulps, "verdict": wording.verdict,
     }  # fmt: skip
     return environment.get_template("page.html")
 
 
 def _harmless(value: Any) -> Any:
-    return value if isinstance(value, Markup) else texts.clean(str(value))
+    return value if isinstance(value, Markup) else wording.clean(str(value))
 
 
 def _sections(report: Report) -> dict[str, str]:
@@ -101,7 +101,7 @@ def _numbers(report: Report) -> list[tuple[str, str, bool]]:
         ("skipped", f"{total.skipped:,}", False),
         ("operators and variants", f"{len(operators)}", False),
         ("elements compared", f"{sum(total.histogram):,}", False),
-        ("worst error, of its tolerance", texts.number(total.ratio), total.ratio > 1),
+        ("worst error, of its tolerance", wording.number(total.ratio), total.ratio > 1),
         ("duration", f"{report.seconds:.1f} s", False),
     ]
 
@@ -119,12 +119,12 @@ def _operators(server: JudgedServer) -> str:
 
 def _kinds(found: Any) -> dict[str, Covered]:
     kinds = (found.operators, found.dtypes, found.blocks, found.paths)
-    return dict(zip(texts.KINDS, kinds, strict=True))
+    return dict(zip(wording.KINDS, kinds, strict=True))
 
 
 def _lacking(covered: Covered) -> list[str]:
     """What was not judged at all, and of what a part was not."""
-    parts = [f"{texts.count(n, 'case')} of {name}" for name, n in covered.partly.items()]
+    parts = [f"{wording.count(n, 'case')} of {name}" for name, n in covered.partly.items()]
     return [each.replace("aclnn", "") for each in (*_told(covered.missing), *parts)]
 
 
@@ -157,7 +157,7 @@ def _bars(counts: Sequence[int]) -> Iterator[tuple[int, str]]:
     top = math.log1p(max(counts, default=0)) or 1.0
     for name, many in zip(["exact", *ends, f"over {ULP_BINS[-1]:g} ulp"], counts, strict=True):
         height = max(round(100 * math.log1p(many) / top), 7) if many else 2
-        yield height, f"{name}: {texts.count(many, 'element')}"
+        yield height, f"{name}: {wording.count(many, 'element')}"
 
 
 def _share(ratio: float) -> float:
@@ -165,11 +165,11 @@ def _share(ratio: float) -> float:
 
 
 def _ulp(tally: Tally) -> str:
-    return texts.in_ulp(tally.ulp, inside=tally.ratio <= 1)
+    return wording.in_ulp(tally.ulp, inside=tally.ratio <= 1)
 
 
 def _ulp_note(tally: Tally) -> str:
-    return texts.NO_ULP if _ulp(tally) == texts.NOTHING else tally.ulp_case
+    return wording.NO_ULP if _ulp(tally) == wording.NOTHING else tally.ulp_case
 
 
 def _passed(pair: Pair) -> list[str]:
@@ -177,12 +177,12 @@ def _passed(pair: Pair) -> list[str]:
 
 
 def _ulps(pair: Pair) -> list[str]:
-    return [texts.in_ulp(side.ulp, inside=side.passed == pair.cases) for side in pair.sides]
+    return [wording.in_ulp(side.ulp, inside=side.passed == pair.cases) for side in pair.sides]
 
 
 def _milliseconds(nanoseconds: int) -> str:
     """A time in milliseconds; a dash if a server tells none."""
-    return texts.number(nanoseconds / 1e6) if nanoseconds else _DASH
+    return wording.number(nanoseconds / 1e6) if nanoseconds else _DASH
 
 
 def _told(facts: Mapping[str, Any], between: str = ": ") -> list[str]:

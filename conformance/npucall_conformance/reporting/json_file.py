@@ -63,7 +63,7 @@ from typing import TYPE_CHECKING, Any
 from npucall_conformance.reporting.causes import causes
 from npucall_conformance.reporting.coverage import Matrix
 from npucall_conformance.reporting.report import ULP_BINS
-from npucall_conformance.reporting.texts import rerun
+from npucall_conformance.reporting.wording import rerun
 
 if TYPE_CHECKING:
     from npucall_conformance.reporting.causes import Cause

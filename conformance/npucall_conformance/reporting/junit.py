@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
 from npucall_conformance.reporting.coverage import Matrix
-from npucall_conformance.reporting.texts import clean, covered, identity, rerun, verdict
+from npucall_conformance.reporting.wording import clean, covered, identity, rerun, verdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -24,7 +24,7 @@ from npucall_client.commands.console import show as print_all
 from npucall_client.commands.console import table as columns_of
 from npucall_conformance.reporting.causes import causes
 from npucall_conformance.reporting.coverage import Matrix
-from npucall_conformance.reporting.texts import (
+from npucall_conformance.reporting.wording import (
     NO_ULP,
     clean,
     count,

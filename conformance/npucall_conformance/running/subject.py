@@ -21,6 +21,7 @@ from npucall_conformance.running.adapters import ServerAdapter
 from npucall_conformance.running.adapters.torch_npu import NAME, TorchNpu
 from npucall_conformance.running.not_judged import BUSY, NotJudgedError, Patience
 from npucall_conformance.statements import statements
+from npucall_conformance.wire import unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -130,7 +131,7 @@ class Subject:
         except NotJudgedError:
             raise
         except Exception as error:  # noqa: BLE001  # an answer that cannot be read is a wrong one
-            return InternalError(f"unreadable answer: {type(error).__name__}: {error}")
+            return unreadable(error)
         said = answer.reply.server
         if said.instance != self.server.instance:
             return self._another(said.instance)

@@ -5,8 +5,8 @@ what all wrong elements have in common, and whether there are enough of them tha
 
 Its modules, from the top::
 
-    places, values  where wrong elements are; what they have instead
-    difference      an output, what was expected, and what differs
+    locations, values  where wrong elements are; what they have instead
+    difference         an output, what was expected, and what differs
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 
 from npucall_conformance.reporting.patterns.difference import Difference, Kind, Pattern, near
-from npucall_conformance.reporting.patterns.places import PLACES, elements, ranges
+from npucall_conformance.reporting.patterns.locations import PLACES, elements, ranges
 from npucall_conformance.reporting.patterns.values import VALUES, rounded
 
 __all__ = ["Difference", "Kind", "Pattern", "elements", "patterns", "ranges"]

@@ -52,7 +52,6 @@ from npucall_conformance.running.looks.paths.path import (
     PathCall,
     differences,
     of_timings,
-    unreadable,
 )
 from npucall_conformance.running.looks.paths.plan_paths import plan_problems, program_plan_problems
 from npucall_conformance.running.looks.paths.resources import Resources
@@ -67,6 +66,7 @@ from npucall_conformance.running.looks.paths.session_paths import (
     nowhere,
 )
 from npucall_conformance.running.not_judged import BUSY, NotJudgedError
+from npucall_conformance.wire import unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -16,9 +16,9 @@ from npucall_conformance.running.looks.paths.path import (
     OutOfReachError,
     PathCall,
     attempt,
-    in_message,
 )
 from npucall_conformance.running.looks.paths.resources import SECONDS
+from npucall_conformance.wire import in_message
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -9,14 +9,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from npucall.errors import InternalError, NpucallError
+from npucall.errors import NpucallError
 from npucall.tensors import view
-from npucall.wire.replies import decode_timings
-from npucall_client.calls.answers import decode_reply
 from npucall_client.sending.senders import finished
 from npucall_conformance.cases.arrangements import gaps
 from npucall_conformance.judging.check import described
-from npucall_conformance.wire import WireAnswer
+from npucall_conformance.wire import WireAnswer, in_message, received, unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -94,22 +92,6 @@ class Path:
     """Whether calls on the path cannot affect each other, so that one call is enough."""
 
 
-def in_message(_: str, place: Place) -> bytes:
-    """The bytes of an output that came with its answer."""
-    if isinstance(place, tuple) or place is None:
-        raise InternalError(f"response: expected the bytes of an output, found {place}")
-    return bytes(place)
-
-
-def received(response: Response, start_ns: int, fetch: Fetch = in_message) -> WireAnswer:
-    """A response with the bytes of every output; ``fetch`` gets the bytes of one output."""
-    total_ns = perf_counter_ns() - start_ns
-    reply = decode_reply(response.reply)
-    places: list[Any] = list(response.storage)
-    storages = {n: fetch(n, place) for n, place in zip(reply.stored, places, strict=True)}
-    return WireAnswer(reply, storages, decode_timings(response.timings), total_ns)
-
-
 def attempt(
     send: Callable[[], Coroutine[Any, Any, Response]], fetch: Fetch = in_message
 ) -> AnswerOrError:
@@ -124,11 +106,6 @@ def attempt(
     return outcome_of(ended, start, fetch)
 
 
-def unreadable(error: Exception) -> NpucallError:
-    """The error in place of an answer that breaks the contract."""
-    return InternalError(f"unreadable answer: {type(error).__name__}: {error}")
-
-
 def outcome_of(
     ended: Response | Exception, start_ns: int, fetch: Fetch = in_message
 ) -> AnswerOrError:
@@ -138,7 +115,7 @@ def outcome_of(
     if isinstance(ended, Exception):
         return unreadable(ended)
     try:
-        return received(ended, start_ns, fetch)
+        return received(ended, perf_counter_ns() - start_ns, fetch)
     except Exception as error:  # noqa: BLE001  # as above
         return unreadable(error)
 

@@ -20,10 +20,10 @@ from npucall_conformance.running.looks.paths.path import (
     AnswerOrError,
     PathCall,
     attempt,
-    in_message,
     outcome_of,
 )
 from npucall_conformance.running.looks.paths.resources import SECONDS
+from npucall_conformance.wire import in_message
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
