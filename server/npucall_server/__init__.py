@@ -16,7 +16,7 @@ Its rooms, from the top::
     accounts     what callers hold and have used
     access       who calls
     settings, telemetry  what may be set; the log and spans
-    exits        exit codes
+    exits, retries  exit codes; when a refused caller may try again
 """
 
 from importlib import import_module

@@ -42,8 +42,14 @@ OF_OTHERS = {
     # Programs and options of others, and names that only they have.
     *("systemctl", "reload", "journald", "ulimit", "ssh", "aclTensor", "aclOpExecutor", "grpcurl"),
     *("SSL_CERT_FILE", "shm_size", "taskset", "instrument"),
-    *("auto_compaction_mode", "periodic", "auto_compaction_retention", "randomly_seed"),
-    *("numpy", "asarray", "no_proxy", "terminationGracePeriodSeconds", "TimeoutStopSec"),
+    *(
+        "randomly_seed",
+        "numpy",
+        "asarray",
+        "no_proxy",
+        "terminationGracePeriodSeconds",
+        "TimeoutStopSec",
+    ),
     # What stands for something else.
     *("X", "x", "PATH", "HOST", "PORT", "NAME", "KEY", "VALUE", "FILE", "Name", "members"),
 }

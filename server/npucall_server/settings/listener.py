@@ -203,10 +203,10 @@ def read_as(kind: type[S], arguments: Sequence[str]) -> S:
 
     Raises ValueError, a line for each fault.
     """
-    is_short = _ALL not in arguments
+    help_all = _ALL in arguments
     arguments = ["--help" if each == _ALL else each for each in arguments]
     formatter = (
-        formatter_of(kind.model_fields) if is_short else argparse.RawDescriptionHelpFormatter
+        argparse.RawDescriptionHelpFormatter if help_all else formatter_of(kind.model_fields)
     )
     source = CliSettingsSource[Any](kind, formatter_class=formatter)
     try:
