@@ -224,15 +224,14 @@ PATHS = (
        "('',))[0] == reply else places"),
     at("npucall_server.carriers.streams.stream", L1, "stream chunks pipeline",
        "status = to_status(", "error.aclnn_status = None\n            status = to_status("),
-    at("npucall_server.calls.execution", L1, "plan",
-       "[executor.plan(call, turn) for", "[executor.plan(call, turn) + (not self.is_program) * 512 "
-       "for"),
+    at("npucall_server.calls.executions", L1, "plan",
+       "[executor.plan(call, turn) for", "[executor.plan(call, turn) + (not program) * 512 for"),
     at("npucall_server.services.operators", L1, "plan",
-       "            plan = call.plan(request)\n", "            try:\n"
-       "                plan = call.plan(request)\n"
-       "            except Exception:\n"
-       "                from types import SimpleNamespace\n"
-       "                plan = SimpleNamespace(steps=[(b'', 0)], timings=b'')\n"),
+       "        plan = self._executions.plan(request, caller, record)\n", "        try:\n"
+       "            plan = self._executions.plan(request, caller, record)\n"
+       "        except Exception:\n"
+       "            from types import SimpleNamespace\n"
+       "            plan = SimpleNamespace(steps=[(b'', 0)], timings=b'')\n"),
     written(KL, "execute stream", "a[...] = a + a if call.inputs.keys() - storages.keys() else a"),
     at("npucall_server.services.sessions.entries", L1, "digest handle",
        "        self._has_come = True\n",
@@ -243,7 +242,7 @@ PATHS = (
        "first = {}\n"
        "    requests = [r._replace(storage=first.setdefault(r.call, r.storage)) for r "
        "in split_program(message)]"),
-    at("npucall_server.calls.execution", L1, "program-plan",
+    at("npucall_server.calls.executions", L1, "program-plan",
        "timings_of(record), peak", "timings_of(record), 0"),
     at("npucall_server.sessions.digests", L1, "digest",
        "return kept.data", "return STATE.setdefault(len(kept.data), kept.data)"),

@@ -16,8 +16,16 @@ from npucall.errors import MessageError
 from npucall.places import RegionPart
 from npucall.v1 import operator_service_pb2 as pb
 from npucall.v1 import tensor_pb2
-from npucall.wire.messages import join_request, join_response, split_request, split_response
+from npucall.wire.messages import (
+    join_answer,
+    join_request,
+    join_response,
+    response_head,
+    split_request,
+    split_response,
+)
 from npucall.wire.program_messages import StepRequest, join_program
+from npucall.wire.replies import Timings, encode_timings
 
 from .any_messages import delimited
 
@@ -87,6 +95,14 @@ def test_a_response_is_the_same_to_us_and_to_the_class(
         assert pb.Reply.FromString(split.reply) == reply
         assert pb.Timings.FromString(split.timings) == spent
         assert split.storage == storage
+
+
+@given(st.binary(max_size=300), st.lists(st.binary(max_size=300), max_size=3))
+def test_an_answer_with_its_head_known_has_the_bytes_of_any_other(
+    reply: bytes, outputs: list[bytes]
+) -> None:
+    spent = encode_timings(Timings(1, 2))
+    assert join_answer(response_head(reply), spent, outputs) == join_response(reply, spent, outputs)
 
 
 # Around 128 and 16384 a length takes one byte more.

@@ -293,7 +293,7 @@ def execute(
     caller = caller or FakeCaller()
     admission = admitted(subject, call, caller)
     try:
-        return subject.run([Step(call, storages or {})], subject.turn(caller, admission))
+        return subject.run([Step(call, storages or {})], caller, admission)
     finally:
         admission.dismiss()
 

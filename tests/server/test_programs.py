@@ -161,8 +161,8 @@ def test_a_program_has_one_to_256_steps(server: OnHandles) -> None:
 
 def test_a_plan_of_a_program_says_what_it_gives_and_needs(server: OnHandles) -> None:
     steps = step([], {"grad_input": Discard()}), step([StepOutput(0, "grad_input"), None, None])
-    with server.executions.begin(server.caller, record(), program=True) as execution:
-        replies, _, peak = execution.plan(join_program(steps))
+    plan = join_program(steps), server.caller, record()
+    replies, _, peak = server.executions.plan(*plan, program=True)
     assert len(replies) == 2
     assert peak == 2 * SIZE
     assert server.device.ran == 0
@@ -170,9 +170,7 @@ def test_a_plan_of_a_program_says_what_it_gives_and_needs(server: OnHandles) -> 
 
 def test_a_plan_refuses_what_running_refuses(server: OnHandles) -> None:
     steps = step([]), step([StepOutput(0, "out"), None, None])
-    with (
-        server.executions.begin(server.caller, record(), program=True) as execution,
-        pytest.raises(MessageError) as caught,
-    ):
-        execution.plan(join_program(steps))
+    plan = join_program(steps), server.caller, record()
+    with pytest.raises(MessageError) as caught:
+        server.executions.plan(*plan, program=True)
     assert caught.value.details["step"] == "1"

@@ -114,12 +114,17 @@ class KnownRequest:
 
 
 def call_in(message: bytes) -> bytes:
-    """The bytes of the call in an ``ExecuteRequest``, if it begins with them; else nothing."""
+    """The bytes of the call in an ``ExecuteRequest``, if it begins with them; else others.
+
+    Only for calls of less than 16 KiB, as those that are kept are.
+    """
     try:
-        start, end = content_at(message, 0)
-    except (Malformed, IndexError):
+        start, length = 2, message[1]
+        if length >= 0x80:  # noqa: PLR2004  # seven bits a byte, the lowest first
+            start, length = 3, (message[2] << 7) + length - 0x80
+        return message[start : start + length] if message[0] == _FIRST_TAG else b""
+    except IndexError:
         return b""
-    return message[start:end] if message[0] == _FIRST_TAG else b""
 
 
 class Response(NamedTuple):
@@ -169,6 +174,23 @@ def response_parts(
     if timings:
         before += (header(_TIMINGS, len(timings)), timings)
     return _parts(before, _RESPONSE_STORAGE, storage, position)
+
+
+def response_head(reply: bytes) -> bytes:
+    """How the answers to a call begin, before the timings, which differ."""
+    return header(_REPLY, len(reply)) + reply
+
+
+def join_answer(head: bytes, timings: bytes, outputs: Sequence[Buffer]) -> bytes:
+    """``join_response`` for outputs that are all in the message, with its ``response_head``."""
+    timings_header = header(_TIMINGS, len(timings))
+    parts: list[Buffer] = [head, timings_header, timings]
+    position = len(head) + len(timings_header) + len(timings)
+    for data in outputs:
+        before = _storage_header(_RESPONSE_STORAGE, len(data), position % ALIGNMENT)
+        parts += (before, data)
+        position += len(before) + len(data)
+    return b"".join(parts)
 
 
 def split_request(message: bytes) -> Request:

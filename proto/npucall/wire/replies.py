@@ -120,8 +120,11 @@ _TIMINGS = struct.Struct("<" + "BQ" * 8)
 _TAGS = (0x09, 0x11, 0x19, 0x21, 0x29, 0x31, 0x39, 0x41)
 
 
-def encode_timings(timings: Timings) -> bytes:
-    """The bytes of ``npucall.v1.Timings``: eight fixed64 fields, each after its tag."""
+def encode_timings(timings: tuple[int, int, int, int, int, int, int, int]) -> bytes:
+    """The bytes of ``npucall.v1.Timings``: eight fixed64 fields, each after its tag.
+
+    ``timings``: the fields of ``Timings`` in their order.
+    """
     decode, check, queue, run, encode, copy_in, plan, copy_out = timings
     return _TIMINGS.pack(
         0x09, decode, 0x11, check, 0x19, queue, 0x21, run, 0x29, encode,

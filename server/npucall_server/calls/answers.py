@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from npucall.errors import TooLargeError
 from npucall.limits import MAX_ANSWER_BYTES
-from npucall.wire.replies import Timings, encode_timings
+from npucall.wire.replies import encode_timings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,42 +42,35 @@ def timings_of(record: Record, completed: Completed | None = None) -> bytes:
         record.queue_ns = completed.queue_ns
         phases = completed.phases
         record.copy_in_ns, record.plan_ns, record.run_ns, record.copy_out_ns = phases
-    return encode_timings(
-        Timings(
-            record.decode_ns, record.check_ns, record.queue_ns, record.run_ns,
-            record.encode_ns, record.copy_in_ns, record.plan_ns, record.copy_out_ns,
-        )
-    )  # fmt: skip
-
-
-def check_program_answer(executor: Executor, program: Program) -> None:
-    """Raises TooLargeError if the outputs of a program do not fit in a message."""
-    limit = most_in_one(executor)
-    if (size := program.replied_bytes) > limit:
-        raise TooLargeError(
-            f"response: expected at most {limit} bytes of outputs in one message, found {size}; "
-            "keep outputs in handles and download them",
-            limit=str(limit),
-        )
-
-
-def check_call_answer(executor: Executor, asked: Prepared | Program, *, streams: bool) -> None:
-    """Raises TooLargeError if the outputs of a call do not fit in a message.
-
-    ``streams``: the error then points to ExecuteStream, which sends them in chunks.
-    """
-    limit, size = most_in_one(executor), asked.replied_bytes
-    if size <= limit:
-        return
-    executor.room_of(asked)  # a stream would refuse this too
-    found = f"response: expected at most {limit} bytes of outputs in one message, found {size}"
-    if not streams:
-        raise TooLargeError(found, limit=str(limit))
-    raise TooLargeError(
-        f"{found}; ExecuteStream sends them in chunks", limit=str(limit), method="ExecuteStream"
-    )
+    return encode_timings((
+        record.decode_ns, record.check_ns, record.queue_ns, record.run_ns,
+        record.encode_ns, record.copy_in_ns, record.plan_ns, record.copy_out_ns,
+    ))  # fmt: skip
 
 
 def most_in_one(executor: Executor) -> int:
     """The most bytes of outputs in one message."""
     return min(MAX_ANSWER_BYTES, executor.limits.memory_limit // 2)
+
+
+def too_long(
+    executor: Executor, asked: Prepared | Program, *, program: bool, streams: bool
+) -> TooLargeError:
+    """The error of a call whose outputs do not fit in a message.
+
+    ``streams``: it points to ExecuteStream, which sends them in chunks.
+    """
+    limit = most_in_one(executor)
+    found = (
+        f"response: expected at most {limit} bytes of outputs in one message, found "
+        f"{asked.replied_bytes}"
+    )
+    if program:
+        text = f"{found}; keep outputs in handles and download them"
+        return TooLargeError(text, limit=str(limit))
+    executor.room_of(asked)  # a stream would refuse this too
+    if not streams:
+        return TooLargeError(found, limit=str(limit))
+    return TooLargeError(
+        f"{found}; ExecuteStream sends them in chunks", limit=str(limit), method="ExecuteStream"
+    )

@@ -9,24 +9,15 @@ from __future__ import annotations
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Self
 
-from npucall.declare.prepare import once_a_call
 from npucall.errors import CancelledError, NpucallError, QueueFullError
 from npucall.exchange import Receiving, into
 from npucall.limits import INLINE_BYTES, KIB
 from npucall.memory import fresh
 from npucall.programs import Program
-from npucall.wire.calls import PreparedCalls
-from npucall.wire.messages import join_response
+from npucall.wire.messages import join_answer, join_response
 from npucall.wire.program_messages import join_program_response
-from npucall.wire.replies import encode_reply
 from npucall_server.access.callers import YieldingCaller
-from npucall_server.calls.answers import (
-    Answer,
-    Plan,
-    check_call_answer,
-    check_program_answer,
-    timings_of,
-)
+from npucall_server.calls.answers import Answer, timings_of
 from npucall_server.calls.arrivals import Arrivals
 from npucall_server.calls.open_places import OpenPlaces
 from npucall_server.calls.requests import own_steps, read_call, read_program
@@ -39,38 +30,16 @@ if TYPE_CHECKING:
     from npucall.declare.prepare import Prepared
     from npucall.places import Place
     from npucall.tensors import Buffer
-    from npucall.wire.replies import ServerIdentity
     from npucall_server.access.callers import Caller
     from npucall_server.calls.arrivals import Computed
-    from npucall_server.calls.open_places import Places
-    from npucall_server.scheduling.executor import Admission, Completed, Executor
-    from npucall_server.scheduling.gate import Gate, Passage
-    from npucall_server.scheduling.kept_memory import KeptMemory
+    from npucall_server.calls.executions import Executions
+    from npucall_server.calls.recipe import Recipe
+    from npucall_server.scheduling.executor import Admission, Completed
+    from npucall_server.scheduling.gate import Passage
     from npucall_server.telemetry.log import Record
 
 QUICK_ELEMENTS = 16 * KIB
 """A call of so many elements takes far less than a millisecond, whatever its operator."""
-
-
-class Executions:
-    """Begins executions on one device, and holds what they have in common."""
-
-    def __init__(
-        self,
-        executor: Executor,
-        identity: ServerIdentity,
-        places: Places,
-        kept: KeptMemory,
-        gate: Gate,
-    ) -> None:
-        device = executor.device
-        self.executor, self.places, self.kept, self.gate = executor, places, kept, gate
-        self.calls = PreparedCalls(device.catalogue, device.product, device.default_variant)
-        self.encoded_reply = once_a_call(lambda call: encode_reply(call, identity))
-
-    def begin(self, caller: Caller, record: Record, *, program: bool = False) -> Execution:
-        """The execution of a call or a program that has come."""
-        return Execution(self, caller, record, is_program=program)
 
 
 class Execution:
@@ -82,6 +51,8 @@ class Execution:
 
     asked: Prepared | Program
     """Once it is prepared: the call, or the program. A call with places is a program too."""
+    _recipe: Recipe | None = None
+    """Of a call without places, once it is admitted."""
     _steps: Sequence[Step] = ()
     """What runs, if all of it is in the message, or comes in chunks."""
     _places: OpenPlaces | None = None
@@ -94,7 +65,7 @@ class Execution:
     _completed: Completed | None = None
     _in_one = False
     """Whether the answer is one message."""
-    _runs = False
+    _runs = _has_left = False
 
     def __init__(
         self, common: Executions, caller: Caller, record: Record, *, is_program: bool
@@ -106,7 +77,8 @@ class Execution:
         return self
 
     def __exit__(self, *raised: object) -> None:
-        self.dismiss()
+        if self._admission is not None or not self._has_left:
+            self.dismiss()
 
     # --- What is asked ----------------------------------------------------------------------------
 
@@ -116,6 +88,16 @@ class Execution:
         ``chunked``: the storages of a call follow, except those that have a place. Raises an error
         if the call is wrong.
         """
+        if not (chunked or self.is_program):
+            start, record = perf_counter_ns(), self.record
+            received = self._common.calls.received(message)
+            if received is not None:
+                call, storages = received
+                self.asked = call
+                self._steps = [Step(call, storages)]
+                record.operator, record.variant = call.operator.name, call.operator.variant
+                record.decode_ns = perf_counter_ns() - start
+                return
         program = self._read(message, chunked=chunked)
         if program is not None:
             start = perf_counter_ns()
@@ -124,37 +106,15 @@ class Execution:
         if self.is_program:
             self.answer_in_one()
 
-    def plan(self, message: bytes) -> Plan:
-        """Checks a request without its data."""
-        common, record, executor = self._common, self.record, self._common.executor
-        steps: list[Step] = []
-        if self.is_program:
-            program = read_program(message, record, common.calls, planned=True)
-            calls, steps = [step.call for step in program.steps], own_steps(program)
-        else:
-            asked, _ = read_call(message, record, common.calls, planned=True)
-            calls = [asked]  # type: ignore[list-item]  # without places
-        self._passage = common.gate.enter(self.caller)
-        turn = executor.turn(self.caller)
-        try:
-            workspaces = [executor.plan(call, turn) for call in calls]
-        finally:
-            record.device_ns, record.told_ns = turn.held_ns, turn.told_ns
-        replies = map(common.encoded_reply, calls)
-        peak = executor.device.program_bytes(steps) if steps else 0
-        return Plan(list(zip(replies, workspaces, strict=True)), timings_of(record), peak)
-
     def answer_in_one(self, *, streams: bool = False) -> None:
         """The answer will be one message, which takes memory beside the outputs.
 
-        Raises TooLargeError if the outputs do not fit in a message. ``streams``: see
-        ``check_call_answer``.
+        Raises TooLargeError if the outputs do not fit in a message. ``streams``: whether the error
+        may point to ExecuteStream.
         """
         self._in_one = True
-        if self.is_program:
-            check_program_answer(self._common.executor, self.asked)  # type: ignore[arg-type]
-        else:
-            check_call_answer(self._common.executor, self.asked, streams=streams)
+        if self.asked.replied_bytes > self._common.most_in_one:
+            raise self._common.too_long(self.asked, program=self.is_program, streams=streams)
 
     def expect(self, name: str) -> Receiving:
         """Takes the storages in chunks: to compute them as they come, or into memory made for them.
@@ -211,7 +171,7 @@ class Execution:
         if asked.replied_bytes <= INLINE_BYTES:
             return None
         self._arrivals.tell = tell
-        return self._common.encoded_reply(asked)
+        return self._common.recipe_of(asked).reply
 
     def end_of_bytes(self) -> None:
         """All storages have come."""
@@ -231,14 +191,13 @@ class Execution:
         """
         common, asked = self._common, self.asked
         self._passage = passage = common.gate.enter(self.caller)
-        room = common.executor.room_of(asked)
-        if self._places is not None:
-            room += self._places.copied_bytes
-        if self._in_one:  # the message takes memory beside the outputs
-            room = max(room, 2 * asked.replied_bytes)
+        room = self._room_of(asked) if isinstance(asked, Program) else self._known_room(asked)
+        if self._in_one and room < 2 * asked.replied_bytes:
+            room = 2 * asked.replied_bytes  # the message takes memory beside the outputs
         self._admission = admission = common.executor.admit(asked, self.caller, room, end)
         passage.may_end_by(admission.end)
-        common.kept.make_room(room)
+        if room >= common.kept.large:
+            common.kept.make_room(room)
 
     def answer_once_read(self) -> bytes:
         """Admits and runs the call, and gives its room back once its answer has been read.
@@ -284,6 +243,14 @@ class Execution:
 
     def reply_message(self) -> bytes:
         """The answer in one message. To be called once."""
+        recipe, completed = self._recipe, self._completed
+        if recipe is not None and completed is not None:
+            start, self._completed = perf_counter_ns(), None
+            outputs: Any = completed.outputs[0]  # all of them: it has no places
+            self.record.encode_ns = perf_counter_ns() - start
+            timings = timings_of(self.record, completed)
+            self.forget_storages()
+            return join_answer(recipe.head, timings, outputs)
         replies = self._replies()
         timings = self._take_timings()
         self.forget_storages()
@@ -294,13 +261,15 @@ class Execution:
 
     def forget_storages(self) -> None:
         """The call is answered, so its inputs are no longer read."""
-        self._steps, self._storages = (), {}
-        if self._arrivals is not None:
-            self._arrivals.stop()
+        self._steps = ()
+        if self._storages:
+            self._storages = {}
         if self._passage is not None:
             self._passage.is_answered()
-        if not self._runs:
+        if not (self._runs or self._has_left):
             self._leave()
+        if self._arrivals is not None:
+            self._arrivals.stop()
 
     def may_end_by(self, end: Callable[[], object]) -> None:
         """``end`` ends the call from now on if others ask for its room."""
@@ -309,11 +278,9 @@ class Execution:
 
     def dismiss(self) -> None:
         """Gives the room of the call back; a second time does nothing."""
-        if self._arrivals is not None:
-            self._arrivals.stop()
         if self._admission is not None:
             self._admission.dismiss()
-        if not self._runs:
+        if not (self._runs or self._has_left):
             self._leave()
 
     def gave_way(self) -> NpucallError:
@@ -335,17 +302,29 @@ class Execution:
         self._steps = own_steps(program)
         return None
 
+    def _known_room(self, call: Prepared) -> int:
+        """Bytes that a call without places takes."""
+        self._recipe = recipe = self._common.recipe_of(call)
+        if recipe.room is None:
+            recipe.room = self._common.executor.room_of(call)
+        return recipe.room
+
+    def _room_of(self, program: Program) -> int:
+        room = self._common.executor.room_of(program)
+        return room if self._places is None else room + self._places.copied_bytes
+
     def _compute(self, steps: Sequence[Step], admission: Admission) -> None:
-        executor, record = self._common.executor, self.record
-        turn = executor.turn(self.caller, admission, self._arrivals)
         try:
-            self._completed = executor.run(steps, turn)
+            self._completed = self._common.executor.run(
+                steps, self.caller, admission, self._arrivals
+            )
         except NpucallError as error:
             if self.is_program and len(steps) == 1:  # a device does not know that this is no call
                 error.details.setdefault("step", "0")
             raise
         finally:
-            record.device_ns, record.told_ns = turn.held_ns, turn.told_ns
+            if (turn := admission.turn) is not None:
+                self.record.device_ns, self.record.told_ns = turn.held_ns, turn.told_ns
 
     def _compute_placed(self, places: OpenPlaces, admission: Admission) -> None:
         """Not if another call fills the same handles with the same bytes, or has filled them."""
@@ -371,6 +350,7 @@ class Execution:
 
     def _leave(self) -> None:
         """The call no longer uses the device, nor its inputs. A second time does nothing."""
+        self._has_left = True
         if self._places is not None:
             self._places.end()
         if self._passage is not None:
@@ -386,7 +366,7 @@ class Execution:
             outputs: Any = completed.outputs[number] if completed else [None] * len(call.outputs)
             if places is not None:
                 outputs = places.replied(number, outputs)
-            replies.append((self._common.encoded_reply(call), outputs))
+            replies.append((self._common.recipe_of(call).reply, outputs))
         self.record.encode_ns = perf_counter_ns() - start
         return replies
 

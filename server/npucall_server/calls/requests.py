@@ -58,11 +58,6 @@ def read_call(
     have a place. The record names the call from when its operator is known.
     """
     start = perf_counter_ns()
-    if not chunked and (received := calls.received(message)) is not None:
-        call, storages = received
-        record.operator, record.variant = call.operator.name, call.operator.variant
-        record.decode_ns = perf_counter_ns() - start
-        return call, [Step(call, storages)]
     request = split_request(message)
     decoded = perf_counter_ns()
     record.decode_ns = decoded - start

@@ -13,7 +13,7 @@ from npucall.compute.steps import peak_bytes
 from npucall.compute.steps import run as run_steps
 from npucall.operators import CATALOGUE, DEFAULT_VARIANT
 from npucall.products import product_of
-from npucall_server.devices.base import NoDeviceError, Ran
+from npucall_server.devices.base import NoDeviceError, Ran, ResidentPart
 from npucall_server.devices.host_memory import HostResident, as_asked, in_host_memory, memory_of
 
 if TYPE_CHECKING:
@@ -81,6 +81,8 @@ class CpuDevice:
         if len(steps) > 1:
             return self._run_program(steps, turn)
         call, storages, targets, discarded = steps[0]
+        if not (targets or discarded or ResidentPart in map(type, storages.values())):
+            return Ran([evaluate.run(call, storages, turn, helpers=self._helpers)])  # type: ignore[list-item, arg-type]
         given, memory = in_host_memory(storages), memory_of(targets)
         outputs = evaluate.run(call, given, turn, memory, helpers=self._helpers)
         return Ran([as_asked(call, outputs, targets, discarded)])

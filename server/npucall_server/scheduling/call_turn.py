@@ -57,7 +57,7 @@ class CallTurn:
     ) -> None:
         self._since = time.monotonic()
         self._turns, self._caller = turns, caller
-        self._call_timeout, self.pieces = call_timeout, pieces
+        self._call_timeout, self._pieces = call_timeout, pieces
         self._begins: Callable[[], object] | None = begins
         self._remaining = remaining = caller.time_remaining()
         self._least = call_timeout if remaining is None else min(call_timeout, remaining)
@@ -74,7 +74,10 @@ class CallTurn:
 
     def __enter__(self) -> None:
         self.check()
-        self._hold(self._turns.take(self) or self._wait())
+        self._held = self._turns.take(self) or self._wait()
+        begins, self._begins = self._begins, None
+        if begins is not None:
+            begins()
 
     def __exit__(
         self,
@@ -98,7 +101,7 @@ class CallTurn:
         self._turns.moves()
         if self._turns.waiting and self._held is not None:
             held, self._held = self._held, None
-            self._hold(self._turns.pass_on(held) or self._wait())
+            self._held = self._turns.pass_on(held) or self._wait()
         self._pauses_at = time.monotonic() + _SECONDS_BETWEEN_PAUSES
 
     def spare(self) -> AbstractContextManager[object] | None:
@@ -119,12 +122,6 @@ class CallTurn:
         """Looks again whether it is still worth waiting."""
         if self._wake is not None:
             self._wake.set()
-
-    def _hold(self, grant: Grant) -> None:
-        self._held = grant
-        if self._begins is not None:
-            self._begins()
-            self._begins = None
 
     def _wait(self) -> Grant:
         """Waits for the grant, which may have come already: who gives it looks for ``_wake``."""
@@ -165,8 +162,8 @@ class CallTurn:
     def _seconds(self) -> float:
         """Seconds until the call ends."""
         own = self._call_timeout
-        if self.pieces is not None:
-            own += self.pieces.waited_ns / 1e9
+        if self._pieces is not None:
+            own += self._pieces.waited_ns / 1e9
         return own if self._remaining is None else min(own, self._remaining)
 
     def _late(self) -> DeadlineError:

@@ -52,7 +52,7 @@ class Completed(NamedTuple):
 class Admission:
     """What an admitted call holds: a place until it has run, memory until it is dismissed."""
 
-    __slots__ = ("_executor", "_memory", "_place", "_quotas", "asked")
+    __slots__ = ("_executor", "_memory", "_place", "_quotas", "asked", "turn")
 
     def __init__(
         self,
@@ -65,6 +65,8 @@ class Admission:
         self._executor, self._quotas = executor, quotas
         self._place, self._memory = place, memory
         self.asked = asked
+        self.turn: CallTurn | None = None
+        """Its turns, once it runs."""
 
     @property
     def owner(self) -> str:
@@ -174,7 +176,8 @@ class Executor:
         ``end``: see ``Admission.may_end_by``. Raises QuotaError, QueueFullError, DrainingError,
         DeviceLostError.
         """
-        self.check_open()
+        if self._refusal is not None:
+            raise self._refusal()
         quotas = self._quotas.take(caller, size)
         try:
             place = self._places.take(caller, 1, end)
@@ -203,26 +206,25 @@ class Executor:
             if not self._admitted:
                 self._idle.notify_all()
 
-    def turn(
-        self, caller: Caller, admission: Admission | None = None, pieces: Pieces | None = None
-    ) -> CallTurn:
-        """The turns of a call. One that is admitted may be ended for others until the first comes.
-
-        But not while its ``pieces`` come: then whoever receives them ends it.
-        """
-        timeout = self.limits.call_timeout
-        if admission is None or pieces is not None:
-            return CallTurn(self.turns, caller, timeout, pieces)
-        turn = CallTurn(self.turns, caller, timeout, begins=admission.must_go_on)
-        admission.may_end_by(turn.give_way)
-        return turn
-
-    def run(self, steps: Sequence[Step], turn: CallTurn) -> Completed:
+    def run(
+        self,
+        steps: Sequence[Step],
+        caller: Caller,
+        admission: Admission,
+        pieces: Pieces | None = None,
+    ) -> Completed:
         """Runs an admitted call in the calling thread, once the device has a turn for it.
 
-        Raises DeadlineError, CancelledError, and the errors of the device.
+        Until then the call may be ended for others; while its ``pieces`` come, whoever receives
+        them ends it. Raises DeadlineError, CancelledError, and the errors of the device.
         """
-        pieces = turn.pieces
+        timeout = self.limits.call_timeout
+        if pieces is None:
+            turn = CallTurn(self.turns, caller, timeout, begins=admission.must_go_on)
+            admission.may_end_by(turn.give_way)
+        else:
+            turn = CallTurn(self.turns, caller, timeout, pieces)
+        admission.turn = turn
         start = time.perf_counter_ns()
         outputs, phases = self.device.run(steps, turn, pieces)
         ran_ns = time.perf_counter_ns() - start - turn.waited_ns
@@ -230,6 +232,10 @@ class Executor:
             ran_ns -= pieces.waited_ns
         self._usual_seconds += (ran_ns / 1e9 - self._usual_seconds) / 16
         return Completed(outputs, turn.waited_ns, phases or Phases(0, 0, ran_ns, 0))
+
+    def turn(self, caller: Caller) -> CallTurn:
+        """The turns for a call that is only planned."""
+        return CallTurn(self.turns, caller, self.limits.call_timeout)
 
     def plan(self, call: Prepared, turn: CallTurn) -> int:
         """Bytes of workspace that a call needs. Planning takes no place from calls that run.

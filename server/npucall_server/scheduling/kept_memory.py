@@ -29,13 +29,14 @@ class KeptMemory:
         give_back: Callable[[], object] = memory.give_back,
         resident: Callable[[], int] = memory.resident_bytes,
     ) -> None:
-        self._large = limit // _LARGE
+        self.large = limit // _LARGE
+        """From so many bytes on ``make_room`` looks; for less it does nothing."""
         self._most = resident() + limit
         self._give_back, self._resident = give_back, resident
 
     def make_room(self, size: int) -> None:
         """To be called before a call takes so many bytes."""
-        if size >= self._large and self._resident() + size > self._most:
+        if size >= self.large and self._resident() + size > self._most:
             self._give_back()
 
 

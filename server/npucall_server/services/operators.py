@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from npucall.wire.replies import ServerIdentity
     from npucall_server.access.callers import Caller
     from npucall_server.accounts.budget import Budget
-    from npucall_server.calls.execution import Executions
+    from npucall_server.calls.executions import Executions
     from npucall_server.devices.base import DeviceFacts
     from npucall_server.settings.server import ServerSettings
     from npucall_server.telemetry.log import Record
@@ -66,8 +66,7 @@ class OperatorService:
 
     def plan_program(self, request: bytes, record: Record, caller: Caller) -> bytes:
         """Checks one program without its data."""
-        with self._executions.begin(caller, record, program=True) as program:
-            plan = program.plan(request)
+        plan = self._executions.plan(request, caller, record, program=True)
         plans = [
             pb.PlanResponse(reply=pb.Reply.FromString(reply), workspace_bytes=workspace)
             for reply, workspace in plan.steps
@@ -79,8 +78,7 @@ class OperatorService:
     def plan(self, request: bytes, record: Record, caller: Caller) -> bytes:
         """Checks one call without its data."""
         check_overhead("request", len(request))
-        with self._executions.begin(caller, record) as call:
-            plan = call.plan(request)
+        plan = self._executions.plan(request, caller, record)
         ((reply, workspace_bytes),) = plan.steps
         return pb.PlanResponse(
             reply=pb.Reply.FromString(reply),

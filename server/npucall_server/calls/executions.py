@@ -1,0 +1,68 @@
+"""Begins executions on one device, and holds what they have in common."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from npucall.declare.prepare import once_a_call
+from npucall.wire.calls import PreparedCalls
+from npucall_server.calls.answers import Plan, most_in_one, timings_of, too_long
+from npucall_server.calls.execution import Execution
+from npucall_server.calls.recipe import Recipe
+from npucall_server.calls.requests import own_steps, read_call, read_program
+
+if TYPE_CHECKING:
+    from npucall.wire.replies import ServerIdentity
+    from npucall_server.access.callers import Caller
+    from npucall_server.calls.open_places import Places
+    from npucall_server.devices.base import Step
+    from npucall_server.scheduling.executor import Executor
+    from npucall_server.scheduling.gate import Gate
+    from npucall_server.scheduling.kept_memory import KeptMemory
+    from npucall_server.telemetry.log import Record
+
+
+class Executions:
+    """Of one device."""
+
+    def __init__(
+        self,
+        executor: Executor,
+        identity: ServerIdentity,
+        places: Places,
+        kept: KeptMemory,
+        gate: Gate,
+    ) -> None:
+        device = executor.device
+        self.executor, self.places, self.kept, self.gate = executor, places, kept, gate
+        self.calls = PreparedCalls(device.catalogue, device.product, device.default_variant)
+        self.recipe_of = once_a_call(lambda call: Recipe(call, identity))
+        self.most_in_one = most_in_one(executor)
+        self.too_long = partial(too_long, executor)
+
+    def begin(self, caller: Caller, record: Record, *, program: bool = False) -> Execution:
+        """The execution of a call or a program that has come."""
+        return Execution(self, caller, record, is_program=program)
+
+    def plan(
+        self, message: bytes, caller: Caller, record: Record, *, program: bool = False
+    ) -> Plan:
+        """Checks a call or a program without its data."""
+        executor = self.executor
+        steps: list[Step] = []
+        if program:
+            found = read_program(message, record, self.calls, planned=True)
+            calls, steps = [step.call for step in found.steps], own_steps(found)
+        else:
+            asked, _ = read_call(message, record, self.calls, planned=True)
+            calls = [asked]  # type: ignore[list-item]  # without places
+        passage, turn = self.gate.enter(caller), executor.turn(caller)
+        try:
+            workspaces = [executor.plan(call, turn) for call in calls]
+        finally:
+            record.device_ns, record.told_ns = turn.held_ns, turn.told_ns
+            passage.leave()
+        replies = [self.recipe_of(call).reply for call in calls]
+        peak = executor.device.program_bytes(steps) if steps else 0
+        return Plan(list(zip(replies, workspaces, strict=True)), timings_of(record), peak)
