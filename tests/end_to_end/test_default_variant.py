@@ -9,7 +9,7 @@ import pytest
 
 import npucall_client
 from npucall.errors import DTypeError
-from npucall_server.commands.serve import serve
+from npucall_server.commands.serve import read, serve
 from npucall_server.devices import open_device
 from npucall_server.settings.server import ServerSettings
 
@@ -62,7 +62,7 @@ def test_a_variant_that_the_product_lacks_ends_the_server_with_69(
         ("Ascend310P1", "documented", "none"),
     ):
         flags = f"--soc={soc}", f"--variant={variant}", "--listen=127.0.0.1:0"
-        assert serve(list(flags)) == 69
+        assert serve(read(flags)) == 69
         said = capsys.readouterr().err
         assert said.startswith(f"npucall-server: variant: expected {has}, as Ascend")
         assert said.endswith(f"found {variant}; the setting soc chooses the product\n")

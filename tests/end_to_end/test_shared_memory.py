@@ -22,7 +22,7 @@ from npucall.operators.l1_loss_backward import l1_loss_backward
 from npucall.v1 import operator_service_pb2 as pb
 from npucall.v1 import tensor_pb2
 from npucall_client.testing import running_server
-from npucall_server.commands.serve import serve
+from npucall_server.commands.serve import read, serve
 
 from . import wire
 
@@ -253,7 +253,7 @@ def test_a_path_that_is_taken_ends_the_server_with_71(
     precious = tmp_path / "precious"
     precious.write_text("precious")
     for path in side, precious:
-        assert serve([f"--shared-memory={path}", "--listen=127.0.0.1:0"]) == 71
+        assert serve(read([f"--shared-memory={path}", "--listen=127.0.0.1:0"])) == 71
         assert (
             "shared_memory: expected a path where the server can make a socket, "
             in capsys.readouterr().err

@@ -103,9 +103,9 @@ def test_what_opens_a_kind_is_there_and_help_says_what_each_is() -> None:
 def test_a_server_on_a_cpu_imports_nothing_of_other_devices() -> None:
     program = """
 import json, sys
-from npucall_server.commands.serve import _read_settings
+from npucall_server.commands.serve import read
 from npucall_server.devices import open_device
-open_device(_read_settings([]), print).close()
+open_device(read([]), print).close()
 print(json.dumps(sorted(name for name in sys.modules if ".devices." in name)))
 """
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
