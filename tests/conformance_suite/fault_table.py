@@ -246,8 +246,9 @@ PATHS = (
        "timings_of(record), peak", "timings_of(record), 0"),
     at("npucall_server.sessions.digests", L1, "digest",
        "return kept.data", "return STATE.setdefault(len(kept.data), kept.data)"),
-    at("npucall_server.calls.answers", L1, "timings",
-       "record.queue_ns = completed.queue_ns", "record.queue_ns = 10**12"),
+    at("npucall_server.scheduling.executor", L1, "timings",
+       "record.queue_ns = waited_ns = turn.waited_ns", "waited_ns = turn.waited_ns\n"
+       "        record.queue_ns = 10**12"),
     at("npucall_server.calls.open_places", L1, "shared-memory",
        "targets[name] = self._places.regions.view(place, name, person)",
        "targets[name] = self._places.regions.view(place._replace(offset=place.offset + 4), "

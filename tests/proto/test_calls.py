@@ -240,9 +240,9 @@ def test_a_message_of_a_known_call_is_taken_without_parsing_and_any_other_one_is
     prepared = cached.of(valid())
     received = cached.received(message)
     assert received is not None
-    assert received.call is prepared
+    assert received[0] is prepared
     storages = prepared.storages(split_request(message).storage)  # type: ignore[arg-type]
-    assert list(received.storages.items()) == list(storages.items())
+    assert list(received[1].items()) == list(storages.items())
     generated = pb.ExecuteRequest.FromString(message)
     for storage in generated.storage:
         storage.ClearField("padding")
@@ -267,7 +267,7 @@ def test_a_byte_that_differs_is_data_or_makes_a_message_unknown() -> None:
         if received is not None:
             data += 1
             storages = prepared.storages(split_request(bytes(changed)).storage)  # type: ignore[arg-type]
-            assert received.storages == storages
+            assert received[1] == storages
     assert data == 16
 
 

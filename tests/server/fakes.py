@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tests.client.pool.heard import until
 
@@ -22,6 +22,7 @@ from npucall_server.devices.base import Ran, Step
 from npucall_server.devices.host_memory import HostResident
 from npucall_server.scheduling.executor import Executor, Limits
 from npucall_server.settings.tenants import Role
+from npucall_server.telemetry.log import Record
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -31,8 +32,8 @@ if TYPE_CHECKING:
     from npucall.errors import NpucallError
     from npucall.places import OutputPlace, Place
     from npucall.tensors import Buffer
-    from npucall_server.devices.base import DeviceTurn, Phases
-    from npucall_server.scheduling.executor import Admission, Completed
+    from npucall_server.devices.base import DeviceTurn, Outputs, Phases
+    from npucall_server.scheduling.executor import Admission
     from npucall_server.shared.regions import Regions
 
 PATIENCE = 20.0
@@ -279,6 +280,13 @@ def executor(
     return Executor(device, Limits(queue_length, memory_limit, call_timeout), **more)
 
 
+class Executed(NamedTuple):
+    """What a call gave, and what its record says."""
+
+    outputs: Outputs
+    record: Record
+
+
 def admitted(subject: Executor, call: Prepared, caller: FakeCaller) -> Admission:
     return subject.admit(call, caller, subject.room_of(call))
 
@@ -288,12 +296,14 @@ def execute(
     call: Prepared,
     storages: Mapping[str, Buffer] | None = None,
     caller: FakeCaller | None = None,
-) -> Completed:
+) -> Executed:
     """A call from its admission to its end."""
     caller = caller or FakeCaller()
     admission = admitted(subject, call, caller)
     try:
-        return subject.run([Step(call, storages or {})], caller, admission)
+        record = Record("Execute", "1", caller.peer)
+        outputs = subject.run([Step(call, storages or {})], caller, admission, record)
+        return Executed(outputs, record)
     finally:
         admission.dismiss()
 

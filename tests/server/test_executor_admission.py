@@ -39,12 +39,12 @@ from .raw import call_of, channel_to
 from .serving import Offline, record, serving
 
 if TYPE_CHECKING:
-    from npucall_server.scheduling.executor import Completed
+    from .fakes import Executed
 
 
 def fill(
     pool: ThreadPoolExecutor, subject: Executor, calls: int, elements: int = 2
-) -> list[Future[Completed]]:
+) -> list[Future[Executed]]:
     """Calls that hold a turn, or wait for one."""
     expected = subject.calls_in_flight + calls
     futures = [pool.submit(execute, subject, prepared(elements)) for _ in range(calls)]
@@ -164,8 +164,8 @@ def test_waiting_and_running_are_told_apart(pool: ThreadPoolExecutor) -> None:
     calls = fill(pool, executor(device, queue_length=1), 2)
     device.let_all_go()
     results = [call.result(PATIENCE) for call in calls]
-    assert sorted(result.queue_ns > 0 for result in results) == [False, True]
-    assert all(result.phases.run_ns > 0 for result in results)
+    assert sorted(result.record.queue_ns > 0 for result in results) == [False, True]
+    assert all(result.record.run_ns > 0 for result in results)
 
 
 # --- Where the time of a call on a device went ----------------------------------------------------

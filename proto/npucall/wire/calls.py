@@ -67,15 +67,18 @@ class PreparedCalls:
         kept = self._kept.get(call)
         return self._prepare(call) if kept is None else kept.call
 
-    def received(self, message: bytes) -> KnownCall | None:
+    def received(self, message: bytes) -> tuple[Prepared, Mapping[str, memoryview]] | None:
         """Call and storages of an ``ExecuteRequest``, if that takes no parsing and no checks.
 
         That is so for a call that was prepared before, if npucall wrote the message, with all
         storages in it. None for every other message.
         """
         kept = self._kept.get(call_in(message))
-        storages = None if kept is None else kept.request.storages(message)
-        return None if kept is None or storages is None else KnownCall(kept.call, storages)
+        if kept is None:
+            return None
+        call, request = kept
+        storages = request.storages(message)
+        return None if storages is None else (call, storages)
 
     def _prepare(self, call: bytes) -> Prepared:
         decoded = decode(call, self._catalogue, self._default_variant)
@@ -88,13 +91,6 @@ class PreparedCalls:
                     del self._kept[next(iter(self._kept))]
                 self._kept[call] = kept
         return prepared
-
-
-class KnownCall(NamedTuple):
-    """A call that has come: prepared, with its storages by name."""
-
-    call: Prepared
-    storages: Mapping[str, memoryview]
 
 
 class _Kept(NamedTuple):

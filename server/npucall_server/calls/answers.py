@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from npucall.declare.prepare import Prepared
     from npucall.places import Place
     from npucall.programs import Program
-    from npucall_server.scheduling.executor import Completed, Executor
+    from npucall_server.scheduling.executor import Executor
     from npucall_server.telemetry.log import Record
 
 
@@ -36,12 +36,8 @@ class Plan(NamedTuple):
     """The most bytes of device memory that a program needs at a time."""
 
 
-def timings_of(record: Record, completed: Completed | None = None) -> bytes:
-    """The timings of a call, of which the record gets those of its run."""
-    if completed is not None:
-        record.queue_ns = completed.queue_ns
-        phases = completed.phases
-        record.copy_in_ns, record.plan_ns, record.run_ns, record.copy_out_ns = phases
+def timings_of(record: Record) -> bytes:
+    """The timings of a call, of which the record has what is known by now."""
     return encode_timings((
         record.decode_ns, record.check_ns, record.queue_ns, record.run_ns,
         record.encode_ns, record.copy_in_ns, record.plan_ns, record.copy_out_ns,

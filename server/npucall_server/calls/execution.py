@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     from npucall_server.calls.arrivals import Computed
     from npucall_server.calls.executions import Executions
     from npucall_server.calls.recipe import Recipe
-    from npucall_server.scheduling.executor import Admission, Completed
+    from npucall_server.devices.base import Outputs
+    from npucall_server.scheduling.executor import Admission
     from npucall_server.scheduling.gate import Passage
     from npucall_server.telemetry.log import Record
 
@@ -62,7 +63,8 @@ class Execution:
     _arrivals: Arrivals | None = None
     _passage: Passage | None = None
     _admission: Admission | None = None
-    _completed: Completed | None = None
+    _outputs: Outputs | None = None
+    """Of a call that ran, until it is answered."""
     _in_one = False
     """Whether the answer is one message."""
     _runs = _has_left = False
@@ -223,7 +225,11 @@ class Execution:
         assert admission is not None  # noqa: S101  # it has been admitted
         self._runs = True
         try:
-            if self._places is None:
+            if self._recipe is not None:  # a call without places
+                self._outputs = self._common.executor.run(
+                    self._steps, self.caller, admission, self.record, self._arrivals
+                )
+            elif self._places is None:
                 self._compute(self._steps, admission)
             else:
                 self._compute_placed(self._places, admission)
@@ -239,25 +245,26 @@ class Execution:
     def reply(self) -> Answer:
         """The answer to a call that ran. To be called once, since the answer takes the outputs."""
         ((reply, places),) = self._replies()
-        return Answer(reply, self._take_timings(), places)
+        return Answer(reply, timings_of(self.record), places)
 
     def reply_message(self) -> bytes:
         """The answer in one message. To be called once."""
-        recipe, completed = self._recipe, self._completed
-        if recipe is not None and completed is not None:
-            start, self._completed = perf_counter_ns(), None
-            outputs: Any = completed.outputs[0]  # all of them: it has no places
-            self.record.encode_ns = perf_counter_ns() - start
-            timings = timings_of(self.record, completed)
+        recipe, record = self._recipe, self.record
+        if recipe is None:
+            replies = self._replies()
             self.forget_storages()
-            return join_answer(recipe.head, timings, outputs)
-        replies = self._replies()
-        timings = self._take_timings()
+            if self.is_program:
+                return join_program_response(replies, timings_of(record))
+            ((reply, places),) = replies
+            return join_response(reply, timings_of(record), places)
+        start, ran, self._outputs = perf_counter_ns(), self._outputs, None
+        assert ran is not None  # noqa: S101  # it ran
+        outputs: Any = ran[0]  # all are in the answer, since none has a place
+        del ran
+        record.encode_ns = perf_counter_ns() - start
+        timings = timings_of(record)
         self.forget_storages()
-        if self.is_program:
-            return join_program_response(replies, timings)
-        ((reply, places),) = replies
-        return join_response(reply, timings, places)
+        return join_answer(recipe.head, timings, outputs)
 
     def forget_storages(self) -> None:
         """The call is answered, so its inputs are no longer read."""
@@ -314,17 +321,13 @@ class Execution:
         return room if self._places is None else room + self._places.copied_bytes
 
     def _compute(self, steps: Sequence[Step], admission: Admission) -> None:
+        executor, record = self._common.executor, self.record
         try:
-            self._completed = self._common.executor.run(
-                steps, self.caller, admission, self._arrivals
-            )
+            self._outputs = executor.run(steps, self.caller, admission, record)
         except NpucallError as error:
             if self.is_program and len(steps) == 1:  # a device does not know that this is no call
                 error.details.setdefault("step", "0")
             raise
-        finally:
-            if (turn := admission.turn) is not None:
-                self.record.device_ns, self.record.told_ns = turn.held_ns, turn.told_ns
 
     def _compute_placed(self, places: OpenPlaces, admission: Admission) -> None:
         """Not if another call fills the same handles with the same bytes, or has filled them."""
@@ -357,20 +360,16 @@ class Execution:
             self._passage.leave()
 
     def _replies(self) -> list[tuple[bytes, Sequence[Place]]]:
-        """The reply of each step, and its outputs."""
+        """The reply of each step, and its outputs. The call lets go of what was computed."""
         start = perf_counter_ns()
-        asked, completed, places = self.asked, self._completed, self._places
+        asked, places, ran = self.asked, self._places, self._outputs
+        self._outputs = None
         calls = [step.call for step in asked.steps] if isinstance(asked, Program) else [asked]
         replies = []
         for number, call in enumerate(calls):
-            outputs: Any = completed.outputs[number] if completed else [None] * len(call.outputs)
+            outputs: Any = ran[number] if ran is not None else [None] * len(call.outputs)
             if places is not None:
                 outputs = places.replied(number, outputs)
             replies.append((self._common.recipe_of(call).reply, outputs))
         self.record.encode_ns = perf_counter_ns() - start
         return replies
-
-    def _take_timings(self) -> bytes:
-        """The timings. The call lets go of what was computed."""
-        completed, self._completed = self._completed, None
-        return timings_of(self.record, completed)

@@ -76,12 +76,15 @@ class Phases(NamedTuple):
     copy_out_ns: int
 
 
+Outputs: TypeAlias = "list[list[Buffer | Resident | None]]"
+"""For each step a storage for each output, in order. If an output had a target, its storage is the
+target. A discarded output has None."""
+
+
 class Ran(NamedTuple):
     """The result of a run."""
 
-    outputs: list[list[Buffer | Resident | None]]
-    """For each step a storage for each output, in order. If an output had a target, its storage is
-    the target. A discarded output has None."""
+    outputs: Outputs
     phases: Phases | None = None
     """Of all steps together; None if the device is not hardware."""
 

@@ -13,7 +13,6 @@ from npucall_server import retries
 from npucall_server.accounts.ledger import Ledger
 from npucall_server.accounts.quotas import CallQuotas
 from npucall_server.accounts.usage import Usage
-from npucall_server.devices.base import Phases
 from npucall_server.scheduling.call_turn import CallTurn
 from npucall_server.scheduling.schedule import Schedule
 from npucall_server.settings.tenants import Tenants
@@ -23,10 +22,10 @@ if TYPE_CHECKING:
 
     from npucall.declare.prepare import Prepared
     from npucall.programs import Program
-    from npucall.tensors import Buffer
     from npucall_server.access.callers import Caller
     from npucall_server.accounts.ledger import Entry
-    from npucall_server.devices.base import Device, Pieces, Resident, Step
+    from npucall_server.devices.base import Device, Outputs, Pieces, Step
+    from npucall_server.telemetry.log import Record
 
 MAX_COMPUTATION = 2**63 - 1
 
@@ -40,19 +39,10 @@ class Limits(NamedTuple):
     computation_limit: int = MAX_COMPUTATION
 
 
-class Completed(NamedTuple):
-    """The outputs of a call, or of the steps of a program, and where the time went."""
-
-    outputs: Sequence[Sequence[Buffer | Resident | None]]
-    """For each step, a storage for each output."""
-    queue_ns: int
-    phases: Phases
-
-
 class Admission:
     """What an admitted call holds: a place until it has run, memory until it is dismissed."""
 
-    __slots__ = ("_executor", "_memory", "_place", "_quotas", "asked", "turn")
+    __slots__ = ("_executor", "_memory", "_place", "_quotas", "asked")
 
     def __init__(
         self,
@@ -65,8 +55,6 @@ class Admission:
         self._executor, self._quotas = executor, quotas
         self._place, self._memory = place, memory
         self.asked = asked
-        self.turn: CallTurn | None = None
-        """Its turns, once it runs."""
 
     @property
     def owner(self) -> str:
@@ -211,12 +199,14 @@ class Executor:
         steps: Sequence[Step],
         caller: Caller,
         admission: Admission,
+        record: Record,
         pieces: Pieces | None = None,
-    ) -> Completed:
+    ) -> Outputs:
         """Runs an admitted call in the calling thread, once the device has a turn for it.
 
         Until then the call may be ended for others; while its ``pieces`` come, whoever receives
-        them ends it. Raises DeadlineError, CancelledError, and the errors of the device.
+        them ends it. The record gets the times. Raises DeadlineError, CancelledError, and the
+        errors of the device.
         """
         timeout = self.limits.call_timeout
         if pieces is None:
@@ -224,14 +214,21 @@ class Executor:
             admission.may_end_by(turn.give_way)
         else:
             turn = CallTurn(self.turns, caller, timeout, pieces)
-        admission.turn = turn
         start = time.perf_counter_ns()
-        outputs, phases = self.device.run(steps, turn, pieces)
-        ran_ns = time.perf_counter_ns() - start - turn.waited_ns
+        try:
+            outputs, phases = self.device.run(steps, turn, pieces)
+        finally:
+            record.device_ns, record.told_ns = turn.held_ns, turn.told_ns
+        record.queue_ns = waited_ns = turn.waited_ns
+        ran_ns = time.perf_counter_ns() - start - waited_ns
         if pieces is not None:
             ran_ns -= pieces.waited_ns
         self._usual_seconds += (ran_ns / 1e9 - self._usual_seconds) / 16
-        return Completed(outputs, turn.waited_ns, phases or Phases(0, 0, ran_ns, 0))
+        if phases is None:
+            record.run_ns = ran_ns
+        else:
+            record.copy_in_ns, record.plan_ns, record.run_ns, record.copy_out_ns = phases
+        return outputs
 
     def turn(self, caller: Caller) -> CallTurn:
         """The turns for a call that is only planned."""
