@@ -18,7 +18,7 @@ from rich.console import Console
 
 import npucall_client
 from npucall.operators.gelu_backward import gelu_backward
-from npucall_client.commands.watching.top import Watched, shown
+from npucall_client.commands.top import Watched, shown
 from npucall_client.testing import running_server
 
 TENANTS = """

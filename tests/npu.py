@@ -88,7 +88,7 @@ def client_of_any_variant(target: str, other: str) -> Iterator[Client]:
     test ends there, as skipped.
     """
     with npucall_client.connect(target) as client, npucall_client.connect(other) as second:
-        client._transport = _AnyVariant(client._transport, second._transport)
+        client._calls.transport = _AnyVariant(client._transport, second._transport)
         yield client
 
 

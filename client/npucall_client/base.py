@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 from npucall import memory
 from npucall.products import DEFAULT_SOC
-from npucall_client.calls.options import Binding, closed
+from npucall_client.calls.options import Binding
 from npucall_client.local.transport import LocalTransport
+from npucall_client.pool.pool_transport import PoolTransport
 from npucall_client.pool.sources import source_of
-from npucall_client.pool.transport import PoolTransport
-from npucall_client.sending.channel import ChannelTransport
-from npucall_client.sending.reservations import Renewal
-from npucall_client.sessions.connection import Connection, Shared
-from npucall_client.sessions.home import Home
+from npucall_client.sending.probe import connected
+from npucall_client.sending.remote import ServerTransport
+from npucall_client.sending.reservations import Renewal, keys_of
+from npucall_client.sessions.connection import Connection, Exclusive, Shared
+from npucall_client.sessions.session_link import SessionLink
 from npucall_client.settings import ClientSettings, checked_seconds
 from npucall_client.targets import LOCAL, POOL
 
@@ -65,34 +66,34 @@ async def opened(settings: ClientSettings, sender: Sender) -> Transport:
     """The transport to the place that computes calls. Raises the errors of ``connect``."""
     if settings.target == LOCAL:
         return LocalTransport(settings.soc or DEFAULT_SOC, sender)
-    transport: Transport
     if settings.target.startswith(POOL):
-        transport = await PoolTransport(settings, source_of(settings), sender).open()
-    else:
-        transport = await ChannelTransport(settings, sender).open()
-    return transport.under(settings.reservation)
+        if settings.reservation:
+            keys_of(settings.reservation)
+        return await PoolTransport(settings, source_of(settings), sender).open()
+    return ServerTransport(await connected(settings, sender))
 
 
 class ClientBase:
     """A client without its public methods."""
 
     def __init__(
-        self,
-        transport: Transport,
-        settings: ClientSettings,
-        binding: Binding | None = None,
-        shared: Shared | None = None,
+        self, transport: Transport, settings: ClientSettings, calls: Connection | None = None
     ) -> None:
-        self._transport = transport
         self._settings = settings
-        self._binding = binding or Binding(settings)
-        self._shared = shared or Shared()
-        self._reserved: tuple[Transport, Renewal] | None = None
-        """While this client has the device alone: the transport of its calls, and why."""
-        self._calls = Connection(self._open, self._binding, self._shared)
+        self._calls = calls or Connection(
+            transport,
+            Binding(settings),
+            Shared(),
+            Exclusive(settings.reservation),
+            waits=settings.wait,
+        )
+
+    @property
+    def _transport(self) -> Transport:
+        return self._calls.transport
 
     async def _close(self) -> None:
-        await self._shared.close()
+        await self._calls.shared.close()
         await self._transport.close()
 
     async def _home(
@@ -102,35 +103,38 @@ class ClientBase:
         budget: int | None,
         *,
         refill: bool,
-    ) -> Home:
+    ) -> SessionLink:
         """A session whose tensors are of that class."""
-        transport, options = self._open(), self._binding.options
-        home = Home(
-            transport.sessions,
+        calls, options = self._calls, self._calls.options
+        home = SessionLink(
+            calls.sessions,
             self._settings.target,
             0.0 if lease is None else checked_seconds(lease, "lease"),
             budget or 0,
             options.timeout,
             options.request_id,
             refill=refill,
-            sender=transport.sender,
+            sender=calls.transport.sender,
             remote=remote,
+            asking=calls.request,
         )
         await home.open()
-        self._shared.add(home)
+        calls.shared.add(home)
         return home
 
     async def _memory(self, nbytes: int) -> SharedMemory:
-        socket, timeout = self._settings.shared_memory_socket, self._binding.options.timeout
-        return await self._open().shared(nbytes, socket, timeout)
+        calls = self._calls
+        return await calls.open().shared(
+            calls.request(), nbytes, self._settings.shared_memory_socket
+        )
 
     async def _renewal(self, seconds: float, wait: float, count: int) -> Renewal:
         """A reservation, which is renewed from here on."""
-        if self._reserved is not None:
-            remaining = self._reserved[1].remaining
+        calls = self._calls
+        if (renewal := calls.exclusive.renewal) is not None:
             raise ValueError(
-                f"reserve: this client has a reservation already, for {remaining:.0f} s more; "
-                f"asked for {count}, {seconds:g} s, wait {wait:g} s"
+                f"reserve: this client has a reservation already, for {renewal.remaining:.0f} s "
+                f"more; asked for {count}, {seconds:g} s, wait {wait:g} s"
             )
         if self._settings.reservation:
             raise ValueError(
@@ -139,43 +143,30 @@ class ClientBase:
             )
         seconds = checked_seconds(seconds, "seconds")
         wait = checked_seconds(wait, "wait", zero=True)
-        transport = self._open()
-        granted = await transport.reserve(seconds, wait, self._binding.options.timeout, count)
+        transport = calls.open()
+        granted = await transport.reserve(calls.request(), seconds, wait, count)
         return Renewal(transport, granted, transport.sender)
-
-    def _waiting(self, wait: bool | None) -> Transport:  # noqa: FBT001  # as the option
-        """The transport with this option; None: as it is."""
-        transport = self._transport if self._reserved is None else self._reserved[0]
-        return transport if wait is None else transport.waiting(wait)
-
-    def _open(self) -> Transport:
-        """The transport. Raises CancelledError once the client is closed.
-
-        Raises ReservedError if its reservation was lost.
-        """
-        transport = self._transport
-        if self._reserved is not None:
-            transport, renewal = self._reserved
-            renewal.check()
-        if self._shared.closed:
-            raise closed()
-        return transport
 
 
 class ReservedBase(ClientBase):
     """A client of the same connection that has the device alone."""
 
     def __init__(self, client: ClientBase, reservation: Renewal) -> None:
-        of = client._transport.under(reservation.key)  # noqa: SLF001  # of its own kind
-        super().__init__(of, client._settings, client._binding, client._shared)  # noqa: SLF001
+        calls = client._calls  # noqa: SLF001  # of its own kind
+        own = Exclusive(reservation.key, reservation)
+        super().__init__(
+            calls.transport,
+            client._settings,  # noqa: SLF001
+            Connection(calls.transport, calls.binding, calls.shared, own, waits=calls.waits),
+        )
         self._reservation = reservation
-        self._of = client
-        self._reserved = client._reserved = of, reservation  # noqa: SLF001
+        self._of = calls.exclusive
+        self._of.key, self._of.renewal = reservation.key, reservation
 
     async def _release(self) -> None:
         """Releases the device. From here on the other client's calls are like those of others."""
-        if self._of._reserved is self._reserved:  # noqa: SLF001  # closed twice, it ends no other
-            self._of._reserved = None  # noqa: SLF001
+        if self._of.renewal is self._reservation:  # closed twice, it ends no other
+            self._of.key, self._of.renewal = "", None
         await self._reservation.close()
 
     @property

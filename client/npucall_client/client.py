@@ -241,7 +241,7 @@ class Client(ClientBase):
 
         ``with client.pipeline() as p: futures = [p.submit(operator, ...) for ...]``
         """
-        return Pipeline(self._open().calls(), self._calls.bind_ready, THREADS)
+        return Pipeline(self._calls.open().calls(), self._calls.bind_ready, THREADS)
 
     def session(
         self, *, lease: float | None = None, budget: int | None = None, refill: bool = False
@@ -296,7 +296,7 @@ class Client(ClientBase):
 
     def release_reservation(self) -> None:
         """Ends any reservation. Raises PermissionDeniedError unless you are an admin."""
-        finished(self._open().release("", self._binding.options.timeout))
+        finished(self._calls.open().release(self._calls.request(), ""))
 
     def options(  # noqa: PLR0913  # one an option
         self,
@@ -328,7 +328,8 @@ class Client(ClientBase):
             ends.
         wait: wait for a server that is full, or for a quota; False raises the refusal at once.
         """
-        binding = self._binding.having(
+        calls = self._calls.having(
+            wait,
             timeout=timeout,
             variant=variant,
             outputs=outputs,
@@ -336,19 +337,19 @@ class Client(ClientBase):
             keep_layout=keep_layout,
             progress=progress,
         )
-        return Client(self._waiting(wait), self._settings, binding, self._shared)
+        return Client(self._transport, self._settings, calls)
 
     def operators(self) -> list[pb.OperatorInfo]:
         """What the server lists, as messages of the contract (``npucall/v1``)."""
-        return finished(self._open().operators(self._binding.options.timeout))
+        return finished(self._calls.open().operators(self._calls.request()))
 
     def operator(self, name: str, variant: str = "") -> pb.OperatorInfo:
         """One operator of the server. Raises OperatorUnknownError."""
-        return finished(self._open().operator(name, variant, self._binding.options.timeout))
+        return finished(self._calls.open().operator(self._calls.request(), name, variant))
 
     def server_info(self) -> pb.GetServerInfoResponse:
         """What the server is and allows, as a message of the contract."""
-        return finished(self._open().server_info(self._binding.options.timeout))
+        return finished(self._calls.open().server_info(self._calls.request()))
 
     def usage(self, last_seconds: float = 0) -> access_pb.GetUsageResponse:
         """What callers used in the last seconds (0: all that the server knows), as a message.
@@ -356,11 +357,11 @@ class Client(ClientBase):
         It has a line for each tenant, caller and operator: only your own lines, unless your role is
         admin. ``local:`` counts nothing and has no line.
         """
-        return finished(self._open().usage(last_seconds, self._binding.options.timeout))
+        return finished(self._calls.open().usage(self._calls.request(), last_seconds))
 
     def activity(self) -> access_pb.GetActivityResponse:
         """Who uses the server now, as a message of the contract: your own line, and the sums."""
-        return finished(self._open().activity(self._binding.options.timeout))
+        return finished(self._calls.open().activity(self._calls.request()))
 
 
 class Reserved(ReservedBase, Client):

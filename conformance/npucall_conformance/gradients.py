@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from npucall_client.client import Client
-    from npucall_client.torch.declared import Function
+    from npucall_client.torch.declarations import Function
     from npucall_client.torch.functional import Functional
     from npucall_conformance.judging.tolerance import Judgement
 

@@ -11,6 +11,7 @@ from npucall.wire import calls
 from npucall.wire.replies import decode_timings
 from npucall_client.calls.answers import decode_reply
 from npucall_client.calls.arguments import BoundCall
+from npucall_client.sending.request import Request
 from npucall_client.sending.senders import finished
 
 if TYPE_CHECKING:
@@ -89,5 +90,5 @@ def send(client: Client, call: BoundCall, timeout: float = 60.0) -> WireAnswer:
     """Runs one call, in one message or in chunks, depending on its size. Raises NpucallError."""
     start = perf_counter_ns()
     transport = client._transport  # noqa: SLF001  # what Client hides
-    response = finished(transport.execute(call, timeout, ""))
+    response = finished(transport.execute(Request(timeout, name=call.operator, call=call)))
     return received(response, perf_counter_ns() - start)

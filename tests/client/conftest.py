@@ -10,7 +10,7 @@ from tests.client.fake_server import FakeServer
 from tests.conftest import ASYNCIO, DEVICES, HAS_SERVER
 
 import npucall_client
-from npucall_client.sending import retry
+from npucall_client.sending import attempts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -82,4 +82,4 @@ def server() -> FakeServer:
 @pytest.fixture
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """Calls are sent again at once, as often as their timeout allows."""
-    monkeypatch.setattr(retry, "PAUSES", (0.0,) * 4)
+    monkeypatch.setattr(attempts, "PAUSES", (0.0,) * 4)

@@ -1,4 +1,4 @@
-"""npucall_client.sending.channel against a fake server: what gRPC's own answers become."""
+"""npucall_client.sending.link against a fake server: what gRPC's own answers become."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from npucall.errors import (
     ServerUnreachableError,
     TooLargeError,
 )
-from npucall.wire.status import ALONE, BEGUN, NONE, TRAILER
+from npucall.wire.status import TRAILER
 from npucall_client import aio
 
 from . import fake_server as fake
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from npucall_client import Client
 
 BOTH_SENDERS = pytest.mark.usefixtures("sender")
-PAUSES = "npucall_client.sending.retry.PAUSES"
+PAUSES = "npucall_client.sending.attempts.PAUSES"
 PAIR = fake.numbers(8)
 LOST, DRAINING = DeviceLostError("restarting"), DrainingError("going down")
 RESET = "Stream removed (RST_STREAM (Received RST_STREAM with error code 11))"
@@ -174,8 +174,7 @@ def test_a_call_is_repeated_until_it_is_answered(
 @each(
     ("answer", "times", "error", "said"),
     [
-        (fake.fail(LOST), 2, DeviceLostError, "restarting"),
-        (fake.fail(DeviceLostError("it broke", **{BEGUN: NONE})), 20, DeviceLostError, "it broke"),
+        (fake.fail(LOST), 1, DeviceLostError, "restarting"),
         (fake.refuse(grpc.StatusCode.UNAVAILABLE, "it broke"), 20, ConnectionLostError, "it broke"),
         (fake.fail(DRAINING), 2, DrainingError, "going down"),
         (
@@ -208,7 +207,7 @@ def test_a_call_is_repeated_while_its_timeout_allows_and_raises_what_was_said_la
 @each(
     ("error", "raised"),
     [
-        (DeviceLostError("restarting", **{BEGUN: ALONE}), PoisonedCallError),
+        (LOST, PoisonedCallError),
         (QueueFullError("busy"), QueueFullError),
     ],
 )

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
     from click.testing import Result
 
+    from npucall_client.sending.request import Request
+
+
 CAT, EXP2 = (
     next(each for each in FUNCTIONS if each.name == name) for name in ("aclnnCat", "aclnnExp2")
 )
@@ -38,16 +41,16 @@ class Server(FakeTransport):
         super().__init__(FUNCTIONS)
         self.info = pb.GetServerInfoResponse()
 
-    async def operators(self, timeout: float) -> list[pb.OperatorInfo]:
+    async def operators(self, request: Request) -> list[pb.OperatorInfo]:
         missing = describe(EXP2, A2, "expected aclnnExp2 in a library [of this host]")
         return [describe(CAT, A2), missing, describe(kl_div_backward, ASCEND_310B)]
 
-    async def operator(self, name: str, variant: str, timeout: float) -> pb.OperatorInfo:
+    async def operator(self, request: Request, name: str, variant: str) -> pb.OperatorInfo:
         if name == kl_div_backward.name:
             return describe(kl_div_backward, ASCEND_310B)
-        return await super().operator(name, variant, timeout)
+        return await super().operator(request, name, variant)
 
-    async def server_info(self, timeout: float) -> pb.GetServerInfoResponse:
+    async def server_info(self, request: Request) -> pb.GetServerInfoResponse:
         return self.info
 
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from npucall.declare.prepare import Prepared
     from npucall.tensors import Buffer
     from npucall.wire.messages import Response
-    from npucall_client.calls.arguments import BoundCall
+    from npucall_client.sending.request import Request
 
 PAIR, TRIPLE = np.array([1, 2], np.float32), np.array([3, 4, 5], np.float32)
 
@@ -85,7 +85,8 @@ class FakeTransport(LocalTransport):
         """Names and timeouts of GetOperator."""
         self.ran: list[Prepared] = []
 
-    async def execute(self, call: BoundCall, timeout: float, request_id: str) -> Response:
+    async def execute(self, request: Request) -> Response:
+        call: Any = request.call
         prepared = self.prepared(call.call)
         self.ran.append(prepared)
         sent = prepared.storages(list(call.storage.values()))
@@ -96,11 +97,11 @@ class FakeTransport(LocalTransport):
         self._functions[prepared.operator.name](**_given(prepared, {**sent, **written}))
         return self.response(prepared, list(written.values()), 0)
 
-    async def operators(self, timeout: float) -> list[pb.OperatorInfo]:
+    async def operators(self, request: Request) -> list[pb.OperatorInfo]:
         return [describe(called, A2) for called in self._catalogue]
 
-    async def operator(self, name: str, variant: str, timeout: float) -> pb.OperatorInfo:
-        self.asked.append((name, timeout))
+    async def operator(self, request: Request, name: str, variant: str) -> pb.OperatorInfo:
+        self.asked.append((name, request.timeout))
         return describe(self._catalogue.find(name, variant), A2)
 
 
@@ -231,13 +232,13 @@ class Newer(FakeTransport):
         super().__init__({})
         self.variant = variant
 
-    async def operator(self, name: str, variant: str, timeout: float) -> pb.OperatorInfo:
+    async def operator(self, request: Request, name: str, variant: str) -> pb.OperatorInfo:
         info = describe(kl_div_backward, A2)
         info.name, info.variant = name, self.variant
         return info
 
-    async def execute(self, request: Any, timeout: float, request_id: str) -> Any:
-        self.call = pb.Call.FromString(request.call)
+    async def execute(self, request: Any) -> Any:
+        self.call = pb.Call.FromString(request.call.call)
         raise TimeoutError
 
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from npucall.errors import NpucallError
     from npucall_client import Client
+    from npucall_client.sending.request import Request
 
 BOTH_SENDERS = pytest.mark.usefixtures("sender")
 
@@ -182,7 +183,7 @@ class Server:
         self.answers, self.renewals, self.released = list(answers), 0, ""
         self.asked_often = threading.Event()
 
-    async def renew(self, key: str, timeout: float) -> Granted:
+    async def renew(self, request: Request, key: str) -> Granted:
         self.renewals += 1
         if self.renewals > len(self.answers):
             self.asked_often.set()
@@ -192,7 +193,7 @@ class Server:
             raise answer
         return Granted(key, 1000.0, 0.01)
 
-    async def release(self, key: str, timeout: float) -> None:
+    async def release(self, request: Request, key: str) -> None:
         self.released = key
         raise ServerUnreachableError("gone")
 

@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import math
-import time
-from typing import NamedTuple
+from typing import Any
 
-from hypothesis import given
-from hypothesis import strategies as st
+import pytest
 from tests.rows import each
 
 from npucall.errors import (
     BY_REASON,
     ConnectionLostError,
+    CredentialInvalidError,
     DeviceLostError,
     DrainingError,
     NpucallError,
     PoisonedCallError,
     Repeat,
+    SharedMemoryError,
+    TooLargeError,
 )
-from npucall.wire.status import ALONE, BEGUN, INSTANCE, LOSSES, NONE, SHARED
-from npucall_client.sending.losses import Losses, told
-from npucall_client.sending.retry import PAUSES, Attempts, repeated
+from npucall_client.sending.attempts import FOLLOWS, PAUSES, Attempts, Next, delay_of
+from npucall_client.sending.request import Request
 from npucall_client.sending.senders import finished
 
 HERE = {"BUSY", "DRAINING", "SERVER_UNREACHABLE", "STALLED"}
@@ -53,148 +53,146 @@ def error_that(repeat: Repeat) -> NpucallError:
     return next(kind for kind in BY_REASON.values() if kind.repeat is repeat)("as it says")
 
 
-@each("repeat", [Repeat.NEVER, Repeat.LATER, Repeat.LATER_HERE, Repeat.ELSEWHERE])
-def test_what_is_not_repeated_here_is_told_at_once(repeat: Repeat) -> None:
-    assert Attempts().pause_after(error_that(repeat)) is None
+class Place:
+    """One server, or a pool of which another member may always be asked; records what is done."""
+
+    target, instance = "a:50051", "first"
+
+    def __init__(self, *, pooled: bool = False) -> None:
+        self.only: Any = None if pooled else self
+        self.waited: list[float] = []
+        self.ended = False
+
+    async def take(self, attempts: Attempts) -> Any:
+        attempts.place = self
+        return self
+
+    def give_back(self, attempts: Attempts, error: BaseException | None) -> None:
+        pass
+
+    def elsewhere(self, attempts: Attempts, error: NpucallError) -> float | None:
+        return 0.0
+
+    async def wait(self, seconds: float) -> None:
+        self.waited.append(seconds)
+
+    async def ask(self, attempts: Attempts) -> None:
+        raise AssertionError("it is known which process answers")
+
+    async def has_ended(self, instance: str) -> bool:
+        assert instance == self.instance
+        return self.ended
+
+    async def has_another(self, error: NpucallError, sent: str) -> bool:
+        return sent == "old"
+
+    def withdraw(self, request: Request) -> bool:
+        return request.name == "has shared memory"
+
+
+def tried(place: Any, *errors: NpucallError, **request: Any) -> int:
+    """How many attempts a request makes where the first of them fail."""
+    left, count = list(errors), 0
+
+    async def attempt(_: Any, attempts: Attempts) -> None:
+        nonlocal count
+        count += 1
+        attempts.sent = "old"
+        if left:
+            raise left.pop(0)
+
+    finished(Attempts(Request(**{"timeout": 100.0, **request})).run(place, attempt))
+    return count
+
+
+@each("situation", ["once", "server", "pool"])
+@each("key", FOLLOWS)
+def test_what_follows_from_an_error_is_what_the_table_says(key: Any, situation: str) -> None:
+    error = key("so") if isinstance(key, type) else error_that(key)
+    error.retry_after = 0.5
+    error.details["method"] = "ExecuteStream"
+    follows = getattr(FOLLOWS[key], situation)
+    place = Place(pooled=situation == "pool")
+    given: dict[str, Any] = {"once": situation == "once", "name": "has shared memory"}
+    if follows is Next.NEVER:
+        with pytest.raises(type(error)):
+            tried(place, error, **given)
+        return
+    assert tried(place, error, **given) == 2
+    if follows is Next.AGAIN:
+        assert place.waited == [PAUSES[0]]
+    elif follows is Next.LATER:
+        assert 0.5 <= place.waited[0] <= 0.625
+    else:
+        assert place.waited == []
+
+
+def error_of_table(kind: type[NpucallError]) -> Any:
+    return next((key for key in FOLLOWS if isinstance(key, type) and issubclass(kind, key)), None)
+
+
+@each("reason", BY_REASON)
+def test_only_errors_that_are_not_repeated_can_be_mended(reason: str) -> None:
+    kind = BY_REASON[reason]
+    if error_of_table(kind) is not None:
+        assert kind.repeat is Repeat.NEVER
+
+
+@each("kind", [CredentialInvalidError, SharedMemoryError, TooLargeError])
+def test_what_is_mended_is_mended_once(kind: type[NpucallError]) -> None:
+    errors = [kind("so", method="ExecuteStream") for _ in range(2)]
+    with pytest.raises(kind):
+        tried(Place(), *errors, name="has shared memory")
 
 
 @each("repeat", [Repeat.LATER, Repeat.LATER_HERE])
 def test_a_full_server_is_waited_for_as_long_as_it_says_and_a_little_more(repeat: Repeat) -> None:
     error = error_that(repeat)
     error.retry_after = 0.5
-    pauses = [Attempts().pause_after(error) for _ in range(50)]
+    pauses = [delay_of(error) for _ in range(50)]
     assert all(pause is not None and 0.5 <= pause <= 0.625 for pause in pauses)
     assert len(set(pauses)) > 1  # those who are refused together do not come back together
-    assert Attempts(waits=False).pause_after(error) is None
-    assert Attempts(time.monotonic() + 0.4).pause_after(error) is None
+    for given in {"waits": False}, {"timeout": 0.4}:
+        with pytest.raises(type(error)):
+            tried(Place(), error, **given)
     error.retry_after = 0.0  # who says no delay at all is not stormed
-    assert (Attempts().pause_after(error) or 0) > 0
-
-
-def test_a_member_of_a_pool_waits_for_the_callers_own_limit_alone() -> None:
-    for repeat in Repeat:
-        error = error_that(repeat)
-        error.retry_after = 0.5
-        pause = Attempts(alone=False).pause_after(error)
-        assert (pause is not None) is (repeat is Repeat.LATER_HERE)
+    assert (delay_of(error) or 0) > 0
 
 
 @each("repeat", [Repeat.HERE, Repeat.FEW_TIMES])
 def test_the_pauses_grow_and_then_stay_as_long_as_time_is_left(repeat: Repeat) -> None:
-    """Whether the call's own work ended the server, its losses say."""
-    attempts, error = Attempts(math.inf), error_that(repeat)
-    assert all(attempts.may_follow(error) for _ in range(9))  # which counts nothing
-    assert [attempts.pause_after(error) for _ in range(100)] == [*PAUSES, *[PAUSES[-1]] * 96]
+    place = Place()
+    errors = [ConnectionLostError("it broke") if repeat is Repeat.FEW_TIMES else error_that(repeat)]
+    assert tried(place, *errors * 9, timeout=math.inf) == 10
+    assert place.waited == [*PAUSES, *[PAUSES[-1]] * 5]
     assert list(PAUSES) == sorted(PAUSES)
-    assert Attempts(time.monotonic() + PAUSES[0] / 2).pause_after(error) is None
+    with pytest.raises(type(errors[0])):
+        tried(Place(), *errors, timeout=PAUSES[0] / 2)
 
 
-def test_an_attempt_gets_the_seconds_that_are_left_and_pauses_are_waited_for() -> None:
-    given: list[float] = []
-    waited: list[float] = []
-
-    async def attempt(seconds: float) -> str:
-        given.append(seconds)
-        if len(given) < 3:
-            raise error_that(Repeat.HERE)
-        return "answer"
-
-    async def wait(seconds: float) -> None:
-        waited.append(seconds)
-
-    assert finished(repeated(attempt, 100.0, wait)) == "answer"
-    assert waited == list(PAUSES[:2])
-    assert 100.0 >= given[0] >= given[1] >= given[2] > 90.0
-
-
-FIRST, SECOND = "a:50051", "b:50051"
-
-
-def broken(
-    begun: str | None = None, kind: type[NpucallError] = ConnectionLostError
-) -> NpucallError:
-    """``begun``: what an attempt that asked was told; None: it did not ask."""
-    return kind("it broke", **({} if begun is None else {BEGUN: begun}))
-
-
-def carried(losses: Losses) -> str | None:
-    return dict(losses.metadata).get(LOSSES)
-
-
-def test_a_call_that_is_lost_and_lost_again_alone_is_not_sent_a_third_time() -> None:
-    losses = Losses("aclnnKlDivBackward", "mine")
-    assert losses.heard(broken(), FIRST, "i1", ended=True) is None
-    assert carried(losses) == "1"
-    error = losses.heard(broken(ALONE), SECOND, "i2", ended=True)
-    assert isinstance(error, PoisonedCallError)
-    assert str(error) == (
+@each("pooled", [False, True])
+@each("kind", [ConnectionLostError, DeviceLostError])
+def test_a_call_under_which_three_processes_ended_is_not_sent_again(
+    kind: type[NpucallError], pooled: bool
+) -> None:
+    place = Place(pooled=pooled)
+    place.ended = True
+    lost = [kind("it broke") for _ in range(3)]
+    assert tried(place, *lost[:2]) == 3
+    with pytest.raises(PoisonedCallError) as raised:
+        tried(place, *lost, name="aclnnKlDivBackward", request_id="mine")
+    servers = ", ".join(["a:50051 (instance first)"] * 3)
+    assert str(raised.value) == (
         "aclnnKlDivBackward: each server that ran this call ended, so the client does not send "
-        "it again: a:50051 (instance i1), b:50051 (instance i2); request id mine"
+        f"it again: {servers}; request id mine"
     )
-    assert error.details == {
+    assert raised.value.details == {
         "operator": "aclnnKlDivBackward",
         "request_id": "mine",
-        "servers": "a:50051 (instance i1), b:50051 (instance i2)",
+        "servers": servers,
     }
 
 
-def test_an_attempt_that_asked_says_what_it_was_told() -> None:
-    silent, spoken = broken(), broken()
-    told(silent, ())
-    told(spoken, ((BEGUN, SHARED), (INSTANCE, "i1"), ("some-bin", b"")))
-    assert silent.details == {BEGUN: NONE}
-    assert spoken.details == {BEGUN: SHARED, INSTANCE: "i1"}
-
-
-def test_the_instance_that_the_server_told_goes_before_the_one_that_was_known() -> None:
-    losses = Losses()
-    error = ConnectionLostError("it broke", **{BEGUN: SHARED, INSTANCE: "new"})
-    losses.heard(error, FIRST, "old", ended=True)
-    assert losses.lost == [(FIRST, "new")]
-
-
-class End(NamedTuple):
-    """How an attempt ended."""
-
-    kind: type[NpucallError]
-    begun: str
-    ended: bool
-
-
-ENDS = st.builds(
-    End,
-    st.sampled_from([ConnectionLostError, DeviceLostError, DrainingError]),
-    st.sampled_from([NONE, SHARED, ALONE]),
-    st.booleans(),
-)
-
-
-@given(st.lists(ENDS, max_size=12))
-def test_the_rule_is_the_plain_one(ends: list[End]) -> None:
-    """The plain one: a list of how the losses began, looked at as a whole each time."""
-    losses, lost = Losses("op"), list[str]()
-    asked = False
-    for end in ends:
-        must_be_alone = carried(losses) == ALONE
-        begun = end.begun
-        if must_be_alone and begun == SHARED:
-            begun = NONE  # no server does that
-        error = end.kind("it broke", **({BEGUN: begun} if asked else {}))
-        poisoned = losses.heard(error, FIRST, ended=end.ended)
-        counts = end.kind is not DrainingError
-        went = end.ended or end.kind is DeviceLostError
-        if counts and went and (begun != NONE or not asked):
-            lost.append(begun if asked else SHARED)
-        asked = asked or counts
-        assert len(losses.lost) == len(lost)
-        assert (poisoned is not None) is (
-            len(lost) >= 2 and lost[-1] == ALONE and counts and went and begun != NONE
-        )
-        if poisoned is not None:
-            assert len(lost) <= 3
-            assert lost[:-1] in ([SHARED], [ALONE], [SHARED, SHARED], [ALONE, SHARED])
-            return
-        expected = None
-        if asked:
-            expected = ALONE if lost[-1:] == [SHARED] and len(lost) == 2 else str(len(lost))
-        assert carried(losses) == expected
+def test_a_process_that_has_not_ended_does_not_count() -> None:
+    assert tried(Place(), *[ConnectionLostError("it broke")] * 9) == 10
+    assert tried(Place(), *[DrainingError("going")] * 9) == 10

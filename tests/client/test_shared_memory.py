@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from npucall.errors import DeadlineError, DTypeError, SharedMemoryError
-from npucall_client.sending import retry
+from npucall_client.sending import attempts
 
 from .fake_server import MIB, connected
 from .fake_side_socket import SharingServer, hangs_up, side_socket
@@ -110,13 +110,13 @@ FAULTS = [closes, is_gone, refuses]
 def test_a_server_that_goes_while_it_is_asked_is_followed_by_one_that_shares(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: Callable[[SharingServer], None]
 ) -> None:
-    def pause(self: retry.Attempts, error: Exception) -> float | None:
+    def pause(self: attempts.Attempts, *given: Any) -> float | None:
         server.socket = path  # the next server is there
-        return pause_after(self, error)
+        return paused(self, *given)
 
-    pause_after = retry.Attempts.pause_after
-    monkeypatch.setattr(retry, "PAUSES", (0.0,))
-    monkeypatch.setattr(retry.Attempts, "pause_after", pause)
+    paused = attempts.Attempts.pause
+    monkeypatch.setattr(attempts, "PAUSES", (0.0,))
+    monkeypatch.setattr(attempts.Attempts, "pause", pause)
     with side_socket(tmp_path / "side") as memory_socket:
         server = SharingServer(memory_socket)
         path = server.socket

@@ -1,4 +1,4 @@
-"""What a pipeline sends: remote.writing without gRPC, and messages of many frames with it."""
+"""What a pipeline sends: sending.writer without gRPC, and messages of many frames with it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.rows import each
 from npucall.limits import FRAMES_PER_MESSAGE
 from npucall.operators.l1_loss_backward import l1_loss_backward
 from npucall.v1 import operator_service_pb2 as pb
-from npucall_client.sending.retry import Attempts
+from npucall_client.sending.request import Request
 from npucall_client.sending.threads import THREADS, Driven
 from npucall_client.sending.writer import OpenStream, SentCall, Writer
 
@@ -54,7 +54,7 @@ class Written:
         array = np.ones(elements, np.float32)
         for _ in range(count):
             call = bound(l1_loss_backward, {}, array, array, array)
-            sent = SentCall(call, PATIENCE, "", lambda _: None, Attempts)
+            sent = SentCall(Request(PATIENCE, call=call), lambda _: None)
             sent.id = len(self.open) + 1
             with self.lock:
                 self.open[sent.id] = sent

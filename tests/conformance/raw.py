@@ -12,6 +12,7 @@ from npucall.tensors import TensorSpec
 from npucall.wire import calls
 from npucall.wire import messages as framing
 from npucall_client.calls.arguments import BoundCall
+from npucall_client.sending.request import Request
 from npucall_client.sending.senders import finished
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def plan(
 
 
 def plan_bytes(client: Client, call: bytes) -> pb.PlanResponse:
-    return finished(client._transport.plan(BoundCall("raw", call), 30, ""))
+    return finished(client._transport.plan(Request(30, call=BoundCall("raw", call))))
 
 
 def execute(
@@ -76,7 +77,8 @@ def execute(
 
 
 def execute_bytes(client: Client, call: bytes, storage: dict[str, bytes]) -> framing.Response:
-    return finished(client._transport.execute(BoundCall("raw", call, dict(storage)), 30, ""))
+    made = BoundCall("raw", call, dict(storage))
+    return finished(client._transport.execute(Request(30, call=made)))
 
 
 def stored(arguments: Arguments, inputs: Collection[str] = INPUTS) -> tuple[str, ...]:

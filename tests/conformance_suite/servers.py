@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from click.testing import Result
 
-    from npucall_client.calls.arguments import BoundCall
+    from npucall_client.sending.request import Request
     from npucall_conformance.reporting.report import Outcome
 
 PARTS = pytest.mark.parametrize(
@@ -51,8 +51,8 @@ class Altered(LocalTransport):
         super().__init__(soc)
         self._change = change
 
-    async def execute(self, request: BoundCall, timeout: float, request_id: str) -> Response:
-        response = await super().execute(request, timeout, request_id)
+    async def execute(self, request: Request) -> Response:
+        response = await super().execute(request)
         storages = [bytearray(storage) for storage in response.storage]
         for storage in storages:
             self._change(storage)
@@ -70,17 +70,17 @@ class Failing(LocalTransport):
         self.lives = lives
         self._error_of = error_of
 
-    async def execute(self, request: BoundCall, timeout: float, request_id: str) -> Response:
+    async def execute(self, request: Request) -> Response:
         error = self._error_of(self.asked)
         self.asked += 1
         if error is not None:
             raise error
-        return await super().execute(request, timeout, request_id)
+        return await super().execute(request)
 
-    async def server_info(self, timeout: float) -> pb.GetServerInfoResponse:
+    async def server_info(self, request: Request) -> pb.GetServerInfoResponse:
         if self.asked and not self.lives:
             raise ServerUnreachableError("target: expected a server, found none")
-        return await super().server_info(timeout)
+        return await super().server_info(request)
 
 
 def client_of(transport: Any, soc: str = "") -> Client:

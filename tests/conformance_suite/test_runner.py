@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from npucall.wire.messages import Response
-    from npucall_client.calls.arguments import BoundCall
+    from npucall_client.sending.request import Request
     from npucall_conformance.running.subject import Subject
 
 SOME = tuple(statement.title for statement in statements())[::12]
@@ -145,10 +145,12 @@ class Counting(LocalTransport):
         self.by_operator: Counter[str] = Counter()
         self.by_bytes: Counter[tuple[bytes, ...]] = Counter()
 
-    async def execute(self, call: BoundCall, timeout: float, request_id: str) -> Response:
+    async def execute(self, request: Request) -> Response:
+        call = request.call
+        assert call is not None
         self.by_operator[call.operator] += 1
         self.by_bytes[call.call, *map(bytes, call.data.values())] += 1
-        return await super().execute(call, timeout, request_id)
+        return await super().execute(request)
 
 
 def crowd_of(operator: str, *, rounds: int, repeat: int) -> Counting:

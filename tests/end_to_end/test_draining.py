@@ -20,7 +20,7 @@ from tests.more import only
 import npucall_client
 from npucall.errors import DrainingError, OperatorUnknownError
 from npucall.operators.kl_div_backward import kl_div_backward
-from npucall_client.sending import retry
+from npucall_client.sending import attempts
 from npucall_client.testing import running_server
 
 from . import wire
@@ -64,7 +64,7 @@ def test_a_server_that_drains_finishes_what_it_has_and_sends_what_is_new_to_the_
             assert next(watch).status == NOT_SERVING
             assert wire.refusal(channel, "Execute", wire.long_call(1)) == "DRAINING"
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(retry, "PAUSES", (1e6,))  # there is no time for another attempt
+                patch.setattr(attempts, "PAUSES", (1e6,))  # there is no time for another attempt
                 with pytest.raises(DrainingError) as caught:
                     client.run(kl_div_backward, ONE, ONE, ONE)
             assert caught.value.retry_after == 1.0

@@ -250,7 +250,7 @@ def over_forgotten_memory(clients: Clients, case: Case, like: Arrays) -> Arrays:
     """To the server that is called the id of the memory means nothing; its client trusts in it."""
     owner, other = clients.of("owner"), npucall_client.connect(clients.targets["other"])
     with owner.shared(ROOM) as memory, other, warnings.catch_warnings():
-        other._transport._memories.regions = owner._transport._memories.regions
+        other._transport.link.memories.regions = owner._transport.link.memories.regions
         warnings.simplefilter("ignore", RuntimeWarning)
         outputs = run(other, in_memory(memory, case), **full(memory, like))
         assert memory.shared == (not any(array.size for array in case.inputs.values()))

@@ -28,15 +28,6 @@ CLASSES: dict[str, dict[str, str]] = {
         "Remote": TWO_CLIENTS,
         "Reserved": TWO_CLIENTS,
         "Session": TWO_CLIENTS,
-        "Connection": RENAMED,
-        "Held": RENAMED,
-        "Home": RENAMED,
-        "Region": RENAMED,
-        "Result": RENAMED,
-        "Seen": RENAMED,
-        "Sender": RENAMED,
-        "Source": RENAMED,
-        "Watched": RENAMED,
     },
     "npucall_pool": {
         "Keeper": RENAMED,
@@ -50,11 +41,6 @@ CLASSES: dict[str, dict[str, str]] = {
 }
 """Public classes of several modules, by distribution, with the reason."""
 MODULES: dict[str, dict[str, str]] = {
-    "npucall_client": {
-        "pipeline": RENAMED,
-        "sessions": RENAMED,
-        "transport": RENAMED,
-    },
     "npucall_server": {
         "access": RENAMED,
         "service": RENAMED,

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from npucall.declare.prepare import Prepared
     from npucall.wire.messages import Response
-    from npucall_client.calls.arguments import BoundCall
+    from npucall_client.sending.request import Request
 
 pytestmark = pytest.mark.more
 
@@ -46,9 +46,10 @@ class Recording(LocalTransport):
         super().__init__(SOC)
         self.calls: list[tuple[bytes, list[bytes]]] = []
 
-    async def execute(self, request: BoundCall, timeout: float, request_id: str) -> Response:
-        response = await super().execute(request, timeout, request_id)
-        self.calls.append((request.call, [bytes(each) for each in request.storage.values()]))
+    async def execute(self, request: Request) -> Response:
+        response = await super().execute(request)
+        call: Any = request.call
+        self.calls.append((call.call, [bytes(each) for each in call.storage.values()]))
         return response
 
 

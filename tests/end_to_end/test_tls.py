@@ -125,7 +125,7 @@ def test_a_restart_over_tls_costs_no_call(authority: Authority) -> None:
 
 def looked(client: Client) -> Any:
     """The client's connections, once it has looked at its files."""
-    connections = client._transport.connections  # type: ignore[attr-defined]
+    connections = client._transport.link.connections  # type: ignore[attr-defined]
     connections._next_look = 0.0
     run(client)
     return connections

@@ -14,9 +14,9 @@ from npucall.errors import NpucallError, ServerUnreachableError
 from npucall.operators.l1_loss_backward import l1_loss_backward
 from npucall.v1 import access_service_pb2 as pb
 from npucall.v1 import operator_service_pb2
-from npucall_client.commands.watching import top, usage
-from npucall_client.commands.watching.members import members
-from npucall_client.commands.watching.texts import duration, seconds_of, size
+from npucall_client.commands import top, usage
+from npucall_client.commands.members import members
+from npucall_client.commands.texts import duration, seconds_of, size
 
 from . import wire
 

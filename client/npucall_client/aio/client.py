@@ -141,7 +141,7 @@ class Client(ClientBase):
         ``async with client.pipeline() as p: calls = [await p.submit(operator, ...) for ...]``, then
         ``await`` each of them.
         """
-        transport = self._open()
+        transport = self._calls.open()
         return Pipeline(transport.calls(), self._calls.bind_ready, transport.sender)
 
     def session(
@@ -179,7 +179,7 @@ class Client(ClientBase):
 
     async def release_reservation(self) -> None:
         """Ends any reservation. Raises PermissionDeniedError unless you are an admin."""
-        await self._open().release("", self._binding.options.timeout)
+        await self._calls.open().release(self._calls.request(), "")
 
     def options(  # noqa: PLR0913  # one an option
         self,
@@ -196,7 +196,8 @@ class Client(ClientBase):
 
         ``progress`` is called on the event loop.
         """
-        binding = self._binding.having(
+        calls = self._calls.having(
+            wait,
             timeout=timeout,
             variant=variant,
             outputs=outputs,
@@ -204,27 +205,27 @@ class Client(ClientBase):
             keep_layout=keep_layout,
             progress=progress,
         )
-        return Client(self._waiting(wait), self._settings, binding, self._shared)
+        return Client(self._transport, self._settings, calls)
 
     async def operators(self) -> list[pb.OperatorInfo]:
         """What the server lists, as messages of the contract (``npucall/v1``)."""
-        return await self._open().operators(self._binding.options.timeout)
+        return await self._calls.open().operators(self._calls.request())
 
     async def operator(self, name: str, variant: str = "") -> pb.OperatorInfo:
         """One operator of the server. Raises OperatorUnknownError."""
-        return await self._open().operator(name, variant, self._binding.options.timeout)
+        return await self._calls.open().operator(self._calls.request(), name, variant)
 
     async def server_info(self) -> pb.GetServerInfoResponse:
         """What the server is and allows, as a message of the contract."""
-        return await self._open().server_info(self._binding.options.timeout)
+        return await self._calls.open().server_info(self._calls.request())
 
     async def usage(self, last_seconds: float = 0) -> access_pb.GetUsageResponse:
         """What callers used in the last seconds (0: all that the server knows), as a message."""
-        return await self._open().usage(last_seconds, self._binding.options.timeout)
+        return await self._calls.open().usage(self._calls.request(), last_seconds)
 
     async def activity(self) -> access_pb.GetActivityResponse:
         """Who uses the server now, as a message of the contract: your own line, and the sums."""
-        return await self._open().activity(self._binding.options.timeout)
+        return await self._calls.open().activity(self._calls.request())
 
 
 class Reserved(ReservedBase, Client):

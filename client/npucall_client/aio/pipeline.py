@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from npucall.declare.declaration import Operator
-    from npucall_client.calls.arguments import BoundCall
-    from npucall_client.calls.options import Options, Result
+    from npucall_client.calls.options import Result
     from npucall_client.sending.pipeline import Calls
+    from npucall_client.sending.request import Request
     from npucall_client.sending.senders import Sender
 
 P = ParamSpec("P")
@@ -73,7 +73,7 @@ class Pipeline(PipelineBase[PendingCall[Any]]):
     def __init__(
         self,
         calls: Calls,
-        bind: Callable[..., Awaitable[tuple[BoundCall, Options]]],
+        bind: Callable[..., Awaitable[Request]],
         sender: Sender,
     ) -> None:
         super().__init__(calls, bind, sender, PendingCall)

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
+import numpy as np
+
 from npucall.declare.attributes import attribute_value
 from npucall.declare.call import element
 from npucall.declare.names import in_python
@@ -17,7 +19,7 @@ from npucall.places import HandlePart, Keep, RegionPart, StepOutput
 from npucall.tensors import TensorSpec
 from npucall.wire import calls
 from npucall_client.calls import arrays
-from npucall_client.calls.tensors import Empty, Held
+from npucall_client.calls.tensors import Empty, HeldTensor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -74,7 +76,7 @@ class BoundCall:
     """The session whose handles it names."""
     within: object = None
     """The program that it is a step of."""
-    held: list[Held] = field(default_factory=list)
+    held: list[HeldTensor] = field(default_factory=list)
     """What has to stay on the server until the call has ended."""
     kept: dict[str, Keep | Discard] = field(default_factory=dict)
     """Outputs that do not come back, by name."""
@@ -126,7 +128,7 @@ def bind(  # noqa: PLR0913  # all that makes a call
     )
     if outputs and not outputs.keys() <= operator.by_name.keys():
         outputs = in_python(operator, outputs)
-    roles = _roles(operator, kwargs, outputs)
+    roles = {} if operator.reference else _roles(operator, kwargs, outputs)
     called = operator.with_roles(roles) if roles else operator
     items: list[_Item] = []
     for key, value in called.bind(args, kwargs).items():
@@ -158,8 +160,6 @@ def _roles(
     operator: Operator[Any, Any], kwargs: Mapping[str, Any], outputs: Mapping[str, Any]
 ) -> dict[str, type[Input | Output]]:
     """Which tensors are inputs or outputs, if this call differs from a listing that guessed."""
-    if operator.reference:
-        return {}
     given: dict[str, type[Input | Output]] = {
         **{p.name: Input for p in operator.outputs if p.name in kwargs and p.name not in outputs},
         **{p.name: Output for p in operator.inputs if p.name in outputs},
@@ -174,6 +174,13 @@ def _absent(name: str) -> _Item:
 def _inputs(bound: BoundCall, parameter: Input | Output, value: Any) -> _Item:
     """Arrays that are sent."""
     name = parameter.name
+    if isinstance(value, np.ndarray | np.generic) and not parameter.many:
+        array = np.asarray(value)
+        is_read = isinstance(parameter, Output) or parameter.read or bound.send_unread
+        if array.dtype in BY_NUMPY and (array.flags.c_contiguous or not is_read):
+            if is_read:
+                bound.storage[name] = arrays.memory(array)
+            return name, None, "", ((array.dtype, array.shape, None, None),), False, is_read
     if isinstance(parameter, Input) and not (parameter.read or bound.send_unread):
         _note_torch(bound, value)
         return name, None, "", (_described(bound, name, value),), False, False
@@ -185,7 +192,7 @@ def _inputs(bound: BoundCall, parameter: Input | Output, value: Any) -> _Item:
 
 def _described(bound: BoundCall, name: str, value: Any) -> Tensor:
     """A tensor of which only the shape and the dtype are sent."""
-    if isinstance(value, Held):
+    if isinstance(value, HeldTensor):
         dtype, shape = value.tensor[:2]
     elif (without_data := _without_data(bound, name, value)) is not None:
         return without_data
@@ -207,20 +214,20 @@ def _without_data(bound: BoundCall, name: str, value: Any) -> Tensor | None:
 
 
 def _note_torch(bound: BoundCall, value: Any) -> None:
-    if value.from_torch if isinstance(value, Held) else arrays.is_torch(value):
+    if value.from_torch if isinstance(value, HeldTensor) else arrays.is_torch(value):
         bound.from_torch = True
 
 
 def _input(bound: BoundCall, name: str, value: Any) -> Tensor:
     _note_torch(bound, value)
-    if isinstance(value, Held):
+    if isinstance(value, HeldTensor):
         return _hold(bound, name, value)
     if (without_data := _without_data(bound, name, value)) is not None:
         return without_data
     return _send(bound, name, arrays.as_array(name, value))
 
 
-def _hold(bound: BoundCall, name: str, held: Held) -> Tensor:
+def _hold(bound: BoundCall, name: str, held: HeldTensor) -> Tensor:
     """Adds a tensor of a session to the call by its handle."""
     if bound.home is None:
         bound.home = held.home
@@ -252,7 +259,7 @@ def _outputs(
 
 
 def _target(bound: BoundCall, name: str, value: Any, stored: bool) -> Tensor:  # noqa: FBT001
-    if isinstance(value, Held) and stored:  # it is read; what is written is another one
+    if isinstance(value, HeldTensor) and stored:  # it is read; what is written is another one
         return _hold(bound, name, value)
     if isinstance(value, Empty) and name not in bound.updated:
         return arrays.checked_dtype(name, value.dtype), tuple(value.shape), None, None

@@ -92,19 +92,19 @@ def send(name: str, array: AnyArray, *, keep_layout: bool) -> Sent:
     strides, even if there are gaps between the elements.
     """
     if array.flags.c_contiguous:
-        return Sent(array.dtype, array.shape, None, None, _bytes(array))
+        return Sent(array.dtype, array.shape, None, None, memory(array))
     strides = _strides(array)
     if strides is not None:
         reach = 1 + sum((n - 1) * s for n, s in zip(array.shape, strides, strict=True))
         if keep_layout or reach <= array.size:
-            return Sent(array.dtype, array.shape, strides, (reach,), _bytes(_memory(array, reach)))
+            return Sent(array.dtype, array.shape, strides, (reach,), memory(_memory(array, reach)))
     if keep_layout:
         raise TensorLayoutError(
             f"{name}: expected strides of 0 or more whole elements, found {array.strides} bytes; "
             "with keep_layout=False the client sends a dense copy",
             parameter=name,
         )
-    return Sent(array.dtype, array.shape, None, None, _bytes(np.ascontiguousarray(array)))
+    return Sent(array.dtype, array.shape, None, None, memory(np.ascontiguousarray(array)))
 
 
 def receive(spec: TensorSpec, storage: Buffer) -> AnyArray:
@@ -140,11 +140,6 @@ def is_dense(target: AnyArray, spec: TensorSpec) -> bool:
     """Whether the caller's array is, byte for byte, the storage that the spec describes."""
     same = (target.dtype, target.shape) == (spec.dtype.numpy, spec.shape)
     return same and target.flags.c_contiguous and spec.row_major
-
-
-def memory(target: AnyArray) -> memoryview:
-    """The bytes of a dense array of the caller's."""
-    return _bytes(target)
 
 
 def address(array: AnyArray) -> int:
@@ -216,7 +211,8 @@ def _memory(array: AnyArray, elements: int) -> AnyArray:
     return np.lib.stride_tricks.as_strided(array, (elements,), (array.itemsize,))
 
 
-def _bytes(array: AnyArray) -> memoryview:
+def memory(array: AnyArray) -> memoryview:
+    """The bytes of a row-major array without gaps."""
     if array.size and type(array) is np.ndarray and array.dtype.char in _CAST:
         return array.data.cast("B")  # makes no other array
     return np.asarray(array).reshape(-1).view(np.uint8).data  # a matrix stays two-dimensional

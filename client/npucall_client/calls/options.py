@@ -121,7 +121,8 @@ class Binding:
         only ``client.options`` takes.
         """
         if isinstance(operator, Operator):
-            _check_no_option(operator, kwargs)
+            if not _OPTIONS.isdisjoint(kwargs):
+                _check_no_option(operator, kwargs)
             return self.options
         if not isinstance(operator, str):
             raise _no_operator(operator)
@@ -214,8 +215,12 @@ def closed() -> CancelledError:
 def value_of(call: BoundCall, response: Response) -> Any:
     """What ``run`` returns: the only output, or a named tuple. Warns as the reply says."""
     reply = answers.decode_reply(response.reply)
-    warn(reply.warnings)
-    return answers.value_of(call.operator, answers.unpack(call, reply, response.storage))
+    if reply.warnings:
+        warn(reply.warnings)
+    outputs = answers.unpack(call, reply, response.storage)
+    if len(outputs) == 1:
+        return next(iter(outputs.values()))
+    return answers.value_of(call.operator, outputs)
 
 
 def result_of(call: BoundCall, response: Response, start: int) -> Result:

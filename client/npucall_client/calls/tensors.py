@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Sequence
 
     import numpy as np
 
+    from npucall.errors import NpucallError
     from npucall.places import HandlePart, StepOutput
     from npucall.tensors import Buffer, Shape
-
-T = TypeVar("T")
 
 Tensor: TypeAlias = "tuple[np.dtype[Any], Shape, Shape | None, Shape | None]"
 """Dtype, shape, strides and shape of the storage, as ``arrays.Sent`` begins."""
@@ -25,16 +24,17 @@ class Home(Protocol):
     def id(self) -> str:
         """The id by which its server knows it; it changes when the session is opened again."""
 
-    async def attempt(
-        self, send: Callable[[float], Awaitable[T]], timeout: float, held: Sequence[Held] = ()
-    ) -> T:
-        """The result of ``send``, a call that uses its handles; ``send`` gets the seconds left."""
+    async def ready(self, timeout: float, held: Sequence[HeldTensor] = ()) -> int:
+        """Checks that it is open; opens it again if it was lost. Returns how often it was opened.
 
-    async def ready(self, timeout: float, held: Sequence[Held] = ()) -> int:
-        """Checks that it is open; opens it again if it was lost. Raises the error that ended it."""
+        Raises the error that ended it.
+        """
+
+    async def mend(self, error: NpucallError, opened: int, timeout: float) -> bool:
+        """Whether a call that failed with this error may be sent again once it is ready."""
 
 
-class Held:
+class HeldTensor:
     """A tensor that a session holds."""
 
     __slots__ = ()

@@ -7,7 +7,7 @@ import secrets
 import sys
 import threading
 import time
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from npucall.errors import HandleMemoryError, NpucallError, SessionUnknownError
 from npucall.handles import Handle, Handles, HandleState, empty
@@ -16,17 +16,18 @@ from npucall.places import Discard, HandlePart, Keep, StepOutput
 from npucall.programs import prepare_program
 from npucall.v1 import operator_service_pb2 as pb
 from npucall.wire.messages import Response
+from npucall_client.sending.attempts import Attempts
 from npucall_client.sending.session_transport import Opened
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Awaitable, Mapping, Sequence
 
     from npucall.declare.prepare import Prepared
     from npucall.places import OutputPlace, Place
     from npucall.tensors import Buffer
     from npucall_client.calls.arguments import BoundCall
     from npucall_client.calls.options import Progress
-    from npucall_client.calls.tensors import Home
+    from npucall_client.sending.request import Request
     from npucall_client.sending.senders import Sender
     from npucall_client.sending.session_transport import Upload
 
@@ -47,6 +48,20 @@ class Computer(Protocol):
         """What it would give."""
 
 
+class _Here:
+    """This process, as ``attempts.Where``: it is never away, and never full."""
+
+    target = "local:"
+    instance = ""
+
+    @property
+    def only(self) -> Any:
+        return self
+
+
+_HERE: Any = _Here()
+
+
 class LocalSessions:
     """Their handles have the same states as a server's. There is no lease, and nothing is lost."""
 
@@ -62,76 +77,73 @@ class LocalSessions:
     async def remembers(self) -> bool:
         return False
 
-    async def open(self, lease: float, budget: int, timeout: float) -> Opened:
-        del lease, timeout
+    async def open(self, request: Request, lease: float, budget: int) -> Opened:
+        del request, lease
         name = f"local-{secrets.token_hex(HANDLE_BYTES)}"
         budget = budget or sys.maxsize
         with self._lock:
             self._open[name] = _Kept(budget)
         return Opened(name, math.inf, budget)
 
-    async def renew(self, home: Home, timeout: float) -> None:
+    def lost(self, error: NpucallError) -> NpucallError:
+        return error
+
+    async def renew(self, request: Request) -> None:
         """Does nothing: there is no lease."""
 
-    async def close(self, home: Home, timeout: float) -> None:
-        del timeout
+    async def close(self, request: Request) -> None:
         with self._lock:
-            self._open.pop(home.id, None)
+            self._open.pop(request.session_id, None)
 
-    async def release(self, home: Home, handles: Sequence[bytes], timeout: float) -> None:
-        del timeout
+    async def release(self, request: Request, handles: Sequence[bytes]) -> None:
         with self._lock:
-            kept = self._of(home)
+            kept = self._of(request)
             for handle in handles:
                 kept.release(handle)
 
-    async def upload(
-        self, home: Home, upload: Upload, timeout: float, request_id: str, progress: Progress | None
-    ) -> None:
-        del timeout, request_id
-        size = len(upload.data)
-        if progress is not None:
-            progress(size, 0, size)
-        with self._lock:
-            kept = self._of(home)
-            kept.fill(kept.begin(upload.handle, size), bytes(upload.data))
+    async def upload(self, request: Request, upload: Upload, progress: Progress | None) -> None:
+        async def filled(*_: object) -> None:
+            size = len(upload.data)
+            if progress is not None:
+                progress(size, 0, size)
+            with self._lock:
+                kept = self._of(request)
+                kept.fill(kept.begin(upload.handle, size), bytes(upload.data))
 
-    async def download(  # noqa: PLR0913  # as for every transport
-        self,
-        home: Home,
-        part: HandlePart,
-        memory: memoryview,
-        timeout: float,
-        request_id: str,
-        progress: Progress | None,
-    ) -> None:
-        del timeout, request_id
-        with self._lock:
-            memory[:] = self._of(home).read(part, "download")
-        if progress is not None:
-            progress(0, len(memory), len(memory))
+        await Attempts(request).run(_HERE, filled)
 
-    async def execute(self, call: BoundCall) -> Response:
+    async def download(
+        self, request: Request, part: HandlePart, memory: memoryview, progress: Progress | None
+    ) -> None:
+        async def read(*_: object) -> None:
+            with self._lock:
+                memory[:] = self._of(request).read(part, "download")
+            if progress is not None:
+                progress(0, len(memory), len(memory))
+
+        await Attempts(request).run(_HERE, read)
+
+    async def execute(self, request: Request) -> Response:
         """A call of a session; a program of one step."""
-        assert call.home is not None  # noqa: S101  # else nobody asks here
         try:
-            return (await self.run_program(call.home, [call], 0.0, ""))[0]
+            return (await self.run_program(request, [request.call]))[0]
         except NpucallError as error:
             error.details.pop("step", None)
             raise
 
-    async def run_program(
-        self, home: Home, steps: Sequence[BoundCall], timeout: float, request_id: str
-    ) -> list[Response]:
+    async def run_program(self, request: Request, steps: Sequence[BoundCall]) -> list[Response]:
         """As a server: checks all steps before any of them runs, and keeps all results or none."""
-        del timeout, request_id
-        return await self._sender.beside(lambda: self._computed(home, steps))
 
-    def _computed(self, home: Home, steps: Sequence[BoundCall]) -> list[Response]:
+        def computed(*_: object) -> Awaitable[list[Response]]:
+            return self._sender.beside(lambda: self._computed(request, steps))
+
+        return await Attempts(request).run(_HERE, computed)
+
+    def _computed(self, request: Request, steps: Sequence[BoundCall]) -> list[Response]:
         calls = [(step.call, list(step.storage.values()), step.kept) for step in steps]
         program = prepare_program(calls, self._computer.prepared)
         with self._lock:
-            kept = self._of(home)
+            kept = self._of(request)
             filling = [kept.begin_all(step.call, step.output_places) for step in program.steps]
         results: dict[StepOutput, Buffer] = {}
         times = []
@@ -159,9 +171,10 @@ class LocalSessions:
         ]
 
     async def plan_program(
-        self, home: Home, steps: Sequence[BoundCall], timeout: float, request_id: str
+        self, request: Request, steps: Sequence[BoundCall]
     ) -> pb.PlanProgramResponse:
-        del home, timeout, request_id
+        if request.home is not None:
+            await request.home.ready(request.timeout)
         calls = [(step.call, list(step.storage.values()), step.kept) for step in steps]
         program = prepare_program(calls, self._computer.prepared, planned=True)
         return pb.PlanProgramResponse(
@@ -169,8 +182,8 @@ class LocalSessions:
             peak_device_bytes=program.bytes_in_flight,
         )
 
-    def _of(self, home: Home) -> _Kept:
-        kept = self._open.get(home.id)
+    def _of(self, request: Request) -> _Kept:
+        kept = self._open.get(request.session_id)
         if kept is None:
             raise SessionUnknownError("session: expected an open session, found none with this id")
         return kept

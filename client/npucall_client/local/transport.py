@@ -6,7 +6,7 @@ import math
 import secrets
 import time
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from npucall.compute import evaluate
 from npucall.declare.prepare import once_a_call
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from npucall.places import Place
     from npucall.tensors import Buffer
     from npucall_client.calls.arguments import BoundCall
+    from npucall_client.sending.request import Request
     from npucall_client.sending.senders import Sender
     from npucall_client.shared.memory import SharedMemory
 
@@ -61,11 +62,11 @@ class LocalTransport:
         """Sessions of this process."""
         return self._sessions
 
-    async def execute(self, call: BoundCall, timeout: float, request_id: str) -> Response:
+    async def execute(self, request: Request) -> Response:
         """Computes a call in this process. It has no deadline: nothing could end the call."""
-        del timeout, request_id
+        call = request.call
         if call.home is not None:
-            return await self._sessions.execute(call)
+            return await self._sessions.execute(request)
         return await self.sender.beside(lambda: self._computed(call))
 
     def _computed(self, call: BoundCall) -> Response:
@@ -78,27 +79,26 @@ class LocalTransport:
         views: list[Any] = [memoryview(output) for output in outputs]
         return Response(self._reply(prepared), encode_timings(timings), views)
 
-    async def plan(self, call: BoundCall, timeout: float, request_id: str) -> pb.PlanResponse:
+    async def plan(self, request: Request) -> pb.PlanResponse:
         """Checks a call; there is no workspace."""
-        del timeout, request_id
         start = time.perf_counter_ns()
-        answer = self.plan_of(self.prepared(call.call))
+        answer = self.plan_of(self.prepared(request.call.call))
         answer.timings.check_ns = time.perf_counter_ns() - start
         return answer
 
-    async def operators(self, timeout: float) -> list[pb.OperatorInfo]:
+    async def operators(self, request: Request) -> list[pb.OperatorInfo]:
         """Every declared operator."""
-        del timeout
+        del request
         return [describe(operator, self._product) for operator in CATALOGUE]
 
-    async def operator(self, name: str, variant: str, timeout: float) -> pb.OperatorInfo:
+    async def operator(self, request: Request, name: str, variant: str) -> pb.OperatorInfo:
         """One declared operator."""
-        del timeout
+        del request
         return describe(CATALOGUE.find(name, variant, self._variant), self._product)
 
-    async def server_info(self, timeout: float) -> pb.GetServerInfoResponse:
+    async def server_info(self, request: Request) -> pb.GetServerInfoResponse:
         """This process. Its limits are those of the machine."""
-        del timeout
+        del request
         return pb.GetServerInfoResponse(
             server=encode_identity(self._identity),
             product=self._product.soc,
@@ -108,44 +108,36 @@ class LocalTransport:
             uptime_seconds=time.monotonic() - self._started,
         )
 
-    async def usage(self, last_seconds: float, timeout: float) -> access_pb.GetUsageResponse:
+    async def usage(self, request: Request, last_seconds: float) -> access_pb.GetUsageResponse:
         """An empty answer: nothing is counted here."""
-        del last_seconds, timeout
+        del request, last_seconds
         return access_pb.GetUsageResponse()
 
-    async def activity(self, timeout: float) -> access_pb.GetActivityResponse:
+    async def activity(self, request: Request) -> access_pb.GetActivityResponse:
         """An empty answer: there is no queue here."""
-        del timeout
+        del request
         return access_pb.GetActivityResponse()
 
-    async def shared(self, nbytes: int, socket: str, timeout: float) -> SharedMemory:
+    async def shared(self, request: Request, nbytes: int, socket: str) -> SharedMemory:
         """Memory of this process: nothing travels."""
-        del socket, timeout
+        del request, socket
         return ordinary(nbytes)
 
-    async def reserve(self, seconds: float, wait: float, timeout: float, count: int = 1) -> Granted:
+    async def reserve(
+        self, request: Request, seconds: float, wait: float, count: int = 1
+    ) -> Granted:
         """Grants it at once: there are no other callers."""
         check_one(count)
-        del wait, timeout
+        del request, wait
         return Granted("", seconds, seconds)
 
-    async def renew(self, key: str, timeout: float) -> Granted:
+    async def renew(self, request: Request, key: str) -> Granted:
         """Grants it again: a reservation never ends here."""
-        del timeout
+        del request
         return Granted(key, math.inf, math.inf)
 
-    async def release(self, key: str, timeout: float) -> None:
+    async def release(self, request: Request, key: str) -> None:
         """Does nothing."""
-
-    def under(self, key: str) -> Self:
-        """The same transport."""
-        del key
-        return self
-
-    def waiting(self, wait: bool) -> Self:  # noqa: FBT001  # it is what the setting is called
-        """The same transport: it never refuses a call for lack of room."""
-        del wait
-        return self
 
     async def close(self) -> None:
         """Does nothing: it holds nothing."""

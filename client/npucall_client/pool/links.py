@@ -9,7 +9,11 @@ from typing import TYPE_CHECKING
 
 from npucall.errors import DrainingError, NpucallError, ServerUnreachableError
 from npucall_client.pool.picking import none_fits
-from npucall_client.sending.channel import ChannelTransport
+from npucall_client.sending.attempts import Attempts
+from npucall_client.sending.link import Link
+from npucall_client.sending.probe import connected
+from npucall_client.sending.remote import ServerTransport
+from npucall_client.sending.request import Request
 from npucall_client.sending.service import HEALTH_CHECK
 
 if TYPE_CHECKING:
@@ -32,17 +36,15 @@ _SERVES = b"\x08\x01"
 class Links:
     """Links of a client, of which each makes one attempt at a call."""
 
-    def __init__(
-        self, settings: ClientSettings, table: Table[ChannelTransport], sender: Sender
-    ) -> None:
+    def __init__(self, settings: ClientSettings, table: Table[Link], sender: Sender) -> None:
         self._settings = settings
         self._table = table
         self._sender = sender
         self._is_closed = False
         self._lock = threading.Lock()
-        self._retired: list[Candidate[ChannelTransport]] = []
+        self._retired: list[Candidate[Link]] = []
 
-    async def of(self, candidate: Candidate[ChannelTransport], seconds: float) -> ChannelTransport:
+    async def of(self, candidate: Candidate[Link], seconds: float) -> Link:
         """The link to a member. Opens it if there is none. Raises the error if it cannot."""
         link = candidate.link
         if link is None or candidate.opened != candidate.member.instance:
@@ -51,9 +53,7 @@ class Links:
             raise none_fits(self._table.wish, [candidate.member])
         return link
 
-    async def _waited_for(
-        self, candidate: Candidate[ChannelTransport], seconds: float
-    ) -> ChannelTransport:
+    async def _waited_for(self, candidate: Candidate[Link], seconds: float) -> Link:
         """Opens the link, or waits until another thread has opened it."""
         if not await candidate.opening.acquire(seconds):
             raise ServerUnreachableError(
@@ -68,13 +68,11 @@ class Links:
         self._table.allowed()  # raises if it is of another kind than the others
         return link
 
-    async def _opened(
-        self, candidate: Candidate[ChannelTransport], seconds: float
-    ) -> ChannelTransport:
+    async def _opened(self, candidate: Candidate[Link], seconds: float) -> Link:
         link = candidate.link
         if link is None:
             settings = settings_of(candidate.member, self._settings, seconds)
-            link = await ChannelTransport(settings, self._sender, once=True).open()
+            link = await connected(settings, self._sender, waits=False)
             with self._lock:
                 if not self._is_closed:
                     candidate.link = link
@@ -85,14 +83,12 @@ class Links:
         elif candidate.opened == candidate.member.instance:
             return link
         else:
-            info = await link.asked(seconds)
+            info = await Attempts(Request(seconds, once=True)).run(link, Link.ask)
         self._learn(candidate, info)
         await self._learn_operators(seconds)
         return link
 
-    def _learn(
-        self, candidate: Candidate[ChannelTransport], info: pb.GetServerInfoResponse
-    ) -> None:
+    def _learn(self, candidate: Candidate[Link], info: pb.GetServerInfoResponse) -> None:
         """Takes what a member says about itself."""
         member = said(candidate.member, info)
         candidate.opened = member.instance
@@ -109,12 +105,12 @@ class Links:
             return
         for catalogue, link in open_ones.items():
             if catalogue and catalogue not in table.catalogues:
-                listed = await link.operators(seconds)
+                listed = await ServerTransport(link).operators(Request(seconds, once=True))
                 names = [(each.name, each.variant) for each in listed]
                 names += [(each.name, "") for each in listed]
                 table.catalogues[catalogue] = frozenset(names)
 
-    async def ask(self, candidate: Candidate[ChannelTransport]) -> None:
+    async def ask(self, candidate: Candidate[Link]) -> None:
         """Asks a member whether it serves, and what it is now; tells the table."""
         try:
             link = candidate.link
@@ -126,7 +122,7 @@ class Links:
                     raise DrainingError(  # as if it had refused a call
                         f"{candidate.address} says that it takes no calls now"
                     )
-                self._learn(candidate, await link.asked(_HEALTH_SECONDS))
+                self._learn(candidate, await link.ask(Attempts(Request(_HEALTH_SECONDS))))
         except NpucallError as error:
             self._table.asked(candidate, error)
         else:
@@ -156,7 +152,7 @@ class Links:
         await _close(every)
 
 
-async def _close(candidates: Iterable[Candidate[ChannelTransport]]) -> None:
+async def _close(candidates: Iterable[Candidate[Link]]) -> None:
     for candidate in candidates:
         if candidate.link is not None:
             await candidate.link.close()
@@ -170,10 +166,9 @@ def settings_of(member: Member, settings: ClientSettings, seconds: float) -> Cli
     return replace(settings, target=member.address, connect_timeout=timeout, server_name=name)
 
 
-async def serves(link: ChannelTransport, seconds: float) -> bool:
+async def serves(link: Link, seconds: float) -> bool:
     """Whether a member takes calls."""
-    authorization = await link.authorization()
-    return await link.send_once(HEALTH_CHECK, b"", seconds, seconds, authorization) == _SERVES
+    return await link.send_once(HEALTH_CHECK, b"", Attempts(Request(seconds))) == _SERVES
 
 
 def said(member: Member, info: pb.GetServerInfoResponse) -> Member:

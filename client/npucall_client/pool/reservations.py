@@ -6,33 +6,24 @@ starts again. So two clients that want the same members never wait for each othe
 
 from __future__ import annotations
 
-import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from npucall.errors import NpucallError, Repeat, ReservedError
-from npucall_client.sending.reservations import Granted
+from npucall.errors import NpucallError, ReservedError
+from npucall_client.sending.attempts import Attempts
+from npucall_client.sending.remote import ServerTransport
+from npucall_client.sending.request import Request
+from npucall_client.sending.reservations import Granted, keys_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from npucall_client.pool.candidate import Candidate
-    from npucall_client.pool.transport import PoolTransport
-    from npucall_client.sending.channel import ChannelTransport
+    from npucall_client.pool.choice import Members
+    from npucall_client.sending.link import Link
 
 _AGAIN_SECONDS = 0.2
 _RELEASE_SECONDS = 5.0
-
-
-def keys_of(key: str) -> Mapping[str, str]:
-    """The members' keys by address, from the key of a pool's reservation. Raises ValueError."""
-    pairs = [part.partition("=") for part in key.split(";")]
-    if not all(address and found for address, found, _ in pairs):
-        raise ValueError(
-            "reservation: expected the key of a pool's reservation, ADDRESS=KEY[;ADDRESS=KEY], "
-            "found something else (NPUCALL_RESERVATION)"
-        )
-    return {address: own for address, _, own in pairs}
 
 
 def _together(granted: Mapping[str, Granted]) -> Granted:
@@ -47,95 +38,129 @@ def _together(granted: Mapping[str, Granted]) -> Granted:
 class PoolReservations:
     """Makes, renews and ends reservations of the members of a pool."""
 
-    def __init__(self, pool: PoolTransport) -> None:
-        self._pool = pool
+    def __init__(self, members: Members) -> None:
+        self._members = members
 
-    async def reserve(self, seconds: float, wait: float, timeout: float, count: int) -> Granted:
+    async def reserve(self, request: Request, seconds: float, wait: float, count: int) -> Granted:
         """Reserves ``count`` members that fit. Raises ReservedError if they do not become free."""
-        ends = time.monotonic() + wait
-        while True:
-            granted: dict[str, Granted] = {}
-            try:
-                await self._reserve_all(granted, seconds, timeout, count)
-            except BaseException as error:
-                await self._give_back(granted)
-                left = ends - time.monotonic()
-                if not isinstance(error, NpucallError) or not _may_change(error):
-                    raise
-                if left <= 0:
-                    raise
-                await self._pool.wait(min(_AGAIN_SECONDS, left))
-            else:
-                return _together(granted)
+        once = request._replace(once=True)
 
-    async def _reserve_all(
-        self, granted: dict[str, Granted], seconds: float, timeout: float, count: int
-    ) -> None:
-        """Reserves in the order of addresses; adds each grant to ``granted``, to be given back."""
-        chosen = self._chosen(count)
-        for candidate in sorted(chosen, key=lambda each: each.address):
+        async def attempt(choice: _Choice, _: Attempts) -> Granted:
             try:
-                link = await self._pool.link_of(candidate, timeout)
-                granted[candidate.address] = await link.reserve(seconds, 0.0, timeout)
-            except NpucallError as error:
-                self._pool.note(candidate, error)
+                for candidate in sorted(self._chosen(count), key=lambda each: each.address):
+                    member = await self._member(candidate, once.timeout)
+                    granted = await member.reserve(once, seconds, 0.0)
+                    choice.granted[candidate.address] = granted
+            except BaseException:
+                await self._give_back(choice.granted)
                 raise
+            return _together(choice.granted)
 
-    def _chosen(self, count: int) -> list[Candidate[ChannelTransport]]:
-        taken: dict[str, Candidate[ChannelTransport]] = {}
+        choice = _Choice(self._members)
+        return await Attempts(request._replace(timeout=wait)).run(choice, attempt)
+
+    async def _member(self, candidate: Candidate[Link], timeout: float) -> ServerTransport:
+        try:
+            return ServerTransport(await self._members.links.of(candidate, timeout))
+        except NpucallError as error:
+            self._members.note(candidate, error)
+            raise
+
+    def _chosen(self, count: int) -> list[Candidate[Link]]:
+        table = self._members.table
+        taken: dict[str, Candidate[Link]] = {}
         while len(taken) < count:
-            candidate = self._pool.table.take(tried=taken)
+            candidate = table.take(tried=taken)
             if candidate is None:
                 break
             taken[candidate.address] = candidate
         for candidate in taken.values():
-            self._pool.table.give_back(candidate, 0, well=False)
+            table.give_back(candidate, 0, well=False)
         if len(taken) < count:
             raise ReservedError(
                 f"reserve: expected {count} members that take calls and that nobody has reserved, "
-                f"found {len(taken)} of {len(self._pool.table.known)}; ask for fewer, or wait"
+                f"found {len(taken)} of {len(table.known)}; ask for fewer, or wait"
             )
         return list(taken.values())
 
-    async def _give_back(self, granted: Mapping[str, Granted]) -> None:
+    async def _give_back(self, granted: dict[str, Granted]) -> None:
         for address, each in granted.items():
             with suppress(NpucallError):
-                await self._release(address, each.key, _RELEASE_SECONDS)
+                await (await self._at(address, _RELEASE_SECONDS)).release(
+                    Request(_RELEASE_SECONDS), each.key
+                )
+        granted.clear()
 
-    async def renew(self, key: str, timeout: float) -> Granted:
+    async def renew(self, request: Request, key: str) -> Granted:
         """Renews it on every member. Raises ReservedError if it has ended on one of them."""
         return _together(
             {
-                address: await (await self._candidate_link(address, timeout)).renew(own, timeout)
+                address: await (await self._at(address, request.timeout)).renew(request, own)
                 for address, own in keys_of(key).items()
             }
         )
 
-    async def release(self, key: str, timeout: float) -> None:
+    async def release(self, request: Request, key: str) -> None:
         """Ends it on every member; without a key, ends every member's reservation, also others'."""
-        keys = keys_of(key) if key else dict.fromkeys(self._pool.table.known, "")
+        keys = keys_of(key) if key else dict.fromkeys(self._members.table.known, "")
         failures = []
         for address, own in keys.items():
             try:
-                await self._release(address, own, timeout)
+                await (await self._at(address, request.timeout)).release(request, own)
             except NpucallError as error:
                 failures.append(error)
         if failures:
             raise failures[0]
 
-    async def _release(self, address: str, key: str, timeout: float) -> None:
-        await (await self._candidate_link(address, timeout)).release(key, timeout)
-
-    async def _candidate_link(self, address: str, timeout: float) -> ChannelTransport:
-        candidate = self._pool.table.of(address)
+    async def _at(self, address: str, timeout: float) -> ServerTransport:
+        candidate = self._members.table.of(address)
         if candidate is None:
             raise ReservedError(
                 f"{address} has left the pool, and the reservation ended with it; reserve again"
             )
-        link = await self._pool.links.of(candidate, timeout)
-        return link.repeating(self._pool.check_open)
+        return ServerTransport(await self._members.links.of(candidate, timeout))
 
 
-def _may_change(error: NpucallError) -> bool:
-    """Whether other members may grant it, or this one later."""
-    return error.repeat is not Repeat.NEVER
+class _Choice:
+    """Several members at once, as ``attempts.Where``: if one refuses, others may grant it."""
+
+    only = None
+    target = "the pool"
+    instance = ""
+
+    def __init__(self, members: Members) -> None:
+        self._members = members
+        self.granted: dict[str, Granted] = {}
+
+    async def take(self, attempts: Attempts) -> _Choice:
+        self._members.check_open()
+        attempts.place = self
+        return self
+
+    def give_back(self, attempts: Attempts, error: BaseException | None) -> None:
+        """Does nothing: who holds nothing has given all back."""
+
+    def elsewhere(self, attempts: Attempts, error: NpucallError) -> float | None:
+        del error
+        return min(_AGAIN_SECONDS, attempts.left) or None
+
+    async def wait(self, seconds: float) -> None:
+        await self._members.wait(seconds)
+
+    async def has_another(self, error: NpucallError, sent: str) -> bool:
+        """Each member was asked with another credential already."""
+        del error, sent
+        return False
+
+    def withdraw(self, request: Request) -> bool:
+        """A reservation has no arrays."""
+        del request
+        return False
+
+    async def ask(self, attempts: Attempts) -> None:
+        """Each member was asked what it is already."""
+
+    async def has_ended(self, instance: str | None) -> bool:
+        """A reservation ends no process."""
+        del instance
+        return False

@@ -16,11 +16,20 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from npucall_client.sending.proxy import Way
-    from npucall_client.sending.senders import Messages, Metadata, Sender, Stream, Unary
+    from npucall_client.sending.senders import Channel, Messages, Metadata, Sender, Stream, Unary
     from npucall_client.settings import ClientSettings
 
 _LOOK_SECONDS = 1.0
 """Time between two looks at the files of certificates."""
+
+
+class _Methods(dict[str, "Unary"]):
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+
+    def __missing__(self, name: str) -> Unary:
+        method = self[name] = self._channel.unary(path_of(name))
+        return method
 
 
 class Channels:
@@ -31,16 +40,10 @@ class Channels:
             sender.channel(way.target, [*options, *way.options], files)
             for options in (OPTIONS, STREAM_OPTIONS)
         )
-        self._methods: dict[str, Unary] = {}
+        self.methods = _Methods(self._calls)
+        """Methods with one request and one response, by name."""
         self.users = 0
         """Calls and streams under way; the owner of this object counts them."""
-
-    def method(self, name: str) -> Unary:
-        """A method with one request and one response."""
-        method = self._methods.get(name)
-        if method is None:
-            method = self._methods[name] = self._calls.unary(path_of(name))
-        return method
 
     def stream(  # noqa: PLR0913  # all that makes one
         self,

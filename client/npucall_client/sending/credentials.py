@@ -41,7 +41,7 @@ _LONGEST_ANSWER = 2**16
 _JWT_PARTS = 3
 
 
-class Held(NamedTuple):
+class TimedCredential(NamedTuple):
     """A credential, as text for the metadata; times in seconds since 1970."""
 
     authorization: str
@@ -51,7 +51,7 @@ class Held(NamedTuple):
     """When to ask for a new one."""
 
     @classmethod
-    def until(cls, authorization: str, ends: float) -> Held:
+    def until(cls, authorization: str, ends: float) -> TimedCredential:
         """A credential that ends at ``ends`` and is renewed shortly before."""
         left = ends - time.time()
         if not 0 < left < math.inf:  # no end, or the clocks differ: the server will refuse it
@@ -59,10 +59,10 @@ class Held(NamedTuple):
         return cls(authorization, ends, ends - min(_SOONEST_SECONDS, left * _SHARE_LEFT))
 
 
-class Source(Protocol):
+class CredentialSource(Protocol):
     """Where credentials come from."""
 
-    def fetch(self) -> Held:
+    def fetch(self) -> TimedCredential:
         """The current credential. Raises UnauthenticatedError if there is none."""
 
     def helps(self, error: UnauthenticatedError) -> bool:
@@ -76,12 +76,14 @@ class Credential:
     socket at which it gives a credential to each user, or know callers by other means.
     """
 
-    def __init__(self, source: Source | None, *, is_local: bool, socket: str = "") -> None:
+    def __init__(
+        self, source: CredentialSource | None, *, is_local: bool, socket: str = ""
+    ) -> None:
         self._source = source
         self._is_local = is_local
         self._socket = socket
         """The path of the server's side socket, if it differs from the one that the server says."""
-        self._held: Held | None = None
+        self._held: TimedCredential | None = None
         self._lock = threading.Lock()
 
     def at_hand(self) -> str | None:
@@ -126,7 +128,7 @@ class Credential:
             self._source, self._held = source, held
             return held.authorization != sent
 
-    def _renewed(self, source: Source, held: Held | None) -> str:
+    def _renewed(self, source: CredentialSource, held: TimedCredential | None) -> str:
         is_good = held is not None and time.time() < held.ends
         if not self._lock.acquire(blocking=not is_good):
             return held.authorization if held else ""  # another thread asks
@@ -143,7 +145,7 @@ class Credential:
         finally:
             self._lock.release()
 
-    def _source_behind(self, error: UnauthenticatedError) -> Source | None:
+    def _source_behind(self, error: UnauthenticatedError) -> CredentialSource | None:
         """The source; if there is none, the socket that the server's error names."""
         told = error.details.get("credential_socket", "")
         is_of_user = self._source is None or isinstance(self._source, _LocalUser)
@@ -175,7 +177,7 @@ def credential_of(settings: ClientSettings) -> Credential:
     return Credential(source, is_local=local, socket=settings.shared_memory_socket)
 
 
-def _source_of(settings: ClientSettings) -> Source | None:
+def _source_of(settings: ClientSettings) -> CredentialSource | None:
     if callable(settings.token):
         return _Function(settings.token)
     if settings.token:
@@ -191,9 +193,9 @@ class _Given:
     """A token that never changes."""
 
     def __init__(self, token: str) -> None:
-        self._held = Held(_bearer("token", token))
+        self._held = TimedCredential(_bearer("token", token))
 
-    def fetch(self) -> Held:
+    def fetch(self) -> TimedCredential:
         return self._held
 
     def helps(self, error: UnauthenticatedError) -> bool:
@@ -207,7 +209,7 @@ class _Function:
     def __init__(self, function: Callable[[], str]) -> None:
         self._function = function
 
-    def fetch(self) -> Held:
+    def fetch(self) -> TimedCredential:
         try:
             token = self._function()
         except Exception as error:
@@ -215,7 +217,7 @@ class _Function:
                 f"token: expected the function to return a token, found {type(error).__name__}: "
                 f"{error}"
             ) from error
-        return Held.until(_bearer("token", token), _end_of(token))
+        return TimedCredential.until(_bearer("token", token), _end_of(token))
 
     def helps(self, error: UnauthenticatedError) -> bool:
         return isinstance(error, CredentialExpiredError)
@@ -227,7 +229,7 @@ class _File:
     def __init__(self, path: Path) -> None:
         self._path = path
 
-    def fetch(self) -> Held:
+    def fetch(self) -> TimedCredential:
         try:
             token = self._path.read_text("utf-8").strip()
         except (OSError, UnicodeDecodeError) as error:
@@ -237,7 +239,7 @@ class _File:
         ends = _end_of(token)
         now = time.time()
         ends = ends if ends > now else math.inf
-        return Held(_bearer("token_file", token), ends, now + _AGAIN_SECONDS)
+        return TimedCredential(_bearer("token_file", token), ends, now + _AGAIN_SECONDS)
 
     def helps(self, error: UnauthenticatedError) -> bool:
         del error
@@ -254,7 +256,7 @@ class _Url:
             raise ValueError(f"token_url: expected https://..., found {address.scheme}://...")
         self._url, self._bearer = url, bearer
 
-    def fetch(self) -> Held:
+    def fetch(self) -> TimedCredential:
         import urllib.request  # noqa: PLC0415  # few need it, and it costs every start
 
         request = urllib.request.Request(self._url)  # noqa: S310  # its scheme is known
@@ -269,7 +271,7 @@ class _Url:
                 "token_url: expected JSON whose `value` is a token, found "
                 f"{type(error).__name__}: {error}"
             ) from error
-        return Held.until(_bearer("token_url", token), _end_of(token))
+        return TimedCredential.until(_bearer("token_url", token), _end_of(token))
 
     def helps(self, error: UnauthenticatedError) -> bool:
         return isinstance(error, CredentialExpiredError)
@@ -281,9 +283,9 @@ class _LocalUser:
     def __init__(self, path: str) -> None:
         self._path = path
 
-    def fetch(self) -> Held:
+    def fetch(self) -> TimedCredential:
         authorization, seconds = side_socket.ask_credential(self._path, _ANSWER_SECONDS)
-        return Held.until(authorization, time.time() + seconds)
+        return TimedCredential.until(authorization, time.time() + seconds)
 
     def helps(self, error: UnauthenticatedError) -> bool:
         del error  # any error: a server that was started again knows no earlier credential

@@ -14,6 +14,8 @@ from npucall.errors import (
 from npucall.wire.status import TRAILER, from_status, is_ours
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from grpc import StatusCode
 
 
@@ -30,7 +32,7 @@ class Origin(NamedTuple):
     """The state of the client that sent the call."""
 
     target: str
-    is_connected: bool
+    is_connected: Callable[[], bool]
     """Whether the server has answered, and the connection is there."""
     is_closed: bool
     """Whether the client was closed, so that it cancelled its calls itself."""
@@ -78,7 +80,7 @@ def _unavailable(origin: Origin, message: str) -> NpucallError:
 
 def lateness(origin: Origin, timeout: float) -> NpucallError:
     """The error of a call that got no answer in time."""
-    if not origin.is_connected:
+    if not origin.is_connected():
         return unreachable(origin.target, timeout, way=origin.way)
     return DeadlineError(
         f"the server did not answer within {timeout:g} s; give the call a longer timeout "

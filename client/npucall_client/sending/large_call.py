@@ -26,7 +26,7 @@ _CALL_ID = 1
 class StreamOpener(Protocol):
     """Opens an ``ExecuteStream``."""
 
-    def __call__(self, messages: Iterator[bytes], timeout: float) -> Stream:
+    def __call__(self, messages: Iterator[bytes], /) -> Stream:
         """The messages that come back."""
 
 
@@ -43,13 +43,13 @@ class LargeCall:
         self._progress = Telling(call.progress, size_of(call))
         self._answered = False
 
-    async def run(self, stream: StreamOpener, timeout: float) -> Response:
+    async def run(self, stream: StreamOpener) -> Response:
         """Sends the call and receives its answer.
 
         Raises the error that the server answers, grpc.RpcError if the stream breaks, and the error
         of a progress callback.
         """
-        answers = stream(self._frames(), timeout)
+        answers = stream(self._frames())
         try:
             return await self._receive(answers)
         except (grpc.RpcError, NpucallError):

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from npucall.declare.declaration import Operator
     from npucall.wire.messages import Response
     from npucall_client.calls.arguments import BoundCall
-    from npucall_client.calls.options import Options, Result
+    from npucall_client.calls.options import Result
+    from npucall_client.sending.request import Request
     from npucall_client.sending.senders import Sender
 
 P = ParamSpec("P")
@@ -30,13 +31,7 @@ R = TypeVar("R")
 class Calls(Protocol):
     """Where a pipeline sends its calls."""
 
-    async def send(
-        self,
-        call: BoundCall,
-        timeout: float,
-        request_id: str,
-        done: Callable[[Response | Exception], object],
-    ) -> Any:
+    async def send(self, request: Request, done: Callable[[Response | Exception], object]) -> Any:
         """Sends a call; ``done`` is told how it ended. Waits while too many are in flight."""
 
     def cancel(self, call: Any) -> None:
@@ -49,19 +44,13 @@ class Calls(Protocol):
 class OneByOne:
     """Calls where there is no stream: each is computed when it is sent."""
 
-    def __init__(self, execute: Callable[[BoundCall, float, str], Awaitable[Response]]) -> None:
+    def __init__(self, execute: Callable[[Request], Awaitable[Response]]) -> None:
         self._execute = execute
 
-    async def send(
-        self,
-        call: BoundCall,
-        timeout: float,
-        request_id: str,
-        done: Callable[[Response | Exception], object],
-    ) -> None:
+    async def send(self, request: Request, done: Callable[[Response | Exception], object]) -> None:
         """Computes a call."""
         try:
-            outcome: Response | Exception = await self._execute(call, timeout, request_id)
+            outcome: Response | Exception = await self._execute(request)
         except Exception as error:  # noqa: BLE001  # the call's own
             outcome = error
         done(outcome)
@@ -100,7 +89,7 @@ class PipelineBase(Generic[F]):
     def __init__(
         self,
         calls: Calls,
-        bind: Callable[..., Awaitable[tuple[BoundCall, Options]]],
+        bind: Callable[..., Awaitable[Request]],
         sender: Sender,
         made: Callable[[], F],
     ) -> None:
@@ -121,16 +110,14 @@ class PipelineBase(Generic[F]):
     async def _submit(self, operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> F:
         start = perf_counter_ns()
         self._check_open()
-        bound, options = await self._bind(operator, args, kwargs)
+        request = await self._bind(operator, args, kwargs)
+        bound = request.call
         call = self._made()
         with self._lock:
             self._in_flight.add(call)
         try:
             sent = await self._calls.send(
-                bound,
-                options.timeout,
-                options.request_id,
-                lambda outcome: self._end(call, bound, outcome, start),
+                request, lambda outcome: self._end(call, bound, outcome, start)
             )
         except BaseException:
             with self._lock:
@@ -220,7 +207,7 @@ class Pipeline(PipelineBase[PendingCall[Any]]):
     def __init__(
         self,
         calls: Calls,
-        bind: Callable[..., Awaitable[tuple[BoundCall, Options]]],
+        bind: Callable[..., Awaitable[Request]],
         sender: Sender,
     ) -> None:
         super().__init__(calls, bind, sender, PendingCall)

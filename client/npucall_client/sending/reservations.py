@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from npucall.errors import CancelledError, NpucallError, ReservedError
+from npucall_client.sending.request import Request
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from npucall_client.sending.senders import Sender
 
 RUNNING_SECONDS = 5.0
@@ -29,10 +33,10 @@ class Granted(NamedTuple):
 class Holder(Protocol):
     """Renews and releases."""
 
-    async def renew(self, key: str, timeout: float) -> Granted:
+    async def renew(self, request: Request, key: str) -> Granted:
         """Renews a reservation. Raises ReservedError if it has ended."""
 
-    async def release(self, key: str, timeout: float) -> None:
+    async def release(self, request: Request, key: str) -> None:
         """Ends a reservation."""
 
 
@@ -67,14 +71,14 @@ class Renewal:
             return
         self._stop.set()
         with suppress(NpucallError):
-            await self._holder.release(self.key, _RELEASE_SECONDS)
+            await self._holder.release(Request(_RELEASE_SECONDS), self.key)
         await self._task.join()
 
     async def _renew(self) -> None:
         """Renews in the background, also while the server does not answer: it may be restarting."""
         while not await self._stop.wait(min(self._pause, _LONGEST_PAUSE)):
             try:
-                granted = await self._holder.renew(self.key, max(self._pause, 1.0))
+                granted = await self._holder.renew(Request(max(self._pause, 1.0)), self.key)
             except ReservedError as error:
                 self._lost = error
                 return
@@ -92,3 +96,15 @@ def check_one(count: int) -> None:
         raise ValueError(
             f"count: expected 1, since the target is one server, found {count}; a pool has several"
         )
+
+
+@lru_cache(64)
+def keys_of(key: str) -> Mapping[str, str]:
+    """The members' keys by address, from the key of a pool's reservation. Raises ValueError."""
+    pairs = [part.partition("=") for part in key.split(";")]
+    if not all(address and found for address, found, _ in pairs):
+        raise ValueError(
+            "reservation: expected the key of a pool's reservation, ADDRESS=KEY[;ADDRESS=KEY], "
+            "found something else (NPUCALL_RESERVATION)"
+        )
+    return {address: own for address, _, own in pairs}

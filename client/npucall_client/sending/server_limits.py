@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from npucall.v1 import operator_service_pb2 as pb
     from npucall_client.calls.arguments import BoundCall
 
-_CHECKED_FROM = 1 << 20
+CHECKED_FROM = 1 << 20
 """A request of so many bytes or more is checked against the server's limits before it is sent."""
 
 
@@ -50,6 +50,11 @@ class ServerLimits:
         """
         if not self.stream_window:
             return False
+        if call.home is None and call.placement is None:
+            storages = call.storage.values()
+            rest = len(call.call) + FRAME_BYTES * (1 + len(storages))
+            size = sum(map(len, storages))
+            return size >= self._stream_from or size + rest > self._message
         size = size_of(call)
         if size >= self._stream_from or self._is_too_long(call, size):
             return True
@@ -63,8 +68,6 @@ class ServerLimits:
 
     def check_message(self, call: BoundCall, size: int) -> None:
         """Raises TooLargeError for a message of so many bytes that the server would refuse."""
-        if size < _CHECKED_FROM:
-            return
         room = {"max_message_bytes": self._message, "memory_limit": self._memory or size}
         setting, limit = min(room.items(), key=lambda item: item[1])
         if size > limit:

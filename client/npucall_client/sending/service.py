@@ -2,7 +2,6 @@
 
 from npucall import keepalive
 from npucall.limits import FRAMES_PER_MESSAGE
-from npucall.v1 import operator_service_pb2
 from npucall.wire import status
 from npucall.wire.rpcs import RPCS
 
@@ -27,11 +26,6 @@ STREAM_OPTIONS = [
     *OPTIONS,
     ("grpc.use_local_subchannel_pool", 1),  # a connection of their own: small calls do not wait
 ]
-
-
-def instance_of(server_info: bytes) -> str:
-    """The instance of the process, from its answer to GetServerInfo."""
-    return operator_service_pb2.GetServerInfoResponse.FromString(server_info).server.instance
 
 
 def path_of(method: str) -> str:

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from npucall.errors import NpucallError
     from npucall.places import HandlePart
     from npucall.tensors import Buffer
     from npucall.v1 import operator_service_pb2 as pb
     from npucall.wire.messages import Response
     from npucall_client.calls.arguments import BoundCall
     from npucall_client.calls.options import Progress
-    from npucall_client.calls.tensors import Home
+    from npucall_client.sending.request import Request
 
 
 class Opened(NamedTuple):
@@ -50,40 +51,33 @@ class SessionTransport(Protocol):
     async def remembers(self) -> bool:
         """Whether bytes are kept by their digests."""
 
-    async def open(self, lease: float, budget: int, timeout: float) -> Opened:
+    async def open(self, request: Request, lease: float, budget: int) -> Opened:
         """Opens a session. 0: as long, or as much, as the holder allows."""
 
-    async def renew(self, home: Home, timeout: float) -> None:
+    def lost(self, error: NpucallError) -> NpucallError:
+        """What an error of a session that was answered by another server means here."""
+
+    async def renew(self, request: Request) -> None:
         """Starts its lease again."""
 
-    async def close(self, home: Home, timeout: float) -> None:
+    async def close(self, request: Request) -> None:
         """Ends it, and releases its handles."""
 
-    async def release(self, home: Home, handles: Sequence[bytes], timeout: float) -> None:
+    async def release(self, request: Request, handles: Sequence[bytes]) -> None:
         """Releases handles, any number of them."""
 
-    async def upload(
-        self, home: Home, upload: Upload, timeout: float, request_id: str, progress: Progress | None
-    ) -> None:
+    async def upload(self, request: Request, upload: Upload, progress: Progress | None) -> None:
         """Fills a handle."""
 
-    async def download(  # noqa: PLR0913  # all that makes a call
-        self,
-        home: Home,
-        part: HandlePart,
-        memory: memoryview,
-        timeout: float,
-        request_id: str,
-        progress: Progress | None,
+    async def download(
+        self, request: Request, part: HandlePart, memory: memoryview, progress: Progress | None
     ) -> None:
         """Writes what a handle holds to memory of that length."""
 
-    async def run_program(
-        self, home: Home, steps: Sequence[BoundCall], timeout: float, request_id: str
-    ) -> list[Response]:
+    async def run_program(self, request: Request, steps: Sequence[BoundCall]) -> list[Response]:
         """Runs the steps, and answers each of them."""
 
     async def plan_program(
-        self, home: Home, steps: Sequence[BoundCall], timeout: float, request_id: str
+        self, request: Request, steps: Sequence[BoundCall]
     ) -> pb.PlanProgramResponse:
         """Checks the steps."""

@@ -108,6 +108,8 @@ def planned_step_of(call: BoundCall) -> StepRequest:
 
 def message_of(call: BoundCall) -> bytes:
     """A call in one message."""
+    if call.placement is None:
+        return join_request(call.call, list(call.storage.values()), call.kept)
     return join_request(call.call, storages_of(call), output_places_of(call))
 
 

@@ -8,8 +8,8 @@ if TYPE_CHECKING:
     from npucall.v1 import access_service_pb2 as access_pb
     from npucall.v1 import operator_service_pb2 as pb
     from npucall.wire.messages import Response
-    from npucall_client.calls.arguments import BoundCall
     from npucall_client.sending.pipeline import Calls
+    from npucall_client.sending.request import Request
     from npucall_client.sending.reservations import Granted
     from npucall_client.sending.senders import Sender
     from npucall_client.sending.session_transport import SessionTransport
@@ -23,50 +23,46 @@ class Transport(Protocol):
     def sender(self) -> Sender:
         """What waits and sends."""
 
-    async def execute(self, call: BoundCall, timeout: float, request_id: str) -> Response:
+    async def execute(self, request: Request) -> Response:
         """Runs a call."""
 
-    async def plan(self, call: BoundCall, timeout: float, request_id: str) -> pb.PlanResponse:
+    async def plan(self, request: Request) -> pb.PlanResponse:
         """Checks a call."""
 
     def calls(self) -> Calls:
         """Where a pipeline sends its calls."""
 
-    async def shared(self, nbytes: int, socket: str, timeout: float) -> SharedMemory:
+    async def shared(self, request: Request, nbytes: int, socket: str) -> SharedMemory:
         """Memory that it shares; ``socket``: the path of its socket, if not the one it says."""
 
-    async def reserve(self, seconds: float, wait: float, timeout: float, count: int = 1) -> Granted:
+    async def reserve(
+        self, request: Request, seconds: float, wait: float, count: int = 1
+    ) -> Granted:
         """Reserves ``count`` devices. Raises ValueError if there are not so many."""
 
-    async def renew(self, key: str, timeout: float) -> Granted:
+    async def renew(self, request: Request, key: str) -> Granted:
         """Renews a reservation. Raises ReservedError if it has ended."""
 
-    async def release(self, key: str, timeout: float) -> None:
+    async def release(self, request: Request, key: str) -> None:
         """Ends a reservation; without a key, ends any that there is."""
-
-    def under(self, key: str) -> Transport:
-        """The same, for calls under a reservation."""
-
-    def waiting(self, wait: bool) -> Transport:  # noqa: FBT001  # it is what the setting is called
-        """The same, for calls that wait, or do not wait, for a server that is full."""
 
     @property
     def sessions(self) -> SessionTransport:
         """The transport that keeps the handles of sessions."""
 
-    async def operators(self, timeout: float) -> list[pb.OperatorInfo]:
+    async def operators(self, request: Request) -> list[pb.OperatorInfo]:
         """Lists the operators."""
 
-    async def operator(self, name: str, variant: str, timeout: float) -> pb.OperatorInfo:
+    async def operator(self, request: Request, name: str, variant: str) -> pb.OperatorInfo:
         """Describes one operator."""
 
-    async def server_info(self, timeout: float) -> pb.GetServerInfoResponse:
+    async def server_info(self, request: Request) -> pb.GetServerInfoResponse:
         """Describes the server."""
 
-    async def usage(self, last_seconds: float, timeout: float) -> access_pb.GetUsageResponse:
+    async def usage(self, request: Request, last_seconds: float) -> access_pb.GetUsageResponse:
         """Who used it, and how long."""
 
-    async def activity(self, timeout: float) -> access_pb.GetActivityResponse:
+    async def activity(self, request: Request) -> access_pb.GetActivityResponse:
         """Who uses it now."""
 
     async def close(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import deque
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
@@ -11,7 +12,7 @@ from npucall.exchange import Credential
 from npucall.limits import FRAMES_PER_MESSAGE, KIB
 from npucall.wire.frames import join_cancel, join_credential
 from npucall.wire.stream_messages import join_frames
-from npucall_client.sending.losses import Losses
+from npucall_client.sending.attempts import Attempts
 from npucall_client.sending.transfer import Incoming, outgoing
 
 if TYPE_CHECKING:
@@ -19,8 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 
     from npucall.wire.messages import Response
-    from npucall_client.calls.arguments import BoundCall
-    from npucall_client.sending.retry import Attempts
+    from npucall_client.sending.request import Request
     from npucall_client.sending.senders import Condition
 
     Done: TypeAlias = "Callable[[Response | Exception], object]"
@@ -43,35 +43,25 @@ class Authorized(Protocol):
 
 
 class SentCall:
-    """A call without an answer yet."""
+    """A call of a pipeline, on its way to its answer."""
 
-    def __init__(  # all that makes a call
-        self,
-        call: BoundCall,
-        timeout: float,
-        request_id: str,
-        done: Done,
-        attempts: Callable[[float], Attempts],
-    ) -> None:
+    def __init__(self, request: Request, done: Done) -> None:
         self.id = 0
-        self.call = call
-        self.request_id = request_id
-        self.timeout = timeout
-        self.ends = time.monotonic() + timeout
+        self.call = request.call
+        self.attempts = Attempts(request)
         self.done = done
-        self.incoming = Incoming(call)
-        self.attempts = attempts(self.ends)
-        self.waits_for_another_server = False
-        self.rests_until: float | None = None
-        """When it is sent again to a server that was full, on the clock of ``monotonic``."""
-        self.losses = Losses(call.operator, request_id)
+        self.incoming = Incoming(self.call)
+        self.stream: Any = None
+        """The stream that has it, or had it last."""
         self.is_sent = False
-        """Whether any part of it was sent on the current stream."""
-        self.is_over = False
-        """Whether it has ended for its caller."""
+        """Whether any part of it was sent on that stream."""
+        self.due = math.inf
+        """When it is sent again, on the clock of ``monotonic``."""
+        self.waits = False
+        """Whether it waits for an answer, or for that time."""
 
     def begin_anew(self) -> None:
-        """Resets it: nothing of it was sent, and nothing of its answer has come."""
+        """Nothing of it was sent, and nothing of its answer has come."""
         self.is_sent = False
         self.incoming = Incoming(self.call)
 
@@ -84,10 +74,6 @@ class OpenStream:
         self.authorization = ""
         """The authorization that the server got last."""
         self.over = False
-        self.goes_down = False
-        self.left = False
-        self.instance = ""
-        """The instance of the process that it goes to, if that is known."""
 
 
 class Writer:
@@ -128,13 +114,6 @@ class Writer:
         self._cancelled.append(call_id)
         self._work.notify_all()
 
-    def begin_anew(self, calls: Iterable[SentCall]) -> None:
-        """Sends these, and nothing else, on the next stream."""
-        self._unsent = deque(calls)
-        for call in self._unsent:
-            call.is_sent = False
-        self._cancelled.clear()
-
     def close(self) -> None:
         """No more calls will come; the stream ends when all calls have ended."""
         self._closing = True
@@ -143,14 +122,6 @@ class Writer:
     def wake(self) -> None:
         """Looks again whether there is something to do."""
         self._work.notify_all()
-
-    # --- Without the lock -------------------------------------------------------------------------
-
-    async def wait(self) -> bool:
-        """Waits for a call to send; False if no more calls will come."""
-        with self._lock:
-            await self._work.wait_for(lambda: self._closing or self._is_open)
-            return bool(self._is_open)
 
     # --- As gRPC sends ----------------------------------------------------------------------------
 
@@ -203,12 +174,13 @@ class Writer:
         return (join_credential(Credential(now)),)
 
     def _call_frames(self, opened: OpenStream, call: SentCall) -> Iterator[bytes]:
-        left = call.ends - time.monotonic()
+        left = call.attempts.ends - time.monotonic()
         if call.id not in self._is_open or left <= 0:
             return
         timeout_ns = max(1, int(left * 1e9))
         call.is_sent = True
-        for frame in outgoing(call.id, call.call, call.request_id, self._chunk_bytes, timeout_ns):
+        name = call.attempts.request.request_id
+        for frame in outgoing(call.id, call.call, name, self._chunk_bytes, timeout_ns):
             yield frame
             if opened.over or call.id not in self._is_open:
                 return  # it was cancelled, or has its answer

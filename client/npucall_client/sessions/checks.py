@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from npucall_client.calls.tensors import Tensor
 
 
-class Result(NamedTuple):
+class ExpectedOutput(NamedTuple):
     """An output that a call will give."""
 
     tensor: Tensor
@@ -49,7 +49,7 @@ class Checks:
         self._others: dict[str, PreparedCalls] = {}
         self._declared = declared
 
-    def results_of(self, call: BoundCall) -> Mapping[str, Result]:
+    def results_of(self, call: BoundCall) -> Mapping[str, ExpectedOutput]:
         """The outputs by name. Raises what the server would raise before it runs the call."""
         try:
             return _results_of(self._of(call.operator).of(call.call))
@@ -68,9 +68,9 @@ class Checks:
 
 
 @once_a_call
-def _results_of(call: Prepared) -> Mapping[str, Result]:
+def _results_of(call: Prepared) -> Mapping[str, ExpectedOutput]:
     return {
-        name: Result(
+        name: ExpectedOutput(
             (
                 spec.dtype.numpy,
                 spec.shape,

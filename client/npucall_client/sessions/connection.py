@@ -7,20 +7,22 @@ import weakref
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
+from npucall.declare import Operator
 from npucall.errors import NpucallError
 from npucall_client.calls.hints import add_hint
-from npucall_client.calls.options import plan_of, result_of, value_of
+from npucall_client.calls.options import closed, plan_of, result_of, value_of
+from npucall_client.sending.request import Request
 from npucall_client.sessions.checks import Checks
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from npucall.wire.messages import Response
-    from npucall_client.calls.arguments import BoundCall
     from npucall_client.calls.options import Binding, Options, Plan, Result
+    from npucall_client.sending.reservations import Renewal
     from npucall_client.sending.session_transport import SessionTransport
     from npucall_client.sending.transport import Transport
-    from npucall_client.sessions.home import Home
+    from npucall_client.sessions.session_link import SessionLink
 
 
 class Shared:
@@ -28,11 +30,11 @@ class Shared:
 
     def __init__(self) -> None:
         self.closed = False
-        self._homes: weakref.WeakSet[Home] = weakref.WeakSet()
+        self._homes: weakref.WeakSet[SessionLink] = weakref.WeakSet()
         self._lock = threading.Lock()
         self._checks: Checks | None = None
 
-    def add(self, home: Home) -> None:
+    def add(self, home: SessionLink) -> None:
         """A session was opened."""
         with self._lock:
             self._homes.add(home)
@@ -55,109 +57,149 @@ class Shared:
             await home.close()
 
 
+class Exclusive:
+    """Under which reservation the calls of a client run now; its sessions and options share this.
+
+    ``renewal``: of the reservation that this client made.
+    """
+
+    def __init__(self, key: str = "", renewal: Renewal | None = None) -> None:
+        self.key = key
+        self.renewal = renewal
+
+
 class Connection:
-    """``transport``: returns the transport for calls, and raises once the client is closed."""
+    """``waits``: whether calls wait for a server that is full."""
 
     def __init__(
-        self, transport: Callable[[], Transport], binding: Binding, shared: Shared
+        self,
+        transport: Transport,
+        binding: Binding,
+        shared: Shared,
+        exclusive: Exclusive,
+        *,
+        waits: bool,
     ) -> None:
-        self._transport = transport
-        self._binding = binding
-        self._shared = shared
+        self.transport = transport
+        self.binding = binding
+        self.shared = shared
+        self.exclusive = exclusive
+        self.waits = waits
 
     @property
     def options(self) -> Options:
         """What goes with a call in addition to its arguments."""
-        return self._binding.options
+        return self.binding.options
 
     @property
     def sessions(self) -> SessionTransport:
         """The transport that keeps the handles."""
-        return self._transport().sessions
+        return self.open().sessions
+
+    def open(self) -> Transport:
+        """The transport. Raises CancelledError once the client is closed.
+
+        Raises ReservedError if its reservation was lost.
+        """
+        if self.exclusive.renewal is not None:
+            self.exclusive.renewal.check()
+        if self.shared.closed:
+            raise closed()
+        return self.transport
+
+    def request(self, timeout: float | None = None) -> Request:
+        """A request with the options of the client, under its reservation if it has one."""
+        options = self.binding.options
+        seconds = options.timeout if timeout is None else timeout
+        return Request(seconds, options.request_id, self.exclusive.key, self.waits)
 
     async def checks(self) -> Checks:
         """The rules of the server, in this process."""
-        return await self._shared.checks(self._checks)
+        return await self.shared.checks(self._checks)
 
-    def having(self, **options: Any) -> Connection:
+    def having(self, wait: bool | None = None, **options: Any) -> Connection:  # noqa: FBT001
         """The same with other options; None means not given."""
-        return Connection(self._transport, self._binding.having(**options), self._shared)
+        return Connection(
+            self.transport,
+            self.binding.having(**options),
+            self.shared,
+            self.exclusive,
+            waits=self.waits if wait is None else wait,
+        )
 
     async def bind(  # noqa: PLR0913  # all that makes a call
         self,
         operator: Any,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
-        home: Home | None = None,
+        home: SessionLink | None = None,
         within: object = None,
         *,
         planning: bool = False,
-    ) -> tuple[BoundCall, Options]:
-        """The call to send, and its options.
+    ) -> Request:
+        """The request for a call.
 
         ``home``: the session to which all tensors on the server belong; ``within``: its program.
         """
-        binding = self._binding
+        binding = self.binding
         options = binding.options_of(operator, kwargs)
-        if not binding.knows(operator):
-            info = await self._transport().operator(operator, "", options.timeout)
-            binding.declare(info)
+        if not (isinstance(operator, Operator) or binding.knows(operator)):
+            asked = self.request(options.timeout)
+            binding.declare(await self.open().operator(asked, operator, ""))
         call = binding.bind(operator, args, kwargs, options, home, within, planning=planning)
-        if call.home is not home and call.home not in self._shared:
+        if call.home is not home and call.home not in self.shared:
             raise ValueError(
                 f"remote: expected a Remote of this connection, found one of {call.home!r}; "
                 "fetch() moves it"
             )
-        return call, options
+        return Request(
+            options.timeout,
+            options.request_id,
+            self.exclusive.key,
+            self.waits,
+            call.operator,
+            call,
+            call.home,
+            call.held,
+        )
 
     async def bind_ready(
         self, operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> tuple[BoundCall, Options]:
+    ) -> Request:
         """The same for a pipeline; opens a lost session again before the call goes."""
-        call, options = await self.bind(operator, args, kwargs)
-        if call.home is not None:
-            await call.home.ready(options.timeout, call.held)
-        return call, options
+        request = await self.bind(operator, args, kwargs)
+        if request.home is not None:
+            await request.home.ready(request.timeout, request.held)
+        return request
 
     async def run(self, operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """What ``Client.run`` returns."""
-        call, options = await self.bind(operator, args, kwargs)
-        return value_of(call, await self.send(call, options))
+        request = await self.bind(operator, args, kwargs)
+        return value_of(request.call, await self.send(request))
 
     async def execute(self, operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Result:
         """What ``Client.execute`` returns."""
         start = perf_counter_ns()
-        call, options = await self.bind(operator, args, kwargs)
-        return result_of(call, await self.send(call, options), start)
+        request = await self.bind(operator, args, kwargs)
+        return result_of(request.call, await self.send(request), start)
 
     async def plan(self, operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Plan:
         """What ``Client.plan`` returns."""
-        call, options = await self.bind(operator, args, kwargs, planning=True)
+        request = await self.bind(operator, args, kwargs, planning=True)
         try:
-            answer = await self._transport().plan(call, options.timeout, options.request_id)
+            return plan_of(await self.open().plan(request))
         except NpucallError as error:
-            add_hint(error, call)
+            add_hint(error, request.call)
             raise
-        return plan_of(answer)
 
-    async def send(self, call: BoundCall, options: Options) -> Response:
+    async def send(self, request: Request) -> Response:
         """Sends a call."""
         try:
-            return await self._send(call, options)
+            is_free = self.exclusive.renewal is None and not self.shared.closed
+            return await (self.transport if is_free else self.open()).execute(request)
         except NpucallError as error:
-            add_hint(error, call)
+            add_hint(error, request.call)
             raise
 
-    async def _send(self, call: BoundCall, options: Options) -> Response:
-        name = options.request_id
-        if call.home is None:
-            return await self._transport().execute(call, options.timeout, name)
-        return await call.home.attempt(
-            lambda seconds: self._transport().execute(call, seconds, name),
-            options.timeout,
-            call.held,
-        )
-
     async def _checks(self) -> Checks:
-        info = await self._transport().server_info(self.options.timeout)
-        return Checks(info, self._binding.declared)
+        return Checks(await self.open().server_info(self.request()), self.binding.declared)

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from npucall_client.calls.options import Plan
     from npucall_client.sessions.checks import Checks
     from npucall_client.sessions.connection import Connection
-    from npucall_client.sessions.home import Home
     from npucall_client.sessions.remote import Remote, RemoteTensor
+    from npucall_client.sessions.session_link import SessionLink
 
 P = ParamSpec("P")
 
@@ -51,7 +51,7 @@ class _Step(NamedTuple):
 class ProgramBase:
     """A program without the methods that wait for the server."""
 
-    def __init__(self, home: Home, connection: Connection, timeout: float) -> None:
+    def __init__(self, home: SessionLink, connection: Connection, timeout: float) -> None:
         self._home = home
         self._connection = connection
         self._timeout = timeout
@@ -98,7 +98,7 @@ class ProgramBase:
         assert self._checks is not None  # noqa: S101  # it has begun
         self._check(kwargs)
         number = len(self._steps)
-        call, _ = await self._connection.bind(operator, args, kwargs, self._home, self)
+        call = (await self._connection.bind(operator, args, kwargs, self._home, self)).call
         call.within = None
         results = results_of_step(self, number, self._home, call, self._checks)
         self._steps.append(
@@ -110,10 +110,8 @@ class ProgramBase:
         await self.begin()
         self._check({})
         calls = [step.call for step in self._steps]
-        sessions, name = self._connection.sessions, self._connection.options.request_id
-        answer = await self._home.attempt(
-            lambda seconds: sessions.plan_program(self._home, calls, seconds, name), self._timeout
-        )
+        request = self._connection.request(self._timeout)._replace(home=self._home)
+        answer = await self._connection.sessions.plan_program(request, calls)
         return ProgramPlan(tuple(map(plan_of, answer.steps)), answer.peak_device_bytes)
 
     def _value(self, call: BoundCall, results: Mapping[str, RemoteTensor], checks: Checks) -> Any:
@@ -180,12 +178,8 @@ class ProgramBase:
     async def _run(self) -> Sequence[Response]:
         calls = [step.call for step in self._steps]
         held = [each for call in calls for each in call.held]
-        sessions, name = self._connection.sessions, self._connection.options.request_id
-        return await self._home.attempt(
-            lambda seconds: sessions.run_program(self._home, calls, seconds, name),
-            self._timeout,
-            held,
-        )
+        request = self._connection.request(self._timeout)._replace(home=self._home, held=held)
+        return await self._connection.sessions.run_program(request, calls)
 
     def _abandon(self, why: str) -> None:
         for step in self._steps:

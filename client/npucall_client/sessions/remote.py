@@ -12,7 +12,7 @@ from npucall.limits import CACHED_CALLS
 from npucall.places import HandlePart
 from npucall.tensors import TensorSpec
 from npucall_client.calls import arrays
-from npucall_client.calls.tensors import Held
+from npucall_client.calls.tensors import HeldTensor
 from npucall_client.sending.senders import finished
 from npucall_client.settings import checked_seconds
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from npucall.tensors import Buffer, Shape
     from npucall_client.calls.options import Progress
     from npucall_client.calls.tensors import Tensor
-    from npucall_client.sessions.home import Home
+    from npucall_client.sessions.session_link import SessionLink
 
 
 _STATES = {HandleReleasedError: "released", HandleEmptyError: "empty"}
@@ -37,7 +37,7 @@ def _spec_of(tensor: Tensor) -> TensorSpec:
     return TensorSpec(BY_NUMPY[dtype], shape, strides, 0, storage_shape)  # type: ignore[arg-type]
 
 
-class RemoteTensor(Held):
+class RemoteTensor(HeldTensor):
     """A tensor on the server, without the methods that wait for the server."""
 
     __slots__ = (
@@ -45,11 +45,11 @@ class RemoteTensor(Held):
         "_step", "from_torch", "home", "tensor",
     )  # fmt: skip
 
-    home: Home
+    home: SessionLink
 
     def __init__(  # noqa: PLR0913  # all that makes one
         self,
-        home: Home,
+        home: SessionLink,
         handle: bytes,
         tensor: Tensor,
         nbytes: int,
@@ -137,7 +137,7 @@ class RemoteTensor(Held):
             self.home.collect(handle, self._nbytes)
 
     def place(self, within: object) -> Buffer | HandlePart | StepOutput:
-        """Where its bytes are for a call; see ``Held.place``."""
+        """Where its bytes are for a call; see ``HeldTensor.place``."""
         if self._step is not None:
             if self._program is within:
                 return self._step

@@ -11,12 +11,12 @@ from npucall.places import StepOutput
 if TYPE_CHECKING:
     from npucall_client.calls.arguments import BoundCall
     from npucall_client.sessions.checks import Checks
-    from npucall_client.sessions.home import Home
     from npucall_client.sessions.program import ProgramBase
     from npucall_client.sessions.remote import RemoteTensor
+    from npucall_client.sessions.session_link import SessionLink
 
 
-def results_of(home: Home, call: BoundCall, checks: Checks) -> dict[str, RemoteTensor]:
+def results_of(home: SessionLink, call: BoundCall, checks: Checks) -> dict[str, RemoteTensor]:
     """A Remote for each output that the caller gave no array for, by name.
 
     Raises the error that the server would raise before it runs the call.
@@ -31,7 +31,7 @@ def results_of(home: Home, call: BoundCall, checks: Checks) -> dict[str, RemoteT
 def results_of_step(  # what stands for a result, and whose it is
     program: ProgramBase,
     number: int,
-    home: Home,
+    home: SessionLink,
     call: BoundCall,
     checks: Checks,
 ) -> dict[str, RemoteTensor]:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from npucall.dtypes import AnyArray, Array
     from npucall_client.calls.options import Progress
     from npucall_client.sessions.connection import Connection
-    from npucall_client.sessions.home import Home
+    from npucall_client.sessions.session_link import SessionLink
 
 P = ParamSpec("P")
 
@@ -33,7 +33,7 @@ P = ParamSpec("P")
 class SessionBase:
     """A session without its public methods."""
 
-    def __init__(self, home: Home, connection: Connection) -> None:
+    def __init__(self, home: SessionLink, connection: Connection) -> None:
         self._home = home
         self._connection = connection
 
@@ -59,20 +59,21 @@ class SessionBase:
         digest = sha256(sent.storage).digest() if constant and nbytes else b""
         wire = BY_NUMPY[sent.dtype].wire
         upload = Upload(new_handle(), sent.storage, digest, wire)
-        name = self._connection.options.request_id
-        await self._home.upload(upload, self._timeout(timeout), name, progress)
+        request = self._connection.request(self._timeout(timeout))
+        await self._home.upload(request, upload, progress)
         from_torch = arrays.is_torch(array)
         return self._home.remote(self._home, upload.handle, sent[:4], nbytes, from_torch=from_torch)
 
     async def _run(self, operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        call, options = await self._connection.bind(operator, args, kwargs, self._home)
+        request = await self._connection.bind(operator, args, kwargs, self._home)
+        call = request.call
         remotes = results_of(
             self._home,
             call,
             await self._connection.checks(),
         )
         call.kept = {name: Keep(remote.handle) for name, remote in remotes.items()}
-        response = await self._connection.send(call, options)
+        response = await self._connection.send(request)
         for remote in remotes.values():
             remote.filled()
         reply = answers.decode_reply(response.reply)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,24 +13,8 @@ from npucall_client.calls.arguments import Placement
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from npucall.dtypes import AnyArray
     from npucall_client.calls.arguments import BoundCall
-
-
-class Region(Protocol):
-    """Memory that the server knows by an id."""
-
-    @property
-    def id(self) -> bytes:
-        """The server's name for it."""
-
-    @property
-    def start(self) -> int:
-        """Its address in this process."""
-
-    @property
-    def memory(self) -> AnyArray:
-        """Its bytes."""
+    from npucall_client.shared.side_socket import Region
 
 
 def place(call: BoundCall, regions: Sequence[Region]) -> Placement | None:

@@ -19,8 +19,8 @@ Its modules, from the top::
     library                   a declaration as operators of torch
     activations, classes, losses  the declarations
     places, runs              where a function runs, by a number; what runs it there
-    planned                   shapes and dtypes, for what torch only traces
-    declared                  what a declaration is
+    plans                     shapes and dtypes, for what torch only traces
+    declarations              what a declaration is
 """
 
 from npucall.texts import missing_extra

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from npucall_client.torch.declared import Steps, function
+from npucall_client.torch.declarations import Steps, function
 
 if TYPE_CHECKING:
     from torch import Tensor

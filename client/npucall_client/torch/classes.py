@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from npucall_client.torch.declared import Steps, function
+from npucall_client.torch.declarations import Steps, function
 from npucall_client.torch.losses import CODES, code_of
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from npucall_client.torch.declared import Run
+    from npucall_client.torch.declarations import Run
 
 _IMAGE = 4
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
 import torch
 
 from npucall_client.torch import activations, classes, losses
-from npucall_client.torch.declared import Function
+from npucall_client.torch.declarations import Function
 from npucall_client.torch.library import define
 from npucall_client.torch.places import Place
 

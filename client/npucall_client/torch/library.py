@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from npucall.limits import CACHED_CALLS
-from npucall_client.torch.places import Held, held_for, place_of, ticket
+from npucall_client.torch.places import KeptArguments, held_for, place_of, ticket
 from npucall_client.torch.runs import Keeping
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from npucall_client.torch.declared import Function, Run, Steps
+    from npucall_client.torch.declarations import Function, Run, Steps
     from npucall_client.torch.places import Place
 
 _BEFORE = 3
@@ -82,7 +82,7 @@ def _forward(  # what goes before a function's own arguments
     if not isinstance(run, Keeping):
         return tensor, *hidden, ticket(None)
     saved = [result, *hidden] if function.saves_result else hidden
-    return tensor, *(torch.empty(0) for _ in hidden), ticket(Held(run.held, saved))
+    return tensor, *(torch.empty(0) for _ in hidden), ticket(KeptArguments(run.held, saved))
 
 
 def _check_backward(function: Function[Any], place: Place, arguments: Sequence[Any]) -> None:

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from npucall_client.torch.declared import Steps, function
+from npucall_client.torch.declarations import Steps, function
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from npucall_client.torch.declared import Run
+    from npucall_client.torch.declarations import Run
 
 CODES = {"none": 0, "mean": 1, "sum": 2}
 PAIR = ("input", "target")

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from npucall.products import PRODUCTS, product_of
-from npucall_client.torch.planned import Planned
+from npucall_client.torch.plans import Planned
 from npucall_client.torch.runs import InFloat64, InSession, Keeping, OnClient
 
 if TYPE_CHECKING:
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from npucall_client.calls.options import Result
     from npucall_client.client import Client
     from npucall_client.sessions.session import Session
-    from npucall_client.torch.declared import Run
+    from npucall_client.torch.declarations import Run
 
 _MOST_ON_THE_WIRE = 0.9
 _numbers = itertools.count(1)
 _places: weakref.WeakValueDictionary[int, Place] = weakref.WeakValueDictionary()
 _warned: weakref.WeakSet[Client] = weakref.WeakSet()
 _lock = threading.Lock()
-_held: dict[int, Held] = {}
+_held: dict[int, KeptArguments] = {}
 """What sessions hold for a backward, by the address of its ticket."""
 
 
@@ -40,7 +40,7 @@ class WireWarning(UserWarning):
     """A backward spends nearly all of its time on the wire."""
 
 
-class Held:
+class KeptArguments:
     """What a session holds for a backward."""
 
     def __init__(self, arguments: dict[tuple[Any, ...], Any], saved: Sequence[Any]) -> None:
@@ -67,7 +67,7 @@ class Place:
             return Keeping(self._client, arguments, self.session, results=results)
         return OnClient(self._client)
 
-    def backward(self, arguments: Sequence[Any], held: Held | None) -> Run:
+    def backward(self, arguments: Sequence[Any], held: KeptArguments | None) -> Run:
         """Where a backward runs."""
         if self._is_exact(arguments):
             return self._exact
@@ -142,7 +142,7 @@ def place_of(number: int) -> Place:
     return place
 
 
-def ticket(held: Held | None) -> Tensor:
+def ticket(held: KeptArguments | None) -> Tensor:
     """A tensor that represents what a session holds; the session holds it while the tensor lives.
 
     All tickets have equal values; the address tells them apart. A copy of a ticket has no meaning.
@@ -155,6 +155,6 @@ def ticket(held: Held | None) -> Tensor:
     return made
 
 
-def held_for(given: Tensor) -> Held | None:
+def held_for(given: Tensor) -> KeptArguments | None:
     """What is held for a ticket."""
     return _held.get(given.data_ptr())

@@ -12,9 +12,9 @@ from npucall.dtypes import BY_WIRE
 from npucall.errors import ArgumentError, InternalError, NpucallError
 from npucall.products import product_of
 from npucall_client.client import Client
-from npucall_client.pool.course import Course
-from npucall_client.pool.table import NOTHING
-from npucall_client.pool.transport import PoolTransport
+from npucall_client.pool.pool_transport import PoolTransport
+from npucall_client.sending.remote import ServerTransport
+from npucall_client.sending.request import Request
 from npucall_client.sending.senders import finished
 from npucall_conformance.reporting.report import JudgedServer
 from npucall_conformance.running.adapters import ServerAdapter
@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 
     from npucall.dtypes import DType
     from npucall.v1.operator_service_pb2 import OperatorInfo
-    from npucall_client.sending.channel import ChannelTransport
+    from npucall_client.sending.attempts import Attempts
+    from npucall_client.sending.link import Link
     from npucall_conformance.cases.made_call import MadeCall
     from npucall_conformance.running.adapters import Adapter
     from npucall_conformance.wire import WireAnswer
@@ -280,12 +281,11 @@ def fixed_target(client: Client, target: str) -> tuple[Client, str]:
     pool = client._transport  # noqa: SLF001  # what Client hides
     if not isinstance(pool, PoolTransport):
         return client, target
-    link = finished(pool.anywhere(Course(NOTHING, _SECONDS), _itself))
-    alone = link.repeating(pool.check_open)  # there is no other member to ask
-    settings = replace(client._settings, target=alone.target)  # noqa: SLF001  # likewise
-    return Client(alone, settings), f"{target}, member {alone.target}"
+    link = finished(pool.ask(Request(_SECONDS), _itself))  # there is no other member to ask
+    settings = replace(client._settings, target=link.target)  # noqa: SLF001  # likewise
+    return Client(ServerTransport(link), settings), f"{target}, member {link.target}"
 
 
-async def _itself(link: ChannelTransport, _: float) -> ChannelTransport:
+async def _itself(link: Link, _: Attempts) -> Link:
     """Returns the link, since nothing else is needed."""
     return link

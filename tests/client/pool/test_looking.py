@@ -15,7 +15,7 @@ from tests.rows import each
 from npucall_client.pool.members import Member
 from npucall_client.pool.sources import names, source_of
 from npucall_client.pool.sources.files import PathLister
-from npucall_client.pool.sources.looking import LookingSource
+from npucall_client.pool.sources.poller import LookingSource
 from npucall_client.settings import ClientSettings
 
 if TYPE_CHECKING:

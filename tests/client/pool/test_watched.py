@@ -12,7 +12,7 @@ from npucall.v1 import access_service_pb2 as access
 from npucall.v1 import operator_service_pb2 as pb
 from npucall_client.pool.members import Load, Member, State
 from npucall_client.pool.sources.changes import Changes
-from npucall_client.pool.sources.watched import Watched
+from npucall_client.pool.sources.known_members import KnownMembers
 from npucall_client.pool.sums import sum_of_activity, sum_of_usage
 
 ADDRESSES = st.sampled_from([f"m{number}:1" for number in range(5)])
@@ -29,7 +29,7 @@ class ADirectoryIsWatched(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.watched = Watched()
+        self.watched = KnownMembers()
         self.table: dict[str, Member] = {}
         """Of the directory that is watched."""
         self.old: dict[str, Member] = {}

@@ -22,17 +22,20 @@ import npucall_client
 from npucall.errors import (
     HandleLostError,
     HandleMemoryError,
+    NpucallError,
     ServerUnreachableError,
     SessionExpiredError,
     WrongServerError,
 )
 from npucall.operators.l1_loss_backward import l1_loss_backward
+from npucall_client.sending.attempts import Attempts
+from npucall_client.sending.request import Request
 from npucall_client.sending.senders import finished
 from npucall_client.sending.session_transport import Opened, Upload
 from npucall_client.sending.threads import THREADS
-from npucall_client.sessions.home import Home
 from npucall_client.sessions.release import Collected
 from npucall_client.sessions.remote import Remote
+from npucall_client.sessions.session_link import SessionLink
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -56,45 +59,63 @@ class FakeSessions:
     async def remembers(self) -> bool:
         return False
 
-    async def open(self, lease: float, budget: int, timeout: float) -> Opened:
+    async def open(self, request: Request, lease: float, budget: int) -> Opened:
         self.opened += 1
         return Opened(f"session {self.opened}", self.lease, budget)
 
-    async def renew(self, home: Home, timeout: float) -> None:
+    def lost(self, error: NpucallError) -> NpucallError:
+        return error
+
+    async def renew(self, request: Request) -> None:
         self.asked.append("renew")
         if self.errors:
             raise self.errors.pop(0)
 
-    async def close(self, home: Home, timeout: float) -> None:
+    async def close(self, request: Request) -> None:
         self.asked.append("close")
 
-    async def release(self, home: Home, handles: Sequence[bytes], timeout: float) -> None:
+    async def release(self, request: Request, handles: Sequence[bytes]) -> None:
         if self.is_away:
             raise ServerUnreachableError("away")
         self.asked.append(list(handles))
 
-    async def upload(self, home: Home, upload: Upload, *_: Any) -> None:
-        self.asked.append((home.id, upload.handle))
+    async def upload(self, request: Request, upload: Upload, *_: Any) -> None:
+        self.asked.append((request.session_id, upload.handle))
 
-    async def call(self, seconds: float) -> str:
-        assert seconds > 0
+    async def call(self, _: object, attempts: Attempts) -> str:
+        assert attempts.left > 0
         if self.errors:
             raise self.errors.pop(0)
         return "done"
 
 
-def opened(fake: Any, *, refill: bool = False) -> Home:
-    home = Home(fake, "host", 0.0, 0, 9.0, refill=refill, sender=THREADS, remote=Remote)
+def opened(fake: Any, *, refill: bool = False) -> SessionLink:
+    home = SessionLink(fake, "host", 0.0, 0, 9.0, refill=refill, sender=THREADS, remote=Remote)
     return finished(home.open())
 
 
-def attempted(home: Home, call: Callable[[float], Any]) -> Any:
-    return finished(home.attempt(call, 9.0))
+class Here:
+    """The only server."""
+
+    instance = ""
+
+    @property
+    def only(self) -> Any:
+        return self
 
 
-def uploaded(home: Home, *handles: bytes) -> None:
+async def attempt(home: SessionLink, call: Callable[..., Any]) -> Any:
+    here: Any = Here()
+    return await Attempts(Request(9.0, home=home)).run(here, call)
+
+
+def attempted(home: SessionLink, call: Callable[..., Any]) -> Any:
+    return finished(attempt(home, call))
+
+
+def uploaded(home: SessionLink, *handles: bytes) -> None:
     for handle in handles:
-        finished(home.upload(Upload(handle, b"data"), 9.0, "", None))
+        finished(home.upload(Request(9.0), Upload(handle, b"data"), None))
 
 
 def test_a_full_server_is_given_back_what_was_collected_and_asked_once_more() -> None:
@@ -161,10 +182,10 @@ def test_two_calls_that_find_the_session_lost_open_one() -> None:
     fake = FakeSessions()
     home = opened(fake, refill=True)
 
-    async def both(seconds: float) -> str:
+    async def both(*_: object) -> str:
         if fake.opened == 1:
             fake.errors = [HandleLostError("gone")]
-            assert await home.attempt(fake.call, seconds) == "done"
+            assert await attempt(home, fake.call) == "done"
             raise HandleLostError("gone")
         return "done"
 

@@ -14,7 +14,7 @@ from tests.client.pool.heard import lasting_port
 import npucall_client
 from npucall.errors import HandleLostError, SessionExpiredError, WrongServerError
 from npucall.operators.l1_loss_backward import l1_loss_backward
-from npucall_client.sessions.home import Home
+from npucall_client.sessions.session_link import SessionLink
 from npucall_client.testing import running_server
 
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ def test_the_next_server_opens_a_session_and_closing_a_lost_one_does_not_wait(ad
 
 
 def test_a_lease_that_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Home, "renew", nobody_renews)
+    monkeypatch.setattr(SessionLink, "renew", nobody_renews)
     device = CpuDevice("Ascend910B1", "documented")
     with serving(device) as server, npucall_client.connect(server.target) as client:
         session, filled = client.session(lease=50.0), client.session(lease=50.0, refill=True)
@@ -186,5 +186,5 @@ def test_another_server_at_the_address_is_told_apart(npucall_server: str, addres
             theirs.put(X)
 
 
-async def nobody_renews(_: Home) -> bool:
+async def nobody_renews(_: SessionLink) -> bool:
     return True

@@ -11,7 +11,7 @@ from tests.client.pool.heard import until
 import npucall_client
 from npucall.errors import TooLargeError
 from npucall.operators.l1_loss_backward import l1_loss_backward
-from npucall_client.sessions.home import Home
+from npucall_client.sessions.session_link import SessionLink
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -97,7 +97,7 @@ def test_collected_remotes_are_released_in_one_call_by_the_next_release_or_when_
         for _ in range(80):
             session.put(np.zeros(1 << 20, np.uint8))  # so many bytes do not wait
         assert len(calls(server, "Release", 2)) == 2
-    monkeypatch.setattr(Home, "_pause", lambda _: 0.05)
+    monkeypatch.setattr(SessionLink, "_pause", lambda _: 0.05)
     with client.session() as session:
         session.put(X)
         assert calls(server, "Release", 3)

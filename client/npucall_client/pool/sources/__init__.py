@@ -3,7 +3,8 @@
 Its modules, from the top::
 
     directories          watches a directory, and the next one if it fails
-    looking, watched     asks again and again; the members while a directory starts again
+    poller               asks again and again
+    known_members        the members while a directory starts again
     changes              reads the messages of a directory
     files, fixed, names  a file or folder; members in the target; addresses of a name
     targets              the target's text
@@ -18,9 +19,9 @@ from npucall_client.pool.sources.directories import DirectorySource
 from npucall_client.pool.sources.files import PAUSE_SECONDS as FILE_PAUSE
 from npucall_client.pool.sources.files import PathLister
 from npucall_client.pool.sources.fixed import FixedSource
-from npucall_client.pool.sources.looking import LookingSource
 from npucall_client.pool.sources.names import PAUSE_SECONDS as NAME_PAUSE
 from npucall_client.pool.sources.names import Resolver
+from npucall_client.pool.sources.poller import LookingSource
 from npucall_client.sending.credentials import credential_of
 
 if TYPE_CHECKING:

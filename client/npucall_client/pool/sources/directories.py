@@ -8,12 +8,19 @@ from dataclasses import replace
 from random import random
 from typing import TYPE_CHECKING
 
-from npucall.errors import NpucallError, Repeat, ServerUnreachableError
+from npucall.errors import (
+    NpucallError,
+    Repeat,
+    ServerUnreachableError,
+    UnauthenticatedError,
+)
 from npucall.membership import QUIET_SECONDS
 from npucall_client.pool.sources.changes import read
-from npucall_client.pool.sources.looking import heard_by
-from npucall_client.pool.sources.watched import Watched
+from npucall_client.pool.sources.known_members import KnownMembers
+from npucall_client.pool.sources.poller import heard_by
+from npucall_client.sending.attempts import Attempts
 from npucall_client.sending.link import Link
+from npucall_client.sending.request import Request
 from npucall_client.sending.senders import finished
 from npucall_client.sending.threads import THREADS
 
@@ -42,7 +49,7 @@ class DirectorySource:
 
     def __init__(self, settings: ClientSettings, directories: Sequence[str]) -> None:
         self._directories = [_Directory(settings, address) for address in directories]
-        self._told = Watched()
+        self._told = KnownMembers()
         self._stop = threading.Event()
         self._wake = threading.Event()
 
@@ -109,7 +116,10 @@ class DirectorySource:
         except NpucallError as error:
             directory.failure = str(error)
             directory.refusal = error if error.repeat is Repeat.NEVER else None
-            return heard or finished(directory.link.has_another(error, sent))
+            return heard or (
+                isinstance(error, UnauthenticatedError)
+                and finished(directory.link.has_another(error, sent))
+            )
         return heard
 
     def _tell(self, update_of: Callable[[], Update | None]) -> None:
@@ -138,7 +148,7 @@ class _Directory:
 
     def __init__(self, settings: ClientSettings, address: str) -> None:
         self.address = address
-        self.link = Link(replace(settings, target=address), THREADS, once=True)
+        self.link = Link(replace(settings, target=address), THREADS, waits=False)
         self.failure = "it has not answered yet"
         """Why it gives no members; empty if it does."""
         self.refusal: NpucallError | None = None
@@ -161,7 +171,9 @@ class _Directory:
 
     def _stream_of(self, authorization: str) -> Iterator[bytes]:
         self._expected = time.monotonic() + FIRST_SECONDS
-        stream = self.link.open_stream(iter([b""]), None, authorization, "WatchMembers")
+        attempts = Attempts(Request(0.0))
+        attempts.sent = authorization
+        stream = self.link.open_stream("WatchMembers", iter([b""]), attempts, seconds=None)
         self._stream = stream
         try:
             while (message := finished(anext(stream, None))) is not None:

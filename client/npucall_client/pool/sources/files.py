@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from npucall_client.pool.sources.looking import Lister
+    from npucall_client.pool.sources.poller import Lister
 
 T = TypeVar("T")
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from npucall.errors import NpucallError
 from npucall_client.base import opened
 from npucall_client.client import Client
-from npucall_client.sending.channel import ChannelTransport
+from npucall_client.sending.remote import ServerTransport
 from npucall_client.sending.senders import finished
 from npucall_client.sending.threads import THREADS
 from npucall_conformance.cases.blocks import cases_of
@@ -88,7 +88,7 @@ class _Second:
         if not subject.is_elsewhere:
             return
         client = subject.client
-        if not isinstance(client._transport, ChannelTransport):  # noqa: SLF001  # what Client hides
+        if not isinstance(client._transport, ServerTransport):  # noqa: SLF001  # what Client hides
             return
         settings = client._settings  # noqa: SLF001
         with suppress(NpucallError):

@@ -17,7 +17,7 @@ from npucall_conformance.running.looks.paths.path import (
     PathCall,
     attempt,
 )
-from npucall_conformance.running.looks.paths.resources import SECONDS
+from npucall_conformance.running.looks.paths.resources import request_of
 from npucall_conformance.wire import in_message
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def _run(resources: Resources, sample: PathCall) -> AnswerOrError:
     def fetch(name: str, place: Place) -> bytes:
         return tensors[name].tobytes() if isinstance(place, RegionPart) else in_message(name, place)
 
-    outcome = attempt(partial(resources.transport.execute, call, SECONDS, ""), fetch)
+    outcome = attempt(partial(resources.transport.execute, request_of(call)), fetch)
     written = [name for name, array in before.items() if (tensors[name] != array).any()]
     for array in tensors.values():
         array[...] = _UNTOUCHED

@@ -21,13 +21,15 @@ from npucall_conformance.running.looks.paths.path import (
     attempt,
     outcome_of,
 )
-from npucall_conformance.running.looks.paths.resources import SECONDS
+from npucall_conformance.running.looks.paths.resources import SECONDS, request_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Sequence
 
     from npucall.wire.messages import Response
     from npucall_client.calls.arguments import BoundCall
+    from npucall_client.sending.attempts import Attempts
+    from npucall_client.sending.link import Link
     from npucall_client.sending.pipeline import Calls
     from npucall_conformance.running.looks.paths.resources import Resources
 
@@ -65,8 +67,11 @@ def by_execute(resources: Resources, samples: Sequence[PathCall]) -> list[Answer
         message = message_of(call)
         if len(message) > most:
             raise OutOfReachError(f"no message of the server has more than {most} bytes")
-        data = await resources.transport.send("Execute", message, SECONDS, "", call.operator)
-        return split_response(data)
+
+        def once(link: Link, attempts: Attempts) -> Awaitable[bytes]:
+            return link.send_once("Execute", message, attempts)
+
+        return split_response(await resources.transport.ask(request_of(call), once))
 
     return [attempt(partial(send, sample.request())) for sample in samples]
 
@@ -106,12 +111,11 @@ def _in_short_chunks(resources: Resources, call: BoundCall, *, early: bool) -> A
 def _on_stream(
     resources: Resources, call: BoundCall, chunk_bytes: int, *, early: bool
 ) -> AnswerOrError:
-    def exchange(open_stream: Any, seconds: float) -> Awaitable[Response]:
+    def send(link: Link, attempts: Attempts) -> Awaitable[Response]:
         large = LargeCall(call, "", chunk_bytes, early_outputs=early)
-        return large.run(open_stream, seconds)
+        return link.exchange("ExecuteStream", attempts, large.run)
 
-    transport, name = resources.transport, call.operator
-    return attempt(lambda: transport.on_stream("ExecuteStream", exchange, SECONDS, "", name))
+    return attempt(lambda: resources.transport.ask(request_of(call), send))
 
 
 def by_pipeline(resources: Resources, samples: Sequence[PathCall]) -> list[AnswerOrError]:
@@ -133,7 +137,7 @@ class _Pending:
         self._outcome: AnswerOrError = DeadlineError(f"pipeline: no answer within {SECONDS:g} s")
         self._start = perf_counter_ns()
         try:
-            finished(lanes.send(call, SECONDS, "", self._end))
+            finished(lanes.send(request_of(call), self._end))
         except NpucallError as error:
             self._end(error)
 
@@ -162,7 +166,7 @@ def no_asyncio(resources: Resources) -> str:
 def by_pool(resources: Resources, samples: Sequence[PathCall]) -> list[AnswerOrError]:
     """Sends the calls through a pool."""
     execute: Any = resources.pool.execute
-    return [attempt(partial(execute, sample.request(), SECONDS, "")) for sample in samples]
+    return [attempt(partial(execute, request_of(sample.request()))) for sample in samples]
 
 
 def by_pool_pipeline(resources: Resources, samples: Sequence[PathCall]) -> list[AnswerOrError]:
@@ -177,7 +181,7 @@ def by_asyncio(resources: Resources, samples: Sequence[PathCall]) -> list[Answer
     async def send(call: BoundCall) -> AnswerOrError:
         start = perf_counter_ns()
         try:
-            ended: Response | Exception = await loop.transport.execute(call, SECONDS, "")
+            ended: Response | Exception = await loop.transport.execute(request_of(call))
         except Exception as error:  # noqa: BLE001  # the call's own
             ended = error
         return outcome_of(ended, start)
@@ -202,7 +206,7 @@ def by_asyncio_pipeline(resources: Resources, samples: Sequence[PathCall]) -> li
 
         try:
             async with asyncio.timeout(SECONDS):
-                await lanes.send(call, SECONDS, "", end)
+                await lanes.send(request_of(call), end)
                 return await over
         except TimeoutError:
             return DeadlineError(f"pipeline: no answer within {SECONDS:g} s")

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 from npucall.errors import NpucallError
 from npucall.wire.replies import decode_timings
 from npucall_client.calls.answers import decode_reply
+from npucall_client.sending.request import Request
 from npucall_client.sending.senders import finished
 from npucall_conformance.cases.made_call import call_of
 from npucall_conformance.judging.check import described
 from npucall_conformance.running.looks.paths.path import of_errors, of_replies, of_timings
-from npucall_conformance.running.looks.paths.resources import SECONDS
+from npucall_conformance.running.looks.paths.resources import SECONDS, request_of
 from npucall_conformance.running.looks.paths.session_paths import step_of
 from npucall_conformance.running.not_judged import BUSY
 
@@ -33,7 +34,7 @@ def plan_problems(resources: Resources, seen: Observation) -> list[str]:
     call = seen.call.request()
     start = perf_counter_ns()
     try:
-        plan = finished(resources.transport.plan(call, SECONDS, ""))
+        plan = finished(resources.transport.plan(request_of(call)))
     except NpucallError as error:
         return _refused(seen, error)
     total = perf_counter_ns() - start
@@ -55,9 +56,8 @@ def program_plan_problems(
     calls = [step_of(sample) for sample in steps]
     refused = isinstance(seen.answer, NpucallError) and not _is_of_values(seen)
     try:
-        plan = finished(
-            resources.transport.sessions.plan_program(resources.home, calls, SECONDS, "")
-        )
+        request = Request(SECONDS, home=resources.home)
+        plan = finished(resources.transport.sessions.plan_program(request, calls))
     except NpucallError as error:
         if not refused or error.details.get("step", "0") != str(len(steps) - 1):
             where = error.details.get("step", "0")

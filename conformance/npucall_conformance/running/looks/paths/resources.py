@@ -9,18 +9,20 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from npucall_client.base import opened
-from npucall_client.sending.channel import ChannelTransport
 from npucall_client.sending.loop import LoopSender
+from npucall_client.sending.remote import ServerTransport
+from npucall_client.sending.request import Request
 from npucall_client.sending.senders import finished
 from npucall_client.sending.threads import THREADS
-from npucall_client.sessions.home import Home
 from npucall_client.sessions.remote import Remote
+from npucall_client.sessions.session_link import SessionLink
 from npucall_client.targets import LOCAL, POOL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
     from npucall.v1 import operator_service_pb2 as pb
+    from npucall_client.calls.arguments import BoundCall
     from npucall_client.sending.pipeline import Calls
     from npucall_client.sending.transport import Transport
     from npucall_client.shared.memory import SharedMemory
@@ -31,6 +33,11 @@ T = TypeVar("T")
 SECONDS = 15.0
 """The time for one call, including its repetitions."""
 _LEAST_MEMORY = 1 << 16
+
+
+def request_of(call: BoundCall) -> Request:
+    """The request for a call, with the time that every path has."""
+    return Request(SECONDS, name=call.operator, call=call, home=call.home, held=call.held)
 
 
 class Resources:
@@ -61,7 +68,7 @@ class Resources:
     @property
     def is_remote(self) -> bool:
         """Whether messages travel."""
-        return isinstance(self.transport, ChannelTransport)
+        return isinstance(self.transport, ServerTransport)
 
     @property
     def is_local(self) -> bool:
@@ -84,7 +91,7 @@ class Resources:
         return self._once("pipeline", lambda: self._pipeline_of(self.transport))
 
     @property
-    def home(self) -> Home:
+    def home(self) -> SessionLink:
         """A session. Raises NpucallError."""
         return self._once("home", self._opened_home)
 
@@ -115,7 +122,7 @@ class Resources:
         if memory is not None:
             memory.close()
         socket = self._settings.shared_memory_socket
-        work = self.transport.shared(max(nbytes, _LEAST_MEMORY), socket, SECONDS)
+        work = self.transport.shared(Request(SECONDS), max(nbytes, _LEAST_MEMORY), socket)
         taken: SharedMemory = finished(work)
         self._memory = taken
         self._open.callback(taken.close)
@@ -133,9 +140,9 @@ class Resources:
         self._open.callback(lambda: finished(calls.close()))
         return calls
 
-    def _opened_home(self) -> Home:
+    def _opened_home(self) -> SessionLink:
         transport = self.transport
-        home = Home(
+        home = SessionLink(
             transport.sessions, self.address, 0.0, 0, SECONDS, refill=False,
             sender=transport.sender, remote=Remote,
         )  # fmt: skip

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 from npucall.errors import InternalError, NpucallError
 from npucall.places import Digest, HandlePart, Keep, StepOutput
+from npucall_client.sending.remote_sessions import uploaded
+from npucall_client.sending.request import Request
 from npucall_client.sending.senders import finished
-from npucall_client.sending.server_limits import ServerLimits
 from npucall_client.sending.session_transport import Upload
-from npucall_client.sending.sessions import RemoteSessions
 from npucall_client.sessions.results import new_handle
 from npucall_conformance.running.looks.paths.message_paths import no_pipeline
 from npucall_conformance.running.looks.paths.path import (
@@ -22,15 +22,17 @@ from npucall_conformance.running.looks.paths.path import (
     attempt,
     outcome_of,
 )
-from npucall_conformance.running.looks.paths.resources import SECONDS
+from npucall_conformance.running.looks.paths.resources import SECONDS, request_of
 from npucall_conformance.wire import in_message
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Awaitable, Mapping, Sequence
 
     from npucall.places import Place
     from npucall.wire.messages import Response
     from npucall_client.calls.arguments import BoundCall
+    from npucall_client.sending.attempts import Attempts
+    from npucall_client.sending.link import Link
     from npucall_conformance.running.looks.paths.resources import Resources
 
 _PIECES = 3
@@ -77,7 +79,7 @@ def by_handle(resources: Resources, samples: Sequence[PathCall]) -> list[AnswerO
             _put(resources, call, handle)
         # Calls are sent in reverse order, so not in the order in which their handles were filled.
         execute = resources.transport.execute
-        outcomes = [attempt(partial(execute, call, SECONDS, "")) for call in reversed(calls)]
+        outcomes = [attempt(partial(execute, request_of(call))) for call in reversed(calls)]
         return outcomes[::-1]
     finally:
         _release(resources, handles)
@@ -103,7 +105,7 @@ def _kept(
     call.kept.update(places)
     start = perf_counter_ns()
     try:
-        return finished(resources.transport.execute(call, SECONDS, "")), start
+        return finished(resources.transport.execute(request_of(call))), start
     except NpucallError as error:
         return error, start
 
@@ -115,9 +117,8 @@ def _download(resources: Resources, name: str, place: Place) -> bytes:
             f"response: expected {name} in its handle, found {in_message(name, place)!r}"
         )
     memory = memoryview(bytearray(place.length))
-    finished(
-        resources.transport.sessions.download(resources.home, place, memory, SECONDS, "", None)
-    )
+    request = Request(SECONDS, home=resources.home)
+    finished(resources.transport.sessions.download(request, place, memory, None))
     return bytes(memory)
 
 
@@ -130,9 +131,8 @@ def by_program(resources: Resources, samples: Sequence[PathCall]) -> list[Answer
     steps = [step_of(sample) for sample in order]
     start = perf_counter_ns()
     try:
-        answers = finished(
-            resources.transport.sessions.run_program(resources.home, steps, SECONDS, "")
-        )
+        request = Request(SECONDS, home=resources.home)
+        answers = finished(resources.transport.sessions.run_program(request, steps))
     except NpucallError as error:
         step = int(error.details.get("step", "0"))
         return [error if each is order[step] else each.answer for each in samples]
@@ -160,7 +160,7 @@ def by_digest(resources: Resources, samples: Sequence[PathCall]) -> list[AnswerO
         for call in calls:
             handles += _remember(resources, call)
         execute = resources.transport.execute
-        return [attempt(partial(execute, call, SECONDS, "")) for call in calls]
+        return [attempt(partial(execute, request_of(call))) for call in calls]
     finally:
         _release(resources, handles)
 
@@ -185,14 +185,16 @@ def _remember(resources: Resources, call: BoundCall) -> list[bytes]:
 
 def _upload(resources: Resources, upload: Upload) -> None:
     """Uploads, if it travels, in chunks of an odd number of bytes. Raises NpucallError."""
-    sessions = resources.transport.sessions
-    if resources.is_remote:
-        limits = ServerLimits(resources.info.limits, 0)
-        limits.chunk_bytes = min(limits.chunk_bytes, len(upload.data) // _PIECES | 1)
-        sessions = RemoteSessions(
-            resources.address, limits, resources.transport, resources.transport.at
-        )
-    finished(sessions.upload(resources.home, upload, SECONDS, "", None))
+    transport, request = resources.transport, Request(SECONDS, home=resources.home)
+    if not resources.is_remote:
+        finished(transport.sessions.upload(request, upload, None))
+        return
+
+    def send(link: Link, attempts: Attempts) -> Awaitable[None]:
+        short = min(link.limits.chunk_bytes, len(upload.data) // _PIECES | 1)
+        return uploaded(link, attempts, upload, None, short)
+
+    finished(transport.ask(request, send))
 
 
 def _put(resources: Resources, call: BoundCall, handle: bytes) -> None:
@@ -207,4 +209,5 @@ def _put(resources: Resources, call: BoundCall, handle: bytes) -> None:
 
 
 def _release(resources: Resources, handles: Sequence[bytes]) -> None:
-    finished(resources.transport.sessions.release(resources.home, handles, SECONDS))
+    request = Request(SECONDS, home=resources.home)
+    finished(resources.transport.sessions.release(request, handles))

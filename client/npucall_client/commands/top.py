@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 from npucall.errors import NpucallError
 from npucall.v1 import operator_service_pb2
 from npucall_client.client import connect
-from npucall_client.commands.watching.texts import duration, size
+from npucall_client.commands.texts import duration, size
 
 if TYPE_CHECKING:
     from npucall.v1 import access_service_pb2

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from npucall_client.pool.sources.changes import Changes
 
 
-class Watched:
+class KnownMembers:
     """All members that are known.
 
     The members from an earlier stream, or an earlier epoch, still count until the directory is

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from npucall.v1 import access_service_pb2 as pb
 from npucall_client.client import connect
-from npucall_client.commands.watching.texts import seconds_of, size
+from npucall_client.commands.texts import seconds_of, size
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

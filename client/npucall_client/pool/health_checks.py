@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from npucall_client.pool.links import Links
     from npucall_client.pool.table import Table
-    from npucall_client.sending.channel import ChannelTransport
+    from npucall_client.sending.link import Link
     from npucall_client.sending.senders import Event, Sender
 
 
 class Looker:
     """Runs until it is closed, or until nothing uses the links any longer."""
 
-    def __init__(self, table: Table[ChannelTransport], links: Links, sender: Sender) -> None:
+    def __init__(self, table: Table[Link], links: Links, sender: Sender) -> None:
         self._stop = stop = sender.event()
         links_of = weakref.ref(links)
         sender.start(lambda: _look(table, links_of, stop, sender), "npucall-pool")
@@ -27,7 +27,7 @@ class Looker:
 
 
 async def _look(
-    table: Table[ChannelTransport], links_of: weakref.ref[Links], stop: Event, sender: Sender
+    table: Table[Link], links_of: weakref.ref[Links], stop: Event, sender: Sender
 ) -> None:
     while not await stop.wait(table.next_look()):
         links = links_of()

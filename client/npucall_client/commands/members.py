@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from npucall.errors import NpucallError, ServerUnreachableError
 from npucall.products import DEFAULT_SOC
-from npucall_client.commands.watching.texts import size
+from npucall_client.commands.texts import size
 from npucall_client.local.transport import LocalTransport
 from npucall_client.pool.links import said, serves, settings_of
 from npucall_client.pool.members import Load, Member, State
 from npucall_client.pool.sources import source_of
-from npucall_client.sending.channel import ChannelTransport
+from npucall_client.sending.probe import connected
+from npucall_client.sending.remote import ServerTransport
+from npucall_client.sending.request import Request
 from npucall_client.sending.senders import finished
 from npucall_client.sending.threads import THREADS
 from npucall_client.settings import ClientSettings
@@ -47,7 +49,7 @@ _NUMBERS = ("running", "waiting", "lanes", "bytes", "reserved")
 _STATES = {"draining": "yellow", "suspect": "yellow", "unreachable": "red"}
 
 
-class Seen(NamedTuple):
+class ListedMember(NamedTuple):
     """A member, and why it did not answer; empty where it did, or was not asked."""
 
     member: Member
@@ -125,7 +127,7 @@ def _heard(source: Source, settings: ClientSettings) -> Sequence[Member]:
     return heard[-1]
 
 
-def all_seen(found: Sequence[Member], settings: ClientSettings) -> list[Seen]:
+def all_seen(found: Sequence[Member], settings: ClientSettings) -> list[ListedMember]:
     """The members by their addresses; those of whom little is known are asked, all at once."""
     if not found:
         return []
@@ -134,25 +136,26 @@ def all_seen(found: Sequence[Member], settings: ClientSettings) -> list[Seen]:
         return [*threads.map(lambda member: _seen(member, settings), ordered)]
 
 
-def _seen(member: Member, settings: ClientSettings) -> Seen:
+def _seen(member: Member, settings: ClientSettings) -> ListedMember:
     if member.soc:
-        return Seen(member)
+        return ListedMember(member)
     try:
-        return Seen(_asked(member, settings))
+        return ListedMember(_asked(member, settings))
     except NpucallError as error:
-        return Seen(member, f"{error} ({error.reason})")
+        return ListedMember(member, f"{error} ({error.reason})")
 
 
 def _asked(member: Member, settings: ClientSettings) -> Member:
     """What a member says of itself. Raises what keeps it from doing so."""
     if member.address == LOCAL:
         local = LocalTransport(settings.soc or DEFAULT_SOC)
-        info = finished(local.server_info(_PATIENCE_SECONDS))
+        info = finished(local.server_info(Request(_PATIENCE_SECONDS)))
         return said(member, info)
-    link = ChannelTransport(settings_of(member, settings, _PATIENCE_SECONDS), THREADS, once=True)
-    finished(link.open())
+    own = settings_of(member, settings, _PATIENCE_SECONDS)
+    link = finished(connected(own, THREADS, waits=False))
     try:
-        now = finished(link.activity(_PATIENCE_SECONDS))
+        request = Request(_PATIENCE_SECONDS, once=True)
+        now = finished(ServerTransport(link).activity(request))
         state = State.SERVING if finished(serves(link, _PATIENCE_SECONDS)) else State.DRAINING
     finally:
         finished(link.close())
@@ -166,14 +169,14 @@ def _asked(member: Member, settings: ClientSettings) -> Member:
     return said(replace(member, load=load, state=state), link.info)
 
 
-def as_data(seen: Seen) -> dict[str, Any]:
+def as_data(seen: ListedMember) -> dict[str, Any]:
     """A member as what JSON can hold."""
     member = seen.member
     load = None if member.load is None else member.load._asdict()
     return {**asdict(member), "state": seen.state, "load": load, "failure": seen.failure}
 
 
-def _facts(seen: Seen) -> list[str]:
+def _facts(seen: ListedMember) -> list[str]:
     member, color = seen.member, _STATES.get(seen.state)
     labels = "\n".join(f"{key}={value}" for key, value in sorted(member.labels.items()))
     host = member.host or member.address.rpartition(":")[0]

@@ -8,7 +8,7 @@ import time
 import weakref
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TYPE_CHECKING, Self
 
 from npucall.errors import (
     CancelledError,
@@ -21,20 +21,19 @@ from npucall.errors import (
     WrongServerError,
 )
 from npucall.memory import fresh
+from npucall_client.sending.request import Request
 from npucall_client.sessions.refill import Proofs
 from npucall_client.sessions.release import Collected
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Callable, Sequence
 
     from npucall.places import HandlePart
     from npucall_client.calls.options import Progress
-    from npucall_client.calls.tensors import Held
+    from npucall_client.calls.tensors import HeldTensor
     from npucall_client.sending.senders import Event, Sender, Task
     from npucall_client.sending.session_transport import SessionTransport, Upload
     from npucall_client.sessions.remote import RemoteTensor
-
-T = TypeVar("T")
 
 _ASKED_FROM = 16 << 10
 """For a constant of so many bytes or more, only its digest is sent first."""
@@ -45,10 +44,11 @@ _GONE = (HandleLostError, SessionExpiredError, SessionUnknownError)
 """The session has ended, and another one can be opened."""
 
 
-class Home:
+class SessionLink:
     """A session on its server. Safe to use from several threads.
 
     ``refill``: if it was lost, open it again, and send the arrays again that have not changed.
+    ``asking``: makes a request of so many seconds, as its client would now.
     """
 
     def __init__(  # noqa: PLR0913  # all that makes a session
@@ -63,9 +63,11 @@ class Home:
         refill: bool,
         sender: Sender,
         remote: type[RemoteTensor],
+        asking: Callable[[float], Request] = Request,
     ) -> None:
         self.remote = remote
         """The class of its tensors."""
+        self._asking = asking
         self.host = host
         self._sender = sender
         self._transport = transport
@@ -102,29 +104,20 @@ class Home:
         """Bytes that its handles may hold."""
         return self._budget
 
-    async def attempt(
-        self, send: Callable[[float], Awaitable[T]], timeout: float, held: Sequence[Held] = ()
-    ) -> T:
-        """The result of ``send``, a call that uses its handles; ``send`` gets the seconds left.
+    async def mend(self, error: NpucallError, opened: int, timeout: float) -> bool:
+        """Whether a call that failed with this error may be sent again once it is ready.
 
-        Calls ``send`` once more if releasing collected handles made room, or if the session was
-        opened again. ``held``: the tensors that the call uses.
+        ``opened``: what ``ready`` returned before. Releasing collected handles may make room.
         """
-        ends = time.monotonic() + timeout
-        known = await self.ready(timeout, held)
-        try:
-            return await send(timeout)
-        except HandleMemoryError:
-            if not await self.flush(ends - time.monotonic()):
-                raise
-        except (*_GONE, WrongServerError) as error:
-            await self._end(error, known)
-            if not self._can_refill(error):
-                raise
-        await self.ready(max(0.0, ends - time.monotonic()), held)
-        return await send(max(0.0, ends - time.monotonic()))
+        if isinstance(error, HandleMemoryError):
+            return await self.flush(timeout)
+        lost = self._transport.lost(error)
+        await self._end(lost, opened)
+        if self._can_refill(lost) or lost is error:
+            return self._can_refill(lost)
+        raise lost from error
 
-    async def ready(self, timeout: float, held: Sequence[Held] = ()) -> int:
+    async def ready(self, timeout: float, held: Sequence[HeldTensor] = ()) -> int:
         """Checks that it is open; opens it again if it was lost. Returns ``filling``.
 
         Raises the error that ended it, CancelledError once it is closed, and HandleLostError if one
@@ -152,27 +145,25 @@ class Home:
         if lost is not None and not self._can_refill(lost):
             raise _again(lost) from lost
 
-    async def upload(
-        self, upload: Upload, timeout: float, request_id: str, progress: Progress | None
-    ) -> None:
+    async def upload(self, request: Request, upload: Upload, progress: Progress | None) -> None:
         """Fills a handle."""
-        await self.attempt(
-            lambda seconds: self._fill(upload, seconds, request_id, progress), timeout
-        )
+        await self._fill(request._replace(home=self), upload, progress)
         if self._proofs is not None:
             self._proofs.keep(upload)
 
     async def download(
-        self, held: Held, part: HandlePart, timeout: float | None, progress: Progress | None
+        self, held: HeldTensor, part: HandlePart, timeout: float | None, progress: Progress | None
     ) -> memoryview:
         """The bytes of a handle."""
         memory = memoryview(fresh(part.length))
-
-        def send(seconds: float) -> Awaitable[None]:
-            return self._transport.download(self, part, memory, seconds, self._name, progress)
-
-        await self.attempt(send, self._timeout if timeout is None else timeout, [held])
+        request = self._asking(self._timeout if timeout is None else timeout)
+        asked = request._replace(request_id=self._name, home=self, held=(held,))
+        await self._transport.download(asked, part, memory, progress)
         return memory
+
+    def _own(self, timeout: float) -> Request:
+        """A request of the session itself, for which it is not opened again."""
+        return self._asking(timeout)._replace(session=self._id)
 
     def collect(self, handle: bytes, nbytes: int) -> None:
         """Its tensor was collected: releases the handle with the next batch. Never waits."""
@@ -192,9 +183,9 @@ class Home:
         if self._closed or self._lost is not None or self._process != os.getpid():
             return
         try:
-            await self._transport.release(self, handles, timeout)
+            await self._transport.release(self._own(timeout), handles)
         except (*_GONE, WrongServerError) as error:
-            await self._end(error, self.filling)
+            await self._end(self._transport.lost(error), self.filling)
         except NpucallError:
             for handle in handles:
                 self._collected.add(handle, 0)  # with the next batch
@@ -211,7 +202,7 @@ class Home:
             return
         if self._lost is None:
             with suppress(NpucallError):
-                await self._transport.close(self, _CLOSE_SECONDS)
+                await self._transport.close(self._own(_CLOSE_SECONDS))
         if self._task is not None:
             await self._task.join(_CLOSE_SECONDS)
 
@@ -227,10 +218,11 @@ class Home:
         known, seconds = self.filling, max(1.0, self._pause())
         try:
             if not await self.flush(seconds):
-                await self._transport.renew(self, seconds)
+                await self._transport.renew(self._own(seconds))
         except (*_GONE, WrongServerError) as error:
-            await self._end(error, known)
-            return self._can_refill(error)
+            lost = self._transport.lost(error)
+            await self._end(lost, known)
+            return self._can_refill(lost)
         except CancelledError:
             return False  # the client was closed
         except NpucallError:
@@ -254,28 +246,27 @@ class Home:
             self._proofs.forget(self._collected.take())
             await self._open(timeout)
             for upload in self._proofs.valid():
-                await self._fill(upload, max(0.0, ends - time.monotonic()), "", None)
+                left = max(0.0, ends - time.monotonic())
+                await self._fill(self._own(left), upload, None)
             self._lost = None
 
-    async def _fill(
-        self, upload: Upload, seconds: float, request_id: str, progress: Progress | None
-    ) -> None:
+    async def _fill(self, request: Request, upload: Upload, progress: Progress | None) -> None:
         """Fills a handle. For a long constant, tries its digest first."""
-        ends = time.monotonic() + seconds
+        ends = time.monotonic() + request.timeout
         is_long = len(upload.data) >= _ASKED_FROM
         if upload.digest and is_long and await self._transport.remembers():
             with suppress(MissingError):
                 named = replace(upload, by_digest=True)
-                return await self._transport.upload(self, named, seconds, request_id, None)
+                return await self._transport.upload(request, named, None)
         left = max(0.0, ends - time.monotonic())
-        return await self._transport.upload(self, upload, left, request_id, progress)
+        return await self._transport.upload(request._replace(timeout=left), upload, progress)
 
     def proves(self, handle: bytes) -> bool:
         """Whether a handle was filled again when the session was opened again."""
         return self._proofs is not None and handle in self._proofs
 
     async def _open(self, timeout: float) -> None:
-        granted = await self._transport.open(*self._wanted, timeout)
+        granted = await self._transport.open(self._asking(timeout), *self._wanted)
         self._id, self._lease, self._budget = granted
         self.filling += 1
         if self._task is None and self._lease < math.inf:
@@ -285,7 +276,7 @@ class Home:
         return min(self._lease / _RENEWALS_A_LEASE, _LONGEST_PAUSE)
 
 
-def _keep_renewing(home_of: weakref.ref[Home], wake: Event, sender: Sender) -> Task:
+def _keep_renewing(home_of: weakref.ref[SessionLink], wake: Event, sender: Sender) -> Task:
     """Renews a session in the background. A session that its user forgot ends with its lease."""
 
     async def renew() -> None:
