@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import cached_property, wraps
 from math import prod
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -183,9 +183,11 @@ def once_a_call(find: Callable[[Prepared], T]) -> Callable[[Prepared], T]:
 
     @wraps(find)
     def found(call: Prepared) -> T:
-        if find not in call.followed:
-            call.followed[find] = find(call)
-        return cast("T", call.followed[find])
+        known: dict[Any, Any] = call.followed
+        if find not in known:
+            known[find] = find(call)
+        result: T = known[find]
+        return result
 
     return found
 
