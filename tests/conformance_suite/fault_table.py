@@ -213,16 +213,16 @@ SAYS = (
 """What a server says beside its numbers."""
 
 PATHS = (
-    at("npucall_server.carriers.streams.call", L1,
+    at("npucall_server.carriers.multiplex.call", L1,
        "stream chunks pipeline asyncio-pipeline pool-pipeline",
        "reply, timings, places = execution.reply()", "reply, timings, places = execution.reply()\n"
        "    places = [memoryview(bytes([e[0] ^ 1]) + bytes(e[1:])) if not isinstance(e, "
        "tuple) and e else e for e in places]"),
-    at("npucall_server.carriers.streams.call", L1, "pipeline asyncio-pipeline",
+    at("npucall_server.carriers.multiplex.call", L1, "pipeline asyncio-pipeline",
        "reply, timings, places = execution.reply()", "reply, timings, places = execution.reply()\n"
        "    STATE['last'], places = (reply, places), STATE['last'][1] if STATE.get('last', "
        "('',))[0] == reply else places"),
-    at("npucall_server.carriers.streams.stream", L1, "stream chunks pipeline",
+    at("npucall_server.carriers.multiplex.stream", L1, "stream chunks pipeline",
        "status = to_status(", "error.aclnn_status = None\n            status = to_status("),
     at("npucall_server.calls.executions", L1, "plan",
        "[executor.plan(call, turn) for", "[executor.plan(call, turn) + (not program) * 512 for"),

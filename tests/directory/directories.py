@@ -112,7 +112,7 @@ class RunningDirectory:
         log = Log("all", self._text)
         self.directory = Directory(given, log, self._clock.monotonic)
         self.directory.start()
-        self.addresses = self.directory._front.addresses
+        self.addresses = self.directory._listener.addresses
         self.channel = grpc.insecure_channel(self.addresses[0])
 
     def __enter__(self) -> Self:

@@ -298,7 +298,7 @@ def test_metrics_tell_how_many_members_there_are() -> None:
     with running(metrics_listen="127.0.0.1:0") as directory:
         directory.announce(member()).beat(member())
         directory.watch().until_state("a.lab:1", SERVING)
-        where = directory.directory._front._metrics_address
+        where = directory.directory._listener._metrics_address
         with urllib.request.urlopen(f"http://{where}/metrics", timeout=PATIENCE) as answer:
             lines = answer.read().decode().splitlines()
     assert {

@@ -33,9 +33,7 @@ CLASSES: dict[str, dict[str, str]] = {
         "Keeper": RENAMED,
     },
     "npucall_server": {
-        "Certificates": RENAMED,
         "Lane": RENAMED,
-        "Parts": RENAMED,
         "Role": RENAMED,
     },
 }
@@ -43,7 +41,6 @@ CLASSES: dict[str, dict[str, str]] = {
 MODULES: dict[str, dict[str, str]] = {
     "npucall_server": {
         "access": RENAMED,
-        "service": RENAMED,
     },
 }
 """Names of three modules or more."""

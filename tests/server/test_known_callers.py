@@ -12,7 +12,7 @@ from tests.shared import Memory
 
 from npucall.v1 import operator_service_pb2 as pb
 from npucall_server.access import keys, tenants_guard
-from npucall_server.carriers.streams import stream
+from npucall_server.carriers.multiplex import stream
 from npucall_server.settings.tenants import Role
 
 from .fakes import until

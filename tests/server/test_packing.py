@@ -16,8 +16,8 @@ from npucall.v1 import operator_service_pb2 as pb
 from npucall.wire.frames import join_end
 from npucall.wire.stream_messages import response_frames
 from npucall_server.calls.arrivals import Computed
-from npucall_server.carriers.streams.early import EarlyFrames
-from npucall_server.carriers.streams.packing import Packing
+from npucall_server.carriers.multiplex.early_outputs import EarlyFrames
+from npucall_server.carriers.multiplex.packing import Packing
 
 from .fakes import until
 from .raw import stream
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from npucall_server.access.callers import Caller
-    from npucall_server.carriers.streams.call import StreamCall
+    from npucall_server.carriers.multiplex.call import StreamCall
 
     from .serving import Served
 

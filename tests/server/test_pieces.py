@@ -28,7 +28,7 @@ from .serving import serving
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from npucall_server.carriers.streams.call import StreamCall
+    from npucall_server.carriers.multiplex.call import StreamCall
     from npucall_server.scheduling.executor import Admission
 
     from .raw import RawStream

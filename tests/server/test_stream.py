@@ -14,7 +14,7 @@ from npucall.errors import DeviceLostError
 from npucall.operators.l1_loss_backward import l1_loss_backward
 from npucall.v1 import operator_service_pb2 as pb
 from npucall_server.calls import answers
-from npucall_server.carriers.streams import stream as stream_of_calls
+from npucall_server.carriers.multiplex import stream as stream_of_calls
 from npucall_server.scheduling import call_turn
 
 from .fakes import (

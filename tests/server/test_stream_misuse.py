@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from npucall.errors import MessageError
 from npucall.exchange import PASSED_OVER, TRANSITIONS, Event, State
 from npucall.v1 import operator_service_pb2 as pb
-from npucall_server.carriers.streams import stream as stream_module
-from npucall_server.carriers.streams.ids import Ids
+from npucall_server.carriers.multiplex import stream as stream_module
+from npucall_server.carriers.multiplex.open_calls import UsedIds
 
 from .fakes import BlockingDevice, device_that_answers, until, waiting
 from .raw import MANY, RawStream, message_of, stream
@@ -94,7 +94,7 @@ def test_a_misuse_ends_the_calls_beside_it() -> None:
 
 
 def test_ids_that_skip_about_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("npucall_server.carriers.streams.calls.Ids", partial(Ids, 3))
+    monkeypatch.setattr("npucall_server.carriers.multiplex.open_calls.UsedIds", partial(UsedIds, 3))
     with serving() as served, stream(served) as peer:
         for call_id in (30, 10, 20, 21, 22, 11):
             peer.begin(call_id)
@@ -104,7 +104,7 @@ def test_ids_that_skip_about_are_bounded(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_gaps_of_any_ids_take_16_bytes_each() -> None:
-    ids = Ids()
+    ids = UsedIds()
     for call_id in range(0, 65_536 * 2, 2):
         ids.add(2**63 + call_id)
     with pytest.raises(MessageError, match="consecutive numbers"):

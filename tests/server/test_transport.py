@@ -121,7 +121,7 @@ def test_health_for_probes_says_that_a_server_drains(tmp_path: Path) -> None:
     health = f"unix:{tmp_path}/health"
     with serving(health_listen=health) as served:
         assert ask_health([health]) == 0
-        served.parts.front.report_not_serving()
+        served.parts.listener.report_not_serving()
         assert ask_health([health]) == 1
 
 

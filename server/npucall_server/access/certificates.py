@@ -27,7 +27,7 @@ class Certificate(NamedTuple):
     """Seconds since 1970."""
 
 
-class Certificates:
+class ClientCertificates:
     """The certificates of connections. Each is read again after a few seconds.
 
     gRPC takes 6 us to give a whole certificate and 0.3 us to give its names

@@ -19,10 +19,10 @@ from npucall_server.settings.tenants import Tenants, TenantTables
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from npucall_server.access.certificates import Certificates
+    from npucall_server.access.certificates import ClientCertificates
     from npucall_server.access.guard import Guard
     from npucall_server.access.oidc import Issuer
-    from npucall_server.settings.listener import FrontSettings
+    from npucall_server.settings.listener import ListenerSettings
     from npucall_server.settings.tenants import Tenant
     from npucall_server.telemetry.log import Log
 
@@ -48,7 +48,9 @@ class Access:
     used at the start.
     """
 
-    def __init__(self, settings: FrontSettings, log: Log, side_socket: Path | None = None) -> None:
+    def __init__(
+        self, settings: ListenerSettings, log: Log, side_socket: Path | None = None
+    ) -> None:
         """``side_socket``: where the server hands out shared memory, and local credentials."""
         self._log, self._side_socket = log, side_socket
         self.tenants = Tenants(settings.tenants)
@@ -81,7 +83,7 @@ class Access:
         if self._issuer is not None:
             self._issuer.keys.stop()
 
-    def _guarding(self, settings: FrontSettings) -> TenantsGuard:
+    def _guarding(self, settings: ListenerSettings) -> TenantsGuard:
         path = self._side_socket
         return TenantsGuard(
             self.tenants,
@@ -135,7 +137,7 @@ class Access:
         self._said = message
 
 
-def _tables(settings: FrontSettings) -> WatchedFile | None:
+def _tables(settings: ListenerSettings) -> WatchedFile | None:
     """The file of the tenants; None if any of them come from another source."""
     if settings.config is None or not settings.tenants:
         return None
@@ -147,7 +149,7 @@ def _tables(settings: FrontSettings) -> WatchedFile | None:
     return file if same else None
 
 
-def _issuer(settings: FrontSettings, log: Log) -> Issuer | None:
+def _issuer(settings: ListenerSettings, log: Log) -> Issuer | None:
     if settings.oidc_issuer is None:
         return None
     from npucall_server.access.oidc import Issuer  # noqa: PLC0415  # needs the extra auth
@@ -155,9 +157,9 @@ def _issuer(settings: FrontSettings, log: Log) -> Issuer | None:
     return Issuer(settings, log)
 
 
-def _certificates(settings: FrontSettings) -> Certificates | None:
+def _certificates(settings: ListenerSettings) -> ClientCertificates | None:
     if settings.tls_client_ca is None:
         return None
-    from npucall_server.access.certificates import Certificates  # noqa: PLC0415  # as above
+    from npucall_server.access.certificates import ClientCertificates  # noqa: PLC0415  # as above
 
-    return Certificates()
+    return ClientCertificates()

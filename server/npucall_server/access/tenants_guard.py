@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import NoReturn
 
-    from npucall_server.access.certificates import Certificate, Certificates
+    from npucall_server.access.certificates import Certificate, ClientCertificates
     from npucall_server.access.guard import Connection
     from npucall_server.access.local_users import LocalUsers
     from npucall_server.access.oidc import Issuer
@@ -46,7 +46,7 @@ class TenantsGuard:
         token_file: TokenFile | None = None,
         issuer: Issuer | None = None,
         users: LocalUsers | None = None,
-        certificates: Certificates | None = None,
+        certificates: ClientCertificates | None = None,
         credential_socket: str = "",
     ) -> None:
         self.tenants = tenants

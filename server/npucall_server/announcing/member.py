@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Parts:
+class MemberParts:
     """The parts of the server that a member reports on."""
 
     settings: ServerSettings
@@ -36,7 +36,7 @@ class Parts:
 class Beats:
     """Makes beats, each with the next number. Safe to use from several threads."""
 
-    def __init__(self, address: str, parts: Parts) -> None:
+    def __init__(self, address: str, parts: MemberParts) -> None:
         self.address = address
         self._parts = parts
         self._sequence = 0

@@ -15,9 +15,9 @@ from npucall_server.exits import ExitCode
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from npucall_server.settings.listener import FrontSettings
+    from npucall_server.settings.listener import ListenerSettings
 
-    S = TypeVar("S", bound=FrontSettings)
+    S = TypeVar("S", bound=ListenerSettings)
 
 SERVER, DIRECTORY = "npucall-server", "npucall-directory"
 _PRINT = "--print-settings"

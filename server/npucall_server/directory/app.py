@@ -1,4 +1,4 @@
-"""Connects the table, its service and the front, and drains."""
+"""Connects the table, its service and the listener, and drains."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from npucall_server.directory.table import Table
 from npucall_server.metrics import declared
 from npucall_server.metrics.counters import Sample
 from npucall_server.serving import grpc_server
-from npucall_server.serving.listener import Front, access_of, connections_possible, metrics_of
+from npucall_server.serving.listener import Listener, access_of, connections_possible, metrics_of
 from npucall_server.serving.watch import Watch
 
 if TYPE_CHECKING:
@@ -59,17 +59,17 @@ class Directory:
         door = Door(identity, log, guard, self._metrics.watchers)
         self._listings = grpc_server.Listings([service.NAME], door, peers, _is_well)
         self._add_services(GrpcCarrier(door, peers), settings)
-        self._front = Front(
+        self._listener = Listener(
             self._grpc, settings, self._listings.health, [service.NAME], _is_well, peers, log
         )
-        self._front.show_metrics(self._metrics, self._samples)
-        idle = self._front.looks(connections, self._busy_peers)
+        self._listener.show_metrics(self._metrics, self._samples)
+        idle = self._listener.looks(connections, self._busy_peers)
         self._watch = Watch(_LOOK_SECONDS, log, peers.look, self._access.look, *idle)
 
     def start(self) -> None:
         """Starts to answer, then writes the ready file."""
         self._watch.start()
-        self._front.start(epoch=f"{self.feed.epoch:016x}")
+        self._listener.start(epoch=f"{self.feed.epoch:016x}")
 
     def reload(self) -> None:
         """Reads the files that say who may call again, at once."""
@@ -78,9 +78,9 @@ class Directory:
     def drain(self) -> None:
         """Reports NOT_SERVING and ends the streams."""
         self._log.event("draining", **self.feed.counts())
-        self._front.report_not_serving()
+        self._listener.report_not_serving()
         self.service.drain()
-        self._front.stop(_LAST_ANSWERS_SECONDS)
+        self._listener.stop(_LAST_ANSWERS_SECONDS)
         self._watch.stop()
         self._access.close()
         self._metrics.close()
@@ -89,7 +89,7 @@ class Directory:
     @property
     def address(self) -> str:
         """The first of the addresses, as callers write it."""
-        return self._front.addresses[0]
+        return self._listener.addresses[0]
 
     def _samples(self) -> list[Sample]:
         """The current values of gauges, for Prometheus."""

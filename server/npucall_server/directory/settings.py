@@ -9,14 +9,14 @@ from pydantic_settings import SettingsConfigDict
 
 from npucall.membership import DIRECTORY_PORT
 from npucall_server.settings.expert import EXPERT
-from npucall_server.settings.listener import FrontSettings, read_as
+from npucall_server.settings.listener import ListenerSettings, read_as
 from npucall_server.settings.transport import LISTEN, with_commas
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-class DirectorySettings(FrontSettings):
+class DirectorySettings(ListenerSettings):
     """The directory of a pool: servers announce themselves there, and clients watch the list.
 
     It keeps the list in memory, and has it whole again a second after a restart; calls never pass

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from npucall_server.metrics.counters import Sample
     from npucall_server.metrics.exposition import Exposition
-    from npucall_server.settings.listener import FrontSettings
+    from npucall_server.settings.listener import ListenerSettings
     from npucall_server.telemetry.log import Record
 
 
@@ -57,7 +57,7 @@ class Metrics:
     Raises ExtraMissingError if they are wanted but the extra is not installed.
     """
 
-    def __init__(self, settings: FrontSettings, operators: list[str]) -> None:
+    def __init__(self, settings: ListenerSettings, operators: list[str]) -> None:
         self._address = settings.metrics_listen
         self._tls = None
         if settings.tls_certificate is not None and settings.tls_key is not None:

@@ -14,7 +14,7 @@ from npucall.v1 import operator_service_pb2 as pb
 from npucall.wire.listing import describe
 from npucall.wire.messages import check_overhead
 from npucall.wire.replies import encode_identity
-from npucall_server.carriers.streams.stream import STREAM_WINDOW
+from npucall_server.carriers.multiplex.stream import STREAM_WINDOW
 from npucall_server.services import who
 from npucall_server.services.parsing import parse
 from npucall_server.sessions.sessions import SessionLimits

@@ -14,7 +14,7 @@ from npucall_server.accounts.usage_file import UsageFile
 from npucall_server.announcing import member
 from npucall_server.announcing.announcer import Announcer
 from npucall_server.carriers.door import Door
-from npucall_server.carriers.streams.service import StreamService
+from npucall_server.carriers.multiplex.stream_service import StreamService
 from npucall_server.devices.base import device_lost
 from npucall_server.exits import ExitCode
 from npucall_server.metrics.gauges import Gauges
@@ -28,7 +28,7 @@ from npucall_server.services.sessions.kept import Kept
 from npucall_server.services.sessions.service import SessionService
 from npucall_server.serving import binding, grpc_server
 from npucall_server.serving.core import SYSTEM, core_of, operators_of
-from npucall_server.serving.listener import Front, connections_possible, metrics_of
+from npucall_server.serving.listener import Listener, connections_possible, metrics_of
 from npucall_server.serving.watch import Watch
 from npucall_server.shared.side_socket import SideSocket
 from npucall_server.telemetry.traces import traces
@@ -71,7 +71,7 @@ class Parts:
 
     core: Core
     methods: Methods
-    front: Front
+    listener: Listener
     side: SideSocket | None
     usage_file: UsageFile | None
     announcer: Announcer | None
@@ -92,18 +92,18 @@ def build(
     """
     core = core_of(settings, device, log, clock, guard)
     methods = _methods_of(core)
-    front = Front(
+    listener = Listener(
         methods.grpc, settings, methods.services.health, [operators_service.NAME], core.is_well,
         core.peers, log,
     )  # fmt: skip
     side = _side_of(core)
     usage_file = _usage_file_of(core)
-    front.show_metrics(methods.metrics, _gauges_of(core, methods).samples)
-    announcer = _announcer_of(core, methods, front)
+    listener.show_metrics(methods.metrics, _gauges_of(core, methods).samples)
+    announcer = _announcer_of(core, methods, listener)
     give_back = IdleMemory(core.executor).look
     idle = Watch(_IDLE_SECONDS, log, give_back) if settings.keep_memory else None
-    watch = _watch_of(core, methods, front, side)
-    return Parts(core, methods, front, side, usage_file, announcer, idle, watch)
+    watch = _watch_of(core, methods, listener, side)
+    return Parts(core, methods, listener, side, usage_file, announcer, idle, watch)
 
 
 class Server:
@@ -120,7 +120,7 @@ class Server:
         for part in (parts.watch, parts.idle):
             if part is not None:
                 part.start()
-        parts.front.start(
+        parts.listener.start(
             settings.advertise,
             device=parts.core.device.name,
             soc=parts.core.device.soc,
@@ -146,7 +146,7 @@ class Server:
         core.gate.close(going_down)
         self.parts.methods.streams.drain()
         finished = core.executor.wait_idle(core.settings.drain_timeout)
-        self.parts.front.stop(_LAST_ANSWERS_SECONDS if finished else 0)
+        self.parts.listener.stop(_LAST_ANSWERS_SECONDS if finished else 0)
         self._stop()
         log.event("stopped", finished=finished)
         return finished
@@ -154,7 +154,7 @@ class Server:
     @property
     def address(self) -> str:
         """The first of the addresses, as callers write it."""
-        return self.parts.front.addresses[0]
+        return self.parts.listener.addresses[0]
 
     def _stop(self) -> None:
         """Ends what is left once no call is."""
@@ -171,7 +171,7 @@ class Server:
             parts.usage_file.stop()
 
     def _report_not_serving(self) -> None:
-        self.parts.front.report_not_serving()
+        self.parts.listener.report_not_serving()
         if self.parts.announcer is not None:
             self.parts.announcer.tell()
 
@@ -201,7 +201,7 @@ class Server:
             parts.side.remove()
         if parts.usage_file is not None:
             parts.usage_file.stop()
-        parts.front.remove_ready_file()
+        parts.listener.remove_ready_file()
         log.flush()
         os._exit(ExitCode.DEVICE_LOST)
 
@@ -237,20 +237,20 @@ def _door_of(core: Core, metrics: Metrics) -> Door:
     return Door(core.identity, core.log, core.guard, watchers)
 
 
-def _announcer_of(core: Core, methods: Methods, front: Front) -> Announcer | None:
+def _announcer_of(core: Core, methods: Methods, listener: Listener) -> Announcer | None:
     """What announces this server to directories, if the settings name some."""
     settings, health, service = core.settings, methods.services.health, methods.operators
     if not settings.announce:
         return None
-    parts = member.Parts(
+    parts = member.MemberParts(
         settings, core.identity, core.executor, core.gate, lambda: service.catalogue,
         lambda: health.is_serving,
     )  # fmt: skip
-    address = settings.advertised(front.addresses)
+    address = settings.advertised(listener.addresses)
     return Announcer(settings, member.Beats(address, parts), core.log)
 
 
-def _watch_of(core: Core, methods: Methods, front: Front, side: SideSocket | None) -> Watch:
+def _watch_of(core: Core, methods: Methods, listener: Listener, side: SideSocket | None) -> Watch:
     """What looks after peers, and after all that ends by itself."""
 
     def busy_peers() -> set[str]:
@@ -259,7 +259,7 @@ def _watch_of(core: Core, methods: Methods, front: Front, side: SideSocket | Non
         return core.executor.peers() | streams | waiting
 
     most = methods.budget.max_connections  # on each address, since gRPC counts so
-    looks = [core.peers.look, core.gate.look, *front.looks(most, busy_peers)]
+    looks = [core.peers.look, core.gate.look, *listener.looks(most, busy_peers)]
     looks += [core.access.look, methods.streams.look, core.sessions.look]
     if side is not None:
         looks.append(side.look)

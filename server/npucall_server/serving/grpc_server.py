@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from npucall_server.accounts.budget import Budget
     from npucall_server.carriers.door import Door
     from npucall_server.carriers.grpc_carrier import RpcMethodHandler
+    from npucall_server.carriers.multiplex.stream_service import StreamService
     from npucall_server.carriers.peers import Peers
-    from npucall_server.carriers.streams.service import StreamService
     from npucall_server.services.access import AccessService
     from npucall_server.services.account import AccountService
     from npucall_server.services.operators import OperatorService

@@ -1,4 +1,4 @@
-"""The front of a server: its addresses, its health, its metrics, its ready file."""
+"""The listener of a server: its addresses, its health, its metrics, its ready file."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
     from npucall_server.carriers.peers import Peers
     from npucall_server.metrics.counters import Sample
     from npucall_server.services.health import Health
-    from npucall_server.settings.listener import FrontSettings
+    from npucall_server.settings.listener import ListenerSettings
     from npucall_server.telemetry.log import Log
 
 
-class Front:
+class Listener:
     """Binds the addresses at once. ``names``: the services that health answers for."""
 
     def __init__(  # noqa: PLR0913  # everything of a server but its services
         self,
         server: grpc.Server,
-        settings: FrontSettings,
+        settings: ListenerSettings,
         health: Health,
         names: Sequence[str],
         is_well: Callable[[], bool],
@@ -111,7 +111,7 @@ class Front:
             self._settings.ready_file.unlink(missing_ok=True)
 
 
-def access_of(settings: FrontSettings, log: Log, side_socket: Path | None = None) -> Access:
+def access_of(settings: ListenerSettings, log: Log, side_socket: Path | None = None) -> Access:
     """Makes what decides who may call. Raises SettingsError."""
     try:
         return Access(settings, log, side_socket)
@@ -119,7 +119,7 @@ def access_of(settings: FrontSettings, log: Log, side_socket: Path | None = None
         raise binding.SettingsError(f"access: {error}") from error
 
 
-def metrics_of(settings: FrontSettings, operators: list[str]) -> Metrics:
+def metrics_of(settings: ListenerSettings, operators: list[str]) -> Metrics:
     """Makes what counts calls. Raises SettingsError."""
     try:
         return Metrics(settings, operators)

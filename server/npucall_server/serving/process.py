@@ -13,13 +13,13 @@ from npucall_server.serving import process_limits
 from npucall_server.telemetry.log import LibraryLines, Log
 
 if TYPE_CHECKING:
-    from npucall_server.settings.listener import FrontSettings
+    from npucall_server.settings.listener import ListenerSettings
 
 _LOG_DELAY = 0.01
 """Seconds that lines may wait. Written one by one they would take a tenth of a small call."""
 
 
-def open_log(settings: FrontSettings) -> Log:
+def open_log(settings: ListenerSettings) -> Log:
     """The log of the process. Lines of other libraries go there too."""
     log = Log(settings.log_calls, delay=_LOG_DELAY)
     logging.getLogger().addHandler(LibraryLines(log))

@@ -37,7 +37,7 @@ from npucall_server.settings.watching import MetricsSettings
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-S = TypeVar("S", bound="FrontSettings")
+S = TypeVar("S", bound="ListenerSettings")
 
 _ALL = "--help-all"
 _LONGEST_SECONDS = 1e9
@@ -64,7 +64,7 @@ class _CommandSettings(BaseModel):
     )
 
 
-class FrontSettings(
+class ListenerSettings(
     PeerSettings,
     AccessSettings,
     TransportSettings,
@@ -217,7 +217,7 @@ def read_as(kind: type[S], arguments: Sequence[str]) -> S:
 
 
 def _removed_options(
-    kind: type[FrontSettings], arguments: Sequence[str]
+    kind: type[ListenerSettings], arguments: Sequence[str]
 ) -> tuple[dict[str, Any], list[str]]:
     """The values of options that are no longer there, by setting, and the other arguments."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)

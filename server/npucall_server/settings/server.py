@@ -18,7 +18,7 @@ from npucall_server.settings import device_kinds
 from npucall_server.settings.announcing import AnnounceSettings
 from npucall_server.settings.connections import ConnectionSettings
 from npucall_server.settings.expert import EXPERT
-from npucall_server.settings.listener import FrontSettings, read_as
+from npucall_server.settings.listener import ListenerSettings, read_as
 from npucall_server.settings.memory import MemorySettings
 from npucall_server.settings.npu import NpuSettings
 from npucall_server.settings.reservations import ReservationSettings
@@ -131,7 +131,7 @@ class ServerSettings(
     AnnounceSettings,
     WatchSettings,
     _ServingSettings,
-    FrontSettings,
+    ListenerSettings,
 ):
     """Serves operators of Ascend NPUs over gRPC, from one device.
 
@@ -149,7 +149,7 @@ class ServerSettings(
         env_prefix="NPUCALL_", cli_prog_name="npucall-server", cli_shortcuts={"labels": "label"}
     )
     ways_to_know: ClassVar[str] = (
-        f"{FrontSettings.ways_to_know}, or shared_memory with users of a tenant"
+        f"{ListenerSettings.ways_to_know}, or shared_memory with users of a tenant"
     )
 
     @model_validator(mode="after")

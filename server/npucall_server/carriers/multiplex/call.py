@@ -1,7 +1,8 @@
-"""One call of a stream: where its exchange is, its execution, and its answer."""
+"""One call of a stream: who waits for it, where its exchange is, its execution, its answer."""
 
 from __future__ import annotations
 
+import threading
 import time
 from typing import TYPE_CHECKING
 
@@ -11,14 +12,51 @@ from npucall.wire.frames import join_chunk, join_end, join_reply
 from npucall.wire.messages import join_response
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from npucall.exchange import Chunk, Receiving
     from npucall_server.calls.execution import Execution
     from npucall_server.carriers.door import Outcome
-    from npucall_server.carriers.peers import Peers
-    from npucall_server.carriers.streams.caller import StreamCaller
-    from npucall_server.carriers.streams.early import EarlyFrames
+    from npucall_server.carriers.multiplex.early_outputs import EarlyFrames
+    from npucall_server.carriers.peers import Peers, Visitor
+
+
+class StreamCaller:
+    """Who waits for one call of a stream: until it cancels the call, or the stream ends."""
+
+    def __init__(self, stream: Visitor, request_id: str, seconds: float | None) -> None:
+        self.peer, self.metadata = stream.peer, stream.metadata
+        self.identity, self.owner = stream.identity, stream.owner
+        self.request_id = request_id
+        limits = (stream.time_remaining(), seconds)
+        limit = min((limit for limit in limits if limit is not None), default=None)
+        self._ends = None if limit is None else time.monotonic() + limit
+        self._callbacks: list[Callable[[], None]] | None = []
+        """None once it no longer waits."""
+        self._lock = threading.Lock()
+
+    def time_remaining(self) -> float | None:
+        """Until the deadline of the call or of its stream, whichever comes first."""
+        return None if self._ends is None else self._ends - time.monotonic()
+
+    def is_active(self) -> bool:
+        """Whether the call is not cancelled and its stream has not ended."""
+        return self._callbacks is not None
+
+    def add_callback(self, callback: Callable[[], None]) -> bool:
+        """Calls back when it cancels."""
+        with self._lock:
+            if self._callbacks is None:
+                return False
+            self._callbacks.append(callback)
+            return True
+
+    def cancel(self) -> None:
+        """The caller no longer waits."""
+        with self._lock:
+            callbacks, self._callbacks = self._callbacks, None
+        for callback in callbacks or ():
+            callback()
 
 
 class StreamCall:

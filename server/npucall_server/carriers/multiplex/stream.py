@@ -28,11 +28,10 @@ from npucall.wire.status import to_status
 from npucall.wire.stream_messages import request_frames
 from npucall_server.access.callers import went_away
 from npucall_server.carriers.door import Outcome
-from npucall_server.carriers.streams.call import StreamCall, answered
-from npucall_server.carriers.streams.caller import StreamCaller
-from npucall_server.carriers.streams.calls import Calls
-from npucall_server.carriers.streams.early import EarlyFrames
-from npucall_server.carriers.streams.packing import Packing
+from npucall_server.carriers.multiplex.call import StreamCall, StreamCaller, answered
+from npucall_server.carriers.multiplex.early_outputs import EarlyFrames
+from npucall_server.carriers.multiplex.open_calls import OpenCalls
+from npucall_server.carriers.multiplex.packing import Packing
 from npucall_server.carriers.threads import TaskLine
 from npucall_server.scheduling.executor import going_down
 
@@ -83,7 +82,7 @@ class Stream:
         device = common.executions.executor.device
         self._lines = cycle([TaskLine() for _ in range(device.lanes)])
         """The lines of other small calls."""
-        self._calls = Calls(STREAM_WINDOW, place)
+        self._calls = OpenCalls(STREAM_WINDOW, place)
         self._failure: Exception | None = None
         """The error that ends the stream once all decided answers have been sent."""
         self._unknown: Exception | None = None

@@ -4,24 +4,52 @@ from __future__ import annotations
 
 import threading
 import time
+from array import array
+from bisect import bisect_right
 from collections import deque
 from typing import TYPE_CHECKING
 
+from npucall.errors import MessageError
 from npucall.exchange import COMING, Event, State, after
-from npucall_server.carriers.streams.ids import Ids
+from npucall.limits import MAX_ID_GAPS
 
 if TYPE_CHECKING:
     from collections.abc import Container
 
     from npucall_server.accounts.ledger import Entry
     from npucall_server.calls.arrivals import Computed
-    from npucall_server.carriers.streams.call import StreamCall
+    from npucall_server.carriers.multiplex.call import StreamCall
 
 _ANY = frozenset(State)
 """The call may be in any state."""
 
 
-class Calls:
+class UsedIds:
+    """The ids that a stream has used. A gap among them takes 16 bytes."""
+
+    def __init__(self, most_gaps: int = MAX_ID_GAPS) -> None:
+        self._most_runs = most_gaps
+        self._firsts, self._lasts = array("Q"), array("Q")
+
+    def __contains__(self, call_id: int) -> bool:
+        run = bisect_right(self._firsts, call_id) - 1
+        return run >= 0 and call_id <= self._lasts[run]
+
+    def add(self, call_id: int) -> None:
+        """Uses an id. Raises MessageError where it was used before."""
+        run = bisect_right(self._firsts, call_id) - 1
+        if run >= 0 and call_id <= self._lasts[run]:
+            raise MessageError(f"call_id: expected a new one for each call, found {call_id} twice")
+        if run >= 0 and call_id == self._lasts[run] + 1:
+            self._lasts[run] += 1
+        elif len(self._firsts) < self._most_runs:
+            self._firsts.insert(run + 1, call_id)
+            self._lasts.insert(run + 1, call_id)
+        else:
+            raise MessageError("call_id: expected consecutive numbers, found too many gaps")
+
+
+class OpenCalls:
     """Every call from when it is added until it is settled. Several threads use this.
 
     ``window``: how many calls may be open. ``place``: is told since when no call is open.
@@ -34,7 +62,7 @@ class Calls:
         self._room = threading.Condition(self._lock)
         self.changed = threading.Condition(self._lock)
         """The sending thread waits for this. Threads that change what it looks at notify it."""
-        self._ids = Ids()
+        self._ids = UsedIds()
         self._open: dict[int, StreamCall] = {}
         self.answered: deque[StreamCall] = deque()
         """The calls whose answers are to be sent."""

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from npucall_server.access.callers import Caller
-    from npucall_server.carriers.streams.call import StreamCall
+    from npucall_server.carriers.multiplex.call import StreamCall
 
 _MESSAGE_BYTES = MIB
 """The most bytes of frames in one message, except a single longer frame. Joining frames copies
