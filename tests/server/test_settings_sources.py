@@ -92,9 +92,13 @@ def test_a_setting_that_is_no_longer_there_is_a_warning_that_says_what_to_do(
                     warning = f"the setting {name} is no longer there, and is ignored; {instead}"
                     assert (said.warnings, said.log_calls) == ([warning], "errors")
                 assert said.max_connections == 7
-                patch.setenv(f"{prefix}{name.upper()}", "1")
-                (warning,) = read_them([]).warnings
-                assert warning.startswith(f"the environment variable {prefix}{name.upper()} is no")
+                variables_of = [f"{prefix}{name.upper()}", f"{prefix}DEFAULT_{name.upper()}"]
+                for variable in variables_of:
+                    patch.setenv(variable, "1")
+                warnings = sorted(read_them([]).warnings, key=len)
+                assert len(warnings) == 2
+                for variable, warning in zip(variables_of, warnings, strict=True):
+                    assert warning.startswith(f"the environment variable {variable} is no longer")
 
 
 def test_flags_are_written_with_hyphens(subtests: pytest.Subtests) -> None:

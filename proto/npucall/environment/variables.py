@@ -74,8 +74,9 @@ def removed_of(prefix: str, names: Iterable[str]) -> list[str]:
     """A sentence on each of these variables whose setting is no longer there."""
     removed = {f"{prefix}{name.upper()}": instead for name, instead in REMOVED[prefix].items()}
     return [
-        _no_longer(f"the environment variable {name}", removed[name])
-        for name in sorted(removed.keys() & {*names})
+        _no_longer(f"the environment variable {name}", instead)
+        for name in sorted(names)
+        if (instead := removed.get(name.replace(DEFAULT, "", 1)))
     ]
 
 
