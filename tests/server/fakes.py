@@ -21,6 +21,7 @@ from npucall_server.calls.open_places import OpenPlaces, Places
 from npucall_server.devices.base import Ran, Step
 from npucall_server.devices.host_memory import HostResident
 from npucall_server.scheduling.executor import Executor, Limits
+from npucall_server.scheduling.ticket import Ticket
 from npucall_server.settings.tenants import Role
 from npucall_server.telemetry.log import Record
 
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from npucall.places import OutputPlace, Place
     from npucall.tensors import Buffer
     from npucall_server.devices.base import DeviceTurn, Outputs, Phases
-    from npucall_server.scheduling.executor import Admission
     from npucall_server.shared.regions import Regions
 
 PATIENCE = 20.0
@@ -287,8 +287,10 @@ class Executed(NamedTuple):
     record: Record
 
 
-def admitted(subject: Executor, call: Prepared, caller: FakeCaller) -> Admission:
-    return subject.admit(call, caller, subject.room_of(call))
+def admitted(subject: Executor, call: Prepared, caller: FakeCaller) -> Ticket:
+    ticket = Ticket()
+    subject.admit(ticket, call, caller, subject.room_of(call))
+    return ticket
 
 
 def execute(
@@ -299,13 +301,13 @@ def execute(
 ) -> Executed:
     """A call from its admission to its end."""
     caller = caller or FakeCaller()
-    admission = admitted(subject, call, caller)
+    ticket = admitted(subject, call, caller)
     try:
         record = Record("Execute", "1", caller.peer)
-        outputs = subject.run([Step(call, storages or {})], caller, admission, record)
+        outputs = subject.run([Step(call, storages or {})], caller, ticket, record)
         return Executed(outputs, record)
     finally:
-        admission.dismiss()
+        ticket.read()
 
 
 def ledger(limit: int = 1 << 40) -> Ledger:

@@ -39,7 +39,7 @@ class Reserving:
         return Person(self._channel, who)
 
     def until_waiting(self, count: int) -> None:
-        until(lambda: self.served.gate._waiting == count, f"{count} wait for a reservation")
+        until(lambda: self.served.gate.waiting == count, f"{count} wait for a reservation")
 
 
 @pytest.fixture
@@ -176,7 +176,7 @@ def test_a_holder_that_stops_renewing_loses_it_to_who_waits(here: Reserving) -> 
     asked = here.bert.begin_reserve()
     here.until_waiting(1)
     here.served.clock.advance(30.0)  # a lease
-    here.served.gate._wake()
+    here.served.gate.wake()
     asked.result()
     assert refused(here.anna.renew, key) == "RESERVED"
     assert [line["caller"] for line in here.served.events("reserved")] == ["anna", "bert"]

@@ -103,15 +103,15 @@ def test_a_call_over_the_memory_limit_is_refused_for_good_and_planned_alike() ->
         subject.plan(prepared(100), subject.turn(FakeCaller()))
 
 
-def test_working_memory_counts_from_admission_to_dismissal() -> None:
+def test_working_memory_counts_from_admission_to_the_end() -> None:
     device = FakeDevice()
     device.working = 500
     subject, call = executor(device, memory_limit=4000), prepared(100)  # 1,600 bytes
-    admission = admitted(subject, call, FakeCaller())
+    ticket = admitted(subject, call, FakeCaller())
     assert subject.bytes_in_flight == 2100
     with pytest.raises(QueueFullError, match="memory_limit = 4000"):
         admitted(subject, call, FakeCaller())
-    admission.dismiss()
+    ticket.read()
     assert is_at_rest(subject)
 
 

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from npucall_server.carriers.multiplex.call import StreamCall
-    from npucall_server.scheduling.executor import Admission
 
     from .raw import RawStream
     from .serving import Served
@@ -317,11 +316,10 @@ def test_a_call_is_not_late_before_it_has_its_room(monkeypatch: pytest.MonkeyPat
     with serving_cpu() as served, stream(served) as peer:
         admit = served.executor.admit
 
-        def watched(*arguments: Any) -> Admission:
-            admission = admit(*arguments)
+        def watched(*arguments: Any) -> None:
+            admit(*arguments)
             (open_stream,) = served.streams._streams
             late.extend(open_stream._late()[0])
-            return admission
 
         monkeypatch.setattr(served.executor, "admit", watched)
         begin(peer, timeout_ns=1)

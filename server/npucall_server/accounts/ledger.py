@@ -75,6 +75,11 @@ class Entry:
         """The owner that it counts for."""
         return self.holder.name
 
+    def may_end_by(self, end: Callable[[], object]) -> None:
+        """``end`` ends it for others who ask, while it is not given back."""
+        if self in self.holder.entries:
+            self.yields = end
+
     def must_stay(self) -> None:
         """From now on others cannot end it, even if it was told to end: that came too late."""
         self.yields, self.leaving = None, False

@@ -23,6 +23,7 @@ from npucall_server.calls.open_places import OpenPlaces
 from npucall_server.calls.requests import own_steps, read_call, read_program
 from npucall_server.devices.base import Step
 from npucall_server.scheduling.call_turn import gave_way
+from npucall_server.scheduling.ticket import Ticket
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -35,8 +36,6 @@ if TYPE_CHECKING:
     from npucall_server.calls.executions import Executions
     from npucall_server.calls.recipe import Recipe
     from npucall_server.devices.base import Outputs
-    from npucall_server.scheduling.executor import Admission
-    from npucall_server.scheduling.gate import Passage
     from npucall_server.telemetry.log import Record
 
 QUICK_ELEMENTS = 16 * KIB
@@ -47,7 +46,7 @@ class Execution:
     """A call or a program: ``prepare``, ``admit``, ``run``, and its reply, in this order.
 
     If storages follow in chunks, ``expect`` comes after ``admit``. A context manager: leaving it
-    dismisses the call and gives its room back.
+    gives back what the call holds.
     """
 
     asked: Prepared | Program
@@ -61,26 +60,26 @@ class Execution:
     _storages: Mapping[str, Buffer] = {}
     """What came in chunks beside places."""
     _arrivals: Arrivals | None = None
-    _passage: Passage | None = None
-    _admission: Admission | None = None
     _outputs: Outputs | None = None
     """Of a call that ran, until it is answered."""
     _in_one = False
     """Whether the answer is one message."""
-    _runs = _has_left = False
+    _is_kept = False
+    """Whether the ticket stays until the answer has been read."""
 
     def __init__(
         self, common: Executions, caller: Caller, record: Record, *, is_program: bool
     ) -> None:
         self.caller, self.record, self.is_program = caller, record, is_program
         self._common = common
+        self._ticket = Ticket()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *raised: object) -> None:
-        if self._admission is not None or not self._has_left:
-            self.dismiss()
+        if not self._is_kept:
+            self._ticket.read()
 
     # --- What is asked ----------------------------------------------------------------------------
 
@@ -104,6 +103,7 @@ class Execution:
         if program is not None:
             start = perf_counter_ns()
             self._places = OpenPlaces(self._common.places, self.caller, program, message)
+            self._ticket.places = self._places
             self.record.check_ns += perf_counter_ns() - start
         if self.is_program:
             self.answer_in_one()
@@ -177,8 +177,7 @@ class Execution:
 
     def end_of_bytes(self) -> None:
         """All storages have come."""
-        if self._admission is not None:
-            self._admission.must_go_on()
+        self._ticket.must_go_on()
         if self._arrivals is not None:
             self._arrivals.end()
 
@@ -191,13 +190,13 @@ class Execution:
 
         ``end``: ends the call if others ask for its room before it runs.
         """
-        common, asked = self._common, self.asked
-        self._passage = passage = common.gate.enter(self.caller)
+        common, asked, ticket = self._common, self.asked, self._ticket
+        ticket.permit = permit = common.gate.enter(self.caller)
         room = self._room_of(asked) if isinstance(asked, Program) else self._known_room(asked)
         if self._in_one and room < 2 * asked.replied_bytes:
             room = 2 * asked.replied_bytes  # the message takes memory beside the outputs
-        self._admission = admission = common.executor.admit(asked, self.caller, room, end)
-        passage.may_end_by(admission.end)
+        common.executor.admit(ticket, asked, self.caller, room, end)
+        permit.may_end_by(ticket.end)
         if room >= common.kept.large:
             common.kept.make_room(room)
 
@@ -208,12 +207,9 @@ class Execution:
         """
         self.admit()
         self.run()
-        response = self.reply_message()
-        admission, self._admission = self._admission, None
-        assert admission is not None  # noqa: S101  # it was admitted
-        admission.may_end_by(self.caller.cancel)
-        if not self.caller.add_callback(admission.dismiss):  # the caller has gone
-            admission.dismiss()
+        response, ticket = self.reply_message(), self._ticket
+        ticket.may_end_by(self.caller.cancel)
+        self._is_kept = self.caller.add_callback(ticket.read)  # else the caller has gone
         return response
 
     def run(self) -> None:
@@ -221,26 +217,25 @@ class Execution:
 
         Raises the error that ends it.
         """
-        admission = self._admission
-        assert admission is not None  # noqa: S101  # it has been admitted
-        self._runs = True
+        ticket = self._ticket
+        ticket.runs = True
         try:
             if self._recipe is not None:  # a call without places
                 self._outputs = self._common.executor.run(
-                    self._steps, self.caller, admission, self.record, self._arrivals
+                    self._steps, self.caller, ticket, self.record, self._arrivals
                 )
             elif self._places is None:
-                self._compute(self._steps, admission)
+                self._compute(self._steps)
             else:
-                self._compute_placed(self._places, admission)
-            admission.has_run()
+                self._compute_placed(self._places)
         except QueueFullError as error:
-            if self._passage is None or self._passage.refusal is None:
+            refusal = ticket.permit.refusal if ticket.permit is not None else None
+            if refusal is None:
                 raise
-            raise self._passage.refusal from error
+            raise refusal from error
         finally:
-            self._runs = False
-            self._leave()
+            ticket.runs = False
+            ticket.ran()
 
     def reply(self) -> Answer:
         """The answer to a call that ran. To be called once, since the answer takes the outputs."""
@@ -252,7 +247,7 @@ class Execution:
         recipe, record = self._recipe, self.record
         if recipe is None:
             replies = self._replies()
-            self.forget_storages()
+            self.is_answered()
             if self.is_program:
                 return join_program_response(replies, timings_of(record))
             ((reply, places),) = replies
@@ -263,37 +258,32 @@ class Execution:
         del ran
         record.encode_ns = perf_counter_ns() - start
         timings = timings_of(record)
-        self.forget_storages()
+        self.is_answered()
         return join_answer(recipe.head, timings, outputs)
 
-    def forget_storages(self) -> None:
+    def is_answered(self) -> None:
         """The call is answered, so its inputs are no longer read."""
         self._steps = ()
         if self._storages:
             self._storages = {}
-        if self._passage is not None:
-            self._passage.is_answered()
-        if not (self._runs or self._has_left):
-            self._leave()
+        if self._ticket.permit is not None:
+            self._ticket.permit.is_answered()
+        self._ticket.ran()
         if self._arrivals is not None:
             self._arrivals.stop()
 
     def may_end_by(self, end: Callable[[], object]) -> None:
         """``end`` ends the call from now on if others ask for its room."""
-        if self._admission is not None:
-            self._admission.may_end_by(end)
+        self._ticket.may_end_by(end)
 
-    def dismiss(self) -> None:
-        """Gives the room of the call back; a second time does nothing."""
-        if self._admission is not None:
-            self._admission.dismiss()
-        if not (self._runs or self._has_left):
-            self._leave()
+    def give_back(self) -> None:
+        """Gives back all that the call holds; a second time does nothing."""
+        self._ticket.read()
 
     def gave_way(self) -> NpucallError:
         """The error of a call that was ended for others: for its room, or for a reservation."""
-        refusal = self._passage.refusal if self._passage is not None else None
-        return refusal or gave_way()
+        permit = self._ticket.permit
+        return (permit.refusal if permit is not None else None) or gave_way()
 
     # --- Steps of these ---------------------------------------------------------------------------
 
@@ -320,44 +310,36 @@ class Execution:
         room = self._common.executor.room_of(program)
         return room if self._places is None else room + self._places.copied_bytes
 
-    def _compute(self, steps: Sequence[Step], admission: Admission) -> None:
+    def _compute(self, steps: Sequence[Step]) -> None:
         executor, record = self._common.executor, self.record
         try:
-            self._outputs = executor.run(steps, self.caller, admission, record)
+            self._outputs = executor.run(steps, self.caller, self._ticket, record)
         except NpucallError as error:
             if self.is_program and len(steps) == 1:  # a device does not know that this is no call
                 error.details.setdefault("step", "0")
             raise
 
-    def _compute_placed(self, places: OpenPlaces, admission: Admission) -> None:
+    def _compute_placed(self, places: OpenPlaces) -> None:
         """Not if another call fills the same handles with the same bytes, or has filled them."""
         try:
-            self._wait_for_handles(places, admission)
+            self._wait_for_handles(places)
             if places.runs:
-                self._compute(places.steps(self._storages), admission)
+                self._compute(places.steps(self._storages))
         except BaseException as error:
             places.fail(error)
             raise
         places.succeed()
 
-    def _wait_for_handles(self, places: OpenPlaces, admission: Admission) -> None:
+    def _wait_for_handles(self, places: OpenPlaces) -> None:
         """Waits for handles that other calls fill, until somebody asks for what this call holds."""
         waits = YieldingCaller(self.caller)
-        admission.may_end_by(waits.give_way)
+        self._ticket.may_end_by(waits.give_way)
         try:
             places.wait(waits)
         except CancelledError:
             if waits.gave_way:
                 raise gave_way() from None
             raise
-
-    def _leave(self) -> None:
-        """The call no longer uses the device, nor its inputs. A second time does nothing."""
-        self._has_left = True
-        if self._places is not None:
-            self._places.end()
-        if self._passage is not None:
-            self._passage.leave()
 
     def _replies(self) -> list[tuple[bytes, Sequence[Place]]]:
         """The reply of each step, and its outputs. The call lets go of what was computed."""

@@ -57,12 +57,12 @@ class Executions:
         else:
             asked, _ = read_call(message, record, self.calls, planned=True)
             calls = [asked]  # type: ignore[list-item]  # without places
-        passage, turn = self.gate.enter(caller), executor.turn(caller)
+        permit, turn = self.gate.enter(caller), executor.turn(caller)
         try:
             workspaces = [executor.plan(call, turn) for call in calls]
         finally:
             record.device_ns, record.told_ns = turn.held_ns, turn.told_ns
-            passage.leave()
+            permit.give_back()
         replies = [self.recipe_of(call).reply for call in calls]
         peak = executor.device.program_bytes(steps) if steps else 0
         return Plan(list(zip(replies, workspaces, strict=True)), timings_of(record), peak)

@@ -51,9 +51,9 @@ class Places(NamedTuple):
 class OpenPlaces:
     """The bytes at the places of a program. A call is a program of one step.
 
-    It holds them until ``end``: it maps regions, pins the handles that it reads, and reserves the
-    handles that it fills. ``message``: what was received. Its SHA-256 tells a retry from another
-    request.
+    It holds them until it gives them back: it maps regions, pins the handles that it reads, and
+    reserves the handles that it fills. ``message``: what was received. Its SHA-256 tells a retry
+    from another request.
 
     A client can write to an input in a region while the call runs. Then the outputs may have any
     value, but nothing worse may happen. Most inputs are only computed with, so they are read where
@@ -77,7 +77,7 @@ class OpenPlaces:
             self._open(message)
         except NpucallError as error:
             self.fail(error)
-            self.end()
+            self.give_back()
             raise
 
     @property
@@ -128,7 +128,7 @@ class OpenPlaces:
         for filling in self._fillings.values():
             filling.fail(reason)
 
-    def end(self) -> None:
+    def give_back(self) -> None:
         """Lets go of all places. A second time does nothing."""
         self.fail(CancelledError("the call ended before it ran"))
         while self._held:
@@ -156,7 +156,7 @@ class OpenPlaces:
         check_apart(self.program)
 
     def _session(self) -> Session | None:
-        """The session, if the message names handles. Its lease does not end before ``end``."""
+        """The session, if the message names handles. Its lease does not end meanwhile."""
         read, kept = self._handles()
         if not read and not kept:
             return None

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from npucall.declare.prepare import Prepared
     from npucall.programs import Program
     from npucall_server.access.callers import Caller
-    from npucall_server.accounts.ledger import Entry
     from npucall_server.devices.base import Device, Outputs, Pieces, Step
+    from npucall_server.scheduling.ticket import Ticket
     from npucall_server.telemetry.log import Record
 
 MAX_COMPUTATION = 2**63 - 1
@@ -37,56 +37,6 @@ class Limits(NamedTuple):
     memory_limit: int
     call_timeout: float
     computation_limit: int = MAX_COMPUTATION
-
-
-class Admission:
-    """What an admitted call holds: a place until it has run, memory until it is dismissed."""
-
-    __slots__ = ("_executor", "_memory", "_place", "_quotas", "asked")
-
-    def __init__(
-        self,
-        executor: Executor,
-        asked: Prepared | Program,
-        quotas: list[Entry],
-        place: Entry,
-        memory: Entry,
-    ) -> None:
-        self._executor, self._quotas = executor, quotas
-        self._place, self._memory = place, memory
-        self.asked = asked
-
-    @property
-    def owner(self) -> str:
-        """The owner that the call counts for."""
-        return self._memory.owner
-
-    def may_end_by(self, end: Callable[[], object]) -> None:
-        """``end`` ends the call if others ask for what it holds."""
-        self._place.yields = self._memory.yields = end
-
-    def end(self) -> None:
-        """Ends the call, if it can be ended now."""
-        end = self._place.yields
-        if end is not None:
-            end()
-
-    def must_go_on(self) -> None:
-        """From now on the call is not ended for others."""
-        self._place.must_stay()
-        self._memory.must_stay()
-
-    def has_run(self) -> None:
-        """The call has run and gives its place back."""
-        self._place.give_back()
-
-    def dismiss(self) -> None:
-        """Gives everything back; a second time does nothing."""
-        self._place.give_back()
-        self._memory.give_back()
-        for quota in self._quotas:
-            quota.give_back()
-        self._executor.forget(self)
 
 
 class Executor:
@@ -107,18 +57,20 @@ class Executor:
         self._quotas = CallQuotas(tenants, usage)
         self.limits = limits
         self.memory = Ledger(limits.memory_limit, self._memory_full)
-        """Bytes of calls until they are dismissed, and of all else that is kept for callers."""
+        """Bytes of calls until they are over, and of all else that is kept for callers."""
         self.calls_admitted = 0
         self._places = Ledger(limits.queue_length + device.lanes, self._queue_full)
-        self._admitted: set[Admission] = set()
+        self._admitted: dict[Ticket, str] = {}
+        """Calls in flight, and their owners. A step on it is one step for all threads."""
         self.turns = Schedule(device.lanes, tenants, usage.spent, clock)
-        self._lock = threading.Lock()
-        self._idle = threading.Condition(self._lock)
+        self._idle = threading.Condition()
+        self._is_awaited = False
+        """Whether somebody waits until no call is in flight."""
         self._refusal: Callable[[], NpucallError] | None = None
         self._usual_seconds = 0.0
 
     def room_of(self, asked: Prepared | Program) -> int:
-        """Bytes that a call takes from its admission to its dismissal.
+        """Bytes that a call takes from its admission to its end.
 
         Raises TooLargeError for a call that can never be admitted.
         """
@@ -133,12 +85,11 @@ class Executor:
 
     def calls_by_owner(self) -> dict[str, int]:
         """How many calls each owner has in flight."""
-        with self._lock:
-            return Counter(admission.owner for admission in self._admitted)
+        return Counter(self._admitted.copy().values())
 
     @property
     def calls_in_flight(self) -> int:
-        """How many calls are admitted and not dismissed."""
+        """How many calls are admitted, with those whose answers are not read."""
         return len(self._admitted)
 
     @property
@@ -149,56 +100,49 @@ class Executor:
     @property
     def working_bytes(self) -> int:
         """How many of these bytes computing takes in addition to inputs and outputs."""
-        with self._lock:
-            return sum(self.device.working_bytes(each.asked) for each in self._admitted)
+        return sum(self.device.working_bytes(each.asked) for each in self._admitted.copy())
 
     def admit(
         self,
+        ticket: Ticket,
         asked: Prepared | Program,
         caller: Caller,
         size: int,
         end: Callable[[], object] | None = None,
-    ) -> Admission:
+    ) -> None:
         """Makes room for a call that holds ``size`` bytes, before its bytes come.
 
-        ``end``: see ``Admission.may_end_by``. Raises QuotaError, QueueFullError, DrainingError,
-        DeviceLostError.
+        ``end``: see ``Ticket.may_end_by``. Raises QuotaError, QueueFullError, DrainingError,
+        DeviceLostError. Then the ticket holds nothing.
         """
         if self._refusal is not None:
             raise self._refusal()
-        quotas = self._quotas.take(caller, size)
         try:
-            place = self._places.take(caller, 1, end)
-            try:
-                memory = self.memory.take(caller, size, end)
-            except BaseException:
-                place.give_back()
-                raise
+            if caller.identity.tenant:
+                ticket.quotas = self._quotas.take(caller, size)
+            ticket.place = self._places.take(caller, 1, end)
+            ticket.memory = self.memory.take(caller, size, end)
+            ticket.executor, ticket.asked = self, asked
+            self._admitted[ticket] = caller.identity.owner
+            self.calls_admitted += 1
+            if self._refusal is not None:  # whoever drains either sees this call, or is seen here
+                self.check_open()
         except BaseException:
-            for quota in quotas:
-                quota.give_back()
+            ticket.read()
             raise
-        admission = Admission(self, asked, quotas, place, memory)
-        with self._lock:
-            if self._refusal is None:
-                self._admitted.add(admission)
-                self.calls_admitted += 1
-                return admission
-        admission.dismiss()  # draining began a moment ago
-        raise self._refusal()
 
-    def forget(self, admission: Admission) -> None:
-        """An admission calls this when its call is dismissed."""
-        with self._lock:
-            self._admitted.discard(admission)
-            if not self._admitted:
+    def give_back(self, ticket: Ticket) -> None:
+        """A ticket calls this when its call is no longer in flight."""
+        self._admitted.pop(ticket, None)
+        if self._is_awaited and not self._admitted:
+            with self._idle:
                 self._idle.notify_all()
 
     def run(
         self,
         steps: Sequence[Step],
         caller: Caller,
-        admission: Admission,
+        ticket: Ticket,
         record: Record,
         pieces: Pieces | None = None,
     ) -> Outputs:
@@ -210,8 +154,8 @@ class Executor:
         """
         timeout = self.limits.call_timeout
         if pieces is None:
-            turn = CallTurn(self.turns, caller, timeout, begins=admission.must_go_on)
-            admission.may_end_by(turn.give_way)
+            turn = CallTurn(self.turns, caller, timeout, begins=ticket.must_go_on)
+            ticket.may_end_by(turn.give_way)
         else:
             turn = CallTurn(self.turns, caller, timeout, pieces)
         start = time.perf_counter_ns()
@@ -272,6 +216,7 @@ class Executor:
     def wait_idle(self, seconds: float) -> bool:
         """Waits until no call is left; False if that takes too long."""
         with self._idle:
+            self._is_awaited = True
             return self._idle.wait_for(lambda: not self._admitted, seconds)
 
     def _queue_full(self, *_: object) -> QueueFullError:

@@ -27,8 +27,8 @@ _LONGEST_WAIT = 3600.0
 """The longest time between two looks, since a lock cannot wait without end."""
 
 
-class Passage:
-    """A call that has passed the gate and may still use the device."""
+class Permit:
+    """That a call may use the device. It holds until the call gives it back."""
 
     __slots__ = ("_gate", "end", "key", "refusal")
 
@@ -53,14 +53,21 @@ class Passage:
         if self.refusal is not None:
             self._gate.wait_for_ends()
 
-    def leave(self) -> None:
-        """The call no longer uses the device. A second time does nothing."""
-        self._gate.leave(self)
+    def give_back(self) -> None:
+        """The call no longer uses the device. A second time does nothing.
+
+        It takes no lock while nobody waits to reserve the device.
+        """
+        self.end = None  # a call that is over is not kept alive
+        gate = self._gate
+        if gate.inside.pop(self, self) is None and gate.waiting:
+            gate.wake()
 
 
 class Gate:
-    """Lets calls pass. When somebody reserves the device, it waits until other calls have left.
+    """Gives calls permits.
 
+    When somebody reserves the device, it waits until other calls have given theirs back.
     ``check`` raises UnauthenticatedError for a holder whose credential is no longer good.
     """
 
@@ -68,16 +75,18 @@ class Gate:
         self, reservations: Reservations, check: Callable[[Identity], object] = bool
     ) -> None:
         self._reservations, self._is_known = reservations, check
-        # A call that is ended may leave the gate in the same thread, which has the lock.
+        # A call that is ended may give its permit back in the same thread, which has the lock.
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
-        self._inside: dict[Passage, None] = {}
-        self._waiting = 0
+        self.inside: dict[Permit, None] = {}
+        """Permits that calls have."""
+        self.waiting = 0
+        """How many wait to reserve the device."""
         self._closed: Callable[[], NpucallError] | None = None
 
     # --- Calls ------------------------------------------------------------------------------------
 
-    def enter(self, caller: Caller) -> Passage:
+    def enter(self, caller: Caller) -> Permit:
         """Lets a call pass. Raises ReservedError.
 
         If nobody has reserved the device, this takes no lock. The call is put inside first and
@@ -85,32 +94,27 @@ class Gate:
         least one of the two sees the other.
         """
         key = caller.metadata.get(RESERVATION, "")
-        passage = Passage(self, str(key))
-        self._inside[passage] = None
+        permit = Permit(self, str(key))
+        self.inside[permit] = None
         if key or not self._reservations.is_free:
             try:
-                self._check_key(passage, caller.identity)
+                self._check_key(permit, caller.identity)
             except BaseException:
-                self.leave(passage)
+                permit.give_back()
                 raise
-        return passage
+        return permit
 
-    def _check_key(self, passage: Passage, caller: Identity) -> None:
+    def _check_key(self, permit: Permit, caller: Identity) -> None:
         with self._lock:
             before = self._reservations.key
-            self._reservations.check(passage.key, caller)
+            self._reservations.check(permit.key, caller)
             if before != self._reservations.key:
                 self._end_others()
 
     def wait_for_ends(self) -> None:
-        """A passage calls this. It waits until a thread that is ending calls has done so."""
+        """A permit calls this. It waits until a thread that is ending calls has done so."""
         with self._lock:
             pass
-
-    def leave(self, passage: Passage) -> None:
-        """A passage calls this. It takes no lock while nobody waits to reserve the device."""
-        if self._inside.pop(passage, passage) is None and self._waiting:
-            self._wake()
 
     # --- Reservations -----------------------------------------------------------------------------
 
@@ -124,9 +128,9 @@ class Gate:
         with self._changed:
             self._check(caller)
             wish = self._reservations.ask(caller.identity, seconds)
-            self._waiting += 1
+            self.waiting += 1
             try:
-                caller.add_callback(self._wake)
+                caller.add_callback(self.wake)
                 self._wait_for_grant(wish, caller, ends)
                 self._wait_for_quiet(wish, caller, max(ends, time.monotonic() + RUNNING_SECONDS))
                 self._check(caller)
@@ -135,7 +139,7 @@ class Gate:
                 self._reservations.withdraw(wish)
                 raise
             finally:
-                self._waiting -= 1
+                self.waiting -= 1
                 self._changed.notify_all()
 
     def renew(self, key: str, holder: Identity) -> Granted:
@@ -197,7 +201,7 @@ class Gate:
 
     def _wait_for_quiet(self, wish: Wish, caller: Caller, ends: float) -> None:
         self._end_others()
-        while self._inside:
+        while self.inside:
             if not self._reservations.is_granted(wish):
                 raise self._reservations.lost()
             if time.monotonic() >= ends:
@@ -214,15 +218,16 @@ class Gate:
         self._check(caller)
         self._changed.wait(min(_LONGEST_WAIT, max(0.0, until - time.monotonic())))
 
-    def _wake(self) -> None:
+    def wake(self) -> None:
+        """Those who wait look again whether the device is free."""
         with self._changed:
             self._changed.notify_all()
 
     def _end_others(self) -> None:
         """Ends the calls of others that have not begun to run."""
         key = self._reservations.key
-        for passage in tuple(self._inside):
-            if passage.refusal is None and (not key or passage.key != key):
-                passage.refusal = self._reservations.refusal()
-                if passage.end is not None:
-                    passage.end()
+        for permit in tuple(self.inside):
+            if permit.refusal is None and (not key or permit.key != key):
+                permit.refusal = self._reservations.refusal()
+                if (end := permit.end) is not None:
+                    end()

@@ -125,12 +125,12 @@ class StreamCall:
     def forget_storages(self) -> None:
         """Its inputs are no longer read."""
         self.receiving = None
-        self.execution.forget_storages()
+        self.execution.is_answered()
 
     def settle(self) -> None:
         """It has been answered, or its stream has ended: gives everything back."""
         self.frames, self.early = iter(()), None
-        self.execution.dismiss()
+        self.execution.give_back()
         self.outcome.end()
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from npucall.wire.replies import ServerIdentity
     from npucall_server.access.callers import Caller
     from npucall_server.carriers.peers import Visitor
-    from npucall_server.scheduling.gate import Passage
+    from npucall_server.scheduling.gate import Permit
     from npucall_server.services.sessions.kept import Kept
     from npucall_server.telemetry.log import Record
 
@@ -78,16 +78,16 @@ class SessionService:
         self, messages: Iterator[bytes], record: Record, caller: Visitor
     ) -> Generator[bytes, None, None]:
         """Fills handles, and remembers bytes by their digests."""
-        with self._on_a_stream(caller) as passage:
-            upload = Upload(messages, record, caller, self._kept, passage)
+        with self._on_a_stream(caller) as permit:
+            upload = Upload(messages, record, caller, self._kept, permit)
             yield pb.UploadResponse(remembered=upload.run()).SerializeToString()
 
     def download(
         self, messages: Iterator[bytes], record: Record, caller: Visitor
     ) -> Generator[bytes, None, None]:
         """Answers the bytes of a handle."""
-        with self._on_a_stream(caller) as passage:
-            passage.may_end_by(caller.cancel)
+        with self._on_a_stream(caller) as permit:
+            permit.may_end_by(caller.cancel)
             request = next(self._kept.peers.messages(messages, caller), None)
             if request is None:
                 raise MessageError("request: expected one message, found none")
@@ -96,15 +96,15 @@ class SessionService:
             yield from downloaded(part, record, caller, self._kept)
 
     @contextmanager
-    def _on_a_stream(self, caller: Caller) -> Iterator[Passage]:
-        """A place among the streams, and a passage to the device."""
+    def _on_a_stream(self, caller: Caller) -> Iterator[Permit]:
+        """A place among the streams, and a permit to the device."""
         kept = self._kept
         kept.executor.check_open()
         with ExitStack() as held:
             held.callback(kept.streams.take(caller, 1, caller.cancel).give_back)
-            passage = kept.gate.enter(caller)
-            held.callback(passage.leave)
-            yield passage
+            permit = kept.gate.enter(caller)
+            held.callback(permit.give_back)
+            yield permit
 
 
 def _ids(name: str, ids: Sequence[bytes], length: int) -> list[bytes]:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from npucall_server.access.callers import Caller
-    from npucall_server.scheduling.gate import Passage
+    from npucall_server.scheduling.gate import Permit
     from npucall_server.services.sessions.kept import Kept
     from npucall_server.telemetry.log import Record
 
@@ -41,10 +41,10 @@ class Upload:
         record: Record,
         caller: Caller,
         kept: Kept,
-        passage: Passage,
+        permit: Permit,
     ) -> None:
         self._messages, self._record, self._caller = messages, record, caller
-        self._kept, self._passage = kept, passage
+        self._kept, self._permit = kept, permit
         self._entries: Entries | None = None
         self._lock = threading.Lock()
         """Held to change entries. Nothing changes them once the upload is over."""
@@ -62,7 +62,7 @@ class Upload:
         reader = threading.Thread(target=self._read, name="npucall-upload", daemon=True)
         if not self._caller.add_callback(self._break):
             raise went_away()
-        self._passage.may_end_by(self._give_way)
+        self._permit.may_end_by(self._give_way)
         reader.start()
         try:
             remembered = self._result()
@@ -142,7 +142,7 @@ class Upload:
 
     def _give_way(self) -> None:
         """Ends it for others: for its room, or for a reservation."""
-        self._fail(self._passage.refusal or gave_way())
+        self._fail(self._permit.refusal or gave_way())
 
     def _seconds_left(self) -> float:
         """How long its next bytes may still take."""
