@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, overload
 
+from npucall.wire.rpcs import GET_ACTIVITY, GET_SERVER_INFO, GET_USAGE, LIST_OPERATORS
 from npucall_client.base import ClientBase, ReservedBase, opened, settings_of
 from npucall_client.sending.pipeline import Pipeline
 from npucall_client.sending.senders import finished
@@ -341,15 +342,15 @@ class Client(ClientBase):
 
     def operators(self) -> list[pb.OperatorInfo]:
         """What the server lists, as messages of the contract (``npucall/v1``)."""
-        return finished(self._calls.open().operators(self._calls.request()))
+        return list(finished(self._calls.answer(LIST_OPERATORS)).operators)
 
     def operator(self, name: str, variant: str = "") -> pb.OperatorInfo:
         """One operator of the server. Raises OperatorUnknownError."""
-        return finished(self._calls.open().operator(self._calls.request(), name, variant))
+        return finished(self._calls.operator(name, variant))
 
     def server_info(self) -> pb.GetServerInfoResponse:
         """What the server is and allows, as a message of the contract."""
-        return finished(self._calls.open().server_info(self._calls.request()))
+        return finished(self._calls.answer(GET_SERVER_INFO))
 
     def usage(self, last_seconds: float = 0) -> access_pb.GetUsageResponse:
         """What callers used in the last seconds (0: all that the server knows), as a message.
@@ -357,11 +358,12 @@ class Client(ClientBase):
         It has a line for each tenant, caller and operator: only your own lines, unless your role is
         admin. ``local:`` counts nothing and has no line.
         """
-        return finished(self._calls.open().usage(self._calls.request(), last_seconds))
+        asked = GET_USAGE.request(last_seconds=last_seconds)
+        return finished(self._calls.answer(GET_USAGE, asked))
 
     def activity(self) -> access_pb.GetActivityResponse:
         """Who uses the server now, as a message of the contract: your own line, and the sums."""
-        return finished(self._calls.open().activity(self._calls.request()))
+        return finished(self._calls.answer(GET_ACTIVITY))
 
 
 class Reserved(ReservedBase, Client):

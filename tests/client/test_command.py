@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
     from click.testing import Result
 
-    from npucall_client.sending.request import Request
-
 
 CAT, EXP2 = (
     next(each for each in FUNCTIONS if each.name == name) for name in ("aclnnCat", "aclnnExp2")
@@ -41,16 +39,17 @@ class Server(FakeTransport):
         super().__init__(FUNCTIONS)
         self.info = pb.GetServerInfoResponse()
 
-    async def operators(self, request: Request) -> list[pb.OperatorInfo]:
+    def list_operators(self, asked: pb.ListOperatorsRequest) -> pb.ListOperatorsResponse:
         missing = describe(EXP2, A2, "expected aclnnExp2 in a library [of this host]")
-        return [describe(CAT, A2), missing, describe(kl_div_backward, ASCEND_310B)]
+        every = [describe(CAT, A2), missing, describe(kl_div_backward, ASCEND_310B)]
+        return pb.ListOperatorsResponse(operators=every)
 
-    async def operator(self, request: Request, name: str, variant: str) -> pb.OperatorInfo:
-        if name == kl_div_backward.name:
-            return describe(kl_div_backward, ASCEND_310B)
-        return await super().operator(request, name, variant)
+    def get_operator(self, asked: pb.GetOperatorRequest) -> pb.GetOperatorResponse:
+        if asked.operator == kl_div_backward.name:
+            return pb.GetOperatorResponse(operator=describe(kl_div_backward, ASCEND_310B))
+        return super().get_operator(asked)
 
-    async def server_info(self, request: Request) -> pb.GetServerInfoResponse:
+    def get_server_info(self, asked: pb.GetServerInfoRequest) -> pb.GetServerInfoResponse:
         return self.info
 
 

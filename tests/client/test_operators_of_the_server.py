@@ -18,6 +18,7 @@ from npucall.tensors import TensorSpec, view
 from npucall.v1 import operator_service_pb2 as pb
 from npucall.wire.calls import PreparedCalls
 from npucall.wire.listing import describe
+from npucall.wire.rpcs import GET_OPERATOR
 from npucall_client.client import Client
 from npucall_client.local.transport import LocalTransport
 from npucall_client.settings import ClientSettings
@@ -97,12 +98,18 @@ class FakeTransport(LocalTransport):
         self._functions[prepared.operator.name](**_given(prepared, {**sent, **written}))
         return self.response(prepared, list(written.values()), 0)
 
-    async def operators(self, request: Request) -> list[pb.OperatorInfo]:
-        return [describe(called, A2) for called in self._catalogue]
+    async def answer(self, request: Request, rpc: Any, asked: Any) -> Any:
+        if rpc is GET_OPERATOR:
+            self.asked.append((asked.operator, request.timeout))
+        return await super().answer(request, rpc, asked)
 
-    async def operator(self, request: Request, name: str, variant: str) -> pb.OperatorInfo:
-        self.asked.append((name, request.timeout))
-        return describe(self._catalogue.find(name, variant), A2)
+    def list_operators(self, asked: pb.ListOperatorsRequest) -> pb.ListOperatorsResponse:
+        every = [describe(called, A2) for called in self._catalogue]
+        return pb.ListOperatorsResponse(operators=every)
+
+    def get_operator(self, asked: pb.GetOperatorRequest) -> pb.GetOperatorResponse:
+        operator = self._catalogue.find(asked.operator, asked.variant)
+        return pb.GetOperatorResponse(operator=describe(operator, A2))
 
 
 def _given(call: Prepared, storages: Mapping[str, Buffer]) -> dict[str, Any]:
@@ -232,10 +239,10 @@ class Newer(FakeTransport):
         super().__init__({})
         self.variant = variant
 
-    async def operator(self, request: Request, name: str, variant: str) -> pb.OperatorInfo:
+    def get_operator(self, asked: pb.GetOperatorRequest) -> pb.GetOperatorResponse:
         info = describe(kl_div_backward, A2)
-        info.name, info.variant = name, self.variant
-        return info
+        info.name, info.variant = asked.operator, self.variant
+        return pb.GetOperatorResponse(operator=info)
 
     async def execute(self, request: Any) -> Any:
         self.call = pb.Call.FromString(request.call.call)

@@ -77,10 +77,10 @@ class Failing(LocalTransport):
             raise error
         return await super().execute(request)
 
-    async def server_info(self, request: Request) -> pb.GetServerInfoResponse:
+    def get_server_info(self, asked: pb.GetServerInfoRequest) -> pb.GetServerInfoResponse:
         if self.asked and not self.lives:
             raise ServerUnreachableError("target: expected a server, found none")
-        return await super().server_info(request)
+        return super().get_server_info(asked)
 
 
 def client_of(transport: Any, soc: str = "") -> Client:

@@ -6,6 +6,7 @@ import functools
 import inspect
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, overload
 
+from npucall.wire.rpcs import GET_ACTIVITY, GET_SERVER_INFO, GET_USAGE, LIST_OPERATORS
 from npucall_client import client
 from npucall_client.aio.opening import Opening
 from npucall_client.aio.pipeline import Pipeline
@@ -209,23 +210,24 @@ class Client(ClientBase):
 
     async def operators(self) -> list[pb.OperatorInfo]:
         """What the server lists, as messages of the contract (``npucall/v1``)."""
-        return await self._calls.open().operators(self._calls.request())
+        return list((await self._calls.answer(LIST_OPERATORS)).operators)
 
     async def operator(self, name: str, variant: str = "") -> pb.OperatorInfo:
         """One operator of the server. Raises OperatorUnknownError."""
-        return await self._calls.open().operator(self._calls.request(), name, variant)
+        return await self._calls.operator(name, variant)
 
     async def server_info(self) -> pb.GetServerInfoResponse:
         """What the server is and allows, as a message of the contract."""
-        return await self._calls.open().server_info(self._calls.request())
+        return await self._calls.answer(GET_SERVER_INFO)
 
     async def usage(self, last_seconds: float = 0) -> access_pb.GetUsageResponse:
         """What callers used in the last seconds (0: all that the server knows), as a message."""
-        return await self._calls.open().usage(self._calls.request(), last_seconds)
+        asked = GET_USAGE.request(last_seconds=last_seconds)
+        return await self._calls.answer(GET_USAGE, asked)
 
     async def activity(self) -> access_pb.GetActivityResponse:
         """Who uses the server now, as a message of the contract: your own line, and the sums."""
-        return await self._calls.open().activity(self._calls.request())
+        return await self._calls.answer(GET_ACTIVITY)
 
 
 class Reserved(ReservedBase, Client):

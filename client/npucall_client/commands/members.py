@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from npucall.errors import NpucallError, ServerUnreachableError
 from npucall.products import DEFAULT_SOC
+from npucall.wire.rpcs import GET_ACTIVITY, GET_SERVER_INFO
 from npucall_client.commands.texts import size
 from npucall_client.local.transport import LocalTransport
 from npucall_client.pool.links import said, serves, settings_of
@@ -149,13 +150,13 @@ def _asked(member: Member, settings: ClientSettings) -> Member:
     """What a member says of itself. Raises what keeps it from doing so."""
     if member.address == LOCAL:
         local = LocalTransport(settings.soc or DEFAULT_SOC)
-        info = finished(local.server_info(Request(_PATIENCE_SECONDS)))
+        info = local.get_server_info(GET_SERVER_INFO.request())
         return said(member, info)
     own = settings_of(member, settings, _PATIENCE_SECONDS)
     link = finished(connected(own, THREADS, waits=False))
     try:
         request = Request(_PATIENCE_SECONDS, once=True)
-        now = finished(ServerTransport(link).activity(request))
+        now = finished(ServerTransport(link).answer(request, GET_ACTIVITY, GET_ACTIVITY.request()))
         state = State.SERVING if finished(serves(link, _PATIENCE_SECONDS)) else State.DRAINING
     finally:
         finished(link.close())

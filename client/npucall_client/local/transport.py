@@ -33,11 +33,12 @@ from npucall_client.sending.threads import THREADS
 from npucall_client.shared.memory import ordinary
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from npucall.declare.prepare import Prepared
     from npucall.places import Place
     from npucall.tensors import Buffer
+    from npucall.wire.rpcs import A, Q, Rpc
     from npucall_client.calls.arguments import BoundCall
     from npucall_client.sending.request import Request
     from npucall_client.sending.senders import Sender
@@ -86,19 +87,26 @@ class LocalTransport:
         answer.timings.check_ns = time.perf_counter_ns() - start
         return answer
 
-    async def operators(self, request: Request) -> list[pb.OperatorInfo]:
+    async def answer(self, request: Request, rpc: Rpc[Q, A], asked: Q) -> A:
+        """What the method with the RPC's name answers."""
+        del request
+        method: Callable[[Q], A] = getattr(self, rpc.function)
+        return method(asked)
+
+    def list_operators(self, asked: pb.ListOperatorsRequest) -> pb.ListOperatorsResponse:
         """Every declared operator."""
-        del request
-        return [describe(operator, self._product) for operator in CATALOGUE]
+        del asked
+        every = [describe(operator, self._product) for operator in CATALOGUE]
+        return pb.ListOperatorsResponse(operators=every)
 
-    async def operator(self, request: Request, name: str, variant: str) -> pb.OperatorInfo:
+    def get_operator(self, asked: pb.GetOperatorRequest) -> pb.GetOperatorResponse:
         """One declared operator."""
-        del request
-        return describe(CATALOGUE.find(name, variant, self._variant), self._product)
+        operator = CATALOGUE.find(asked.operator, asked.variant, self._variant)
+        return pb.GetOperatorResponse(operator=describe(operator, self._product))
 
-    async def server_info(self, request: Request) -> pb.GetServerInfoResponse:
+    def get_server_info(self, asked: pb.GetServerInfoRequest) -> pb.GetServerInfoResponse:
         """This process. Its limits are those of the machine."""
-        del request
+        del asked
         return pb.GetServerInfoResponse(
             server=encode_identity(self._identity),
             product=self._product.soc,
@@ -108,14 +116,14 @@ class LocalTransport:
             uptime_seconds=time.monotonic() - self._started,
         )
 
-    async def usage(self, request: Request, last_seconds: float) -> access_pb.GetUsageResponse:
+    def get_usage(self, asked: access_pb.GetUsageRequest) -> access_pb.GetUsageResponse:
         """An empty answer: nothing is counted here."""
-        del request, last_seconds
+        del asked
         return access_pb.GetUsageResponse()
 
-    async def activity(self, request: Request) -> access_pb.GetActivityResponse:
+    def get_activity(self, asked: access_pb.GetActivityRequest) -> access_pb.GetActivityResponse:
         """An empty answer: there is no queue here."""
-        del request
+        del asked
         return access_pb.GetActivityResponse()
 
     async def shared(self, request: Request, nbytes: int, socket: str) -> SharedMemory:

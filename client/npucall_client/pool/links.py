@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from npucall.errors import DrainingError, NpucallError, ServerUnreachableError
+from npucall.wire.rpcs import LIST_OPERATORS
 from npucall_client.pool.picking import none_fits
 from npucall_client.sending.attempts import Attempts
 from npucall_client.sending.link import Link
@@ -105,7 +106,9 @@ class Links:
             return
         for catalogue, link in open_ones.items():
             if catalogue and catalogue not in table.catalogues:
-                listed = await ServerTransport(link).operators(Request(seconds, once=True))
+                once, asked = Request(seconds, once=True), LIST_OPERATORS.request()
+                answer = await ServerTransport(link).answer(once, LIST_OPERATORS, asked)
+                listed = answer.operators
                 names = [(each.name, each.variant) for each in listed]
                 names += [(each.name, "") for each in listed]
                 table.catalogues[catalogue] = frozenset(names)

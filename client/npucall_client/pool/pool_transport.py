@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TYPE_CHECKING, Self, TypeVar, cast
 
 from npucall.errors import (
     DrainingError,
@@ -16,7 +16,7 @@ from npucall.errors import (
 from npucall_client.pool.choice import Members
 from npucall_client.pool.health_checks import Looker
 from npucall_client.pool.reservations import PoolReservations
-from npucall_client.pool.sums import sum_of_activity, sum_of_usage
+from npucall_client.pool.sums import SUMS
 from npucall_client.sending.remote import RemoteTransport, ServerTransport
 from npucall_client.sending.remote_sessions import RemoteSessions
 from npucall_client.sending.request import Request
@@ -24,7 +24,7 @@ from npucall_client.sending.request import Request
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from npucall.v1 import access_service_pb2 as access
+    from npucall.wire.rpcs import A, Q, Rpc
     from npucall_client.pool.members import Source
     from npucall_client.sending.attempts import Attempts
     from npucall_client.sending.link import Link
@@ -72,19 +72,16 @@ class PoolTransport(RemoteTransport):
         self.members.check_open()
         return super().calls()
 
-    # --- What all of them answer ------------------------------------------------------------------
+    # --- What one of them answers, or all ---------------------------------------------------------
 
-    async def usage(self, request: Request, last_seconds: float) -> access.GetUsageResponse:
-        """Who used the members, and how long. Raises the error if one of them does not answer."""
+    async def answer(self, request: Request, rpc: Rpc[Q, A], asked: Q) -> A:
+        """That of one member, or the sum of all; then all of them have to answer."""
+        total = SUMS.get(rpc.name)
+        if total is None:
+            return await super().answer(request, rpc, asked)
         once = request._replace(once=True)
-        return sum_of_usage(
-            await self.of_all(request, lambda member: member.usage(once, last_seconds))
-        )
-
-    async def activity(self, request: Request) -> access.GetActivityResponse:
-        """Who uses the members now. Raises the error if one of them does not answer."""
-        once = request._replace(once=True)
-        return sum_of_activity(await self.of_all(request, lambda member: member.activity(once)))
+        answers = await self.of_all(request, lambda member: member.answer(once, rpc, asked))
+        return cast("A", total(answers))
 
     async def of_all(
         self, request: Request, ask: Callable[[ServerTransport], Awaitable[T]]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from npucall.v1 import access_service_pb2 as access
+from npucall.wire.rpcs import GET_ACTIVITY, GET_USAGE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
 Line = TypeVar("Line", access.UsageLine, access.CallerActivity)
 
@@ -64,3 +65,10 @@ def _add_activity(total: access.CallerActivity, line: access.CallerActivity) -> 
 def _add(names: Iterable[str], total: object, line: object) -> None:
     for name in names:
         setattr(total, name, getattr(total, name) + getattr(line, name))
+
+
+SUMS: Mapping[str, Callable[[Sequence[Any]], object]] = {
+    GET_USAGE.name: sum_of_usage,
+    GET_ACTIVITY.name: sum_of_activity,
+}
+"""What makes one answer of those of all members, by RPC."""

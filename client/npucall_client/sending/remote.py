@@ -10,7 +10,7 @@ from npucall.errors import NpucallError, ServerUnreachableError, SharedMemoryErr
 from npucall.v1 import access_service_pb2 as access
 from npucall.v1 import operator_service_pb2 as pb
 from npucall.wire.messages import join_request
-from npucall_client.calls.arguments import BoundCall
+from npucall.wire.rpcs import RELEASE_RESERVATION, RENEW_RESERVATION
 from npucall_client.sending import tracing
 from npucall_client.sending.attempts import Attempts
 from npucall_client.sending.execution import executed
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from npucall.wire.messages import Response
+    from npucall.wire.rpcs import A, Q, Rpc
     from npucall_client.sending.attempts import Where
     from npucall_client.sending.link import Link
     from npucall_client.sending.pipeline import Calls
@@ -70,30 +71,10 @@ class RemoteTransport:
         with self._spans.call("Plan", request.name, self.target):
             return pb.PlanResponse.FromString(await self._send(request, "Plan", message))
 
-    async def operators(self, request: Request) -> list[pb.OperatorInfo]:
-        """What the server lists."""
-        data = await self._send(request, "ListOperators")
-        return list(pb.ListOperatorsResponse.FromString(data).operators)
-
-    async def operator(self, request: Request, name: str, variant: str) -> pb.OperatorInfo:
-        """One operator of the server."""
-        asked = pb.GetOperatorRequest(operator=name, variant=variant).SerializeToString()
-        wanted = request._replace(call=BoundCall(name, variant=variant))
-        data = await self._send(wanted, "GetOperator", asked)
-        return pb.GetOperatorResponse.FromString(data).operator
-
-    async def server_info(self, request: Request) -> pb.GetServerInfoResponse:
-        """What the server is."""
-        return pb.GetServerInfoResponse.FromString(await self._send(request, "GetServerInfo"))
-
-    async def usage(self, request: Request, last_seconds: float) -> access.GetUsageResponse:
-        """Who used the server, and how long."""
-        asked = access.GetUsageRequest(last_seconds=last_seconds).SerializeToString()
-        return access.GetUsageResponse.FromString(await self._send(request, "GetUsage", asked))
-
-    async def activity(self, request: Request) -> access.GetActivityResponse:
-        """Who uses the server now."""
-        return access.GetActivityResponse.FromString(await self._send(request, "GetActivity"))
+    async def answer(self, request: Request, rpc: Rpc[Q, A], asked: Q) -> A:
+        """The answer to an RPC of one message each way."""
+        data = await self._send(request, rpc.name, asked.SerializeToString())
+        return rpc.answer.FromString(data)
 
     def calls(self) -> Calls:
         """Where a pipeline sends its calls."""
@@ -136,15 +117,14 @@ class ServerTransport(RemoteTransport):
 
     async def renew(self, request: Request, key: str) -> Granted:
         """Renews a reservation."""
-        asked = access.RenewReservationRequest(key=key).SerializeToString()
-        data = await self._send(request, "RenewReservation", asked)
-        answer = access.RenewReservationResponse.FromString(data)
+        asked = access.RenewReservationRequest(key=key)
+        answer = await self.answer(request, RENEW_RESERVATION, asked)
         return Granted(key, answer.ends_seconds, answer.renew_within_seconds)
 
     async def release(self, request: Request, key: str) -> None:
         """Ends a reservation; without a key, ends any that there is."""
-        asked = access.ReleaseReservationRequest(key=key).SerializeToString()
-        await self._send(request, "ReleaseReservation", asked)
+        asked = access.ReleaseReservationRequest(key=key)
+        await self.answer(request, RELEASE_RESERVATION, asked)
 
     async def shared(self, request: Request, nbytes: int, socket: str) -> SharedMemory:
         """Memory of the server; ``socket``: the path of its socket, if not the one it says."""

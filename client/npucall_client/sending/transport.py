@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from npucall.v1 import access_service_pb2 as access_pb
     from npucall.v1 import operator_service_pb2 as pb
     from npucall.wire.messages import Response
+    from npucall.wire.rpcs import A, Q, Rpc
     from npucall_client.sending.pipeline import Calls
     from npucall_client.sending.request import Request
     from npucall_client.sending.reservations import Granted
@@ -50,20 +50,8 @@ class Transport(Protocol):
     def sessions(self) -> SessionTransport:
         """The transport that keeps the handles of sessions."""
 
-    async def operators(self, request: Request) -> list[pb.OperatorInfo]:
-        """Lists the operators."""
-
-    async def operator(self, request: Request, name: str, variant: str) -> pb.OperatorInfo:
-        """Describes one operator."""
-
-    async def server_info(self, request: Request) -> pb.GetServerInfoResponse:
-        """Describes the server."""
-
-    async def usage(self, request: Request, last_seconds: float) -> access_pb.GetUsageResponse:
-        """Who used it, and how long."""
-
-    async def activity(self, request: Request) -> access_pb.GetActivityResponse:
-        """Who uses it now."""
+    async def answer(self, request: Request, rpc: Rpc[Q, A], asked: Q) -> A:
+        """The answer to an RPC of one message each way."""
 
     async def close(self) -> None:
         """Gives back what it holds."""

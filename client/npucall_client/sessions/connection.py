@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from npucall.declare import Operator
 from npucall.errors import NpucallError
+from npucall.wire.rpcs import GET_OPERATOR, GET_SERVER_INFO
+from npucall_client.calls.arguments import BoundCall
 from npucall_client.calls.hints import add_hint
 from npucall_client.calls.options import closed, plan_of, result_of, value_of
 from npucall_client.sending.request import Request
@@ -17,7 +19,9 @@ from npucall_client.sessions.checks import Checks
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from npucall.v1 import operator_service_pb2 as pb
     from npucall.wire.messages import Response
+    from npucall.wire.rpcs import A, Q, Rpc
     from npucall_client.calls.options import Binding, Options, Plan, Result
     from npucall_client.sending.reservations import Renewal
     from npucall_client.sending.session_transport import SessionTransport
@@ -113,6 +117,19 @@ class Connection:
         seconds = options.timeout if timeout is None else timeout
         return Request(seconds, options.request_id, self.exclusive.key, self.waits)
 
+    async def answer(self, rpc: Rpc[Q, A], asked: Q | None = None) -> A:
+        """The answer to an RPC of one message each way; without ``asked``, to an empty one."""
+        return await self.open().answer(self.request(), rpc, asked or rpc.request())
+
+    async def operator(
+        self, name: str, variant: str = "", timeout: float | None = None
+    ) -> pb.OperatorInfo:
+        """One operator of the server, or of a member of the pool that has it."""
+        wanted = BoundCall(name, variant=variant)
+        asked = GET_OPERATOR.request(operator=name, variant=variant)
+        request = self.request(timeout)._replace(call=wanted)
+        return (await self.open().answer(request, GET_OPERATOR, asked)).operator
+
     async def checks(self) -> Checks:
         """The rules of the server, in this process."""
         return await self.shared.checks(self._checks)
@@ -144,8 +161,7 @@ class Connection:
         binding = self.binding
         options = binding.options_of(operator, kwargs)
         if not (isinstance(operator, Operator) or binding.knows(operator)):
-            asked = self.request(options.timeout)
-            binding.declare(await self.open().operator(asked, operator, ""))
+            binding.declare(await self.operator(operator, timeout=options.timeout))
         call = binding.bind(operator, args, kwargs, options, home, within, planning=planning)
         if call.home is not home and call.home not in self.shared:
             raise ValueError(
@@ -202,4 +218,4 @@ class Connection:
             raise
 
     async def _checks(self) -> Checks:
-        return Checks(await self.open().server_info(self.request()), self.binding.declared)
+        return Checks(await self.answer(GET_SERVER_INFO), self.binding.declared)

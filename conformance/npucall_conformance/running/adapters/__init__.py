@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from npucall.errors import NpucallError
+from npucall.wire.rpcs import GET_SERVER_INFO
 from npucall_client.sending.request import Request
 from npucall_client.sending.senders import finished
 from npucall_conformance import wire
@@ -59,7 +60,8 @@ class ServerAdapter:
         """Whether the server still describes itself."""
         transport = self.client._transport  # noqa: SLF001  # what Client hides
         try:
-            finished(transport.server_info(Request(_SIGN_OF_LIFE)))
+            asked = GET_SERVER_INFO.request()
+            finished(transport.answer(Request(_SIGN_OF_LIFE), GET_SERVER_INFO, asked))
         except NpucallError:
             return False
         return True
