@@ -8,7 +8,9 @@ Types that NumPy does not have itself, such as BF16, are stored as unsigned inte
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, fields, replace
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, fields, is_dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,7 +31,6 @@ from npucall_conformance.stating.arguments import Arguments
 from npucall_conformance.stating.parts import Contradiction, Refusal, Setup
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from pathlib import Path
 
     from npucall.declare.call import Argument
@@ -37,9 +38,7 @@ if TYPE_CHECKING:
     from npucall_conformance.reporting.report import JudgedServer
     from npucall_conformance.running.subject import Subject
 
-VERSION = 1
-_JUDGED_BY = [field.name for field in fields(Expected) if field.name not in ("value", "size")]
-_BY_NAME = {dtype.name: dtype for dtype in DTYPES}
+VERSION = 2
 
 
 @dataclass(frozen=True)
@@ -76,10 +75,13 @@ def save(  # noqa: PLR0913  # what a run knows
     place.mkdir(parents=True, exist_ok=True)
     inputs = {name: _elements(call.arguments[name], data) for name, data in call.storages.items()}
     _write(place / "inputs.npz", inputs)
-    truth = evidence.expectation.outputs
-    values = {f"{name}.value": each.value for name, each in truth.items()}
-    sizes = {f"{name}.size": each.size for name, each in truth.items()}
-    _write(place / "expected.npz", values | sizes)
+    arrays: dict[str, AnyArray] = {}
+    expectation = replace(evidence.expectation, sent={})
+    if expectation.contradiction is not None:
+        told = replace(expectation.contradiction, setup=Setup())
+        expectation = replace(expectation, contradiction=told)
+    expected = _packed(expectation, arrays)
+    _write(place / "expected.npz", arrays)
     answer = evidence.answer
     got = {} if isinstance(answer, NpucallError) else arrays_of(answer)
     _write(place / "got.npz", {name: plain(array) for name, array in got.items()})
@@ -95,9 +97,9 @@ def save(  # noqa: PLR0913  # what a run knows
         "server": asdict(server),
         "versions": dict(versions),
         "problems": outcome.problems,
-        "arguments": {name: _argument(value) for name, value in call.arguments.items()},
+        "arguments": _packed(call.arguments, {}),
         "stored": list(call.storages),
-        "expected": _expectation(evidence.expectation),
+        "expected": expected,
         "error": described(answer) if isinstance(answer, NpucallError) else None,
     }
     (place / "case.json").write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
@@ -112,7 +114,7 @@ def load(place: Path) -> Bundle:
     with np.load(place / "inputs.npz") as stored:
         storages = {name: stored[name].tobytes() for name in about["stored"]}
     with np.load(place / "expected.npz") as numbers:
-        expectation = _read_expectation(about["variant"], about["expected"], dict(numbers))
+        expectation = _read(about["expected"], dict(numbers))
     expectation = replace(
         expectation, sent={n: s for n, s in storages.items() if n in expectation.outputs}
     )
@@ -120,7 +122,7 @@ def load(place: Path) -> Bundle:
     return Bundle(
         **{name: about[name] for name in names - {"problems"}},
         problems=tuple(about["problems"]),
-        arguments={name: _read_argument(value) for name, value in about["arguments"].items()},
+        arguments=_read(about["arguments"], {}),
         storages=storages,
         expectation=expectation,
     )
@@ -179,107 +181,51 @@ def plain(array: AnyArray) -> AnyArray:
     return array if own else array.view(f"u{array.itemsize}")
 
 
-def _argument(value: Argument) -> Any:
-    if isinstance(value, TensorSpec):
-        return {
-            "tensor": {
-                "dtype": value.dtype.name,
-                "shape": value.shape,
-                "strides": value.strides,
-                "offset": value.offset,
-                "storage_shape": value.storage_shape,
-                "format": value.format.name,
-            }
-        }
-    if isinstance(value, Scalar):
-        return {"scalar": {"dtype": value.dtype.name, "value": value.value}}
-    if isinstance(value, DType):
-        return {"dtype": value.name}
-    return {"value": list(value) if isinstance(value, tuple) else value}
+def _packed(value: Any, arrays: dict[str, AnyArray], at: str = "") -> Any:
+    """A value in JSON, with objects by their class; ``arrays`` gets its arrays by their places."""
+    inside = partial(_packed, arrays=arrays)
+    if isinstance(value, np.ndarray):
+        arrays[at] = value
+        return {"array": at}
+    if isinstance(value, DType | Format):
+        return {type(value).__name__: value.name}
+    kind = "mapping"
+    if is_dataclass(value):
+        kind = type(value).__name__
+        value = {field.name: getattr(value, field.name) for field in fields(value)}
+    if isinstance(value, Mapping):
+        return {kind: {name: inside(each, at=f"{at}.{name}") for name, each in value.items()}}
+    if isinstance(value, frozenset):
+        return {"set": sorted(value)}
+    if isinstance(value, list | tuple):
+        return [inside(each) for each in value]
+    return {"any": None} if value is ... else value
 
 
-def _read_argument(saved: Mapping[str, Any]) -> Argument:
-    if "tensor" in saved:
-        tensor = saved["tensor"]
-        return TensorSpec(
-            _dtype(tensor["dtype"]), tuple(tensor["shape"]), tuple(tensor["strides"]),
-            tensor["offset"], tuple(tensor["storage_shape"]), Format[tensor["format"]],
-        )  # fmt: skip
-    if "scalar" in saved:
-        return Scalar(_dtype(saved["scalar"]["dtype"]), saved["scalar"]["value"])
-    if "dtype" in saved:
-        return _dtype(saved["dtype"])
-    value: Any = saved["value"]
-    return tuple(value) if isinstance(value, list) else value
+def _read(saved: Any, arrays: Mapping[str, AnyArray]) -> Any:
+    """The value that ``_packed`` was given; lists are tuples."""
+    if isinstance(saved, list):
+        return tuple(_read(each, arrays) for each in saved)
+    if not isinstance(saved, dict):
+        return saved
+    ((kind, value),) = saved.items()
+    if kind == "array":
+        return arrays[value]
+    if kind not in _TYPES and kind != "mapping":
+        return _PLAIN[kind](value)
+    members = {name: _read(each, arrays) for name, each in value.items()}
+    return members if kind == "mapping" else _TYPES[kind](**members)
 
 
-def _dtype(name: str) -> DType:
-    return _BY_NAME[name]
-
-
-def _expectation(expectation: Expectation) -> dict[str, Any]:
-    sided = expectation.contradiction
-    return {
-        "outputs": {
-            name: {field: _judged_by(getattr(each, field)) for field in _JUDGED_BY}
-            for name, each in expectation.outputs.items()
-        },
-        "refused": asdict(expectation.refused) if expectation.refused else None,
-        "contradiction": {
-            "number": sided.number,
-            "topic": sided.topic,
-            "decided": sided.decided,
-            "sources": {name: _source(wanted) for name, wanted in sided.sources.items()},
-        }
-        if sided
-        else None,
-        "kernel": expectation.kernel.name if expectation.kernel else None,
-        "warned": None if expectation.warned is None else sorted(expectation.warned),
-    }
-
-
-def _read_expectation(
-    variant: str, saved: Mapping[str, Any], numbers: Mapping[str, AnyArray]
-) -> Expectation:
-    outputs = {
-        name: Expected(
-            value=numbers[f"{name}.value"],
-            size=numbers[f"{name}.size"],
-            **{**each, "kernel": _dtype(each["kernel"]), "dtype": _dtype(each["dtype"])},
-        )
-        for name, each in saved["outputs"].items()
-    }
-    refused, sided = saved["refused"], saved["contradiction"]
-    kernel, warned = saved.get("kernel"), saved.get("warned")
-    return Expectation(
-        variant,
-        outputs,
-        Refused(**{**refused, "blames": tuple(refused["blames"])}) if refused else None,
-        Contradiction(
-            sided["number"],
-            sided["topic"],
-            Setup(),
-            {name: _read_source(wanted) for name, wanted in sided["sources"].items()},
-            sided["decided"],
-        )
-        if sided
-        else None,
-        kernel=_dtype(kernel) if kernel else None,
-        warned=None if warned is None else frozenset(warned),
+_TYPES: dict[str, Any] = {
+    each.__name__: each
+    for each in (
+        TensorSpec, Scalar, Expectation, Expected, Refused, Contradiction, Setup, Refusal,
     )
-
-
-def _judged_by(value: Any) -> Any:
-    return value.name if isinstance(value, DType) else value
-
-
-def _source(wanted: Any) -> dict[str, Any]:
-    if isinstance(wanted, Refusal):
-        return {"refused": wanted.status}
-    return {} if wanted is ... else {"numbers": wanted}
-
-
-def _read_source(saved: Mapping[str, Any]) -> Any:
-    if "refused" in saved:
-        return Refusal(saved["refused"])
-    return saved.get("numbers", ...)
+}  # fmt: skip
+_PLAIN: dict[str, Callable[[Any], Any]] = {
+    "DType": {dtype.name: dtype for dtype in DTYPES}.__getitem__,
+    "Format": Format.__getitem__,
+    "set": frozenset,
+    "any": lambda _: ...,
+}

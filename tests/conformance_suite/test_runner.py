@@ -272,5 +272,5 @@ def test_bfloat16_is_stored_as_unsigned_integers(tmp_path: Path) -> None:
 
 def test_another_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "case.json").write_text('{"version": 99}')
-    with pytest.raises(ValueError, match="version 1"):
+    with pytest.raises(ValueError, match="version 2"):
         bundle.load(tmp_path)
