@@ -16,7 +16,7 @@ from npucall_conformance import bundle
 from npucall_conformance.cases.case import BLOCKS, dtype_named
 from npucall_conformance.cases.select import Selection, select
 from npucall_conformance.golden import Golden
-from npucall_conformance.judging.tolerance import PROFILES
+from npucall_conformance.judging.profiles import PROFILES
 from npucall_conformance.options import RunOptions, judge, on_every_product, versions
 from npucall_conformance.reporting.coverage import Matrix
 from npucall_conformance.running.runner import QUICK_REPEAT, REPEAT

@@ -22,7 +22,7 @@ from npucall.tensors import TensorSpec, view
 from npucall_conformance.bundle import plain
 from npucall_conformance.cases.made_call import call_of
 from npucall_conformance.judging.check import expectation_of
-from npucall_conformance.judging.tolerance import tolerance
+from npucall_conformance.judging.profiles import tolerance
 from npucall_conformance.stating.statement import WITHOUT_BFLOAT16
 
 if TYPE_CHECKING:

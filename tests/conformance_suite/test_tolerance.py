@@ -11,7 +11,8 @@ import numpy as np
 from tests.rows import each
 
 from npucall.dtypes import BF16, DOUBLE, FLOAT, FLOAT8_E4M3FN, FLOAT16, INT32, DType
-from npucall_conformance.judging.tolerance import PROFILES, ULP_BINS, Judgement, judge
+from npucall_conformance.judging.profiles import PROFILES
+from npucall_conformance.judging.tolerance import ULP_BINS, Judgement, judge
 from npucall_conformance.judging.truth import Expected
 from npucall_conformance.stating.rounding import ulp
 

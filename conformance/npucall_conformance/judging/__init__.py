@@ -2,9 +2,10 @@
 
 Its modules, from the top::
 
-    check                 an answer against what was expected
-    written_answers       the answers of cases that are written by hand
-    benchmark, tolerance  errors of two devices as multiples; how near an answer has to come
-    bias                  whether rounding leans to one side
-    truth                 what a call must answer
+    check            an answer against what was expected
+    written_answers  the answers of cases that are written by hand
+    tolerance        how near an answer came
+    profiles         how near it has to come
+    benchmark        errors of two devices as multiples
+    truth            what a call must answer
 """

@@ -16,7 +16,8 @@ from npucall.errors import (
 )
 from npucall_conformance.cases.arrangements import gaps, view
 from npucall_conformance.cases.case import FUZZ
-from npucall_conformance.judging.tolerance import CPU_STRICT, Judgement, is_faint, judge
+from npucall_conformance.judging.profiles import CPU_STRICT, is_faint
+from npucall_conformance.judging.tolerance import Judgement, judge
 from npucall_conformance.judging.truth import TruthError, expected
 from npucall_conformance.stating.parts import Contradiction, Refusal
 from npucall_conformance.wire import ON_CPU

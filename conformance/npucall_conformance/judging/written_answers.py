@@ -12,7 +12,8 @@ from npucall.tensors import TensorSpec
 from npucall_conformance.cases.arrangements import view
 from npucall_conformance.cases.case import WrittenCall, dtype_of
 from npucall_conformance.cases.made_call import MadeCall, attributes_of
-from npucall_conformance.judging.tolerance import CPU_STRICT, judge
+from npucall_conformance.judging.profiles import CPU_STRICT
+from npucall_conformance.judging.tolerance import judge
 from npucall_conformance.judging.truth import Expected
 from npucall_conformance.stating.arguments import Arguments
 

@@ -14,7 +14,7 @@ from npucall_conformance import wire
 from npucall_conformance.cases.made_call import MadeCall, call_of
 from npucall_conformance.cases.product_cases import LISTING
 from npucall_conformance.judging.check import CheckResult, Expectation, check, expectation_of
-from npucall_conformance.judging.tolerance import CPU_STRICT
+from npucall_conformance.judging.profiles import CPU_STRICT
 from npucall_conformance.judging.written_answers import call_of as written_call
 from npucall_conformance.judging.written_answers import problems_of
 from npucall_conformance.reporting.diagnosis import findings, wrong
