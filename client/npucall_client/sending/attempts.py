@@ -41,7 +41,7 @@ T = TypeVar("T")
 PAUSES = (0.1, 0.3, 0.9, 2.7)
 """Seconds before each further attempt at a server; the last one counts for all that follow."""
 MOST_LOST = 3
-"""After so many processes that ended under a call, it is not sent again."""
+"""After so many processes that ended under a call, it is not sent again [src:pool-poison]."""
 _SHORTEST_DELAY = 0.02
 _SPREAD = 1.25
 """The longest delay, as a multiple of what the server says."""
