@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from npucall_server.access.callers import Caller
     from npucall_server.calls.arrivals import Computed
     from npucall_server.calls.executions import Executions
-    from npucall_server.calls.recipe import Recipe
+    from npucall_server.calls.known_call import KnownCall
     from npucall_server.devices.base import Outputs
     from npucall_server.telemetry.log import Record
 
@@ -51,7 +51,7 @@ class Execution:
 
     asked: Prepared | Program
     """Once it is prepared: the call, or the program. A call with places is a program too."""
-    _recipe: Recipe | None = None
+    _known: KnownCall | None = None
     """Of a call without places, once it is admitted."""
     _steps: Sequence[Step] = ()
     """What runs, if all of it is in the message, or comes in chunks."""
@@ -173,7 +173,7 @@ class Execution:
         if asked.replied_bytes <= INLINE_BYTES:
             return None
         self._arrivals.tell = tell
-        return self._common.recipe_of(asked).reply
+        return self._common.known(asked).reply
 
     def end_of_bytes(self) -> None:
         """All storages have come."""
@@ -192,7 +192,11 @@ class Execution:
         """
         common, asked, ticket = self._common, self.asked, self._ticket
         ticket.permit = permit = common.gate.enter(self.caller)
-        room = self._room_of(asked) if isinstance(asked, Program) else self._known_room(asked)
+        if isinstance(asked, Program):
+            room = self._room_of(asked)
+        else:
+            self._known = known = common.known(asked)
+            room = known.room or known.find_room(common.executor)
         if self._in_one and room < 2 * asked.replied_bytes:
             room = 2 * asked.replied_bytes  # the message takes memory beside the outputs
         common.executor.admit(ticket, asked, self.caller, room, end)
@@ -220,7 +224,7 @@ class Execution:
         ticket = self._ticket
         ticket.runs = True
         try:
-            if self._recipe is not None:  # a call without places
+            if self._known is not None:  # a call without places
                 self._outputs = self._common.executor.run(
                     self._steps, self.caller, ticket, self.record, self._arrivals
                 )
@@ -244,8 +248,8 @@ class Execution:
 
     def reply_message(self) -> bytes:
         """The answer in one message. To be called once."""
-        recipe, record = self._recipe, self.record
-        if recipe is None:
+        known, record = self._known, self.record
+        if known is None:
             replies = self._replies()
             self.is_answered()
             if self.is_program:
@@ -259,16 +263,18 @@ class Execution:
         record.encode_ns = perf_counter_ns() - start
         timings = timings_of(record)
         self.is_answered()
-        return join_answer(recipe.head, timings, outputs)
+        return join_answer(known.head, timings, outputs)
 
     def is_answered(self) -> None:
         """The call is answered, so its inputs are no longer read."""
         self._steps = ()
         if self._storages:
             self._storages = {}
-        if self._ticket.permit is not None:
-            self._ticket.permit.is_answered()
-        self._ticket.ran()
+        ticket, permit = self._ticket, self._ticket.permit
+        if permit is not None and (permit.refusal is not None or not ticket.has_run):
+            permit.is_answered()
+        if not ticket.has_run:
+            ticket.ran()
         if self._arrivals is not None:
             self._arrivals.stop()
 
@@ -298,13 +304,6 @@ class Execution:
             return program
         self._steps = own_steps(program)
         return None
-
-    def _known_room(self, call: Prepared) -> int:
-        """Bytes that a call without places takes."""
-        self._recipe = recipe = self._common.recipe_of(call)
-        if recipe.room is None:
-            recipe.room = self._common.executor.room_of(call)
-        return recipe.room
 
     def _room_of(self, program: Program) -> int:
         room = self._common.executor.room_of(program)
@@ -340,6 +339,7 @@ class Execution:
             if waits.gave_way:
                 raise gave_way() from None
             raise
+        self._ticket.must_go_on()
 
     def _replies(self) -> list[tuple[bytes, Sequence[Place]]]:
         """The reply of each step, and its outputs. The call lets go of what was computed."""
@@ -352,6 +352,6 @@ class Execution:
             outputs: Any = ran[number] if ran is not None else [None] * len(call.outputs)
             if places is not None:
                 outputs = places.replied(number, outputs)
-            replies.append((self._common.recipe_of(call).reply, outputs))
+            replies.append((self._common.known(call).reply, outputs))
         self.record.encode_ns = perf_counter_ns() - start
         return replies

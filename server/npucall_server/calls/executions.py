@@ -9,7 +9,7 @@ from npucall.declare.prepare import once_a_call
 from npucall.wire.calls import PreparedCalls
 from npucall_server.calls.answers import Plan, most_in_one, timings_of, too_long
 from npucall_server.calls.execution import Execution
-from npucall_server.calls.recipe import Recipe
+from npucall_server.calls.known_call import KnownCall
 from npucall_server.calls.requests import own_steps, read_call, read_program
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class Executions:
         device = executor.device
         self.executor, self.places, self.kept, self.gate = executor, places, kept, gate
         self.calls = PreparedCalls(device.catalogue, device.product, device.default_variant)
-        self.recipe_of = once_a_call(lambda call: Recipe(call, identity))
+        self.known = once_a_call(lambda call: KnownCall(call, identity))
         self.most_in_one = most_in_one(executor)
         self.too_long = partial(too_long, executor)
 
@@ -63,6 +63,6 @@ class Executions:
         finally:
             record.device_ns, record.told_ns = turn.held_ns, turn.told_ns
             permit.give_back()
-        replies = [self.recipe_of(call).reply for call in calls]
+        replies = [self.known(call).reply for call in calls]
         peak = executor.device.program_bytes(steps) if steps else 0
         return Plan(list(zip(replies, workspaces, strict=True)), timings_of(record), peak)

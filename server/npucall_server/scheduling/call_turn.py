@@ -12,7 +12,6 @@ from npucall_server import retries
 from npucall_server.access.callers import went_away
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from contextlib import AbstractContextManager
     from types import TracebackType
 
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
     from npucall_server.devices.base import Pieces
     from npucall_server.scheduling.schedule import Grant, Schedule
     from npucall_server.scheduling.shares import Share
+    from npucall_server.scheduling.ticket import Ticket
 
 
 _SECONDS_BETWEEN_PAUSES = 0.01
@@ -30,7 +30,7 @@ class CallTurn:
     """The turns of one call, one after the other: ``with turn(): ...``.
 
     ``call_timeout`` limits its time on the server, without the time that it waited for ``pieces``.
-    ``begins`` is called when the first turn has come.
+    While it waits for the first one, what its ``ticket`` holds may end it.
     """
 
     share: Share[CallTurn] | None = None
@@ -44,7 +44,7 @@ class CallTurn:
     """The part of ``held_ns`` that the account has been told."""
     _held: Grant | None = None
     _wake: threading.Event | None = None  # made when it has to wait: most never do
-    _gives_way = False
+    _gives_way = _begun = False
     _pauses_at = 0.0
 
     def __init__(
@@ -53,12 +53,12 @@ class CallTurn:
         caller: Caller,
         call_timeout: float,
         pieces: Pieces | None = None,
-        begins: Callable[[], object] = bool,
+        ticket: Ticket | None = None,
     ) -> None:
         self._since = time.monotonic()
         self._turns, self._caller = turns, caller
         self._call_timeout, self._pieces = call_timeout, pieces
-        self._begins: Callable[[], object] | None = begins
+        self._ticket = ticket
         self._remaining = remaining = caller.time_remaining()
         self._least = call_timeout if remaining is None else min(call_timeout, remaining)
         """Seconds that it has in any case."""
@@ -75,9 +75,7 @@ class CallTurn:
     def __enter__(self) -> None:
         self.check()
         self._held = self._turns.take(self) or self._wait()
-        begins, self._begins = self._begins, None
-        if begins is not None:
-            begins()
+        self._begun = True
 
     def __exit__(
         self,
@@ -126,6 +124,9 @@ class CallTurn:
     def _wait(self) -> Grant:
         """Waits for the grant, which may have come already: who gives it looks for ``_wake``."""
         start = time.perf_counter_ns()
+        ticket = None if self._begun else self._ticket
+        if ticket is not None:
+            ticket.may_end_by(self.give_way)
         woken = self._wake
         if woken is None:
             self._wake = woken = threading.Event()
@@ -140,6 +141,8 @@ class CallTurn:
             raise
         finally:
             self.waited_ns += time.perf_counter_ns() - start
+        if ticket is not None:
+            ticket.must_go_on()
         grant, self.granted = self.granted, None
         return grant
 
@@ -155,7 +158,7 @@ class CallTurn:
             raise self._late()
         if not self._caller.is_active():
             raise went_away()
-        if self._gives_way and self._begins is not None:
+        if self._gives_way and not self._begun:
             raise gave_way()
 
     @property

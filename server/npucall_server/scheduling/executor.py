@@ -148,16 +148,12 @@ class Executor:
     ) -> Outputs:
         """Runs an admitted call in the calling thread, once the device has a turn for it.
 
-        Until then the call may be ended for others; while its ``pieces`` come, whoever receives
-        them ends it. The record gets the times. Raises DeadlineError, CancelledError, and the
-        errors of the device.
+        While it waits for that the call may be ended for others; while its ``pieces`` come, whoever
+        receives them ends it. The record gets the times. Raises DeadlineError, CancelledError, and
+        the errors of the device.
         """
         timeout = self.limits.call_timeout
-        if pieces is None:
-            turn = CallTurn(self.turns, caller, timeout, begins=ticket.must_go_on)
-            ticket.may_end_by(turn.give_way)
-        else:
-            turn = CallTurn(self.turns, caller, timeout, pieces)
+        turn = CallTurn(self.turns, caller, timeout, pieces, ticket if pieces is None else None)
         start = time.perf_counter_ns()
         try:
             outputs, phases = self.device.run(steps, turn, pieces)

@@ -35,19 +35,18 @@ class Grant:
     Nothing is charged for it until somebody else has to wait: most calls find a turn free.
     """
 
-    __slots__ = ("_schedule", "charged", "share", "since", "turn")
-
-    def __init__(
-        self, schedule: Schedule, turn: CallTurn, since: float, share: Share[CallTurn] | None
-    ) -> None:
-        self._schedule, self.turn, self.since, self.share = schedule, turn, since, share
-        self.charged = 0.0
+    share: Share[CallTurn] | None = None
+    """Under which it is charged."""
+    charged = 0.0
+    turn: CallTurn
+    since: float
+    schedule: Schedule
 
     def __enter__(self) -> None:
         pass
 
     def __exit__(self, *raised: object) -> None:
-        self._schedule.give_back(self)
+        self.schedule.give_back(self)
 
 
 class Schedule:
@@ -103,28 +102,36 @@ class Schedule:
                 return None
             return self._grant(turn)
 
-    def give_back(self, grant: Grant) -> None:
-        """Hands the turn to the next one who waits."""
+    def give_back(self, grant: Grant, asking: CallTurn | None = None) -> Grant | None:
+        """Hands the turn to the next one who waits; answers what ``asking`` got of it."""
+        following, share, turn = None, grant.share, grant.turn
         with self._lock:
-            untold = self._end(grant)
+            self._moved = now = self._clock()
+            del self._granted[grant]
+            self._free += 1
+            seconds = now - grant.since
+            if share is not None:
+                self._shares.charge(share, seconds - grant.charged)
+                share.last_seconds = seconds
+                self._shares.leave(share)
+            turn.held_ns += int(seconds * 1e9)
             if self._all.waiting:
-                self._hand_on()
-        if untold:
-            self._spent(grant.turn.identity, untold)
+                following = self._hand_on(asking)
+        untold = turn.held_ns - turn.told_ns
+        if untold >= _LONG_NS:
+            turn.told_ns += untold
+            self._spent(turn.identity, untold)
+        return following
 
     def pass_on(self, grant: Grant) -> Grant | None:
         """Swaps a turn for another: gives it now, or has the call wait for ``CallTurn.grant``."""
         turn, share = grant.turn, grant.share
         with self._lock:
-            if share is None:  # the waiting call has gone
+            if share is None or not self._all.waiting:  # the waiting call has gone
                 return grant
             turn.share = share
             self._shares.queue(share, turn)
-            untold = self._end(grant)
-            following = self._hand_on(turn)
-        if untold:
-            self._spent(turn.identity, untold)
-        return following
+        return self.give_back(grant, turn)
 
     def refuse(self, refusal: Callable[[], NpucallError]) -> None:
         """From now on nobody gets a turn: calls that wait or ask raise this error."""
@@ -171,7 +178,8 @@ class Schedule:
         if self._free == self._count:
             self._moved = now
         self._free -= 1
-        grant = Grant(self, turn, now, share)
+        grant = Grant()
+        grant.schedule, grant.turn, grant.since, grant.share = self, turn, now, share
         self._granted[grant] = None
         if share is not None:
             self._charge(grant)
@@ -193,24 +201,6 @@ class Schedule:
         charged = grant.share.last_seconds
         self._shares.charge(grant.share, charged - grant.charged)
         grant.charged = charged
-
-    def _end(self, grant: Grant) -> int:
-        """Charges a turn that has ended; answers the ns that the account has to be told of."""
-        self._moved = now = self._clock()
-        del self._granted[grant]
-        self._free += 1
-        seconds, share = now - grant.since, grant.share
-        if share is not None:
-            self._shares.charge(share, seconds - grant.charged)
-            share.last_seconds = seconds
-            self._shares.leave(share)
-        turn = grant.turn
-        turn.held_ns += int(seconds * 1e9)
-        untold = turn.held_ns - turn.told_ns
-        if untold < _LONG_NS:
-            return 0
-        turn.told_ns = turn.held_ns
-        return untold
 
     def _hand_on(self, asking: CallTurn | None = None) -> Grant | None:
         """Gives what is free to those who are next; answers what ``asking`` got."""

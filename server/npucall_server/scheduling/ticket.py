@@ -45,9 +45,11 @@ class Ticket:
 
     def may_end_by(self, end: Callable[[], object]) -> None:
         """``end`` ends the call if others ask for its place or its memory."""
-        for entry in (self.place, self.memory):
-            if entry is not None:
-                entry.may_end_by(end)
+        place, memory = self.place, self.memory
+        if place is not None:
+            place.may_end_by(end)
+        if memory is not None:
+            memory.may_end_by(end)
 
     def must_go_on(self) -> None:
         """From now on the call is not ended for others."""
@@ -57,8 +59,8 @@ class Ticket:
 
     def end(self) -> None:
         """Ends the call, if it can be ended now."""
-        end = self.place.yields if self.place is not None else None
-        if end is not None:
+        place = self.place
+        if place is not None and (end := place.yields) is not None:
             end()
 
     def ran(self) -> None:
@@ -66,8 +68,9 @@ class Ticket:
         if self.runs or self.has_run:
             return
         self.has_run = True
-        if self.place is not None:
-            self.place.give_back()
+        place, self.place = self.place, None
+        if place is not None:
+            place.give_back()
         if self.places is not None:
             self.places.give_back()
         if self.permit is not None:
@@ -75,7 +78,8 @@ class Ticket:
 
     def read(self) -> None:
         """Nobody waits for the call or its answer any longer. A second time does nothing."""
-        self.ran()
+        if not self.has_run:
+            self.ran()
         memory, self.memory = self.memory, None
         if memory is not None:
             memory.give_back()
