@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from tests.rows import each
 
 from npucall.dtypes import BF16, FLOAT, FLOAT16, DType
-from npucall_conformance.judging.benchmark import Figures, Ratios, figures, ratios
 from npucall_conformance.reporting import html
-from npucall_conformance.reporting.pairs import ServerColumn
+from npucall_conformance.reporting.pairs import Figures, Ratios, ServerColumn, figures, ratios
 from npucall_conformance.reporting.report import Report
 
 from .servers import altered, local, report_on, run

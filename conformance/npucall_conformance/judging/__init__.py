@@ -6,6 +6,5 @@ Its modules, from the top::
     written_answers  the answers of cases that are written by hand
     tolerance        how near an answer came
     profiles         how near it has to come
-    benchmark        errors of two devices as multiples
     truth            what a call must answer
 """

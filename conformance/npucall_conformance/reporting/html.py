@@ -18,11 +18,11 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from npucall_conformance.cases.case import BLOCKS
-from npucall_conformance.judging.benchmark import LEVELS, SMALL_RATIO
 from npucall_conformance.judging.tolerance import ULP_BINS
 from npucall_conformance.reporting import wording
 from npucall_conformance.reporting.causes import causes
 from npucall_conformance.reporting.coverage import Matrix
+from npucall_conformance.reporting.pairs import LEVELS, SMALL_RATIO
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

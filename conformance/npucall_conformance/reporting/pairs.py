@@ -1,14 +1,22 @@
-"""Two servers next to each other: the answers of both, and the ratios of their errors."""
+"""Two servers next to each other: the answers of both, and CANN's figures of their errors.
+
+If the truth is of a usual size, errors are relative to it: MARE is the largest of them, MERE their
+mean. RMSE is the root of the mean square of the absolute errors of all numbers. Below a threshold,
+relative errors say nothing; there the errors above another limit are counted. A device meets a
+level if each of its figures is at most so many times the other device's.
+"""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
+from math import inf, sqrt
 from statistics import median
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
 
 from npucall.errors import NpucallError
-from npucall_conformance.judging.benchmark import Figures, Ratios, figures, ratios
 from npucall_conformance.judging.check import arrays_of
 from npucall_conformance.judging.tolerance import judge
 from npucall_conformance.stating.arguments import wide
@@ -16,8 +24,124 @@ from npucall_conformance.stating.arguments import wide
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from npucall.dtypes import DType
     from npucall_conformance.judging.check import CheckResult, Expectation
+    from npucall_conformance.stating.arguments import Reals
     from npucall_conformance.wire import WireAnswer
+
+LEVELS = {"L2": (2.0, 1.2, 1.2), "L1": (5.0, 1.5, 1.5), "L0": (10.0, 2.0, 2.0)}
+"""The largest allowed ratios of MARE, MERE and RMSE to the other device's; the strictest level is
+first."""
+SMALL_RATIO = 2.0
+"""The largest allowed ratio of errors of small values to the other device's, at every level."""
+
+_SMALL, _SMALL_ERROR = 2.0**-14, 2.0**-30
+"""A value below the first number is small; its error may be up to the second."""
+_SHORT_ERROR = 2.0**-16
+"""The same of a short float; it is small below half of what its fraction tells apart from 1."""
+_BESIDE = 1e-7
+"""As the standard says, this is added to the truth before an error is divided by it."""
+
+
+@dataclass(frozen=True)
+class Figures:
+    """Errors of some outputs of one device. Figures can be added."""
+
+    count: int = 0
+    """The count of numbers that were compared; both sides are finite."""
+    usual: int = 0
+    """How many of these are of a usual size."""
+    largest: float = 0.0
+    """Their largest relative error, MARE."""
+    relative: float = 0.0
+    """The sum of their relative errors."""
+    squares: float = 0.0
+    """The sum of the squares of all absolute errors."""
+    small_errors: int = 0
+    """The count of small values that are too far off."""
+
+    def __add__(self, other: Figures) -> Figures:
+        return Figures(
+            self.count + other.count,
+            self.usual + other.usual,
+            max(self.largest, other.largest),
+            self.relative + other.relative,
+            self.squares + other.squares,
+            self.small_errors + other.small_errors,
+        )
+
+    @property
+    def mare(self) -> float:
+        """The largest relative error."""
+        return self.largest
+
+    @property
+    def mere(self) -> float:
+        """The mean relative error."""
+        return self.relative / self.usual if self.usual else 0.0
+
+    @property
+    def rmse(self) -> float:
+        """The root of the mean square error."""
+        return sqrt(self.squares / self.count) if self.count else 0.0
+
+
+@dataclass(frozen=True)
+class Ratios:
+    """The figures of one device as multiples of another's."""
+
+    mare: float
+    mere: float
+    rmse: float
+    small_errors: float
+
+    @property
+    def level(self) -> str:
+        """The strictest of ``LEVELS`` that is met; empty if none is."""
+        for name, limits in LEVELS.items():
+            met = zip((self.mare, self.mere, self.rmse), limits, strict=True)
+            if self.small_errors <= SMALL_RATIO and all(ratio <= limit for ratio, limit in met):
+                return name
+        return ""
+
+
+def figures(found: Any, value: Reals, dtype: DType) -> Figures:
+    """The errors of one output of this dtype, compared with the truth in float64."""
+    found = np.asarray(found, np.float64)
+    there = np.isfinite(found) & np.isfinite(value)
+    found, truth = found[there], value[there]
+    with np.errstate(all="ignore"):
+        errors = np.abs(found - truth)
+        threshold, limit = _SMALL, _SMALL_ERROR
+        if dtype.is_short:
+            threshold, limit = 2.0 ** -(dtype.fraction + 1), _SHORT_ERROR
+        small = np.abs(truth) < threshold
+        relative = (errors / (np.abs(truth) + _BESIDE))[~small]
+        squares = float((errors**2).sum())
+    return Figures(
+        count=errors.size,
+        usual=relative.size,
+        largest=float(relative.max(initial=0.0)),
+        relative=float(relative.sum()),
+        squares=squares,
+        small_errors=int((small & (errors > limit)).sum()),
+    )
+
+
+def ratios(one: Figures, other: Figures) -> Ratios:
+    """The figures of ``one``, divided by those of ``other``."""
+    return Ratios(
+        _ratio(one.mare, other.mare),
+        _ratio(one.mere, other.mere),
+        _ratio(one.rmse, other.rmse),
+        one.small_errors / max(other.small_errors, 1),
+    )
+
+
+def _ratio(one: float, other: float) -> float:
+    if other:
+        return one / other
+    return inf if one else 1.0
 
 
 @dataclass(frozen=True)

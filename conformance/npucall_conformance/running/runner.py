@@ -87,22 +87,22 @@ class Runner:
 
     def run(self, cases: Iterable[Case]) -> Iterator[Outcome]:
         """The outcomes, in the order of the cases, one by one as they come."""
-        threads = _THREADS if all(each.is_elsewhere for each in filter(None, self._both)) else 1
-        subject = in_order(self._judged, cases, threads, alone=lambda case: case.block in ALONE)
-        for outcome, evidence in subject:
+        threads = _THREADS if all(each.is_elsewhere for each in self._both) else 1
+        judged = in_order(self._judged, cases, threads, alone=lambda case: case.block in ALONE)
+        for outcome, evidence in judged:
             if evidence is not None and self.on_failure is not None:
                 self.on_failure(evidence)
             yield outcome
 
     @property
-    def _both(self) -> tuple[Subject | None, ...]:
-        return self.first, self.second
+    def _both(self) -> tuple[Subject, ...]:
+        return (self.first,) if self.second is None else (self.first, self.second)
 
     def _judged(self, case: Case) -> tuple[Outcome, Evidence | None]:
         """The outcome of a case, and the evidence if it failed."""
         outcome = _blank(case)
         try:
-            for each in filter(None, self._both):
+            for each in self._both:
                 check_applies(case, each, allow_missing=self.allow_missing)
             return self._outcome(case, outcome)
         except NotJudgedError as why:
@@ -113,51 +113,55 @@ class Runner:
             return replace(outcome, status="failed", problems=(text,)), None
 
     def _outcome(self, case: Case, outcome: Outcome) -> tuple[Outcome, Evidence | None]:
-        for each in filter(None, self._both):
+        for each in self._both:
             each.check_there()
         if case.block == LISTING:
             return self._listing(case, outcome), None
         if case.written is not None:
             return self._written(case, case.written, outcome), None
+        seen, truth_ns = self._observed(case)
+        checked = check(seen.expectation, seen.answer, self.profile)
+        problems = list(checked.problems)
+        columns: Columns | None = None
+        try:
+            problems += [problem for look in LOOKS.get(case.block, ()) for problem in look(seen)]
+            if self.second is not None:
+                other = self._compared(self.second, seen, problems)
+                columns = (column(seen.expectation, seen.answer, checked), other)
+        except NotJudgedError:
+            if not problems:  # a problem that was found stays
+                raise
+        outcome = replace(
+            finished(outcome, checked, problems, seen.answer), truth_ns=truth_ns, columns=columns,
+            paths=tuple(seen.taken.paths), paths_skipped=seen.taken.skipped,
+        )  # fmt: skip
+        if not problems:
+            return outcome, None
+        outcome = replace(
+            outcome,
+            findings=findings(problems, checked, seen.answer),
+            wrong=wrong(seen.call, seen.expectation, seen.answer, checked),
+        )
+        return outcome, Evidence(outcome, seen.call, seen.expectation, seen.answer)
+
+    def _observed(self, case: Case) -> tuple[Observation, int]:
+        """The call with its answer, and the time for making its data and the truth."""
         start = perf_counter_ns()
         call = call_of(case, self.seed, self.first.server.product)
         torch = self.torch and case.block == "grid"
         expectation = expectation_of(case, call, loops=self.loops, torch=torch)
         truth_ns = perf_counter_ns() - start
-        answer = self.first.ask(call)
-        checked = check(expectation, answer, self.profile)
         seen = Observation(
-            self.first, case, call, expectation, answer, self.profile, self.seed,
+            self.first, case, call, expectation, self.first.ask(call), self.profile, self.seed,
             rounds=self.rounds, repeat=self.repeat, allow_missing=self.allow_missing,
         )  # fmt: skip
-        problems = list(checked.problems)
-        columns: Columns | None = None
-        try:
-            problems += self._looks(seen)
-            if self.second is not None:
-                other = self._compared(self.second, call, expectation, answer, problems)
-                columns = (column(expectation, answer, checked), other)
-        except NotJudgedError:
-            if not problems:  # a problem that was found stays
-                raise
-        outcome = finished(replace(outcome, truth_ns=truth_ns), checked, problems, answer)
-        taken = seen.taken
-        outcome = replace(
-            outcome, paths=tuple(taken.paths), paths_skipped=taken.skipped, columns=columns
-        )
-        if problems:
-            outcome = replace(
-                outcome,
-                findings=findings(problems, checked, answer),
-                wrong=wrong(call, expectation, answer, checked),
-            )
-        return outcome, Evidence(outcome, call, expectation, answer) if problems else None
+        return seen, truth_ns
 
     def _listing(self, case: Case, outcome: Outcome) -> Outcome:
         """Judges what each server lists of the operator."""
         problems = [
             problem
-            for each in filter(None, self._both)
+            for each in self._both
             for problem in listing_problems(case.statement, each, partly=self.allow_missing)
         ]
         status: Status = "failed" if problems else "passed"
@@ -168,7 +172,7 @@ class Runner:
         if written.open_on_devices and self.profile != CPU_STRICT:
             raise NotJudgedError("devices answer what they like", lowers=False)
         problems: list[str] = []
-        for each in filter(None, self._both):
+        for each in self._both:
             answer = each.ask(written_call(case.statement, written))
             problems += problems_of(case, answer, self.profile)
             if isinstance(answer, wire.WireAnswer):
@@ -176,21 +180,10 @@ class Runner:
         status: Status = "failed" if problems else "passed"
         return replace(outcome, status=status, problems=tuple(problems))
 
-    def _looks(self, seen: Observation) -> list[str]:
-        """The problems that the looks of the case's block find."""
-        return [problem for look in LOOKS.get(seen.case.block, ()) for problem in look(seen)]
-
-    def _compared(
-        self,
-        second: Subject,
-        call: MadeCall,
-        expectation: Expectation,
-        answer: wire.WireAnswer | NpucallError,
-        problems: list[str],
-    ) -> ServerColumn:
+    def _compared(self, second: Subject, seen: Observation, problems: list[str]) -> ServerColumn:
         """Asks the second server; adds what is wrong with its answer, and how both differ."""
-        target = second.server.target
-        other = second.ask(call)
+        target, expectation, answer = second.server.target, seen.expectation, seen.answer
+        other = second.ask(seen.call)
         checked = check(expectation, other, self.profile)
         problems += [f"{target}: {problem}" for problem in checked.problems]
         plain = not checked.problems and expectation.contradiction is None
