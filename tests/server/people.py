@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 class BelievingGuard(OpenGuard):
     """Callers say in their metadata who they are: TENANT/NAME/ROLE."""
 
+    asks = True
+
     def __init__(self) -> None:
         self.revoked: set[str] = set()
         """The names of those whose credential is no longer good."""

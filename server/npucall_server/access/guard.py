@@ -26,6 +26,10 @@ class Connection(Protocol):
 class Guard(Protocol):
     """Finds out who callers are. Safe to use from several threads."""
 
+    @property
+    def asks(self) -> bool:
+        """Whether callers have to prove who they are."""
+
     def identify(
         self, peer: str, metadata: Mapping[str, str | bytes], connection: Connection
     ) -> Identity:
@@ -40,6 +44,8 @@ class Guard(Protocol):
 
 class OpenGuard:
     """The guard of a server without tenants: it accepts calls from anybody."""
+
+    asks = False
 
     def identify(
         self, peer: str, metadata: Mapping[str, str | bytes], connection: Connection

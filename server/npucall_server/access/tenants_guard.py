@@ -39,6 +39,8 @@ class TenantsGuard:
     the hash of each credential that it has verified, until that expires or a file changes.
     """
 
+    asks = True
+
     def __init__(  # noqa: PLR0913  # each is a way to know callers
         self,
         tenants: Tenants,

@@ -20,7 +20,6 @@ from npucall.limits import (
 from npucall.texts import cut, middle_cut
 from npucall.wire.status import TRACEPARENT
 from npucall_server.access.guard import check_method
-from npucall_server.settings.tenants import Role
 from npucall_server.telemetry.log import Record
 
 if TYPE_CHECKING:
@@ -128,15 +127,11 @@ class Visit(Outcome):
     """Whether only a refusal has a line."""
 
     def __enter__(self) -> Self:
-        caller, record = self._caller, self.record
-        try:
-            who = self._door.guard.identify(caller.peer, caller.metadata, caller.connection)
-            caller.identity, caller.owner = who, who.owner
-            record.tenant, record.caller = who.tenant, who.name
-            if who.role is Role.SERVER:
-                check_method(who, record.method)
-        except Exception as error:  # noqa: BLE001  # as those of what is inside
-            self.__exit__(None, error)
+        if self._door.guard.asks:
+            try:
+                self._identify()
+            except Exception as error:  # noqa: BLE001  # as those of what is inside
+                self.__exit__(None, error)
         return self
 
     def __exit__(self, _: object, error: BaseException | None, __: object = None) -> None:
@@ -150,3 +145,10 @@ class Visit(Outcome):
             self.end()
         if refusal is not None:
             self._caller.refuse(refusal)
+
+    def _identify(self) -> None:
+        caller, record = self._caller, self.record
+        who = self._door.guard.identify(caller.peer, caller.metadata, caller.connection)
+        caller.identity, caller.owner = who, who.owner
+        record.tenant, record.caller = who.tenant, who.name
+        check_method(who, record.method)

@@ -111,14 +111,23 @@ class Log:
             for name, fact in facts.items()
         }
         line = _text({"time": _time(time.time_ns()), "event": event, **bounded})
-        self._add(line, _MOST_WAITING + _ROOM_FOR_EVENTS)
+        if len(self._waiting) >= _MOST_WAITING + _ROOM_FOR_EVENTS:
+            self._drop(1)
+        else:
+            self._waiting.append(line)
+            self._tell_writer()
 
     def call(self, record: Record) -> None:
         """Logs a call that was answered."""
         slow = self._calls == "slow" and record.total_ns >= SLOW_SECONDS * 1e9
         if self._calls == "all" or slow or record.reason != "OK":
             record.time_ns = time.time_ns()
-            self._add(record, _MOST_WAITING)
+            if len(self._waiting) >= _MOST_WAITING:
+                self._drop(1)
+                return
+            self._waiting.append(record)
+            if not self._awake:
+                self._tell_writer()
 
     def flush(self, seconds: float = _FLUSH_SECONDS) -> bool:
         """Writes all waiting lines. Answers whether that was possible within these seconds."""
@@ -130,11 +139,8 @@ class Log:
         self._wake.set()
         return written.wait(seconds)
 
-    def _add(self, line: Record | str, most: int) -> None:
-        if len(self._waiting) >= most:
-            self._drop(1)
-            return
-        self._waiting.append(line)
+    def _tell_writer(self) -> None:
+        """A line waits."""
         if not self._delay:
             self._write()
         elif not self._awake:
