@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ipaddress
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from npucall.errors import SettingError
 from npucall.membership import DIRECTORY_PORT, check_address
@@ -21,7 +22,6 @@ _OF_GRPC = ("dns:", "ipv4:", "ipv6:", _UNIX, "unix-abstract:", "vsock:")
 """What gRPC's own spellings begin with. It reads the rest."""
 _LARGEST_PORT = 65535
 _ANY_ADDRESS = ("0.0.0.0", "[::]")  # noqa: S104  # a client may call them, nobody listens here
-_KINDS = ("dns", "file", "directory")
 _COMPLETE = {
     "local": LOCAL,
     "pool": "pool:HOST:PORT,HOST:PORT",
@@ -29,31 +29,6 @@ _COMPLETE = {
 }
 """What was probably meant by the first word alone."""
 _ENCRYPTED = ("https", "grpcs")
-
-
-class Listed(NamedTuple):
-    """Members that the target names itself."""
-
-    addresses: tuple[str, ...]
-
-
-class Resolved(NamedTuple):
-    """A name; each of its addresses is a member."""
-
-    name: str
-    port: int
-
-
-class Written(NamedTuple):
-    """A file that lists members, or a folder with a file for each of them."""
-
-    path: Path
-
-
-class Announced(NamedTuple):
-    """Directories, of which one at a time is watched."""
-
-    directories: tuple[str, ...]
 
 
 def checked_target(target: object) -> str:
@@ -133,24 +108,6 @@ def _refused(target: object, instead: str) -> SettingError:
     )
 
 
-def parse(target: str) -> Listed | Resolved | Written | Announced:
-    """What the target of a pool says. Raises SettingError for what is none."""
-    text = target.removeprefix(POOL)
-    kind, _, rest = text.partition(":")
-    try:
-        if kind not in _KINDS:
-            return Listed(_addresses(text))
-        if kind == "dns":
-            return _resolved(rest)
-        if kind == "file":
-            return _written(rest)
-        return Announced(_addresses(rest, DIRECTORY_PORT))
-    except ValueError as error:
-        raise SettingError(
-            f"target: {error} in {target!r} (NPUCALL_TARGET)", setting="target"
-        ) from None
-
-
 def _addresses(text: str, usual_port: int | None = None) -> tuple[str, ...]:
     """Of a list with commas between; one without a port has the usual one."""
     given = [each.strip() for each in text.split(",")]
@@ -163,14 +120,56 @@ def _has_port(text: str) -> bool:
     return ":" in text.rpartition("]")[2]
 
 
-def _resolved(text: str) -> Resolved:
+def _directories(text: str) -> tuple[str, ...]:
+    return _addresses(text, DIRECTORY_PORT)
+
+
+def _resolved(text: str) -> tuple[str, int]:
     name, _, port = check_address(text).rpartition(":")
     if name.startswith("["):
         raise ValueError(f"expected a name after dns:, found {name}")
-    return Resolved(name, int(port))
+    return name, int(port)
 
 
-def _written(text: str) -> Written:
+def _written(text: str) -> Path:
     if not text:
         raise ValueError("expected a path after file:, found none")
-    return Written(Path(text))
+    return Path(text)
+
+
+class SourceKind(NamedTuple):
+    """A source of the members of a pool."""
+
+    module: str
+    """Of ``pool.sources``; its ``opened(settings, told)`` makes the source."""
+    parse: Callable[[str], Any]
+    """What its part of the target tells. Raises ValueError."""
+
+
+SOURCES: Mapping[str, SourceKind] = {
+    "": SourceKind("fixed", _addresses),
+    "dns": SourceKind("names", _resolved),
+    "file": SourceKind("files", _written),
+    "directory": SourceKind("directories", _directories),
+}
+"""Every source, by the word after ``pool:``; without such a word the target lists the members."""
+
+
+class PoolTarget(NamedTuple):
+    """What the target of a pool says."""
+
+    module: str
+    told: Any
+
+
+def parse(target: str) -> PoolTarget:
+    """What the target of a pool says. Raises SettingError for what is none."""
+    text = target.removeprefix(POOL)
+    word, _, rest = text.partition(":")
+    kind, said = (SOURCES[word], rest) if word in SOURCES and word else (SOURCES[""], text)
+    try:
+        return PoolTarget(kind.module, kind.parse(said))
+    except ValueError as error:
+        raise SettingError(
+            f"target: {error} in {target!r} (NPUCALL_TARGET)", setting="target"
+        ) from None

@@ -109,6 +109,17 @@ def test_calls_pipelines_and_streams_of_who_reserved_run_alone(client: Client, t
         assert again.remaining > 0
 
 
+@BOTH_SENDERS
+def test_a_session_that_was_opened_before_works_under_the_reservation(client: Client) -> None:
+    with client.session() as session, client.options(timeout=5.0).session() as other:
+        with client.reserve(60):
+            for each_session in session, other:
+                remote = each_session.options(timeout=5.0).put(ONE, timeout=5.0)
+                each_session.run(l1_loss_backward, remote, remote, remote)
+                np.testing.assert_array_equal(remote.numpy(timeout=5.0), ONE)
+        session.put(ONE)
+
+
 def test_calls_of_others_wait_for_its_end(client: Client, target: str) -> None:
     def refused() -> int:
         return sum(line.refusals["RESERVED"] for line in client.usage().lines)

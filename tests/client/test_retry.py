@@ -20,7 +20,8 @@ from npucall.errors import (
     SharedMemoryError,
     TooLargeError,
 )
-from npucall_client.sending.attempts import FOLLOWS, PAUSES, Attempts, Next, delay_of
+from npucall_client.sending.attempts import PAUSES, Attempts
+from npucall_client.sending.follow_ups import FOLLOWS, Next, delay_of
 from npucall_client.sending.request import Request
 from npucall_client.sending.senders import finished
 

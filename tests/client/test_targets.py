@@ -15,7 +15,7 @@ from npucall.membership import check_address
 from npucall_client.pool.members import Member
 from npucall_client.pool.sources import source_of
 from npucall_client.settings import ClientSettings
-from npucall_client.targets import Announced, Listed, Resolved, Written, parse
+from npucall_client.targets import PoolTarget, parse
 
 A_PORT = "the port is a number from 1 to 65535"
 
@@ -88,17 +88,17 @@ def test_a_host_without_a_port_has_that_of_a_server_and_everything_else_is_as_it
 @each(
     ("target", "said"),
     [
-        ("pool:a:50051", Listed(("a:50051",))),
-        ("pool:a:1, b.lab:2,[fd00::1]:3", Listed(("a:1", "b.lab:2", "[fd00::1]:3"))),
-        ("pool:a:1,b:1,a:1", Listed(("a:1", "b:1"))),
-        ("pool:dns:npucall.lab.svc:50051", Resolved("npucall.lab.svc", 50051)),
-        ("pool:file:/shared/members.json", Written(Path("/shared/members.json"))),
-        ("pool:file:ready:here", Written(Path("ready:here"))),
-        ("pool:directory:main:5,second", Announced(("main:5", "second:50050"))),
-        ("pool:directory:[fd00::1]", Announced(("[fd00::1]:50050",))),
+        ("pool:a:50051", PoolTarget("fixed", ("a:50051",))),
+        ("pool:a:1, b.lab:2,[fd00::1]:3", PoolTarget("fixed", ("a:1", "b.lab:2", "[fd00::1]:3"))),
+        ("pool:a:1,b:1,a:1", PoolTarget("fixed", ("a:1", "b:1"))),
+        ("pool:dns:npucall.lab.svc:50051", PoolTarget("names", ("npucall.lab.svc", 50051))),
+        ("pool:file:/shared/members.json", PoolTarget("files", Path("/shared/members.json"))),
+        ("pool:file:ready:here", PoolTarget("files", Path("ready:here"))),
+        ("pool:directory:main:5,second", PoolTarget("directories", ("main:5", "second:50050"))),
+        ("pool:directory:[fd00::1]", PoolTarget("directories", ("[fd00::1]:50050",))),
     ],
 )
-def test_a_target_says_its_source(target: str, said: object) -> None:
+def test_a_target_says_its_source(target: str, said: PoolTarget) -> None:
     assert parse(target) == said
 
 

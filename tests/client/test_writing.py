@@ -12,7 +12,8 @@ from npucall.limits import FRAMES_PER_MESSAGE
 from npucall.operators.l1_loss_backward import l1_loss_backward
 from npucall.v1 import operator_service_pb2 as pb
 from npucall_client.sending.request import Request
-from npucall_client.sending.threads import THREADS, Driven
+from npucall_client.sending.thread_carrier import Driven
+from npucall_client.sending.threads import THREADS
 from npucall_client.sending.writer import OpenStream, SentCall, Writer
 
 from .fake_server import KIB, MIB, PATIENCE, FakeServer, answer, numbers, piped, reply_of, submit

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, overload
 
 from npucall.wire.rpcs import GET_ACTIVITY, GET_SERVER_INFO, GET_USAGE, LIST_OPERATORS
 from npucall_client import client
-from npucall_client.aio.opening import Opening
+from npucall_client.aio.opening import Opening, on_loop
 from npucall_client.aio.pipeline import Pipeline
 from npucall_client.aio.sessions import Remote, Session
 from npucall_client.base import ClientBase, ReservedBase, opened, settings_of
@@ -204,7 +204,7 @@ class Client(ClientBase):
             outputs=outputs,
             request_id=request_id,
             keep_layout=keep_layout,
-            progress=progress,
+            progress=on_loop(progress),
         )
         return Client(self._transport, self._settings, calls)
 

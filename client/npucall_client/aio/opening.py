@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from npucall_client.sending.senders import shortly
@@ -10,7 +12,36 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator
     from types import TracebackType
 
+    from npucall_client.calls.options import Progress
+
 T = TypeVar("T")
+
+
+def on_loop(progress: Progress | None) -> Progress | None:
+    """The same function for every thread: it is called on this loop.
+
+    What it raises is raised to who reports next.
+    """
+    if progress is None:
+        return None
+    loop, thread, told = asyncio.get_running_loop(), threading.get_ident(), progress
+    failures: list[Exception] = []
+
+    def tell(*numbers: int) -> None:
+        try:
+            told(*numbers)
+        except Exception as error:  # noqa: BLE001  # raised by who reports next
+            failures.append(error)
+
+    def report(*numbers: int) -> None:
+        if threading.get_ident() == thread:
+            tell(*numbers)
+        else:
+            loop.call_soon_threadsafe(tell, *numbers)
+        if failures:
+            raise failures.pop()
+
+    return report
 
 
 class Opening(Generic[T]):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, overload
 
+from npucall_client.aio.opening import on_loop
 from npucall_client.sending.senders import shortly
 from npucall_client.sessions.program import ProgramBase
 from npucall_client.sessions.remote import RemoteTensor
@@ -77,7 +78,9 @@ class Session(SessionBase):
 
         The array must not change until this is done. See ``npucall_client.Session.put``.
         """
-        remote: Remote = await shortly(self._put(array, progress, timeout, constant=constant))
+        remote: Remote = await shortly(
+            self._put(array, on_loop(progress), timeout, constant=constant)
+        )
         return remote
 
     @overload

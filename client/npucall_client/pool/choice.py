@@ -18,7 +18,8 @@ from npucall_client.pool.links import Links
 from npucall_client.pool.picking import Wish
 from npucall_client.pool.repeats import Bucket
 from npucall_client.pool.table import Table, Wanted
-from npucall_client.sending.attempts import PAUSES, delay_of
+from npucall_client.sending.attempts import PAUSES
+from npucall_client.sending.follow_ups import delay_of
 from npucall_client.sending.reservations import keys_of
 from npucall_client.sending.transfer import size_of
 

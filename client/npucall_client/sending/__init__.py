@@ -10,7 +10,8 @@ Its modules, from the top::
     execution          one attempt at a call
     link               one server: credentials, shared memory, gRPC's errors made ours
     large_call         a call in chunks on a stream of its own
-    attempts           the only loop that sends again, and its table
+    attempts           the only loop that sends again
+    follow_ups         the table of what follows from an error
     request            what belongs to one call, as one value
     channels           gRPC's channels, and new ones when certificates change
     server_limits      what a server allows, and so how a call travels
@@ -25,7 +26,9 @@ Its modules, from the top::
     reservations       a reservation that is renewed
     transport          what a client asks of a server, or of this process
     session_transport  what a session asks of it
-    loop, threads      wait and send on an event loop, or by threads
+    loop, threads      wait on an event loop, or by threads
+    loop_carrier       gRPC for asyncio
+    thread_carrier     gRPC for callers that block
     senders            what both of them do
     tracing            spans of OpenTelemetry
 """

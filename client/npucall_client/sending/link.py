@@ -6,6 +6,7 @@ It makes one attempt at a time; ``attempts`` says what follows.
 from __future__ import annotations
 
 import time
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import grpc
@@ -27,7 +28,7 @@ from npucall_client.sending.transfer import place_nothing_in_chunks
 from npucall_client.shared.memory import SharedMemories
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterator
 
     from npucall_client.calls.arguments import BoundCall
     from npucall_client.sending.large_call import StreamOpener
@@ -261,9 +262,14 @@ class Link:
         """Makes all arrays of a call travel; False if they did."""
         return self.memories.withdraw(request.call)
 
-    def errors(self, timeout: float) -> InOurErrors:
-        """A context that turns gRPC's errors into the contract's."""
-        return InOurErrors(self, timeout)
+    @contextmanager
+    def errors(self, timeout: float) -> Iterator[None]:
+        """Makes gRPC's errors ours. Raises CancelledError if the client is closed."""
+        self.check_open()
+        try:
+            yield
+        except (grpc.RpcError, ValueError) as error:
+            raise self.failure(error, timeout) from None
 
     def failure(self, error: Any, timeout: float) -> Exception:
         """The contract's error for gRPC's error."""
@@ -284,22 +290,6 @@ class Link:
             is_closed,
             self.connections.way.told,
         )
-
-
-class InOurErrors:
-    """Turns gRPC's errors into the contract's. Raises CancelledError if the client is closed."""
-
-    __slots__ = ("_link", "_timeout")
-
-    def __init__(self, link: Link, timeout: float) -> None:
-        self._link, self._timeout = link, timeout
-
-    def __enter__(self) -> None:
-        self._link.check_open()
-
-    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        if isinstance(error, grpc.RpcError | ValueError):
-            raise self._link.failure(error, self._timeout) from None
 
 
 def is_nobody(error: ServerUnreachableError) -> bool:

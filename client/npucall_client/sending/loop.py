@@ -1,4 +1,4 @@
-"""The sender for asyncio: an event loop waits, and ``grpc.aio`` sends."""
+"""The sender for asyncio: an event loop waits."""
 
 from __future__ import annotations
 
@@ -6,16 +6,14 @@ import asyncio
 import threading
 import time
 from collections import deque
-from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-import grpc
-import grpc.aio
+from npucall_client.sending.loop_carrier import LoopChannel
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
 
-    from npucall_client.sending.senders import Files, Hear, Messages, Metadata, Unary, Work
+    from npucall_client.sending.senders import Files, Work
 
 T = TypeVar("T")
 
@@ -177,126 +175,4 @@ class LoopSender:
     def channel(
         self, target: str, options: Sequence[tuple[str, str | int]], files: Files | None
     ) -> LoopChannel:
-        if files is None:
-            return LoopChannel(grpc.aio.insecure_channel(target, options))
-        credentials = grpc.ssl_channel_credentials(files.ca, files.key, files.certificate)
-        return LoopChannel(grpc.aio.secure_channel(target, credentials, options))
-
-
-class LoopChannel:
-    """See ``senders.Channel``."""
-
-    def __init__(self, channel: grpc.aio.Channel) -> None:
-        self._channel = channel
-        self._loop = asyncio.get_running_loop()
-
-    def unary(self, path: str) -> Unary:
-        method: Any = self._channel.unary_unary(path)  # type: ignore[call-arg]
-
-        async def send(
-            request: bytes,
-            seconds: float,
-            metadata: Metadata = None,
-            *,
-            waits: bool = False,
-            hear: Hear | None = None,
-        ) -> bytes:
-            try:
-                call = method(request, timeout=seconds, metadata=metadata, wait_for_ready=waits)
-                answer: bytes = await call
-            except asyncio.CancelledError:
-                raise_if_asked()
-                raise _closed() from None
-            except grpc.aio.UsageError as error:
-                raise ValueError(str(error)) from error
-            if hear is not None:
-                hear(await call.initial_metadata())
-            return answer
-
-        return send
-
-    def stream(  # noqa: PLR0913  # all that makes one
-        self,
-        path: str,
-        messages: Messages,
-        seconds: float | None,
-        metadata: Metadata,
-        *,
-        waits: bool,
-        ended: Callable[[], object],
-    ) -> LoopStream:
-        method: Any = self._channel.stream_stream(path)  # type: ignore[call-arg]
-        try:
-            call = method(timeout=seconds, metadata=metadata, wait_for_ready=waits)
-        except grpc.aio.UsageError as error:
-            raise ValueError(str(error)) from error
-        sending = self._loop.create_task(_send(call, messages), name="npucall-sending")
-        call.add_done_callback(lambda _: sending.cancel())
-        call.add_done_callback(lambda _: ended())
-        return LoopStream(call, sending)
-
-    def is_connected(self) -> bool:
-        return self._channel.get_state() is grpc.ChannelConnectivity.READY
-
-    async def close(self) -> None:
-        await self._channel.close(None)
-
-
-async def _send(call: Any, messages: Messages) -> None:
-    """Sends the messages of a stream, so that its reader gets the server's error if it ends.
-
-    ``grpc.aio`` itself does not do that: if the server ends a stream that is still written, its
-    sending fails, and it always reports this failure instead of the server's error.
-    """
-    core = call._cython_call  # noqa: SLF001
-    try:
-        await call.wait_for_connection()
-        if isinstance(messages, AsyncIterator):
-            async for message in messages:
-                await core.send_serialized_message(message)
-        else:
-            for message in messages:
-                await core.send_serialized_message(message)
-        await call.done_writing()
-    except (grpc.aio.AioRpcError, grpc.aio.InternalError):
-        pass
-    except BaseException:
-        call.cancel()
-        raise
-
-
-class LoopStream:
-    """See ``senders.Stream``."""
-
-    __slots__ = ("_messages", "_sending", "cancel")
-
-    def __init__(self, call: Any, sending: asyncio.Task[None]) -> None:
-        self._messages = call.__aiter__()
-        self._sending = sending
-        """Kept here, since a loop keeps only weak references to tasks."""
-        self.cancel = call.cancel
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> bytes:
-        try:
-            message: bytes = await self._messages.__anext__()
-        except asyncio.CancelledError:
-            raise_if_asked()
-            raise _closed() from None
-        return message
-
-
-def raise_if_asked() -> None:
-    """Raises the CancelledError again if the task was cancelled, and not only gRPC's own call."""
-    task = asyncio.current_task()
-    if task is not None and task.cancelling():
-        raise  # noqa: PLE0704  # what is being handled
-
-
-def _closed() -> grpc.aio.AioRpcError:
-    """The error that gRPC raises in the other sender for a call that was cancelled here."""
-    nothing = grpc.aio.Metadata()
-    told = "the call was cancelled here, or its channel closed"
-    return grpc.aio.AioRpcError(grpc.StatusCode.CANCELLED, nothing, nothing, told, None)
+        return LoopChannel(target, options, files)

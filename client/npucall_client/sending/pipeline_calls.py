@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from npucall.errors import CancelledError, DeviceLostError, NpucallError, Repeat
 from npucall_client.calls.arguments import BoundCall
-from npucall_client.sending.attempts import MENDING, PAUSES, Next
+from npucall_client.sending.attempts import PAUSES
 from npucall_client.sending.execution import executed
+from npucall_client.sending.follow_ups import MENDING, Next
 from npucall_client.sending.stream import CallStream
 from npucall_client.sending.writer import SentCall
 

@@ -3,11 +3,6 @@
 The rules of a call's life are coroutines over a sender, written once. ``threads.ThreadSender``
 blocks wherever a coroutine waits, so that it ends without ever being suspended: ``finished`` runs
 it. ``loop.LoopSender`` suspends it, and asyncio runs it.
-
-Its modules, from the top::
-
-    threads  the sender that blocks
-    loop     the sender on an event loop
 """
 
 from __future__ import annotations
@@ -24,14 +19,11 @@ if TYPE_CHECKING:
         Awaitable,
         Callable,
         Coroutine,
-        Iterable,
         Iterator,
         Sequence,
     )
 
     Metadata: TypeAlias = "tuple[tuple[str, str], ...] | None"
-    Hear: TypeAlias = "Callable[[Iterable[tuple[str, str | bytes]]], object]"
-    """A function that gets what a server said about itself before its answer."""
     Messages: TypeAlias = "Iterator[bytes] | AsyncIterator[bytes]"
     Work: TypeAlias = "Callable[[], Coroutine[Any, Any, Any]]"
 
@@ -172,7 +164,6 @@ class Unary(Protocol):
         metadata: Metadata = None,
         *,
         waits: bool = False,
-        hear: Hear | None = None,
     ) -> bytes:
         """``waits``: whether it waits for a connection if there is none.
 

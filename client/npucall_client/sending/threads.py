@@ -1,21 +1,19 @@
-"""The sender that blocks: threads wait, and gRPC's own threads send."""
+"""The sender that blocks: threads wait."""
 
 from __future__ import annotations
 
 import contextvars
 import threading
-from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, Self, TypeVar
-
-import grpc
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from npucall_client.sending.senders import finished
+from npucall_client.sending.thread_carrier import ThreadChannel
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
-    from npucall_client.sending.senders import Files, Hear, Messages, Metadata, Unary, Work
+    from npucall_client.sending.senders import Files, Work
 
 T = TypeVar("T")
 
@@ -120,104 +118,7 @@ class ThreadSender:
     def channel(
         self, target: str, options: Sequence[tuple[str, str | int]], files: Files | None
     ) -> ThreadChannel:
-        if files is None:
-            return ThreadChannel(grpc.insecure_channel(target, options))
-        credentials = grpc.ssl_channel_credentials(files.ca, files.key, files.certificate)
-        return ThreadChannel(grpc.secure_channel(target, credentials, options))
+        return ThreadChannel(target, options, files)
 
 
 THREADS = ThreadSender()
-
-
-class ThreadChannel:
-    """See ``senders.Channel``."""
-
-    def __init__(self, channel: grpc.Channel) -> None:
-        self._channel = channel
-
-    def unary(self, path: str) -> Unary:
-        method: Any = self._channel.unary_unary(path)  # type: ignore[call-arg]
-
-        async def send(
-            request: bytes,
-            seconds: float,
-            metadata: Metadata = None,
-            *,
-            waits: bool = False,
-            hear: Hear | None = None,
-        ) -> bytes:
-            if hear is None:
-                answer: bytes = method(
-                    request, timeout=seconds, metadata=metadata, wait_for_ready=waits
-                )
-                return answer
-            answer, call = method.with_call(
-                request, timeout=seconds, metadata=metadata, wait_for_ready=waits
-            )
-            hear(call.initial_metadata())
-            return answer
-
-        return send
-
-    def stream(  # noqa: PLR0913  # all that makes one
-        self,
-        path: str,
-        messages: Messages,
-        seconds: float | None,
-        metadata: Metadata,
-        *,
-        waits: bool,
-        ended: Callable[[], object],
-    ) -> ThreadStream:
-        sent = Driven(messages) if isinstance(messages, AsyncIterator) else messages
-        method: Any = self._channel.stream_stream(path)  # type: ignore[call-arg]
-        call = method(sent, timeout=seconds, metadata=metadata, wait_for_ready=waits)
-        if not call.add_callback(ended):
-            ended()
-        return ThreadStream(call)
-
-    def is_connected(self) -> bool:
-        # gRPC's public function answers later, in a thread that fails if the channel is closed
-        # meanwhile.
-        ready = grpc.ChannelConnectivity.READY.value[0]
-        core: Any = self._channel._channel  # type: ignore[attr-defined]  # noqa: SLF001
-        return bool(core.check_connectivity_state(False) == ready)  # noqa: FBT003  # do not connect
-
-    async def close(self) -> None:
-        self._channel.close()
-
-
-class ThreadStream:
-    """See ``senders.Stream``."""
-
-    __slots__ = ("_call", "cancel")
-
-    def __init__(self, call: Any) -> None:
-        self._call = call
-        self.cancel = call.cancel
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> bytes:
-        try:
-            message: bytes = next(self._call)
-        except StopIteration:
-            raise StopAsyncIteration from None
-        return message
-
-
-class Driven:
-    """An iterator over messages that waits for them in gRPC's thread."""
-
-    def __init__(self, messages: AsyncIterator[bytes]) -> None:
-        self._messages = messages
-
-    def __iter__(self) -> Iterator[bytes]:
-        return self
-
-    def __next__(self) -> bytes:
-        try:
-            return finished(self._messages.__anext__())  # type: ignore[arg-type]
-        except StopAsyncIteration:
-            raise StopIteration from None

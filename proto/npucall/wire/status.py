@@ -37,16 +37,6 @@ FRAMES_PER_MESSAGE = "npucall-frames-per-message"
 TRACEPARENT = "traceparent"
 """Metadata key of the span that a call, or a stream, belongs to (W3C Trace Context)."""
 
-LOSSES = "npucall-losses"
-"""Metadata key in a call that is repeated after its connection broke: how many servers ended during
-it, or ``ALONE``."""
-BEGUN = "npucall-begun"
-"""Key with which the server answers such a call when its turn on the device begins: ``ALONE`` or
-``SHARED``. In the details of DEVICE_LOST also ``NONE``."""
-INSTANCE = "npucall-instance"
-"""Key of the server's instance, which it sends together with ``BEGUN``."""
-NONE, SHARED, ALONE = "none", "shared", "alone"
-
 _DOMAIN = "npucall"
 _CODES = {code.value[0]: code for code in StatusCode}
 

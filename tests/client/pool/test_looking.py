@@ -15,7 +15,7 @@ from tests.rows import each
 from npucall_client.pool.members import Member
 from npucall_client.pool.sources import names, source_of
 from npucall_client.pool.sources.files import PathLister
-from npucall_client.pool.sources.poller import LookingSource
+from npucall_client.pool.sources.poller import Poller
 from npucall_client.settings import ClientSettings
 
 if TYPE_CHECKING:
@@ -51,16 +51,16 @@ def lister() -> FakeLister:
 
 
 @pytest.fixture
-def source(lister: FakeLister, request: pytest.FixtureRequest) -> Iterator[LookingSource]:
+def source(lister: FakeLister, request: pytest.FixtureRequest) -> Iterator[Poller]:
     """Its thread has the test's name."""
-    source = LookingSource(lister, 1000.0, request.node.name)
+    source = Poller(lister, 1000.0, request.node.name)
     yield source
     source.close()
     lister.goes_on.set()
     until(lambda: not threads_named(request.node.name), "its thread has ended")
 
 
-def test_who_hears_is_told_of_changes_alone(lister: FakeLister, source: LookingSource) -> None:
+def test_who_hears_is_told_of_changes_alone(lister: FakeLister, source: Poller) -> None:
     heard = Heard()
     source.start(heard)
     heard.until_listed("a:1")
@@ -74,7 +74,7 @@ def test_who_hears_is_told_of_changes_alone(lister: FakeLister, source: LookingS
 
 
 def test_it_looks_again_without_being_asked(lister: FakeLister) -> None:
-    source, heard = LookingSource(lister, 0.25, "npucall-looks"), Heard()
+    source, heard = Poller(lister, 0.25, "npucall-looks"), Heard()
     source.start(heard)
     heard.until_listed("a:1")
     lister.addresses = ("b:1",)
@@ -82,7 +82,7 @@ def test_it_looks_again_without_being_asked(lister: FakeLister) -> None:
     source.close()
 
 
-def test_where_a_look_fails_the_last_list_counts(lister: FakeLister, source: LookingSource) -> None:
+def test_where_a_look_fails_the_last_list_counts(lister: FakeLister, source: Poller) -> None:
     lister.addresses = ()
     heard = Heard()
     source.start(heard)
@@ -97,7 +97,7 @@ def test_where_a_look_fails_the_last_list_counts(lister: FakeLister, source: Loo
     assert heard.updates == [["a:1"], ["c:1"]]
 
 
-def test_many_failures_at_once_ask_few_times(lister: FakeLister, source: LookingSource) -> None:
+def test_many_failures_at_once_ask_few_times(lister: FakeLister, source: Poller) -> None:
     heard = Heard()
     source.start(heard)
     heard.until_listed("a:1")
@@ -111,7 +111,7 @@ def test_many_failures_at_once_ask_few_times(lister: FakeLister, source: Looking
     assert lister.asked == 3
 
 
-def test_nobody_hears_anything_after_the_close(lister: FakeLister, source: LookingSource) -> None:
+def test_nobody_hears_anything_after_the_close(lister: FakeLister, source: Poller) -> None:
     lister.goes_on.clear()
     heard = Heard()
     source.start(heard)
@@ -122,7 +122,7 @@ def test_nobody_hears_anything_after_the_close(lister: FakeLister, source: Looki
     assert heard.updates == []
 
 
-def test_a_source_does_not_keep_alive_who_hears(source: LookingSource) -> None:
+def test_a_source_does_not_keep_alive_who_hears(source: Poller) -> None:
     class Pool(Heard):
         def update(self, members: Any, *, complete: bool) -> None:
             self(members, complete=complete)

@@ -41,6 +41,11 @@ _DOUBLINGS = 5
 _GUARD_SECONDS = 0.5
 
 
+def opened(settings: ClientSettings, told: Sequence[str]) -> DirectorySource:
+    """The members that have announced themselves to directories."""
+    return DirectorySource(settings, told)
+
+
 class DirectorySource:
     """Watches one of the directories, and the next one if that fails or hears of no members.
 

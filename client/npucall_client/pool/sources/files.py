@@ -9,12 +9,14 @@ from npucall.environment.watched_file import WatchedFile
 from npucall.membership import check_address, fault_of_labels
 from npucall.texts import cut, shown
 from npucall_client.pool.members import Member
+from npucall_client.pool.sources.poller import Poller
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from npucall_client.pool.sources.poller import Lister
+    from npucall_client.settings import ClientSettings
 
 T = TypeVar("T")
 
@@ -22,6 +24,11 @@ PAUSE_SECONDS = 1.0
 """Time between two looks."""
 _TEXTS = ("address", "host", "server_name")
 _KEYS = {*_TEXTS, "labels"}
+
+
+def opened(_: ClientSettings, told: Path) -> Poller:
+    """The members that a file lists, or the files of a folder."""
+    return Poller(PathLister(told), PAUSE_SECONDS, "npucall-members")
 
 
 class PathLister:

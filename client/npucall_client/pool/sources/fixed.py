@@ -10,6 +10,12 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from npucall_client.pool.members import Update
+    from npucall_client.settings import ClientSettings
+
+
+def opened(_: ClientSettings, told: Sequence[str]) -> FixedSource:
+    """The members that the target names."""
+    return FixedSource(told)
 
 
 class FixedSource:

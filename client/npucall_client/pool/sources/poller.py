@@ -36,7 +36,7 @@ class Lister(Protocol):
         """What is wrong with some of them, or why there are none."""
 
 
-class LookingSource:
+class Poller:
     """A source that asks a lister every ``pause`` seconds; if that fails, the last list counts.
 
     ``name``: the name of its thread.
