@@ -79,43 +79,34 @@ class Rpc(Generic[Q, A]):
         return f"/{self.service}/{self.name}"
 
 
-EXECUTE = Rpc(RpcKind.CALL, operators.ExecuteRequest, operators.ExecuteResponse)
-EXECUTE_STREAM = Rpc(
-    RpcKind.STREAM, operators.ExecuteStreamRequest, operators.ExecuteStreamResponse
-)
-PLAN = Rpc(RpcKind.CALL, operators.PlanRequest, operators.PlanResponse)
-EXECUTE_PROGRAM = Rpc(
-    RpcKind.CALL, operators.ExecuteProgramRequest, operators.ExecuteProgramResponse
-)
-PLAN_PROGRAM = Rpc(RpcKind.CALL, operators.PlanProgramRequest, operators.PlanProgramResponse)
-LIST_OPERATORS = Rpc(
-    RpcKind.LISTING, operators.ListOperatorsRequest, operators.ListOperatorsResponse
-)
-GET_OPERATOR = Rpc(RpcKind.LISTING, operators.GetOperatorRequest, operators.GetOperatorResponse)
-GET_SERVER_INFO = Rpc(
-    RpcKind.LISTING, operators.GetServerInfoRequest, operators.GetServerInfoResponse
-)
+_CALL, _LISTING, _WAIT, _CHUNKS, _STREAM = RpcKind
+EXECUTE = Rpc(_CALL, operators.ExecuteRequest, operators.ExecuteResponse)
+EXECUTE_STREAM = Rpc(_STREAM, operators.ExecuteStreamRequest, operators.ExecuteStreamResponse)
+PLAN = Rpc(_CALL, operators.PlanRequest, operators.PlanResponse)
+EXECUTE_PROGRAM = Rpc(_CALL, operators.ExecuteProgramRequest, operators.ExecuteProgramResponse)
+PLAN_PROGRAM = Rpc(_CALL, operators.PlanProgramRequest, operators.PlanProgramResponse)
+LIST_OPERATORS = Rpc(_LISTING, operators.ListOperatorsRequest, operators.ListOperatorsResponse)
+GET_OPERATOR = Rpc(_LISTING, operators.GetOperatorRequest, operators.GetOperatorResponse)
+GET_SERVER_INFO = Rpc(_LISTING, operators.GetServerInfoRequest, operators.GetServerInfoResponse)
 
-RESERVE = Rpc(RpcKind.WAIT, access.ReserveRequest, access.ReserveResponse)
-RENEW_RESERVATION = Rpc(
-    RpcKind.LISTING, access.RenewReservationRequest, access.RenewReservationResponse
-)
+RESERVE = Rpc(_WAIT, access.ReserveRequest, access.ReserveResponse)
+RENEW_RESERVATION = Rpc(_LISTING, access.RenewReservationRequest, access.RenewReservationResponse)
 RELEASE_RESERVATION = Rpc(
-    RpcKind.LISTING, access.ReleaseReservationRequest, access.ReleaseReservationResponse
+    _LISTING, access.ReleaseReservationRequest, access.ReleaseReservationResponse
 )
-GET_USAGE = Rpc(RpcKind.LISTING, access.GetUsageRequest, access.GetUsageResponse)
-GET_ACTIVITY = Rpc(RpcKind.LISTING, access.GetActivityRequest, access.GetActivityResponse)
+GET_USAGE = Rpc(_LISTING, access.GetUsageRequest, access.GetUsageResponse)
+GET_ACTIVITY = Rpc(_LISTING, access.GetActivityRequest, access.GetActivityResponse)
 
-OPEN_SESSION = Rpc(RpcKind.LISTING, sessions.OpenSessionRequest, sessions.OpenSessionResponse)
-RENEW = Rpc(RpcKind.LISTING, sessions.RenewRequest, sessions.RenewResponse)
-CLOSE = Rpc(RpcKind.LISTING, sessions.CloseRequest, sessions.CloseResponse)
-RELEASE = Rpc(RpcKind.LISTING, sessions.ReleaseRequest, sessions.ReleaseResponse)
-UPLOAD = Rpc(RpcKind.CHUNKS, sessions.UploadRequest, sessions.UploadResponse)
-DOWNLOAD = Rpc(RpcKind.CHUNKS, sessions.DownloadRequest, sessions.DownloadResponse)
-FIND_MISSING = Rpc(RpcKind.LISTING, sessions.FindMissingRequest, sessions.FindMissingResponse)
+OPEN_SESSION = Rpc(_LISTING, sessions.OpenSessionRequest, sessions.OpenSessionResponse)
+RENEW = Rpc(_LISTING, sessions.RenewRequest, sessions.RenewResponse)
+CLOSE = Rpc(_LISTING, sessions.CloseRequest, sessions.CloseResponse)
+RELEASE = Rpc(_LISTING, sessions.ReleaseRequest, sessions.ReleaseResponse)
+UPLOAD = Rpc(_CHUNKS, sessions.UploadRequest, sessions.UploadResponse)
+DOWNLOAD = Rpc(_CHUNKS, sessions.DownloadRequest, sessions.DownloadResponse)
+FIND_MISSING = Rpc(_LISTING, sessions.FindMissingRequest, sessions.FindMissingResponse)
 
-ANNOUNCE = Rpc(RpcKind.STREAM, directory.AnnounceRequest, directory.AnnounceResponse)
-WATCH_MEMBERS = Rpc(RpcKind.STREAM, directory.WatchMembersRequest, directory.WatchMembersResponse)
+ANNOUNCE = Rpc(_STREAM, directory.AnnounceRequest, directory.AnnounceResponse)
+WATCH_MEMBERS = Rpc(_STREAM, directory.WatchMembersRequest, directory.WatchMembersResponse)
 
 RPCS = {each.name: each for each in list(globals().values()) if isinstance(each, Rpc)}
 """By their names, each of which is in one service."""
