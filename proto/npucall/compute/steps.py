@@ -65,8 +65,8 @@ def run(
         if small:
             with turn():
                 held = HeldTurn(turn)
-                for alike in program.alike(numbers):
-                    program.run_alike(alike, held)
+                for batch in program.batches(numbers):
+                    program.run_batch(batch, held)
         else:
             for number in numbers:
                 program.run(number, turn)
@@ -83,7 +83,7 @@ class _Run:
         self._results: dict[StepOutput, Buffer] = {}
         self.answers: list[list[Buffer | None]] = []
 
-    def alike(self, numbers: Iterable[int]) -> Iterator[list[int]]:
+    def batches(self, numbers: Iterable[int]) -> Iterator[list[int]]:
         """Steps that follow each other, in groups of those that can be computed as one."""
         group: list[int] = []
         call, room = None, 0
@@ -99,8 +99,8 @@ class _Run:
         if group:
             yield group
 
-    def run_alike(self, numbers: Sequence[int], turn: Turn) -> None:
-        """Computes a group of ``alike``."""
+    def run_batch(self, numbers: Sequence[int], turn: Turn) -> None:
+        """Computes one of ``batches``."""
         if len(numbers) > 1:
             turn.pause()
             steps = [self._steps[number] for number in numbers]
