@@ -62,9 +62,9 @@ variants of an operator::
   return the element. With a ``factor``, nothing is rounded before the sum.
 * ``size`` is the sum of the absolute values of the terms. Leave it out only if no terms cancel.
 * ``kernel`` is the dtype to which inputs are converted, and results are rounded before any sum:
-  ``always(FLOAT)`` (the default), ``float16_if_all``, ``promotion``, ``dtype_of``. ``stepwise``
-  says for which kernel dtypes every step rounds (community kernels). If the operator takes DOUBLE,
-  add it to ``dtypes`` and use ``promotion``.
+  FLOAT by default, ``float16_if_all``, ``promotion``, ``dtype_of``. ``stepwise`` says for which
+  kernel dtypes every step rounds (community kernels). If the operator takes DOUBLE, add it to
+  ``dtypes`` and use ``promotion``.
 * For an operator along a dimension use ``rowwise``: ``row`` takes and returns lists, ``vector`` has
   the row as the last axis. For any other operator write a
   ``Statement(operator, inputs, outputs, loops, arrays, ...)``: ``loops(k)`` returns an array or
@@ -73,9 +73,9 @@ variants of an operator::
   base[:1], "weight": base[1:]}``. Then give ``base_shapes``, ``rank_shapes``, ``empty_shapes``,
   ``layout_shape`` and ``sized`` (element count -> base shape) of the right rank, and ``broadcast``
   as explicit ``Setup``s.
-* ``In(..., dtypes=(INT64, INT32))`` is for indices (``domains.indices``) and other inputs with
-  dtypes of their own. ``optional=True`` is for weights that may be absent; add ``refused=True`` for
-  inputs that must be absent. A domain sees the values that were drawn before it:
+* ``In(..., dtypes=(INT64, INT32))`` is for indices and other inputs with dtypes of their own.
+  ``optional=True`` is for weights that may be absent; add ``refused=True`` for inputs that must be
+  absent. A domain sees the values that were drawn before it:
   ``domains.follows(lambda d: np.tanh(d["x"]))``, ``d.shapes["self"]``, ``d["ignore_index"]``.
 * ``cost`` is the error that computing in float32 may cause, in units of 2^-24 of the terms' size.
   It is 32 by default; give 0 if the formula is one operation. ``halfway`` has calls in which every

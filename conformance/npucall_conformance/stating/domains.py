@@ -97,11 +97,6 @@ def choice(*values: float) -> Domain:
     return lambda draw: draw.random.choice(np.array(values, np.float64), draw.shape)
 
 
-def indices(extent: Callable[[Draw], int]) -> Domain:
-    """Whole numbers from 0 to below an extent: ``indices(lambda d: d.shapes["self"][1])``."""
-    return lambda draw: draw.random.integers(0, max(extent(draw), 1), draw.shape)
-
-
 def mixed(first: Domain, second: Domain, share: float = 0.25) -> Domain:
     """Draws that share of the elements from ``second``, and the rest from ``first``."""
 

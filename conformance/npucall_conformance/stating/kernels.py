@@ -9,11 +9,6 @@ from npucall_conformance.stating.parts import DTypes
 from npucall_conformance.stating.promotion import common_type
 
 
-def always(dtype: DType) -> Callable[[DTypes], DType]:
-    """Kernel dtype: this one."""
-    return lambda _: dtype
-
-
 def dtype_of(name: str) -> Callable[[DTypes], DType]:
     """Kernel dtype: that of a parameter."""
     return lambda dtypes: dtypes[name]

@@ -142,4 +142,3 @@ class Contradiction:
     sources: Mapping[str, Any]
     decided: str
     """The source that the reference follows."""
-    status: int = 0
