@@ -82,7 +82,8 @@ class GrpcCarrier:
             with Visit(door, name, caller) as visit:
                 try:
                     request = [peers.message(messages, caller, room)]
-                except grpc.RpcError:
+                except grpc.RpcError as error:
+                    _forget_frames(error)
                     raise CancelledError("the caller's message did not arrive") from None
                 record, visit.begun_ns = visit.record, perf_counter_ns()
                 record.request_bytes = len(request[0])
@@ -130,5 +131,11 @@ def _sent(messages: Iterator[bytes]) -> Iterator[bytes]:
     """The messages of a caller. Raises CancelledError if it goes."""
     try:
         yield from messages
-    except grpc.RpcError:
+    except grpc.RpcError as error:
+        _forget_frames(error)
         raise went_away() from None
+
+
+def _forget_frames(error: grpc.RpcError) -> None:
+    """The error is kept by gRPC's call, and its frames keep the call: it would never be freed."""
+    error.__traceback__ = None

@@ -128,12 +128,15 @@ class Stream:
             self._common.door.guard.check(self._peer.identity)
         except UnauthenticatedError as error:
             with self._calls.changed:
-                self._unknown, self._unknown_since = error, time.monotonic()
-                self._calls.changed.notify()
+                if not self._calls.closed:
+                    self._unknown, self._unknown_since = error, time.monotonic()
+                    self._calls.changed.notify()
 
     def close(self) -> None:
         """The stream has ended: cancels its calls and sends nothing more."""
-        if (left := self._calls.close()) is None:
+        left = self._calls.close()
+        self._failure = self._unknown = None  # their frames have this stream
+        if left is None:
             return
         calls, unsent = left
         for call in calls:
@@ -162,6 +165,8 @@ class Stream:
             self._failure = error
         with self._calls.changed:
             self._reading = False
+            if self._calls.closed:
+                self._failure = None
             self._calls.changed.notify()
         self._end_receiving()
 

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from npucall.tensors import Buffer
     from npucall.wire.uploads import UploadEntry
     from npucall_server.access.callers import Caller
+    from npucall_server.accounts.ledger import Entry
+    from npucall_server.scheduling.executor import Executor
     from npucall_server.services.sessions.kept import Kept
     from npucall_server.sessions.session import Filling
 
@@ -37,12 +39,13 @@ class Entries:
         caller: Caller,
         end_upload: Callable[[], object],
     ) -> None:
-        self._kept, self._caller, self._end_upload = kept, caller, end_upload
-        self._held = ExitStack()
-        self._entries = [_Entry(entry, self) for entry in entries]
+        self._kept, self._caller = kept, caller
+        self._memory = _Memory(kept.executor, caller, end_upload)
+        self._session = ExitStack()
+        self._entries = made = [_Entry(entry, self._memory) for entry in entries]
         sizes = [entry.length for entry in entries]
         self._receiving = Receiving(
-            "the upload", sizes, lambda chunk: self._entries[chunk.storage].take(chunk)
+            "the upload", sizes, lambda chunk: made[chunk.storage].take(chunk)
         )
         self.remembered = [False] * len(entries)
         """Whether each entry is kept by its digest."""
@@ -58,7 +61,7 @@ class Entries:
         if not handles:
             return
         session = self._kept.sessions.of(self._caller, handles)
-        self._held.enter_context(session.use())
+        self._session.enter_context(session.use())
         for entry in self._entries:
             handle, size, digest, dtype = entry.asked
             if handle:
@@ -67,27 +70,6 @@ class Entries:
     def take(self, chunk: Chunk) -> None:
         """The next part of an entry. Raises MessageError where it does not fit."""
         self._receiving.take(chunk)
-
-    def host_memory(self, size: int) -> Buffer:
-        """Memory for bytes that do not go straight into a handle.
-
-        It lasts until the upload ends.
-        """
-        memory = self._kept.executor.memory
-        if size > memory.limit:
-            raise TooLargeError(
-                f"upload: expected at most {memory.limit} bytes (setting memory_limit), found "
-                f"{size}",
-                limit=str(memory.limit),
-                setting="memory_limit",
-            )
-        self._held.callback(memory.take(self._caller, size, self._end_upload).give_back)
-        return fresh(size)
-
-    @property
-    def reads_handles(self) -> bool:
-        """Whether the bytes in a handle can be kept as they are."""
-        return not self._kept.executor.device.memory_for_handles
 
     def end(self) -> None:
         """All bytes have come: verifies them, fills the handles, and keeps bytes with a digest.
@@ -145,14 +127,44 @@ class Entries:
             if entry.filling is not None and entry.filling.is_new:
                 entry.filling.fail(error)
             entry.forget()
-        self._held.close()
+        self._session.close()
+        self._memory.give_back()
+
+
+class _Memory:
+    """The host's memory of one upload, for bytes that do not go straight into a handle."""
+
+    def __init__(
+        self, executor: Executor, caller: Caller, end_upload: Callable[[], object]
+    ) -> None:
+        self._ledger, self._caller, self._end_upload = executor.memory, caller, end_upload
+        self._parts: list[Entry] = []
+        self.reads_handles = not executor.device.memory_for_handles
+        """Whether the bytes in a handle can be kept as they are."""
+
+    def take(self, size: int) -> Buffer:
+        """It lasts until the upload ends."""
+        limit = self._ledger.limit
+        if size > limit:
+            raise TooLargeError(
+                f"upload: expected at most {limit} bytes (setting memory_limit), found {size}",
+                limit=str(limit),
+                setting="memory_limit",
+            )
+        self._parts.append(self._ledger.take(self._caller, size, self._end_upload))
+        return fresh(size)
+
+    def give_back(self) -> None:
+        """The upload is over."""
+        while self._parts:
+            self._parts.pop().give_back()
 
 
 class _Entry:
     """The bytes of one entry: written into a handle as they come, or gathered, or only compared."""
 
-    def __init__(self, asked: UploadEntry, entries: Entries) -> None:
-        self.asked, self._entries = asked, entries
+    def __init__(self, asked: UploadEntry, memory: _Memory) -> None:
+        self.asked, self._memory = asked, memory
         self.filling: Filling | None = None
         self._gathered: Buffer | None = None
         self._sha256 = sha256()
@@ -178,7 +190,7 @@ class _Entry:
             self._write(chunk.offset, chunk.data)
             return
         if self._gathered is None:
-            self._gathered = self._entries.host_memory(self.asked.length)
+            self._gathered = self._memory.take(self.asked.length)
         end = chunk.offset + len(chunk.data)
         target = np.frombuffer(self._gathered, np.uint8)[chunk.offset : end]
         np.copyto(target, np.frombuffer(chunk.data, np.uint8))
@@ -206,7 +218,7 @@ class _Entry:
         if self._gathered is not None or not self.asked.length:
             return self._gathered or b""
         filling = self.filling
-        if filling is None or not filling.is_new or not self._entries.reads_handles:
+        if filling is None or not filling.is_new or not self._memory.reads_handles:
             return None
         return filling.memory.read(0, self.asked.length)
 
@@ -224,7 +236,7 @@ class _Entry:
     @property
     def _is_gathered(self) -> bool:
         """Whether its bytes are wanted in the host's memory, to be kept."""
-        in_handle = self.filling is not None and self._entries.reads_handles
+        in_handle = self.filling is not None and self._memory.reads_handles
         return bool(self.asked.digest) and not in_handle
 
     def _write(self, offset: int, data: Buffer) -> None:

@@ -86,8 +86,10 @@ class Upload:
     def _close(self, error: BaseException) -> None:
         with self._lock:
             self._is_over = True
-            if self._entries is not None:
-                self._entries.close(error)
+            entries, self._entries = self._entries, None
+            if entries is not None:
+                entries.close(error)
+        self._failure = None  # it has been raised, and its frames have this upload
 
     # --- The thread that reads --------------------------------------------------------------------
 
@@ -136,6 +138,8 @@ class Upload:
         if self._failure is None:
             self._failure = error
         self._done.set()
+        if self._is_over:
+            self._failure = None
 
     def _break(self) -> None:
         self._fail(went_away())
