@@ -184,7 +184,7 @@ def conform(  # noqa: PLR0913  # options of a command
         return
     options = RunOptions(
         chosen, cases, _known(profile), seed, repeat, fuzz, save, baseline,
-        quick=quick, allow_skipped=allow_skipped, allow_missing=allow_missing,
+        allow_skipped=allow_skipped, allow_missing=allow_missing,
         write_baseline=write_baseline,
     )  # fmt: skip
     found: Report | Matrix

@@ -38,7 +38,8 @@ if TYPE_CHECKING:
     from npucall_conformance.reporting.report import Outcome
     from npucall_conformance.running.subject import Subject
 
-_PACKAGES = ("npucall", "npucall-client", "numpy", "ml-dtypes", "grpcio", "protobuf")
+_PACKAGES = ("npucall", "npucall-client", "npucall-conformance", "numpy", "ml-dtypes", "grpcio",
+             "protobuf")  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,6 @@ class RunOptions:
     """For so many seconds calls are drawn, in place of the cases; 0: the cases run."""
     save: Path | None
     baseline: Path | None
-    quick: bool
     allow_skipped: bool
     allow_missing: bool
     write_baseline: bool
@@ -78,10 +78,10 @@ def judge(  # noqa: PLR0913  # who is judged
         report = _report(first, second, options)
         runner = Runner(
             first, second, report.profile, options.seed,
-            loops=not options.quick, torch=not options.quick,
+            loops=not options.chosen.quick, torch=not options.chosen.quick,
             on_failure=_saver(options.save, report) if options.save else None,
-            rounds=QUICK_ROUNDS if options.quick else options.repeat or REPEAT,
-            repeat=options.repeat or (QUICK_REPEAT if options.quick else REPEAT),
+            rounds=QUICK_ROUNDS if options.chosen.quick else options.repeat or REPEAT,
+            repeat=options.repeat or (QUICK_REPEAT if options.chosen.quick else REPEAT),
             allow_missing=options.allow_missing,
         )  # fmt: skip
         start = time.monotonic()
@@ -131,7 +131,7 @@ def _report(first: Subject, second: Subject | None, options: RunOptions) -> Repo
         options.seed,
         first.server,
         second.server if second is not None else None,
-        quick=options.quick,
+        quick=options.chosen.quick,
         started=datetime.now(UTC).isoformat(timespec="seconds"),
         versions=versions(),
         unstated=tuple(sorted(first.dtypes.keys() - stated)),

@@ -9,12 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from npucall_conformance.running.not_judged import NotJudgedError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 REDUCTIONS = (0, 1, 2)
 """The codes that torch knows: none, mean, sum."""
