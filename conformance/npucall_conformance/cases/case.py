@@ -15,9 +15,6 @@ from npucall.dtypes import DTYPES, FLOAT, AnyArray, DType
 from npucall_conformance.stating.parts import Setup
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from npucall.dtypes import DType
     from npucall.tensors import Shape
     from npucall_conformance.cases.arrangements import StorageLayout
     from npucall_conformance.stating.parts import Contradiction, Invalid
