@@ -18,7 +18,7 @@ from npucall.wire.calls import PreparedCalls
 from npucall_client.calls import arguments
 from npucall_server.access.identity import anybody
 from npucall_server.devices import open_device
-from npucall_server.devices.base import Step
+from npucall_server.devices.base import Ran, Step
 from npucall_server.scheduling.call_turn import CallTurn
 from npucall_server.scheduling.schedule import Schedule
 from npucall_server.settings.server import ServerSettings
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from npucall.declare.prepare import Prepared
     from npucall.tensors import Buffer
-    from npucall_server.devices.base import Device, Ran
+    from npucall_server.devices.base import Device
 
 _DEVICES = 4
 
@@ -85,7 +85,7 @@ class Npu:
     def run(self, case: Case) -> Ran:
         """Runs it in a turn; waits until there is one."""
         turn = CallTurn(self._turns, _PatientCaller(), call_timeout=60.0)
-        return self.device.run([Step(case.call, case.storages)], turn)
+        return Ran(*self.device.run([Step(case.call, case.storages)], turn))
 
     def chain(self, case: Case, steps: int) -> list[Step]:
         """A program: each step takes what the one before gave as its first input."""
@@ -102,7 +102,7 @@ class Npu:
     def run_program(self, steps: Sequence[Step]) -> Ran:
         """Runs a program as ``run`` does a call."""
         turn = CallTurn(self._turns, _PatientCaller(), call_timeout=60.0)
-        return self.device.run(steps, turn)
+        return Ran(*self.device.run(steps, turn))
 
 
 @contextmanager

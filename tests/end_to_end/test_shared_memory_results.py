@@ -91,7 +91,7 @@ class Shared:
 
 
 def travelled(device: CpuDevice, call: Prepared, sent: list[bytes]) -> list[bytes]:
-    outputs = device.run([Step(call, call.storages(sent))], FREE).outputs[0]
+    outputs = device.run([Step(call, call.storages(sent))], FREE)[0][0]
     return [bytes(output) for output in outputs]
 
 
@@ -109,7 +109,7 @@ def in_place(
     }
     placed = opened(call, shared.regions, list(storages.values()), places)
     (step,) = placed.steps({})
-    outputs = device.run([step], FREE).outputs[0]
+    outputs = device.run([step], FREE)[0][0]
     assert placed.replied(0, outputs) == list(places.values())
     for (name, region), data in zip(storages.items(), sent, strict=True):
         assert name in (own.keys() & places.keys()) or shared.bytes_of(region) == data

@@ -68,9 +68,9 @@ class Execution:
     """Whether the ticket stays until the answer has been read."""
 
     def __init__(
-        self, common: Executions, caller: Caller, record: Record, *, is_program: bool
+        self, common: Executions, caller: Caller, record: Record, *, program: bool = False
     ) -> None:
-        self.caller, self.record, self.is_program = caller, record, is_program
+        self.caller, self.record, self.is_program = caller, record, program
         self._common = common
         self._ticket = Ticket()
 

@@ -40,10 +40,8 @@ class Executions:
         self.known = once_a_call(lambda call: KnownCall(call, identity))
         self.most_in_one = most_in_one(executor)
         self.too_long = partial(too_long, executor)
-
-    def begin(self, caller: Caller, record: Record, *, program: bool = False) -> Execution:
+        self.begin = partial(Execution, self)
         """The execution of a call or a program that has come."""
-        return Execution(self, caller, record, is_program=program)
 
     def plan(
         self, message: bytes, caller: Caller, record: Record, *, program: bool = False

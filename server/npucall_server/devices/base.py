@@ -195,8 +195,10 @@ class Device(Protocol):
     def plan(self, call: Prepared, turn: DeviceTurn) -> int:
         """Bytes of workspace that the call needs."""
 
-    def run(self, steps: Sequence[Step], turn: DeviceTurn, pieces: Pieces | None = None) -> Ran:
-        """Computes the steps in their order; a call is one step.
+    def run(
+        self, steps: Sequence[Step], turn: DeviceTurn, pieces: Pieces | None = None
+    ) -> tuple[Outputs, Phases | None]:
+        """Computes the steps in their order; a call is one step. Answers what ``Ran`` holds.
 
         Occupies the device only while it holds a turn. Takes a new turn every few ms. If one of
         several steps fails, the error has the step's number as ``details["step"]``.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from npucall.compute import evaluate
 from npucall.compute import pieces as in_pieces
@@ -13,7 +13,7 @@ from npucall.compute.steps import peak_bytes
 from npucall.compute.steps import run as run_steps
 from npucall.operators import CATALOGUE, DEFAULT_VARIANT
 from npucall.products import product_of
-from npucall_server.devices.base import NoDeviceError, Ran, ResidentPart
+from npucall_server.devices.base import NoDeviceError, ResidentPart
 from npucall_server.devices.host_memory import HostResident, as_asked, in_host_memory, memory_of
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from npucall.dtypes import DType
     from npucall.errors import NpucallError
     from npucall.programs import Program
-    from npucall_server.devices.base import DeviceTurn, Pieces, Step
+    from npucall_server.devices.base import DeviceTurn, Outputs, Pieces, Step
     from npucall_server.settings.server import ServerSettings
 
 
@@ -70,34 +70,36 @@ class CpuDevice:
         del call, turn
         return 0
 
-    def run(self, steps: Sequence[Step], turn: DeviceTurn, pieces: Pieces | None = None) -> Ran:
+    def run(
+        self, steps: Sequence[Step], turn: DeviceTurn, pieces: Pieces | None = None
+    ) -> tuple[Outputs, None]:
         """Computes a few blocks a turn, in this thread and, while turns are free, in others.
 
         Several small steps that follow each other are computed in one turn. Results have the same
         bits, however they are computed.
         """
-        if pieces is not None:
-            return self._run_pieces(steps[0].call, pieces, turn)
-        if len(steps) > 1:
-            return self._run_program(steps, turn)
         call, storages, targets, discarded = steps[0]
+        if pieces is not None:
+            found = in_pieces.run(call, pieces, turn, self._helpers, pieces.computed)
+            return [[*found]], None
+        if len(steps) > 1:
+            return self._run_program(steps, turn), None
         if not (targets or discarded or ResidentPart in map(type, storages.values())):
-            return Ran([evaluate.run(call, storages, turn, helpers=self._helpers)])  # type: ignore[list-item, arg-type]
+            given: Any = storages
+            plain: list[Any] = evaluate.run(call, given, turn, helpers=self._helpers)
+            return [plain], None
         given, memory = in_host_memory(storages), memory_of(targets)
-        outputs = evaluate.run(call, given, turn, memory, helpers=self._helpers)
-        return Ran([as_asked(call, outputs, targets, discarded)])
+        outputs = evaluate.run(call, given, turn, memory, self._helpers)
+        return [as_asked(call, outputs, targets, discarded)], None
 
-    def _run_program(self, steps: Sequence[Step], turn: DeviceTurn) -> Ran:
+    def _run_program(self, steps: Sequence[Step], turn: DeviceTurn) -> Outputs:
         here = [
             StepHere(call, in_host_memory(storages), memory_of(targets), discarded)
             for call, storages, targets, discarded in steps
         ]
         answers = run_steps(here, turn, self._helpers)
         pairs = zip(steps, answers, strict=True)
-        return Ran([as_asked(step.call, found, step.targets) for step, found in pairs])
-
-    def _run_pieces(self, call: Prepared, arriving: Pieces, turn: DeviceTurn) -> Ran:
-        return Ran([[*in_pieces.run(call, arriving, turn, self._helpers, arriving.computed)]])
+        return [as_asked(step.call, found, step.targets) for step, found in pairs]
 
     def program_bytes(self, steps: Sequence[Step]) -> int:
         """The most bytes that the outputs take at a time."""

@@ -93,11 +93,11 @@ def device() -> Iterator[CpuDevice]:
 
 
 def run(device: CpuDevice, call: Prepared, storages: dict[str, Any], **targets: Any) -> list[Any]:
-    return device.run([Step(call, storages, targets)], FakeTurn()).outputs[0]
+    return device.run([Step(call, storages, targets)], FakeTurn())[0][0]
 
 
 def run_program(device: CpuDevice, steps: list[Step]) -> list[list[Any]]:
-    return device.run(steps, FakeTurn()).outputs
+    return device.run(steps, FakeTurn())[0]
 
 
 def filled(device: CpuDevice, data: bytes) -> Any:
