@@ -297,7 +297,7 @@ def too_much(bench: Bench) -> Iterator[Section | Finding]:
     except NpucallError as error:
         yield failed(error, "more memory than the device has", _MEMORY)
     else:
-        memory.release()
+        memory.give_back()
         yield warning(
             f"the device allocated {2 * total} bytes, but reports {total}",
             "calls that are too large may end the process: set memory_limit",

@@ -85,9 +85,9 @@ class Clearing:
         """To be called when the stream has done what was queued."""
         self._workspace.settle()
 
-    def release(self) -> None:
+    def give_back(self) -> None:
         """Gives the memory back."""
-        self._workspace.release()
+        self._workspace.give_back()
 
     def _go_without_kernel(self, error: NpucallError) -> None:
         """Goes on without the kernel if the operator itself was refused; else raises the error."""

@@ -115,8 +115,8 @@ class Lane:
     def empty(self) -> None:
         """Gives back everything that is kept for later calls."""
         with self._unbroken(), Cleanup() as every:
-            every.callback(self._transfer.release)
-            every.callback(self._scratch.release)
+            every.callback(self._transfer.give_back)
+            every.callback(self._scratch.give_back)
             every.callback(self._descriptors.close)
 
     def run(
@@ -266,7 +266,7 @@ class Lane:
         if transfer.kept >= self._transfer.kept:
             transfer, self._transfer = self._transfer, transfer
             self._transfer.on(self._copies, self._clearing)
-        transfer.release()
+        transfer.give_back()
         self._keep_no_more_than_allowed()
 
     def _new_transfer(self) -> Transfer:

@@ -36,7 +36,7 @@ _NO_BYTES = range(0)
 class GrowingBuffer:
     """An allocation that is replaced by a larger one when it is too small.
 
-    When ``reserve`` or ``release`` is called, no work may use it any more: freeing does not wait
+    When ``reserve`` or ``give_back`` is called, no work may use it any more: freeing does not wait
     for streams.
     """
 
@@ -85,7 +85,7 @@ class GrowingBuffer:
     def reserve(self, size: int) -> int | None:
         """Address of at least ``size`` bytes; None if ``size`` is 0. Raises OutOfMemoryError."""
         if size > self.size:
-            self.release()
+            self.give_back()
         return self.reserve_beside(size)
 
     def reserve_beside(self, size: int) -> int | None:
@@ -106,7 +106,7 @@ class GrowingBuffer:
         while self._replaced:
             self._free(self._replaced.pop())
 
-    def release(self) -> None:
+    def give_back(self) -> None:
         """Gives the memory back."""
         self.settle()
         if self.address is not None:

@@ -75,9 +75,9 @@ class Scratch:
         self._workspace.settle()
         self._clearing.settle()
 
-    def release(self) -> None:
+    def give_back(self) -> None:
         """Gives the memory back."""
         with Cleanup() as every:
-            every.callback(self._workspace.release)
-            every.callback(self._zeros.release)
-            every.callback(self._clearing.release)
+            every.callback(self._workspace.give_back)
+            every.callback(self._zeros.give_back)
+            every.callback(self._clearing.give_back)

@@ -161,11 +161,11 @@ class Transfer:
         for start, array in parts if self._staged else ():
             np.copyto(array, self.pinned(start, len(array)))
 
-    def release(self) -> None:
+    def give_back(self) -> None:
         """Gives the memory back."""
         with Cleanup() as every:
-            every.callback(self._memory.release)
-            every.callback(self._staging.release)
+            every.callback(self._memory.give_back)
+            every.callback(self._staging.give_back)
 
     def _send(self, parts: Iterable[tuple[int, Buffer]]) -> None:
         sources = [Part(self.device(start), np.frombuffer(data, np.uint8)) for start, data in parts]

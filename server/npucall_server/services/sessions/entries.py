@@ -121,7 +121,7 @@ class Entries:
             if entry.filling is not None and not entry.filling.is_new:
                 entry.filling.wait(caller, entry.identity)
 
-    def close(self, error: BaseException) -> None:
+    def give_back(self, error: BaseException) -> None:
         """The upload is over: entries that are not filled fail with this error. Gives all back."""
         for entry in self._entries:
             if entry.filling is not None and entry.filling.is_new:

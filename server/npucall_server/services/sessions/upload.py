@@ -88,7 +88,7 @@ class Upload:
             self._is_over = True
             entries, self._entries = self._entries, None
             if entries is not None:
-                entries.close(error)
+                entries.give_back(error)
         self._failure = None  # it has been raised, and its frames have this upload
 
     # --- The thread that reads --------------------------------------------------------------------

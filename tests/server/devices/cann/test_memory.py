@@ -55,8 +55,8 @@ def test_a_released_buffer_is_empty_and_can_be_used_again() -> None:
     heap = FakeHeap()
     buffer = heap.buffer()
     buffer.reserve(64)
-    buffer.release()
-    buffer.release()
+    buffer.give_back()
+    buffer.give_back()
     assert (buffer.address, buffer.size, heap.live) == (None, 0, {})
     assert buffer.reserve(1) == 2000
 
@@ -125,7 +125,7 @@ def test_what_was_not_cleared_for_one_owner_is_cleared_for_the_next() -> None:
     buffer.disown()
     buffer.disown()
     assert cleared(buffer) == [(1000, 64)]
-    buffer.release()
+    buffer.give_back()
     buffer.disown()
     assert cleared(buffer) == []
 
@@ -166,7 +166,7 @@ def test_device_memory_comes_in_huge_pages_and_no_more_than_it_needs(
         pages = -(-(size + 32) // (2 * MIB))
         assert buffer.size == pages * 2 * MIB - 32
         assert simulator.counters()["device_bytes"] == pages * 2 * MIB
-        buffer.release()
+        buffer.give_back()
         assert "aclrtMalloc" not in simulator.live_objects()
 
 
@@ -182,6 +182,6 @@ def test_pinned_memory_is_an_array_until_it_is_released(
     buffer.reserve(64 * KIB + 1)
     assert buffer.bytes.size == 128 * KIB
     assert first is not buffer.bytes
-    buffer.release()
+    buffer.give_back()
     assert buffer.bytes.size == 0
     assert "aclrtMallocHost" not in simulator.live_objects()
