@@ -18,8 +18,7 @@ from npucall.errors import NpucallError
 from npucall.tensors import TensorSpec, broadcast, row_major, view
 from npucall_conformance.cases import arrangements
 from npucall_conformance.cases.arrangements import SENTINEL, Arrangement, gaps, put
-from npucall_conformance.stating.broadcasting import common_shape
-from npucall_conformance.stating.promotion import common_type
+from npucall_conformance.stating.promotion import common_shape, common_type
 
 SHAPES = ((), (1,), (0,), (3,), (4, 1), (1, 3), (4, 3), (2, 1, 3), (5, 4, 1), (2, 0, 3), (1, 1, 0))
 STRIDED = [Arrangement.TRANSPOSED, Arrangement.STEP, Arrangement.OFFSET, Arrangement.GAPS]

@@ -15,7 +15,7 @@ import numpy as np
 
 from npucall.dtypes import DOUBLE, FLOAT16
 from npucall_conformance.stating.arguments import FLOAT_INSIDE, Arguments, Reals, Terms, wide
-from npucall_conformance.stating.broadcasting import common_shape
+from npucall_conformance.stating.promotion import common_shape
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

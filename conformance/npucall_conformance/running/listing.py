@@ -14,8 +14,7 @@ if TYPE_CHECKING:
 
     from npucall_conformance.reporting.report import JudgedServer
     from npucall_conformance.running.subject import Subject
-    from npucall_conformance.stating.prototypes import Parameter
-    from npucall_conformance.stating.statement import Statement
+    from npucall_conformance.stating.statement import Parameter, Statement
 
 _ROLES = {pb.ROLE_INPUT: "input", pb.ROLE_OUTPUT: "output", pb.ROLE_ATTRIBUTE: "attribute"}
 

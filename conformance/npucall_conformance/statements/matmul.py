@@ -12,10 +12,10 @@ from npucall.errors import DTypeError, ShapeError
 from npucall_conformance.statements import _arithmetic as shared
 from npucall_conformance.stating import defects, reals
 from npucall_conformance.stating.arguments import Arguments, Terms
-from npucall_conformance.stating.broadcasting import common_shape
 from npucall_conformance.stating.domains import normal
 from npucall_conformance.stating.kernels import promotion
 from npucall_conformance.stating.parts import In, Invalid, Out, Setup
+from npucall_conformance.stating.promotion import common_shape
 from npucall_conformance.stating.setups import EVEN, SIGNS, halfway
 from npucall_conformance.stating.statement import Statement
 from npucall_conformance.stating.tables import FLOATS_EVERYWHERE

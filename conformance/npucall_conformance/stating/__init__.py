@@ -1,11 +1,10 @@
 """The parts of statements; and how to state an operator.
 
-From the bottom: ``tables``, ``prototypes``, ``promotion`` and ``broadcasting`` state rules a second
-time. ``arguments`` has a call's arguments as float64, ``reals`` has IEEE arithmetic, ``domains``
-draws numbers. A statement consists of ``parts``, ``setups`` and ``kernels``, which ``statement``
+From the bottom: ``tables`` and ``promotion`` state rules a second time. ``arguments`` has a call's
+arguments as float64, ``reals`` has IEEE arithmetic, ``domains`` draws numbers, ``rounding`` rounds
+them to a dtype. A statement consists of ``parts``, ``setups`` and ``kernels``, which ``statement``
 puts together. ``elementwise`` and ``rowwise`` make statements from functions of one element, or of
-one row. ``rounding`` rounds numbers to a dtype. ``defects`` has rows of error tables that several
-operators share.
+one row. ``defects`` has rows of error tables that several operators share.
 
 **How to state an operator** (``statements/kl_div_backward.py`` and ``l1_loss_backward.py`` are
 examples). Write ``statements/<operator>.py``. Work from the mathematics and from the operator's

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from npucall.dtypes import DOUBLE, FLOAT
 from npucall.tensors import Shape
-from npucall_conformance.stating.broadcasting import common_shape
+from npucall_conformance.stating.promotion import common_shape
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

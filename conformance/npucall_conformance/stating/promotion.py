@@ -1,10 +1,14 @@
-"""What two element types promote to, stated a second time [src:promotion].
+"""What two element types promote to, and two shapes stretch to, stated a second time.
 
-The kinds are, in order: BOOL, integers, floats, complex numbers. Within a kind the wider type wins;
-between kinds the type of the later kind wins. The functions below have the exceptions.
+The kinds of types are, in order: BOOL, integers, floats, complex numbers. Within a kind the wider
+type wins; between kinds the type of the later kind wins [src:promotion]. The functions below have
+the exceptions. Shapes are those of [src:broadcasting].
 """
 
 from __future__ import annotations
+
+from itertools import zip_longest
+from typing import TYPE_CHECKING
 
 from npucall.dtypes import (
     BF16,
@@ -21,6 +25,25 @@ from npucall.dtypes import (
     UINT8,
     DType,
 )
+
+if TYPE_CHECKING:
+    from npucall.tensors import Shape
+
+
+def common_shape(*shapes: Shape) -> Shape | None:
+    """The shape that all of them stretch to; None where there is none.
+
+    Dimensions are matched from the right. In one dimension, all extents other than 1 must be equal.
+    An extent of 1 stretches to the others, also to 0.
+    """
+    found = []
+    for extents in zip_longest(*(reversed(shape) for shape in shapes), fillvalue=1):
+        stretched = {extent for extent in extents if extent != 1}
+        if len(stretched) > 1:
+            return None
+        found.append(stretched.pop() if stretched else 1)
+    return tuple(reversed(found))
+
 
 _SIGNED = (INT8, INT16, INT32, INT64)
 _INTEGERS = (*_SIGNED, UINT8)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
@@ -21,9 +22,35 @@ from npucall_conformance.stating.parts import (
     Out,
     Setup,
 )
-from npucall_conformance.stating.prototypes import Parameter, parameters_of
 from npucall_conformance.stating.setups import LARGE
 from npucall_conformance.stating.tables import Takes
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One parameter of the C list of an operator's first phase."""
+
+    name: str
+    """The name in a call: ``grad_output``."""
+    c_name: str
+    """The name in C: ``gradOutput``."""
+    c_type: str
+    """``const aclTensor*``."""
+
+
+def parameters_of(prototype: str, renamed: Mapping[str, str]) -> tuple[Parameter, ...]:
+    """Reads the parameters from C's list; ``renamed`` has unusual names in calls by C's names."""
+    found = []
+    for declared in prototype.split(", "):
+        c_type, _, c_name = declared.rpartition(" ")
+        found.append(Parameter(renamed.get(c_name) or _in_calls(c_name), c_name, c_type))
+    return tuple(found)
+
+
+def _in_calls(c_name: str) -> str:
+    """``gradOutput`` becomes grad_output, ``weightOptional`` weight."""
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", c_name.removesuffix("Optional")).lower()
+
 
 Loops: TypeAlias = Callable[[Arguments], Any]
 
