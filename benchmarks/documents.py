@@ -12,10 +12,10 @@ from collections.abc import Iterator, Sequence
 from html.parser import HTMLParser
 
 from npucall_server.devices.cann.header_grammar import Found, parse
-from npucall_server.devices.cann.header_roles import Role
+from npucall_server.devices.cann.header_roles import TensorRole
 
 Row = list[str]
-Stated = dict[str, Role]
+Stated = dict[str, TensorRole]
 """Roles by the name of a parameter."""
 
 _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
@@ -53,12 +53,12 @@ def prototypes_in(text: str, source: str) -> list[Found]:
     return [found for block in code for found in parse(f"{block.rstrip().rstrip(';')};", source)]
 
 
-def role_from(text: str) -> Role | None:
+def role_from(text: str) -> TensorRole | None:
     """The role that words such as ``输入/输出`` or ``output`` mean."""
     reads, writes = _IS_INPUT.search(text), _IS_OUTPUT.search(text)
     if writes:
-        return Role.IN_OUT if reads else Role.OUTPUT
-    return Role.INPUT if reads else None
+        return TensorRole.IN_OUT if reads else TensorRole.OUTPUT
+    return TensorRole.INPUT if reads else None
 
 
 def _operators(heading: str) -> list[str]:
@@ -72,7 +72,7 @@ def _sections(text: str) -> Iterator[tuple[str, str]]:
     yield from zip(["", *pieces[1::2]], pieces[::2], strict=True)
 
 
-def _stated(body: str) -> Iterator[tuple[str, Role]]:
+def _stated(body: str) -> Iterator[tuple[str, TensorRole]]:
     for table in [*_html_tables(body), *_markdown_tables(body)]:
         yield from _stated_by_table(table)
     for line in body.splitlines():
@@ -80,11 +80,11 @@ def _stated(body: str) -> Iterator[tuple[str, Role]]:
             yield found[1], role
 
 
-def _stated_by_table(table: Sequence[Row]) -> Iterator[tuple[str, Role]]:
+def _stated_by_table(table: Sequence[Row]) -> Iterator[tuple[str, TensorRole]]:
     """The names and roles of a table that has a column of each; its first row is the header."""
     header = table[0] if table else []
     names = next((i for i, cell in enumerate(header) if _NAMES.search(cell)), None)
-    roles = next((i for i, cell in enumerate(header) if role_from(cell) is Role.IN_OUT), None)
+    roles = next((i for i, cell in enumerate(header) if role_from(cell) is TensorRole.IN_OUT), None)
     if names is None or roles is None:
         return
     for row in table[1:]:

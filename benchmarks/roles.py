@@ -18,7 +18,7 @@ from pathlib import Path
 from documents import Stated, prototypes_in, stated_in
 
 from npucall_server.devices.cann.header_grammar import Found, parse
-from npucall_server.devices.cann.header_roles import Role, roles_of
+from npucall_server.devices.cann.header_roles import TensorRole, roles_of
 
 LOST = "an output that we do not fetch"
 NOT_SENT = "content that we do not send"
@@ -26,12 +26,12 @@ EXTRA = "an input that we also fetch"
 IN_PLACE = "an input to the document, in place by its name"
 SENT = "an output whose content we also send"
 _MEANINGS = {
-    (Role.INPUT, Role.OUTPUT): LOST,
-    (Role.INPUT, Role.IN_OUT): LOST,
-    (Role.OUTPUT, Role.INPUT): EXTRA,
-    (Role.OUTPUT, Role.IN_OUT): NOT_SENT,
-    (Role.IN_OUT, Role.INPUT): EXTRA,
-    (Role.IN_OUT, Role.OUTPUT): SENT,
+    (TensorRole.INPUT, TensorRole.OUTPUT): LOST,
+    (TensorRole.INPUT, TensorRole.IN_OUT): LOST,
+    (TensorRole.OUTPUT, TensorRole.INPUT): EXTRA,
+    (TensorRole.OUTPUT, TensorRole.IN_OUT): NOT_SENT,
+    (TensorRole.IN_OUT, TensorRole.INPUT): EXTRA,
+    (TensorRole.IN_OUT, TensorRole.OUTPUT): SENT,
 }
 DOCUMENTS_ERR = frozenset(
     {("aclnnConfusionTranspose", "x"), ("aclnnNsaSelectedAttentionGrad", "attentionOut")}
@@ -48,8 +48,8 @@ class Miss:
 
     operator: str
     tensor: str
-    ours: Role
-    theirs: Role
+    ours: TensorRole
+    theirs: TensorRole
     document: str
 
     @property
@@ -57,7 +57,9 @@ class Miss:
         """What it costs."""
         meaning = _MEANINGS[self.ours, self.theirs]
         named = "Ref" in self.tensor or "Inplace" in self.operator
-        return IN_PLACE if (meaning == EXTRA and self.ours is Role.IN_OUT and named) else meaning
+        return (
+            IN_PLACE if (meaning == EXTRA and self.ours is TensorRole.IN_OUT and named) else meaning
+        )
 
 
 @dataclass(frozen=True)
@@ -125,7 +127,9 @@ def _said(documents: dict[Path, str]) -> dict[str, dict[Path, Stated]]:
     return said
 
 
-def _tensors(operator: str, found: Found, stated: Stated) -> dict[str, tuple[Role, Role]]:
+def _tensors(
+    operator: str, found: Found, stated: Stated
+) -> dict[str, tuple[TensorRole, TensorRole]]:
     """Our role and the document's, of each tensor that both name."""
     ours = roles_of(operator, {one.name: one.c_type for one in found.parameters[:-2]})
     plain = {_plain(name): role for name, role in stated.items()}
@@ -139,7 +143,7 @@ def _plain(name: str) -> str:
 
 
 def _misses(
-    pairs: Sequence[tuple[str, Found, Path, dict[str, tuple[Role, Role]]]],
+    pairs: Sequence[tuple[str, Found, Path, dict[str, tuple[TensorRole, TensorRole]]]],
 ) -> Iterator[Miss]:
     for operator, _, document, tensors in pairs:
         for tensor, (ours, theirs) in tensors.items():

@@ -15,7 +15,7 @@ from npucall_server.devices.cann.functions import (
     NnOpBase,
     UtilizationInfo,
 )
-from npucall_server.devices.cann.library import Function, Library
+from npucall_server.devices.cann.library import Library, ValueFunction
 from npucall_server.devices.cann.operators import _PHASE_TWO, OpApi
 
 from .aarch64 import Signature
@@ -54,12 +54,12 @@ def signatures() -> dict[str, str]:
     return functions | {PHASE_TWO: _signature(ctypes.c_int32, _PHASE_TWO)}
 
 
-def signature_of(function: Function) -> str:
+def signature_of(function: ValueFunction) -> str:
     """The C++ type of a function."""
     return _signature(*bound(function))
 
 
-def bound(function: Function) -> Signature:
+def bound(function: ValueFunction) -> Signature:
     """What ctypes is told of a function when it is bound."""
     raw = SimpleNamespace()
     function.bind(raw, AssertionError)

@@ -6,7 +6,7 @@ from ctypes import POINTER, c_bool, c_char_p, c_float, c_int32, c_int64, c_uint3
 import pytest
 
 from npucall_server.devices.cann.functions import AscendCL, UtilizationInfo
-from npucall_server.devices.cann.library import Function, HandleFunction, StatusFunction
+from npucall_server.devices.cann.library import HandleFunction, StatusFunction, ValueFunction
 
 from . import simulated
 from .headers import Claim, Headers
@@ -29,7 +29,7 @@ def test_the_table_names_every_function_of_which_two_are_proved_by_hardware_alon
     assert unproved == {"aclDestroyAclOpExecutor", "aclSetRawTensorAddr"}
 
 
-MISTAKES: dict[str, tuple[str, Function]] = {
+MISTAKES: dict[str, tuple[str, ValueFunction]] = {
     "a narrower integer": ("aclrtMalloc", StatusFunction(POINTER(c_void_p), c_int32, c_int32)),
     "another sign": ("aclrtSetDevice", StatusFunction(c_uint32)),
     "an integer in place of an enum's": ("aclrtSetSysParamOpt", StatusFunction(c_int64, c_int64)),
@@ -50,8 +50,8 @@ MISTAKES: dict[str, tuple[str, Function]] = {
     "a parameter too many": ("aclFinalize", StatusFunction(c_void_p)),
     "parameters in another order":
         ("aclrtSynchronizeStreamWithTimeout", StatusFunction(c_int32, c_void_p)),
-    "another result": ("aclGetRecentErrMsg", Function(result=c_int32)),
-    "no result": ("aclGetRecentErrMsg", Function()),
+    "another result": ("aclGetRecentErrMsg", ValueFunction(result=c_int32)),
+    "no result": ("aclGetRecentErrMsg", ValueFunction()),
     "a status in place of an object": ("aclCreateScalar", StatusFunction(c_void_p, c_int32)),
     "floats in place of integers": ("aclCreateIntArray", HandleFunction(POINTER(c_float), c_int64)),
     "a handle in place of a list of them":

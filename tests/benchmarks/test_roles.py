@@ -6,10 +6,10 @@ from documents import prototypes_in, role_from, stated_in
 from roles import EXTRA, IN_PLACE, LOST, NOT_SENT, SENT, Comparison, compare
 from tests.rows import each
 
-from npucall_server.devices.cann.header_roles import Role
+from npucall_server.devices.cann.header_roles import TensorRole
 
 BEHIND = "uint64_t *workspaceSize, aclOpExecutor **executor"
-IN, OUT, BOTH = Role.INPUT, Role.OUTPUT, Role.IN_OUT
+IN, OUT, BOTH = TensorRole.INPUT, TensorRole.OUTPUT, TensorRole.IN_OUT
 WORDS = {
     "输入": IN, "输出": OUT, "输入/输出": BOTH, "输入输出": BOTH, "Input": IN, "output": OUT,
     "Input/Output": BOTH, "in, out": BOTH, "aclTensor*，计算输入": IN, "出参": OUT, "必选": None,
@@ -46,7 +46,7 @@ HTML = """<table><thead><tr><th>Parameter</th><th>Input/Output</th><th>x</th></t
   <tbody><tr><td><b>a</b></td><td rowspan="2">input</td><td>x<br>out</td></tr>
   <tr><td>b (aclTensor*)</td><td>x</td></tr>
   <tr><td rowspan=2>c</td><td>output<td>x</tr><tr><td>input</td><td>x</td></tr></table>"""
-SAID: list[tuple[str, dict[str, Role]]] = [
+SAID: list[tuple[str, dict[str, TensorRole]]] = [
     (markdown(("`self`", "输入"), ("**out**（aclTensor*）", "输出"), ("minOut、maxOut", "输出")),
      {"self": IN, "out": OUT, "minOut": OUT, "maxOut": OUT}),
     (markdown(("out", "Output"), header="| Parameter | Input/Output | Description |"),

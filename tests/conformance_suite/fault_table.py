@@ -224,7 +224,7 @@ PATHS = (
        "('',))[0] == reply else places"),
     at("npucall_server.carriers.multiplex.stream", L1, "stream chunks pipeline",
        "status = to_status(", "error.aclnn_status = None\n            status = to_status("),
-    at("npucall_server.calls.executions", L1, "plan",
+    at("npucall_server.calls.beginning", L1, "plan",
        "[executor.plan(call, turn) for", "[executor.plan(call, turn) + (not program) * 512 for"),
     at("npucall_server.services.operators", L1, "plan",
        "        plan = self._executions.plan(request, caller, record)\n", "        try:\n"
@@ -242,7 +242,7 @@ PATHS = (
        "first = {}\n"
        "    requests = [r._replace(storage=first.setdefault(r.call, r.storage)) for r "
        "in split_program(message)]"),
-    at("npucall_server.calls.executions", L1, "program-plan",
+    at("npucall_server.calls.beginning", L1, "program-plan",
        "timings_of(record), peak", "timings_of(record), 0"),
     at("npucall_server.sessions.digests", L1, "digest",
        "return kept.data", "return STATE.setdefault(len(kept.data), kept.data)"),

@@ -32,17 +32,10 @@ CLASSES: dict[str, dict[str, str]] = {
     "npucall_pool": {
         "Keeper": RENAMED,
     },
-    "npucall_server": {
-        "Lane": RENAMED,
-        "Role": RENAMED,
-    },
+    "npucall_server": {},
 }
 """Public classes of several modules, by distribution, with the reason."""
-MODULES: dict[str, dict[str, str]] = {
-    "npucall_server": {
-        "access": RENAMED,
-    },
-}
+MODULES: dict[str, dict[str, str]] = {}
 """Names of three modules or more."""
 PACKAGES = {
     package.name: package

@@ -10,7 +10,7 @@ from npucall.v1 import operator_service_pb2 as pb
 from npucall.v1 import tensor_pb2
 from npucall_server.access.guard import OpenGuard
 from npucall_server.access.identity import Identity, KnownBy
-from npucall_server.services.access import NAME as ACCESS
+from npucall_server.services.access_service import NAME as ACCESS
 from npucall_server.services.operators import NAME as OPERATORS
 from npucall_server.settings.tenants import Role
 

@@ -12,7 +12,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from npucall.v1 import operator_service_pb2 as pb
 from npucall_server.scheduling import gate as gate_module
 from npucall_server.scheduling.executor import going_down
-from npucall_server.services.access import MOST_WAITING, NAME
+from npucall_server.services.access_service import MOST_WAITING, NAME
 from npucall_server.services.operators import NAME as OPERATORS
 from npucall_server.serving import core
 

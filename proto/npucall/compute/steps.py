@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from npucall.tensors import Buffer
 
 
-class Step(NamedTuple):
-    """A call of a program."""
+class HostStep(NamedTuple):
+    """A call of a program, in host memory."""
 
     call: Prepared
     storages: Mapping[str, Buffer | StepOutput]
@@ -52,7 +52,7 @@ class AnyStep(Protocol):
 
 
 def run(
-    steps: Sequence[Step], turn: Turn = UNLIMITED, helpers: Helpers | None = None
+    steps: Sequence[HostStep], turn: Turn = UNLIMITED, helpers: Helpers | None = None
 ) -> list[list[Buffer | None]]:
     """Computes the steps; answers a storage for each output of each, None for what is discarded.
 
@@ -76,7 +76,7 @@ def run(
 class _Run:
     """One run of a program."""
 
-    def __init__(self, steps: Sequence[Step], helpers: Helpers | None) -> None:
+    def __init__(self, steps: Sequence[HostStep], helpers: Helpers | None) -> None:
         self._steps, self._helpers = steps, helpers
         self._ended = last_reads([step.storages for step in steps])
         self._read = {source for sources in self._ended for source in sources}
@@ -139,7 +139,7 @@ class _Run:
             del self._results[source]
 
 
-def _is_plain(step: Step) -> bool:
+def _is_plain(step: HostStep) -> bool:
     """Whether its bytes come with it, and all outputs are answered."""
     sources = step.storages.values()
     return not (step.targets or step.discarded or StepOutput in map(type, sources))

@@ -26,7 +26,7 @@ class Answer(NamedTuple):
     storage: Sequence[Place]
 
 
-class Plan(NamedTuple):
+class PlanAnswer(NamedTuple):
     """The answer to a call or a program without data."""
 
     steps: Sequence[tuple[bytes, int]]

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from npucall.tensors import Buffer
     from npucall_server.access.callers import Caller
     from npucall_server.calls.arrivals import Computed
-    from npucall_server.calls.executions import Executions
+    from npucall_server.calls.beginning import Executions
     from npucall_server.calls.known_call import KnownCall
     from npucall_server.devices.base import Outputs
     from npucall_server.telemetry.log import Record

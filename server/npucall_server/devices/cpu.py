@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 from npucall.compute import evaluate
 from npucall.compute import pieces as in_pieces
 from npucall.compute.helpers import Helpers
-from npucall.compute.steps import Step as StepHere
-from npucall.compute.steps import peak_bytes
+from npucall.compute.steps import HostStep, peak_bytes
 from npucall.compute.steps import run as run_steps
 from npucall.operators import CATALOGUE, DEFAULT_VARIANT
 from npucall.products import product_of
@@ -94,7 +93,7 @@ class CpuDevice:
 
     def _run_program(self, steps: Sequence[Step], turn: DeviceTurn) -> Outputs:
         here = [
-            StepHere(call, in_host_memory(storages), memory_of(targets), discarded)
+            HostStep(call, in_host_memory(storages), memory_of(targets), discarded)
             for call, storages, targets, discarded in steps
         ]
         answers = run_steps(here, turn, self._helpers)

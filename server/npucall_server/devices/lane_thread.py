@@ -41,7 +41,7 @@ class InThread(Protocol):
         """Gives everything back."""
 
 
-class Lane(InThread, Protocol):
+class AnyLane(InThread, Protocol):
     """Runs one call at a time."""
 
     def run(

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from npucall.declare.prepare import Prepared
     from npucall.tensors import Buffer
     from npucall_server.devices.base import Ran
-    from npucall_server.devices.lane_thread import Lane
+    from npucall_server.devices.lane_thread import AnyLane
 
 T = TypeVar("T")
-L = TypeVar("L", bound="Lane")
+L = TypeVar("L", bound="AnyLane")
 
 
 def with_room(work: Callable[[], T], make_room: Callable[[], object]) -> T:
@@ -69,7 +69,7 @@ class Lanes(Generic[L]):
         targets: Mapping[str, Buffer] = NO_TARGETS,
         owner: str = "",
     ) -> Ran:
-        """``Lane.run`` on a free lane. The calling thread waits."""
+        """``AnyLane.run`` on a free lane. The calling thread waits."""
         return self.do(lambda lane: lane.run(call, storages, check, targets, owner))
 
     def do(self, work: Callable[[L], T]) -> T:

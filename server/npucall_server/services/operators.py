@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from npucall.wire.replies import ServerIdentity
     from npucall_server.access.callers import Caller
     from npucall_server.accounts.budget import Budget
-    from npucall_server.calls.executions import Executions
+    from npucall_server.calls.beginning import Executions
     from npucall_server.devices.base import DeviceFacts
     from npucall_server.settings.server import ServerSettings
     from npucall_server.telemetry.log import Record

@@ -21,7 +21,7 @@ from npucall_server.metrics.gauges import Gauges
 from npucall_server.scheduling.executor import going_down
 from npucall_server.scheduling.kept_memory import IdleMemory
 from npucall_server.services import operators as operators_service
-from npucall_server.services.access import AccessService
+from npucall_server.services.access_service import AccessService
 from npucall_server.services.account import AccountService
 from npucall_server.services.operators import OperatorService
 from npucall_server.services.sessions.kept import Kept

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from npucall.wire.replies import ServerIdentity
 from npucall_server.accounts.quotas import quota_of
 from npucall_server.accounts.usage import Usage
-from npucall_server.calls.executions import Executions
+from npucall_server.calls.beginning import Executions
 from npucall_server.calls.open_places import Places
 from npucall_server.calls.requests import PROGRAM
 from npucall_server.carriers.peers import Peers

@@ -17,7 +17,7 @@ from npucall_server.accounts.budget import CONNECTION_CALLS, LISTING_MESSAGES
 from npucall_server.accounts.ledger import Ledger
 from npucall_server.carriers.grpc_carrier import GrpcCaller, GrpcCarrier, on, refusals_told
 from npucall_server.carriers.threads import Threads
-from npucall_server.services import access, operators, reflection
+from npucall_server.services import access_service, operators, reflection
 from npucall_server.services.health import NAME as HEALTH
 from npucall_server.services.health import Health
 from npucall_server.services.sessions import service as sessions
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from npucall_server.carriers.grpc_carrier import RpcMethodHandler
     from npucall_server.carriers.multiplex.stream_service import StreamService
     from npucall_server.carriers.peers import Peers
-    from npucall_server.services.access import AccessService
+    from npucall_server.services.access_service import AccessService
     from npucall_server.services.account import AccountService
     from npucall_server.services.operators import OperatorService
     from npucall_server.services.sessions.service import SessionService
@@ -141,11 +141,11 @@ class Services(Listings):
     def __init__(
         self, door: Door, peers: Peers, budget: Budget, is_well: Callable[[], bool]
     ) -> None:
-        super().__init__([operators.NAME, access.NAME, sessions.NAME], door, peers, is_well)
+        super().__init__([operators.NAME, access_service.NAME, sessions.NAME], door, peers, is_well)
         self._carrier = GrpcCarrier(door, peers)
         self._call_room = room_for_messages(budget.messages)
         self._waiting_threads = ThreadPoolExecutor(
-            access.MOST_WAITING + LISTING_MESSAGES, "npucall-reserve"
+            access_service.MOST_WAITING + LISTING_MESSAGES, "npucall-reserve"
         )
 
     def handlers(
@@ -160,7 +160,7 @@ class Services(Listings):
         self._waiting = accesses.waiting
         services: dict[str, tuple[object, ...]] = {
             operators.NAME: (calls, streams),
-            access.NAME: (accesses, account),
+            access_service.NAME: (accesses, account),
             sessions.NAME: (kept,),
         }
         handlers = (

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from npucall.exchange import RequestFrame
     from npucall_server.accounts.ledger import Entry
-    from npucall_server.calls.executions import Executions
+    from npucall_server.calls.beginning import Executions
     from npucall_server.carriers.door import Door
     from npucall_server.carriers.peers import Peers, Visitor
     from npucall_server.carriers.threads import Threads

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
 
     from npucall_server.accounts.budget import Budget
-    from npucall_server.calls.executions import Executions
+    from npucall_server.calls.beginning import Executions
     from npucall_server.carriers.door import Door
     from npucall_server.carriers.peers import Peers, Visitor
     from npucall_server.settings.server import ServerSettings

@@ -31,7 +31,7 @@ from npucall_server.devices.base import Step
 from npucall_server.devices.cann.clearing import SLOWER
 from npucall_server.devices.cann.memory import device_buffer
 from npucall_server.devices.cann.planner import Planner
-from npucall_server.devices.cann.program import Program
+from npucall_server.devices.cann.program import ProgramRun
 
 if TYPE_CHECKING:
     from npucall.declare.prepare import Prepared
@@ -79,7 +79,7 @@ def programs(bench: Bench) -> Iterator[Section | Finding]:
                 {first: evaluate.run(call, given)[0]},
                 {first: StepOutput(number, output)},
             )
-    program = Program(steps, owner="")
+    program = ProgramRun(steps, owner="")
     while not bench.lane.go_on(program, lambda: None):
         pass
     (found,) = program.outputs()[-1]

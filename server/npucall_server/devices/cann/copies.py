@@ -39,7 +39,7 @@ class Part(NamedTuple):
     data: AnyArray
 
 
-class Piece(NamedTuple):
+class Batch(NamedTuple):
     """The bytes of one copy: parts that follow each other on the device."""
 
     address: int
@@ -73,7 +73,7 @@ def _piece_bytes(limit: int) -> int:
     return max(limit // COUNT // _ALIGNED * _ALIGNED, _ALIGNED)
 
 
-def pieces_of(parts: Iterable[Part], size: int) -> Iterator[Piece]:
+def pieces_of(parts: Iterable[Part], size: int) -> Iterator[Batch]:
     """Cuts large parts, and joins small ones. Parts come in the order of their addresses.
 
     The gaps between the parts of a piece are copied too; no tensor owns them.
@@ -84,7 +84,7 @@ def pieces_of(parts: Iterable[Part], size: int) -> Iterator[Piece]:
         done = 0
         while done < len(data):
             if inside and address + done >= begin + size:
-                yield Piece(begin, end - begin, inside)
+                yield Batch(begin, end - begin, inside)
                 inside = []
             if not inside:
                 begin = address + done
@@ -94,7 +94,7 @@ def pieces_of(parts: Iterable[Part], size: int) -> Iterator[Piece]:
             done += len(taken)
             end = begin + offset + len(taken)
     if inside:
-        yield Piece(begin, end - begin, inside)
+        yield Batch(begin, end - begin, inside)
 
 
 class Copies:
@@ -134,7 +134,7 @@ class Copies:
             self._copy_at_once(parts, c.ACL_MEMCPY_DEVICE_TO_HOST)
             return
         self.synchronise()
-        count, queued = len(pinned), deque[tuple[Piece, Pinned, c_void_p | None]]()
+        count, queued = len(pinned), deque[tuple[Batch, Pinned, c_void_p | None]]()
         for number, piece in enumerate(pieces_of(parts, len(pinned[0].bytes))):
             if number >= count:
                 self._take(*queued.popleft())
@@ -150,7 +150,7 @@ class Copies:
             while self._events:
                 every.callback(self._acl.aclrtDestroyEvent, self._events.pop())
 
-    def _take(self, piece: Piece, memory: Pinned, event: c_void_p | None) -> None:
+    def _take(self, piece: Batch, memory: Pinned, event: c_void_p | None) -> None:
         self._wait(event)
         for offset, data in piece.parts:
             np.copyto(data, memory.bytes[offset : offset + len(data)])

@@ -19,7 +19,7 @@ from npucall_server.devices.cann.lane import SYNCHRONISE, Lane, LaneLimits
 from npucall_server.devices.cann.library import LibraryError
 from npucall_server.devices.cann.memory import piece_bytes
 from npucall_server.devices.cann.planner import Planner, Plans
-from npucall_server.devices.cann.program import Program
+from npucall_server.devices.cann.program import ProgramRun
 from npucall_server.devices.cann.resident import (
     HandleMemory,
     handle_bytes,
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from npucall.declare.declaration import Operator
     from npucall.declare.prepare import Prepared
     from npucall.dtypes import DType
+    from npucall.programs import Program
     from npucall_server.devices.base import DeviceFacts, DeviceTurn, Pieces, Step
     from npucall_server.devices.cann.resident import DeviceResident
     from npucall_server.devices.watchdog import Watched
@@ -147,7 +148,7 @@ class CannDevice:
         if len(steps) == 1 and not used:
             return self._run_call(steps[0], turn)
         with in_use(used):
-            return self._run_program(Program(steps, turn.owner, careful=self._careful), turn)
+            return self._run_program(ProgramRun(steps, turn.owner, careful=self._careful), turn)
 
     def program_bytes(self, steps: Sequence[Step]) -> int:
         """The bytes of its tensors and of the handles that it fills, without workspace."""
@@ -193,7 +194,7 @@ class CannDevice:
             return ran
         return ran._replace(outputs=[as_asked(call, ran.outputs[0], {}, discarded)])  # type: ignore[arg-type]
 
-    def _run_program(self, program: Program, turn: DeviceTurn) -> Ran:
+    def _run_program(self, program: ProgramRun, turn: DeviceTurn) -> Ran:
         for number, step in enumerate(program.steps):
             if step.call.checked_inputs:
                 try:
@@ -211,7 +212,7 @@ class CannDevice:
             turn.check()
         return Ran(program.outputs(), program.phases)
 
-    def _goes_on(self, program: Program, turn: DeviceTurn) -> bool:
+    def _goes_on(self, program: ProgramRun, turn: DeviceTurn) -> bool:
         """Runs the next steps; whether all have run.
 
         If a synchronise fails, a second, careful try finds the step that failed.

@@ -22,11 +22,11 @@ from ctypes import (
 )
 
 from npucall_server.devices.cann.library import (
-    Function,
     Functions,
     HandleFunction,
     NewStatusFunction,
     StatusFunction,
+    ValueFunction,
 )
 
 ACL_ERROR_REPEAT_INITIALIZE = 100002
@@ -84,13 +84,13 @@ class AscendCL(Functions):
     aclrtGetVersion = StatusFunction(POINTER(c_int32), POINTER(c_int32), POINTER(c_int32))
     aclsysGetCANNVersion = StatusFunction(c_int, POINTER(CannPackageVersion))
     aclsysGetVersionStr = NewStatusFunction(c_char_p, c_char_p)
-    aclGetRecentErrMsg = Function(result=c_char_p)
-    aclrtGetLastError = Function(c_int, result=c_int)
+    aclGetRecentErrMsg = ValueFunction(result=c_char_p)
+    aclrtGetLastError = ValueFunction(c_int, result=c_int)
 
     aclrtGetDeviceCount = StatusFunction(POINTER(c_uint32))
     aclrtSetDevice = StatusFunction(c_int32)
     aclrtResetDevice = StatusFunction(c_int32)
-    aclrtGetSocName = Function(result=c_char_p)
+    aclrtGetSocName = ValueFunction(result=c_char_p)
     aclrtGetRunMode = StatusFunction(POINTER(c_int))
     aclrtQueryDeviceStatus = StatusFunction(c_int32, POINTER(c_int))
     aclrtGetDeviceUtilizationRate = StatusFunction(c_int32, POINTER(UtilizationInfo))

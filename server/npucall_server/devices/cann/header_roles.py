@@ -16,7 +16,7 @@ TENSOR_TYPES = frozenset(
 )
 
 
-class Role(Enum):
+class TensorRole(Enum):
     """What a tensor is for."""
 
     INPUT = "in"
@@ -24,7 +24,7 @@ class Role(Enum):
     IN_OUT = "in/out"
 
 
-_IN, _OUT, _IN_OUT = Role.INPUT, Role.OUTPUT, Role.IN_OUT
+_IN, _OUT, _IN_OUT = TensorRole.INPUT, TensorRole.OUTPUT, TensorRole.IN_OUT
 _REF = re.compile(r"\w+Ref(?:Optional)?")
 """Names of tensors that are read and written."""
 _OUT_NAME = re.compile(r"(?!gradOut$|grad_out$)\w+(?:Out|_out)(?:Optional)?")
@@ -42,7 +42,7 @@ _RESIDUAL = re.compile(r"aclnnInplace\w*MatmulAllReduceAddRmsNorm")
 """These operators overwrite ``residual``. Other operators in place overwrite their first tensor."""
 
 _ADVANCE_STEP = dict.fromkeys(("inputTokens", "inputPositions", "seqLens", "slotMapping"), _IN_OUT)
-_EXCEPTIONS: Mapping[str, Mapping[str, Role]] = {
+_EXCEPTIONS: Mapping[str, Mapping[str, TensorRole]] = {
     "aclnnAdvanceStep": _ADVANCE_STEP,
     "aclnnAdvanceStepV2": _ADVANCE_STEP,
     "aclnnBatchNormElemt": {"mean": _IN, "invstd": _IN},
@@ -69,13 +69,13 @@ _EXCEPTIONS: Mapping[str, Mapping[str, Role]] = {
 """Operators for which the rule is wrong; from the tables of parameters in their documents."""
 
 
-def roles_of(operator: str, types: Mapping[str, str]) -> dict[str, Role]:
+def roles_of(operator: str, types: Mapping[str, str]) -> dict[str, TensorRole]:
     """The role of each tensor. ``types``: all parameters' C types by name, in C order."""
     tensors = [name for name, c_type in types.items() if c_type in TENSOR_TYPES]
     in_place = _tensor_in_place(operator, tensors)
     written = _written(types, tensors, in_place)
     roles = {
-        name: _role_of_written(name, types[name], in_place) if name in written else Role.INPUT
+        name: _role_of_written(name, types[name], in_place) if name in written else TensorRole.INPUT
         for name in tensors
     }
     exceptions = _EXCEPTIONS.get(operator, {})
@@ -110,8 +110,8 @@ def _behind_attributes(names: list[str], tensors: list[str]) -> set[str]:
     return {*names[last + 1 :], *filter(_REF.fullmatch, tensors)}
 
 
-def _role_of_written(name: str, c_type: str, in_place: str | None) -> Role:
+def _role_of_written(name: str, c_type: str, in_place: str | None) -> TensorRole:
     if name == in_place or _REF.fullmatch(name):
-        return Role.IN_OUT
+        return TensorRole.IN_OUT
     variable = not c_type.startswith("const ")
-    return Role.IN_OUT if variable and not _PURE_OUTPUT.fullmatch(name) else Role.OUTPUT
+    return TensorRole.IN_OUT if variable and not _PURE_OUTPUT.fullmatch(name) else TensorRole.OUTPUT

@@ -15,7 +15,7 @@ from typing import Any
 from npucall.declare.declaration import Operator, prototype_only
 from npucall.declare.parameters import Input, Output, Parameter, parameter_of
 from npucall_server.devices.cann.header_grammar import Declared, Found, parse
-from npucall_server.devices.cann.header_roles import Role, roles_of
+from npucall_server.devices.cann.header_roles import TensorRole, roles_of
 
 __all__ = ["Excluded", "Found", "Headers", "headers_in", "parse", "read"]
 
@@ -149,7 +149,7 @@ def _fault_of_parameters(name: str, own: Sequence[Declared]) -> str:
     return f"communicates between devices: {groups}" if groups else ""
 
 
-def _parameter(declared: Declared, role: Role | None) -> Parameter:
-    tensor = None if role is None else Input if role is Role.INPUT else Output
-    in_place = role is Role.IN_OUT
+def _parameter(declared: Declared, role: TensorRole | None) -> Parameter:
+    tensor = None if role is None else Input if role is TensorRole.INPUT else Output
+    in_place = role is TensorRole.IN_OUT
     return parameter_of(declared.name, declared.c_type, tensor, in_place=in_place)

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from npucall.declare.prepare import Prepared
     from npucall.tensors import Buffer
     from npucall_server.devices.cann.operators import OpApi
-    from npucall_server.devices.cann.program import Program
+    from npucall_server.devices.cann.program import ProgramRun
     from npucall_server.devices.cann.runtime import DeviceContext
     from npucall_server.devices.memory_map import MemoryMap
 
@@ -145,7 +145,7 @@ class Lane:
             self._owner = owner
             return ran
 
-    def go_on(self, program: Program, check: Callable[[], None]) -> bool:
+    def go_on(self, program: ProgramRun, check: Callable[[], None]) -> bool:
         """Runs the next steps of a program for a few ms; whether the program has ended.
 
         When this returns or raises, the device no longer works on the program. After an error the
@@ -175,13 +175,13 @@ class Lane:
         with self._unbroken(), self._settled():
             self._clearing.clear(address, length)
 
-    def let_go(self, program: Program) -> None:
+    def let_go(self, program: ProgramRun) -> None:
         """Takes back the memory of a program that will not go on."""
         with self._unbroken():
             self._owner = None  # of the memory that comes back
             self._take_back(program)
 
-    def _go_on(self, program: Program, transfer: Transfer, check: Callable[[], None]) -> None:
+    def _go_on(self, program: ProgramRun, transfer: Transfer, check: Callable[[], None]) -> None:
         first, mark, between = program.next, self._stopwatch.mark, self._stopwatch.between
         zeros = self._scratch.reserve_zeros(program.map.zeros)
         with self._settled():
@@ -203,7 +203,7 @@ class Lane:
             program.collect(transfer)
 
     def _queue(
-        self, program: Program, transfer: Transfer, zeros: int, check: Callable[[], None]
+        self, program: ProgramRun, transfer: Transfer, zeros: int, check: Callable[[], None]
     ) -> int:
         """Launches steps for one slice of time; answers the nanoseconds of their first phases."""
         steps, is_first, planned, expected = program.steps, True, 0, 0.0
@@ -247,7 +247,7 @@ class Lane:
         with self._descriptors.of(call, addresses) as arguments:
             return launch(function, arguments, ready)
 
-    def _begin_again(self, program: Program, error: BaseException) -> None:
+    def _begin_again(self, program: ProgramRun, error: BaseException) -> None:
         """Resets a program, whose work has ended; not if the device is broken."""
         program.begin_again()
         self._unless_broken(error, lambda: self._take_back(program))
@@ -258,7 +258,7 @@ class Lane:
             with suppress(NpucallError):
                 give_back()
 
-    def _take_back(self, program: Program) -> None:
+    def _take_back(self, program: ProgramRun) -> None:
         """Keeps the larger one of two: the program's memory, or the memory that this lane has."""
         transfer, program.transfer = program.transfer, None
         if transfer is None:

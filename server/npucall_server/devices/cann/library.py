@@ -96,7 +96,7 @@ def open_library(names: Sequence[str], folders: Iterable[Path]) -> Library:
     )
 
 
-class Function:
+class ValueFunction:
     """A C function that answers a value."""
 
     def __init__(self, *parameters: Any, result: Any = None) -> None:
@@ -118,7 +118,7 @@ class Function:
         return bound
 
 
-class StatusFunction(Function):
+class StatusFunction(ValueFunction):
     """A C function that answers a status."""
 
     def bind(self, raw: Any, failure: Failure) -> Callable[..., Any]:
@@ -142,7 +142,7 @@ class NewStatusFunction(StatusFunction):
         return None
 
 
-class HandleFunction(Function):
+class HandleFunction(ValueFunction):
     """A C function that makes an object; a null pointer means that it could not."""
 
     def __init__(self, *parameters: Any) -> None:
@@ -184,6 +184,8 @@ class Functions:
             )
 
     @classmethod
-    def declared(cls) -> dict[str, Function]:
+    def declared(cls) -> dict[str, ValueFunction]:
         """The functions that the class declares."""
-        return {name: value for name, value in vars(cls).items() if isinstance(value, Function)}
+        return {
+            name: value for name, value in vars(cls).items() if isinstance(value, ValueFunction)
+        }

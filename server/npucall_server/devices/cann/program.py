@@ -68,7 +68,7 @@ def learn(steps: Sequence[Step], ran_ns: int) -> None:
             pace_of(call).correct(ran_ns / expected)
 
 
-class Program:
+class ProgramRun:
     """A run of several steps, or of a single call, for ``owner``. One lane at a time has it.
 
     ``careful``: wait after every step, to learn which one fails.

@@ -7,9 +7,9 @@ written ``=``.
 
 from tests.simulator.prototypes import read_prototypes
 
-from npucall_server.devices.cann.header_roles import Role, roles_of
+from npucall_server.devices.cann.header_roles import TensorRole, roles_of
 
-MARKS = {Role.INPUT: "", Role.OUTPUT: ">", Role.IN_OUT: "="}
+MARKS = {TensorRole.INPUT: "", TensorRole.OUTPUT: ">", TensorRole.IN_OUT: "="}
 NORM = "x1 x2 bias =residual gamma . . . >normOut"
 RULES = {
     "a tensor without const is an output if it is called so": [
@@ -128,7 +128,7 @@ def test_every_rule_finds_the_outputs() -> None:
 def test_a_list_of_tensors_is_a_tensor() -> None:
     for c_type in "aclTensorList*", "const aclTensorList*":
         roles = roles_of("aclnnX", {"x": "const aclTensorList*", "out": c_type})
-        assert roles == {"x": Role.INPUT, "out": Role.OUTPUT}
+        assert roles == {"x": TensorRole.INPUT, "out": TensorRole.OUTPUT}
 
 
 def test_an_exception_says_nothing_of_a_tensor_that_is_not_there() -> None:
@@ -139,7 +139,7 @@ def test_outputs_are_what_the_documents_call_outputs() -> None:
     prototypes, wrong = read_prototypes(), []
     for prototype in prototypes:
         roles = roles_of(prototype.name, {p.name: p.c_type for p in prototype.parameters})
-        found = [name for name, role in roles.items() if role is not Role.INPUT]
+        found = [name for name, role in roles.items() if role is not TensorRole.INPUT]
         if found != [p.name for p in prototype.parameters if p.output]:
             wrong.append((prototype.name, found))
     assert len(prototypes) > 100

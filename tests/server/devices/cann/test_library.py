@@ -11,13 +11,13 @@ import pytest
 
 from npucall_server.devices.cann.library import (
     BAD_ALLOC,
-    Function,
     Functions,
     HandleFunction,
     Library,
     LibraryError,
     NewStatusFunction,
     StatusFunction,
+    ValueFunction,
     open_library,
 )
 from npucall_server.devices.cann.runtime import open_libraries
@@ -59,7 +59,7 @@ class FailedError(Exception):
 class Some(Functions):
     status = StatusFunction(c_int)
     made = HandleFunction()
-    value = Function(c_int64, result=c_int64)
+    value = ValueFunction(c_int64, result=c_int64)
     newer = NewStatusFunction()
 
 
@@ -161,7 +161,7 @@ def test_a_library_may_lack_functions_that_nobody_calls(tmp_path: Path) -> None:
 
 def test_types_that_one_user_declares_are_not_those_of_another(tmp_path: Path) -> None:
     class Other(Functions):
-        value = Function(c_int, result=c_int)
+        value = ValueFunction(c_int, result=c_int)
 
     shared = opened(tmp_path / "libsome.so")
     some, other = Some([shared], FailedError), Other([shared], FailedError)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from npucall.declare.prepare import once_a_call
 from npucall.wire.calls import PreparedCalls
-from npucall_server.calls.answers import Plan, most_in_one, timings_of, too_long
+from npucall_server.calls.answers import PlanAnswer, most_in_one, timings_of, too_long
 from npucall_server.calls.execution import Execution
 from npucall_server.calls.known_call import KnownCall
 from npucall_server.calls.requests import own_steps, read_call, read_program
@@ -45,7 +45,7 @@ class Executions:
 
     def plan(
         self, message: bytes, caller: Caller, record: Record, *, program: bool = False
-    ) -> Plan:
+    ) -> PlanAnswer:
         """Checks a call or a program without its data."""
         executor = self.executor
         steps: list[Step] = []
@@ -63,4 +63,4 @@ class Executions:
             permit.give_back()
         replies = [self.known(call).reply for call in calls]
         peak = executor.device.program_bytes(steps) if steps else 0
-        return Plan(list(zip(replies, workspaces, strict=True)), timings_of(record), peak)
+        return PlanAnswer(list(zip(replies, workspaces, strict=True)), timings_of(record), peak)
