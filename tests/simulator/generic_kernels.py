@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     Formula = Callable[..., None]
 
 FORMULAS: dict[str, Formula] = {
-    "aclnnConvolutionBackward": generic_gradients.convolution,
     "aclnnEmbeddingDenseBackward": generic_gradients.embedding_dense,
     "aclnnLayerNormBackward": generic_gradients.layer_norm,
 }
@@ -44,33 +43,6 @@ def rsub(self: AnyArray, other: AnyArray, alpha: Any, out: AnyArray) -> None:
     """``other - alpha * self``."""
     widened = wide(self)
     out[...] = wide(other) - alpha.astype(widened.dtype) * widened
-
-
-@formula("aclnnInplaceAdd")
-def inplace_add(self_ref: AnyArray, other: AnyArray, alpha: Any) -> None:
-    """``self_ref += alpha * other``."""
-    widened = wide(other)
-    self_ref[...] = wide(self_ref) + alpha.astype(widened.dtype) * widened
-
-
-@formula("aclnnMaximum")
-def maximum(self: AnyArray, other: AnyArray, out: AnyArray) -> None:
-    """The larger of each two elements."""
-    out[...] = np.maximum(self, other)
-
-
-@formula("aclnnMm")
-def mm(self: AnyArray, mat2: AnyArray, out: AnyArray, cube_math_type: int) -> None:
-    """``self @ mat2``; the type of the cube's arithmetic changes nothing here."""
-    if cube_math_type not in range(4):
-        raise ValueError(f"cubeMathType: expected 0 to 3, found {cube_math_type}")
-    out[...] = wide(self) @ wide(mat2)
-
-
-@formula("aclnnInplaceSigmoid")
-def inplace_sigmoid(self_ref: AnyArray) -> None:
-    """``self_ref = 1 / (1 + e ** -self_ref)``."""
-    self_ref[...] = 1 / (1 + np.exp(-wide(self_ref)))
 
 
 @formula("aclnnExp2")
@@ -126,18 +98,6 @@ def split_with_size(
         target[...] = part
 
 
-@formula("aclnnInplaceCopy")
-def inplace_copy(self_ref: AnyArray, src: AnyArray) -> None:
-    """``self_ref = src``."""
-    self_ref[...] = src
-
-
-@formula("aclnnInplaceNormal")
-def inplace_normal(self_ref: AnyArray, mean: float, std: float, seed: int, offset: int) -> None:
-    """Random numbers that seed and offset determine."""
-    self_ref[...] = np.random.default_rng((seed, offset)).normal(mean, std, self_ref.shape)
-
-
 @formula("aclnnForeachAddScalarList")
 def foreach_add_scalar_list(
     x: Sequence[AnyArray], scalars: Sequence[Any], out: Sequence[AnyArray]
@@ -154,25 +114,6 @@ def resize(self: AnyArray, scales: Sequence[float], mode: str, out: AnyArray) ->
         raise ValueError(f"mode: expected 'nearest', found {mode!r}")
     grids = [(np.arange(n) / s).astype(int) for n, s in zip(out.shape, scales, strict=True)]
     out[...] = self[np.ix_(*grids)]
-
-
-@formula("aclnnAscendQuantV3")
-def ascend_quant_v3(
-    x: AnyArray,
-    scale: AnyArray,
-    offset: AnyArray | None,
-    sqrt_mode: bool,
-    round_mode: str,
-    dst_type: int,
-    axis: int,
-    y: AnyArray,
-) -> None:
-    """``round(x * scale + offset)`` in 8 bits, along the last axis."""
-    if (round_mode, dst_type, axis) != ("round", 2, -1):
-        raise ValueError(f"expected round, 2, -1, found {round_mode!r}, {dst_type}, {axis}")
-    factor = wide(scale) ** 2 if sqrt_mode else wide(scale)
-    scaled = wide(x) * factor + (0 if offset is None else wide(offset))
-    y[...] = np.clip(np.rint(scaled), -128, 127)
 
 
 @formula("aclnnVendorScale")

@@ -19,7 +19,7 @@ import ctypes, os
 from pathlib import Path
 from tests.simulator.runtime.raw import *
 from tests.simulator.tree import Tree
-cann = Cann(Tree(Path({root!r})).generation({generation!r}))
+cann = Cann(Tree(Path({root!r})).generation("9.x"))
 cann.aclInit(None)
 cann.ok(cann.aclrtSetDevice(0))
 """
@@ -79,12 +79,10 @@ def stalled(cann: Cann) -> int:
 def process(tree: Tree) -> Callable[..., subprocess.CompletedProcess[str]]:
     """Runs a program in a process of its own, with ``cann`` as a variable."""
 
-    def run(
-        program: str, *, generation: str = "9.x", **variables: str
-    ) -> subprocess.CompletedProcess[str]:
-        here = tree.generation(generation).environment()
+    def run(program: str, **variables: str) -> subprocess.CompletedProcess[str]:
+        here = tree.generation("9.x").environment()
         environment = {**os.environ, **here, "NPUCALL_SIM_KERNELS": "none", **variables}
-        start = START.format(root=str(tree.root), generation=generation)
+        start = START.format(root=str(tree.root))
         return subprocess.run(
             [sys.executable, "-c", start + program],
             cwd=PROJECT, env=environment, capture_output=True, text=True, check=False,

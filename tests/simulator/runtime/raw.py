@@ -151,12 +151,6 @@ class Cann:
         *_, source, target = self.relu()
         return self.planned("aclnnRelu", source, target).executor or 0, [source, target]
 
-    def repeatable_relu(self) -> tuple[int, list[int]]:
-        """One that runs more than once."""
-        executor, tensors = self.planned_relu()
-        self.ok(self.aclSetAclOpExecutorRepeatable(executor))
-        return executor, tensors
-
     def relu_once(self, size: int = 8) -> None:
         """Both phases, on descriptors and memory of their own."""
         *_, source, target = self.relu(size)

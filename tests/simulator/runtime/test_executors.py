@@ -1,7 +1,6 @@
-"""Executors of the phase-one cache that every thread has, repeatable ones, those that never ran."""
+"""Executors of the phase-one cache that every thread has, and those that never ran."""
 
 from collections.abc import Callable
-from threading import Event, Thread
 
 import pytest
 
@@ -89,96 +88,6 @@ def test_an_executor_of_a_cache_whose_thread_ended_is_a_violation(cann: Cann) ->
     assert cann.violations() == [
         "aclnnRelu: the thread of phase one, whose cache holds the executor, has ended"
     ]
-
-
-def test_a_phase_two_may_run_on_another_thread(cann: Cann) -> None:
-    executors, planned, launched = [], Event(), Event()
-
-    def run() -> None:
-        cann.ok(cann.aclrtSetDevice(0))
-        cann.relu_once()
-        executors.append(cann.planned_relu()[0])
-        planned.set()
-        launched.wait(20)
-
-    thread = Thread(target=run)
-    thread.start()
-    assert planned.wait(20)
-    cann.ok(cann.aclnnRelu(None, 0, executors[0], None))
-    launched.set()
-    thread.join()
-    assert cann.violations() == []
-
-
-# --- Executors that run more than once ------------------------------------------------------------
-
-
-def test_a_repeatable_executor_runs_until_it_is_destroyed_out_of_the_cache(cann: Cann) -> None:
-    executor, _ = cann.repeatable_relu()
-    cann.ok(cann.aclnnRelu(None, 0, executor, None))
-    cann.fail("aclnnRelu", status=361001)
-    assert cann.aclnnRelu(None, 0, executor, None) == 361001
-    cann.ok(cann.aclnnRelu(None, 0, executor, None))
-    assert cann.live_objects()["aclOpExecutor"] == 1
-    cann.ok(cann.aclDestroyAclOpExecutor(executor))
-    cann.relu_once()
-    assert (hits(cann), cann.violations()) == (0, [])
-
-
-def test_a_repeatable_executor_is_used_up_by_a_run_without_workspace(cann: Cann) -> None:
-    plan = cann.planned_mul()
-    cann.ok(cann.aclSetAclOpExecutorRepeatable(plan.executor))
-    assert cann.aclnnMul(None, plan.workspace, plan.executor, None) == 161001
-    assert "aclOpExecutor" not in cann.live_objects()
-
-
-def test_a_repeatable_executor_launches_with_the_address_that_it_was_given(cann: Cann) -> None:
-    for address, said in (512, "self (0x200) is in no memory"), (0, "is not on a multiple of 32"):
-        executor, (source, _) = cann.repeatable_relu()
-        cann.ok(cann.aclSetTensorAddr(executor, 0, source, address or cann.device(128) + 4))
-        cann.aclnnRelu(None, 0, executor, None)
-        (line,) = cann.violations()
-        assert said in line
-
-
-def test_an_address_is_set_for_a_descriptor_that_phase_one_saw(cann: Cann) -> None:
-    executor, (source, _) = cann.repeatable_relu()
-    cann.ok(cann.aclSetTensorAddr(executor, 1, source, 512))
-    assert cann.violations() == ["aclSetTensorAddr: tensor 1 of the executor is another one"]
-    cann.ok(cann.aclSetTensorAddr(executor, 0, cann.tensor(None, [8]), 512))
-    said = "aclSetTensorAddr: the descriptor is not one of phase one"
-    assert said in cann.violations()
-    tensors = cann.list_of(cann.tensor(None, [8]))
-    cann.ok(cann.aclSetDynamicTensorAddr(executor, 0, 0, tensors, 512))
-    assert cann.violations() == ["aclSetDynamicTensorAddr: the list is not one of phase one"]
-    assert cann.aclSetDynamicTensorAddr(executor, 0, 1, tensors, 512) == 161002
-    assert cann.aclSetTensorAddr(executor, 0, None, 512) == 561103
-    executor, (source, _) = cann.planned_relu()  # not repeatable
-    assert cann.aclSetTensorAddr(executor, 0, source, 512) == 561000
-
-
-def test_what_is_no_executor_or_of_a_wrong_index_is_refused(cann: Cann) -> None:
-    source, target = cann.tensors(2)
-    executor = cann.planned("aclnnLogit", source, 0.1, target).executor
-    cann.ok(cann.aclSetAclOpExecutorRepeatable(executor))
-    assert cann.aclSetTensorAddr(executor, 1, source, 512) == 161002
-    assert cann.aclSetAclOpExecutorRepeatable(None) == 561103
-    assert cann.aclDestroyAclOpExecutor(None) == 561103
-
-
-def test_an_executor_is_made_repeatable_by_its_own_thread_before_the_next_phase_one(
-    cann: Cann,
-) -> None:
-    made = "an executor is made repeatable"
-    executor, _ = cann.planned_relu()
-    assert in_thread(lambda: cann.aclSetAclOpExecutorRepeatable(executor)) == 561000
-    (line,) = cann.violations()
-    assert line.endswith(f"{made} by the thread of its phase one")
-    executor, tensors = cann.planned_relu()
-    cann.planned("aclnnRelu", *tensors)
-    assert cann.aclSetAclOpExecutorRepeatable(executor) == 561000
-    said = f"aclSetAclOpExecutorRepeatable: {made} before the next phase one"
-    assert cann.violations() == [said]
 
 
 # --- Executors that never ran: what stays of them in the cache of their thread --------------------

@@ -72,15 +72,3 @@ def test_a_count_or_a_content_that_cannot_be_makes_nothing(cann: Cann) -> None:
     cann.aclCreateBoolArray(elements, 2)
     said = "aclCreateBoolArray: an element is 7: elements are bytes of 0 and 1"
     assert cann.violations() == [said]
-
-
-def test_a_context_its_stream_and_its_event_are_its_own(cann: Cann) -> None:
-    assert cann.aclrtDestroyContext(cann.made("aclrtGetCurrentContext")) == 100000
-    said = "aclrtDestroyContext: the default context is released by aclrtResetDevice"
-    assert cann.violations() == [said]
-    stream, event = cann.stream(), cann.event()
-    cann.made("aclrtCreateContext", 0)
-    assert cann.aclrtRecordEvent(cann.event(), stream) == 107003
-    assert cann.aclrtRecordEvent(event, None) == 107003
-    assert cann.aclrtDestroyStream(stream) == 107003
-    assert cann.aclrtSynchronizeStream(stream) == 0

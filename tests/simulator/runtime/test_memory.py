@@ -1,7 +1,6 @@
 """Device memory and pinned host memory."""
 
 import ctypes
-import mmap
 import signal
 import subprocess
 from collections.abc import Callable
@@ -116,22 +115,6 @@ def test_memory_freed_while_work_uses_it_is_a_violation(cann: Cann, free: str) -
     assert cann.violations() == [f"{free}: {said}"]
 
 
-def test_registered_memory_is_pinned_until_it_is_unregistered_and_registered_once(
-    cann: Cann,
-) -> None:
-    with mmap.mmap(-1, 4096) as pages:
-        pages[:4] = b"abcd"
-        address = ctypes.addressof(ctypes.c_char.from_buffer(pages))
-        cann.ok(cann.aclrtHostRegister(address, 4096, 0, byref(c_void_p())))
-        assert cann.aclrtHostRegister(address, 4096, 0, byref(c_void_p())) == 107000
-        cann.ok(cann.aclrtMemcpyAsync(cann.device(4), 4, address, 4, TO_DEVICE, None))
-        cann.ok(cann.aclrtSynchronizeStream(None))
-        cann.ok(cann.aclrtHostUnregister(address))
-        assert (cann.counters()["pageable_copies"], cann.violations()) == (0, [])
-    assert cann.aclrtHostUnregister(cann.pinned(b"abcd")) == 107000
-    assert cann.violations()[0].endswith("is not registered")
-
-
 @pytest.mark.parametrize(
     "program",
     ["ctypes.memset(cann.device(64), 0, 1)",
@@ -144,11 +127,3 @@ def test_the_host_cannot_touch_what_is_not_its_own(
 ) -> None:
     ended = process(program)
     assert ended.returncode == -signal.SIGSEGV or "AddressSanitizer: SEGV" in ended.stderr
-
-
-def test_counters_tell_the_peak_of_device_memory(cann: Cann) -> None:
-    first = cann.device(1000)
-    cann.device(32)
-    cann.aclrtFree(first)
-    counters = cann.counters()
-    assert (counters["device_bytes_peak"], counters["device_bytes"]) == (1056 + 64, 64)

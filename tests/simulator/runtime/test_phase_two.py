@@ -16,15 +16,17 @@ def the_violation(cann: Cann) -> str:
     return line
 
 
-def test_a_launch_computes(cann: Cann) -> None:
+def test_a_launch_computes_and_a_stream_without_infnan_saturates(cann: Cann) -> None:
     cann.set_kernels("python")
-    left, right = struct.pack("3f", 1, 2, 3), struct.pack("3f", 10, 20, 30)
-    target, stream = cann.device(12), cann.stream()
-    tensors = [cann.tensor(cann.upload(content), [3]) for content in (left, right)]
-    plan = cann.planned("aclnnRsub", *tensors, cann.double(2), cann.tensor(target, [3]))
-    cann.ok(cann.run("aclnnRsub", plan, stream))
-    cann.ok(cann.aclrtSynchronizeStream(stream))
-    assert struct.unpack("3f", cann.download(target, 12)) == (8, 16, 24)
+    numbers, nan = struct.pack("3e", 60000, -60000, float("nan")), float("nan")
+    for mode, expected in (1, [float("inf"), -float("inf"), nan]), (0, [65504, -65504, 0]):
+        cann.ok(cann.aclrtSetDeviceSatMode(mode))
+        target, stream = cann.device(6), cann.stream()
+        tensors = [cann.tensor(cann.upload(numbers), [3], FLOAT16) for _ in range(2)]
+        arguments = *tensors, cann.double(-1), cann.tensor(target, [3], FLOAT16)
+        cann.ok(cann.run("aclnnRsub", cann.planned("aclnnRsub", *arguments), stream))
+        cann.ok(cann.aclrtSynchronizeStream(stream))
+        assert struct.unpack("3e", cann.download(target, 6)) == pytest.approx(expected, nan_ok=True)
 
 
 def test_a_kernel_that_raises_shows_at_the_synchronise(

@@ -27,10 +27,6 @@ def test_every_init_of_9_needs_its_own_finalize_reference(bare: Cann) -> None:
     assert bare.aclFinalizeReference(byref(left)) == 100037
 
 
-def test_a_second_finalize_answers_100037(bare: Cann) -> None:
-    assert [bare.aclInit(None), bare.aclFinalize(), bare.aclFinalize()] == [0, 0, 100037]
-
-
 def test_a_configuration_must_be_there_and_the_same(bare: Cann, tmp_path: Path) -> None:
     assert bare.aclInit(b"/nowhere/acl.json") == 100003
     path = tmp_path / "acl.json"
@@ -248,41 +244,3 @@ print(os.waitstatus_to_exitcode(os.wait()[1]))
     ended = process(program)
     assert printed(ended) == ["1"]
     assert "violation: aclrtSynchronizeStream: called in a forked child" in ended.stderr
-
-
-def test_settings_and_faults_are_those_of_the_environment(process: Run) -> None:
-    program = """
-free, total = ctypes.c_size_t(), ctypes.c_size_t()
-cann.ok(cann.aclrtGetMemInfo(1, byref(free), byref(total)))
-name = cann.libraries[0].aclrtGetSocName
-name.restype = c_char_p
-print(total.value, name().decode(), cann.aclrtSetDevice(2), cann.aclrtSetDevice(3))
-print(cann.aclrtSynchronizeStream(None), cann.aclrtSynchronizeStream(None))
-"""
-    variables = {
-        "NPUCALL_SIM_MEMORY": "5000",
-        "NPUCALL_SIM_SOC": "Ascend310P3",
-        "NPUCALL_SIM_DEVICES": "3",
-        "NPUCALL_SIM_FAULTS": "aclrtSynchronizeStream:2:return:507899;aclrtFree:1:return:207001",
-    }
-    assert printed(process(program, **variables)) == ["5000 Ascend310P3 0 107001", "0 507899"]
-
-
-def test_8_1_has_fewer_functions_initialises_once_and_computes(process: Run) -> None:
-    program = """
-import struct
-names = "aclFinalizeReference aclsysGetVersionStr aclrtLaunchHostFunc aclrtSetDevice".split()
-print([hasattr(cann.libraries[0], name) for name in names], cann.generation)
-print(cann.aclrtSynchronizeStreamWithTimeout(None, 0))  # a look
-source, target = cann.upload(struct.pack("2f", -1, 3)), cann.device(8)
-plan = cann.planned("aclnnRelu", cann.tensor(source, [2]), cann.tensor(target, [2]))
-cann.ok(cann.run("aclnnRelu", plan))
-cann.ok(cann.aclrtSynchronizeStream(None))
-print(struct.unpack("2f", cann.download(target, 8)), cann.violations())
-cann.aclrtResetDevice(0)
-print(cann.aclInit(None), cann.aclFinalize(), cann.aclInit(None))
-"""
-    ended = process(program, generation="8.1", NPUCALL_SIM_KERNELS="python")
-    assert printed(ended) == [
-        "[False, False, False, True] 81", "0", "(0.0, 3.0) []", "100002 0 100002",
-    ]  # fmt: skip

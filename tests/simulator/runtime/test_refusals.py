@@ -4,6 +4,8 @@ import ctypes
 from ctypes import byref, c_int64, c_void_p
 from typing import Any
 
+import pytest
+
 from .helpers import in_thread
 from .raw import EVENT_SYNC, EVENT_TIME_LINE, TO_DEVICE, Cann
 
@@ -112,6 +114,11 @@ def test_what_is_null_or_cannot_be_is_refused(cann: Cann) -> None:
     tensor = c_void_p(cann.tensor(None, [1]))
     arguments = (tensor, None, 2, 0, None, c_int64(0), 2, None, 0, None)
     assert cann.libraries[1]["aclInitTensor"](*arguments) == 161001
+
+
+def test_a_fault_that_is_unknown_is_refused(cann: Cann) -> None:
+    with pytest.raises(ValueError, match="no such fault: 'explode' at call 1 of 'aclrtFree'"):
+        cann.fail("aclrtFree", status=1, what="explode")
 
 
 def test_a_thread_without_device_has_neither_device_nor_context(bare: Cann) -> None:
