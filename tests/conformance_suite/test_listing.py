@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests.rows import each
@@ -16,7 +16,7 @@ from .servers import failed, run
 from .servers import local as server
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from npucall_conformance.running.subject import Subject
 
@@ -74,6 +74,43 @@ def test_a_server_that_lists_it_wrongly_fails(lie: Callable[[Subject], None], pr
     lie(first)
     (outcome,) = run(first, operators=(GLU,), blocks=("listing",))
     assert outcome.problems == (f"listing: {problem}",)
+
+
+def lies(said: Any) -> Iterator[tuple[str, Any]]:
+    """What a server says, each time with another of its facts changed, and that fact's name."""
+    for field in said.DESCRIPTOR.fields:
+        name, values = field.name, getattr(said, field.name)
+        if hasattr(values, "extend"):
+            yield f"one of {name} less", changed(said, name, list(values)[1:])
+            inner = lies(values[0]) if values and field.message_type else ()
+            yield from ((f"{name}: {n}", changed(said, name, [v, *values[1:]])) for n, v in inner)
+        elif not field.containing_oneof or said.HasField(name):
+            other = ("" if values else "x") if isinstance(values, str) else 1 - values
+            yield name, changed(said, name, other)
+
+
+def changed(said: Any, name: str, value: Any) -> Any:
+    other = copy.deepcopy(said)
+    if isinstance(value, list):
+        del getattr(other, name)[:]
+        getattr(other, name).extend(value)
+    else:
+        setattr(other, name, value)
+    return other
+
+
+@each("title", [GLU, "aclnnL1LossBackward", "aclnnNLLLoss"])
+def test_every_fact_that_is_listed_is_compared(monkeypatch: pytest.MonkeyPatch, title: str) -> None:
+    first = server()
+    (info,) = first.entries(title)
+    passed = []
+    turned = changed(info, "rules", list(info.rules)[::-1])
+    for fact, lie in (*lies(info), ("order of rules", turned)):
+        first.listing = (lie,)
+        monkeypatch.setattr(type(first.client), "operator", lambda *_, lie=lie: lie)
+        (outcome,) = run(first, operators=(title,), blocks=("listing",))
+        passed += [fact] if outcome.status == "passed" else []
+    assert passed == []
 
 
 def test_a_product_that_no_statement_knows_lowers_the_verdict() -> None:

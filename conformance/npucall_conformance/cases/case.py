@@ -54,7 +54,7 @@ def dtype_of(array: AnyArray) -> DType:
 FUZZ = "fuzz"
 """The block of drawn calls: none of its cases can be run by its id."""
 BLOCKS = {
-    "listing": "what the server lists of the operator: products, dtypes, parameters, defaults",
+    "listing": "what the server lists of the operator: products, dtypes, parameters, rules",
     "products": "dtypes that the product does not take, and operators that it has not: refused",
     "defaults": "attributes that are left out",
     "grid": "all dtypes, attributes and usual shapes",

@@ -10,10 +10,11 @@ from npucall.v1 import operator_service_pb2 as pb
 from npucall_conformance.stating.tables import product_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from npucall_conformance.reporting.report import JudgedServer
     from npucall_conformance.running.subject import Subject
+    from npucall_conformance.stating.parts import Invalid
     from npucall_conformance.stating.statement import Parameter, Statement
 
 _ROLES = {pb.ROLE_INPUT: "input", pb.ROLE_OUTPUT: "output", pb.ROLE_ATTRIBUTE: "attribute"}
@@ -38,6 +39,7 @@ def listing_problems(statement: Statement, subject: Subject, *, partly: bool) ->
             *_default_variant(statement, subject),
             *_products(statement, info, partly=partly),
             *_parameters(statement, info),
+            *_rules(statement, info),
             *_alone(statement, subject, info),
         )
     ]
@@ -82,8 +84,7 @@ def _whole(statement: Statement, info: pb.OperatorInfo) -> Iterator[str]:
     yield from _unequal("prototype", prototype, info.prototype)
     yield from _unequal("reference", expected=True, found=info.reference)
     for name in ("summary", "description", "source"):
-        if not getattr(info, name):
-            yield f"{name}: expected a text, found none"
+        yield from _untold(name, getattr(info, name))
 
 
 def _availability(statement: Statement, info: pb.OperatorInfo, product: str) -> Iterator[str]:
@@ -120,6 +121,7 @@ def _parameters(statement: Statement, info: pb.OperatorInfo) -> Iterator[str]:
     yield from _unequal("parameters", wanted, found)
     inputs = {each.name: each for each in statement.inputs}
     for each in info.parameters:
+        yield from _untold(f"description of {each.name}", each.description)
         stated = inputs.get(each.name)
         yield from _unequal(f"{each.name} is read", stated is not None and stated.read, each.read)
         yield from _unequal(
@@ -128,6 +130,40 @@ def _parameters(statement: Statement, info: pb.OperatorInfo) -> Iterator[str]:
         yield from _unequal(
             f"default of {each.name}", _shown(statement.defaults.get(each.name)), _default(each)
         )
+
+
+def _rules(statement: Statement, info: pb.OperatorInfo) -> Iterator[str]:
+    """What is wrong with the listed checks: each row of the error table has one, in its order.
+
+    Rows about values, which the formula checks, have none. Rules without a status are not compared:
+    what they say, such as that an empty call is done, only their text tells.
+    """
+    place, left = 0, {n for n, rule in enumerate(info.rules) if rule.aclnn_status}
+    for row in statement.invalid:
+        fitting = [n for n, rule in enumerate(info.rules) if _fits(row, rule)]
+        left.difference_update(fitting)
+        in_order = not (row.alone or any("values" in each for each in _changed(row)))
+        if in_order and row.status is not None:
+            found = next((n for n in fitting if n >= place), None)
+            if found is None:
+                yield f"rules: expected {row.status} blaming {row.blames} in its place, found none"
+            place = place if found is None else found
+    for number in sorted(left):
+        yield f"rules: expected none but those of the error table, found rule {number + 1}"
+    known = {each.name for each in info.parameters}
+    for number, rule in enumerate(info.rules, 1):
+        yield from _untold(f"description of rule {number}", rule.description)
+        if not known.issuperset(rule.blames):
+            yield f"rule {number}: expected parameters blamed, found {list(rule.blames)}"
+
+
+def _fits(row: Invalid, rule: pb.RuleInfo) -> bool:
+    return row.status == rule.aclnn_status and {*row.blames} <= {*rule.blames}
+
+
+def _changed(row: Invalid) -> list[Mapping[str, Any]]:
+    """The tensors that a row changes."""
+    return [change for change in row.changes.values() if isinstance(change, dict)]
 
 
 def _role(statement: Statement, parameter: Parameter) -> str:
@@ -158,3 +194,8 @@ def _default(info: pb.ParameterInfo) -> Any:
 def _unequal(what: str, expected: Any, found: Any) -> Iterator[str]:
     if expected != found:
         yield f"{what}: expected {expected}, found {found}"
+
+
+def _untold(what: str, text: str) -> Iterator[str]:
+    if not text:
+        yield f"{what}: expected a text, found none"
