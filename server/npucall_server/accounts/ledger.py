@@ -162,25 +162,26 @@ class Ledger:
         with self.lock:
             holder = self._owners.get(identity.owner) or self._new(identity.owner, identity.tenant)
             entry = Entry(holder, amount, caller.peer, yields)
-            ending = self._enter(entry)
-        return entry if ending is None else self._wait(entry, ending)
+            if not (self.waiting and self._is_greedy(entry)) and self._adds(entry):
+                return entry
+            ending = self._ask(entry)
+        return self._wait(entry, ending)
 
     def hold(self, owner: str, amount: int, tenant: str = "") -> Entry:
         """``take`` for what is bound to no connection."""
         with self.lock:
             entry = Entry(self._owners.get(owner) or self._new(owner, tenant), amount)
-            ending = self._enter(entry)
-        return entry if ending is None else self._wait(entry, ending)
+            if not (self.waiting and self._is_greedy(entry)) and self._adds(entry):
+                return entry
+            ending = self._ask(entry)
+        return self._wait(entry, ending)
 
     def hold_spare(self, owner: str, amount: int, yields: Callable[[], object]) -> Entry | None:
         """Takes a part if nobody else asks for it; else None. ``yields`` ends it for anybody."""
         with self.lock:
             entry = Entry(self._owners.get(owner) or self._new(owner, ""), amount, "", yields)
             entry.idle_since = -math.inf
-            if self.waiting or _full(entry) is not None:
-                return None
-            _add(entry)
-            return entry
+            return entry if not self.waiting and self._adds(entry) else None
 
     def child(self, tenant: str, limit: int, refusal: Refusal) -> Holder:
         """Somebody of a tenant with a limit of its own, such as a session."""
@@ -191,8 +192,10 @@ class Ledger:
         """``take`` for a child."""
         with self.lock:
             entry = Entry(child, amount)
-            ending = self._enter(entry)
-        return entry if ending is None else self._wait(entry, ending)
+            if not (self.waiting and self._is_greedy(entry)) and self._adds(entry):
+                return entry
+            ending = self._ask(entry)
+        return self._wait(entry, ending)
 
     @property
     def is_wanted(self) -> bool:
@@ -223,19 +226,22 @@ class Ledger:
 
     # --- While there is room, with the lock -------------------------------------------------------
 
-    def _enter(self, entry: Entry) -> list[Callable[[], object]] | None:
-        """Takes the part if there is room everywhere. If not: what ends others, or the refusal."""
+    def _adds(self, entry: Entry) -> bool:
+        """Takes the part if there is room for it at every level; False if there is not."""
         if self._quota is not None and self._quota.tenants.by_name is not self._tables:
             self._read(self._quota)
+        amount = entry.amount
         node: Holder | None = entry.holder
         while node is not None:
-            if node.used + entry.amount > node.limit:
-                return self._ask(entry)
+            if node.used + amount > node.limit:
+                return False
             node = node.parent
-        if self.waiting and self._is_greedy(entry):
-            return self._ask(entry)
-        _add(entry)
-        return None
+        node = entry.holder
+        node.entries[entry] = None
+        while node is not None:
+            node.used += amount
+            node = node.parent
+        return True
 
     def _new(self, owner: str, tenant: str) -> Holder:
         """Remembers an owner. Forgets those who hold nothing where there are many."""
@@ -288,9 +294,8 @@ class Ledger:
         while self.waiting:
             able = [each for each in self.waiting if _full(each) in (None, self.all)]
             entry = min(able, key=lambda each: each.holder.used, default=None)
-            if entry is None or self.used + entry.amount > self.limit:
+            if entry is None or not self._adds(entry):
                 return
-            _add(entry)
             self.waiting.pop(entry).set()
 
     def _who_gives_way(self, asking: Entry) -> list[Callable[[], object]]:
@@ -332,14 +337,6 @@ class Ledger:
             self._refused_at = time.monotonic()
         assert full.refusal is not None  # noqa: S101  # it has a limit
         return full.refusal(full, asking.amount)
-
-
-def _add(entry: Entry) -> None:
-    holder: Holder | None = entry.holder
-    entry.holder.entries[entry] = None
-    while holder is not None:
-        holder.used += entry.amount
-        holder = holder.parent
 
 
 def _full(entry: Entry) -> Holder | None:
