@@ -1,6 +1,6 @@
 """An NPU that breaks or hangs: what the caller is told, how the process ends, who is next.
 
-``tests/server/test_device_lost.py`` says what those are told who wait for the device.
+``tests/server/lifetime/test_device_lost.py`` says what those are told who wait for the device.
 """
 
 from __future__ import annotations

@@ -1,0 +1,164 @@
+"""A call that is over leaves nothing, though nobody collects garbage.
+
+An object of a call in a reference cycle would stay until the next collection, and with it gRPC's
+call, which counts against the calls that its connection may have.
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections import Counter
+from contextlib import suppress
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any
+
+import grpc
+import pytest
+from tests.more import only
+from tests.server.fakes import PATIENCE, until
+from tests.server.raw import call_of, channel_to
+from tests.server.serving import serving
+from tests.server.sessions.raw import A, B, RawSessions, begin, chunk, end, entry
+
+from npucall.operators import DEFAULT_VARIANT
+from npucall.products import DEFAULT_SOC
+from npucall.v1 import access_service_pb2 as access
+from npucall.v1 import operator_service_pb2 as operators
+from npucall.v1 import session_service_pb2 as sessions
+from npucall.v1 import tensor_pb2
+from npucall.wire.rpcs import RPCS, RpcKind
+from npucall_server.devices.cpu import CpuDevice
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from tests.server.serving import Served
+
+AT_ONCE = 30
+"""Calls that are open together; a connection may have 64."""
+PACKAGES = "npucall_server.", "grpc._server"
+"""The objects of a call are of these."""
+LASTING = "_Thread", "Holder", "UsageKey", "UsageLine"
+"""What a server keeps of its callers."""
+
+
+def messages() -> dict[str, list[list[Any]]]:
+    """For each method, what some of its callers send; not all of it is right."""
+    found = {name: [[rpc.request()]] for name, rpc in RPCS.items() if "Directory" not in rpc.path}
+    call = operators.ExecuteRequest(call=call_of(2))
+    whole = operators.ExecuteRequest(
+        call=call_of(2), storage=[tensor_pb2.Storage(data=bytes(8))] * 3
+    )
+    part = tensor_pb2.HandlePart(id=A, length=4)
+    upload = [begin(entry(B, b"data")[0]), chunk(b"data"), end()]
+    found |= {
+        "Execute": [[whole], [call]],
+        "Plan": [[operators.PlanRequest(call=call_of(2))], [operators.PlanRequest()]],
+        "ExecuteProgram": [[operators.ExecuteProgramRequest(steps=[whole])]],
+        "PlanProgram": [[operators.PlanProgramRequest(steps=[call])]],
+        "ExecuteStream": [list(frames(whole)), [operators.ExecuteStreamRequest(call_id=7)]],
+        "Reserve": [[access.ReserveRequest()]],
+        "Upload": [upload, upload[:2], upload[1:]],
+        "Download": [[sessions.DownloadRequest(part=part)], [sessions.DownloadRequest()]],
+    }
+    return found
+
+
+def frames(whole: operators.ExecuteRequest) -> Iterator[operators.ExecuteStreamRequest]:
+    """A call, a wrong one, one in chunks, one that is cancelled."""
+    frame, begun = operators.ExecuteStreamRequest, operators.Begin
+    chunked = begun(request=operators.ExecuteRequest(call=whole.call), chunked=True)
+    yield frame(call_id=1, begin=begun(request=whole))
+    yield frame(call_id=2, begin=begun(request=operators.ExecuteRequest(call=whole.call)))
+    yield frame(call_id=3, begin=chunked)
+    for number in range(3):
+        yield frame(call_id=3, chunk=operators.Chunk(storage=number, data=bytes(8)))
+    yield frame(call_id=3, end=operators.End())
+    yield frame(call_id=4, begin=chunked)
+    yield frame(call_id=4, cancel=operators.Cancel())
+
+
+class Callers:
+    """Callers of one server. Each method has a connection of its own."""
+
+    def __init__(self, served: Served, channel: Any, name: str) -> None:
+        self.served, self.rpc = served, RPCS[name]
+        self.client = RawSessions(channel)
+        self.client.open()
+        self.client.put(A, b"data")
+
+    def start(self, sent: Iterator[bytes]) -> Any:
+        call = self.client.channel.stream_stream(self.rpc.path)
+        return call(sent, metadata=self.client.metadata, timeout=PATIENCE)
+
+    def finish(self, sent: Sequence[Any]) -> None:
+        """Calls at a time whose answers are read."""
+        data = [each.SerializeToString() for each in sent]
+        for call in [self.start(iter(data)) for _ in range(AT_ONCE)]:
+            with suppress(grpc.RpcError):
+                list(call)
+
+    def cancel(self, sent: Sequence[Any]) -> None:
+        """Calls that are cancelled together, of which more or less has been sent."""
+        queues = [SimpleQueue[bytes | None]() for _ in range(AT_ONCE)]
+        calls, waits = [], self.rpc.kind in (RpcKind.CHUNKS, RpcKind.STREAM)
+        for number, queue in enumerate(queues):
+            for each in sent[: number % (len(sent) + (not waits))]:
+                queue.put(each.SerializeToString())
+            calls.append(self.start(iter(queue.get, None)))
+        if waits:
+            held = self.served.streams.places
+            until(lambda: held.used + sum(each.done() for each in calls) >= AT_ONCE)
+        for call in calls:
+            call.cancel()
+        for queue in queues:
+            queue.put(None)
+
+
+def rest() -> Counter[str]:
+    """The objects that there are, by class."""
+    kinds = (type(each) for each in gc.get_objects())
+    names = (f"{kind.__module__}.{kind.__qualname__}" for kind in kinds)
+    return Counter(
+        name for name in names if name.startswith(PACKAGES) and not name.endswith(LASTING)
+    )
+
+
+def left(served: Served, name: str, how: str, rounds: int) -> Counter[str]:
+    """What is left of so many rounds of calls of a method, however long one waits."""
+    ways = messages()[name]
+    with channel_to(served.target) as channel:
+        callers = Callers(served, channel, name)
+        act = getattr(callers, how)
+        for sent in ways:
+            act(sent)
+        time.sleep(0.1)
+        before = rest()
+        for number in range(rounds):
+            act(ways[number % len(ways)])
+            if name == "OpenSession":
+                served.sessions.end_all()
+        found: Counter[str] = Counter()
+        for _ in range(100):
+            served.core.usage.lines()  # it counts the records that it has
+            found = rest() - before
+            if not found:
+                break
+            time.sleep(0.05)
+        callers.client.close_all()
+        return found
+
+
+@pytest.mark.alone
+@pytest.mark.parametrize("rounds", only(2, 34))
+@pytest.mark.parametrize("how", ["finish", "cancel"])
+def test_a_call_that_is_over_leaves_nothing(how: str, rounds: int) -> None:
+    """Two rounds are 60 calls of each method, 34 are 1,020."""
+    with serving(
+        CpuDevice(DEFAULT_SOC, DEFAULT_VARIANT, 1), max_streams=64, memory_limit=1 << 30
+    ) as served:
+        gc.collect()
+        gc.disable()
+        found = {name: left(served, name, how, rounds) for name in messages()}
+    assert {name: dict(each) for name, each in found.items() if each} == {}
