@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from npucall.errors import TooLargeError
 from npucall.limits import MAX_ANSWER_BYTES
+from npucall.programs import Program
 from npucall.wire.replies import encode_timings
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from npucall.declare.prepare import Prepared
     from npucall.places import Place
-    from npucall.programs import Program
+    from npucall_server.calls.known_call import KnownCall
+    from npucall_server.calls.open_places import OpenPlaces
+    from npucall_server.devices.base import Outputs
     from npucall_server.scheduling.executor import Executor
     from npucall_server.telemetry.log import Record
 
@@ -70,3 +73,20 @@ def too_long(
     return TooLargeError(
         f"{found}; ExecuteStream sends them in chunks", limit=str(limit), method="ExecuteStream"
     )
+
+
+def replies_of(
+    asked: Prepared | Program,
+    outputs: Outputs | None,
+    places: OpenPlaces | None,
+    known: Callable[[Prepared], KnownCall],
+) -> list[tuple[bytes, Sequence[Place]]]:
+    """The reply of each step, and where its outputs are. ``outputs``: None if it had not to run."""
+    calls = [step.call for step in asked.steps] if isinstance(asked, Program) else [asked]
+    replies = []
+    for number, call in enumerate(calls):
+        found: Any = outputs[number] if outputs is not None else [None] * len(call.outputs)
+        if places is not None:
+            found = places.replied(number, found)
+        replies.append((known(call).reply, found))
+    return replies

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 
 from npucall.compute.pieces import Piece
 from npucall.errors import CancelledError
+from npucall.exchange import Receiving, into
+from npucall.memory import fresh
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -130,6 +132,29 @@ class Arrivals:
             for name, parts in self._by_name.items()
         }
         return Piece(start, self._taken, inputs)
+
+
+def in_pieces(call: Prepared, name: str) -> tuple[Receiving, Arrivals]:
+    """Takes the storages of a call in chunks, to be computed as they come.
+
+    ``name``: the call's name in errors.
+    """
+    arrivals = Arrivals(call)
+    return Receiving(
+        name, call.stored_bytes, lambda chunk: arrivals.put(chunk.storage, chunk.data)
+    ), arrivals
+
+
+def in_memory(
+    call: Prepared, places: Sequence[object], name: str
+) -> tuple[Receiving, dict[str, Buffer]]:
+    """Takes in chunks the storages that have no place, into memory made for them."""
+    expected = [
+        size if place is None else 0 for size, place in zip(call.stored_bytes, places, strict=True)
+    ]
+    memories = [fresh(size) for size in expected]
+    storages = dict(zip(call.stored, memories, strict=True))
+    return Receiving(name, expected, into(memories)), storages
 
 
 class _Parts:

@@ -10,9 +10,11 @@ from npucall.wire.calls import PreparedCalls
 from npucall_server.calls.answers import PlanAnswer, most_in_one, timings_of, too_long
 from npucall_server.calls.execution import Execution
 from npucall_server.calls.known_call import KnownCall
-from npucall_server.calls.requests import own_steps, read_call, read_program
+from npucall_server.calls.requests import read_call, read_program
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from npucall.wire.replies import ServerIdentity
     from npucall_server.access.callers import Caller
     from npucall_server.calls.open_places import Places
@@ -48,10 +50,10 @@ class Executions:
     ) -> PlanAnswer:
         """Checks a call or a program without its data."""
         executor = self.executor
-        steps: list[Step] = []
+        steps: Sequence[Step] = ()
         if program:
-            found = read_program(message, record, self.calls, planned=True)
-            calls, steps = [step.call for step in found.steps], own_steps(found)
+            found, steps = read_program(message, record, self.calls, planned=True)
+            calls = [step.call for step in found.steps]
         else:
             asked, _ = read_call(message, record, self.calls, planned=True)
             calls = [asked]  # type: ignore[list-item]  # without places

@@ -10,17 +10,15 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Self
 
 from npucall.errors import CancelledError, NpucallError, QueueFullError
-from npucall.exchange import Receiving, into
 from npucall.limits import INLINE_BYTES, KIB
-from npucall.memory import fresh
 from npucall.programs import Program
 from npucall.wire.messages import join_answer, join_response
 from npucall.wire.program_messages import join_program_response
 from npucall_server.access.callers import YieldingCaller
-from npucall_server.calls.answers import Answer, timings_of
-from npucall_server.calls.arrivals import Arrivals
+from npucall_server.calls.answers import Answer, replies_of, timings_of
+from npucall_server.calls.arrivals import in_memory, in_pieces
 from npucall_server.calls.open_places import OpenPlaces
-from npucall_server.calls.requests import own_steps, read_call, read_program
+from npucall_server.calls.requests import read_call, read_program
 from npucall_server.devices.base import Step
 from npucall_server.scheduling.call_turn import gave_way
 from npucall_server.scheduling.ticket import Ticket
@@ -29,10 +27,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from npucall.declare.prepare import Prepared
+    from npucall.exchange import Receiving
     from npucall.places import Place
     from npucall.tensors import Buffer
     from npucall_server.access.callers import Caller
-    from npucall_server.calls.arrivals import Computed
+    from npucall_server.calls.arrivals import Arrivals, Computed
     from npucall_server.calls.beginning import Executions
     from npucall_server.calls.known_call import KnownCall
     from npucall_server.devices.base import Outputs
@@ -99,12 +98,7 @@ class Execution:
                 record.operator, record.variant = call.operator.name, call.operator.variant
                 record.decode_ns = perf_counter_ns() - start
                 return
-        program = self._read(message, chunked=chunked)
-        if program is not None:
-            start = perf_counter_ns()
-            self._places = OpenPlaces(self._common.places, self.caller, program, message)
-            self._ticket.places = self._places
-            self.record.check_ns += perf_counter_ns() - start
+        self._read(message, chunked=chunked)
         if self.is_program:
             self.answer_in_one()
 
@@ -125,24 +119,15 @@ class Execution:
         """
         asked = self.asked
         if isinstance(asked, Program):  # of one step, with places
-            call, places = asked.steps[0].call, asked.steps[0].storage
+            (step,) = asked.steps
+            receiving, self._storages = in_memory(step.call, step.storage, name)
+        elif self._common.executor.device.takes_pieces(asked):
+            receiving, self._arrivals = in_pieces(asked, name)
+            self._steps = [Step(asked, {})]
         else:
-            call, places = asked, [None] * len(asked.stored)
-            if self._common.executor.device.takes_pieces(call):
-                self._arrivals = arrivals = Arrivals(call)
-                self._steps = [Step(call, {})]
-                return Receiving(
-                    name, call.stored_bytes, lambda chunk: arrivals.put(chunk.storage, chunk.data)
-                )
-        expected = [
-            size if place is None else 0
-            for size, place in zip(call.stored_bytes, places, strict=True)
-        ]
-        memories = [fresh(size) for size in expected]
-        self._storages = dict(zip(call.stored, memories, strict=True))
-        if self._places is None:
-            self._steps = [Step(call, self._storages)]
-        return Receiving(name, expected, into(memories))
+            receiving, storages = in_memory(asked, [None] * len(asked.stored), name)
+            self._steps = [Step(asked, storages)]
+        return receiving
 
     @property
     def runs_as_bytes_come(self) -> bool:
@@ -243,14 +228,14 @@ class Execution:
 
     def reply(self) -> Answer:
         """The answer to a call that ran. To be called once, since the answer takes the outputs."""
-        ((reply, places),) = self._replies()
+        ((reply, places),) = self._take_replies()
         return Answer(reply, timings_of(self.record), places)
 
     def reply_message(self) -> bytes:
         """The answer in one message. To be called once."""
         known, record = self._known, self.record
         if known is None:
-            replies = self._replies()
+            replies = self._take_replies()
             self.is_answered()
             if self.is_program:
                 return join_program_response(replies, timings_of(record))
@@ -293,17 +278,17 @@ class Execution:
 
     # --- Steps of these ---------------------------------------------------------------------------
 
-    def _read(self, message: bytes, *, chunked: bool) -> Program | None:
-        """Answers what has places to open, if something has."""
-        record, calls = self.record, self._common.calls
-        if not self.is_program:
-            self.asked, self._steps = asked, _ = read_call(message, record, calls, chunked=chunked)
-            return asked if isinstance(asked, Program) else None
-        self.asked = program = read_program(message, record, calls)
-        if not program.stays_in_program:
-            return program
-        self._steps = own_steps(program)
-        return None
+    def _read(self, message: bytes, *, chunked: bool) -> None:
+        record, common = self.record, self._common
+        if self.is_program:
+            self.asked, self._steps = read_program(message, record, common.calls)
+        else:
+            self.asked, self._steps = read_call(message, record, common.calls, chunked=chunked)
+        if isinstance(self.asked, Program) and not self._steps:
+            start = perf_counter_ns()
+            self._places = OpenPlaces(common.places, self.caller, self.asked, message)
+            self._ticket.places = self._places
+            record.check_ns += perf_counter_ns() - start
 
     def _room_of(self, program: Program) -> int:
         room = self._common.executor.room_of(program)
@@ -341,17 +326,9 @@ class Execution:
             raise
         self._ticket.must_go_on()
 
-    def _replies(self) -> list[tuple[bytes, Sequence[Place]]]:
+    def _take_replies(self) -> list[tuple[bytes, Sequence[Place]]]:
         """The reply of each step, and its outputs. The call lets go of what was computed."""
-        start = perf_counter_ns()
-        asked, places, ran = self.asked, self._places, self._outputs
-        self._outputs = None
-        calls = [step.call for step in asked.steps] if isinstance(asked, Program) else [asked]
-        replies = []
-        for number, call in enumerate(calls):
-            outputs: Any = ran[number] if ran is not None else [None] * len(call.outputs)
-            if places is not None:
-                outputs = places.replied(number, outputs)
-            replies.append((self._common.known(call).reply, outputs))
+        start, outputs, self._outputs = perf_counter_ns(), self._outputs, None
+        replies = replies_of(self.asked, outputs, self._places, self._common.known)
         self.record.encode_ns = perf_counter_ns() - start
         return replies

@@ -33,15 +33,19 @@ def read_program(
     calls: PreparedCalls,
     *,
     planned: bool = False,
-) -> Program:
-    """The program of an ``ExecuteProgramRequest``, checked."""
+) -> tuple[Program, Sequence[Step]]:
+    """The program of an ``ExecuteProgramRequest``, checked.
+
+    And what runs, if all of it is in the message; for a plan, without the bytes.
+    """
     record.operator = PROGRAM
     start = perf_counter_ns()
     requests = split_program(message)
     decoded = perf_counter_ns()
     program = prepare_program(requests, calls.of, planned=planned)
     record.decode_ns, record.check_ns = decoded - start, perf_counter_ns() - decoded
-    return program
+    is_whole = planned or program.stays_in_program
+    return program, _own_steps(program) if is_whole else ()
 
 
 def read_call(
@@ -77,7 +81,7 @@ def read_call(
     return asked, steps
 
 
-def own_steps(program: Program) -> list[Step]:
+def _own_steps(program: Program) -> list[Step]:
     """The steps of a program with all bytes in its message; for a plan, without the bytes."""
     return [
         Step(
