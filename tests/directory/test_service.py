@@ -120,6 +120,14 @@ def test_the_end_of_a_stream_says_nothing_and_silence_makes_a_suspect() -> None:
         watching.until_state("a.lab:1", SERVING)
 
 
+def test_a_server_that_breaks_off_is_no_fault_of_the_directory() -> None:
+    """Streams have lines in the log only if they are refused."""
+    with running() as directory:
+        directory.announce(member()).call.cancel()
+        until(lambda: not directory.directory.service.announcers.peers, "the stream has ended")
+    assert [line for line in directory.events() if line["event"] == "call"] == []
+
+
 def test_where_nothing_changes_there_is_a_message_all_the_same(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
