@@ -34,7 +34,11 @@ class PendingCall(asyncio.Future[R], Generic[R]):
 
     def __await__(self) -> Generator[Any, None, R]:
         """Waits for the call, and returns and warns as ``client.run`` does."""
-        value: R = yield from super().__await__()
+        try:
+            value: R = yield from super().__await__()
+        except BaseException:
+            del self  # the traceback of its own error would keep it, and its arrays
+            raise
         if self.answered is not None:
             warn(self.answered.warnings)
         return value

@@ -275,6 +275,7 @@ class Link:
         """The contract's error for gRPC's error."""
         if isinstance(error, ValueError):  # gRPC's error for a channel that was just closed
             return closed() if self._closed.is_set() else error
+        error.__traceback__ = None  # the error is also the call, which its frames would keep
         trailers = error.trailing_metadata()
         return failure(self._origin(), error.code(), error.details(), trailers, timeout)
 

@@ -174,6 +174,7 @@ class LoopStream:
                 if self._is_cancelled or not self._hand(message):
                     break
         except grpc.RpcError as error:
+            error.__traceback__ = None  # it is the call itself, which this frame would keep
             end = error
         self._hand(end)
 

@@ -177,14 +177,22 @@ class PendingCall(Future[R], Generic[R]):
 
     def result(self, timeout: float | None = None) -> R:
         """Waits for the call, and returns and warns as ``client.run`` does."""
-        value = super().result(timeout)
+        try:
+            value = super().result(timeout)
+        except BaseException:
+            del self  # the traceback of its own error would keep it, and its arrays
+            raise
         if self.answered is not None:
             warn(self.answered.warnings)
         return value
 
     def answer(self, timeout: float | None = None) -> Result:
         """Waits as ``result`` does, and returns all that ``client.execute`` does."""
-        super().result(timeout)
+        try:
+            super().result(timeout)
+        except BaseException:
+            del self  # likewise
+            raise
         assert self.answered is not None  # noqa: S101  # it has a result
         return self.answered
 

@@ -147,6 +147,7 @@ class CallStream:
         with self._lock:
             calls = list(self._open.values())
             self._open.clear()
+            self._writer.forget()
         for call in calls:
             self._tell(call)
         ended = failure.repeat is Repeat.FEW_TIMES and any(call.is_sent for call in calls)

@@ -119,6 +119,11 @@ class Writer:
         self._closing = True
         self._work.notify_all()
 
+    def forget(self) -> None:
+        """Sends nothing more: the stream is over."""
+        self._unsent.clear()
+        self._cancelled.clear()
+
     def wake(self) -> None:
         """Looks again whether there is something to do."""
         self._work.notify_all()
