@@ -318,7 +318,7 @@ def test_a_call_is_not_late_before_it_has_its_room(monkeypatch: pytest.MonkeyPat
         def watched(*arguments: Any) -> None:
             admit(*arguments)
             (open_stream,) = served.streams._streams
-            late.extend(open_stream._late()[0])
+            late.extend(open_stream._calls.late(served.core.peers)[0])
 
         monkeypatch.setattr(served.executor, "admit", watched)
         begin(peer, timeout_ns=1)

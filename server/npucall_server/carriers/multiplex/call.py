@@ -4,21 +4,37 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from npucall.errors import DeadlineError, StalledError
-from npucall.exchange import Event, Sending, State
+from npucall.exchange import TRANSITIONS, Event, Sending, State, event_of
 from npucall.wire.frames import join_chunk, join_end, join_reply
 from npucall.wire.messages import join_response
+from npucall.wire.rpcs import EXECUTE_STREAM
+from npucall_server.carriers.door import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from npucall.exchange import Chunk, Receiving
+    from npucall.exchange import Begin, Chunk, Receiving
+    from npucall_server.calls.beginning import Executions
     from npucall_server.calls.execution import Execution
-    from npucall_server.carriers.door import Outcome
+    from npucall_server.carriers.door import Door
     from npucall_server.carriers.multiplex.early_outputs import EarlyFrames
     from npucall_server.carriers.peers import Peers, Visitor
+    from npucall_server.carriers.threads import Threads
+
+
+class Streaming(NamedTuple):
+    """What all streams use."""
+
+    executions: Executions
+    door: Door
+    peers: Peers
+    threads: Threads
+    """In which calls run."""
+    chunk_bytes: int
+    """The size of chunks of outputs."""
 
 
 class StreamCaller:
@@ -132,6 +148,16 @@ class StreamCall:
         self.frames, self.early = iter(()), None
         self.execution.give_back()
         self.outcome.end()
+
+
+def opened(call_id: int, begin: Begin, size: int, peer: Visitor, common: Streaming) -> StreamCall:
+    """The call that a frame of ``size`` bytes opens."""
+    caller = StreamCaller(peer, begin.request_id, begin.timeout_ns / 1e9 or None)
+    outcome = Outcome(common.door, EXECUTE_STREAM.name, caller)
+    outcome.record.request_bytes = size
+    execution = common.executions.begin(caller, outcome.record, program=begin.program)
+    state = TRANSITIONS[State.NEW][event_of(begin)]
+    return StreamCall(call_id, caller, execution, outcome, state)
 
 
 def answered(call: StreamCall, chunk_bytes: int) -> tuple[Iterator[bytes], Event]:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from npucall_server.accounts.ledger import Entry
     from npucall_server.calls.arrivals import Computed
     from npucall_server.carriers.multiplex.call import StreamCall
+    from npucall_server.carriers.peers import Peers
 
 _ANY = frozenset(State)
 """The call may be in any state."""
@@ -195,3 +196,15 @@ class OpenCalls:
     def receiving(self) -> list[StreamCall]:
         """The calls whose bytes still come. To be called with the lock of ``changed``."""
         return [call for call in self._open.values() if call.state in COMING]
+
+    def late(self, peers: Peers) -> tuple[list[StreamCall], float | None]:
+        """Calls whose bytes are late, and seconds until the next is late or the stream ends.
+
+        To be called with the lock of ``changed``.
+        """
+        if not self._open:
+            return [], peers.timeout
+        receiving = [call for call in self.receiving() if call.receiving is not None]
+        left = {call: call.seconds_left(peers) for call in receiving}
+        late = [call for call, seconds in left.items() if seconds <= 0]
+        return late, min(left.values(), default=None)

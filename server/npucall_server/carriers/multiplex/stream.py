@@ -6,13 +6,12 @@ import threading
 import time
 from functools import partial
 from itertools import cycle
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from npucall.errors import CancelledError, MessageError, UnauthenticatedError
 from npucall.exchange import (
     COMING,
     PASSED_OVER,
-    TRANSITIONS,
     Begin,
     Chunk,
     Credential,
@@ -23,12 +22,10 @@ from npucall.exchange import (
 )
 from npucall.limits import KIB
 from npucall.wire.frames import join_error, split_request_frame
-from npucall.wire.rpcs import EXECUTE_STREAM
 from npucall.wire.status import to_status
 from npucall.wire.stream_messages import request_frames
 from npucall_server.access.callers import went_away
-from npucall_server.carriers.door import Outcome
-from npucall_server.carriers.multiplex.call import StreamCall, StreamCaller, answered
+from npucall_server.carriers.multiplex.call import StreamCall, Streaming, answered, opened
 from npucall_server.carriers.multiplex.early_outputs import EarlyFrames
 from npucall_server.carriers.multiplex.open_calls import OpenCalls
 from npucall_server.carriers.multiplex.packing import Packing
@@ -40,10 +37,7 @@ if TYPE_CHECKING:
 
     from npucall.exchange import RequestFrame
     from npucall_server.accounts.ledger import Entry
-    from npucall_server.calls.beginning import Executions
-    from npucall_server.carriers.door import Door
-    from npucall_server.carriers.peers import Peers, Visitor
-    from npucall_server.carriers.threads import Threads
+    from npucall_server.carriers.peers import Visitor
 
 STREAM_WINDOW = 32
 """Calls of one stream that may be without a complete answer; no more are read meanwhile."""
@@ -53,18 +47,6 @@ _UNREAD_SECONDS = 5.0
 """A stream is cut after this time if its caller's credential is not good and it reads nothing."""
 _SMALL_BYTES = 64 * KIB
 """For calls up to this size, waking another thread costs more than the call."""
-
-
-class Streaming(NamedTuple):
-    """What all streams use."""
-
-    executions: Executions
-    door: Door
-    peers: Peers
-    threads: Threads
-    """In which calls run."""
-    chunk_bytes: int
-    """The size of chunks of outputs."""
 
 
 class Stream:
@@ -170,17 +152,13 @@ class Stream:
             self._calls.changed.notify()
         self._end_receiving()
 
-    def _renew(self, credential: Credential) -> None:
-        """The caller proves again who it is."""
-        peer = self._peer
-        peer.identity = self._common.door.guard.renew(peer.identity, credential.authorization)
-
     def _take(self, call_id: int, frame: RequestFrame, size: int) -> None:
         if isinstance(frame, Begin):
             self._begin(call_id, frame, size)
             return
-        if isinstance(frame, Credential):
-            self._renew(frame)
+        if isinstance(frame, Credential):  # the caller proves again who it is
+            peer, guard = self._peer, self._common.door.guard
+            peer.identity = guard.renew(peer.identity, frame.authorization)
             return
         (call, state), event = self._calls.found(call_id), event_of(frame)
         if after(state, event) is None:
@@ -199,7 +177,7 @@ class Stream:
     def _begin(self, call_id: int, begin: Begin, size: int) -> None:
         if not self._calls.wait_for_room(call_id):
             return
-        call = self._opened(call_id, begin, size)
+        call = opened(call_id, begin, size, self._peer, self._common)
         self._calls.add(call)
         try:
             call.execution.prepare(begin.request, chunked=begin.chunked)
@@ -216,14 +194,6 @@ class Stream:
             self._common.threads.start(
                 partial(self._run, call), next(self._lines) if is_small else None
             )
-
-    def _opened(self, call_id: int, begin: Begin, size: int) -> StreamCall:
-        caller = StreamCaller(self._peer, begin.request_id, begin.timeout_ns / 1e9 or None)
-        outcome = Outcome(self._common.door, EXECUTE_STREAM.name, caller)
-        outcome.record.request_bytes = size
-        execution = self._common.executions.begin(caller, outcome.record, program=begin.program)
-        state = TRANSITIONS[State.NEW][event_of(begin)]
-        return StreamCall(call_id, caller, execution, outcome, state)
 
     def _expect(self, call: StreamCall, begin: Begin) -> None:
         receiving = call.execution.expect(f"call {call.id}")
@@ -292,7 +262,7 @@ class Stream:
                     return None
                 if not calls and self._draining:
                     raise going_down()
-                late, seconds = self._late()
+                late, seconds = calls.late(self._common.peers)
                 if not late and not calls.changed.wait(seconds) and not calls:
                     return None  # it has been idle for long
             for call in late:
@@ -303,16 +273,6 @@ class Stream:
             call.settle()
 
     # --- What does not come -----------------------------------------------------------------------
-
-    def _late(self) -> tuple[list[StreamCall], float | None]:
-        """Calls whose bytes are late, and seconds until the next is late or the stream ends."""
-        peers = self._common.peers
-        if not self._calls:
-            return [], peers.timeout
-        receiving = [call for call in self._calls.receiving() if call.receiving is not None]
-        left = {call: call.seconds_left(peers) for call in receiving}
-        late = [call for call, seconds in left.items() if seconds <= 0]
-        return late, min(left.values(), default=None)
 
     def _give_way(self, call: StreamCall) -> None:
         """Ends a call whose bytes still come, because others need its room."""

@@ -10,7 +10,8 @@ from npucall.texts import retry_in
 from npucall_server import retries
 from npucall_server.accounts.ledger import Ledger
 from npucall_server.accounts.quotas import quota_of
-from npucall_server.carriers.multiplex.stream import Stream, Streaming
+from npucall_server.carriers.multiplex.call import Streaming
+from npucall_server.carriers.multiplex.stream import Stream
 from npucall_server.carriers.threads import Threads
 from npucall_server.scheduling.executor import going_down
 
