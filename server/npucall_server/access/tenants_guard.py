@@ -36,7 +36,8 @@ class TenantsGuard:
     """Knows callers by certificates and tokens: of the server's file, an issuer, or a local user.
 
     If a call has a credential, the certificate of its connection does not count. The guard keeps
-    the hash of each credential that it has verified, until that expires or a file changes.
+    the hash of each credential that it has verified, and each certificate, until that expires or a
+    file changes.
     """
 
     asks = True
@@ -55,7 +56,8 @@ class TenantsGuard:
         self._token_file, self._issuer, self._users = token_file, issuer, users
         self._certificates = certificates
         self._credential_socket = credential_socket
-        self._known: dict[bytes, Identity] = {}
+        self._known: dict[bytes | Certificate, Identity] = {}
+        """By hashes of credentials, and by certificates."""
         self._lock = threading.Lock()
 
     def identify(
@@ -88,12 +90,7 @@ class TenantsGuard:
         identity = known.get(key)
         if identity is not None and time.time() < identity.expires:
             return identity
-        identity = self._verified(authorization)
-        with self._lock:  # if ``forget`` came meanwhile, this goes too
-            while len(known) >= _KEPT:
-                del known[next(iter(known))]
-            known[key] = identity
-        return identity
+        return self._keep(known, key, self._verified(authorization))
 
     def renew(self, identity: Identity, authorization: str) -> Identity:
         """The same caller proves again who it is. Raises UnauthenticatedError."""
@@ -202,7 +199,23 @@ class TenantsGuard:
         tenant = belonging.of_claim(self.tenants, claims.tenant)
         return self._identity(tenant, claims.name, KnownBy.JWT, claims.expires, claims.tenant)
 
+    def _keep(
+        self, known: dict[bytes | Certificate, Identity], key: bytes | Certificate, who: Identity
+    ) -> Identity:
+        with self._lock:  # if ``forget`` came meanwhile, this goes too
+            while len(known) >= _KEPT:
+                del known[next(iter(known))]
+            known[key] = who
+        return who
+
     def _by_certificate(self, certificate: Certificate) -> Identity:
+        known = self._known
+        identity = known.get(certificate)
+        if identity is not None and time.time() < identity.expires:
+            return identity
+        return self._keep(known, certificate, self._certified(certificate))
+
+    def _certified(self, certificate: Certificate) -> Identity:
         if time.time() >= certificate.expires:
             raise expired("the client's certificate has expired; get a new one")
         tenant, name = belonging.of_certificate(self.tenants, certificate.names)

@@ -8,7 +8,7 @@ import stat
 import threading
 import time
 from types import SimpleNamespace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from hypothesis import assume, given
@@ -17,6 +17,7 @@ from tests.server import issuer as issuers
 
 from npucall.errors import CredentialExpiredError, UnauthenticatedError
 from npucall_server.access import tenants_guard, tokens
+from npucall_server.access.certificates import Certificate
 from npucall_server.access.local_users import LocalUsers
 from npucall_server.access.oidc import Issuer
 from npucall_server.access.tenants_guard import TenantsGuard
@@ -304,3 +305,21 @@ def test_no_more_is_kept_than_there_is_room_for(
     for _ in range(10):
         guard.identify_by(f"Bearer {users.credential(US)}")
     assert len(guard._known) == 3
+
+
+def test_whom_a_certificate_names_is_found_once_until_something_changes_or_it_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tenants = Tenants({"vision": Tenant(certificates=("*.vision.lab",))})
+    certificate: Any = SimpleNamespace(of=lambda *_: shown)
+    shown = Certificate(("erin.vision.lab",), time.time() + 100)
+    guard, connection = TenantsGuard(tenants, certificates=certificate), cast("Any", None)
+    first = guard.identify("peer", {}, connection)
+    assert guard.identify("another", {}, connection) is first
+    tenants.replace({"speech": Tenant(certificates=("erin.*",))})
+    guard.forget()
+    assert guard.identify("peer", {}, connection).tenant == "speech"
+    later = time.time() + 200
+    monkeypatch.setattr(tenants_guard, "time", SimpleNamespace(time=lambda: later))
+    with pytest.raises(CredentialExpiredError):
+        guard.identify("peer", {}, connection)
