@@ -1,6 +1,6 @@
 """Errors without aclnn status, of names, kinds and layouts, reach the caller of every device.
 
-``tests/proto/test_calls.py`` has all of them, and their order.
+``tests/proto/wire/test_calls.py`` has all of them, and their order.
 """
 
 from __future__ import annotations

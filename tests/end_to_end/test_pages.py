@@ -238,6 +238,31 @@ def test_every_room_of_a_distribution_is_in_the_picture_and_in_the_table_of_fold
         assert {page_id(room) + "/" for room in rooms} - named == set()
 
 
+def test_contributing_names_the_tests_of_every_room() -> None:
+    row = (
+        r"^\| ((?:`npucall\w*(?:/\w+)?/`(?:, )?)+) \| `\.venv/bin/python -m pytest -q ([^`]+)` \|$"
+    )
+    page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    rows = re.findall(row, page, re.MULTILINE)
+    named = {room for rooms, _ in rows for room in CODE.findall(rooms)}
+    rooms = {
+        f"{name}/{file.parent.name}/"
+        for name, folder in PACKAGES.items()
+        for file in folder.glob("*/__init__.py")
+    }
+    assert rooms - named == {"npucall/v1/"}  # generated
+    assert named - rooms == {f"{name}/" for name in PACKAGES} - {"npucall_server/"}
+    tests = [word for _, command in rows for word in command.split() if "/" in word]
+    assert [each for each in tests if not all(map(list, map(ROOT.glob, spelled_out(each))))] == []
+
+
+def spelled_out(pattern: str) -> list[str]:
+    """What a shell makes of braces."""
+    before, braces, rest = pattern.partition("{")
+    inside, _, behind = rest.partition("}")
+    return [before + each + behind for each in inside.split(",")] if braces else [before]
+
+
 # --- What packages say of themselves --------------------------------------------------------------
 
 
