@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import Any
 
 import pytest
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
 
 TURNS: tuple[Any, ...] = ((), pytest.mark.more, pytest.mark.long)
 """What marks a case of ``make test``, of ``make test-all`` and of ``make test-long``."""

@@ -5,24 +5,20 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from collections.abc import Iterator
 from contextlib import contextmanager
 from inspect import iscoroutinefunction
-from typing import TYPE_CHECKING, Any, NoReturn
+from pathlib import Path
+from typing import Any, NoReturn
 
 import pytest
 from tests.simulator.build import build
 
 import npucall_client
 from npucall.errors import VariantUnavailableError
-from npucall_client.testing import running_server
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from npucall_client import Client
-    from npucall_client.sending.transport import Transport
-    from npucall_client.testing import ServerProcess
+from npucall_client import Client
+from npucall_client.sending.transport import Transport
+from npucall_client.testing import ServerProcess, running_server
 
 
 def environment(

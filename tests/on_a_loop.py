@@ -9,9 +9,10 @@ import asyncio
 import inspect
 import threading
 import weakref
+from collections.abc import Coroutine, Iterator
 from concurrent.futures import CancelledError as Cancelled
 from functools import cache
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -19,9 +20,6 @@ import npucall_client
 from npucall.errors import CancelledError
 from npucall_client import aio
 from npucall_client.aio.opening import Opening
-
-if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterator
 
 
 def connect(*args: Any, **kwargs: Any) -> Any:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import inspect
 import reprlib
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import pytest
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    Test = Callable[..., None]
+Test = Callable[..., None]
 
 
 def each(names: str | tuple[str, ...], rows: Iterable[Any]) -> Callable[[Test], Test]:

@@ -6,16 +6,14 @@ import mmap
 import os
 import socket
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from google.rpc.error_details_pb2 import ErrorInfo
 from google.rpc.status_pb2 import Status
 
 from npucall.v1 import operator_service_pb2 as pb
 from npucall.v1 import shared_memory_pb2, tensor_pb2
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 _PATIENCE = 20.0
 

@@ -7,19 +7,26 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
 
 from . import requests
-from .http2 import HEALTH, MOST, REFLECTION, answered, connected, message, over, pump, sent
+from .http2 import (
+    HEALTH,
+    MOST,
+    REFLECTION,
+    Connection,
+    Connections,
+    answered,
+    connected,
+    message,
+    over,
+    pump,
+    sent,
+)
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from contextlib import AbstractContextManager
-
-    from .http2 import Connection, Connections
-
-    Attack = AbstractContextManager[Connections]
+Attack = AbstractContextManager[Connections]
 
 MIB = 2**20
 _AHEAD = 2**14

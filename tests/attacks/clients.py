@@ -14,9 +14,10 @@ import sys
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import grpc
 import numpy as np
@@ -25,13 +26,9 @@ from tests.end_to_end import wire
 import npucall_client
 from npucall.errors import NpucallError, QueueFullError
 from npucall.operators.l1_loss_backward import l1_loss_backward
+from npucall_client import Client
 
 from .http2 import HEALTH
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from npucall_client import Client
 
 PATIENCE = 10.0
 """Seconds after which a polite call is lost."""

@@ -6,13 +6,10 @@ import select
 import socket
 import time
 from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING
 
 import hpack
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
 
 SERVICE = "/npucall.v1.OperatorService/"
 HEALTH = "/grpc.health.v1.Health/Check"

@@ -12,21 +12,17 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tests.end_to_end import wire
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-    from contextlib import AbstractContextManager
+from npucall.v1 import operator_service_pb2 as pb
 
-    from npucall.v1 import operator_service_pb2 as pb
-
-    Start = Callable[..., AbstractContextManager["AttackedServer"]]
-    """``attacked`` in a folder of the test's own."""
+Start = Callable[..., AbstractContextManager["AttackedServer"]]
+"""``attacked`` in a folder of the test's own."""
 
 MIB, GIB = 2**20, 2**30
 _CAP = 6 * GIB

@@ -14,9 +14,11 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import grpc
 import pytest
@@ -28,13 +30,7 @@ from tests.server.sessions.raw import SESSIONS, RawSessions, RefusedError, entry
 from npucall.v1 import operator_service_pb2 as pb
 from npucall.v1 import tensor_pb2
 
-from .servers import MIB
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from pathlib import Path
-
-    from .servers import AttackedServer, Start
+from .servers import MIB, AttackedServer, Start
 
 LEASE = 3.0
 SLACK = 20.0

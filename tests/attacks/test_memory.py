@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pytest
 from tests.end_to_end import wire
@@ -14,10 +12,7 @@ from npucall.operators.l1_loss_backward import l1_loss_backward
 from . import attacks, requests
 from .attacks import endings
 from .http2 import answered, connected, message, over, pump
-from .servers import GIB, MIB
-
-if TYPE_CHECKING:
-    from .servers import AttackedServer, Start
+from .servers import GIB, MIB, AttackedServer, Start
 
 pytestmark = pytest.mark.long
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
 
 import grpc
 import numpy as np
@@ -13,16 +13,10 @@ from tests.end_to_end import wire
 from npucall.v1 import operator_service_pb2 as pb
 
 from . import attacks, requests
-from .attacks import endings
+from .attacks import Attack, endings
 from .clients import health_of, polite
 from .http2 import SERVICE, connected, message, over, pump
-from .servers import MIB
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from .attacks import Attack
-    from .servers import AttackedServer, Start
+from .servers import MIB, AttackedServer, Start
 
 pytestmark = pytest.mark.long
 

@@ -7,23 +7,18 @@ import random
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from functools import partial
-from typing import TYPE_CHECKING
 
 import grpc
 import pytest
 
 from . import attacks, requests
+from .attacks import Attack
 from .clients import clients, polite
 from .http2 import pump
-from .servers import GIB
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from .attacks import Attack
-    from .servers import Start
+from .servers import GIB, Start
 
 pytestmark = pytest.mark.long
 

@@ -7,9 +7,11 @@ import sys
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import grpc
 import numpy as np
@@ -24,12 +26,7 @@ from npucall_server.settings.tenants import Role
 
 from . import requests
 from .clients import AGAIN_SECONDS, ONE, ZERO, clients, polite
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from .servers import Start
+from .servers import Start
 
 pytestmark = pytest.mark.long
 

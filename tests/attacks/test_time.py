@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -11,10 +10,7 @@ from . import attacks, requests
 from .attacks import endings
 from .clients import polite
 from .http2 import over, pump
-from .servers import MIB
-
-if TYPE_CHECKING:
-    from .servers import Start
+from .servers import MIB, Start
 
 pytestmark = pytest.mark.long
 

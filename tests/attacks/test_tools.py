@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
 
 import pytest
 
 from . import requests
 from .clients import polite
 from .http2 import HEALTH, connected, message, over, pump
-from .servers import MIB
-
-if TYPE_CHECKING:
-    from .servers import Start
+from .servers import MIB, Start
 
 
 @pytest.mark.more

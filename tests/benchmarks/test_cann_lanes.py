@@ -6,14 +6,12 @@ import itertools
 import json
 import subprocess
 import sys
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
 
 pytestmark = pytest.mark.more
 

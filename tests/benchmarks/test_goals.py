@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from cases import IN_PLACE, Case, Quantity, Sample, quantities
 from figures import MIB, Figure, Series, compared, noise_of, size_text
@@ -14,9 +14,6 @@ from plan import Plan, full, quick
 from report import as_json, summary
 from service import in_turn
 from tests.rows import each
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 SPEED = Series("speed", "higher", "GB/s")
 LATENCY = Series("latency", "lower", "ms")

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 import run
 from figures import Figure
 from goals import GOALS
 from plan import Plan, quick
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 GOAL = GOALS[0]
 MISSED, REACHED = 99.0, 0.1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
@@ -10,12 +10,8 @@ from tests.client.fake_server import FakeServer
 from tests.conftest import ASYNCIO, DEVICES, HAS_SERVER
 
 import npucall_client
+from npucall_client import Client, Session
 from npucall_client.sending import attempts
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from npucall_client import Client, Session
 
 settings.register_profile("npucall", deadline=None)
 settings.load_profile("npucall")

@@ -6,30 +6,26 @@ Unless a test says otherwise it answers a call with the bytes of its first stora
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import grpc
 import numpy as np
 from tests.client.pool.heard import PATIENCE, until
 
 import npucall_client
+from npucall.errors import NpucallError
 from npucall.v1 import operator_service_pb2 as pb
 from npucall.v1 import tensor_pb2
 from npucall.wire.status import TRAILER, to_status
+from npucall_client import Client
+from npucall_client.sending.pipeline import PendingCall, Pipeline
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from npucall.errors import NpucallError
-    from npucall_client import Client
-    from npucall_client.sending.pipeline import PendingCall, Pipeline
-
-    Frames = Iterator[pb.ExecuteStreamRequest]
-    Answers = Iterator[pb.ExecuteStreamResponse]
-    Behaviour = Callable[[Frames, grpc.ServicerContext], Answers]
+Frames = Iterator[pb.ExecuteStreamRequest]
+Answers = Iterator[pb.ExecuteStreamResponse]
+Behaviour = Callable[[Frames, grpc.ServicerContext], Answers]
 
 __all__ = ["PATIENCE", "until"]  # beside what is defined here
 Answer = Callable[[bytes, grpc.ServicerContext], bytes]

@@ -13,9 +13,12 @@ import os
 import socket
 import socketserver
 import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
+import grpc
 import numpy as np
 
 from npucall.errors import SharedMemoryError
@@ -25,13 +28,7 @@ from npucall.wire.status import to_status
 
 from . import fake_server
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    import grpc
-
-    Behaviour = Callable[[socket.socket, bytes], None]
+Behaviour = Callable[[socket.socket, bytes], None]
 
 ID = b"0123456789abcdef"
 

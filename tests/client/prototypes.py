@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 from tests.proto.prototypes import operator
 
+from npucall.declare.declaration import Operator
 from npucall.products import A2
 from npucall.v1 import operator_service_pb2 as pb
 from npucall.wire.listing import declare, describe
 from npucall_client.calls import arguments
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from npucall.declare.declaration import Operator
 __all__ = ["operator"]  # beside what is defined here
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import gc
 import threading
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from tests.rows import each
 
 from npucall.errors import NpucallError, QueueFullError, ShapeError
+from npucall_client import Client
 from npucall_client.calls.arguments import BoundCall
 from npucall_client.sending.attempts import Attempts
 from npucall_client.sending.large_call import LargeCall
@@ -17,11 +19,6 @@ from npucall_client.sending.stream import CallStream
 from npucall_client.sending.writer import SentCall
 
 from . import fake_server as fake
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from npucall_client import Client
 
 pytestmark = pytest.mark.usefixtures("sender")
 OF_A_CALL = (Attempts, BoundCall, CallStream, LargeCall, SentCall)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,12 +15,8 @@ from tests.rows import each
 import npucall_client
 from npucall.errors import ArgumentError, SettingError
 from npucall.operators.kl_div_backward import kl_div_backward
+from npucall_client import Client
 from npucall_client.settings import ClientSettings
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from npucall_client import Client
 
 ONES = np.ones((2, 3), np.float32)
 # Name, default, text of the environment, its value, an argument and its value.

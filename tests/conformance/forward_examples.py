@@ -5,19 +5,16 @@ Every path has to give these; ``test_worked_examples`` and ``tests/end_to_end`` 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from npucall.declare.declaration import Operator
 from npucall.declare.parameters import Input, Output, c_name
+from npucall.dtypes import AnyArray
 from npucall.operators import CATALOGUE
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from npucall.declare.declaration import Operator
-    from npucall.dtypes import AnyArray
 
 NONE, MEAN, SUM, BATCHMEAN = range(4)
 HALF, SINGLE = np.float16, np.float32

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Collection
 
 import pytest
 
+from npucall.declare.call import Argument
 from npucall.dtypes import FLOAT
 from npucall.errors import VariantUnavailableError
 from npucall.tensors import TensorSpec
+from npucall.v1 import operator_service_pb2 as pb
 from npucall.wire import calls
 from npucall.wire import messages as framing
+from npucall_client import Client
 from npucall_client.calls.arguments import BoundCall
 from npucall_client.sending.request import Request
 from npucall_client.sending.senders import finished
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
-
-    from npucall.declare.call import Argument
-    from npucall.v1 import operator_service_pb2 as pb
-    from npucall_client import Client
 
 Arguments = dict[str, "Argument"]
 

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import grpc
 
@@ -24,12 +24,10 @@ from npucall.errors import (
 from npucall.tensors import Format, TensorSpec
 from npucall.v1 import operator_service_pb2 as pb
 from npucall.wire import calls
+from npucall_client import Client
 
 from . import raw
 from .raw import KL, KL_TARGET, L1
-
-if TYPE_CHECKING:
-    from npucall_client import Client
 
 INT4 = 29 + 1  # ACL's code of a packed type, plus 1 as on the wire
 NULL = pb.Absent()

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import suppress
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import grpc
 import numpy as np
@@ -15,16 +16,12 @@ from tests.operators.test_labels import CALLS, labels_of, with_label
 
 from npucall.dtypes import FLOAT, FLOAT16
 from npucall.errors import ArgumentError, NpucallError, VariantUnavailableError
+from npucall_client import Client
 from npucall_conformance.cases.maker import Maker
+from npucall_conformance.stating.parts import Invalid
 from npucall_conformance.stating.statement import LEFT_OUT
 
 from . import raw
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from npucall_client import Client
-    from npucall_conformance.stating.parts import Invalid
 
 ASKED = (raw.plan, raw.execute)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING
 
 import pytest
 from tests.operators.defects import TABLES
@@ -14,12 +13,10 @@ from npucall.dtypes import BF16
 from npucall.errors import DTypeError
 from npucall.products import product_of
 from npucall.tensors import TensorSpec
+from npucall_client import Client
 
 from . import raw
 from .raw import KL, KL_TARGET
-
-if TYPE_CHECKING:
-    from npucall_client import Client
 
 A2, A3, A950 = "Ascend910B1", "Ascend910_9391", "Ascend950PR_9589"
 OLDER = ("Ascend910A", "Ascend310P3", "Ascend310B1", "Ascend310")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -17,14 +17,12 @@ from npucall.operators.kl_div_target_backward_community import kl_div_target_bac
 from npucall.operators.kl_div_target_backward_documented import kl_div_target_backward_documented
 from npucall.tensors import TensorSpec
 from npucall.wire.calls import encode
+from npucall_client import Client
 
 from . import raw
 from .forward_examples import BATCHMEAN, EXAMPLES, HALF, INF, MEAN, NONE, SINGLE, Example
 from .forward_examples import LOGARITHMS as LOGS
 from .raw import KL, KL_TARGET, L1, OUTPUTS
-
-if TYPE_CHECKING:
-    from npucall_client import Client
 
 BF16, NAN = ml_dtypes.bfloat16, float("nan")
 HALF_DIGIT = 0.5e-8

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import count
-from typing import TYPE_CHECKING
 
 import pytest
 
 from npucall_conformance.fuzz import search
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 @pytest.fixture

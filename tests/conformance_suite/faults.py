@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import import_module
 from inspect import unwrap
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -16,9 +17,6 @@ from npucall.declare.catalogue import Catalogue
 from npucall.declare.declaration import Operator
 from npucall.operators import CATALOGUE
 from npucall_client.local import transport
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 EVALUATE, RECIPES = ".compute.evaluate", ".compute.recipes"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,22 +14,18 @@ from npucall.v1 import operator_service_pb2 as pb
 from npucall.wire.messages import Response
 from npucall_client.client import Client
 from npucall_client.local.transport import LocalTransport
+from npucall_client.sending.request import Request
 from npucall_client.settings import ClientSettings
 from npucall_conformance import conform_command
 from npucall_conformance.cases.select import Selection, select
 from npucall_conformance.fuzz.search import Fuzz
-from npucall_conformance.reporting.report import Report
+from npucall_conformance.reporting.report import Outcome, Report
 from npucall_conformance.running.runner import Runner
 from npucall_conformance.running.subject import Subject, open_subject
 from npucall_conformance.statements import statements
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
     from click.testing import Result
-
-    from npucall_client.sending.request import Request
-    from npucall_conformance.reporting.report import Outcome
 
 PARTS = pytest.mark.parametrize(
     "part",

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from npucall_server.devices import open_device
 from npucall_server.serving.app import Server, build
 from npucall_server.settings.server import ServerSettings
 from npucall_server.telemetry.log import Log
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 @contextmanager

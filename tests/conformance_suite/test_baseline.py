@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,9 +16,6 @@ from npucall_conformance.reporting.baseline import Deviation
 from .servers import Altered, client_of, command
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
     from click.testing import Result
 
 CASE = "aclnnKlDivBackward/grid/f32-none-4x6-0001"

@@ -6,18 +6,17 @@ from collections import Counter
 from dataclasses import replace
 from importlib.util import find_spec
 from math import prod
-from typing import TYPE_CHECKING
 
 import pytest
 from tests.rows import each
 
 from npucall.declare.parameters import Attribute, Input, Output
-from npucall.dtypes import BF16, FLOAT16
+from npucall.dtypes import BF16, FLOAT16, DType
 from npucall.operators import CATALOGUE
 from npucall.products import PRODUCTS
 from npucall_conformance.cases.arrangements import Arrangement
 from npucall_conformance.cases.blocks import cases_of
-from npucall_conformance.cases.case import BLOCKS, dtype_named
+from npucall_conformance.cases.case import BLOCKS, Case, dtype_named
 from npucall_conformance.cases.large import BEYOND
 from npucall_conformance.cases.made_call import call_of
 from npucall_conformance.cases.maker import Maker
@@ -27,13 +26,9 @@ from npucall_conformance.judging.truth import expected
 from npucall_conformance.statements import statements
 from npucall_conformance.statements.kl_div_backward import KL_DIV_BACKWARD
 from npucall_conformance.stating.parts import Setup
+from npucall_conformance.stating.statement import Statement
 
 from .servers import PARTS
-
-if TYPE_CHECKING:
-    from npucall.dtypes import DType
-    from npucall_conformance.cases.case import Case
-    from npucall_conformance.stating.statement import Statement
 
 # --- Cases ----------------------------------------------------------------------------------------
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -29,10 +29,8 @@ from npucall_conformance.statements.kl_div_backward import KL_DIV_BACKWARD
 from npucall_conformance.stating import reals
 from npucall_conformance.stating.arguments import Arguments, Terms
 from npucall_conformance.stating.parts import Contradiction, Refusal, Setup
+from npucall_conformance.stating.statement import Statement
 from npucall_conformance.wire import WireAnswer
-
-if TYPE_CHECKING:
-    from npucall_conformance.stating.statement import Statement
 
 # --- The truth ------------------------------------------------------------------------------------
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from functools import partial
 from importlib.metadata import entry_points
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -18,9 +19,6 @@ from npucall_conformance.reporting.coverage import SOCS
 
 from .faults import of
 from .servers import Altered, Failing, client_of, command, flip
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 CASE = "aclnnKlDivBackward/grid/f32-none-4x6-0001"
 OTHER = "aclnnKlDivBackward/grid/f32-mean-4x6-0003"

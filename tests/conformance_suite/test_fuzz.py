@@ -6,7 +6,7 @@ import subprocess
 import sys
 from itertools import islice
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -19,11 +19,13 @@ from npucall_conformance.fuzz.draws import drawn as drawing
 from npucall_conformance.fuzz.draws import layout
 from npucall_conformance.fuzz.random_calls import apart, spoilt
 from npucall_conformance.fuzz.search import Fuzz
+from npucall_conformance.reporting.report import Outcome
 from npucall_conformance.running.runner import Evidence, Runner
 from npucall_conformance.running.subject import open_subject
 from npucall_conformance.stating import elementwise
 
 from .fault_table import DRAWN
+from .faults import Fault
 from .servers import (
     PARTS,
     STATEMENTS,
@@ -34,11 +36,6 @@ from .servers import (
     local,
     report_on,
 )
-
-if TYPE_CHECKING:
-    from npucall_conformance.reporting.report import Outcome
-
-    from .faults import Fault
 
 KL, TITLES = "aclnnKlDivBackward", list(STATEMENTS)
 ALIKE = DRAWN[1]

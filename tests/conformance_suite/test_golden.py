@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,15 +14,13 @@ from npucall.declare.parameters import Scalar
 from npucall.dtypes import DTYPES
 from npucall.errors import NpucallError
 from npucall.tensors import Format, TensorSpec
+from npucall_client.client import Client
 from npucall_client.local.transport import LocalTransport
 from npucall_conformance import wire
 from npucall_conformance.cases.select import Selection, select
 from npucall_conformance.golden import Golden
 
 from .servers import PARTS, STATEMENTS, client_of
-
-if TYPE_CHECKING:
-    from npucall_client.client import Client
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 BY_NAME = {each.name: each for each in DTYPES}

@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
-from typing import TYPE_CHECKING
 
 from tests.rows import each
 
 from npucall_conformance.cases.select import Selection
 from npucall_conformance.reporting import html
-from npucall_conformance.reporting.report import Report
+from npucall_conformance.reporting.report import Outcome, Report
 from npucall_conformance.reporting.wording import clean, rerun
 
 from .shown import (
@@ -27,9 +26,6 @@ from .shown import (
     hostile,
     with_numbers,
 )
-
-if TYPE_CHECKING:
-    from npucall_conformance.reporting.report import Outcome
 
 NOTHING = Report("cpu-strict", 0, SERVER)
 REFERENCES = {"src", "href", "srcset", "action", "data", "poster", "background", "xlink:href"}

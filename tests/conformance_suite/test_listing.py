@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from tests.rows import each
 
+from npucall_conformance.running.subject import Subject
 from npucall_conformance.stating.tables import product_of
 
 from .faults import at, of
 from .servers import failed, run
 from .servers import local as server
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from npucall_conformance.running.subject import Subject
 
 GLU = "aclnnGlu"
 FORGOTTEN = of("Glu", "", '"aclnnGlu"', '"aclnnGluV1"')

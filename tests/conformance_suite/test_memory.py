@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from itertools import combinations
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,23 +13,17 @@ from npucall import memory
 from npucall.compute import evaluate, pieces
 from npucall.declare.call import Call
 from npucall.declare.domain import Elementwise
-from npucall.declare.prepare import prepare
+from npucall.declare.prepare import Prepared, prepare
 from npucall.errors import NpucallError
 from npucall.operators import CATALOGUE
 from npucall.products import product_of
-from npucall.tensors import TensorSpec
+from npucall.tensors import Buffer, TensorSpec
 from npucall.wire.calls import PreparedCalls, encode
 from npucall_conformance.cases.made_call import call_of
 from npucall_conformance.cases.select import Selection, select
 from npucall_server.calls.arrivals import Arrivals
 
 from .servers import PARTS, STATEMENTS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from npucall.declare.prepare import Prepared
-    from npucall.tensors import Buffer
 
 PRODUCT = product_of("Ascend910B1")
 TITLES = list(STATEMENTS)

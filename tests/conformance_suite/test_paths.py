@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import closing
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.rows import each
 
 import npucall_client
 from npucall_conformance import bundle
+from npucall_conformance.reporting.report import Outcome
 from npucall_conformance.running.looks.paths import PATHS, PLAN, PROGRAM_PLAN, UNREAD
+from npucall_conformance.running.runner import Evidence
 from npucall_conformance.running.subject import open_subject
 
 from . import fault_table
+from .faults import Fault
 from .servers import failed, run
 from .serving import serving
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from npucall_conformance.reporting.report import Outcome
-    from npucall_conformance.running.runner import Evidence
-
-    from .faults import Fault
 
 ANY, FAULTS = "aclnnL1LossBackward", fault_table.PATHS
 ALL = {path.name for path in PATHS} | {PLAN, PROGRAM_PLAN}

@@ -4,31 +4,26 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
+from pathlib import Path
 from threading import Event
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 from tests.rows import each
 
 from npucall.errors import InternalError
+from npucall.wire.messages import Response
 from npucall_client.local.transport import LocalTransport
+from npucall_client.sending.request import Request
 from npucall_conformance import bundle
 from npucall_conformance.cases.select import Selection, select
 from npucall_conformance.reporting.report import JudgedServer
 from npucall_conformance.running.looks.crowd import CALLERS
 from npucall_conformance.running.runner import Evidence, Runner, default_profile, in_order
-from npucall_conformance.running.subject import open_subject
+from npucall_conformance.running.subject import Subject, open_subject
 from npucall_conformance.statements import statements
 
 from .servers import Failing, altered, client_of, failed, flip, local, run
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from npucall.wire.messages import Response
-    from npucall_client.sending.request import Request
-    from npucall_conformance.running.subject import Subject
 
 SOME = tuple(statement.title for statement in statements())[::12]
 KL = ("aclnnKlDivBackward",)

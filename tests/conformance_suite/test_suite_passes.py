@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.rows import each
 
+from npucall_client import Client
+from npucall_client.testing import ServerProcess
 from npucall_conformance.running.subject import Subject, open_subject
 from npucall_conformance.statements import statements
 
 from .servers import command, failed, local, run
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from npucall_client import Client
-    from npucall_client.testing import ServerProcess
 
 TITLES = [statement.title for statement in statements()]
 

@@ -7,16 +7,13 @@ import os
 import subprocess
 import sys
 import time
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tests.pool.callers import LOAD, Calls, calling
 from tests.pool.hosts import namespace
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from contextlib import AbstractContextManager
 
 ROOT = Path(__file__).parents[2]
 TOOLS = Path(sys.executable).parent

@@ -5,12 +5,8 @@ from __future__ import annotations
 import ast
 import subprocess
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from .engines import FOLDER, ROOT, TOOLS
-
-if TYPE_CHECKING:
-    from .engines import Podman
+from .engines import FOLDER, ROOT, TOOLS, Podman
 
 BASE = "localhost/npucall-base"
 CPU = "localhost/npucall-server:cpu"

@@ -11,21 +11,16 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from tests.pool.hosts import need, until
 
 from . import images
-from .engines import FOLDER, ROOT, TOOLS, Engine, own_network
+from .engines import FOLDER, ROOT, TOOLS, Engine, Podman, own_network
 from .test_pool import NETWORK, POOL, UNDER_LOAD
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from .engines import Podman
 
 pytestmark = [pytest.mark.containers, pytest.mark.long]
 WHEELS = (

@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import re
 import subprocess
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
 
 from . import images
-from .engines import TOOLS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from .engines import Podman
+from .engines import TOOLS, Podman
 
 pytestmark = pytest.mark.containers
 MEGABYTE = 10**6

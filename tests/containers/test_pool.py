@@ -5,16 +5,11 @@ from __future__ import annotations
 import os
 import signal
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
 
-from .engines import ROOT
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from .engines import Podman
+from .engines import ROOT, Podman
 
 pytestmark = pytest.mark.containers
 POOL = ROOT / "deploy" / "compose.pool.yml"

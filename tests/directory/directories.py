@@ -6,10 +6,12 @@ import io
 import json
 import queue
 import threading
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Self
 
 import grpc
-from tests.certificates import Authority
+from tests.certificates import Authority, Pair
 from tests.server.fakes import PATIENCE, FakeClock
 
 from npucall.v1 import directory_service_pb2 as pb
@@ -20,14 +22,7 @@ from npucall_server.directory.app import Directory
 from npucall_server.directory.settings import DirectorySettings
 from npucall_server.telemetry.log import Log
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-    from typing import Self
-
-    from tests.certificates import Pair
-
-    Metadata = list[tuple[str, str]] | None
+Metadata = list[tuple[str, str]] | None
 
 SERVING, SUSPECT = pb.MEMBER_STATE_SERVING, pb.MEMBER_STATE_SUSPECT
 DRAINING, GONE = pb.MEMBER_STATE_DRAINING, pb.MEMBER_STATE_GONE

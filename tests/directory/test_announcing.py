@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import threading
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,9 +20,6 @@ from npucall_server.announcing import announcer
 from npucall_server.directory import app
 
 from .directories import DRAINING, SERVING, Watching, running, running_with_tenants
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def test_a_server_says_who_it_is_and_how_busy() -> None:

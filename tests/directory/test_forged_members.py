@@ -6,10 +6,11 @@ import socket
 import ssl
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-from tests.certificates import Authority
+import pytest
+from tests.certificates import Authority, Pair
 from tests.rows import each
 from tests.server.fakes import PATIENCE, FakeDevice
 from tests.server.serving import serving
@@ -17,11 +18,6 @@ from tests.server.serving import serving
 import npucall_client
 
 from .directories import member, running
-
-if TYPE_CHECKING:
-    import pytest
-    from tests.certificates import Pair
-
 
 SECONDS = 6 * PATIENCE
 """In which a call ends, whatever happens meanwhile."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import io
 import urllib.request
+from collections.abc import Iterator
 from itertools import product
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import grpc
 import pytest
@@ -30,15 +31,11 @@ from .directories import (
     SERVING,
     SUSPECT,
     Announcing,
+    RunningDirectory,
     member,
     refusal,
     running,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from .directories import RunningDirectory
 
 
 @pytest.fixture(scope="module")

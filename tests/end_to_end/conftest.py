@@ -4,25 +4,19 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
+import grpc
 import pytest
 from hypothesis import settings
 from tests.certificates import Authority
 
-from npucall_client.testing import running_server
+from npucall_client.testing import ServerProcess, running_server
 
 from . import wire
 from .contract import Caller
 from .pages import ROOT
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    import grpc
-
-    from npucall_client.testing import ServerProcess
 
 settings.register_profile("npucall", deadline=None)
 settings.load_profile("npucall")

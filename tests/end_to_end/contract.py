@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 import struct
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import grpc
 from google.rpc.status_pb2 import Status
@@ -14,9 +15,6 @@ from npucall.v1 import operator_service_pb2 as pb
 from npucall.v1 import operator_service_pb2_grpc, tensor_pb2
 
 from . import wire
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
 
 KL = "aclnnKlDivBackward"
 PROTOS = Path(__file__).parents[2] / "proto/npucall/v1"

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
-if TYPE_CHECKING:
-    from npucall.v1.operator_service_pb2 import CallerInfo
-    from npucall_client import Client
+from npucall.v1.operator_service_pb2 import CallerInfo
+from npucall_client import Client
 
 SMALL, LARGE = np.ones(4, np.float32), np.ones(2**21, np.float32)
 

@@ -5,11 +5,8 @@ from __future__ import annotations
 import socket
 import struct
 import threading
-from contextlib import closing, suppress
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, closing, suppress
+from typing import NamedTuple
 
 PIECE = 65536
 

@@ -8,15 +8,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from ruamel.yaml import YAML
 
 from .pages import ROOT, files
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 EXAMPLES = ROOT / "examples" / "ci"
 SCHEMAS = {"github.yml": "vendor.github-workflows", "gitlab.yml": "vendor.gitlab-ci"}

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
+import grpc
 import pytest
 
 from npucall.v1 import operator_service_pb2 as pb
@@ -26,11 +28,6 @@ from .contract import (
     request,
     says,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    import grpc
 
 
 def cancel(call_id: int) -> pb.ExecuteStreamRequest:

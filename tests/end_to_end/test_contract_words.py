@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from npucall.v1 import operator_service_pb2 as pb
 from npucall.v1 import tensor_pb2
+from npucall_client.testing import ServerProcess
 
 from . import wire
 from .contract import (
@@ -22,9 +23,6 @@ from .contract import (
     request,
     says,
 )
-
-if TYPE_CHECKING:
-    from npucall_client.testing import ServerProcess
 
 INT64 = tensor_pb2.DATA_TYPE_INT64
 NOWHERE = tensor_pb2.Storage()

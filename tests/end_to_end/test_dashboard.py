@@ -9,9 +9,10 @@ import shutil
 import subprocess
 import urllib.parse
 import urllib.request
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,9 +25,6 @@ from npucall_client.testing import running_server
 from npucall_server.metrics.declared import METRICS, Metric
 
 from . import wire
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 DASHBOARD = json.loads((DEPLOY / "grafana-dashboard.json").read_text())

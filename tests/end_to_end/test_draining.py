@@ -9,7 +9,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import grpc
 import numpy as np
@@ -20,14 +20,12 @@ from tests.more import only
 import npucall_client
 from npucall.errors import DrainingError, OperatorUnknownError
 from npucall.operators.kl_div_backward import kl_div_backward
+from npucall_client import Client
 from npucall_client.sending import attempts
 from npucall_client.testing import running_server
 
 from . import wire
 from .contract import ANSWER, KL, PAIR, Caller, begin, chunk, end, kl, numbers, request
-
-if TYPE_CHECKING:
-    from npucall_client import Client
 
 ONE = np.ones(1, np.float32)
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="threads are found in /proc")

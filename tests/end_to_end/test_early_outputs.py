@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -11,24 +12,19 @@ import pytest
 
 import npucall_client
 from npucall.compute import pieces
+from npucall.declare import Operator
 from npucall.declare.call import Call
 from npucall.declare.prepare import prepare
-from npucall.dtypes import FLOAT
+from npucall.dtypes import FLOAT, AnyArray
 from npucall.errors import NpucallError
 from npucall.exchange import ReplyFrame, Resolved
 from npucall.operators import CATALOGUE
 from npucall.products import A2
 from npucall.tensors import TensorSpec
 from npucall.wire.frames import split_response_frame
+from npucall_client import Client
 from npucall_client.sending import large_call
 from npucall_client.testing import running_server
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from npucall.declare import Operator
-    from npucall.dtypes import AnyArray
-    from npucall_client import Client
 
 pytestmark = pytest.mark.usefixtures("sender_in_sweeps")
 

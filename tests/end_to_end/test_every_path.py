@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import sys
 import warnings
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import ml_dtypes
 import numpy as np
@@ -16,19 +18,14 @@ from tests.conformance.forward_examples import EXAMPLES
 from tests.npu import running_npu_server
 
 import npucall_client
+from npucall.dtypes import AnyArray
 from npucall.operators import CATALOGUE
+from npucall_client import Client, SharedMemory
 from npucall_client.testing import running_server
 
 from . import wire
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-    from pathlib import Path
-
-    from npucall.dtypes import AnyArray
-    from npucall_client import Client, SharedMemory
-
-    Arrays = Mapping[str, AnyArray]
+Arrays = Mapping[str, AnyArray]
 
 NEVER = 2**62
 """More bytes than any call has: nothing travels in chunks."""

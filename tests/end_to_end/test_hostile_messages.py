@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import sys
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import grpc
 import numpy as np
@@ -23,15 +23,10 @@ from npucall.wire.frames import (
     join_end,
     split_response_frame,
 )
-from npucall_client.testing import running_server
+from npucall_client.testing import ServerProcess, running_server
 
 from . import wire
 from .wire import request_of, tensor
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from npucall_client.testing import ServerProcess
 
 KL, L1 = "aclnnKlDivBackward", "aclnnL1LossBackward"
 INPUTS = ("grad_output", "self", "target")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import io
 import os
+from collections.abc import Iterator
 from contextlib import redirect_stdout
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -18,9 +19,6 @@ from npucall_client.testing import running_server
 from npucall_server.commands.access import run_token
 
 from .every_way import call_every_way
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 pytestmark = [pytest.mark.usefixtures("sender_in_sweeps"), pytest.mark.more]
 

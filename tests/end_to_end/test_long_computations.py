@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,14 +12,10 @@ import npucall_client
 from npucall.errors import CancelledError, DeadlineError, TooLargeError
 from npucall.operators.ctc_loss_backward import ctc_loss_backward
 from npucall.operators.l1_loss_backward import l1_loss_backward
+from npucall_client import Client
 from npucall_client.testing import running_server
 
 from . import wire
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from npucall_client import Client
 
 MINUTES = 3_000_000
 """Steps that take some minutes, in one turn."""

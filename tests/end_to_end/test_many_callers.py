@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 import npucall_client
+from npucall_client import Client
 from npucall_client.testing import running_server
 
 from . import wire
 from .test_every_path import Case, bits, expected, quick, run
-
-if TYPE_CHECKING:
-    from npucall_client import Client
 
 
 @pytest.fixture(scope="module")

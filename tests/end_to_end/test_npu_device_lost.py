@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,11 +18,9 @@ import npucall_client
 from npucall.errors import DeviceError
 from npucall.operators.kl_div_backward import kl_div_backward
 from npucall.operators.l1_loss_backward import l1_loss_backward
+from npucall_client.testing import ServerProcess
 
 from . import wire
-
-if TYPE_CHECKING:
-    from npucall_client.testing import ServerProcess
 
 ONE = np.ones(1, np.float32)
 CALL = (kl_div_backward, ONE, ONE, ONE, 2)

@@ -8,9 +8,10 @@ import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -18,21 +19,17 @@ import pytest
 from tests.npu import running_npu_server, spotless_npu_server
 
 import npucall_client
+from npucall.dtypes import AnyArray
 from npucall.errors import DTypeError, OutOfMemoryError
 from npucall.operators.kl_div_backward import kl_div_backward
 from npucall.operators.l1_loss_backward import l1_loss_backward
+from npucall_client import Client
+from npucall_client.testing import ServerProcess
 from npucall_server.devices.cann.claims import Stake
 from npucall_server.devices.cann.unverified import UNVERIFIED
 
 from . import wire
 from .pages import text
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from npucall.dtypes import AnyArray
-    from npucall_client import Client
-    from npucall_client.testing import ServerProcess
 
 MIB = 1 << 20
 

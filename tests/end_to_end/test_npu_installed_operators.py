@@ -6,7 +6,8 @@ in many.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -14,11 +15,7 @@ from tests.npu import running_npu_server
 
 import npucall_client
 from npucall.errors import ArgumentError, ArgumentMissingError, OperatorUnknownError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from npucall_client import Client
+from npucall_client import Client
 
 pytestmark = pytest.mark.more
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -10,11 +10,7 @@ from tests.npu import running_npu_server
 
 import npucall_client
 from npucall.errors import OperatorUnavailableError, VariantUnavailableError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from npucall_client import Client
+from npucall_client import Client
 
 KL_TARGET, KL = "aclnnKlDivTargetBackward", "aclnnKlDivBackward"
 ONES = np.ones((2, 3), np.float32)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,14 +14,10 @@ import pytest
 from npucall import memory
 from npucall.compute import evaluate
 from npucall.compute.work import Work
+from npucall_client.testing import ServerProcess
 
 from . import wire
 from .test_every_path import WAYS, Case, Clients, run, sharing
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from npucall_client.testing import ServerProcess
 
 ELEMENTS = 300_000
 """More than a message of a stream holds, so that answers come in chunks too."""

@@ -11,10 +11,10 @@ import subprocess
 import sys
 import tempfile
 import threading
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -22,16 +22,12 @@ from tests.client.pool.heard import lasting_port
 from tests.mortal.npucall_mortal import CRASHES, KILLS, TAKES_LONG
 
 import npucall_client
+from npucall.dtypes import AnyArray
 from npucall.errors import PoisonedCallError
 from npucall.operators.l1_loss_backward import l1_loss_backward
+from npucall_client import Client
 
 from .wire import until
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from npucall.dtypes import AnyArray
-    from npucall_client import Client
 
 PATIENCE = 240.0
 ONE = np.ones((), np.float32)

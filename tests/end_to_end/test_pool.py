@@ -5,8 +5,10 @@ from __future__ import annotations
 import gc
 import weakref
 from collections import Counter
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,15 +25,10 @@ from npucall.errors import (
     SharedMemoryError,
 )
 from npucall.operators.l1_loss_backward import l1_loss_backward
+from npucall_client import Client
 from npucall_server.serving import core
 
 from . import wire
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from npucall_client import Client
 
 pytestmark = pytest.mark.usefixtures("sender_in_sweeps")
 

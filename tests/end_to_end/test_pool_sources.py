@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import socket
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,17 +17,13 @@ from tests.client.pool.heard import threads_named
 import npucall_client
 from npucall.errors import ServerUnreachableError
 from npucall.operators.l1_loss_backward import l1_loss_backward
+from npucall_client import Client
 from npucall_client.pool.sources import names
 
 from . import wire
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
     from tests.certificates import Authority
-
-    from npucall_client import Client
 
 pytestmark = pytest.mark.usefixtures("sender_in_sweeps")
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import base64
 import socket
-from contextlib import closing, suppress
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, closing, suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,9 +18,6 @@ from .every_way import LARGE, call_every_way
 from .proxies import PIECE, Proxy, cutting
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from contextlib import AbstractContextManager
-
     from tests.certificates import Authority
 
 pytestmark = pytest.mark.usefixtures("sender_in_sweeps")

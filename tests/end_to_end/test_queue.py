@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import grpc
 import numpy as np
@@ -15,14 +16,10 @@ import npucall_client
 from npucall.errors import DeadlineError, QueueFullError
 from npucall.operators.kl_div_backward import kl_div_backward
 from npucall.texts import retry_in
+from npucall_client import Client
 from npucall_client.testing import running_server
 
 from . import wire
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from npucall_client import Client
 
 QUEUE_LENGTH = 2
 PLACES = QUEUE_LENGTH + wire.LANES

@@ -6,16 +6,13 @@ import re
 import shutil
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from npucall.operators import CATALOGUE
 
 from .pages import FOLDERS, PAGES, ROOT, Command, blocks, files, prose, steps, text
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 CODE = re.compile(r"`([^`\n]+)`")

@@ -12,10 +12,12 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self
+from pathlib import Path
+from typing import Any, Self
 
 import grpc
 import numpy as np
@@ -25,20 +27,15 @@ from tests.npu import running_npu_server
 import npucall_client
 from npucall.errors import ServerUnreachableError
 from npucall.operators.kl_div_backward import kl_div_backward
+from npucall_client import Client
 from npucall_client.sending.service import OPTIONS
 from npucall_client.testing import running_server
 
 from . import wire
 from .proxies import cutting
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from npucall_client import Client
-
-    Judge = Callable[[Any, int], None]
-    """Hears an answer, and the number that it was asked for."""
+Judge = Callable[[Any, int], None]
+"""Hears an answer, and the number that it was asked for."""
 
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="Linux shares memory")
 pytestmark = pytest.mark.filterwarnings(

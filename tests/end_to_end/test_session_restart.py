@@ -8,7 +8,8 @@ import secrets
 import signal
 import struct
 import threading
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import grpc
 import pytest
@@ -23,10 +24,7 @@ from npucall_client.testing import running_server
 from . import wire
 from .contract import KL, Caller, kl, request
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    Begin = Callable[[RawSessions, bytes], Any]
+Begin = Callable[[RawSessions, bytes], Any]
 
 OPERATORS = f"/{wire.SERVICE}"
 COUNT = 1 << 18

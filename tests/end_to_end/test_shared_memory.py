@@ -7,9 +7,11 @@ import signal
 import stat
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import grpc
 import numpy as np
 import pytest
 from tests.more import only
@@ -17,23 +19,16 @@ from tests.npu import spotless_npu_server
 from tests.shared import Memory, Refused, Side, reason_in
 
 import npucall_client
+from npucall.dtypes import AnyArray
 from npucall.errors import SharedMemoryError, TooLargeError
 from npucall.operators.l1_loss_backward import l1_loss_backward
 from npucall.v1 import operator_service_pb2 as pb
 from npucall.v1 import tensor_pb2
-from npucall_client.testing import running_server
+from npucall_client import Client
+from npucall_client.testing import ServerProcess, running_server
 from npucall_server.commands.serve import read, serve
 
 from . import wire
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    import grpc
-
-    from npucall.dtypes import AnyArray
-    from npucall_client import Client
-    from npucall_client.testing import ServerProcess
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Linux shares memory")
 

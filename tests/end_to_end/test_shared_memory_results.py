@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from tests.server.fakes import ledger, opened
 
 from npucall.compute.helpers import Unlimited
+from npucall.declare.prepare import Prepared
 from npucall.operators import CATALOGUE
 from npucall.places import RegionPart
 from npucall.wire.calls import PreparedCalls
+from npucall.wire.messages import Response
 from npucall_client.client import Client
 from npucall_client.local.transport import LocalTransport
+from npucall_client.sending.request import Request
 from npucall_client.settings import ClientSettings
 from npucall_conformance.cases.select import Selection, select
 from npucall_conformance.running.runner import Runner
@@ -23,13 +27,6 @@ from npucall_conformance.statements import statements
 from npucall_server.devices.base import Step
 from npucall_server.devices.cpu import CpuDevice
 from npucall_server.shared.regions import Regions
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from npucall.declare.prepare import Prepared
-    from npucall.wire.messages import Response
-    from npucall_client.sending.request import Request
 
 pytestmark = pytest.mark.more
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,15 +16,10 @@ from npucall.errors import TooLargeError
 from npucall.operators.kl_div_backward import kl_div_backward
 from npucall.operators.l1_loss_backward import l1_loss_backward
 from npucall.operators.softmax_backward import softmax_backward
-from npucall_client.testing import running_server
+from npucall_client import Client
+from npucall_client.testing import ServerProcess, running_server
 
 from . import wire
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from npucall_client import Client
-    from npucall_client.testing import ServerProcess
 
 pytestmark = pytest.mark.usefixtures("sender_in_sweeps")
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="memory is read from /proc")

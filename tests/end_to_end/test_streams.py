@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import random
 import signal
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
 
 import grpc
 import numpy as np
@@ -13,19 +13,14 @@ import pytest
 from tests.more import every_third
 
 import npucall_client
+from npucall.dtypes import AnyArray
 from npucall.errors import CancelledError, NpucallError, ShapeError
 from npucall.operators.l1_loss_backward import l1_loss_backward
-from npucall_client.testing import running_server
+from npucall_client import Client
+from npucall_client.testing import ServerProcess, running_server
 
 from . import wire
 from .proxies import Cut, cutting
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from npucall.dtypes import AnyArray
-    from npucall_client import Client
-    from npucall_client.testing import ServerProcess
 
 MIB = 2**20
 ONE = np.ones((), np.float32)

@@ -9,9 +9,11 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,16 +21,11 @@ from tests.certificates import Authority
 
 import npucall_client
 from npucall.errors import ServerUnreachableError
+from npucall_client import Client
 
 from . import wire
 from .every_way import LARGE, call_every_way
 from .proxies import CuttingProxy
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from npucall_client import Client
 
 pytestmark = [pytest.mark.usefixtures("sender_in_sweeps"), pytest.mark.more]
 

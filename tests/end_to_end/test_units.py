@@ -6,7 +6,8 @@ import re
 import shlex
 import shutil
 import subprocess
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from ruamel.yaml import YAML
@@ -16,9 +17,6 @@ from npucall_server.exits import ExitCode
 from npucall_server.settings.server import ServerSettings
 
 from .pages import ROOT
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 DEPLOY = ROOT / "deploy"
 NPU, CPU = "npucall-server@.service", "npucall-cpu@.service"

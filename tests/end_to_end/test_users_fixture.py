@@ -7,12 +7,9 @@ import socket
 import subprocess
 import sys
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 CONFTEST = """
 pytest_plugins = ["npucall_client.testing"]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,17 +16,12 @@ from npucall.errors import NpucallError, ServerUnreachableError
 from npucall.operators.l1_loss_backward import l1_loss_backward
 from npucall.v1 import access_service_pb2 as pb
 from npucall.v1 import operator_service_pb2
+from npucall_client import Client
 from npucall_client.commands import top, usage
 from npucall_client.commands.members import members
 from npucall_client.commands.texts import duration, seconds_of, size
 
 from . import wire
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from npucall_client import Client
 
 ONE, TWO, THREE = (np.ones(count, np.float32) for count in (1, 2, 3))
 L1 = "aclnnL1LossBackward"

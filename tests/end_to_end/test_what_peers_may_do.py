@@ -5,23 +5,19 @@ from __future__ import annotations
 import socket
 import struct
 import time
+from collections.abc import Iterator
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import grpc
 import pytest
 
 import npucall_client
-from npucall_client.testing import running_server
+from npucall_client.testing import ServerProcess, running_server
 from npucall_server.accounts.budget import CONNECTION_CALLS
 from npucall_server.serving import grpc_server
 
 from . import wire
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from npucall_client.testing import ServerProcess
 
 SETTINGS = 4
 """The frame that a server of HTTP/2 sends first."""

@@ -11,7 +11,7 @@ import zipfile
 from email.parser import Parser
 from importlib.metadata import entry_points, version
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -22,9 +22,6 @@ import npucall_pool
 import npucall_server
 
 from .pages import ROOT, blocks, text
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 PACKAGES = {
     "proto": npucall,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import socket
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -18,8 +19,6 @@ from npucall.v1 import operator_service_pb2 as pb
 from npucall.v1 import tensor_pb2
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from npucall_server.serving.app import Server
 
 SERVICE = "npucall.v1.OperatorService"

@@ -8,16 +8,12 @@ from __future__ import annotations
 import os
 import signal
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
 
+from npucall.declare.prepare import Prepared
+from npucall_server.devices.base import DeviceTurn, Pieces, Ran, Step
 from npucall_server.devices.cpu import CpuDevice
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from npucall.declare.prepare import Prepared
-    from npucall_server.devices.base import DeviceTurn, Pieces, Ran, Step
-    from npucall_server.settings.server import ServerSettings
+from npucall_server.settings.server import ServerSettings
 
 KILLS, CRASHES, TAKES_LONG = 666, 667, 668
 LONG_SECONDS = 1.0

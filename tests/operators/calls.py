@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -11,29 +12,20 @@ import numpy as np
 import npucall_client
 from npucall.compute.evaluate import evaluate
 from npucall.declare.call import Call
-from npucall.declare.prepare import prepare
-from npucall.dtypes import BY_NUMPY, FLOAT
+from npucall.declare.declaration import Operator
+from npucall.declare.prepare import Prepared, prepare
+from npucall.dtypes import BY_NUMPY, FLOAT, DType
 from npucall.operators import CATALOGUE
-from npucall.products import A2
+from npucall.products import A2, Product
 from npucall.tensors import TensorSpec
 from npucall_conformance.cases.arrangements import view
+from npucall_conformance.cases.case import Case
 from npucall_conformance.cases.made_call import call_of
 from npucall_conformance.cases.maker import Maker
 from npucall_conformance.stating.parts import Setup
+from npucall_conformance.stating.statement import Statement
 
-from .defects import changed, table_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from npucall.declare.declaration import Operator
-    from npucall.declare.prepare import Prepared
-    from npucall.dtypes import DType
-    from npucall.products import Product
-    from npucall_conformance.cases.case import Case
-    from npucall_conformance.stating.statement import Statement
-
-    from .defects import Answer
+from .defects import Answer, changed, table_of
 
 INF, NAN = np.inf, np.nan
 NONE, MEAN, SUM, BATCHMEAN = range(4)

@@ -6,30 +6,26 @@ the product. Rows are in the order in which the device checks.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from itertools import chain, groupby, islice, product
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from npucall.declare.call import Call
+from npucall.declare.declaration import Operator
 from npucall.declare.draft import Draft
 from npucall.declare.prepare import prepare
+from npucall.declare.rules import Rule
 from npucall.errors import ArgumentError, NpucallError
 from npucall.operators import CATALOGUE
-from npucall.products import A2, PRODUCTS
+from npucall.products import A2, PRODUCTS, Product
 from npucall.tensors import TensorSpec
 from npucall_conformance.cases.made_call import argument_of, call_of
 from npucall_conformance.cases.maker import Maker
 from npucall_conformance.statements import statements
 from npucall_conformance.stating.parts import Invalid, Setup
 from npucall_conformance.stating.statement import LEFT_OUT, Statement
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from npucall.declare.declaration import Operator
-    from npucall.declare.rules import Rule
-    from npucall.products import Product
 
 Answer = tuple[type[NpucallError], "int | None", tuple[str, ...]]
 """Class, aclnn status and blamed parameters of an error."""

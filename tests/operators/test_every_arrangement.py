@@ -5,7 +5,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from itertools import product
 from math import fsum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,6 +17,7 @@ from npucall.declare.parameters import Kind
 from npucall.dtypes import BF16, COMPLEX64, DOUBLE, FLOAT, FLOAT16
 from npucall.errors import NpucallError
 from npucall.tensors import TensorSpec
+from npucall_conformance.cases.case import Case
 from npucall_conformance.cases.maker import Maker
 from npucall_conformance.stating.parts import Setup
 
@@ -36,9 +37,6 @@ from .calls import (
 )
 from .defects import TABLES, Table
 from .ulp import SINGLE_NOISE, assert_within, ulp
-
-if TYPE_CHECKING:
-    from npucall_conformance.cases.case import Case
 
 THREADS = 4
 each = pytest.mark.parametrize("table", TABLES, ids=str)

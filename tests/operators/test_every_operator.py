@@ -6,10 +6,11 @@ nothing from the product.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
 from itertools import product as iterated
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,31 +19,22 @@ import npucall_client
 from npucall.compute.evaluate import compute
 from npucall.declare.parameters import Kind, Scalar
 from npucall.declare.prepare import prepare
-from npucall.dtypes import BF16, DTYPES, FLOAT, INT8
+from npucall.dtypes import BF16, DTYPES, FLOAT, INT8, DType
 from npucall.errors import ShapeError
 from npucall.operators import CATALOGUE
-from npucall.products import A2, ASCEND_950, PRODUCTS
+from npucall.products import A2, ASCEND_950, PRODUCTS, Product
 from npucall_conformance.cases.blocks import cases_of
-from npucall_conformance.cases.case import BLOCKS
+from npucall_conformance.cases.case import BLOCKS, Case
 from npucall_conformance.cases.made_call import call_of
 from npucall_conformance.cases.select import Selection, select
 from npucall_conformance.running.runner import Runner
 from npucall_conformance.running.subject import open_subject
-from npucall_conformance.stating.parts import Setup
-from npucall_conformance.stating.statement import LEFT_OUT
+from npucall_conformance.stating.arguments import Arguments
+from npucall_conformance.stating.parts import Invalid, Setup
+from npucall_conformance.stating.statement import LEFT_OUT, Statement
 
 from .calls import LOCAL, drawn, results, usual
 from .defects import TABLES, Table, answer_of, changed
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from npucall.dtypes import DType
-    from npucall.products import Product
-    from npucall_conformance.cases.case import Case
-    from npucall_conformance.stating.arguments import Arguments
-    from npucall_conformance.stating.parts import Invalid
-    from npucall_conformance.stating.statement import Statement
 
 each = pytest.mark.parametrize("table", TABLES, ids=str)
 

@@ -7,25 +7,22 @@ forward operator, its results, and the upstream gradient. ``CASES`` has what no 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from tests.rows import each
 
 from npucall.compute.evaluate import compute
+from npucall.declare.declaration import Operator
 from npucall.declare.parameters import Output
 from npucall.operators import CATALOGUE
 
 from .calls import results
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
-    from npucall.declare.declaration import Operator
-
-    Draw = Callable[[np.random.Generator, tuple[int, ...]], Any]
+Draw = Callable[[np.random.Generator, tuple[int, ...]], Any]
 
 STEP = 1e-5
 """Of the differences, whose error is about its square, or 2^-52 of the result divided by it."""

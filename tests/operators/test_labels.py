@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import inspect
 import tracemalloc
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
 from tests.rows import each
 
 from npucall.compute.evaluate import check_values
+from npucall.declare.prepare import Prepared
 from npucall.dtypes import BY_NUMPY, FLOAT, INT64
 from npucall.errors import ArgumentError, CancelledError
 from npucall.operators import CATALOGUE
@@ -23,9 +24,6 @@ from npucall.tensors import TensorSpec
 from npucall.wire.calls import PreparedCalls, encode
 
 from . import ctc
-
-if TYPE_CHECKING:
-    from npucall.declare.prepare import Prepared
 
 GRAD, CTC_BACK = "aclnnCrossEntropyLossGrad", "aclnnCtcLossBackward"
 CTC = ctc.rounded(ctc.call(ctc.log_softmax((5, 2, 4)), [[1, 2], [3]], (5, 5)), np.float32)

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from tests.rows import each
 
 from npucall.compute import evaluate
+from npucall.declare.declaration import Operator
+from npucall.declare.prepare import Prepared
 from npucall.declare.samples import Form, sample, sample_storages
 from npucall.errors import NpucallError
 from npucall.operators import CATALOGUE
 from npucall.tensors import view
-
-if TYPE_CHECKING:
-    from npucall.declare.declaration import Operator
-    from npucall.declare.prepare import Prepared
 
 each_case = each("operator", list(CATALOGUE))
 

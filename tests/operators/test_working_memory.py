@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import tracemalloc
+from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -14,18 +15,13 @@ from npucall.compute.work import Work
 from npucall.declare.call import Call
 from npucall.declare.declaration import Operator
 from npucall.declare.domain import LANE_BYTES, Elementwise
-from npucall.declare.prepare import prepare
+from npucall.declare.prepare import Prepared, prepare
 from npucall.dtypes import FLOAT, FLOAT16, INT64
 from npucall.operators import CATALOGUE
 from npucall.products import A2, ASCEND_950
 from npucall.tensors import TensorSpec
 
 from .defects import table_of
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from npucall.declare.prepare import Prepared
 
 MANY = 1 << 22
 """Elements of a large tensor: one of FLOAT beside it exceeds what a lane may take."""

@@ -4,21 +4,14 @@ from __future__ import annotations
 
 import json
 import shlex
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
-from .callers import calling
-from .hosts import hosts
+from .callers import Calls, calling
+from .hosts import Host, hosts
 from .processes import Kept, directory, running, server
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from contextlib import AbstractContextManager
-    from pathlib import Path
-
-    from .callers import Calls
-    from .hosts import Host
 
 PORTS = (50051, 50052)
 NAME = "npus.lab"

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
+from .bench import Bench
 from .bench import bench as bench_of_hosts
 from .hosts import need
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from .bench import Bench
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -11,15 +11,12 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
 
 PROGRAMS = ("ip", "nsenter", "setpriv", "unshare")
 DIES_TOO = ("setpriv", "--pdeathsig", "KILL", "--")

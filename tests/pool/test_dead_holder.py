@@ -6,14 +6,11 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
+from .bench import Bench
 from .hosts import DIES_TOO
-
-if TYPE_CHECKING:
-    from .bench import Bench
 
 NPUCALL = str(Path(sys.executable).with_name("npucall"))
 LEASE = 30.0

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Iterator
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
 
 import pytest
 
+from .bench import Bench
 from .bench import bench as bench_of_hosts
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from .bench import Bench
 
 pytestmark = pytest.mark.long
 

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import signal
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import pytest
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from .bench import Bench
+from .bench import Bench
 
 HANG = 30.0
 """Seconds of a call, above which it counts as forgotten."""

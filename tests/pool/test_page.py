@@ -9,18 +9,13 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
-from .hosts import hosts
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from .hosts import Host
+from .hosts import Host, hosts
 
 PAGE = (Path(__file__).parents[2] / "docs/pool.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```sh\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)

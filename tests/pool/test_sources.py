@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
 
-from .bench import PORTS, SOURCES
+from .bench import PORTS, SOURCES, Bench
 from .hosts import need
 from .processes import running
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from .bench import Bench
 
 
 @pytest.fixture

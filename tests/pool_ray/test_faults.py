@@ -8,21 +8,19 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from tests.pool.callers import calling
 from tests.pool.hosts import OWN, Host, hosts, until
 
 from .units import RAY, Unit
-
-if TYPE_CHECKING:
-    import subprocess
-    from collections.abc import Iterator
 
 pytestmark = pytest.mark.long
 RAYS_FOLDER = "/tmp/ray"

@@ -7,8 +7,9 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from tests.pool.hosts import until
@@ -19,9 +20,6 @@ from npucall_pool import bound
 from npucall_pool.child import own_folder
 from npucall_pool.keeping import Keeping
 from npucall_pool.order import Order
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 PORTS = (51300, 51399)
 

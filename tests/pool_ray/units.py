@@ -8,12 +8,11 @@ import shlex
 import string
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from tests.pool.hosts import Host
 
 ROOT = Path(__file__).parents[2]

@@ -8,15 +8,13 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from tests.pool.hosts import NETWORK, Host, hosts, until
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 CONFIGURATION = Path(__file__).with_name("slurm.conf")
 

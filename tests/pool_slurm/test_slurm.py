@@ -6,27 +6,20 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from tests.npu import need_compiler
-from tests.pool.callers import calling
+from tests.pool.callers import Calls, calling
 from tests.pool.hosts import need, until
 from tests.simulator.build import build
 
 from npucall_server.exits import ExitCode
 
-from .cluster import CONTROLLER, NODES, cluster
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from contextlib import AbstractContextManager
-
-    from tests.pool.callers import Calls
-
-    from .cluster import Cluster
+from .cluster import CONTROLLER, NODES, Cluster, cluster
 
 pytestmark = pytest.mark.long
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
 
 from google.protobuf.message import DecodeError
 from hypothesis import assume
@@ -17,12 +18,8 @@ from npucall.v1 import operator_service_pb2 as pb
 from npucall.v1 import tensor_pb2
 from npucall.wire.frames import split_request_frame, split_response_frame
 from npucall.wire.messages import split_request, split_response
+from npucall.wire.places import ReceivedPlace
 from npucall.wire.stream_messages import request_frames, response_frames
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from npucall.wire.places import ReceivedPlace
 
 Bytes = st.SearchStrategy[bytes]
 Verdict = tuple[Any, ...] | None

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from npucall.declare.call import Call
+from npucall.declare.declaration import Operator
 from npucall.declare.prepare import Prepared, prepare
-from npucall.dtypes import FLOAT
+from npucall.dtypes import FLOAT, DType
 from npucall.operators import CATALOGUE
 from npucall.products import A2
 from npucall.tensors import TensorSpec
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from npucall.declare.declaration import Operator
-    from npucall.dtypes import DType
 
 
 def call_of(

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
 
 from npucall.compute.helpers import Helpers
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 settings.register_profile("npucall", deadline=None)
 settings.load_profile("npucall")

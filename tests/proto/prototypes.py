@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from npucall.declare.call import Call
 from npucall.declare.catalogue import Catalogue
-from npucall.declare.declaration import prototype_only
+from npucall.declare.declaration import Operator, prototype_only
 from npucall.declare.parameters import Input, Kind, Output, parameter_of
+from npucall.declare.prepare import Prepared
 from npucall.dtypes import FLOAT
 from npucall.products import A2
 from npucall.tensors import TensorSpec
 from npucall.v1 import operator_service_pb2 as pb
 from npucall.wire.calls import PreparedCalls, decode, encode
-
-if TYPE_CHECKING:
-    from npucall.declare.call import Call
-    from npucall.declare.declaration import Operator
-    from npucall.declare.prepare import Prepared
 
 KINDS = {
     "int64": Kind.INT64,

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
 
+import grpc
 import pytest
 from hypothesis import settings
 
 from npucall_server.settings.server import ServerSettings
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    import grpc
-
-    from .tenant_server import TenantServer
+from .tenant_server import TenantServer
 
 settings.register_profile("npucall", deadline=None)
 settings.load_profile("npucall")

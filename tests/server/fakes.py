@@ -3,38 +3,31 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from tests.client.pool.heard import until
 
-from npucall.dtypes import FLOAT
-from npucall.errors import OutOfMemoryError, QueueFullError
+from npucall.declare.prepare import Prepared
+from npucall.dtypes import FLOAT, DType
+from npucall.errors import NpucallError, OutOfMemoryError, QueueFullError
 from npucall.operators import CATALOGUE, DEFAULT_VARIANT
+from npucall.places import OutputPlace, Place
 from npucall.products import DEFAULT_SOC, product_of
 from npucall.programs import Program, ProgramStep, check_output_places, sizes
-from npucall.tensors import TensorSpec
+from npucall.tensors import Buffer, TensorSpec
 from npucall.wire.calls import PreparedCalls, encode
 from npucall.wire.status import SESSION
 from npucall_server.access.identity import Identity, KnownBy, anybody
 from npucall_server.accounts.ledger import Ledger
 from npucall_server.calls.open_places import OpenPlaces, Places
-from npucall_server.devices.base import Ran, Step
+from npucall_server.devices.base import DeviceTurn, Outputs, Phases, Ran, Step
 from npucall_server.devices.host_memory import HostResident
 from npucall_server.scheduling.executor import Executor, Limits
 from npucall_server.scheduling.ticket import Ticket
 from npucall_server.settings.tenants import Role
+from npucall_server.shared.regions import Regions
 from npucall_server.telemetry.log import Record
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from npucall.declare.prepare import Prepared
-    from npucall.dtypes import DType
-    from npucall.errors import NpucallError
-    from npucall.places import OutputPlace, Place
-    from npucall.tensors import Buffer
-    from npucall_server.devices.base import DeviceTurn, Outputs, Phases
-    from npucall_server.shared.regions import Regions
 
 PATIENCE = 20.0
 """Seconds after which a test gives up; none takes so long unless something is broken."""

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
+
+import grpc
 
 from npucall.errors import CredentialInvalidError
 from npucall.v1 import access_service_pb2 as access
@@ -16,11 +19,6 @@ from npucall_server.settings.tenants import Role
 
 from .fakes import PATIENCE
 from .raw import TRAILER, call_of, info_of
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    import grpc
 
 
 class BelievingGuard(OpenGuard):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import queue
 from collections import deque
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import grpc
 from google.rpc.error_details_pb2 import ErrorInfo
@@ -16,13 +17,9 @@ from npucall.v1 import tensor_pb2
 from npucall_server.services.operators import NAME
 
 from .fakes import INPUTS, PATIENCE
+from .serving import Served
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from .serving import Served
-
-    Metadata = Sequence[tuple[str, str]]
+Metadata = Sequence[tuple[str, str]]
 
 MANY = (("npucall-frames-per-message", "64"),)
 """Metadata of a peer that takes messages of several frames."""

@@ -5,31 +5,24 @@ from __future__ import annotations
 import io
 import json
 import threading
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from hashlib import sha256
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from npucall.places import HandlePart
-from npucall.wire.messages import join_request, split_response
-from npucall.wire.program_messages import join_program, split_program_response
+from npucall.places import HandlePart, OutputPlace, Place
+from npucall.wire.messages import Response, join_request, split_response
+from npucall.wire.program_messages import StepRequest, join_program, split_program_response
+from npucall_server.access.guard import Guard
 from npucall_server.serving.app import Server, build
-from npucall_server.serving.core import Clock, core_of
+from npucall_server.serving.core import Clock, Core, core_of
+from npucall_server.sessions.session import Session
 from npucall_server.settings.server import ServerSettings
 from npucall_server.settings.tenants import Tenant
 from npucall_server.telemetry.log import Log, Record
 
 from .fakes import FakeCaller, FakeClock, FakeDevice, is_at_rest, until
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from npucall.places import OutputPlace, Place
-    from npucall.wire.messages import Response
-    from npucall.wire.program_messages import StepRequest
-    from npucall_server.access.guard import Guard
-    from npucall_server.serving.core import Core
-    from npucall_server.sessions.session import Session
 
 _READERS = ("npucall-stream", "npucall-upload")
 

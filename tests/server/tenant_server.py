@@ -3,32 +3,27 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import grpc
 import pytest
 from google.rpc.error_details_pb2 import ErrorInfo
 from google.rpc.status_pb2 import Status
-from tests.certificates import Authority
+from tests.certificates import Authority, Pair
 from tests.shared import Side
 
 from npucall.v1 import operator_service_pb2 as pb
 from npucall.v1 import shared_memory_pb2
 from npucall_server.access import tokens
 from npucall_server.serving import app
+from npucall_server.settings.tenants import Role
 
 from .fakes import PATIENCE
 from .issuer import AUDIENCE, Issuer
 from .serving import Served
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from pathlib import Path
-
-    from tests.certificates import Pair
-
-    from npucall_server.settings.tenants import Role
 
 SERVICE = "/npucall.v1.OperatorService"
 US = os.geteuid()

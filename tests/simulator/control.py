@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import json
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
+from pathlib import Path
+from typing import Any
 
 _TEXT = ctypes.c_char_p
 _FUNCTIONS: dict[str, tuple[Any, ...]] = {

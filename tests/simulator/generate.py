@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
-from .prototypes import FILES
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from .prototypes import Parameter, Prototype
+from .prototypes import FILES, Parameter, Prototype
 
 # The member of sim::Kind, and that of sim::Argument which holds the value, by C type.
 _KINDS = {

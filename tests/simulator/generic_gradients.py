@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import ml_dtypes
 import numpy as np
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from npucall.dtypes import AnyArray
+from npucall.dtypes import AnyArray
 
 
 def wide(array: AnyArray) -> AnyArray:

@@ -7,19 +7,17 @@ parameters have the names of the C prototype.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
+
+from npucall.dtypes import AnyArray
 
 from . import generic_gradients
 from .generic_gradients import wide
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from npucall.dtypes import AnyArray
-
-    Formula = Callable[..., None]
+Formula = Callable[..., None]
 
 FORMULAS: dict[str, Formula] = {
     "aclnnEmbeddingDenseBackward": generic_gradients.embedding_dense,

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import textwrap
 from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from .prototypes import Parameter, Prototype
+from .prototypes import Parameter, Prototype
 
 FIXED = Path(__file__).parent / "headers"
 """Headers that are the same in every build: macros, umbrellas, helper functions."""

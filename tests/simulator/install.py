@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import shutil
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from pathlib import Path
 
 from .headers import FIXED, write_headers
-from .tree import IN_THE_PACKAGE
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from .prototypes import Prototype
-    from .tree import Generation
+from .prototypes import Prototype
+from .tree import IN_THE_PACKAGE, Generation
 
 _VERSIONS = {"8.1": "8.1.RC1", "8.3": "8.3.RC1", "9.x": "9.0.0"}
 _PACKAGES = {

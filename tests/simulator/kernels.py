@@ -26,28 +26,24 @@ from __future__ import annotations
 
 import ctypes
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import ml_dtypes
 import numpy as np
 
 from npucall.compute.evaluate import evaluate
 from npucall.declare.call import Call
+from npucall.declare.declaration import Operator
 from npucall.declare.parameters import Scalar, c_name
 from npucall.declare.prepare import prepare
-from npucall.dtypes import BF16, DTYPES, FLOAT, FLOAT16, DType
+from npucall.dtypes import BF16, DTYPES, FLOAT, FLOAT16, AnyArray, DType
 from npucall.operators import CATALOGUE
 from npucall.products import taken_for
 from npucall.tensors import Format, TensorSpec, view
 
 from .generic_kernels import FORMULAS
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from npucall.declare.declaration import Operator
-    from npucall.dtypes import AnyArray
 
 BY_ACL = {dtype.acl: dtype for dtype in DTYPES}
 # The same C symbol, of two libraries.

@@ -4,19 +4,14 @@ mypy and pyright report the comments that are not needed.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import numpy as np
+import numpy.typing as npt
 
 import npucall_client
 from npucall.compute.evaluate import compute
 from npucall.operators.kl_div_backward import kl_div_backward
 from npucall.operators.l1_loss_backward import l1_loss_backward
-from npucall_client import aio
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
-    from npucall_client import Client
+from npucall_client import Client, aio
 
 
 def wrong_arguments(client: Client, x: npt.NDArray[np.float32]) -> None:

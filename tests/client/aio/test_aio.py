@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import inspect
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import grpc
 import numpy as np
 import pytest
 from tests.client.conftest import HAS_SERVER
@@ -17,14 +18,10 @@ import npucall_client
 from npucall.errors import CancelledError
 from npucall.operators.l1_loss_backward import l1_loss_backward
 from npucall_client import aio
+from npucall_client.aio import Client
 from npucall_client.sending import pipeline
 from npucall_client.sending.loop import LoopCondition
 from npucall_client.sending.senders import finished
-
-if TYPE_CHECKING:
-    import grpc
-
-    from npucall_client.aio import Client
 
 ONES = np.ones((2, 3), np.float32)
 CALL: Any = ("aclnnL1LossBackward", numbers(8), ONE, ONE)

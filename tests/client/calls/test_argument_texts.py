@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,9 +13,6 @@ from tests.rows import each
 from npucall.operators.kl_div_backward import kl_div_backward
 from npucall.operators.nll_loss import nll_loss
 from npucall_client.calls.argument_texts import arguments_of
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 EVERY = listed(
     "aclnnEvery",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,15 +11,12 @@ from hypothesis import strategies as st
 from tests.client.conftest import EVERY_DEVICE
 from tests.rows import each
 
-from npucall.dtypes import BY_NUMPY, DTYPES
+from npucall.dtypes import BY_NUMPY, DTYPES, AnyArray, DType
 from npucall.errors import ArgumentMissingError, DTypeError, ShapeError, TensorLayoutError
 from npucall.operators.kl_div_backward import kl_div_backward
 from npucall.tensors import TensorSpec, view
+from npucall_client import Client
 from npucall_client.calls import arrays
-
-if TYPE_CHECKING:
-    from npucall.dtypes import AnyArray, DType
-    from npucall_client import Client
 
 BASE = np.arange(1, 25, dtype=np.float32).reshape(4, 6)
 

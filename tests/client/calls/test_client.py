@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -25,11 +25,9 @@ from npucall.operators.kl_div_target_backward_documented import kl_div_target_ba
 from npucall.operators.l1_loss_backward import l1_loss_backward
 from npucall.tensors import TensorSpec
 from npucall.wire.calls import decode
+from npucall_client import Client
 from npucall_client.calls import arguments
 from npucall_client.settings import ClientSettings
-
-if TYPE_CHECKING:
-    from npucall_client import Client
 
 KL, L1, KL_TARGET = "aclnnKlDivBackward", "aclnnL1LossBackward", "aclnnKlDivTargetBackward"
 ONES = np.ones((2, 3), np.float32)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import linecache
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,9 +19,7 @@ from npucall.errors import DTypeError, NpucallError
 from npucall.operators.kl_div_backward import kl_div_backward
 from npucall.operators.l1_loss import l1_loss
 from npucall.operators.nll_loss import nll_loss
-
-if TYPE_CHECKING:
-    from npucall_client import Client
+from npucall_client import Client
 
 ONES = np.ones((2, 3), np.float32)
 DOUBLES = np.ones((2, 3))

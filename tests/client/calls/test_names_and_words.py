@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,12 +19,8 @@ from npucall.operators.kl_div_backward import kl_div_backward
 from npucall.operators.kl_div_target_backward_builtin import kl_div_target_backward_builtin
 from npucall.operators.l1_loss import l1_loss
 from npucall.wire.listing import declare
+from npucall_client import Client
 from npucall_client.calls.argument_texts import arguments_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from npucall_client import Client
 
 ONES = np.ones((2, 3), np.float32)
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,28 +11,23 @@ from tests.client.prototypes import operator
 from tests.rows import each
 
 from npucall.declare.catalogue import Catalogue
+from npucall.declare.declaration import Operator
 from npucall.declare.parameters import Attribute, Scalar
+from npucall.declare.prepare import Prepared
 from npucall.dtypes import FLOAT
 from npucall.errors import OperatorUnknownError
 from npucall.operators.kl_div_backward import kl_div_backward
 from npucall.products import A2
-from npucall.tensors import TensorSpec, view
+from npucall.tensors import Buffer, TensorSpec, view
 from npucall.v1 import operator_service_pb2 as pb
 from npucall.wire.calls import PreparedCalls
 from npucall.wire.listing import describe
+from npucall.wire.messages import Response
 from npucall.wire.rpcs import GET_OPERATOR
 from npucall_client.client import Client
 from npucall_client.local.transport import LocalTransport
+from npucall_client.sending.request import Request
 from npucall_client.settings import ClientSettings
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from npucall.declare.declaration import Operator
-    from npucall.declare.prepare import Prepared
-    from npucall.tensors import Buffer
-    from npucall.wire.messages import Response
-    from npucall_client.sending.request import Request
 
 PAIR, TRIPLE = np.array([1, 2], np.float32), np.array([3, 4, 5], np.float32)
 

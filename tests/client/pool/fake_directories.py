@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import queue
 import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import grpc
 from tests.client.pool.heard import until
 
 from npucall import keepalive
+from npucall.errors import NpucallError
 from npucall.v1 import directory_service_pb2 as pb
 from npucall.v1 import operator_service_pb2
 from npucall.wire.status import AUTHORIZATION, TRAILER, to_status
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from npucall.errors import NpucallError
 
 _NAME = pb.DESCRIPTOR.services_by_name["DirectoryService"].full_name
 SERVING, DRAINING = pb.MEMBER_STATE_SERVING, pb.MEMBER_STATE_DRAINING

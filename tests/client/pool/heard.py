@@ -5,13 +5,10 @@ from __future__ import annotations
 import random
 import socket
 import threading
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from npucall_client.pool.members import Member
+from npucall_client.pool.members import Member
 
 PATIENCE = 60.0
 """Seconds after which a test gives up; none takes so long unless something is broken."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 import gc
 import resource
 import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from tests.client.pool.fake_directories import (
@@ -22,14 +23,9 @@ from tests.rows import each
 
 import npucall_client
 from npucall import errors
-from npucall_client.pool.members import Load, State
+from npucall_client.pool.members import Load, Source, State
 from npucall_client.pool.sources import directories, source_of
 from npucall_client.settings import ClientSettings
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from npucall_client.pool.members import Source
 
 NOBODY = "127.0.0.1:1"
 

@@ -6,7 +6,9 @@ import gc
 import json
 import socket
 import threading
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.client.pool.heard import PATIENCE, Heard, threads_named, until
@@ -17,10 +19,6 @@ from npucall_client.pool.sources import names, source_of
 from npucall_client.pool.sources.files import PathLister
 from npucall_client.pool.sources.poller import Poller
 from npucall_client.settings import ClientSettings
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 # A source that looks.
 

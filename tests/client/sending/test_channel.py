@@ -9,7 +9,7 @@ import traceback
 import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import grpc
 import numpy as np
@@ -34,10 +34,7 @@ from npucall.errors import (
     TooLargeError,
 )
 from npucall.wire.status import TRAILER
-from npucall_client import aio
-
-if TYPE_CHECKING:
-    from npucall_client import Client
+from npucall_client import Client, aio
 
 BOTH_SENDERS = pytest.mark.usefixtures("sender")
 PAUSES = "npucall_client.sending.attempts.PAUSES"

@@ -7,11 +7,14 @@ import http.server
 import json
 import math
 import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import grpc
 import numpy as np
 import pytest
 from tests.client import fake_server as fake
@@ -32,12 +35,6 @@ from npucall_client.sending import credentials
 from npucall_client.sending.credentials import Credential, credential_of
 from npucall_client.sending.proxy import is_local
 from npucall_client.settings import ClientSettings
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    import grpc
 
 BOTH_SENDERS = pytest.mark.usefixtures("sender")
 PAIR, LARGE = fake.numbers(8), fake.numbers(8 * fake.MIB)

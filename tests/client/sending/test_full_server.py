@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import grpc
 import numpy as np
 import pytest
 from tests.client import fake_server as fake
@@ -11,10 +12,6 @@ from tests.rows import each
 
 import npucall_client
 from npucall.errors import CancelledError, NpucallError, QueueFullError, QuotaError
-
-if TYPE_CHECKING:
-    import grpc
-
 
 pytestmark = pytest.mark.usefixtures("sender")
 

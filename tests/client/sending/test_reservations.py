@@ -7,8 +7,9 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,19 +18,19 @@ from tests.end_to_end.wire import server_here
 from tests.rows import each
 
 import npucall_client
-from npucall.errors import CancelledError, DrainingError, ReservedError, ServerUnreachableError
+from npucall.errors import (
+    CancelledError,
+    DrainingError,
+    NpucallError,
+    ReservedError,
+    ServerUnreachableError,
+)
 from npucall.operators.l1_loss_backward import l1_loss_backward
+from npucall_client import Client
+from npucall_client.sending.request import Request
 from npucall_client.sending.reservations import Granted, Renewal
 from npucall_client.sending.senders import finished
 from npucall_client.sending.threads import THREADS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from npucall.errors import NpucallError
-    from npucall_client import Client
-    from npucall_client.sending.request import Request
 
 BOTH_SENDERS = pytest.mark.usefixtures("sender")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
 
 import grpc
 import numpy as np
@@ -12,7 +11,10 @@ from tests.client.fake_server import (
     KIB,
     MIB,
     PATIENCE,
+    Answers,
+    Behaviour,
     FakeServer,
+    Frames,
     answer,
     broken,
     complete,
@@ -30,10 +32,6 @@ from tests.rows import each
 
 from npucall.errors import DeadlineError, DrainingError, NpucallError, QueueFullError, TooLargeError
 from npucall.v1 import operator_service_pb2 as pb
-
-if TYPE_CHECKING:
-    from tests.client.fake_server import Answers, Behaviour, Frames
-
 
 BOTH_SENDERS = pytest.mark.usefixtures("sender")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ from tests.rows import each
 
 from npucall.dtypes import FLOAT
 from npucall.errors import CancelledError, InternalError, TooLargeError
-from npucall.exchange import Chunk, End, Error, ReplyFrame, Resolved
+from npucall.exchange import Chunk, End, Error, ReplyFrame, Resolved, ResponseFrame
 from npucall.places import Discard, HandlePart, Keep, RegionPart
 from npucall.tensors import TensorSpec
 from npucall.v1 import operator_service_pb2 as pb
@@ -23,10 +23,6 @@ from npucall_client.calls.answers import decode_reply, unpack
 from npucall_client.calls.arguments import BoundCall, Placement
 from npucall_client.sending.server_limits import ServerLimits
 from npucall_client.sending.transfer import Incoming, outgoing, place_nothing_in_chunks, size_of
-
-if TYPE_CHECKING:
-    from npucall.exchange import ResponseFrame
-
 
 LARGE = np.arange(2 * MIB, dtype=np.uint8)
 PART = HandlePart(bytes(range(16)), 8, 64)

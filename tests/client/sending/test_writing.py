@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
 
+import grpc
 import numpy as np
 from tests.client.fake_server import (
     KIB,
     MIB,
     PATIENCE,
+    Answers,
     FakeServer,
+    Frames,
     answer,
     numbers,
     piped,
@@ -27,10 +29,6 @@ from npucall_client.sending.request import Request
 from npucall_client.sending.thread_carrier import Driven
 from npucall_client.sending.threads import THREADS
 from npucall_client.sending.writer import OpenStream, SentCall, Writer
-
-if TYPE_CHECKING:
-    import grpc
-    from tests.client.fake_server import Answers, Frames
 
 
 class Connection:

@@ -9,7 +9,8 @@ import subprocess
 import sys
 import textwrap
 import weakref
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -36,9 +37,6 @@ from npucall_client.sending.threads import THREADS
 from npucall_client.sessions.release import Collected
 from npucall_client.sessions.remote import Remote
 from npucall_client.sessions.session_link import SessionLink
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 ONE = np.ones((), np.float32)
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pytest
 
@@ -14,9 +12,7 @@ from npucall.operators.kl_div_backward import kl_div_backward
 from npucall.operators.l1_loss_backward import l1_loss_backward
 from npucall.operators.prelu_backward import prelu_backward
 from npucall.operators.softmax_backward import softmax_backward
-
-if TYPE_CHECKING:
-    from npucall_client import Client, Session
+from npucall_client import Client, Session
 
 BOTH_SENDERS = pytest.mark.usefixtures("sender")
 

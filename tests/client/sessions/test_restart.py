@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,14 +15,9 @@ from tests.client.pool.heard import lasting_port
 import npucall_client
 from npucall.errors import HandleLostError, SessionExpiredError, WrongServerError
 from npucall.operators.l1_loss_backward import l1_loss_backward
+from npucall_client import Client, Remote, Session
 from npucall_client.sessions.session_link import SessionLink
-from npucall_client.testing import running_server
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from npucall_client import Client, Remote, Session
-    from npucall_client.testing import ServerProcess
+from npucall_client.testing import ServerProcess, running_server
 
 pytest.importorskip("npucall_server")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import re
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -17,10 +17,7 @@ from npucall import errors
 from npucall.operators.kl_div_backward import kl_div_backward
 from npucall.operators.l1_loss_backward import l1_loss_backward
 from npucall.operators.prelu_backward import prelu_backward
-from npucall_client import Remote
-
-if TYPE_CHECKING:
-    from npucall_client import Client, Session
+from npucall_client import Client, Remote, Session
 
 BOTH_SENDERS = pytest.mark.usefixtures("sender")
 

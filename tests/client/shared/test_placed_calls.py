@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import sys
 import warnings
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,12 +18,7 @@ from tests.rows import each
 from npucall.errors import InternalError, SharedMemoryError, TooLargeError
 from npucall.v1 import operator_service_pb2 as pb
 from npucall.v1 import tensor_pb2
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from npucall_client import Client, SharedMemory
+from npucall_client import Client, SharedMemory
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Linux shares memory")
 BOTH_SENDERS = pytest.mark.usefixtures("sender")

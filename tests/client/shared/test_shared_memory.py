@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import socket
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -13,13 +15,8 @@ from tests.client.fake_server import MIB, connected
 from tests.client.fake_side_socket import SharingServer, hangs_up, side_socket
 
 from npucall.errors import DeadlineError, DTypeError, SharedMemoryError
+from npucall_client import Client
 from npucall_client.sending import attempts
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from npucall_client import Client
 
 BOTH_SENDERS = pytest.mark.usefixtures("sender")
 ON_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="Linux shares memory")

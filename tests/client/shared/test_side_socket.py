@@ -5,13 +5,22 @@ from __future__ import annotations
 import os
 import socket
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
 from tests.client.fake_server import PATIENCE, until
-from tests.client.fake_side_socket import ID, granted, memory_file, send, side_socket
+from tests.client.fake_side_socket import (
+    ID,
+    Behaviour,
+    FakeSideSocket,
+    granted,
+    memory_file,
+    send,
+    side_socket,
+)
 from tests.rows import each
 
 from npucall.errors import (
@@ -24,11 +33,6 @@ from npucall.errors import (
 from npucall.v1 import shared_memory_pb2
 from npucall.wire.status import to_status
 from npucall_client.shared.side_socket import Region, ask
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tests.client.fake_side_socket import Behaviour, FakeSideSocket
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Linux shares memory")
 SIZE = 8192

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -14,13 +14,12 @@ import npucall_client
 from npucall.errors import DTypeError
 from npucall.operators.kl_div_backward import kl_div_backward
 from npucall.operators.l1_loss_backward import l1_loss_backward
+from npucall_client import Client
 from npucall_client.calls import arrays
 
 torch: Any = pytest.importorskip("torch")
 pytestmark = pytest.mark.torch
 
-if TYPE_CHECKING:
-    from npucall_client import Client
 
 VALUES = [[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]
 

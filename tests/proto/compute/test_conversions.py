@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -10,9 +11,6 @@ import pytest
 from tests.rows import each
 
 from npucall.compute.conversions import convert, converted
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 HALF, SINGLE, DOUBLE = (np.dtype(name) for name in ("float16", "float32", "float64"))
 BFLOAT = np.dtype(ml_dtypes.bfloat16)

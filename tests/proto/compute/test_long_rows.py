@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -10,6 +10,7 @@ from tests.proto import computing
 from tests.rows import each
 
 from npucall.compute import evaluate
+from npucall.compute.helpers import Helpers
 from npucall.declare import rules
 from npucall.declare.call import Call
 from npucall.declare.catalogue import Catalogue
@@ -18,15 +19,11 @@ from npucall.declare.declaration import operator
 from npucall.declare.domain import rows
 from npucall.declare.facts import Facts
 from npucall.declare.parameters import Attribute, Input, Kind, Output
-from npucall.declare.prepare import prepare
+from npucall.declare.prepare import Prepared, prepare
 from npucall.dtypes import BY_NUMPY, FLOATS
 from npucall.operators import CATALOGUE
 from npucall.products import A2
 from npucall.tensors import TensorSpec
-
-if TYPE_CHECKING:
-    from npucall.compute.helpers import Helpers
-    from npucall.declare.prepare import Prepared
 
 LONG = 2 * BLOCK + 5
 HALF, BF16 = np.float16, ml_dtypes.bfloat16

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import weakref
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,15 +18,10 @@ from npucall.compute import evaluate, pieces
 from npucall.compute.pieces import Piece
 from npucall.compute.work import Work
 from npucall.declare.prepare import Prepared
-from npucall.dtypes import BF16, FLOAT, FLOAT16
+from npucall.dtypes import BF16, FLOAT, FLOAT16, DType
 from npucall.errors import InternalError
 from npucall.operators import CATALOGUE
 from npucall.tensors import TensorSpec
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from npucall.dtypes import DType
 
 LOSS = "aclnnL1LossBackward"
 L1, KL = CATALOGUE.find(LOSS), CATALOGUE.find("aclnnKlDivBackward")

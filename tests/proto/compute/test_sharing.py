@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from tests.rows import each
 
 from npucall.compute.helpers import Helpers, SharedBlocks, Unlimited
 from npucall.errors import InternalError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 PATIENCE = 20.0
 

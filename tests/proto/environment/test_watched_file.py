@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from npucall.environment import watched_file
 from npucall.environment.watched_file import WatchedFile
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 LONG_AGO = 1_000_000_000
 

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.proto.any_messages import KINDS, agree, call_parts, delimited
+from tests.proto.any_messages import KINDS, Kind, agree, call_parts, delimited
 from tests.rows import each
 
 from npucall.places import RegionPart
 from npucall.v1 import operator_service_pb2 as pb
 from npucall.wire.messages import join_request, join_response, split_request
-
-if TYPE_CHECKING:
-    from tests.proto.any_messages import Kind
 
 of_each_kind = each("kind", KINDS.values())
 _BYTES = st.binary(min_size=1, max_size=1)

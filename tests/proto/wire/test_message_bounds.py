@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 import pytest
 from google.protobuf.message import DecodeError
@@ -28,9 +28,6 @@ from npucall.wire.calls import decode
 from npucall.wire.frames import join_begin, join_chunk, split_request_frame
 from npucall.wire.messages import join_request, split_request
 from npucall.wire.protobuf import Malformed, data_bytes_in
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 CALL = pb.Call(operator="aclnnKlDivBackward").SerializeToString()
 REQUEST, FRAME = pb.ExecuteRequest.DESCRIPTOR, pb.ExecuteStreamRequest.DESCRIPTOR

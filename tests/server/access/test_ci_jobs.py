@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 import tomllib
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pytest
 from tests.server.issuer import Issuer, write_keys
 
 from npucall.errors import TenantUnknownError
@@ -15,9 +16,6 @@ from npucall_server.access.tenants_guard import TenantsGuard
 from npucall_server.settings.server import ServerSettings
 from npucall_server.settings.tenants import Tenants
 from npucall_server.telemetry.log import Log
-
-if TYPE_CHECKING:
-    import pytest
 
 PAGE = Path(__file__).parents[3] / "docs" / "operations.md"
 RECIPES = {

@@ -8,8 +8,9 @@ import hashlib
 import hmac
 import json
 import time
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import grpc
 import jwt
@@ -37,10 +38,7 @@ from npucall_server.access import local_users, tokens
 from npucall_server.settings.tenants import Role
 from npucall_server.shared import side_socket
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    Make = Callable[[TenantServer], str]
+Make = Callable[[TenantServer], str]
 
 Metadata = tuple[tuple[str, str], ...]
 

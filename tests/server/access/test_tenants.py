@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
@@ -22,10 +24,6 @@ from npucall_server.exits import ExitCode
 from npucall_server.settings.server import ServerSettings
 from npucall_server.settings.tenants import Tenant, Tenants
 from npucall_server.telemetry.log import Log
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 VISION = Tenant(
     users=(1000, "alice"), certificates=("*.vision.lab", "bob@lab"), claims=("repo:vision/*",)

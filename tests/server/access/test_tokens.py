@@ -7,8 +7,9 @@ import os
 import stat
 import threading
 import time
+from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import pytest
 from hypothesis import assume, given
@@ -27,9 +28,6 @@ from npucall_server.exits import ExitCode
 from npucall_server.settings.server import ServerSettings
 from npucall_server.settings.tenants import Role, Tenant, Tenants
 from npucall_server.telemetry.log import Log
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 HASH = "0" * 64
 US = os.geteuid()

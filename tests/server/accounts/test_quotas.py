@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 import grpc
 import pytest
@@ -14,16 +14,11 @@ from tests.server.tenant_server import TENANTS, Refusal, TenantServer, ask, bear
 from npucall.errors import QuotaError, TooLargeError
 from npucall.v1 import operator_service_pb2 as pb
 from npucall.v1 import tensor_pb2
-from npucall_server.accounts.ledger import Ledger
+from npucall_server.accounts.ledger import Entry, Ledger
 from npucall_server.accounts.quotas import CallQuotas, quota_of
 from npucall_server.accounts.usage import Usage
+from npucall_server.devices.base import DeviceTurn
 from npucall_server.settings.tenants import Tenant, Tenants
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from npucall_server.accounts.ledger import Entry
-    from npucall_server.devices.base import DeviceTurn
 
 
 def of(usage: Usage | None = None, **limits: object) -> CallQuotas:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import errno
 import io
 import json
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,10 +22,6 @@ from npucall_server.accounts.usage_file import UsageFile
 from npucall_server.devices import open_device
 from npucall_server.settings.server import ServerSettings
 from npucall_server.telemetry.log import Log, Record
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 NOON = 43_200 * 41
 KL, GELU = "aclnnKlDivBackward", "aclnnGeluBackward"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -17,9 +17,6 @@ from npucall.errors import CancelledError
 from npucall.tensors import TensorSpec
 from npucall_server.calls import arrivals
 from npucall_server.calls.arrivals import Arrivals
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 ELEMENTS = 50_000
 SIZE = 4 * ELEMENTS

@@ -9,16 +9,17 @@ from __future__ import annotations
 import gc
 import time
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import grpc
 import pytest
 from tests.more import only
 from tests.server.fakes import PATIENCE, until
 from tests.server.raw import call_of, channel_to
-from tests.server.serving import serving
+from tests.server.serving import Served, serving
 from tests.server.sessions.raw import A, B, RawSessions, begin, chunk, end, entry
 
 from npucall.operators import DEFAULT_VARIANT
@@ -29,11 +30,6 @@ from npucall.v1 import session_service_pb2 as sessions
 from npucall.v1 import tensor_pb2
 from npucall.wire.rpcs import RPCS, RpcKind
 from npucall_server.devices.cpu import CpuDevice
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from tests.server.serving import Served
 
 AT_ONCE = 30
 """Calls that are open together; a connection may have 64."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -30,19 +31,13 @@ from npucall.errors import (
 )
 from npucall.exchange import Chunk
 from npucall.operators import DEFAULT_VARIANT
-from npucall.places import Digest, HandlePart, Keep, StepOutput
+from npucall.places import Digest, HandlePart, Keep, OutputPlace, Place, StepOutput
 from npucall.products import DEFAULT_SOC
 from npucall.tensors import TensorSpec
 from npucall.wire.calls import encode
-from npucall.wire.messages import join_request
+from npucall.wire.messages import Response, join_request
 from npucall.wire.program_messages import StepRequest
 from npucall_server.devices.cpu import CpuDevice
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from npucall.places import OutputPlace, Place
-    from npucall.wire.messages import Response
 
 COUNT = 64
 SIZE = 4 * COUNT

@@ -6,14 +6,15 @@ With ``early_outputs`` outputs go while the call's own chunks still come.
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
 from tests.server.fakes import INPUTS, PATIENCE, prepared, until
-from tests.server.raw import stream
-from tests.server.serving import serving
+from tests.server.raw import RawStream, stream
+from tests.server.serving import Served, serving
 
 from npucall.compute import evaluate
 from npucall.compute.recipes import recipe_of
@@ -22,15 +23,8 @@ from npucall.limits import INLINE_BYTES
 from npucall.operators import DEFAULT_VARIANT
 from npucall.products import DEFAULT_SOC
 from npucall.v1 import operator_service_pb2 as pb
+from npucall_server.carriers.multiplex.call import StreamCall
 from npucall_server.devices.cpu import CpuDevice
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from tests.server.raw import RawStream
-    from tests.server.serving import Served
-
-    from npucall_server.carriers.multiplex.call import StreamCall
 
 CHUNK, ROUNDS = 512 * 2**10, 3
 SIZE = ROUNDS * CHUNK - 4

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import weakref
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -30,11 +30,10 @@ from npucall.products import A2
 from npucall.tensors import TensorSpec
 from npucall.wire.calls import PreparedCalls, encode
 from npucall.wire.messages import Request
+from npucall_server.calls.open_places import OpenPlaces
+from npucall_server.devices.base import Step
 from npucall_server.shared.regions import Regions
 
-if TYPE_CHECKING:
-    from npucall_server.calls.open_places import OpenPlaces
-    from npucall_server.devices.base import Step
 FREE: Any = Unlimited()
 SIZE, MIB = 64, 2**20
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ from npucall.errors import (
     ShapeError,
     TensorLayoutError,
 )
-from npucall.places import Discard, HandlePart, Keep, StepOutput
+from npucall.places import Discard, HandlePart, Keep, OutputPlace, Place, StepOutput
 from npucall.tensors import TensorSpec
 from npucall.wire.calls import encode
 from npucall.wire.program_messages import StepRequest, join_program
@@ -35,11 +35,6 @@ from .test_handles_in_calls import (
     part,
     server,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from npucall.places import OutputPlace, Place
 
 __all__ = ["server"]
 

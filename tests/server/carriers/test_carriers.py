@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import grpc
 import pytest
@@ -18,10 +19,6 @@ from npucall.v1 import tensor_pb2
 from npucall_server.access.identity import anybody
 from npucall_server.carriers.door import Door, Visit
 from npucall_server.carriers.peers import Visitor
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
 
 STORAGE = [tensor_pb2.Storage(data=bytes(8))] * 3
 GOOD = pb.ExecuteRequest(call=call_of(2), storage=STORAGE)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import grpc
 import pytest
+from google.protobuf.message import Message
 from google.rpc.error_details_pb2 import BadRequest, ErrorInfo, RetryInfo
 from google.rpc.status_pb2 import Status
 from tests.server.fakes import PATIENCE, ledger
@@ -21,11 +23,6 @@ from npucall_server.carriers.door import Door
 from npucall_server.carriers.grpc_carrier import GrpcCarrier
 from npucall_server.carriers.peers import Peers
 from npucall_server.telemetry.log import Log, Record
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from google.protobuf.message import Message
 
 IDENTITY = ServerIdentity("0123456789ab", "cpu", "Ascend910B1")
 

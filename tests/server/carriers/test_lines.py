@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 from tests.server.fakes import until
 
-from npucall_server.carriers.threads import TaskLine
+from npucall_server.carriers.threads import TaskLine, Threads
 
 from .test_threads import Bench, Clock, Task, all_begin, all_idle, begun, bench, clock, workers
-
-if TYPE_CHECKING:
-    from npucall_server.carriers.threads import Threads
 
 __all__ = ["bench", "clock"]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
@@ -18,17 +19,14 @@ from npucall.exchange import Event, State, after
 from npucall.v1 import operator_service_pb2 as pb
 from npucall.wire.frames import join_end
 from npucall.wire.stream_messages import response_frames
+from npucall_server.access.callers import Caller
 from npucall_server.calls.arrivals import Computed
+from npucall_server.carriers.multiplex.call import StreamCall
 from npucall_server.carriers.multiplex.early_outputs import EarlyFrames
 from npucall_server.carriers.multiplex.packing import Packing
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from tests.server.serving import Served
-
-    from npucall_server.access.callers import Caller
-    from npucall_server.carriers.multiplex.call import StreamCall
 
 KIB, MIB = 2**10, 2**20
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import io
 import socket
+from collections.abc import Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import grpc
 import pytest
@@ -19,9 +20,6 @@ from npucall_server.carriers.connections import IdleConnections, bytes_moved
 from npucall_server.carriers.peers import ANSWER, Peers, Visitor
 from npucall_server.serving.watch import Watch
 from npucall_server.telemetry.log import Log
-
-if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
 
 
 class Reader(FakeCaller, Visitor):  # type: ignore[misc]  # who it is has no part in this

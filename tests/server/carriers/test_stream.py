@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import grpc
 import numpy as np
@@ -27,12 +28,8 @@ from npucall.operators.l1_loss_backward import l1_loss_backward
 from npucall.v1 import operator_service_pb2 as pb
 from npucall_server.calls import answers
 from npucall_server.carriers.multiplex import stream as stream_of_calls
+from npucall_server.devices.base import DeviceTurn
 from npucall_server.scheduling import call_turn
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from npucall_server.devices.base import DeviceTurn
 
 KIB, MIB = 2**10, 2**20
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
 
 from tests.server.fakes import PATIENCE, BlockingDevice, FakeDevice, until
 from tests.server.raw import MANY, stream
 from tests.server.serving import Served, serving
 
-if TYPE_CHECKING:
-    from npucall_server.devices.base import DeviceTurn
+from npucall_server.devices.base import DeviceTurn
 
 MIB = 2**20
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -19,10 +19,7 @@ from npucall.v1 import operator_service_pb2 as pb
 from npucall_server.carriers.multiplex import stream as stream_module
 from npucall_server.carriers.multiplex.open_calls import UsedIds
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    Act = Callable[[RawStream], None]
+Act = Callable[[RawStream], None]
 
 MIB = 2**20
 

@@ -5,17 +5,15 @@ from __future__ import annotations
 import gc
 import threading
 import weakref
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import pytest
 from tests.server.fakes import PATIENCE, until
 
 from npucall_server.carriers import threads
 from npucall_server.carriers.threads import Threads
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 T = TypeVar("T")
 

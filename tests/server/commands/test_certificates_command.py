@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import stat
 from ipaddress import ip_address
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from cryptography import x509
@@ -14,9 +14,6 @@ from tests.server.serving import serving
 import npucall_client
 from npucall.errors import ServerUnreachableError
 from npucall_server.commands.certificates import run
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 HOSTS = "127.0.0.1", "localhost", "node7.lab", "::1"
 

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from npucall.compute.evaluate import run as evaluate
+from npucall.declare.declaration import Operator
+from npucall.declare.prepare import Prepared
 from npucall.declare.samples import sample, sample_storages
 from npucall.dtypes import FLOAT
 from npucall.places import StepOutput
-from npucall_server.devices.base import ResidentPart, Step
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from npucall.declare.declaration import Operator
-    from npucall.declare.prepare import Prepared
-    from npucall_server.devices.base import Device
+from npucall_server.devices.base import Device, ResidentPart, Step
 
 OFFSET = 68
 """Of a storage in its handle: no multiple of what kernels want."""

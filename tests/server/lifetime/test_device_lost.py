@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
@@ -17,10 +19,6 @@ from tests.server.serving import Served
 
 from npucall.errors import DeviceError
 from npucall_server.serving import app
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 BROKEN = DeviceError("device: broken", device_status="507015", function="aclrtSynchronizeStream")
 

@@ -8,7 +8,8 @@ import signal
 import socket
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import grpc
 import pytest
@@ -23,11 +24,7 @@ from npucall_server.exits import ExitCode
 from npucall_server.serving import binding, device_lock
 from npucall_server.settings import addresses
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    Serve = Callable[..., tuple[object, str]]
+Serve = Callable[..., tuple[object, str]]
 
 CODES = {
     "DRAINED": (0, False),

@@ -11,15 +11,12 @@ import re
 import subprocess
 import sys
 import threading
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from tests.server.fakes import PATIENCE, until
 
 from npucall_server.serving import device_lock, ready_file
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.fixture

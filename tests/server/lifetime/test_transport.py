@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
@@ -13,10 +15,6 @@ from tests.server.serving import Served, serving
 
 from npucall_server.commands.health import run as ask_health
 from npucall_server.serving.binding import SettingsError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 INFO = "/npucall.v1.OperatorService/GetServerInfo"
 CHECK = "/grpc.health.v1.Health/Check"

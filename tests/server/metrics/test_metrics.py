@@ -6,15 +6,17 @@ import socket
 import ssl
 import urllib.error
 import urllib.request
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from pydantic import ValidationError
-from tests.certificates import Authority
+from tests.certificates import Authority, Pair
 from tests.server.fakes import PATIENCE, FakeDevice, until
 from tests.server.serving import Served, serving
 from tests.server.sessions.raw import sessions
@@ -32,12 +34,6 @@ from npucall_server.metrics.shown import ServerTls
 from npucall_server.sessions.digests import DIGEST_BYTES
 from npucall_server.settings.server import ServerSettings
 from npucall_server.telemetry.log import Record
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from pathlib import Path
-
-    from tests.certificates import Pair
 
 KL = "aclnnKlDivBackward"
 ONE = np.ones(1, np.float32)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
 from tests.server.fakes import (
     PATIENCE,
     BlockingDevice,
+    Executed,
     FakeCaller,
     FakeDevice,
     admitted,
@@ -36,9 +37,6 @@ from npucall_server.devices.base import Phases
 from npucall_server.devices.cpu import CpuDevice
 from npucall_server.scheduling.executor import Executor, Limits
 from npucall_server.services.operators import NAME, OperatorService
-
-if TYPE_CHECKING:
-    from tests.server.fakes import Executed
 
 
 def fill(

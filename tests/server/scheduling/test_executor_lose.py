@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from tests.server.fakes import (
@@ -23,12 +23,10 @@ from tests.server.fakes import (
 )
 
 from npucall.errors import DeviceError, DeviceLostError, DrainingError, NpucallError
+from npucall_server.devices.base import DeviceTurn
 from npucall_server.scheduling.schedule import Schedule
 
 from .test_executor_turns import Holding, device, holding
-
-if TYPE_CHECKING:
-    from npucall_server.devices.base import DeviceTurn
 
 __all__ = ["device", "holding"]
 

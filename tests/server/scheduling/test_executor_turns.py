@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from tests.server.fakes import (
@@ -26,12 +27,8 @@ from npucall.errors import (
     DeviceError,
     QueueFullError,
 )
+from npucall_server.devices.base import DeviceTurn
 from npucall_server.scheduling import call_turn
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from npucall_server.devices.base import DeviceTurn
 
 CALL = prepared()
 

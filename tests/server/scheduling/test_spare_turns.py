@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -25,16 +25,12 @@ from tests.server.fakes import (
 from npucall.compute import evaluate
 from npucall.errors import CancelledError, DeviceLostError, DrainingError, NpucallError
 from npucall.products import DEFAULT_SOC
+from npucall_server.devices.base import DeviceTurn
 from npucall_server.devices.cpu import CpuDevice
 from npucall_server.scheduling import call_turn
 from npucall_server.scheduling.executor import Executor, Limits
 
 from .test_executor_turns import pauses_all_the_time, pauses_without_end
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from npucall_server.devices.base import DeviceTurn
 
 __all__ = ["pauses_all_the_time"]
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import grpc
 import pytest
@@ -19,9 +20,6 @@ from npucall_server.scheduling.executor import going_down
 from npucall_server.services.access_service import MOST_WAITING, NAME
 from npucall_server.services.operators import NAME as OPERATORS
 from npucall_server.serving import core
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 ANNA, BERT, CARL, CORA = "a/anna/bench", "b/bert/bench", "b/carl/user", "c/cora/bench"
 ROOT = "ops/root/admin"

@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 import grpc
 import pytest
 from tests.server.fakes import BlockingDevice, FakeClock, FakeDevice, until
 from tests.server.people import BelievingGuard, Person, told
 from tests.server.raw import channel_to, stream
-from tests.server.serving import serving
+from tests.server.serving import Served, serving
 
 from npucall.v1 import access_service_pb2 as pb
 from npucall.v1 import operator_service_pb2
 from npucall_server.access.identity import Identity, KnownBy, anybody, whose
+from npucall_server.devices.base import DeviceTurn
 from npucall_server.settings.tenants import Role
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tests.server.serving import Served
-
-    from npucall_server.devices.base import DeviceTurn
 
 L1 = "aclnnL1LossBackward"
 People = tuple[Person, Person, Person]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import queue
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Self
@@ -17,8 +18,6 @@ from npucall.v1 import tensor_pb2
 from npucall.v1.operator_service_pb2 import Chunk, End
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
-
     from tests.server.serving import Served
 
 SESSIONS = "/npucall.v1.SessionService"

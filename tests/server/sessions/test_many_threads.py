@@ -5,10 +5,10 @@ from __future__ import annotations
 import random
 import secrets
 from collections import Counter
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from itertools import islice
-from typing import TYPE_CHECKING
 
 import pytest
 from tests.server.fakes import PATIENCE, FakeCaller, FakeDevice
@@ -16,11 +16,7 @@ from tests.server.serving import Offline, filled, part, read
 
 from npucall.errors import DeviceError, HandleEmptyError, NpucallError, SessionUnknownError
 from npucall_server.sessions.handle_room import PAGE_BYTES, SESSION_BYTES
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from npucall_server.sessions.session import Session
+from npucall_server.sessions.session import Session
 
 THREADS, HANDLES, SIZE = 8, 6, 64
 NAMES = tuple(bytes([number]) * 16 for number in range(HANDLES))

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from hashlib import sha256
-from typing import TYPE_CHECKING
 
 import grpc
 from tests.server.fakes import PATIENCE, until
-from tests.server.serving import serving
+from tests.server.serving import Served, serving
 from tests.server.sessions.raw import (
     CHUNK,
     DATA,
@@ -31,11 +31,6 @@ from tests.server.tenant_server import TenantServer, bearer
 
 from npucall.v1 import operator_service_pb2, tensor_pb2
 from npucall.v1 import session_service_pb2 as pb
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.server.serving import Served
 
 
 def test_a_session_has_an_id_a_lease_and_a_budget(served: Served, client: RawSessions) -> None:

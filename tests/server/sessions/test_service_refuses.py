@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import grpc
 import pytest
 from tests.server.fakes import PATIENCE, FakeCaller, until
-from tests.server.serving import serving
+from tests.server.serving import Served, serving
 from tests.server.sessions.raw import (
     DATA,
     DIGEST,
@@ -31,11 +31,6 @@ from npucall.limits import MAX_ENTRIES
 from npucall.v1 import session_service_pb2 as pb
 from npucall.v1 import tensor_pb2
 from npucall_server.services.sessions import upload as upload_module
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.server.serving import Served
 
 SMALL = 1 << 26
 

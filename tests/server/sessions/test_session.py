@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
 
 import pytest
 from tests.server.fakes import PATIENCE, FakeCaller, until
@@ -20,12 +21,7 @@ from npucall.errors import (
     InternalError,
     SessionUnknownError,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from concurrent.futures import Future
-
-    from npucall_server.sessions.session import Session
+from npucall_server.sessions.session import Session
 
 ONE, TWO = b"1" * 32, b"2" * 32
 

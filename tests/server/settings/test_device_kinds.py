@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,10 +18,7 @@ from npucall_server.devices import open_device
 from npucall_server.settings.device_kinds import CANN, CPU, KINDS, DeviceKind
 from npucall_server.settings.server import ServerSettings, device_kinds
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    Register = Callable[[pytest.MonkeyPatch, Path], None]
+Register = Callable[[pytest.MonkeyPatch, Path], None]
 
 ECHO = Path(__file__).parents[3] / "examples/echo"
 """A folder with a device that npucall does not know."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -16,10 +17,7 @@ from npucall_server.settings import memory as module
 from npucall_server.settings.server import ServerSettings
 from npucall_server.settings.server import read as read_flags
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    Machine = Callable[[str, str, str | None], None]
+Machine = Callable[[str, str, str | None], None]
 
 
 def read(*flags: str) -> ServerSettings:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -15,11 +16,7 @@ from npucall_server.settings.addresses import is_loopback
 from npucall_server.settings.npu import tell_cann
 from npucall_server.settings.server import ServerSettings, read
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    Refusal = Callable[..., str]
+Refusal = Callable[..., str]
 
 
 @pytest.fixture

@@ -7,9 +7,10 @@ import errno
 import fcntl
 import mmap
 import os
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -25,9 +26,6 @@ from npucall.errors import (
 )
 from npucall.places import RegionPart
 from npucall_server.shared.regions import Regions
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 PAGE = mmap.PAGESIZE
 KEEP_SIZE, PUNCH_HOLE = 1, 2  # linux/falloc.h: FALLOC_FL_*

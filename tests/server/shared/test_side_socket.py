@@ -8,9 +8,10 @@ import math
 import os
 import socket
 import stat
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from tests.server.fakes import ledger, until
@@ -22,9 +23,6 @@ from npucall_server.shared import side_socket
 from npucall_server.shared.regions import Regions
 from npucall_server.shared.side_socket import SideSocket
 from npucall_server.telemetry.log import Log
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 KIB = 2**10
 US = os.geteuid()
