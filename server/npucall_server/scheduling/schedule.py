@@ -104,22 +104,23 @@ class Schedule:
 
     def give_back(self, grant: Grant, asking: CallTurn | None = None) -> Grant | None:
         """Hands the turn to the next one who waits; answers what ``asking`` got of it."""
-        following, share, turn = None, grant.share, grant.turn
+        following, turn = None, grant.turn
         with self._lock:
             self._moved = now = self._clock()
             del self._granted[grant]
             self._free += 1
-            seconds = now - grant.since
+            seconds, share = now - grant.since, grant.share
             if share is not None:
                 self._shares.charge(share, seconds - grant.charged)
                 share.last_seconds = seconds
                 self._shares.leave(share)
             turn.held_ns += int(seconds * 1e9)
+            untold = turn.held_ns - turn.told_ns
+            if untold >= _LONG_NS:
+                turn.told_ns = turn.held_ns
             if self._all.waiting:
                 following = self._hand_on(asking)
-        untold = turn.held_ns - turn.told_ns
         if untold >= _LONG_NS:
-            turn.told_ns += untold
             self._spent(turn.identity, untold)
         return following
 
