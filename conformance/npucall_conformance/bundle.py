@@ -35,10 +35,11 @@ if TYPE_CHECKING:
 
     from npucall.declare.call import Argument
     from npucall.dtypes import AnyArray
-    from npucall_conformance.reporting.report import JudgedServer
+    from npucall_conformance.reporting.report import Report
     from npucall_conformance.running.subject import Subject
 
 VERSION = 2
+_OF_THE_CASE = ("case", "operator", "variant", "block", "dtype", "problems")
 
 
 @dataclass(frozen=True)
@@ -60,16 +61,11 @@ class Bundle:
     expectation: Expectation
 
 
-def save(  # noqa: PLR0913  # what a run knows
-    folder: Path,
-    evidence: Evidence,
-    *,
-    profile: str,
-    seed: int,
-    server: JudgedServer,
-    versions: Mapping[str, str],
-) -> Path:
-    """Writes a bundle into a folder of its own below ``folder``; returns that folder."""
+def save(folder: Path, evidence: Evidence, report: Report) -> Path:
+    """Writes a bundle into a folder of its own below ``folder``; returns that folder.
+
+    ``report`` is that of the run, which need not have ended.
+    """
     outcome, call = evidence.outcome, evidence.call
     place = folder / outcome.case.replace("/", "__")
     place.mkdir(parents=True, exist_ok=True)
@@ -87,16 +83,11 @@ def save(  # noqa: PLR0913  # what a run knows
     _write(place / "got.npz", {name: plain(array) for name, array in got.items()})
     about = {
         "version": VERSION,
-        "case": outcome.case,
-        "operator": outcome.operator,
-        "variant": outcome.variant,
-        "block": outcome.block,
-        "dtype": outcome.dtype,
-        "profile": profile,
-        "seed": seed,
-        "server": asdict(server),
-        "versions": dict(versions),
-        "problems": outcome.problems,
+        **{name: getattr(outcome, name) for name in _OF_THE_CASE},
+        "profile": report.profile,
+        "seed": report.seed,
+        "server": asdict(report.server),
+        "versions": report.versions,
         "arguments": _packed(call.arguments, {}),
         "stored": list(call.storages),
         "expected": expected,

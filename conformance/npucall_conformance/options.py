@@ -7,9 +7,10 @@ import time
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from importlib import import_module
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from npucall_client.targets import LOCAL
 from npucall_conformance import bundle
@@ -79,7 +80,7 @@ def judge(  # noqa: PLR0913  # who is judged
         runner = Runner(
             first, second, report.profile, options.seed,
             loops=not options.chosen.quick, torch=not options.chosen.quick,
-            on_failure=_saver(options.save, report) if options.save else None,
+            on_failure=partial(_save, options.save, report) if options.save else None,
             rounds=QUICK_ROUNDS if options.chosen.quick else options.repeat or REPEAT,
             repeat=options.repeat or (QUICK_REPEAT if options.chosen.quick else REPEAT),
             allow_missing=options.allow_missing,
@@ -147,14 +148,8 @@ def _required(subject: Subject, cases: Sequence[Case]) -> Required:
     return required(cells, due(subject, cases))
 
 
-def _saver(folder: Path, report: Report) -> Any:
-    def keep(evidence: Evidence) -> None:
-        bundle.save(
-            folder, evidence, profile=report.profile, seed=report.seed, server=report.server,
-            versions=report.versions,
-        )  # fmt: skip
-
-    return keep
+def _save(folder: Path, report: Report, evidence: Evidence) -> None:
+    bundle.save(folder, evidence, report)
 
 
 def versions() -> dict[str, str]:

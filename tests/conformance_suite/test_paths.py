@@ -12,7 +12,7 @@ from tests.rows import each
 
 import npucall_client
 from npucall_conformance import bundle
-from npucall_conformance.reporting.report import Outcome
+from npucall_conformance.reporting.report import Outcome, Report
 from npucall_conformance.running.looks.paths import PATHS, PLAN, PROGRAM_PLAN, UNREAD
 from npucall_conformance.running.runner import Evidence
 from npucall_conformance.running.subject import open_subject
@@ -91,9 +91,7 @@ def test_a_bundle_of_a_path_fails_again_until_the_path_is_right(
         with monkeypatch.context() as patched:
             next(fault for fault in FAULTS if "stream" in fault.seen).apply(patched)
             run(server, operators=(ANY,), blocks=("paths",), quick=True, on_failure=found.append)
-            place = bundle.save(
-                tmp_path, found[0], profile="cpu-strict", seed=0, server=server.server, versions={}
-            )
+            place = bundle.save(tmp_path, found[0], Report("cpu-strict", 0, server.server))
             again = bundle.replay(bundle.load(place), server)
             assert again.problems == found[0].outcome.problems
         assert bundle.replay(bundle.load(place), server).status == "passed"

@@ -17,7 +17,7 @@ from npucall_client.local.transport import LocalTransport
 from npucall_client.sending.request import Request
 from npucall_conformance import bundle
 from npucall_conformance.cases.select import Selection, select
-from npucall_conformance.reporting.report import JudgedServer
+from npucall_conformance.reporting.report import JudgedServer, Report
 from npucall_conformance.running.looks.crowd import CALLERS
 from npucall_conformance.running.runner import Evidence, Runner, default_profile, in_order
 from npucall_conformance.running.subject import Subject, open_subject
@@ -210,10 +210,8 @@ def invert(storage: bytearray) -> None:
 
 
 def saved(folder: Path, evidence: Evidence, server: Subject) -> Path:
-    return bundle.save(
-        folder, evidence, profile="cpu-strict", seed=0, server=server.server,
-        versions={"numpy": "2"},
-    )  # fmt: skip
+    report = Report("cpu-strict", 0, server.server, versions={"numpy": "2"})
+    return bundle.save(folder, evidence, report)
 
 
 def kept(folder: Path, *cases: str) -> tuple[Evidence, bundle.Bundle]:

@@ -18,6 +18,7 @@ from tests.rows import each  # noqa: E402
 
 from npucall.dtypes import FLOAT  # noqa: E402
 from npucall_conformance import bundle  # noqa: E402
+from npucall_conformance.reporting.report import Report  # noqa: E402
 from npucall_conformance.running.adapters.torch_npu import TorchNpu  # noqa: E402
 from npucall_conformance.running.adapters.torch_npu.torch_functions import WAYS, WITHOUT  # noqa: E402
 from npucall_conformance.running.subject import Subject, in_place_of_a_server  # noqa: E402
@@ -166,9 +167,7 @@ def test_a_bundle_is_replayed_without_a_server(npu: Any, tmp_path: Path) -> None
     npu.npu_gelu = lambda x, approximate="none": right(x, approximate) * 1.5
     kept: list[Evidence] = []
     run(host(), cases=GELU, **STANDARD, on_failure=kept.append)
-    saved = bundle.save(
-        tmp_path, kept[0], profile="cann-standard", seed=0, server=host().server, versions={}
-    )
+    saved = bundle.save(tmp_path, kept[0], Report("cann-standard", 0, host().server))
     assert bundle.replay(bundle.load(saved), host()).status == "failed"
     npu.npu_gelu = right
     assert bundle.replay(bundle.load(saved), host()).status == "passed"
