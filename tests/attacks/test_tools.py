@@ -28,13 +28,6 @@ def test_calls_by_hand_are_answered_and_those_of_many_windows_travel_whole(start
         assert hand.received[read] > size
 
 
-@pytest.mark.more
-def test_polite_callers_of_a_quiet_server_are_all_served(start: Start) -> None:
-    with start() as server, polite(server.target, "large") as seen:
-        time.sleep(1)
-        assert (served := seen()).all_served, str(served)
-
-
 @pytest.mark.long
 def test_polite_callers_see_that_a_server_is_gone(start: Start) -> None:
     with start() as server, polite(server.target) as seen:

@@ -102,22 +102,3 @@ def test_calls_past_their_deadline_leave_waiting_and_running(target: str, client
         client.options(timeout=0.2).run(*ENDLESS)
     in_flight(client, 0)
     assert client.server_info().bytes_in_flight == 0
-
-
-def test_the_calls_of_a_caller_who_goes_away_are_dropped(target: str, client: Client) -> None:
-    with wire.bare_channel(target) as channel:
-        call = wire.method(channel, "Execute").future(wire.long_call(*wire.ENDLESS))
-        in_flight(client, 1)
-    assert call.exception(wire.PATIENCE).code() is grpc.StatusCode.CANCELLED
-    in_flight(client, 0)
-
-
-def test_the_server_ends_a_call_after_its_own_limit() -> None:
-    with (
-        running_server(wire.ENDLESS_LIMIT, "--call-timeout=0.2") as server,
-        npucall_client.connect(server.target) as client,
-    ):
-        with pytest.raises(DeadlineError, match=r"call_timeout = 0\.2 s") as caught:
-            client.run(*ENDLESS)
-        assert caught.value.details["setting"] == "call_timeout"
-        in_flight(client, 0)

@@ -114,18 +114,6 @@ def test_a_large_call_survives_a_server_that_is_killed_while_it_arrives(stream_f
             assert np.array_equal(answer.result(wire.PATIENCE), EXPECTED)
 
 
-def test_a_server_that_drains_finishes_a_pipeline_and_stops() -> None:
-    with running_server() as server, npucall_client.connect(server.target) as client:
-        pipeline = client.pipeline()
-        assert pipeline.submit(l1_loss_backward, ONE, ONE * 2, ONE).result(wire.PATIENCE) == 1.0
-        assert server.stop() == 0
-        with ThreadPoolExecutor(1) as pool:
-            late = pipeline.submit(l1_loss_backward, ONE, ONE * 2, ONE)
-            with running_server(listen=server.target):
-                assert late.result(wire.PATIENCE) == 1.0
-                pool.submit(pipeline.close).result(wire.PATIENCE)
-
-
 def calls_of_which_some_are_cancelled(client: Client, seed: int) -> int:
     """How many were answered, rightly; the others were cancelled."""
     chance, calls = random.Random(seed), []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -216,21 +215,3 @@ def test_a_server_does_not_start_with_files_that_are_no_good(
         bad.write_bytes(b"nonsense")
     with pytest.raises(SettingsError, match=said):
         Served(**files(pair, tls_client_ca=authority.ca))
-
-
-ROTATIONS = [20, pytest.param(1000, marks=pytest.mark.long)]
-
-
-@pytest.mark.more
-@pytest.mark.parametrize("rotations", ROTATIONS)
-def test_no_call_fails_while_certificates_are_rotated(tmp_path: Path, rotations: int) -> None:
-    """Certificate and key are replaced one after the other, as most tools do it."""
-    authority = Authority(tmp_path)
-    pairs = itertools.cycle([authority.client("anna"), authority.client("bert")])
-    with serving(**files(authority.server(), tls_client_ca=authority.ca)) as served:
-        for _ in range(rotations):
-            authority.server()
-            for _ in range(2):
-                assert ask(served.target, authority.ca, next(pairs)) == "OK"
-        until(lambda: len(served.events("certificates")) == rotations, "a line a rotation")
-        assert not served.events("warning")

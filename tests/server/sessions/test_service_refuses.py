@@ -84,6 +84,7 @@ def test_a_session_of_a_server_before_the_restart_is_lost(
         assert (error.reason, error.code.name) == ("HANDLE_LOST", "ABORTED")
         assert error.details["instance"] == "abcdefabcdef"
         assert A.hex() in error.details["handles"]
+    assert refused(client.renew).reason == "HANDLE_LOST"
     client.close()  # it has ended, which is no error
 
 
