@@ -127,6 +127,8 @@ class CallTurn:
         ticket = None if self._begun else self._ticket
         if ticket is not None:
             ticket.may_end_by(self.give_way)
+            if ticket.is_refused:  # a reservation came a moment ago
+                self._gives_way = True
         woken = self._wake
         if woken is None:
             self._wake = woken = threading.Event()

@@ -51,6 +51,11 @@ class Ticket:
         if memory is not None:
             memory.may_end_by(end)
 
+    @property
+    def is_refused(self) -> bool:
+        """Whether somebody has reserved the device since the call was let in."""
+        return self.permit is not None and self.permit.refusal is not None
+
     def must_go_on(self) -> None:
         """From now on the call is not ended for others."""
         for entry in (self.place, self.memory):

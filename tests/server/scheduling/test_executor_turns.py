@@ -5,7 +5,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from tests.server.fakes import (
@@ -13,6 +14,7 @@ from tests.server.fakes import (
     BlockingDevice,
     FakeCaller,
     FakeDevice,
+    admitted,
     execute,
     executor,
     is_at_rest,
@@ -26,9 +28,12 @@ from npucall.errors import (
     DeadlineError,
     DeviceError,
     QueueFullError,
+    ReservedError,
 )
 from npucall_server.devices.base import DeviceTurn
 from npucall_server.scheduling import call_turn
+from npucall_server.scheduling.gate import Gate, Permit
+from npucall_server.telemetry.log import Record
 
 CALL = prepared()
 
@@ -128,6 +133,21 @@ def test_a_call_that_is_cancelled_while_it_waits_never_runs(holding: Holding) ->
     caller.cancel()
     with pytest.raises(CancelledError):
         call.result(PATIENCE)
+    holding.ends_well()
+
+
+def test_a_call_does_not_wait_if_the_device_was_reserved_since_it_was_let_in(
+    holding: Holding,
+) -> None:
+    """Nobody could end it then: it did not wait yet."""
+    caller = FakeCaller()
+    ticket = admitted(holding.executor, CALL, caller)
+    ticket.permit = Permit(cast("Gate", SimpleNamespace(inside={}, waiting=0)), "")
+    ticket.permit.refusal = ReservedError("reserved")
+    with pytest.raises(QueueFullError):
+        holding.executor.run([], caller, ticket, Record("Execute", "1", caller.peer))
+    ticket.read()
+    assert waiting(holding.executor) == 0
     holding.ends_well()
 
 
