@@ -252,15 +252,14 @@ class Execution:
 
     def is_answered(self) -> None:
         """The call is answered, so its inputs are no longer read."""
-        self._steps = ()
-        if self._storages:
-            self._storages = {}
+        if self._arrivals is None:
+            self._steps, self._storages = (), {}
         ticket, permit = self._ticket, self._ticket.permit
         if permit is not None and (permit.refusal is not None or not ticket.has_run):
             permit.is_answered()
         if not ticket.has_run:
             ticket.ran()
-        if self._arrivals is not None:
+        if self._arrivals is not None:  # its thread may begin only now
             self._arrivals.stop()
 
     def may_end_by(self, end: Callable[[], object]) -> None:
