@@ -159,7 +159,7 @@ def serving(device: Any = None, guard: Guard | None = None, **settings: Any) -> 
         until(served.is_at_rest, "the server is at rest")
     finally:
         served.server.drain()
-        served.streams._threads.shutdown()
+        served.streams.threads.shutdown()
     assert not len(served.sessions)
 
 

@@ -75,6 +75,7 @@ class TenantServer(Served):
             tls_key=pair.key,
             tls_client_ca=self.authority.ca,
             shared_memory=self.side,
+            frames_socket=folder / "f",
             reflection=True,
             memory_limit=1 << 26,
         )
@@ -129,7 +130,7 @@ def tenant_server(folder: Path) -> Iterator[TenantServer]:
             yield server
         finally:
             server.server.drain()
-            server.streams._threads.shutdown()
+            server.streams.threads.shutdown()
 
 
 def put(path: Path, text: str) -> None:

@@ -1506,6 +1506,7 @@ class GetServerInfoResponse(google.protobuf.message.Message):
     RESERVATION_FIELD_NUMBER: builtins.int
     LABELS_FIELD_NUMBER: builtins.int
     CATALOGUE_FIELD_NUMBER: builtins.int
+    FRAMES_SOCKET_FIELD_NUMBER: builtins.int
     product: builtins.str
     """Short name of the product, for example "Ascend910B"."""
     default_variant: builtins.str
@@ -1527,6 +1528,10 @@ class GetServerInfoResponse(google.protobuf.message.Message):
     catalogue: builtins.int
     """A digest of ListOperators: servers that have the same one have the same operators and variants.
     0: unknown.
+    """
+    frames_socket: builtins.str
+    """Path of the Unix socket at which the server takes calls in frames (`frames.proto`), as the
+    server sees it; empty: it takes none there.
     """
     @property
     def server(self) -> global___ServerIdentity:
@@ -1572,9 +1577,10 @@ class GetServerInfoResponse(google.protobuf.message.Message):
         reservation: global___Reservation | None = ...,
         labels: collections.abc.Mapping[builtins.str, builtins.str] | None = ...,
         catalogue: builtins.int = ...,
+        frames_socket: builtins.str = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["caller", b"caller", "device", b"device", "limits", b"limits", "reservation", b"reservation", "server", b"server"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["bytes_in_flight", b"bytes_in_flight", "caller", b"caller", "calls_in_flight", b"calls_in_flight", "catalogue", b"catalogue", "default_variant", b"default_variant", "device", b"device", "labels", b"labels", "limits", b"limits", "product", b"product", "reservation", b"reservation", "server", b"server", "shared_memory_socket", b"shared_memory_socket", "uptime_seconds", b"uptime_seconds", "version", b"version"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["bytes_in_flight", b"bytes_in_flight", "caller", b"caller", "calls_in_flight", b"calls_in_flight", "catalogue", b"catalogue", "default_variant", b"default_variant", "device", b"device", "frames_socket", b"frames_socket", "labels", b"labels", "limits", b"limits", "product", b"product", "reservation", b"reservation", "server", b"server", "shared_memory_socket", b"shared_memory_socket", "uptime_seconds", b"uptime_seconds", "version", b"version"]) -> None: ...
 
 global___GetServerInfoResponse = GetServerInfoResponse
 

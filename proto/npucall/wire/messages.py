@@ -122,7 +122,7 @@ def call_in(message: bytes) -> bytes:
         start, length = 2, message[1]
         if length >= 0x80:  # noqa: PLR2004  # seven bits a byte, the lowest first
             start, length = 3, (message[2] << 7) + length - 0x80
-        return message[start : start + length] if message[0] == _FIRST_TAG else b""
+        return bytes(message[start : start + length]) if message[0] == _FIRST_TAG else b""
     except IndexError:
         return b""
 
@@ -223,7 +223,7 @@ def check_overhead(name: str, size: int, most: int = MAX_OVERHEAD_BYTES) -> None
 def _split_request(message: bytes, begin: int, end: int) -> Request:
     try:
         start, position = bytes_at(message, begin, end, _FIRST_TAG)
-        call = message[start:position]
+        call = bytes(message[start:position])
         storage, position = _storages(message, position, end, _SECOND_TAG)
         if position == end:
             return Request(call, storage)
@@ -232,7 +232,7 @@ def _split_request(message: bytes, begin: int, end: int) -> Request:
             return Request(call, storage, places)
     except (Malformed, IndexError):
         pass  # another spelling, or no message: the class decides
-    return _request_of_class(message[begin:end])
+    return _request_of_class(bytes(message[begin:end]))
 
 
 def split_response(message: bytes) -> Response:
@@ -314,7 +314,7 @@ def _small(message: bytes, start: int, end: int) -> bytes:
     """What the class may read before its fields are counted."""
     if end - start > _SMALL_BYTES:
         raise Malformed("another spelling")
-    return message[start:end]
+    return bytes(message[start:end])
 
 
 def _place_in(storage: bytes) -> ReceivedPlace:

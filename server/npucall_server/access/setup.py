@@ -54,7 +54,8 @@ class Access:
         """``side_socket``: where the server hands out shared memory, and local credentials."""
         self._log, self._side_socket = log, side_socket
         self.tenants = Tenants(settings.tenants)
-        self.users = LocalUsers() if settings.tenants and side_socket else None
+        knows_users = side_socket is not None or settings.knows_local_users
+        self.users = LocalUsers() if settings.tenants and knows_users else None
         self._tokens = TokenFile(settings.token_hashes) if settings.token_hashes else None
         self._issuer = _issuer(settings, log)
         self._tables = _tables(settings)

@@ -234,7 +234,7 @@ class TenantsGuard:
 
     def _tell_socket(self, error: UnauthenticatedError, peer: str) -> None:
         """Tells a caller of this host where to get a credential for its user."""
-        if self._users is not None and peer.startswith(_LOCAL):
+        if self._credential_socket and peer.startswith(_LOCAL):
             error.details["credential_socket"] = self._credential_socket
 
 

@@ -66,6 +66,10 @@ class Visitor:
         """Ends the method with this error: raises what the carrier makes of it."""
         raise NotImplementedError
 
+    def bytes_moved(self) -> int | None:
+        """Of its connection, if the carrier counts them; None if only the kernel does."""
+        return None
+
 
 class Peers:
     """All peers with an open call. Somebody has to call ``look`` every second.
@@ -140,7 +144,8 @@ class Peers:
         for caller in late:
             since, what = caller.since, caller.awaited
             seconds = now - since
-            if _has_moved(caller, moved.get(caller.peer), seconds):
+            count = caller.bytes_moved()
+            if _has_moved(caller, moved.get(caller.peer) if count is None else count, seconds):
                 caller.since = now
             elif seconds >= self._patience(caller) and what and caller.since == since:
                 self._cut(caller, what, seconds)

@@ -111,7 +111,7 @@ class OperatorService:
         parse(pb.GetServerInfoRequest, request)
         executor, settings, device = self._executor, self._settings, self._device
         budget, sessions = self._budget, SessionLimits.of(settings, device)
-        facts, path = device.facts(), settings.shared_memory
+        facts, path, frames = device.facts(), settings.shared_memory, settings.frames_socket
         return pb.GetServerInfoResponse(
             server=encode_identity(self._identity),
             product=device.product.soc,
@@ -139,6 +139,7 @@ class OperatorService:
             uptime_seconds=time.monotonic() - self._started,
             device=_device_info(facts) if facts else None,
             shared_memory_socket=str(path.absolute()) if path else "",
+            frames_socket=str(frames.absolute()) if frames else "",
             reservation=who.reservation(self._executions.gate.shown(), caller.identity),
             caller=who.caller_info(caller.identity, caller.identity),
             labels=settings.labels,

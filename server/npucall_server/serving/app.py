@@ -14,6 +14,7 @@ from npucall_server.accounts.usage_file import UsageFile
 from npucall_server.announcing import member
 from npucall_server.announcing.announcer import Announcer
 from npucall_server.carriers.door import Door
+from npucall_server.carriers.frames.service import FrameService
 from npucall_server.carriers.multiplex.stream_service import StreamService
 from npucall_server.devices.base import device_lost
 from npucall_server.exits import ExitCode
@@ -28,6 +29,7 @@ from npucall_server.services.sessions.kept import Kept
 from npucall_server.services.sessions.service import SessionService
 from npucall_server.serving import binding, grpc_server
 from npucall_server.serving.core import SYSTEM, core_of, operators_of
+from npucall_server.serving.frames_socket import FramesSocket
 from npucall_server.serving.listener import Listener, connections_possible, metrics_of
 from npucall_server.serving.watch import Watch
 from npucall_server.shared.side_socket import SideSocket
@@ -63,6 +65,7 @@ class Methods:
     services: grpc_server.Services
     operators: OperatorService
     streams: StreamService
+    frames: FrameService
 
 
 @dataclass(frozen=True)
@@ -73,6 +76,7 @@ class Parts:
     methods: Methods
     listener: Listener
     side: SideSocket | None
+    frames: FramesSocket | None
     usage_file: UsageFile | None
     announcer: Announcer | None
     idle: Watch | None
@@ -96,14 +100,14 @@ def build(
         methods.grpc, settings, methods.services.health, [operators_service.NAME], core.is_well,
         core.peers, log,
     )  # fmt: skip
-    side = _side_of(core)
+    side, frames = _side_of(core), _frames_of(core, methods)
     usage_file = _usage_file_of(core)
     listener.show_metrics(methods.metrics, _gauges_of(core, methods).samples)
     announcer = _announcer_of(core, methods, listener)
     give_back = IdleMemory(core.executor).look
     idle = Watch(_IDLE_SECONDS, log, give_back) if settings.keep_memory else None
     watch = _watch_of(core, methods, listener, side)
-    return Parts(core, methods, listener, side, usage_file, announcer, idle, watch)
+    return Parts(core, methods, listener, side, frames, usage_file, announcer, idle, watch)
 
 
 class Server:
@@ -120,6 +124,8 @@ class Server:
         for part in (parts.watch, parts.idle):
             if part is not None:
                 part.start()
+        if parts.frames is not None:
+            parts.frames.start()
         parts.listener.start(
             settings.advertise,
             device=parts.core.device.name,
@@ -161,6 +167,9 @@ class Server:
         parts, core = self.parts, self.parts.core
         if parts.side is not None:
             parts.side.close()
+        if parts.frames is not None:
+            parts.frames.close()
+            parts.methods.frames.close()
         for part in (parts.announcer, parts.idle, parts.watch):
             if part is not None:
                 part.stop()
@@ -199,6 +208,8 @@ class Server:
         log.event("exit", code=ExitCode.DEVICE_LOST)
         if parts.side is not None:
             parts.side.remove()
+        if parts.frames is not None:
+            parts.frames.close()
         if parts.usage_file is not None:
             parts.usage_file.stop()
         parts.listener.remove_ready_file()
@@ -228,7 +239,8 @@ def _methods_of(core: Core) -> Methods:
     server.add_generic_rpc_handlers(handlers)
     if settings.has_reflection:
         services.add_reflection(server)
-    return Methods(server, budget, metrics, services, operators, streams)
+    frames = FrameService(executions, budget, door, core.peers, streams.threads, services.call_room)
+    return Methods(server, budget, metrics, services, operators, streams, frames)
 
 
 def _door_of(core: Core, metrics: Metrics) -> Door:
@@ -260,7 +272,7 @@ def _watch_of(core: Core, methods: Methods, listener: Listener, side: SideSocket
 
     most = methods.budget.max_connections  # on each address, since gRPC counts so
     looks = [core.peers.look, core.gate.look, *listener.looks(most, busy_peers)]
-    looks += [core.access.look, methods.streams.look, core.sessions.look]
+    looks += [core.access.look, methods.streams.look, methods.frames.look, core.sessions.look]
     if side is not None:
         looks.append(side.look)
     return Watch(_LOOK_SECONDS, core.log, *looks)
@@ -297,5 +309,20 @@ def _side_of(core: Core) -> SideSocket | None:
     except OSError as error:
         raise binding.BindError(
             f"shared_memory: expected a path where the server can make a socket, found {path}: "
+            f"{error}"
+        ) from error
+
+
+def _frames_of(core: Core, methods: Methods) -> FramesSocket | None:
+    path = core.settings.frames_socket
+    if path is None:
+        return None
+    binding.check_path("frames_socket", path.absolute())
+    try:
+        users, guard = core.settings.shared_memory_users, core.access.tenants_guard
+        return FramesSocket(path.absolute(), users, methods.frames, guard)
+    except OSError as error:
+        raise binding.BindError(
+            f"frames_socket: expected a path where the server can make a socket, found {path}: "
             f"{error}"
         ) from error

@@ -143,7 +143,7 @@ class Services(Listings):
     ) -> None:
         super().__init__([operators.NAME, access_service.NAME, sessions.NAME], door, peers, is_well)
         self._carrier = GrpcCarrier(door, peers)
-        self._call_room = room_for_messages(budget.messages)
+        self.call_room = room_for_messages(budget.messages)
         self._waiting_threads = ThreadPoolExecutor(
             access_service.MOST_WAITING + LISTING_MESSAGES, "npucall-reserve"
         )
@@ -176,7 +176,7 @@ class Services(Listings):
         (method,) = (getattr(part, rpc.function) for part in parts if hasattr(part, rpc.function))
         carrier, room = self._carrier, self._listing_room
         if rpc.kind is RpcKind.CALL:
-            return carrier.unary(rpc.name, method, self._call_room)
+            return carrier.unary(rpc.name, method, self.call_room)
         if rpc.kind is RpcKind.LISTING:
             return carrier.unary(rpc.name, method, room, self._listing_threads)
         if rpc.kind is RpcKind.WAIT:
@@ -185,7 +185,7 @@ class Services(Listings):
 
     def busy_peers(self) -> set[str]:
         """The peers that have a call on its way in, or a call that stays open."""
-        return super().busy_peers() | self._call_room.peers | self._waiting.peers
+        return super().busy_peers() | self.call_room.peers | self._waiting.peers
 
 
 def health_handlers(

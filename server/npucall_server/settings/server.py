@@ -149,7 +149,7 @@ class ServerSettings(
         env_prefix="NPUCALL_", cli_prog_name="npucall-server", cli_shortcuts={"labels": "label"}
     )
     ways_to_know: ClassVar[str] = (
-        f"{ListenerSettings.ways_to_know}, or shared_memory with users of a tenant"
+        f"{ListenerSettings.ways_to_know}, or shared_memory or frames_socket with users of a tenant"
     )
 
     @model_validator(mode="after")
@@ -162,6 +162,12 @@ class ServerSettings(
         return self
 
     @model_validator(mode="after")
+    def _frames_where_users_are_told(self) -> ServerSettings:
+        if self.frames_socket is not None and not hasattr(socket, "SO_PEERCRED"):
+            raise ValueError("frames_socket: expected Linux, found another system")
+        return self
+
+    @model_validator(mode="after")
     def _lock_where_files_can_be_locked(self) -> ServerSettings:
         if self.device_lock is not None and sys.platform == "win32":
             raise ValueError("device_lock: expected Linux or macOS, found another system")
@@ -169,9 +175,9 @@ class ServerSettings(
 
     @property
     def knows_local_users(self) -> bool:
-        """Whether the side socket knows users of this host."""
+        """Whether a socket knows users of this host."""
         has_users = any(tenant.users for tenant in self.tenants.values())
-        return has_users and self.shared_memory is not None
+        return has_users and (self.shared_memory or self.frames_socket) is not None
 
 
 def read(arguments: Sequence[str]) -> ServerSettings:

@@ -6,7 +6,6 @@ import math
 import os
 import selectors
 import socket
-import struct
 import threading
 import time
 import traceback
@@ -25,6 +24,7 @@ from npucall.errors import (
 from npucall.limits import MAX_REGIONS
 from npucall.v1 import shared_memory_pb2 as pb
 from npucall.wire.status import to_status
+from npucall_server.shared import unix_sockets
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -46,9 +46,6 @@ _REFUSED_SECONDS = 0.001
 """A pause after each refusal, so that a client that tries again and again costs little."""
 _SAID_SECONDS = 60.0
 """In this time, only one refused connection gets a line in the log."""
-_PROBE_SECONDS = 1.0
-_CREDENTIALS = struct.Struct("iII")
-"""C's ``struct ucred``: process, user, group."""
 
 
 class SideSocket:
@@ -70,7 +67,10 @@ class SideSocket:
         self._users = {os.geteuid(), *users}
         is_open = guard is not None or self._users - {os.geteuid()}
         # The credentials decide who may connect; the mode only keeps others from trying.
-        self._listener = _listening(path, 0o666 if is_open else 0o600)
+        self._listener = unix_sockets.listening(
+            path, socket.SOCK_SEQPACKET, 0o666 if is_open else 0o600
+        )
+        self._listener.settimeout(0)
         self._inode = path.stat().st_ino
         self._holdings: set[_Holding] = set()
         self._silent_until, self._unsaid = -math.inf, 0
@@ -141,7 +141,7 @@ class SideSocket:
         except OSError:  # such as no descriptor left: it would be ready again at once
             self._stopping.wait(_PAUSE_SECONDS)
             return
-        process, user, _ = _CREDENTIALS.unpack(_credentials(connection))
+        process, user = unix_sockets.who_connected(connection)
         if self._guard is None and user not in self._users:
             self._note_refused(user, process)
         elif self._has_place(user):
@@ -248,11 +248,6 @@ class _Holding:
         self.memory: bytes | None = None
 
 
-def _credentials(connection: socket.socket) -> bytes:
-    """Who connected: unix(7), SO_PEERCRED."""
-    return connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-
-
 def _request_in(packet: bytes) -> pb.SharedMemoryRequest:
     """Raises MessageError where the packet asks for nothing."""
     try:
@@ -266,35 +261,3 @@ def _request_in(packet: bytes) -> pb.SharedMemoryRequest:
             f"bytes: expected 1 or more, or `credential` instead, found {request.bytes}"
         )
     return request
-
-
-def _listening(path: Path, mode: int) -> socket.socket:
-    _clear(path)
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    try:
-        listener.bind(str(path))
-        path.chmod(mode)  # before it listens: nobody else gets in first
-        listener.listen()
-        listener.settimeout(0)
-    except BaseException:
-        listener.close()
-        raise
-    return listener
-
-
-def _clear(path: Path) -> None:
-    """Removes a socket on which nobody listens. Raises FileExistsError for any other file."""
-    if not path.exists():
-        return
-    if not path.is_socket():
-        raise FileExistsError("a file is there that is not a socket")
-    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as probe:
-        probe.settimeout(_PROBE_SECONDS)
-        try:
-            probe.connect(str(path))
-        except ConnectionRefusedError:
-            path.unlink()
-            return
-        except OSError:  # one of another type, or one that is busy
-            pass
-    raise FileExistsError("another server uses it")

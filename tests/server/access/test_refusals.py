@@ -36,7 +36,7 @@ from npucall.v1 import operator_service_pb2 as pb
 from npucall.v1 import tensor_pb2
 from npucall_server.access import local_users, tokens
 from npucall_server.settings.tenants import Role
-from npucall_server.shared import side_socket
+from npucall_server.shared import side_socket, unix_sockets
 
 Make = Callable[[TenantServer], str]
 
@@ -262,8 +262,7 @@ def test_health_is_for_everybody(channel: grpc.Channel) -> None:
 
 def somebody_else(monkeypatch: pytest.MonkeyPatch) -> None:
     """The kernel tells the server that whoever connects is a user of no tenant."""
-    told = side_socket._CREDENTIALS.pack(4711, US + 1, 0)
-    monkeypatch.setattr(side_socket, "_credentials", lambda _: told)
+    monkeypatch.setattr(unix_sockets, "who_connected", lambda _: (4711, US + 1))
 
 
 def test_a_user_of_no_tenant_gets_neither_memory_nor_a_credential_but_by_a_token(

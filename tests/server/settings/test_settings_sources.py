@@ -136,6 +136,7 @@ OTHERS: dict[str, Any] = {
     "shared_memory": "/run/npucall/side.sock",
     "shared_memory_limit": 77777,
     "shared_memory_users": (1000, 1001),
+    "frames_socket": "/run/npucall/frames.sock",
     "max_streams": 3,
     "max_connections": 9,
     "computation_limit": 5000,

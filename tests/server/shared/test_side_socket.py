@@ -19,7 +19,7 @@ from tests.shared import Memory, Refused, Side
 
 from npucall.places import RegionPart
 from npucall_server.shared import regions as regions_module
-from npucall_server.shared import side_socket
+from npucall_server.shared import side_socket, unix_sockets
 from npucall_server.shared.regions import Regions
 from npucall_server.shared.side_socket import SideSocket
 from npucall_server.telemetry.log import Log
@@ -269,8 +269,7 @@ def test_a_bug_ends_one_connection_and_is_logged(
 
 def as_user(monkeypatch: pytest.MonkeyPatch, user: int) -> None:
     """The kernel tells the server that whoever connects is this user."""
-    credentials = side_socket._CREDENTIALS.pack(4711, user, 0)
-    monkeypatch.setattr(side_socket, "_credentials", lambda _: credentials)
+    monkeypatch.setattr(unix_sockets, "who_connected", lambda _: (4711, user))
 
 
 def test_another_user_is_closed_without_a_word_and_one_a_minute_is_noted(
@@ -307,8 +306,7 @@ def test_users_of_the_setting_get_memory_and_the_servers_own(
 def test_the_kernel_tells_who_connects() -> None:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with ours, theirs:
-        found = side_socket._CREDENTIALS.unpack(side_socket._credentials(ours))
-    assert found == (os.getpid(), US, os.getegid())
+        assert unix_sockets.who_connected(ours) == (os.getpid(), US)
 
 
 @pytest.mark.parametrize(("users", "mode"), [((), 0o600), ((US,), 0o600), ((SOMEBODY,), 0o666)])

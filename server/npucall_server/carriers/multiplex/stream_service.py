@@ -47,8 +47,8 @@ class StreamService:
         self._draining = False
         # As many as calls are admitted, so that none waits for a thread.
         most = settings.queue_length + executions.executor.device.lanes
-        self._threads = Threads(most, "npucall-stream-call")
-        self._common = Streaming(executions, door, peers, self._threads, budget.chunk_bytes)
+        self.threads = Threads(most, "npucall-stream-call")
+        self._common = Streaming(executions, door, peers, self.threads, budget.chunk_bytes)
 
     def execute_stream(
         self, messages: Iterator[bytes], _: Record, caller: Visitor

@@ -1,0 +1,81 @@
+"""Frames of a connection without gRPC: headers, and what is not a call; see ``frames.proto``."""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import TYPE_CHECKING, NamedTuple
+
+from npucall.v1 import frames_pb2 as pb
+from npucall.v1 import operator_service_pb2
+from npucall.wire import status
+from npucall.wire.messages import parsed_as
+
+if TYPE_CHECKING:
+    from npucall.tensors import Buffer
+
+_FIELDS = Struct("<IIBBHI")
+HEADER_BYTES = _FIELDS.size
+MOST_CREDENTIAL_BYTES = 16 * 2**10
+"""Of a credential, which is all that a server takes from somebody whom it does not know yet."""
+
+MOST_METADATA_BYTES = 8 * 2**10
+"""Of a call: its name, its key and its session are short."""
+
+# As plain numbers, which are quicker to compare.
+HELLO = int(pb.FRAME_KIND_HELLO)
+CREDENTIAL = int(pb.FRAME_KIND_CREDENTIAL)
+WELCOME = int(pb.FRAME_KIND_WELCOME)
+EXECUTE = int(pb.FRAME_KIND_EXECUTE)
+PROGRAM = int(pb.FRAME_KIND_PROGRAM)
+CANCEL = int(pb.FRAME_KIND_CANCEL)
+RESPONSE = int(pb.FRAME_KIND_RESPONSE)
+ERROR = int(pb.FRAME_KIND_ERROR)
+
+
+class Header(NamedTuple):
+    """What comes behind it, of which call, and how long that may take."""
+
+    length: int
+    """Bytes of metadata and message."""
+    call_id: int
+    kind: int
+    flags: int = 0
+    metadata: int = 0
+    """Bytes of metadata."""
+    timeout_ms: int = 0
+    """0: no limit."""
+
+
+def pack(kind: int, length: int, call_id: int = 0, metadata: int = 0, timeout_ms: int = 0) -> bytes:
+    """The bytes of a header."""
+    return _FIELDS.pack(length, call_id, kind, 0, metadata, timeout_ms)
+
+
+def unpack(data: Buffer, position: int = 0) -> Header:
+    """The header at a position, where ``HEADER_BYTES`` must be."""
+    return Header._make(_FIELDS.unpack_from(data, position))
+
+
+def join_hello(server: str, max_message_bytes: int, window: int) -> bytes:
+    """What a server says first."""
+    return pb.FrameHello(
+        server=server, max_message_bytes=max_message_bytes, window=window
+    ).SerializeToString()
+
+
+def authorization_in(credential: bytes) -> str:
+    """What a credential says; may be empty. Raises MessageError."""
+    told: str = parsed_as(operator_service_pb2.Credential, credential).authorization
+    return told
+
+
+def metadata_in(data: bytes) -> dict[str, str]:
+    """What a call has beside its message, by gRPC's keys. Raises MessageError."""
+    told: pb.FrameMetadata = parsed_as(pb.FrameMetadata, data)
+    found = {
+        status.REQUEST_ID: told.request_id,
+        status.TRACEPARENT: told.traceparent,
+        status.RESERVATION: told.reservation,
+        status.SESSION: told.session,
+    }
+    return {key: value for key, value in found.items() if value}

@@ -1,0 +1,1 @@
+"""Frames: calls over a plain connection, without gRPC (``frames.proto``)."""

@@ -1,0 +1,72 @@
+"""One call of a connection of frames, from its frame to its answer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from npucall.wire.headers import ERROR, PROGRAM, RESPONSE, Header, metadata_in, pack
+from npucall.wire.rpcs import EXECUTE, EXECUTE_PROGRAM
+from npucall.wire.status import REQUEST_ID, to_status
+from npucall_server.carriers.door import Outcome
+from npucall_server.carriers.multiplex.call import StreamCaller
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from npucall.tensors import Buffer
+    from npucall_server.calls.beginning import Executions
+    from npucall_server.carriers.door import Door
+    from npucall_server.carriers.peers import Visitor
+
+
+class FrameCall:
+    """Who waits for it, its execution, its record, and its answer once there is one."""
+
+    def __init__(
+        self, header: Header, metadata: bytes, peer: Visitor, door: Door, executions: Executions
+    ) -> None:
+        self.id = header.call_id
+        self.caller = caller = StreamCaller(peer, "", header.timeout_ms / 1e3 or None)
+        if metadata:
+            caller.metadata = told = metadata_in(metadata)
+            caller.request_id = told.get(REQUEST_ID, "")
+        is_program = header.kind == PROGRAM
+        method = EXECUTE_PROGRAM if is_program else EXECUTE
+        self.outcome = Outcome(door, method.name, caller)
+        self.execution = executions.begin(caller, self.outcome.record, program=is_program)
+        self.answer: tuple[Buffer, ...] = ()
+        """The parts of its frame."""
+
+    def admit(self, message: bytes, *, streams: bool) -> None:
+        """Checks what is asked, and makes room for it. ``streams``: those of gRPC may be named."""
+        self.outcome.record.request_bytes = len(message)
+        self.execution.prepare(message)
+        self.execution.answer_in_one(streams=streams)
+        self.execution.admit()
+        self.execution.may_end_by(self.caller.cancel)
+
+    def run(self) -> None:
+        """Runs it once the device has a turn; then there is an answer."""
+        try:
+            self.execution.run()
+            response = self.execution.reply_message()
+        except Exception as error:  # noqa: BLE001  # `Outcome` tells bugs from errors
+            self.refuse(error)
+            return
+        self.outcome.record.response_bytes = len(response)
+        self.answer = pack(RESPONSE, len(response), self.id), response
+
+    def refuse(self, error: Exception) -> None:
+        """Its answer is an error."""
+        told = to_status(self.outcome.failure(error)).SerializeToString()
+        self.answer = pack(ERROR, len(told), self.id), told
+
+    def may_end_by(self, end: Callable[[], object]) -> None:
+        """``end`` ends it from now on if others ask for its room: it has its answer."""
+        self.execution.may_end_by(end)
+
+    def settle(self) -> None:
+        """The answer has been taken, or the connection has ended: gives everything back."""
+        self.answer = ()
+        self.execution.give_back()
+        self.outcome.end()

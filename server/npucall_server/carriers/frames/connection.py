@@ -1,0 +1,190 @@
+"""One connection of frames, from its hello to its end. One thread reads it."""
+
+from __future__ import annotations
+
+import socket
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, NamedTuple
+
+from npucall.errors import MessageError, NpucallError, TooLargeError
+from npucall.memory import fresh
+from npucall.wire import headers
+from npucall.wire.status import to_status
+from npucall_server.carriers.door import Outcome
+from npucall_server.carriers.frames.answers import FrameAnswers
+from npucall_server.carriers.frames.call import FrameCall
+from npucall_server.carriers.frames.incoming import BUFFER_BYTES, Incoming
+from npucall_server.carriers.frames.outgoing import Outgoing
+from npucall_server.carriers.frames.visitor import METHOD, FrameVisitor
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from npucall.wire.headers import Header
+    from npucall_server.accounts.ledger import Entry, Ledger
+    from npucall_server.calls.beginning import Executions
+    from npucall_server.carriers.door import Door
+    from npucall_server.carriers.peers import Peers
+    from npucall_server.carriers.threads import Threads
+
+_CALLS = (headers.EXECUTE, headers.PROGRAM)
+
+
+class FrameParts(NamedTuple):
+    """What all connections use."""
+
+    executions: Executions
+    door: Door
+    peers: Peers
+    threads: Threads
+    """For calls that are not quick."""
+    places: Ledger
+    """Of connections whose callers are known."""
+    room: Ledger
+    """For messages on their way in."""
+    max_message_bytes: int
+    has_streams: bool
+    hello: bytes
+
+
+class FrameConnection(FrameVisitor):
+    """``serve`` is all of its life. ``of_user``: see ``FrameVisitor``."""
+
+    def __init__(
+        self, connection: socket.socket, peer: str, parts: FrameParts, of_user: Callable[[], str]
+    ) -> None:
+        self._outgoing = Outgoing(connection, parts.peers)
+        super().__init__(peer, parts.door.guard, of_user, self._outgoing.cut)
+        self._outgoing.belongs_to(self)
+        self._incoming = Incoming(connection.recv_into, self, parts.peers)
+        self._parts = parts
+        self.came = parts.peers.clock()
+        self.place: Entry | None = None
+        """Once its caller is known."""
+
+    def bytes_moved(self) -> int:
+        """In both directions."""
+        return self._incoming.count + self._outgoing.count
+
+    def serve(self) -> None:
+        """From the hello to the end."""
+        for side in (self, self._outgoing):
+            self._parts.peers.enter(side)
+        try:
+            self._serve()
+        except (OSError, EOFError):
+            pass  # it has gone
+        except Exception as error:  # noqa: BLE001  # `Outcome` tells bugs from errors
+            self._tell(error)
+        finally:
+            self.cancel()
+            if self.place is not None:
+                self.place.give_back()
+            self._outgoing.close()
+
+    def _serve(self) -> None:
+        parts, incoming = self._parts, self._incoming
+        self._outgoing.send(headers.HELLO, 0, parts.hello)
+        if (first := incoming.header()).kind != headers.CREDENTIAL:
+            raise MessageError(f"kind: expected a credential first, found {first.kind}")
+        self.introduce(self._credential(first))
+        self.place = place = parts.places.take(self, 1, self.cancel)
+        self._outgoing.send(headers.WELCOME)
+        answers = FrameAnswers(self._outgoing, parts.threads, place, self.cancel)
+        try:
+            while True:
+                if not incoming.has_frame or answers.is_full():
+                    answers.send()
+                header = incoming.header()
+                place.idle_since = None
+                self._take(header, answers)
+        finally:
+            answers.end()
+
+    def _tell(self, error: Exception) -> None:
+        """Ends it with an error."""
+        outcome = Outcome(self._parts.door, METHOD, self)
+        told = to_status(outcome.failure(error))
+        with suppress(OSError):
+            self._outgoing.send(headers.ERROR, 0, told.SerializeToString())
+        outcome.end()
+
+    # --- Frames -----------------------------------------------------------------------------------
+
+    def _credential(self, header: Header) -> str:
+        most, size = headers.MOST_CREDENTIAL_BYTES, header.length - header.metadata
+        if not 0 <= size <= most:
+            raise MessageError(f"credential: expected at most {most} bytes, found {size}")
+        self._incoming.skip(header.metadata)
+        return headers.authorization_in(self._incoming.take(size))
+
+    def _take(self, header: Header, answers: FrameAnswers) -> None:
+        if header.kind in _CALLS:
+            self._begin(header, answers)
+        elif header.kind == headers.CREDENTIAL:
+            self.renew(self._credential(header))
+        elif header.kind == headers.CANCEL:
+            self._incoming.skip(header.length)
+            answers.cancel(header.call_id)
+        else:
+            raise MessageError(f"kind: expected a frame that clients send, found {header.kind}")
+
+    def _begin(self, header: Header, answers: FrameAnswers) -> None:
+        """Reads a call, and begins it."""
+        answers.check_new(header.call_id)
+        size = self._size_of(header)
+        metadata = self._incoming.take(header.metadata) if header.metadata else b""
+        call = FrameCall(header, metadata, self, self._parts.door, self._parts.executions)
+        try:
+            place = self._make_room(call, size)
+        except NpucallError as error:
+            self._incoming.skip(size)
+            call.refuse(error)
+            answers.add(call)
+            return
+        message = self._message(size, place)
+        call.outcome.begun_ns = time.perf_counter_ns()
+        try:
+            call.admit(message, streams=self._parts.has_streams)
+        except Exception as error:  # noqa: BLE001  # `Outcome` tells bugs from errors
+            call.refuse(error)
+            answers.add(call)
+            return
+        del message  # freed with the storages
+        answers.run(call)
+
+    def _size_of(self, header: Header) -> int:
+        """Bytes of its message. Raises an error where no call begins like this."""
+        size, most = header.length - header.metadata, self._parts.max_message_bytes
+        if size > most:
+            raise TooLargeError(
+                f"length: expected a message of at most {most} bytes, found {size}",
+                limit=str(most),
+                setting="max_message_bytes",
+            )
+        most = headers.MOST_METADATA_BYTES
+        if size < 0 or header.metadata > most:
+            raise MessageError(
+                f"metadata: expected at most {min(header.length, most)} bytes, found "
+                f"{header.metadata}"
+            )
+        return size
+
+    def _make_room(self, call: FrameCall, size: int) -> Entry | None:
+        """For a message that does not fit into the buffer."""
+        if self.is_doubted:
+            self.check()
+        return self._parts.room.take(call.caller, 1, self.cancel) if size > BUFFER_BYTES else None
+
+    def _message(self, size: int, place: Entry | None) -> bytes:
+        if place is None:
+            return self._incoming.take(size)
+        self.room = self._parts.room
+        try:
+            memory = memoryview(fresh(size))
+            self._incoming.take_into(memory)
+        finally:
+            self.room = None
+            place.give_back()
+        return memory  # type: ignore[return-value]  # it is read as bytes are

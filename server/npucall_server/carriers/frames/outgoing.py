@@ -1,0 +1,94 @@
+"""What is sent on a connection of frames, by whichever thread has something."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import threading
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from npucall.wire.headers import pack
+from npucall_server.carriers.peers import ANSWER, Visitor
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from npucall.tensors import Buffer
+    from npucall_server.carriers.peers import Peers
+
+_LOOK_SECONDS = 1
+"""How long one call of the kernel may wait, so that it is seen whether bytes move."""
+_TIMEVAL = struct.Struct("@ll")
+"""C's ``struct timeval``."""
+_AT_ONCE = getattr(socket, "MSG_DONTWAIT", 0)
+
+
+class Outgoing(Visitor):
+    """Sends frames, each as a whole. It is the peer's other half: who has to read."""
+
+    def __init__(self, connection: socket.socket, peers: Peers) -> None:
+        self._socket, self._clock = connection, peers.clock
+        self._sending, self._closing = threading.Lock(), threading.Lock()
+        self.count = 0
+        """Bytes that have been taken so far."""
+        connection.setsockopt(
+            socket.SOL_SOCKET, socket.SO_SNDTIMEO, _TIMEVAL.pack(_LOOK_SECONDS, 0)
+        )
+
+    def belongs_to(self, whole: Visitor) -> None:
+        """The connection whose half this is."""
+        self.peer, self.cancel, self.add_callback = whole.peer, whole.cancel, whole.add_callback
+
+    def bytes_moved(self) -> int:
+        """That the peer's system has taken."""
+        return self.count
+
+    def cut(self) -> None:
+        """Nothing more comes or goes."""
+        with self._closing, suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """Gives the descriptor back once no thread is about to use it: others may get it then."""
+        self.cut()
+        with self._sending, self._closing:
+            self._socket.close()
+
+    def send(self, kind: int, call_id: int = 0, message: Buffer = b"") -> None:
+        """Sends one frame. Raises OSError if the peer has gone."""
+        self.send_all([pack(kind, len(message), call_id), message])
+
+    def send_all(self, parts: Sequence[Buffer]) -> None:
+        """Sends the parts of whole frames."""
+        with self._sending:
+            size = sum(map(len, parts))
+            try:
+                sent = self._socket.sendmsg(parts, (), _AT_ONCE)
+            except BlockingIOError:
+                sent = 0
+            self.count += sent
+            if sent != size:
+                self._send_rest(parts, sent)
+
+    def _send_rest(self, parts: Sequence[Buffer], sent: int) -> None:
+        """What the peer has no room for yet."""
+        self.since, self.awaited = self._clock(), ANSWER
+        try:
+            rest = [memoryview(part) for part in parts]
+            while rest:
+                while rest and sent >= len(rest[0]):
+                    sent -= len(rest.pop(0))
+                if rest:
+                    rest[0] = rest[0][sent:]
+                    sent = self._some(rest)
+        finally:
+            self.awaited = ""
+
+    def _some(self, rest: Sequence[Buffer]) -> int:
+        try:
+            sent = self._socket.sendmsg(rest)
+        except BlockingIOError:  # none within a second
+            return 0
+        self.count += sent
+        return sent

@@ -1,0 +1,110 @@
+"""All connections of frames: who may connect, how many there may be, how they end."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING
+
+from npucall.errors import QueueFullError, UnauthenticatedError
+from npucall.texts import retry_in
+from npucall.wire.headers import join_hello
+from npucall_server import retries
+from npucall_server.accounts.ledger import Ledger
+from npucall_server.carriers.frames.answers import WINDOW
+from npucall_server.carriers.frames.connection import FrameConnection, FrameParts
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Callable
+
+    from npucall_server.accounts.budget import Budget
+    from npucall_server.calls.beginning import Executions
+    from npucall_server.carriers.door import Door
+    from npucall_server.carriers.peers import Peers
+    from npucall_server.carriers.threads import Threads
+
+_MOST_STRANGERS = 64
+"""Connections whose callers are not known yet. The oldest ends for a newer one."""
+_STRANGER_SECONDS = 5.0
+_IDLE_SECONDS = 300.0
+"""A connection without a call is closed after this time."""
+
+
+class FrameService:
+    """Opens connections. Somebody has to call ``look`` every second."""
+
+    def __init__(  # noqa: PLR0913  # what calls need on any carrier
+        self,
+        executions: Executions,
+        budget: Budget,
+        door: Door,
+        peers: Peers,
+        threads: Threads,
+        room: Ledger,
+    ) -> None:
+        most = budget.max_connections
+        self.places = Ledger(most, lambda *_: _too_many(most))
+        hello = join_hello(door.identity.instance, budget.max_message_bytes, WINDOW)
+        self._parts = FrameParts(
+            executions, door, peers, threads, self.places, room, budget.max_message_bytes,
+            budget.max_streams > 0, hello,
+        )  # fmt: skip
+        self._connections: dict[FrameConnection, None] = {}
+        """The oldest first."""
+
+    def open(self, connection: socket.socket, peer: str, of_user: Callable[[], str] = str) -> None:
+        """Serves a connection, in a thread of its own, until it ends.
+
+        ``of_user``: gives the credential of the user who connected, empty if it has none.
+        """
+        opened = FrameConnection(connection, peer, self._parts, of_user)
+        strangers = [each for each in self._connections.copy() if each.place is None]
+        for oldest in strangers[: max(len(strangers) - _MOST_STRANGERS + 1, 0)]:
+            oldest.cancel()
+        self._connections[opened] = None
+        try:
+            threading.Thread(
+                target=self._serve, args=(opened,), name="npucall-frames", daemon=True
+            ).start()
+        except RuntimeError:  # the system has no more threads
+            self._connections.pop(opened)
+            connection.close()
+
+    def look(self) -> None:
+        """Ends connections that have been idle for long, and doubts credentials that have ended."""
+        now, guard = time.monotonic(), self._parts.door.guard
+        arrived_before = self._parts.peers.clock() - _STRANGER_SECONDS
+        for each in self._connections.copy():
+            if each.place is None:
+                if each.came < arrived_before:
+                    each.cancel()
+                continue
+            idle_since = each.place.idle_since
+            if idle_since is not None and now - idle_since > _IDLE_SECONDS:
+                each.cancel()
+            try:
+                guard.check(each.identity)
+            except UnauthenticatedError:
+                each.is_doubted = True
+
+    def close(self) -> None:
+        """Ends all connections."""
+        for each in self._connections.copy():
+            each.cancel()
+
+    def _serve(self, connection: FrameConnection) -> None:
+        try:
+            connection.serve()
+        finally:
+            self._connections.pop(connection, None)
+
+
+def _too_many(limit: int) -> QueueFullError:
+    return QueueFullError(
+        f"all connections of frames are in use (max_connections = {limit}); "
+        f"{retry_in(retries.STREAM)}",
+        retry_after=retries.STREAM,
+        limit=str(limit),
+        setting="max_connections",
+    )

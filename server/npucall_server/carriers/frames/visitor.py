@@ -1,0 +1,75 @@
+"""Who is at the other end of a connection of frames, and whether that is still so."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from npucall.errors import CredentialExpiredError
+from npucall.wire.status import AUTHORIZATION
+from npucall_server.access.guard import check_method
+from npucall_server.access.identity import anybody
+from npucall_server.carriers.multiplex.call import StreamCaller
+from npucall_server.carriers.peers import Visitor
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from npucall_server.access.guard import Guard
+
+METHOD = "Frames"
+"""The log has this where a connection as a whole is refused."""
+
+
+class FrameVisitor(Visitor):
+    """Anybody, until it is introduced.
+
+    ``of_user``: gives the credential of the user who connected, empty if it has none. ``end`` ends
+    the connection.
+    """
+
+    def __init__(
+        self, peer: str, guard: Guard, of_user: Callable[[], str], end: Callable[[], None]
+    ) -> None:
+        self.peer, self.identity = peer, anybody(peer)
+        self.owner = self.identity.owner
+        self.metadata: dict[str, str | bytes] = {}
+        self.request_id, self.connection = "", self
+        self.time_remaining: Callable[[], float | None] = lambda: None
+        self.is_doubted = False
+        """Whether its credential may no longer be good, so that each call has to look."""
+        self._guard, self._of_user = guard, of_user
+        whole = StreamCaller(self, "", None)
+        self.is_active, self.add_callback = whole.is_active, whole.add_callback
+        self.cancel = whole.cancel
+        self.add_callback(end)
+
+    def peer_identities(self) -> None:
+        """None: it has no certificate."""
+
+    def auth_context(self) -> dict[str, list[bytes]]:
+        """Nothing, without a certificate."""
+        return {}
+
+    def introduce(self, authorization: str) -> None:
+        """Finds out who is there. Raises UnauthenticatedError and PermissionDeniedError."""
+        if authorization:
+            self._of_user = str
+        if authorization := authorization or self._of_user():
+            self.metadata[AUTHORIZATION] = authorization
+        self.identity = who = self._guard.identify(self.peer, self.metadata, self)
+        self.owner = who.owner
+        check_method(who, METHOD)
+
+    def renew(self, authorization: str) -> None:
+        """The same caller proves again who it is. Raises UnauthenticatedError."""
+        self.identity = self._guard.renew(self.identity, authorization)
+        self.is_doubted = False
+
+    def check(self) -> None:
+        """Raises UnauthenticatedError if its credential is no longer good."""
+        try:
+            self._guard.check(self.identity)
+        except CredentialExpiredError:
+            if not (authorization := self._of_user()):
+                raise
+            self.renew(authorization)

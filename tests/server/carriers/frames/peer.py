@@ -1,0 +1,137 @@
+"""The other end of a connection of frames, written from the comments of ``frames.proto`` alone."""
+
+from __future__ import annotations
+
+import socket
+import struct
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+
+from tests.server.fakes import PATIENCE, FakeDevice
+from tests.server.raw import call_of, info_of
+from tests.server.serving import serving
+
+from npucall.v1 import frames_pb2 as frames
+from npucall.v1 import operator_service_pb2 as pb
+from npucall.v1 import tensor_pb2
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.server.serving import Served
+
+HELLO, CREDENTIAL, WELCOME, EXECUTE, PROGRAM, CANCEL, RESPONSE, ERROR = range(1, 9)
+HEADER = struct.Struct("<IIBBHI")
+
+
+class QuickDevice(FakeDevice):
+    """Runs calls in the thread that asks."""
+
+    runs_in_calling_thread = True
+
+
+class Frame(NamedTuple):
+    kind: int
+    call: int
+    message: bytes
+
+    @property
+    def reason(self) -> str:
+        assert self.kind == ERROR, self
+        return info_of(self.message).reason
+
+    @property
+    def response(self) -> pb.ExecuteResponse:
+        assert self.kind == RESPONSE, self
+        return pb.ExecuteResponse.FromString(self.message)
+
+
+def packed(
+    kind: int, message: bytes = b"", call: int = 0, timeout: int = 0, **metadata: str
+) -> bytes:
+    """A frame."""
+    beside = frames.FrameMetadata(**metadata).SerializeToString()
+    length = len(beside) + len(message)
+    return HEADER.pack(length, call, kind, 0, len(beside), timeout) + beside + message
+
+
+def request(elements: int = 2, operator: str = "aclnnL1LossBackward") -> bytes:
+    """A call whose storages are zeros."""
+    storage = [tensor_pb2.Storage(data=bytes(4 * elements))] * 3
+    return pb.ExecuteRequest(call=call_of(elements, operator), storage=storage).SerializeToString()
+
+
+class FramePeer:
+    """Sends what a test says, receives frame by frame."""
+
+    def __init__(self, path: str) -> None:
+        self.socket = socket.socket(socket.AF_UNIX)
+        self.socket.connect(path)
+        self.socket.settimeout(PATIENCE)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.socket.close()
+
+    def send(self, *args: Any, **given: Any) -> None:
+        self.socket.sendall(packed(*args, **given))
+
+    def receive(self) -> Frame:
+        length, call, kind, flags, metadata, timeout = HEADER.unpack(self._read(HEADER.size))
+        assert (flags, metadata, timeout) == (0, 0, 0)
+        return Frame(kind, call, self._read(length))
+
+    def hello(self) -> frames.FrameHello:
+        """The server's first frame."""
+        frame = self.receive()
+        assert (frame.kind, frame.call) == (HELLO, 0)
+        return frames.FrameHello.FromString(frame.message)
+
+    def enter(self, authorization: str = "") -> Frame:
+        """From the hello to the answer to a credential."""
+        self.hello()
+        self.prove(authorization)
+        return self.receive()
+
+    def prove(self, authorization: str) -> None:
+        self.send(CREDENTIAL, pb.Credential(authorization=authorization).SerializeToString())
+
+    def execute(self, call: int = 1, elements: int = 2, **given: Any) -> None:
+        self.send(EXECUTE, request(elements), call, **given)
+
+    def reason(self) -> str:
+        return self.receive().reason
+
+    def is_closed(self) -> bool:
+        """Whether nothing more comes."""
+        try:
+            return not self.socket.recv(1)
+        except ConnectionError:
+            return True
+
+    def _read(self, size: int) -> bytes:
+        data = bytearray()
+        while len(data) < size:
+            part = self.socket.recv(size - len(data))
+            if not part:
+                raise EOFError(bytes(data))
+            data += part
+        return bytes(data)
+
+
+@contextmanager
+def framed(folder: Path, device: Any = None, guard: Any = None, **given: Any) -> Iterator[Served]:
+    """A server with frames, which must be at rest when it ends."""
+    with serving(device, guard, frames_socket=folder / "f", **given) as served:
+        yield served
+
+
+@contextmanager
+def connected(served: Served) -> Iterator[FramePeer]:
+    """A connection that was welcomed."""
+    with FramePeer(str(served.settings.frames_socket)) as peer:
+        assert peer.enter() == (WELCOME, 0, b"")
+        yield peer
