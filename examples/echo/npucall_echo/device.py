@@ -13,7 +13,7 @@ from npucall.operators import CATALOGUE
 from npucall.products import DEFAULT_SOC, product_of
 from npucall_server.devices.base import Phases, Ran
 from npucall_server.devices.host_memory import HostResident
-from npucall_server.devices.lanes import Lanes
+from npucall_server.devices.lane_pool import Lanes
 from npucall_server.devices.memory_map import memory_map_of
 from npucall_server.devices.one_by_one import run_steps
 

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from npucall_server.access.callers import Caller, Waiting
     from npucall_server.devices.base import Resident, Source, Target
     from npucall_server.sessions.digests import Digests
+    from npucall_server.sessions.open_sessions import Sessions
     from npucall_server.sessions.session import Filling, Session
-    from npucall_server.sessions.sessions import Sessions
     from npucall_server.shared.regions import Regions
 
     _Found: TypeAlias = "Source | Reading | StepOutput | None"

@@ -17,7 +17,7 @@ from npucall.wire.replies import encode_identity
 from npucall_server.carriers.multiplex.stream import STREAM_WINDOW
 from npucall_server.services import who
 from npucall_server.services.parsing import parse
-from npucall_server.sessions.sessions import SessionLimits
+from npucall_server.sessions.open_sessions import SessionLimits
 
 if TYPE_CHECKING:
     from npucall.declare import Operator

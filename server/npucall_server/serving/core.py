@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from npucall_server.access.identity import Identity
     from npucall_server.access.setup import Access
     from npucall_server.devices.base import Device
-    from npucall_server.sessions.sessions import Sessions
+    from npucall_server.sessions.open_sessions import Sessions
     from npucall_server.settings.server import ServerSettings
     from npucall_server.telemetry.log import Log
 

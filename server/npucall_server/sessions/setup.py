@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from npucall_server.accounts.quotas import quota_of
 from npucall_server.sessions.handle_room import HandleRoom
 from npucall_server.sessions.ids import SessionIds, place_of
-from npucall_server.sessions.sessions import SessionLimits, Sessions
+from npucall_server.sessions.open_sessions import SessionLimits, Sessions
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,8 +11,8 @@ import pytest
 from npucall.errors import DeviceError, NpucallError, OutOfMemoryError
 from npucall_server.devices import native_threads
 from npucall_server.devices.base import BrokenDeviceError
+from npucall_server.devices.lane_pool import Lanes
 from npucall_server.devices.lane_thread import LaneThread
-from npucall_server.devices.lanes import Lanes
 from npucall_server.devices.native_threads import EndingThreads, NativeThread
 from npucall_server.devices.renewed import Renewed
 

@@ -19,10 +19,10 @@ from npucall.errors import (
     SessionUnknownError,
 )
 from npucall.limits import MAX_SESSION_CHARACTERS
-from npucall_server.sessions import sessions as module
+from npucall_server.sessions import open_sessions as module
 from npucall_server.sessions.handle_room import HANDLE_BYTES, PAGE_BYTES, SESSION_BYTES
 from npucall_server.sessions.ids import place_of
-from npucall_server.sessions.sessions import SessionLimits
+from npucall_server.sessions.open_sessions import SessionLimits
 from npucall_server.settings.server import ServerSettings
 
 LEASE = 60.0

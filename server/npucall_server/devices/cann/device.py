@@ -30,7 +30,7 @@ from npucall_server.devices.cann.resident import (
 from npucall_server.devices.cann.runtime import DeviceContext, open_libraries
 from npucall_server.devices.cleanup import Cleanup
 from npucall_server.devices.host_memory import as_asked
-from npucall_server.devices.lanes import Lanes, with_room
+from npucall_server.devices.lane_pool import Lanes, with_room
 from npucall_server.devices.native_threads import EndingThreads
 from npucall_server.devices.program_map import program_map_of
 from npucall_server.devices.renewed import Renewed

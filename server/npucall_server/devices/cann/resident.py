@@ -26,7 +26,7 @@ from npucall.errors import NpucallError
 from npucall_server.devices.base import BrokenDeviceError, ResidentPart, is_resident
 from npucall_server.devices.cann import functions as c
 from npucall_server.devices.cann.memory import ALIGNED, round_up
-from npucall_server.devices.lanes import with_room
+from npucall_server.devices.lane_pool import with_room
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -187,7 +187,7 @@ UNVERIFIED = (
         "The lanes then free the memory that they keep, and the server tries the call once more.",
         "torch_npu relies on it. If this is wrong, a call that is too large ends the process.",
         Stake.LATER, 0.95,
-        ("devices/lanes.py: _empty_pools",),
+        ("devices/lane_pool.py: _empty_pools",),
         "Fill the device from another process: a large call gets DEVICE_MEMORY, and small calls "
         "after it succeed.",
     ),

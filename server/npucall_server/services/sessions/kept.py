@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from npucall_server.scheduling.executor import Executor
     from npucall_server.scheduling.gate import Gate
     from npucall_server.sessions.digests import Digests
-    from npucall_server.sessions.sessions import Sessions
+    from npucall_server.sessions.open_sessions import Sessions
 
 
 class Kept(NamedTuple):
