@@ -31,8 +31,6 @@ PACKAGES = {
     "npucall_conformance": ROOT / "conformance/npucall_conformance",
     "npucall_pool": ROOT / "pool/npucall_pool",
 }
-LISTED_NOWHERE = {"operators", "statements", "v1", "v3"}
-"""Packages of which one file is like the other, or generated."""
 
 FENCE = re.compile(r"^ *```(\w*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 CODE = re.compile(r"`([^`\n]+)`")

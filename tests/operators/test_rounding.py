@@ -34,46 +34,54 @@ def tensors(g: Any, s: Any, t: Any, dtype: Any = HALF) -> dict[str, Any]:
     }
 
 
-def test_a_product_beyond_float16_is_infinite_without_a_mean() -> None:
-    assert run(KL, tensors([300], [0], [300]), reduction=0)[0] == -INF  # 90000 > 65504
+LOGS: dict[str, Any] = {"reduction": 1, "log_target": True}
+POINTS = [
+    # The product is beyond FLOAT16, 65504, until the mean brings it back.
+    (KL, tensors([300], [0], [300]), {"reduction": 0}, [-INF]),
+    # 90000 / 3; the A2 itself answers -inf
+    (KL, tensors([300] * 3, [0] * 3, [300] * 3), {"reduction": 1}, [-30000] * 3),
+    # So is the exponential: e^12 / 4 = 40688.7, in steps of 32.
+    (KL, tensors([1], [0], [12]), {"reduction": 0, "log_target": True}, [-INF]),
+    (KL, tensors([1] * 4, [0] * 4, [12] * 4), LOGS, [-40704] * 4),
+    # Where every step rounds it is infinite before the mean comes: e^12 = 162755.
+    *((each, tensors([1] * 4, [0] * 4, [12] * 4), LOGS, [INF] * 4) for each in MASKED),
+    # In BFLOAT16 it is finite: 13 * e^12 / 4 = 528953, in steps of 4096.
+    (COMMUNITY, tensors([1] * 4, [0] * 4, [12] * 4, BF16), LOGS, [528384] * 4),
+    # Subnormal products survive.
+    *((KL, tensors([2.0 ** (n + 8)], [0], [2.0**-8]), {"reduction": 0}, [-(2.0**n)])
+      for n in (-24, -20, -15)),
+    # Half of the least subnormal of FLOAT16 is a tie, and becomes 0.
+    (KL, tensors([2.0**-17], [0], [2.0**-8]), {"reduction": 0}, [0]),
+    # BFLOAT16 is rounded once after the sum: 258; after each step it would stay at 256.
+    (KL, tensors([1, 1, 1], [0], [256, 1, 1], BF16), {"reduction": 0}, [-258]),
+    # FLOAT16(1/3) = 0.333251953125 exactly; g (t + 1 - s) e^t = 1 * (0 + 1 - 0) * 1
+    (COMMUNITY, tensors([1] * 3, [0] * 3, [0] * 3), LOGS, [0.333251953125] * 3),
+    # 1 is added before self is subtracted: 2^-11 + 1 is a tie and becomes 1, and 1 - 1 is 0;
+    # 2^-11 - 1 + 1 would be 2^-11.
+    *((each, tensors([1], [1], [2.0**-11]), {"reduction": 0, "log_target": True}, [0])
+      for each in MASKED),
+    # The gradient is multiplied last: (11 + 1 - 10) * e^11 = 2 * 59874 is beyond FLOAT16; times
+    # 2^-4 first it would be 7484.
+    *((each, tensors([2.0**-4], [10], [11]), {"reduction": 0, "log_target": True}, [INF])
+      for each in MASKED),
+    # The mean factor of the masked variants is: 60000 * (ln 1 + 1 + 1) is beyond FLOAT16; 15000 * 2
+    # would not be.
+    *((each, tensors([60000] * 4, [-1] * 4, [1] * 4), {"reduction": 1}, [INF] * 4)
+      for each in MASKED),
+    # The scale comes after the product even where FLOAT overflows.
+    (KL, tensors([3e38] * 4, [0] * 4, [2] * 4, SINGLE), {"reduction": 1}, [-INF] * 4),
+    # It multiplies before it divides, where torch divides first: g / 64 = 2^-26 is 0 in FLOAT16,
+    # whose least number is 2^-24; t g / 64 = 2^-16 is not.
+    (KL, tensors(2.0**-20, np.zeros(64), np.full(64, 1024.0)), {"reduction": 1}, [-(2.0**-16)] * 64)
+]  # fmt: skip
 
 
-def test_a_product_beyond_float16_is_finite_once_the_mean_brings_it_back() -> None:
-    found = run(KL, tensors([300] * 3, [0] * 3, [300] * 3), reduction=1)
-    np.testing.assert_array_equal(found, [-30000] * 3)  # 90000 / 3; the A2 itself answers -inf
-
-
-def test_an_exponential_beyond_float16_is_finite_once_the_mean_brings_it_back() -> None:
-    found = run(KL, tensors([1] * 4, [0] * 4, [12] * 4), reduction=1, log_target=True)
-    np.testing.assert_array_equal(found, [-40704] * 4)  # e^12 / 4 = 40688.7, in steps of 32
-
-
-def test_an_exponential_beyond_float16_is_infinite_without_a_mean() -> None:
-    assert run(KL, tensors([1], [0], [12]), reduction=0, log_target=True)[0] == -INF
-
-
-@each("operator", MASKED)
-def test_an_exponential_beyond_float16_stays_infinite_where_every_step_rounds(
-    operator: Any,
+@each("operator given attributes expected", POINTS)
+def test_a_kernel_rounds_where_it_does(
+    operator: Any, given: dict[str, Any], attributes: dict[str, Any], expected: list[float]
 ) -> None:
-    found = run(operator, tensors([1] * 4, [0] * 4, [12] * 4), reduction=1, log_target=True)
-    np.testing.assert_array_equal(found, [INF] * 4)  # e^12 = 162755 before the mean comes
-
-
-def test_the_same_exponential_is_finite_in_bfloat16() -> None:
-    found = run(COMMUNITY, tensors([1] * 4, [0] * 4, [12] * 4, BF16), reduction=1, log_target=True)
-    # 13 * e^12 / 4 = 528953, in steps of 4096
-    np.testing.assert_array_equal(found.astype(SINGLE), [528384] * 4)
-
-
-@each("power", [-24, -20, -15])
-def test_subnormal_products_of_float16_survive(power: int) -> None:
-    found = run(KL, tensors([2.0 ** (power + 8)], [0], [2.0**-8]), reduction=0)
-    assert found[0] == -(2.0**power)
-
-
-def test_half_of_the_least_subnormal_of_float16_rounds_to_zero() -> None:
-    assert run(KL, tensors([2.0**-17], [0], [2.0**-8]), reduction=0)[0] == 0  # 2^-25, a tie
+    found = run(operator, given, **attributes)
+    np.testing.assert_array_equal(found.astype(np.float64), expected)
 
 
 def test_elements_of_three_float16_inputs_are_rounded_before_they_are_summed() -> None:
@@ -101,12 +109,6 @@ def test_a_float_output_shows_the_float16_rounding_of_three_float16_inputs() -> 
 def test_a_sum_beyond_float16_is_infinite_in_a_float_output() -> None:
     given = tensors([1, 1], [0], [40000, 40000])
     assert run(KL, given, {"out": np.empty(1, SINGLE)}, reduction=0)[0] == -INF
-
-
-def test_bfloat16_is_rounded_once_after_the_sum() -> None:
-    # 256 + 1 + 1 is 258 in BFLOAT16; rounded after each step it would stay at 256.
-    given = tensors([1, 1, 1], [0], [256, 1, 1], BF16)
-    assert run(KL, given, reduction=0)[0] == -258
 
 
 def test_l1_compares_after_the_conversion_to_the_promoted_dtype() -> None:
@@ -141,12 +143,6 @@ def test_l1_casts_its_gradient_to_a_double_or_complex_output(dtype: Any) -> None
     assert (found.dtype, found[0]) == (dtype, 2)
 
 
-def test_the_mean_factor_of_the_community_variant_is_rounded_to_float16() -> None:
-    # FLOAT16(1/3) = 0.333251953125 exactly; g (t + 1 - s) e^t = 1 * (0 + 1 - 0) * 1
-    found = run(COMMUNITY, tensors([1] * 3, [0] * 3, [0] * 3), reduction=1, log_target=True)
-    np.testing.assert_array_equal(found.astype(np.float64), [0.333251953125] * 3)
-
-
 def test_documented_divides_by_the_first_extent_of_target_before_it_is_stretched() -> None:
     # target (1, 3), stretched to (2, 3): divided by 1. 6 * (ln 1 + 1 - 0) = 6.
     given = tensors(np.full((2, 3), 6), np.zeros((2, 3)), np.ones((1, 3)), SINGLE)
@@ -154,39 +150,7 @@ def test_documented_divides_by_the_first_extent_of_target_before_it_is_stretched
     np.testing.assert_array_equal(run(COMMUNITY, given, reduction=1), np.full((2, 3), 1))
 
 
-@each("operator", MASKED)
-def test_with_log_target_1_is_added_before_self_is_subtracted(operator: Any) -> None:
-    given = tensors([1], [1], [2.0**-11])
-    # 2^-11 + 1 is a tie and becomes 1, and 1 - 1 is 0; 2^-11 - 1 + 1 would be 2^-11.
-    assert run(operator, given, reduction=0, log_target=True)[0] == 0
-
-
-@each("operator", MASKED)
-def test_with_log_target_the_gradient_is_multiplied_last(operator: Any) -> None:
-    given = tensors([2.0**-4], [10], [11])
-    # (11 + 1 - 10) * e^11 = 2 * 59874 is beyond FLOAT16; times 2^-4 first it would be 7484.
-    assert run(operator, given, reduction=0, log_target=True)[0] == INF
-
-
-@each("operator", MASKED)
-def test_the_mean_factor_of_the_masked_variants_is_multiplied_last(operator: Any) -> None:
-    given = tensors([60000] * 4, [-1] * 4, [1] * 4)
-    # 60000 * (ln 1 + 1 + 1) is beyond FLOAT16; 15000 * 2 would not be.
-    np.testing.assert_array_equal(run(operator, given, reduction=1), [INF] * 4)
-
-
-def test_kl_div_backward_scales_after_the_product_even_where_float_overflows() -> None:
-    given = tensors([3e38] * 4, [0] * 4, [2] * 4, SINGLE)
-    np.testing.assert_array_equal(run(KL, given, reduction=1), [-INF] * 4)
-
-
 def test_builtin_scales_the_gradient_first_so_that_nothing_overflows() -> None:
     given = tensors([3e38] * 4, [-1] * 4, [1] * 4, SINGLE)
     # 3e38 * (ln 1 + 1 + 1) = 6e38 is beyond FLOAT; a quarter of it is not.
     np.testing.assert_allclose(run(BUILTIN, given, reduction=1), [1.5e38] * 4, rtol=1e-6)
-
-
-def test_the_float16_mean_multiplies_before_it_divides_where_torch_divides_first() -> None:
-    given = tensors(2.0**-20, np.zeros(64), np.full(64, 1024.0))
-    # g / 64 = 2^-26 is 0 in FLOAT16, whose least number is 2^-24; t g / 64 = 2^-16 is not.
-    np.testing.assert_array_equal(run(KL, given, reduction=1), np.full(64, -(2.0**-16)))

@@ -140,10 +140,3 @@ def test_set_env_exports_the_environment_that_the_tree_names(tree: Tree, name: s
     exports = dict(line.partition("=")[::2] for line in printed.split("\0"))
     expected = here.environment()
     assert {variable: exports.get(variable) for variable in expected} == expected
-
-
-@EACH
-def test_a_tree_says_its_version_for_each_of_its_packages(tree: Tree, name: str) -> None:
-    files = list((tree.generation(name).home / "share/info").glob("*/version.info"))
-    assert len(files) == 6
-    assert all(path.read_text().startswith(f"Version={name[0]}.") for path in files)
