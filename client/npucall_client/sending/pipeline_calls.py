@@ -189,6 +189,8 @@ class PipelineCalls:
             self._finish(call, failure)
 
     async def _resent(self, call: SentCall) -> None:
+        if call not in self._flight:
+            return  # it was cancelled meanwhile
         try:
             await self._sent(call)
         except Exception as error:  # noqa: BLE001  # the call's own
