@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import struct
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 from tests.server.fakes import PATIENCE, FakeDevice
 from tests.server.raw import call_of, info_of
@@ -14,12 +14,10 @@ from tests.server.serving import serving
 from npucall.v1 import frames_pb2 as frames
 from npucall.v1 import operator_service_pb2 as pb
 from npucall.v1 import tensor_pb2
+from collections.abc import Iterator
+from pathlib import Path
+from tests.server.serving import Served
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from tests.server.serving import Served
 
 HELLO, CREDENTIAL, WELCOME, EXECUTE, PROGRAM, CANCEL, RESPONSE, ERROR = range(1, 9)
 HEADER = struct.Struct("<IIBBHI")

@@ -19,10 +19,9 @@ from npucall_server.settings.tenants import Role
 from npucall_server.shared import unix_sockets
 
 from .peer import ERROR, WELCOME, FramePeer, QuickDevice, connected, framed
+from pathlib import Path
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tests.server.serving import Served
 
 

@@ -18,11 +18,10 @@ from npucall.wire.status import TRAILER
 from npucall_server.carriers.frames.answers import WINDOW
 
 from .peer import EXECUTE, PROGRAM, RESPONSE, FramePeer, QuickDevice, connected, framed, request
+from collections.abc import Iterator
+from pathlib import Path
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
     from tests.server.serving import Served
 
 KIB, MIB = 2**10, 2**20

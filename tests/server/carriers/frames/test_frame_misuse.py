@@ -31,11 +31,10 @@ from .peer import (
     packed,
     request,
 )
+from collections.abc import Iterator
+from pathlib import Path
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
     from tests.server.serving import Served
 
 MIB = 2**20
