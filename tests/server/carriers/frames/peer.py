@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import socket
 import struct
+from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from tests.server.fakes import PATIENCE, FakeDevice
 from tests.server.raw import call_of, info_of
-from tests.server.serving import serving
+from tests.server.serving import Served, serving
 
 from npucall.v1 import frames_pb2 as frames
 from npucall.v1 import operator_service_pb2 as pb
 from npucall.v1 import tensor_pb2
-from collections.abc import Iterator
-from pathlib import Path
-from tests.server.serving import Served
-
 
 HELLO, CREDENTIAL, WELCOME, EXECUTE, PROGRAM, CANCEL, RESPONSE, ERROR = range(1, 9)
 HEADER = struct.Struct("<IIBBHI")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -19,7 +20,6 @@ from npucall_server.settings.tenants import Role
 from npucall_server.shared import unix_sockets
 
 from .peer import ERROR, WELCOME, FramePeer, QuickDevice, connected, framed
-from pathlib import Path
 
 if TYPE_CHECKING:
     from tests.server.serving import Served

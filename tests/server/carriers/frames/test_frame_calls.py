@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import socket
 import threading
+from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import grpc
@@ -18,8 +20,6 @@ from npucall.wire.status import TRAILER
 from npucall_server.carriers.frames.answers import WINDOW
 
 from .peer import EXECUTE, PROGRAM, RESPONSE, FramePeer, QuickDevice, connected, framed, request
-from collections.abc import Iterator
-from pathlib import Path
 
 if TYPE_CHECKING:
     from tests.server.serving import Served

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import socket
 import threading
+from collections.abc import Iterator
 from contextlib import ExitStack, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -31,8 +33,6 @@ from .peer import (
     packed,
     request,
 )
-from collections.abc import Iterator
-from pathlib import Path
 
 if TYPE_CHECKING:
     from tests.server.serving import Served
