@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
 
 import pytest
+from tests.client import fake_server as fake
 from tests.rows import each
 
 from npucall.errors import NpucallError, QueueFullError, ShapeError
@@ -17,8 +18,6 @@ from npucall_client.sending.attempts import Attempts
 from npucall_client.sending.large_call import LargeCall
 from npucall_client.sending.stream import CallStream
 from npucall_client.sending.writer import SentCall
-
-from . import fake_server as fake
 
 Does: TypeAlias = Callable[[fake.FakeServer], None]
 Calls: TypeAlias = Callable[[Client, Any], None]
