@@ -14,14 +14,15 @@ little-endian and unsigned:
    4    4    call        which call the frame is about; 0 for the connection itself
    8    1    kind        a `FrameKind`
    9    1    flags       0; a reader ignores bits that it does not know
-  10    2    metadata    bytes of the `FrameMetadata` at the begin of what follows; 0: none
+  10    2    metadata    bytes of the `FrameMetadata` at the begin of what follows; 0: none; at
+                         most 8,192
   12    4    timeout     milliseconds that the call may take from here on; 0: as long as it likes
 
 A CONNECTION begins with the server's frame HELLO. If `FrameHello.server` is not the instance that
 GetServerInfo named, the path leads to another server: the client closes the connection and sends
 nothing. Else it sends a frame CREDENTIAL, and gets WELCOME, or ERROR and the end. It may send a
 CREDENTIAL again at any time, to renew the one that it sent; there is no answer to that unless it
-is refused. The server waits 5 s for the first one, and takes at most 20,480 bytes until then.
+is refused. The server waits 5 s for the first one. A credential has at most 16,384 bytes.
 Who may connect: where the server has no tenants, processes of its own user, and of users that
 its setting `shared_memory_users` names; the server closes connections of others at once. Where
 it has tenants, every caller of them: by its credential or, if that is empty, as the user whom
@@ -36,7 +37,16 @@ unless it was on its way already. A CANCEL of a call that is not open changes no
 one call at a time need not count, and cancels by closing the connection: that ends all of its
 calls.
 
-Everything else is as `OperatorService` says it of Execute and ExecuteProgram: the order of
+A STREAM takes a whole connection, from the client's first frame STREAM on: the frames of both
+sides are then the messages of one ExecuteStream, whose ids stand in the messages; `call` is 0. The
+metadata of the first one is that of the stream. With a frame STREAM without a message the client
+says that it has sent all. The server ends a stream, and the connection, with the same where gRPC
+has OK, and with ERROR where gRPC has another status. Its messages have up to
+`Limits.frames_per_message` frames. What is too large for `FrameHello.max_message_bytes` goes in
+chunks on a stream.
+
+Everything else is as `OperatorService` says it of Execute, ExecuteProgram and
+ExecuteStream: the order of
 checks, errors and their details, limits, progress, repeating. In these places a frame has what
 gRPC has elsewhere: the timeout is the deadline, `FrameMetadata` the metadata, ERROR the status
 with the trailer.
@@ -88,6 +98,8 @@ class _FrameKindEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._Enum
     """From the server: the `ExecuteResponse` or `ExecuteProgramResponse` of a call."""
     FRAME_KIND_ERROR: _FrameKind.ValueType  # 8
     """From the server: a serialised `google.rpc.Status`, as in the trailer `grpc-status-details-bin`."""
+    FRAME_KIND_STREAM: _FrameKind.ValueType  # 9
+    """Both ways: an `ExecuteStreamRequest`, an `ExecuteStreamResponse`, or nothing: all was sent."""
 
 class FrameKind(_FrameKind, metaclass=_FrameKindEnumTypeWrapper):
     """What a frame is."""
@@ -110,6 +122,8 @@ FRAME_KIND_RESPONSE: FrameKind.ValueType  # 7
 """From the server: the `ExecuteResponse` or `ExecuteProgramResponse` of a call."""
 FRAME_KIND_ERROR: FrameKind.ValueType  # 8
 """From the server: a serialised `google.rpc.Status`, as in the trailer `grpc-status-details-bin`."""
+FRAME_KIND_STREAM: FrameKind.ValueType  # 9
+"""Both ways: an `ExecuteStreamRequest`, an `ExecuteStreamResponse`, or nothing: all was sent."""
 global___FrameKind = FrameKind
 
 @typing.final

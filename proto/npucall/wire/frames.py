@@ -301,6 +301,6 @@ def chunk_of_class(chunk: pb.Chunk) -> Chunk:
 
 def _parsed(kind: type[Parsed], message: bytes) -> Parsed:
     try:
-        return kind.FromString(message)
+        return kind.FromString(bytes(message))
     except DecodeError as error:
         raise MessageError(f"frame: expected a serialised {kind.__name__}") from error

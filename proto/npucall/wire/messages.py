@@ -367,7 +367,7 @@ def _refusal(name: str, fault: object) -> MessageError:
 def parsed_as(kind: Any, data: bytes) -> Any:
     """The message that the class reads. Raises MessageError."""
     try:
-        return kind.FromString(data)
+        return kind.FromString(bytes(data))
     except DecodeError as error:
         name = kind.DESCRIPTOR.name
         raise MessageError(f"{name}: expected a serialised npucall.v1.{name}") from error

@@ -239,7 +239,15 @@ def _methods_of(core: Core) -> Methods:
     server.add_generic_rpc_handlers(handlers)
     if settings.has_reflection:
         services.add_reflection(server)
-    frames = FrameService(executions, budget, door, core.peers, streams.threads, services.call_room)
+    frames = FrameService(
+        executions,
+        budget,
+        door,
+        core.peers,
+        streams.threads,
+        services.call_room,
+        streams.execute_stream,
+    )
     return Methods(server, budget, metrics, services, operators, streams, frames)
 
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from npucall_server.accounts.ledger import Entry
     from npucall_server.carriers.frames.call import FrameCall
+    from npucall_server.carriers.frames.incoming import Incoming
     from npucall_server.carriers.frames.outgoing import Outgoing
     from npucall_server.carriers.threads import Threads
 
@@ -29,10 +30,16 @@ class FrameAnswers:
     ``place``: is told since when no call is open. ``cut`` ends the connection.
     """
 
-    def __init__(
-        self, outgoing: Outgoing, threads: Threads, place: Entry, cut: Callable[[], None]
+    def __init__(  # both halves of the connection, and what its calls use
+        self,
+        incoming: Incoming,
+        outgoing: Outgoing,
+        threads: Threads,
+        place: Entry,
+        cut: Callable[[], None],
     ) -> None:
-        self._outgoing, self._threads, self._place, self._cut = outgoing, threads, place, cut
+        self._incoming, self._outgoing, self._threads = incoming, outgoing, threads
+        self._place, self._cut = place, cut
         self._window = threading.Semaphore(WINDOW)
         self._elsewhere: dict[int, FrameCall] = {}
         """Calls in other threads, until they have an answer: then their number is free."""
@@ -56,7 +63,10 @@ class FrameAnswers:
             self.add(call)
             return
         self.send()
-        self._window.acquire()
+        if not self._window.acquire(blocking=False):
+            self._incoming.rests = True
+            self._window.acquire()
+            self._incoming.rests = False
         self._elsewhere[call.id] = call
         self._unsettled.add(call)
         self._threads.start(partial(self._run, call))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from npucall.wire.headers import ERROR, PROGRAM, RESPONSE, Header, metadata_in, pack
+from npucall.wire.headers import ERROR, PROGRAM, RESPONSE, Header, pack
 from npucall.wire.rpcs import EXECUTE, EXECUTE_PROGRAM
 from npucall.wire.status import REQUEST_ID, to_status
 from npucall_server.carriers.door import Outcome
@@ -23,13 +23,17 @@ class FrameCall:
     """Who waits for it, its execution, its record, and its answer once there is one."""
 
     def __init__(
-        self, header: Header, metadata: bytes, peer: Visitor, door: Door, executions: Executions
+        self,
+        header: Header,
+        metadata: dict[str, str],
+        peer: Visitor,
+        door: Door,
+        executions: Executions,
     ) -> None:
         self.id = header.call_id
         self.caller = caller = StreamCaller(peer, "", header.timeout_ms / 1e3 or None)
         if metadata:
-            caller.metadata = told = metadata_in(metadata)
-            caller.request_id = told.get(REQUEST_ID, "")
+            caller.metadata, caller.request_id = metadata, metadata.get(REQUEST_ID, "")
         is_program = header.kind == PROGRAM
         method = EXECUTE_PROGRAM if is_program else EXECUTE
         self.outcome = Outcome(door, method.name, caller)

@@ -7,8 +7,7 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
-from npucall.errors import MessageError, NpucallError, TooLargeError
-from npucall.memory import fresh
+from npucall.errors import MessageError, NpucallError, UnauthenticatedError
 from npucall.wire import headers
 from npucall.wire.status import to_status
 from npucall_server.carriers.door import Outcome
@@ -16,6 +15,7 @@ from npucall_server.carriers.frames.answers import FrameAnswers
 from npucall_server.carriers.frames.call import FrameCall
 from npucall_server.carriers.frames.incoming import BUFFER_BYTES, Incoming
 from npucall_server.carriers.frames.outgoing import Outgoing
+from npucall_server.carriers.frames.stream import run_stream
 from npucall_server.carriers.frames.visitor import METHOD, FrameVisitor
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from npucall.wire.headers import Header
     from npucall_server.accounts.ledger import Entry, Ledger
     from npucall_server.calls.beginning import Executions
-    from npucall_server.carriers.door import Door
+    from npucall_server.carriers.door import Door, Exchange
     from npucall_server.carriers.peers import Peers
     from npucall_server.carriers.threads import Threads
 
@@ -44,6 +44,7 @@ class FrameParts(NamedTuple):
     room: Ledger
     """For messages on their way in."""
     max_message_bytes: int
+    streams: Exchange
     has_streams: bool
     hello: bytes
 
@@ -57,7 +58,7 @@ class FrameConnection(FrameVisitor):
         self._outgoing = Outgoing(connection, parts.peers)
         super().__init__(peer, parts.door.guard, of_user, self._outgoing.cut)
         self._outgoing.belongs_to(self)
-        self._incoming = Incoming(connection.recv_into, self, parts.peers)
+        self._incoming = Incoming(connection, self, parts.peers, parts.max_message_bytes)
         self._parts = parts
         self.came = parts.peers.clock()
         self.place: Entry | None = None
@@ -66,6 +67,15 @@ class FrameConnection(FrameVisitor):
     def bytes_moved(self) -> int:
         """In both directions."""
         return self._incoming.count + self._outgoing.count
+
+    def look(self) -> None:
+        """Notices a peer that has gone, and a credential that may have ended."""
+        if self._incoming.peer_has_gone():
+            self.cancel()
+        try:
+            self._parts.door.guard.check(self.identity)
+        except UnauthenticatedError:
+            self.is_doubted = True
 
     def serve(self) -> None:
         """From the hello to the end."""
@@ -81,7 +91,8 @@ class FrameConnection(FrameVisitor):
             self.cancel()
             if self.place is not None:
                 self.place.give_back()
-            self._outgoing.close()
+            with self._incoming.reading:
+                self._outgoing.close()
 
     def _serve(self) -> None:
         parts, incoming = self._parts, self._incoming
@@ -91,7 +102,7 @@ class FrameConnection(FrameVisitor):
         self.introduce(self._credential(first))
         self.place = place = parts.places.take(self, 1, self.cancel)
         self._outgoing.send(headers.WELCOME)
-        answers = FrameAnswers(self._outgoing, parts.threads, place, self.cancel)
+        answers = FrameAnswers(incoming, self._outgoing, parts.threads, place, self.cancel)
         try:
             while True:
                 if not incoming.has_frame or answers.is_full():
@@ -127,15 +138,18 @@ class FrameConnection(FrameVisitor):
         elif header.kind == headers.CANCEL:
             self._incoming.skip(header.length)
             answers.cancel(header.call_id)
+        elif header.kind == headers.STREAM:
+            run_stream(header, self._incoming, self._outgoing, self, self._parts.streams)
+            raise EOFError  # that was all of the connection
         else:
             raise MessageError(f"kind: expected a frame that clients send, found {header.kind}")
 
     def _begin(self, header: Header, answers: FrameAnswers) -> None:
         """Reads a call, and begins it."""
         answers.check_new(header.call_id)
-        size = self._size_of(header)
-        metadata = self._incoming.take(header.metadata) if header.metadata else b""
-        call = FrameCall(header, metadata, self, self._parts.door, self._parts.executions)
+        size = self._incoming.size_of(header)
+        beside = self._incoming.metadata(header)
+        call = FrameCall(header, beside, self, self._parts.door, self._parts.executions)
         try:
             place = self._make_room(call, size)
         except NpucallError as error:
@@ -143,7 +157,13 @@ class FrameConnection(FrameVisitor):
             call.refuse(error)
             answers.add(call)
             return
-        message = self._message(size, place)
+        try:
+            self.room = self._parts.room if place is not None else None
+            message = self._incoming.message(size)
+        finally:
+            self.room = None
+            if place is not None:
+                place.give_back()
         call.outcome.begun_ns = time.perf_counter_ns()
         try:
             call.admit(message, streams=self._parts.has_streams)
@@ -154,37 +174,8 @@ class FrameConnection(FrameVisitor):
         del message  # freed with the storages
         answers.run(call)
 
-    def _size_of(self, header: Header) -> int:
-        """Bytes of its message. Raises an error where no call begins like this."""
-        size, most = header.length - header.metadata, self._parts.max_message_bytes
-        if size > most:
-            raise TooLargeError(
-                f"length: expected a message of at most {most} bytes, found {size}",
-                limit=str(most),
-                setting="max_message_bytes",
-            )
-        most = headers.MOST_METADATA_BYTES
-        if size < 0 or header.metadata > most:
-            raise MessageError(
-                f"metadata: expected at most {min(header.length, most)} bytes, found "
-                f"{header.metadata}"
-            )
-        return size
-
     def _make_room(self, call: FrameCall, size: int) -> Entry | None:
         """For a message that does not fit into the buffer."""
         if self.is_doubted:
             self.check()
         return self._parts.room.take(call.caller, 1, self.cancel) if size > BUFFER_BYTES else None
-
-    def _message(self, size: int, place: Entry | None) -> bytes:
-        if place is None:
-            return self._incoming.take(size)
-        self.room = self._parts.room
-        try:
-            memory = memoryview(fresh(size))
-            self._incoming.take_into(memory)
-        finally:
-            self.room = None
-            place.give_back()
-        return memory  # type: ignore[return-value]  # it is read as bytes are

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import socket
+import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from npucall.wire.headers import HEADER_BYTES, unpack
+from npucall.errors import MessageError, TooLargeError
+from npucall.memory import fresh
+from npucall.wire.headers import HEADER_BYTES, MOST_METADATA_BYTES, metadata_in, unpack
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from npucall.wire.headers import Header
     from npucall_server.carriers.peers import Peers, Visitor
@@ -20,13 +24,17 @@ BUFFER_BYTES = 16 * 2**10
 class Incoming:
     """Reads frames one after the other, in one thread.
 
-    ``receive`` waits for bytes, and answers how many came: none if the other side has gone. No more
-    is taken in than the buffer has room for, until somebody makes room for a message. Once a part
-    of a frame has come, ``peer`` has to send the rest.
+    No more is taken in than the buffer has room for, until somebody makes room for a message. Once
+    a part of a frame has come, ``peer`` has to send the rest.
     """
 
-    def __init__(self, receive: Callable[[memoryview], int], peer: Visitor, peers: Peers) -> None:
-        self._receive, self._peer, self._clock = receive, peer, peers.clock
+    def __init__(self, connection: socket.socket, peer: Visitor, peers: Peers, most: int) -> None:
+        """``most``: bytes of a message."""
+        self._socket, self._peer, self._clock, self._most = connection, peer, peers.clock, most
+        self.reading = threading.Lock()
+        """Held while the kernel may write for the descriptor, which is not closed meanwhile."""
+        self.rests = False
+        """Whether nobody reads for a while, so that nobody notices if the peer goes."""
         self._buffer = memoryview(bytearray(BUFFER_BYTES))
         self._begin = self._end = 0
         self.count = 0
@@ -40,6 +48,32 @@ class Incoming:
             self._fill_up_to(HEADER_BYTES)
         begin, self._begin = self._begin, self._begin + HEADER_BYTES
         return unpack(self._buffer, begin)
+
+    def size_of(self, header: Header) -> int:
+        """Bytes of its message. Raises TooLargeError, or MessageError for too much metadata."""
+        size, most = header.length - header.metadata, self._most
+        if size > most:
+            raise TooLargeError(
+                f"length: expected a message of at most {most} bytes, found {size}",
+                limit=str(most),
+                setting="max_message_bytes",
+            )
+        if size < 0 or header.metadata > MOST_METADATA_BYTES:
+            most = min(header.length, MOST_METADATA_BYTES)
+            raise MessageError(f"metadata: expected at most {most} bytes, found {header.metadata}")
+        return size
+
+    def metadata(self, header: Header) -> dict[str, str]:
+        """What stands before the message. Raises MessageError."""
+        return metadata_in(self.take(header.metadata)) if header.metadata else {}
+
+    def message(self, size: int) -> bytes:
+        """The message, which is read as bytes are; a large one is memory of its own."""
+        if size <= BUFFER_BYTES:
+            return self.take(size)
+        memory = memoryview(fresh(size))
+        self.take_into(memory)
+        return memory  # type: ignore[return-value]
 
     @property
     def has_frame(self) -> bool:
@@ -72,6 +106,18 @@ class Incoming:
                 self._fill()
         self._begin += size
 
+    def peer_has_gone(self) -> bool:
+        """Whether the connection has ended, and nobody reads that."""
+        if not self.rests:
+            return False
+        with self.reading:
+            try:
+                return not self._socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+            except BlockingIOError:
+                return False
+            except OSError:
+                return True
+
     def _fill_up_to(self, size: int) -> None:
         with self._awaiting():
             while self._end - self._begin < size:
@@ -85,7 +131,8 @@ class Incoming:
         self._end += self._some(self._buffer[self._end :])
 
     def _some(self, memory: memoryview) -> int:
-        count = self._receive(memory)
+        with self.reading:
+            count = self._socket.recv_into(memory)
         if not count:
             raise EOFError
         self.count += count

@@ -6,7 +6,7 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from npucall.errors import QueueFullError, UnauthenticatedError
+from npucall.errors import QueueFullError
 from npucall.texts import retry_in
 from npucall.wire.headers import join_hello
 from npucall_server import retries
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from npucall_server.accounts.budget import Budget
     from npucall_server.calls.beginning import Executions
-    from npucall_server.carriers.door import Door
+    from npucall_server.carriers.door import Door, Exchange
     from npucall_server.carriers.peers import Peers
     from npucall_server.carriers.threads import Threads
 
@@ -42,13 +42,14 @@ class FrameService:
         peers: Peers,
         threads: Threads,
         room: Ledger,
+        streams: Exchange,
     ) -> None:
         most = budget.max_connections
         self.places = Ledger(most, lambda *_: _too_many(most))
         hello = join_hello(door.identity.instance, budget.max_message_bytes, WINDOW)
         self._parts = FrameParts(
             executions, door, peers, threads, self.places, room, budget.max_message_bytes,
-            budget.max_streams > 0, hello,
+            streams, budget.max_streams > 0, hello,
         )  # fmt: skip
         self._connections: dict[FrameConnection, None] = {}
         """The oldest first."""
@@ -73,7 +74,7 @@ class FrameService:
 
     def look(self) -> None:
         """Ends connections that have been idle for long, and doubts credentials that have ended."""
-        now, guard = time.monotonic(), self._parts.door.guard
+        now = time.monotonic()
         arrived_before = self._parts.peers.clock() - _STRANGER_SECONDS
         for each in self._connections.copy():
             if each.place is None:
@@ -83,10 +84,7 @@ class FrameService:
             idle_since = each.place.idle_since
             if idle_since is not None and now - idle_since > _IDLE_SECONDS:
                 each.cancel()
-            try:
-                guard.check(each.identity)
-            except UnauthenticatedError:
-                each.is_doubted = True
+            each.look()
 
     def close(self) -> None:
         """Ends all connections."""

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import socket
 import struct
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from tests.server.fakes import PATIENCE, FakeDevice
-from tests.server.raw import call_of, info_of
+from tests.server.raw import RawStream, call_of, info_of
 from tests.server.serving import Served, serving
 
 from npucall.v1 import frames_pb2 as frames
 from npucall.v1 import operator_service_pb2 as pb
 from npucall.v1 import tensor_pb2
 
-HELLO, CREDENTIAL, WELCOME, EXECUTE, PROGRAM, CANCEL, RESPONSE, ERROR = range(1, 9)
+HELLO, CREDENTIAL, WELCOME, EXECUTE, PROGRAM, CANCEL, RESPONSE, ERROR, STREAM = range(1, 10)
 HEADER = struct.Struct("<IIBBHI")
 
 
@@ -116,6 +117,49 @@ class FramePeer:
                 raise EOFError(bytes(data))
             data += part
         return bytes(data)
+
+
+class StreamPeer(RawStream):
+    """A connection that is one stream."""
+
+    def __init__(self, peer: FramePeer, **metadata: str) -> None:
+        self.peer, self._metadata = peer, metadata
+        self._held, self._received = None, deque()
+        self.most_frames = self.received_bytes = 0
+        self.call = self
+
+    def send_bytes(self, message: bytes) -> None:
+        metadata, self._metadata = self._metadata, {}
+        self.peer.send(STREAM, message, **metadata)
+
+    def close(self) -> None:
+        self.peer.send(STREAM)
+
+    def __next__(self) -> bytes:
+        frame = self.peer.receive()
+        if frame.kind == ERROR:
+            raise StreamEndError(frame.reason)
+        assert (frame.kind, frame.call) == (STREAM, 0)
+        if not frame.message:
+            assert self.peer.is_closed()
+            raise StopIteration
+        return frame.message
+
+    def answers(self) -> tuple[dict[int, list[pb.ExecuteStreamResponse]], str]:
+        found: dict[int, list[pb.ExecuteStreamResponse]] = {}
+        try:
+            while True:
+                frame = self.receive()
+                found.setdefault(frame.call_id, []).append(frame)
+        except StopIteration:
+            return found, "OK"
+        except StreamEndError as end:
+            assert self.peer.is_closed()
+            return found, str(end)
+
+
+class StreamEndError(Exception):
+    """With a reason."""
 
 
 @contextmanager

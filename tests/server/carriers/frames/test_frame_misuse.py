@@ -25,6 +25,7 @@ from .peer import (
     HELLO,
     PROGRAM,
     RESPONSE,
+    STREAM,
     WELCOME,
     FramePeer,
     QuickDevice,
@@ -266,7 +267,7 @@ def test_connections_with_calls_keep_their_places(tmp_path: Path) -> None:
 
 def session(draw: Any) -> bytes:
     """Frames of one connection, of which some bytes are others, some missing, some twice."""
-    kinds = st.sampled_from([EXECUTE, EXECUTE, PROGRAM, CREDENTIAL, 6, 77])
+    kinds = st.sampled_from([EXECUTE, EXECUTE, PROGRAM, CREDENTIAL, STREAM, 6, 77])
     frames = b"".join(
         packed(kind, request(draw(st.integers(0, 3))), draw(st.integers(0, 3)))
         for kind in draw(st.lists(kinds, max_size=4))
@@ -287,7 +288,7 @@ def survives(served: Served, data: bytes) -> None:
         peer.socket.shutdown(socket.SHUT_WR)
         try:
             while True:
-                assert peer.receive().kind in (RESPONSE, ERROR)
+                assert peer.receive().kind in (RESPONSE, ERROR, STREAM)
         except ConnectionError:
             pass
         except EOFError as end:
