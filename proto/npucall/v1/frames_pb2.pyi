@@ -45,6 +45,13 @@ has OK, and with ERROR where gRPC has another status. Its messages have up to
 `Limits.frames_per_message` frames. What is too large for `FrameHello.max_message_bytes` goes in
 chunks on a stream.
 
+MEMORY that both sides map saves sending the bytes of tensors; over a Unix socket only. The client
+sends a frame MEMORY with `SharedMemoryRequest.bytes`, and a `call` as if it were a call. The
+server answers MEMORY, with the memory's id and, beside the first byte of that frame, a file
+descriptor (SCM_RIGHTS); or ERROR, with the reasons that `SharedMemoryResponse.error` lists. What
+`shared_memory.proto` says of the memory holds, but that it is the client's as long as this
+connection is open; calls of other connections, and over gRPC, may name it too.
+
 Everything else is as `OperatorService` says it of Execute, ExecuteProgram and
 ExecuteStream: the order of
 checks, errors and their details, limits, progress, repeating. In these places a frame has what
@@ -100,6 +107,8 @@ class _FrameKindEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._Enum
     """From the server: a serialised `google.rpc.Status`, as in the trailer `grpc-status-details-bin`."""
     FRAME_KIND_STREAM: _FrameKind.ValueType  # 9
     """Both ways: an `ExecuteStreamRequest`, an `ExecuteStreamResponse`, or nothing: all was sent."""
+    FRAME_KIND_MEMORY: _FrameKind.ValueType  # 10
+    """From the client: a `SharedMemoryRequest`; from the server: a `SharedMemoryResponse` with memory."""
 
 class FrameKind(_FrameKind, metaclass=_FrameKindEnumTypeWrapper):
     """What a frame is."""
@@ -124,6 +133,8 @@ FRAME_KIND_ERROR: FrameKind.ValueType  # 8
 """From the server: a serialised `google.rpc.Status`, as in the trailer `grpc-status-details-bin`."""
 FRAME_KIND_STREAM: FrameKind.ValueType  # 9
 """Both ways: an `ExecuteStreamRequest`, an `ExecuteStreamResponse`, or nothing: all was sent."""
+FRAME_KIND_MEMORY: FrameKind.ValueType  # 10
+"""From the client: a `SharedMemoryRequest`; from the server: a `SharedMemoryResponse` with memory."""
 global___FrameKind = FrameKind
 
 @typing.final

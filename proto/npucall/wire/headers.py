@@ -5,8 +5,9 @@ from __future__ import annotations
 from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
 
+from npucall.errors import MessageError
 from npucall.v1 import frames_pb2 as pb
-from npucall.v1 import operator_service_pb2
+from npucall.v1 import operator_service_pb2, shared_memory_pb2
 from npucall.wire import status
 from npucall.wire.messages import parsed_as
 
@@ -31,6 +32,7 @@ CANCEL = int(pb.FRAME_KIND_CANCEL)
 RESPONSE = int(pb.FRAME_KIND_RESPONSE)
 ERROR = int(pb.FRAME_KIND_ERROR)
 STREAM = int(pb.FRAME_KIND_STREAM)
+MEMORY = int(pb.FRAME_KIND_MEMORY)
 
 
 class Header(NamedTuple):
@@ -68,6 +70,19 @@ def authorization_in(credential: bytes) -> str:
     """What a credential says; may be empty. Raises MessageError."""
     told: str = parsed_as(operator_service_pb2.Credential, credential).authorization
     return told
+
+
+def bytes_asked(request: bytes) -> int:
+    """How much memory somebody wants to share. Raises MessageError where it is none."""
+    asked: int = parsed_as(shared_memory_pb2.SharedMemoryRequest, request).bytes
+    if not asked:
+        raise MessageError("bytes: expected 1 or more, found 0")
+    return asked
+
+
+def join_memory(name: bytes) -> bytes:
+    """The memory's id, in answer to that."""
+    return shared_memory_pb2.SharedMemoryResponse(id=name).SerializeToString()
 
 
 def metadata_in(data: bytes) -> dict[str, str]:

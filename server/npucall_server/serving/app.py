@@ -247,6 +247,7 @@ def _methods_of(core: Core) -> Methods:
         streams.threads,
         services.call_room,
         streams.execute_stream,
+        core.regions,
     )
     return Methods(server, budget, metrics, services, operators, streams, frames)
 

@@ -74,7 +74,11 @@ class FramesSocket:
                 connection.close()
                 time.sleep(_REFUSED_SECONDS)
                 continue
-            self._service.open(connection, f"unix:{process}", partial(self._credential_of, user))
+            holders = [f"one process {process}"]
+            if self._guard is None and len(self._users) > 1:
+                holders.append(f"one user {user}")
+            of_user = partial(self._credential_of, user)
+            self._service.open(connection, f"unix:{process}", of_user, tuple(holders))
 
     def _credential_of(self, user: int) -> str:
         """The credential of a user of this host; empty if it belongs to no tenant."""

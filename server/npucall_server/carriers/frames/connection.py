@@ -7,13 +7,14 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
-from npucall.errors import MessageError, NpucallError, UnauthenticatedError
+from npucall.errors import CredentialInvalidError, MessageError, NpucallError, UnauthenticatedError
 from npucall.wire import headers
 from npucall.wire.status import to_status
 from npucall_server.carriers.door import Outcome
 from npucall_server.carriers.frames.answers import FrameAnswers
 from npucall_server.carriers.frames.call import FrameCall
 from npucall_server.carriers.frames.incoming import BUFFER_BYTES, Incoming
+from npucall_server.carriers.frames.memory import FrameMemory
 from npucall_server.carriers.frames.outgoing import Outgoing
 from npucall_server.carriers.frames.stream import run_stream
 from npucall_server.carriers.frames.visitor import METHOD, FrameVisitor
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from npucall_server.carriers.door import Door, Exchange
     from npucall_server.carriers.peers import Peers
     from npucall_server.carriers.threads import Threads
+    from npucall_server.shared.regions import Regions
 
 _CALLS = (headers.EXECUTE, headers.PROGRAM)
 
@@ -45,6 +47,7 @@ class FrameParts(NamedTuple):
     """For messages on their way in."""
     max_message_bytes: int
     streams: Exchange
+    regions: Regions
     has_streams: bool
     hello: bytes
 
@@ -53,13 +56,20 @@ class FrameConnection(FrameVisitor):
     """``serve`` is all of its life. ``of_user``: see ``FrameVisitor``."""
 
     def __init__(
-        self, connection: socket.socket, peer: str, parts: FrameParts, of_user: Callable[[], str]
+        self,
+        connection: socket.socket,
+        peer: str,
+        parts: FrameParts,
+        of_user: Callable[[], str],
+        holders: tuple[str, ...] = (),
     ) -> None:
+        """``holders``: of memory that it shares; none if it is of another host."""
         self._outgoing = Outgoing(connection, parts.peers)
         super().__init__(peer, parts.door.guard, of_user, self._outgoing.cut)
         self._outgoing.belongs_to(self)
         self._incoming = Incoming(connection, self, parts.peers, parts.max_message_bytes)
         self._parts = parts
+        self._memory = FrameMemory(parts.regions, parts.door, holders)
         self.came = parts.peers.clock()
         self.place: Entry | None = None
         """Once its caller is known."""
@@ -74,8 +84,10 @@ class FrameConnection(FrameVisitor):
             self.cancel()
         try:
             self._parts.door.guard.check(self.identity)
-        except UnauthenticatedError:
+        except UnauthenticatedError as error:
             self.is_doubted = True
+            if isinstance(error, CredentialInvalidError):  # it was revoked
+                self._memory.give_back()
 
     def serve(self) -> None:
         """From the hello to the end."""
@@ -89,6 +101,7 @@ class FrameConnection(FrameVisitor):
             self._tell(error)
         finally:
             self.cancel()
+            self._memory.give_back()
             if self.place is not None:
                 self.place.give_back()
             with self._incoming.reading:
@@ -141,6 +154,10 @@ class FrameConnection(FrameVisitor):
         elif header.kind == headers.STREAM:
             run_stream(header, self._incoming, self._outgoing, self, self._parts.streams)
             raise EOFError  # that was all of the connection
+        elif header.kind == headers.MEMORY:
+            answers.check_new(header.call_id)
+            answers.send()
+            self._memory.share(header, self._incoming, self._outgoing, self)
         else:
             raise MessageError(f"kind: expected a frame that clients send, found {header.kind}")
 

@@ -6,7 +6,7 @@ import socket
 import struct
 import threading
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from npucall.wire.headers import pack
 from npucall_server.carriers.peers import ANSWER, Visitor
@@ -21,6 +21,8 @@ _LOOK_SECONDS = 1
 """How long one call of the kernel may wait, so that it is seen whether bytes move."""
 _TIMEVAL = struct.Struct("@ll")
 """C's ``struct timeval``."""
+_Ancillary: TypeAlias = tuple[int, int, bytes]
+_NOTHING: Sequence[_Ancillary] = ()
 _AT_ONCE = getattr(socket, "MSG_DONTWAIT", 0)
 
 
@@ -55,16 +57,19 @@ class Outgoing(Visitor):
         with self._sending, self._closing:
             self._socket.close()
 
-    def send(self, kind: int, call_id: int = 0, message: Buffer = b"") -> None:
-        """Sends one frame. Raises OSError if the peer has gone."""
-        self.send_all([pack(kind, len(message), call_id), message])
+    def send(
+        self, kind: int, call_id: int = 0, message: Buffer = b"", descriptor: int | None = None
+    ) -> None:
+        """Sends one frame, and a file descriptor. Raises OSError if the peer has gone."""
+        beside = _NOTHING if descriptor is None else [_rights(descriptor)]
+        self.send_all([pack(kind, len(message), call_id), message], beside)
 
-    def send_all(self, parts: Sequence[Buffer]) -> None:
+    def send_all(self, parts: Sequence[Buffer], beside: Sequence[_Ancillary] = _NOTHING) -> None:
         """Sends the parts of whole frames."""
         with self._sending:
             size = sum(map(len, parts))
             try:
-                sent = self._socket.sendmsg(parts, (), _AT_ONCE)
+                sent = self._socket.sendmsg(parts, beside, 0 if beside else _AT_ONCE)
             except BlockingIOError:
                 sent = 0
             self.count += sent
@@ -92,3 +97,8 @@ class Outgoing(Visitor):
             return 0
         self.count += sent
         return sent
+
+
+def _rights(descriptor: int) -> _Ancillary:
+    """A file descriptor for the other process: unix(7)."""
+    return socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack("@i", descriptor)

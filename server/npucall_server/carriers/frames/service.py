@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from npucall_server.carriers.door import Door, Exchange
     from npucall_server.carriers.peers import Peers
     from npucall_server.carriers.threads import Threads
+    from npucall_server.shared.regions import Regions
 
 _MOST_STRANGERS = 64
 """Connections whose callers are not known yet. The oldest ends for a newer one."""
@@ -43,23 +44,31 @@ class FrameService:
         threads: Threads,
         room: Ledger,
         streams: Exchange,
+        regions: Regions,
     ) -> None:
         most = budget.max_connections
         self.places = Ledger(most, lambda *_: _too_many(most))
         hello = join_hello(door.identity.instance, budget.max_message_bytes, WINDOW)
         self._parts = FrameParts(
             executions, door, peers, threads, self.places, room, budget.max_message_bytes,
-            streams, budget.max_streams > 0, hello,
+            streams, regions, budget.max_streams > 0, hello,
         )  # fmt: skip
         self._connections: dict[FrameConnection, None] = {}
         """The oldest first."""
 
-    def open(self, connection: socket.socket, peer: str, of_user: Callable[[], str] = str) -> None:
+    def open(
+        self,
+        connection: socket.socket,
+        peer: str,
+        of_user: Callable[[], str] = str,
+        holders: tuple[str, ...] = (),
+    ) -> None:
         """Serves a connection, in a thread of its own, until it ends.
 
         ``of_user``: gives the credential of the user who connected, empty if it has none.
+        ``holders``: of memory that it shares; none if it is of another host.
         """
-        opened = FrameConnection(connection, peer, self._parts, of_user)
+        opened = FrameConnection(connection, peer, self._parts, of_user, holders)
         strangers = [each for each in self._connections.copy() if each.place is None]
         for oldest in strangers[: max(len(strangers) - _MOST_STRANGERS + 1, 0)]:
             oldest.cancel()

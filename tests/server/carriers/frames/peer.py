@@ -18,7 +18,7 @@ from npucall.v1 import frames_pb2 as frames
 from npucall.v1 import operator_service_pb2 as pb
 from npucall.v1 import tensor_pb2
 
-HELLO, CREDENTIAL, WELCOME, EXECUTE, PROGRAM, CANCEL, RESPONSE, ERROR, STREAM = range(1, 10)
+HELLO, CREDENTIAL, WELCOME, EXECUTE, PROGRAM, CANCEL, RESPONSE, ERROR, STREAM, MEMORY = range(1, 11)
 HEADER = struct.Struct("<IIBBHI")
 
 

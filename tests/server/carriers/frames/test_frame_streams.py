@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.server.fakes import BlockingDevice, FakeDevice, device_that_answers, until
+from tests.server.serving import Served
 
 from npucall.v1 import operator_service_pb2 as pb
 
 from .peer import EXECUTE, HEADER, STREAM, StreamPeer, connected, framed, packed, request
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from tests.server.serving import Served
 
 MIB = 2**20
 
