@@ -19,7 +19,7 @@ import numpy as np
 import npucall_client
 from npucall.operators.l1_loss_backward import l1_loss_backward
 from npucall_client.pool.members import Member
-from npucall_client.pool.picking import Wish
+from npucall_client.pool.picking import Requirements
 from npucall_client.pool.table import Table, Wanted
 from npucall_client.testing import running_server
 
@@ -56,7 +56,7 @@ def tensors(nbytes: int) -> tuple[Any, ...]:
 
 def choice(rounds: int = 20_000) -> float:
     """Microseconds of this thread's CPU for a choice and its end; the best of five."""
-    table: Table[Any] = Table(Wish())
+    table: Table[Any] = Table(Requirements())
     members = [Member(f"h{number}:1", instance="1", soc="A") for number in range(_MEMBERS)]
     table.update(members, complete=True)
     wanted = Wanted("aclnnL1LossBackward", "", 3 * KIB)

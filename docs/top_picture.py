@@ -18,7 +18,7 @@ from rich.console import Console
 
 import npucall_client
 from npucall.operators.gelu_backward import gelu_backward
-from npucall_client.commands.top import Watched, shown
+from npucall_client.commands.top import WatchedServer, shown
 from npucall_client.testing import running_server
 
 TENANTS = """
@@ -63,7 +63,7 @@ def _picture(target: str, tokens: list[str]) -> str:
             threads.submit(_call, target, *each, stop) for each in zip(tokens, sizes, strict=True)
         ]
         stop.wait(LOAD_SECONDS)
-        watched = Watched("127.0.0.1:50051", npucall_client.connect(target, token=tokens[0]))
+        watched = WatchedServer("127.0.0.1:50051", npucall_client.connect(target, token=tokens[0]))
         console.print(shown([watched], threads, console.width))
         stop.set()
         for call in calls:

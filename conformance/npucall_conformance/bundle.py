@@ -23,7 +23,7 @@ from npucall_conformance.cases.made_call import MadeCall
 from npucall_conformance.cases.select import Selection, select
 from npucall_conformance.judging.check import Expectation, Refused, arrays_of, check, described
 from npucall_conformance.judging.truth import Expected
-from npucall_conformance.reporting.report import Outcome
+from npucall_conformance.reporting.report import CaseOutcome
 from npucall_conformance.running.looks import LOOKS
 from npucall_conformance.running.runner import Evidence, Runner, finished
 from npucall_conformance.statements import statements
@@ -119,14 +119,14 @@ def load(place: Path) -> Bundle:
     )
 
 
-def replay(bundle: Bundle, subject: Subject, profile: str = "") -> Outcome:
+def replay(bundle: Bundle, subject: Subject, profile: str = "") -> CaseOutcome:
     """Runs a bundle's call once more and judges the answer as then, or by another profile.
 
     If the answer is right, and the suite sends such a case several times (by every path, in a
     crowd, repeatedly), the whole case runs again. Raises NotJudgedError if the call cannot be sent
     now.
     """
-    outcome = Outcome(
+    outcome = CaseOutcome(
         bundle.case, bundle.operator, bundle.variant, bundle.block, bundle.dtype, "passed"
     )
     answer = subject.ask(_call(bundle, subject.server.product))

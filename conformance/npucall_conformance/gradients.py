@@ -14,7 +14,7 @@ from torch.overrides import TorchFunctionMode
 from npucall.dtypes import BY_NUMPY
 from npucall.errors import NpucallError
 from npucall_client.calls import arrays
-from npucall_client.torch.checking import Checked, Row
+from npucall_client.torch.checking import Checked, GradientRow
 from npucall_client.torch.functional import FUNCTIONS, functional
 from npucall_conformance.judging.tolerance import judge
 from npucall_conformance.judging.truth import Expected
@@ -194,7 +194,9 @@ def _upstream(found: ModuleRun) -> Iterator[tuple[TorchCall, Tensor]]:
             yield call, gradient
 
 
-def _rows(call: TorchCall, upstream: Tensor, functions: Functional, profile: str) -> Iterator[Row]:
+def _rows(
+    call: TorchCall, upstream: Tensor, functions: Functional, profile: str
+) -> Iterator[GradientRow]:
     names = [n for n, a in call.arguments.items() if _needs(a) and n in call.function.gradients]
     truth = _gradients(call.function.torch, call.arguments, names, upstream, torch.float64)
     own = _gradients(call.function.torch, call.arguments, names, upstream)
@@ -208,7 +210,7 @@ def _rows(call: TorchCall, upstream: Tensor, functions: Functional, profile: str
         torchs = _judged(own[number], truth[number], profile)
         verdict = None if problem else _judged(found[number], truth[number], profile)
         argument = call.arguments[name]
-        yield Row(
+        yield GradientRow(
             call.layer,
             call.function.name,
             name,

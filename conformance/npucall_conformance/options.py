@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from npucall_client.client import Client
     from npucall_conformance.cases.case import Case
-    from npucall_conformance.reporting.report import Outcome
+    from npucall_conformance.reporting.report import CaseOutcome
     from npucall_conformance.running.subject import Subject
 
 _PACKAGES = ("npucall", "npucall-client", "npucall-conformance", "numpy", "ml-dtypes", "grpcio",
@@ -115,12 +115,12 @@ def on_every_product(options: RunOptions, connect: Callable[..., Client]) -> Mat
     return Matrix(tuple(reports))
 
 
-def _drawn(runner: Runner, options: RunOptions) -> Iterator[Outcome]:
+def _drawn(runner: Runner, options: RunOptions) -> Iterator[CaseOutcome]:
     """The outcomes of random calls."""
     search = import_module("npucall_conformance.fuzz.search")  # loads Hypothesis
     some = [each for each in statements() if wanted(each, options.chosen)]
     fuzz = search.Fuzz(runner, options.fuzz, options.chosen.dtypes)
-    outcomes: Iterator[Outcome] = fuzz.outcomes(some)
+    outcomes: Iterator[CaseOutcome] = fuzz.outcomes(some)
     return outcomes
 
 

@@ -5,7 +5,7 @@ announce themselves to the pool's directory. No call passes through Ray.
 
 Its modules, from the top::
 
-    command, report     the command; its table
+    command, rows       the command; its table
     pool_file           the TOML file that says which servers there are
     steps, cluster      the steps of each command; the requests to Ray
     actors              a keeper as an actor of Ray

@@ -18,7 +18,7 @@ _LAST_BYTES = 4096
 _LAST_CHARACTERS = 300
 
 
-class ServerProcess:
+class ChildProcess:
     """Starts a command. Its output goes to ``log``; the previous log is kept next to it.
 
     ``ready`` is a file that the server writes when it serves. Make this object in a thread that

@@ -29,7 +29,7 @@ class ClusterError(Exception):
     """Why the command cannot do what it was asked to do, in a sentence."""
 
 
-class Keeper(NamedTuple):
+class RemoteKeeper(NamedTuple):
     """An actor. It has the name of its server."""
 
     name: str
@@ -85,7 +85,7 @@ def hosts() -> list[Host]:
     return sorted(found.values(), key=lambda host: (not host.is_head, host.address))
 
 
-def keepers() -> list[Keeper]:
+def keepers() -> list[RemoteKeeper]:
     """All keepers of the pool, the directory's first."""
     import ray  # noqa: PLC0415  # as above
 
@@ -97,13 +97,13 @@ def keepers() -> list[Keeper]:
     found = []
     for name in names:
         try:
-            found.append(Keeper(name, ray.get_actor(name)))
+            found.append(RemoteKeeper(name, ray.get_actor(name)))
         except ValueError:  # it has ended meanwhile
             continue
     return sorted(found, key=lambda keeper: (bool(keeper.host), keeper.name))
 
 
-def start(order: Order) -> Keeper:
+def start(order: Order) -> RemoteKeeper:
     """The keeper of an order: the existing one, or a new one."""
     import ray  # noqa: PLC0415  # as above
 
@@ -123,10 +123,12 @@ def start(order: Order) -> Keeper:
         )
         .remote(order.as_text())
     )
-    return Keeper(order.name, actor)
+    return RemoteKeeper(order.name, actor)
 
 
-def statuses(asked: Sequence[Keeper], method: str = "status") -> dict[str, dict[str, Any] | None]:
+def statuses(
+    asked: Sequence[RemoteKeeper], method: str = "status"
+) -> dict[str, dict[str, Any] | None]:
     """Each keeper's answer, by its name; None if it does not answer in time."""
     import ray  # noqa: PLC0415  # as above
 
@@ -142,7 +144,7 @@ def statuses(asked: Sequence[Keeper], method: str = "status") -> dict[str, dict[
     return answers
 
 
-def drain(asked: Sequence[Keeper], patience: float) -> Iterator[tuple[str, str]]:
+def drain(asked: Sequence[RemoteKeeper], patience: float) -> Iterator[tuple[str, str]]:
     """Stops servers, then ends their keepers. Yields each name, with what went wrong or "".
 
     The order matters: Ray gives the device to others as soon as the keeper has ended.
@@ -174,7 +176,7 @@ def wait_until_gone(names: set[str]) -> set[str]:
     return left
 
 
-def forget(asked: Sequence[Keeper]) -> None:
+def forget(asked: Sequence[RemoteKeeper]) -> None:
     """Ends keepers that do not answer. A server dies at once with its keeper."""
     import ray  # noqa: PLC0415  # as above
 

@@ -9,7 +9,7 @@ from typing import Annotated, NoReturn
 import typer
 
 import npucall_pool
-from npucall_pool import cluster, pool_file, report, steps
+from npucall_pool import cluster, pool_file, rows, steps
 from npucall_pool.cluster import ClusterError
 
 app = typer.Typer(
@@ -113,7 +113,7 @@ def up(
     plan = pool_file.read(file)
     cluster.connect(cluster_address)
     table, notes = steps.up(plan, tuple(host or ()), wait)
-    typer.echo(report.as_table(table))
+    typer.echo(rows.as_table(table))
     for note in notes:
         typer.echo(note, err=True)
     raise typer.Exit(0 if all(row.serves for row in table) else _AT_FAULT)
@@ -127,7 +127,7 @@ def status(*, as_json: JsonOption = False, cluster_address: ClusterOption = "aut
     """
     cluster.connect(cluster_address)
     table = steps.status()
-    typer.echo(report.as_json(table) if as_json else report.as_table(table))
+    typer.echo(rows.as_json(table) if as_json else rows.as_table(table))
     raise typer.Exit(0 if table and all(row.serves for row in table) else _AT_FAULT)
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from npucall_pool import environment
-from npucall_pool.child import ServerProcess, own_folder
+from npucall_pool.child import ChildProcess, own_folder
 from npucall_pool.keeper import Keeper, Phase
-from npucall_pool.order import Found
+from npucall_pool.order import HostValues
 from npucall_pool.ports import Ports
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ class Keeping:
         self._order = order
         self._number = npus[0] if npus else str(order.index)
         self._address = ""
-        self._process: ServerProcess | None = None
+        self._process: ChildProcess | None = None
         self._keeper = Keeper(self._start)
         self._changed = threading.Condition()
         # Only this thread starts servers. It lives as long as this process: see ServerProcess.
@@ -71,17 +71,17 @@ class Keeping:
                 self._changed.notify_all()
                 self._changed.wait(_LOOK_SECONDS)
 
-    def _start(self) -> ServerProcess:
+    def _start(self) -> ChildProcess:
         order = self._order
         folder = own_folder(order.folder)
         port = Ports(*order.ports).free(order.host, order.port)
-        found = Found(port, self._device(), self._number, folder, socket.gethostname())
+        found = HostValues(port, self._device(), self._number, folder, socket.gethostname())
         for path in Path(order.environment, "bin", order.program), order.set_env:
             if path and not Path(path).exists():
                 raise FileNotFoundError(f"expected a file, found none at {path}")
         ready, log = folder / f"{order.name}.ready", folder / f"{order.name}.log"
         self._address = f"{order.host}:{port}"
-        self._process = ServerProcess(order.command(found), ready, log)
+        self._process = ChildProcess(order.command(found), ready, log)
         return self._process
 
     def _device(self) -> str:

@@ -59,7 +59,7 @@ class Order:
             }
         )
 
-    def command(self, found: Found) -> list[str]:
+    def command(self, found: HostValues) -> list[str]:
         """The command that starts the server, with the values that the keeper has found."""
         program = Path(self.environment, "bin", self.program)
         python = program.with_name("python")
@@ -73,7 +73,7 @@ class Order:
 
 
 @dataclass(frozen=True)
-class Found:
+class HostValues:
     """Values that only the keeper on its host can know."""
 
     port: int

@@ -72,7 +72,7 @@ class Servers:
 
 
 @dataclass(frozen=True)
-class Directory:
+class PlannedDirectory:
     """The directory of the pool, on Ray's head."""
 
     port: int = 50050
@@ -80,7 +80,7 @@ class Directory:
 
 
 @dataclass(frozen=True)
-class Plan:
+class PoolPlan:
     """What the administrator wants."""
 
     servers: tuple[Servers, ...]
@@ -98,7 +98,7 @@ class Plan:
     """Seconds that a server has to stop; more than its drain_timeout."""
     announce: str = ""
     """Directories outside the pool. Empty: the pool has its own one."""
-    directory: Directory = Directory()
+    directory: PlannedDirectory = PlannedDirectory()
 
     def orders(self, hosts: Sequence[Host]) -> list[Order]:
         """An order for each server, after the directory's. Raises ValueError with a sentence."""

@@ -7,13 +7,13 @@ from dataclasses import fields
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from npucall_pool.plan import Directory, Plan, Servers
+from npucall_pool.plan import PlannedDirectory, PoolPlan, Servers
 from npucall_pool.ports import Ports
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-T = TypeVar("T", Plan, Directory, Servers)
+T = TypeVar("T", PoolPlan, PlannedDirectory, Servers)
 
 _KINDS: dict[str, tuple[tuple[type, ...], type, str]] = {
     "str": ((str,), object, "a text"),
@@ -24,24 +24,24 @@ _KINDS: dict[str, tuple[tuple[type, ...], type, str]] = {
     "tuple[str, ...]": ((list,), str, "a list of texts"),
     "tuple[Servers, ...]": ((list,), dict, "tables, each below [[servers]]"),
     "Settings": ((dict,), object, "a table"),
-    "Directory": ((dict,), object, "a table"),
+    "PlannedDirectory": ((dict,), object, "a table"),
 }
 """What a value in the file may be, and the items of a list, by the annotation of its field."""
 
 
-def read(path: Path) -> Plan:
+def read(path: Path) -> PoolPlan:
     """The plan in a file. Raises ValueError with a sentence."""
     try:
         table = tomllib.loads(path.read_text())
     except (OSError, ValueError) as error:
         raise ValueError(f"{path}: expected a TOML file, found: {error}") from None
     try:
-        return _plan(_checked(Plan, table, ""))
+        return _plan(_checked(PoolPlan, table, ""))
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
 
 
-def _plan(table: dict[str, Any]) -> Plan:
+def _plan(table: dict[str, Any]) -> PoolPlan:
     if not table.get("servers"):
         raise ValueError("servers: expected [[servers]], a table for each kind, found none")
     servers = []
@@ -52,8 +52,10 @@ def _plan(table: dict[str, Any]) -> Plan:
     if "ports" in table:
         given["ports"] = Ports.parse(table["ports"])
     if "directory" in table:
-        given["directory"] = Directory(**_checked(Directory, table["directory"], "directory."))
-    return Plan(**given)
+        given["directory"] = PlannedDirectory(
+            **_checked(PlannedDirectory, table["directory"], "directory.")
+        )
+    return PoolPlan(**given)
 
 
 def _checked(kind: type[T], table: dict[str, Any], place: str) -> dict[str, Any]:

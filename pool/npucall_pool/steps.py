@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from npucall_pool import cluster, report
+from npucall_pool import cluster, rows
 from npucall_pool.cluster import ClusterError
 from npucall_pool.keeper import Phase
 from npucall_pool.order import Order
@@ -14,16 +14,16 @@ from npucall_pool.plan import DIRECTORY
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from npucall_pool.cluster import Keeper
-    from npucall_pool.plan import Plan
-    from npucall_pool.report import Row
+    from npucall_pool.cluster import RemoteKeeper
+    from npucall_pool.plan import PoolPlan
+    from npucall_pool.rows import Row
 
 _POLL_SECONDS = 0.5
 _GRACE_SECONDS = 20.0
 """Added to the time that a server gets to end: for its keeper and for Ray."""
 
 
-def up(plan: Plan, only: Sequence[str], wait: float) -> tuple[list[Row], list[str]]:
+def up(plan: PoolPlan, only: Sequence[str], wait: float) -> tuple[list[Row], list[str]]:
     """Starts what is missing on the named hosts, or on all; waits until all servers serve.
 
     Answers a row for each server, and notes. Raises ClusterError or ValueError.
@@ -39,13 +39,13 @@ def up(plan: Plan, only: Sequence[str], wait: float) -> tuple[list[Row], list[st
     keepers = [cluster.start(order) for order in orders]
     _start_again(keepers)
     answers = _wait_until_settled(keepers, wait)
-    return report.rows(answers, hosts), _notes(orders, answers)
+    return rows.rows_of(answers, hosts), _notes(orders, answers)
 
 
 def status() -> list[Row]:
     """A row for each server of the pool."""
     found = cluster.keepers()
-    return report.rows(cluster.statuses(found), cluster.hosts()) if found else []
+    return rows.rows_of(cluster.statuses(found), cluster.hosts()) if found else []
 
 
 def drain(host: str, *, force: bool) -> dict[str, str]:
@@ -64,7 +64,7 @@ def down(*, force: bool) -> dict[str, str]:
     return {**servers, **_end([keeper for keeper in found if not keeper.host], force=force)}
 
 
-def _start_again(keepers: Sequence[Keeper]) -> None:
+def _start_again(keepers: Sequence[RemoteKeeper]) -> None:
     """Starts the servers that had been given up."""
     answers = cluster.statuses(keepers)
     out = [keeper for keeper in keepers if (answers[keeper.name] or {}).get("phase") == Phase.OUT]
@@ -72,7 +72,9 @@ def _start_again(keepers: Sequence[Keeper]) -> None:
         cluster.statuses(out, "again")
 
 
-def _wait_until_settled(keepers: Sequence[Keeper], wait: float) -> dict[str, dict[str, Any] | None]:
+def _wait_until_settled(
+    keepers: Sequence[RemoteKeeper], wait: float
+) -> dict[str, dict[str, Any] | None]:
     """Waits until each server serves or is out. Answers the statuses of the keepers."""
     end = time.monotonic() + wait
     while True:
@@ -91,7 +93,7 @@ def _notes(orders: Sequence[Order], answers: Mapping[str, dict[str, Any] | None]
     ]
 
 
-def _end(keepers: Sequence[Keeper], *, force: bool) -> dict[str, str]:
+def _end(keepers: Sequence[RemoteKeeper], *, force: bool) -> dict[str, str]:
     """Ends servers and their keepers. Answers what went wrong, by name."""
     if not keepers:
         return {}

@@ -19,7 +19,7 @@ from npucall_client.settings import ClientSettings
 from npucall_conformance import conform_command
 from npucall_conformance.cases.select import Selection, select
 from npucall_conformance.fuzz.search import Fuzz
-from npucall_conformance.reporting.report import Outcome, Report
+from npucall_conformance.reporting.report import CaseOutcome, Report
 from npucall_conformance.running.runner import Runner
 from npucall_conformance.running.subject import Subject, open_subject
 from npucall_conformance.statements import statements
@@ -92,7 +92,7 @@ def altered(change: Callable[[bytearray], None]) -> Subject:
     return open_subject(client_of(Altered(change)), "altered")
 
 
-def run(first: Subject, second: Subject | None = None, **filters: Any) -> list[Outcome]:
+def run(first: Subject, second: Subject | None = None, **filters: Any) -> list[CaseOutcome]:
     """The outcomes of a run with these fields of a selection."""
     names = ("profile", "on_failure", "allow_missing")
     options = {name: filters.pop(name) for name in names if name in filters}
@@ -103,7 +103,7 @@ def run(first: Subject, second: Subject | None = None, **filters: Any) -> list[O
         first.close()
 
 
-def failed(outcomes: list[Outcome]) -> list[Outcome]:
+def failed(outcomes: list[CaseOutcome]) -> list[CaseOutcome]:
     return [outcome for outcome in outcomes if outcome.status == "failed"]
 
 
@@ -122,7 +122,7 @@ def failing_blocks(report: Report) -> set[str]:
 
 def drawn(
     *titles: str, seed: int = 0, seconds: float = LONG, keep: Any = None, **more: Any
-) -> Iterator[Outcome]:
+) -> Iterator[CaseOutcome]:
     """The outcomes of calls that are drawn of these operators of ``local:``."""
     runner = Runner(local(), seed=seed, on_failure=keep)
     yield from Fuzz(runner, seconds, **more).outcomes([STATEMENTS[each] for each in titles])

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from npucall_conformance.reporting.patterns import Pattern
-from npucall_conformance.reporting.report import JudgedServer, Outcome, Report, Sided, Wrong
+from npucall_conformance.reporting.report import CaseOutcome, JudgedServer, Report, Sided, Wrong
 
 HISTOGRAM = (5, 4, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2)
 """14 elements: 5 exact, 4 up to a quarter ulp, 3 up to half an ulp, 2 beyond 1,024 ulp."""
@@ -23,10 +23,10 @@ SERVER = JudgedServer(
 KL, TARGET = "aclnnKlDivBackward", "aclnnKlDivTargetBackward"
 
 
-def outcome(case: str, dtype: str = "f32", **fields: object) -> Outcome:
+def outcome(case: str, dtype: str = "f32", **fields: object) -> CaseOutcome:
     title, block, _ = case.split("/")
     operator, _, variant = title.partition(".")
-    blank = Outcome(case, operator, variant, block, dtype, "passed", total_ns=2_000_000)
+    blank = CaseOutcome(case, operator, variant, block, dtype, "passed", total_ns=2_000_000)
     return replace(blank, **fields)  # type: ignore[arg-type]
 
 

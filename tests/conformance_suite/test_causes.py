@@ -10,7 +10,7 @@ from tests.rows import each
 from npucall_conformance.reporting.causes import causes
 from npucall_conformance.reporting.diagnosis import stable
 from npucall_conformance.reporting.patterns import Pattern
-from npucall_conformance.reporting.report import Outcome, Wrong
+from npucall_conformance.reporting.report import CaseOutcome, Wrong
 
 from .faults import of
 from .servers import report_on
@@ -20,16 +20,16 @@ BLANK = Wrong("out", "[1], 1 of 9 elements", (1,), 1.0, 2.0, {}, {}, ())
 
 def failed(
     case: int, *patterns: Pattern, operator: str = "a", dtype: str = "f32", elements: int = 9
-) -> Outcome:
+) -> CaseOutcome:
     wrong = replace(BLANK, patterns=patterns)
-    return Outcome(
+    return CaseOutcome(
         f"{operator}/grid/{case}", operator, "", "grid", dtype, "failed", ("out: element ...",),
         histogram=(elements,), findings=("out: wrong numbers",), wrong=wrong,
     )  # fmt: skip
 
 
-def refused(case: int, finding: str, operator: str = "a") -> Outcome:
-    return Outcome(
+def refused(case: int, finding: str, operator: str = "a") -> CaseOutcome:
+    return CaseOutcome(
         f"{operator}/invalid/{case}", operator, "", "invalid", "f32", "failed",
         (f"{finding} {case}",), findings=(finding,),
     )  # fmt: skip
@@ -89,7 +89,9 @@ EXPECTED, BLAMED = "expected status 161002, found 161001", "expected ('self',) b
         ),
     ],
 )
-def test_failures_share_a_cause(failures: list[Outcome], expected: list[tuple[str, int]]) -> None:
+def test_failures_share_a_cause(
+    failures: list[CaseOutcome], expected: list[tuple[str, int]]
+) -> None:
     assert [(cause.words, len(cause.cases)) for cause in causes(failures)] == expected
 
 

@@ -9,7 +9,7 @@ from tests.rows import each
 from npucall.dtypes import BF16
 from npucall_conformance.cases.select import Selection
 from npucall_conformance.reporting.coverage import NOT_RUN, coverage, required
-from npucall_conformance.reporting.report import JudgedServer, Outcome, Report
+from npucall_conformance.reporting.report import CaseOutcome, JudgedServer, Report
 from npucall_conformance.reporting.wording import covered, verdict
 
 SERVER = JudgedServer(
@@ -17,15 +17,15 @@ SERVER = JudgedServer(
 )
 CELLS = [("a", "f32", "grid"), ("a", "f32", "edge"), ("a", "bf16", "grid"), ("b", "f32", "grid")]
 EVERY = required(CELLS)
-PASSED = [Outcome("id", title, "", block, dtype, "passed") for title, dtype, block in CELLS]
+PASSED = [CaseOutcome("id", title, "", block, dtype, "passed") for title, dtype, block in CELLS]
 
 
-def skipped(outcome: Outcome, why: str, *, lowers: bool) -> Outcome:
+def skipped(outcome: CaseOutcome, why: str, *, lowers: bool) -> CaseOutcome:
     return replace(outcome, status="skipped", problems=(why,), lowers=lowers)
 
 
 def report(
-    *outcomes: Outcome, allow_skipped: bool = False, chosen: Selection | None = None
+    *outcomes: CaseOutcome, allow_skipped: bool = False, chosen: Selection | None = None
 ) -> Report:
     return Report(
         "cpu-strict", 0, SERVER, outcomes=list(outcomes), required=EVERY,
@@ -84,7 +84,8 @@ def test_what_was_not_judged_is_told_with_the_reason() -> None:
 def test_a_path_by_which_no_case_travelled_lowers_the_verdict() -> None:
     wanted = required([("a", "f32", "paths")], ("stream", "pool"))
     found = replace(
-        report(Outcome("id", "a", "", "paths", "f32", "passed", paths=("stream",))), required=wanted
+        report(CaseOutcome("id", "a", "", "paths", "f32", "passed", paths=("stream",))),
+        required=wanted,
     )
     assert found.verdict == "conforms in part"
     assert found.coverage().paths.judged == ("stream",)

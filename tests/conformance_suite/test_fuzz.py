@@ -19,7 +19,7 @@ from npucall_conformance.fuzz.draws import drawn as drawing
 from npucall_conformance.fuzz.draws import layout
 from npucall_conformance.fuzz.random_calls import apart, spoilt
 from npucall_conformance.fuzz.search import Fuzz
-from npucall_conformance.reporting.report import Outcome
+from npucall_conformance.reporting.report import CaseOutcome
 from npucall_conformance.running.runner import Evidence, Runner
 from npucall_conformance.running.subject import open_subject
 from npucall_conformance.stating import elementwise
@@ -45,7 +45,7 @@ IDS = (
 )
 
 
-def first_failure(title: str, **more: Any) -> Outcome:
+def first_failure(title: str, **more: Any) -> CaseOutcome:
     return next(outcome for outcome in drawn(title, **more) if outcome.status == "failed")
 
 

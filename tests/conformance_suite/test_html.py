@@ -10,7 +10,7 @@ from tests.rows import each
 
 from npucall_conformance.cases.select import Selection
 from npucall_conformance.reporting import html
-from npucall_conformance.reporting.report import Outcome, Report
+from npucall_conformance.reporting.report import CaseOutcome, Report
 from npucall_conformance.reporting.wording import clean, rerun
 
 from .shown import (
@@ -109,7 +109,7 @@ def test_the_page_says_what_was_judged_coverage_first() -> None:
 
 
 @each("failed", [OUTSIDE, WRONG_CODE, NEITHER])
-def test_a_failure_has_its_id_its_problems_and_its_command(failed: Outcome) -> None:
+def test_a_failure_has_its_id_its_problems_and_its_command(failed: CaseOutcome) -> None:
     assert {failed.case, *failed.problems, rerun(REPORT, failed)} <= set(page_of(REPORT).text)
 
 

@@ -16,7 +16,7 @@ from npucall.errors import (
 )
 from npucall_client.testing import running_server
 from npucall_conformance.cases.case import BLOCKS
-from npucall_conformance.reporting.report import Outcome
+from npucall_conformance.reporting.report import CaseOutcome
 from npucall_conformance.running import not_judged
 from npucall_conformance.running.looks.crowd import CALLERS
 from npucall_conformance.running.not_judged import Patience
@@ -59,7 +59,7 @@ def busy_in_the_middle(error: NpucallError) -> Failing:
     return Failing(lambda asked: error if 10 <= asked < 20 else None)
 
 
-def skipped(outcomes: list[Outcome]) -> list[Outcome]:
+def skipped(outcomes: list[CaseOutcome]) -> list[CaseOutcome]:
     return [outcome for outcome in outcomes if outcome.status == "skipped"]
 
 

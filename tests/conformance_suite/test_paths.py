@@ -12,7 +12,7 @@ from tests.rows import each
 
 import npucall_client
 from npucall_conformance import bundle
-from npucall_conformance.reporting.report import Outcome, Report
+from npucall_conformance.reporting.report import CaseOutcome, Report
 from npucall_conformance.running.looks.paths import PATHS, PLAN, PROGRAM_PLAN, UNREAD
 from npucall_conformance.running.runner import Evidence
 from npucall_conformance.running.subject import open_subject
@@ -32,13 +32,13 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield target
 
 
-def outcomes_of(target: str, operator: str = ANY, **filters: Any) -> list[Outcome]:
+def outcomes_of(target: str, operator: str = ANY, **filters: Any) -> list[CaseOutcome]:
     filters = {"blocks": ("paths",), "quick": True, **filters}
     with npucall_client.connect(target) as client:
         return run(open_subject(client, target), operators=(operator,), **filters)
 
 
-def reporting(outcomes: list[Outcome]) -> set[str]:
+def reporting(outcomes: list[CaseOutcome]) -> set[str]:
     """The paths that problems begin with."""
     problems = (problem for outcome in outcomes for problem in outcome.problems)
     return {problem.partition(":")[0].partition(",")[0] for problem in problems}

@@ -29,7 +29,7 @@ from .servers import STATEMENTS, failed, local, run  # noqa: E402
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from npucall_conformance.reporting.report import Outcome
+    from npucall_conformance.reporting.report import CaseOutcome
     from npucall_conformance.running.runner import Evidence
 
 OTHERWISE_ON_THE_CPU: dict[str, dict[str, Any]] = {
@@ -58,7 +58,7 @@ def host() -> Subject:
     return in_place_of_a_server(adapter, adapter.server)
 
 
-def reasons(outcomes: list[Outcome]) -> set[tuple[str, bool]]:
+def reasons(outcomes: list[CaseOutcome]) -> set[tuple[str, bool]]:
     return {(o.problems[0], o.lowers) for o in outcomes if o.status == "skipped"}
 
 

@@ -22,7 +22,7 @@ from npucall.v1 import directory_service_pb2_grpc as stubs
 from npucall_server.directory import app, feed, service
 from npucall_server.directory.feed import Feed
 from npucall_server.directory.messages import read_beat
-from npucall_server.directory.table import Table
+from npucall_server.directory.table import MemberTable
 from npucall_server.telemetry.log import Log
 
 from .directories import (
@@ -52,7 +52,9 @@ def test_who_watches_is_told_the_whole_table_first(directory: RunningDirectory) 
     (first, *_) = watching.messages
     assert {"first.lab:1", "second.lab:1"} <= {each.address for each in first.changed}
     assert (first.version, first.epoch) == (1, directory.directory.feed.epoch)
-    assert first.epoch != Feed(Table(0.0), Log(stream=io.StringIO())).epoch  # of another start
+    assert (
+        first.epoch != Feed(MemberTable(0.0), Log(stream=io.StringIO())).epoch
+    )  # of another start
 
 
 def test_who_watches_is_told_what_changes(directory: RunningDirectory) -> None:
@@ -159,7 +161,7 @@ def test_many_changes_of_load_are_one_message(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_who_does_not_read_is_told_all_that_has_changed_in_one_message() -> None:
-    told = Feed(Table(0.0), Log(stream=io.StringIO()))
+    told = Feed(MemberTable(0.0), Log(stream=io.StringIO()))
     messages = told.messages(lambda: True)
     next(messages)
     for number, state in product(range(50), (SERVING, DRAINING)):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from npucall.errors import QueueFullError
-from npucall_server.directory.table import Beat, State, Table
+from npucall_server.directory.table import Beat, MemberTable, ReportedState
 
 ADDRESSES = ["a:1", "b:1", "c:2"]
 INSTANCES = ["x", "y", "z"]
@@ -21,13 +21,13 @@ def beat(
     address: str = "a:1",
     instance: str = "x",
     sequence: int = 1,
-    state: State = State.SERVING,
+    state: ReportedState = ReportedState.SERVING,
     body: bytes = b"",
 ) -> Beat:
     return Beat(address, instance, sequence, state, body)
 
 
-def shown(table: Table) -> dict[str, tuple[Beat, bool]]:
+def shown(table: MemberTable) -> dict[str, tuple[Beat, bool]]:
     changes = table.since(0)
     assert changes is not None
     return {each.beat.address: (each.beat, each.suspect) for each in changes.members}
@@ -38,9 +38,9 @@ class Watcher:
     """One who is told of changes, and puts them together as a client does."""
 
     version: int = 0
-    members: dict[str, tuple[bytes, bool, State]] = field(default_factory=dict)
+    members: dict[str, tuple[bytes, bool, ReportedState]] = field(default_factory=dict)
 
-    def look(self, table: Table) -> None:
+    def look(self, table: MemberTable) -> None:
         changes = table.since(self.version)
         if changes is None:  # begins anew, as the end of its stream makes a client do
             self.version, self.members = 0, {}
@@ -59,7 +59,7 @@ class Tables(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.now = 100.0
-        self.table = Table(self.now, MOST, MOST_OF_CALLER)
+        self.table = MemberTable(self.now, MOST, MOST_OF_CALLER)
         self.heard: dict[str, tuple[Beat, str, float]] = {}
         self.ended: dict[tuple[str, str], float] = {}
         self.watchers = [Watcher(), Watcher()]
@@ -68,7 +68,7 @@ class Tables(RuleBasedStateMachine):
         address=st.sampled_from(ADDRESSES),
         instance=st.sampled_from(INSTANCES),
         sequence=st.integers(1, 6),
-        state=st.sampled_from(State),
+        state=st.sampled_from(ReportedState),
         body=st.sampled_from([b"idle", b"busy"]),
         caller=st.sampled_from(["one", "two"]),
     )
@@ -77,7 +77,7 @@ class Tables(RuleBasedStateMachine):
         address: str,
         instance: str,
         sequence: int,
-        state: State,
+        state: ReportedState,
         body: bytes,
         caller: str,
     ) -> None:
@@ -86,7 +86,7 @@ class Tables(RuleBasedStateMachine):
         counts = self.ended.get((address, instance)) is None and (
             before is None or before[0].instance != instance or before[0].sequence < sequence
         )
-        if counts and state is State.GONE:
+        if counts and state is ReportedState.GONE:
             if before is not None and before[0].instance == instance:
                 del self.heard[address]
                 self.ended[address, instance] = self.now
@@ -146,13 +146,13 @@ test_the_table_shows_what_the_model_says = Tables.TestCase
 
 
 def test_another_load_can_wait_and_another_state_or_the_end_of_suspicion_cannot() -> None:
-    table = Table(0.0)
+    table = MemberTable(0.0)
     said = beat()
     table.beat(said, "one", 0.0)
     for now, changed, is_change, is_urgent in (
         (1.0, {}, False, False),
         (2.0, {"body": b"busy"}, True, False),
-        (3.0, {"state": State.DRAINING}, True, True),
+        (3.0, {"state": ReportedState.DRAINING}, True, True),
         (8.0, {}, True, True),
     ):
         table.look(now)
@@ -163,15 +163,15 @@ def test_another_load_can_wait_and_another_state_or_the_end_of_suspicion_cannot(
 
 
 def test_the_table_is_complete_when_every_server_had_time_for_a_beat() -> None:
-    table = Table(50.0)
+    table = MemberTable(50.0)
     assert [table.is_complete(now) for now in (50.0, 52.9, 53.0)] == [False, False, True]
 
 
 def test_ten_thousand_restarts_leave_no_more_behind_than_the_table_may_hold() -> None:
-    table = Table(0.0, most=10)
+    table = MemberTable(0.0, most=10)
     for number in range(10_000):
         table.beat(beat(f"h:{number + 1}", f"i{number}"), "one", 0.0)
-        table.beat(beat(f"h:{number + 1}", f"i{number}", 2, State.GONE), "one", 0.0)
+        table.beat(beat(f"h:{number + 1}", f"i{number}", 2, ReportedState.GONE), "one", 0.0)
     assert len(table._gone) <= 10
     assert len(table._ended) <= 10
     assert not table._heard

@@ -28,7 +28,7 @@ import npucall_client
 from npucall.errors import ServerUnreachableError
 from npucall.operators.kl_div_backward import kl_div_backward
 from npucall_client import Client
-from npucall_client.sending.service import OPTIONS
+from npucall_client.sending.paths import OPTIONS
 from npucall_client.testing import running_server
 
 from . import wire

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.rows import each
 
-from npucall_pool import command, report
+from npucall_pool import command, rows
 from npucall_pool.plan import Host
 
 DEAD = Host("10.0.0.7", "second", {}, is_alive=False, is_head=False)
@@ -68,7 +68,7 @@ def test_an_option_that_is_in_the_file_now_says_what_to_write(
 
 def test_a_keeper_that_does_not_answer_is_shown_with_the_likely_cause() -> None:
     answers = {"10.0.0.6-npu-0": ANSWER, "10.0.0.7-npu-0": None, "10.0.0.6-npu-1": None}
-    first, second, third = report.rows(answers, [ALIVE, DEAD])
+    first, second, third = rows.rows_of(answers, [ALIVE, DEAD])
     assert (first.serves, second.serves) == (True, False)
     assert (second.state, second.host) == ("no answer", "second")
     assert second.why == "its host is gone: run `ray start` there again"
@@ -76,8 +76,8 @@ def test_a_keeper_that_does_not_answer_is_shown_with_the_likely_cause() -> None:
 
 
 def test_the_table_has_a_line_for_each_server_and_the_json_all_of_it() -> None:
-    table = report.rows({"10.0.0.6-npu-0": ANSWER}, [ALIVE])
-    heading, line = report.as_table(table).splitlines()
+    table = rows.rows_of({"10.0.0.6-npu-0": ANSWER}, [ALIVE])
+    heading, line = rows.as_table(table).splitlines()
     assert heading.split() == ["server", "host", "address", "device", "state", "starts", "why"]
     assert line.split() == ["10.0.0.6-npu-0", "first", "10.0.0.6:50051", "cann:0", "serving", "1"]
-    assert json.loads(report.as_json(table))[0]["address"] == "10.0.0.6:50051"
+    assert json.loads(rows.as_json(table))[0]["address"] == "10.0.0.6:50051"

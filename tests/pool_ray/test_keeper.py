@@ -9,7 +9,7 @@ from tests.rows import each
 
 from npucall.membership import DIRECTORY_PORT
 from npucall_pool.keeper import MANY_SECONDS, NEEDS_A_PERSON, WAS_ASKED, Keeper, Phase
-from npucall_pool.plan import Directory
+from npucall_pool.plan import PlannedDirectory
 from npucall_server.exits import ExitCode
 
 
@@ -178,4 +178,4 @@ def test_a_server_that_is_about_to_be_started_again_is_stopped_at_once(kept: Kep
 
 
 def test_the_directory_has_the_port_of_the_contract() -> None:
-    assert Directory().port == DIRECTORY_PORT
+    assert PlannedDirectory().port == DIRECTORY_PORT

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from tests.rows import each
 
-from npucall_pool.order import Found, Order
-from npucall_pool.plan import Directory, Host, Plan, Servers, flags
+from npucall_pool.order import HostValues, Order
+from npucall_pool.plan import Host, PlannedDirectory, PoolPlan, Servers, flags
 from npucall_pool.ports import Ports
 from npucall_server.directory import settings as directory_settings
 from npucall_server.settings.server import read
@@ -21,20 +21,20 @@ HEAD = Host("10.0.0.5", "head", {"CPU": 8}, is_alive=True, is_head=True)
 FIRST = Host("10.0.0.6", "first", {"CPU": 8, "NPU": 2}, is_alive=True, is_head=False)
 SECOND = Host("10.0.0.7", "second", {"CPU": 8, "NPU": 2}, is_alive=True, is_head=False)
 INSECURE = {"insecure_bind": True}
-PLAN = Plan(
+PLAN = PoolPlan(
     (Servers(),),
     settings={**INSECURE, "labels": {"rack": "7"}},
-    directory=Directory(settings=INSECURE),
+    directory=PlannedDirectory(settings=INSECURE),
 )
 CPU = Servers(device="cpu")
-FOUND = Found(50051, "cann:0", "3", Path("/tmp/pool"), "first")
+FOUND = HostValues(50051, "cann:0", "3", Path("/tmp/pool"), "first")
 
 
-def names(plan: Plan) -> list[str]:
+def names(plan: PoolPlan) -> list[str]:
     return [order.name for order in plan.orders([HEAD, FIRST, SECOND])]
 
 
-def order_of(plan: Plan, name: str) -> Order:
+def order_of(plan: PoolPlan, name: str) -> Order:
     return next(each for each in plan.orders([HEAD, FIRST, SECOND]) if each.name == name)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.rows import each
 
-from npucall_pool.plan import Directory, Plan, Servers
+from npucall_pool.plan import PlannedDirectory, PoolPlan, Servers
 from npucall_pool.pool_file import read
 from npucall_pool.ports import Ports
 
@@ -18,7 +18,7 @@ INSECURE = {"insecure_bind": True}
 
 def test_the_example_is_a_server_for_each_npu() -> None:
     plan = read(ROOT / "deploy/ray/pool.toml")
-    assert plan == Plan((Servers(),), INSECURE, directory=Directory(settings=INSECURE))
+    assert plan == PoolPlan((Servers(),), INSECURE, directory=PlannedDirectory(settings=INSECURE))
 
 
 def test_its_lines_in_comments_are_right_too(tmp_path: Path) -> None:
@@ -41,7 +41,9 @@ def test_a_file_may_say_all(tmp_path: Path) -> None:
         '[[servers]]\nresource = "TPU"\nper_host = 0\n'
     )
     servers = (Servers(resource="TPU", per_host=0),)
-    assert read(file) == Plan(servers, {}, "/e", "/s", "/f", Ports(1, 2), 3, "d:1", Directory(4))
+    assert read(file) == PoolPlan(
+        servers, {}, "/e", "/s", "/f", Ports(1, 2), 3, "d:1", PlannedDirectory(4)
+    )
 
 
 @each(

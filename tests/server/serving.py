@@ -17,7 +17,7 @@ from npucall.wire.program_messages import StepRequest, join_program, split_progr
 from npucall_server.access.guard import Guard
 from npucall_server.serving.app import Server, build
 from npucall_server.serving.core import Clock, Core, core_of
-from npucall_server.sessions.session import Session
+from npucall_server.sessions.session import OpenSession
 from npucall_server.settings.server import ServerSettings
 from npucall_server.settings.tenants import Tenant
 from npucall_server.telemetry.log import Log, Record
@@ -83,7 +83,7 @@ class Offline:
 
     # --- Sessions -----------------------------------------------------------------------------
 
-    def open(self, who: str = "", **wanted: Any) -> Session:
+    def open(self, who: str = "", **wanted: Any) -> OpenSession:
         return self.sessions.open(FakeCaller(who=who), **wanted)
 
     @property
@@ -171,7 +171,9 @@ def part(handle: bytes, offset: int = 0, length: int = 4) -> HandlePart:
     return HandlePart(handle, offset, length)
 
 
-def filled(session: Session, handle: bytes, data: bytes = b"data", identity: bytes = b"") -> None:
+def filled(
+    session: OpenSession, handle: bytes, data: bytes = b"data", identity: bytes = b""
+) -> None:
     """Fills a handle."""
     filling = session.fill(handle, len(data), identity or sha256(data).digest())
     assert filling.is_new
@@ -179,7 +181,7 @@ def filled(session: Session, handle: bytes, data: bytes = b"data", identity: byt
     filling.succeed()
 
 
-def read(session: Session, handle: bytes, length: int = 4, offset: int = 0) -> bytes:
+def read(session: OpenSession, handle: bytes, length: int = 4, offset: int = 0) -> bytes:
     """Bytes of a handle that is filled."""
     reading = session.read(part(handle, offset, length), "x")
     try:

@@ -14,7 +14,7 @@ from npucall.wire.rpcs import GET_ACTIVITY, GET_SERVER_INFO
 from npucall_client.commands.texts import size
 from npucall_client.local.transport import LocalTransport
 from npucall_client.pool.links import said, serves, settings_of
-from npucall_client.pool.members import Load, Member, State
+from npucall_client.pool.members import Load, Member, MemberState
 from npucall_client.pool.sources import source_of
 from npucall_client.sending.probe import connected
 from npucall_client.sending.remote import ServerTransport
@@ -157,7 +157,11 @@ def _asked(member: Member, settings: ClientSettings) -> Member:
     try:
         request = Request(_PATIENCE_SECONDS, once=True)
         now = finished(ServerTransport(link).answer(request, GET_ACTIVITY, GET_ACTIVITY.request()))
-        state = State.SERVING if finished(serves(link, _PATIENCE_SECONDS)) else State.DRAINING
+        state = (
+            MemberState.SERVING
+            if finished(serves(link, _PATIENCE_SECONDS))
+            else MemberState.DRAINING
+        )
     finally:
         finished(link.close())
     load = Load(

@@ -40,7 +40,7 @@ class Seen(NamedTuple):
     activity: access_service_pb2.GetActivityResponse
 
 
-class Watched:
+class WatchedServer:
     """One server, asked again and again, whether it answers or not.
 
     ``client``: a connection to it that there is already.
@@ -85,7 +85,7 @@ def top(
         npucall top --target npu-a:50051 --target npu-b:50051 --once
     """
     console = output()
-    watched = [Watched(each) for each in [*(targets or ()), *(target or ())] or [""]]
+    watched = [WatchedServer(each) for each in [*(targets or ()), *(target or ())] or [""]]
     try:
         with ThreadPoolExecutor(len(watched)) as threads:
             if once or not console.is_terminal:
@@ -103,9 +103,9 @@ def top(
             each.close()
 
 
-def shown(watched: list[Watched], threads: ThreadPoolExecutor, width: int) -> RenderableType:
+def shown(watched: list[WatchedServer], threads: ThreadPoolExecutor, width: int) -> RenderableType:
     """All servers, one below the other."""
-    seen = threads.map(Watched.look, watched)
+    seen = threads.map(WatchedServer.look, watched)
     both = zip(watched, seen, strict=True)
     return Group(*(_server(each.target, found, width) for each, found in both))
 

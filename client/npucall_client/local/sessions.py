@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from npucall_client.calls.options import Progress
     from npucall_client.sending.request import Request
     from npucall_client.sending.senders import Sender
-    from npucall_client.sending.session_transport import Upload
+    from npucall_client.sending.session_transport import HandleUpload
 
 
 class Computer(Protocol):
@@ -101,7 +101,9 @@ class LocalSessions:
             for handle in handles:
                 kept.release(handle)
 
-    async def upload(self, request: Request, upload: Upload, progress: Progress | None) -> None:
+    async def upload(
+        self, request: Request, upload: HandleUpload, progress: Progress | None
+    ) -> None:
         async def filled(*_: object) -> None:
             size = len(upload.data)
             if progress is not None:

@@ -28,7 +28,7 @@ from npucall.wire.replies import (
 )
 from npucall_client.local.sessions import LocalSessions
 from npucall_client.sending.pipeline import OneByOne
-from npucall_client.sending.reservations import Granted, check_one
+from npucall_client.sending.reservations import ServerGrant, check_one
 from npucall_client.sending.threads import THREADS
 from npucall_client.shared.memory import ordinary
 
@@ -133,16 +133,16 @@ class LocalTransport:
 
     async def reserve(
         self, request: Request, seconds: float, wait: float, count: int = 1
-    ) -> Granted:
+    ) -> ServerGrant:
         """Grants it at once: there are no other callers."""
         check_one(count)
         del request, wait
-        return Granted("", seconds, seconds)
+        return ServerGrant("", seconds, seconds)
 
-    async def renew(self, request: Request, key: str) -> Granted:
+    async def renew(self, request: Request, key: str) -> ServerGrant:
         """Grants it again: a reservation never ends here."""
         del request
-        return Granted(key, math.inf, math.inf)
+        return ServerGrant(key, math.inf, math.inf)
 
     async def release(self, request: Request, key: str) -> None:
         """Does nothing."""

@@ -15,7 +15,7 @@ from npucall.errors import (
 )
 from npucall_client.calls.options import closed
 from npucall_client.pool.links import Links
-from npucall_client.pool.picking import Wish
+from npucall_client.pool.picking import Requirements
 from npucall_client.pool.repeats import Bucket
 from npucall_client.pool.table import Table, Wanted
 from npucall_client.sending.attempts import PAUSES
@@ -47,7 +47,7 @@ class Members:
         self._target = settings.target
         self._source = source
         self.table: Table[Link] = Table(
-            Wish(settings.soc, settings.product, settings.labels), sender
+            Requirements(settings.soc, settings.product, settings.labels), sender
         )
         self.links = Links(settings, self.table, sender)
         self.places: dict[str, Candidate[Link]] = {}

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from npucall_client.pool.links import Links
     from npucall_client.pool.table import Table
     from npucall_client.sending.link import Link
-    from npucall_client.sending.senders import Event, Sender
+    from npucall_client.sending.senders import Sender, Signal
 
 
 class Looker:
@@ -27,7 +27,7 @@ class Looker:
 
 
 async def _look(
-    table: Table[Link], links_of: weakref.ref[Links], stop: Event, sender: Sender
+    table: Table[Link], links_of: weakref.ref[Links], stop: Signal, sender: Sender
 ) -> None:
     while not await stop.wait(table.next_look()):
         links = links_of()

@@ -12,10 +12,10 @@ from npucall.wire.rpcs import LIST_OPERATORS
 from npucall_client.pool.picking import none_fits
 from npucall_client.sending.attempts import Attempts
 from npucall_client.sending.link import Link
+from npucall_client.sending.paths import HEALTH_CHECK
 from npucall_client.sending.probe import connected
 from npucall_client.sending.remote import ServerTransport
 from npucall_client.sending.request import Request
-from npucall_client.sending.service import HEALTH_CHECK
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from npucall.errors import NpucallError
 
 
-class State(Enum):
+class MemberState(Enum):
     """Whether calls may go to a member."""
 
     SERVING = "serving"
@@ -51,7 +51,7 @@ class Member:
     memory_limit: int = 0
     """Bytes that its calls may hold; 0: unknown."""
     labels: Mapping[str, str] = field(default_factory=dict)
-    state: State = State.SERVING
+    state: MemberState = MemberState.SERVING
     load: Load | None = None
     """None if the source does not know it."""
 

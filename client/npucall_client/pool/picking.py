@@ -20,7 +20,7 @@ ANY = "any"
 """As a wish for the SoC: any SoC, and any kind of device."""
 
 
-class Wish(NamedTuple):
+class Requirements(NamedTuple):
     """What every member must have that the client calls; empty: nothing."""
 
     soc: str = ""
@@ -56,7 +56,7 @@ def work_of(load: Load) -> float:
     return load.running + load.waiting + load.bytes_in_flight / COST_BYTES
 
 
-def check_alike(wish: Wish, members: Collection[Member]) -> None:
+def check_alike(wish: Requirements, members: Collection[Member]) -> None:
     """Raises MixedPoolError if the members' results differ, unless the caller takes any SoC."""
     if wish.soc == ANY:
         return
@@ -83,7 +83,7 @@ def _told(member: Member) -> str:
     return kind
 
 
-def none_fits(wish: Wish, members: Collection[Member]) -> NoMemberError:
+def none_fits(wish: Requirements, members: Collection[Member]) -> NoMemberError:
     """The error if no member fits what the client wants."""
     found = sorted({_told(member) for member in members})
     return NoMemberError(

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from npucall_client.sending.link import Link
     from npucall_client.sending.pipeline import Calls
     from npucall_client.sending.remote_sessions import Ask
-    from npucall_client.sending.reservations import Granted
+    from npucall_client.sending.reservations import ServerGrant
     from npucall_client.sending.senders import Sender
     from npucall_client.settings import ClientSettings
     from npucall_client.shared.memory import SharedMemory
@@ -117,11 +117,11 @@ class PoolTransport(RemoteTransport):
 
     async def reserve(
         self, request: Request, seconds: float, wait: float, count: int = 1
-    ) -> Granted:
+    ) -> ServerGrant:
         """Reserves ``count`` members."""
         return await PoolReservations(self.members).reserve(request, seconds, wait, count)
 
-    async def renew(self, request: Request, key: str) -> Granted:
+    async def renew(self, request: Request, key: str) -> ServerGrant:
         """Renews a reservation on each of its members."""
         return await PoolReservations(self.members).renew(request, key)
 

@@ -13,7 +13,7 @@ from npucall.errors import NpucallError, ReservedError
 from npucall_client.sending.attempts import Attempts
 from npucall_client.sending.remote import ServerTransport
 from npucall_client.sending.request import Request
-from npucall_client.sending.reservations import Granted, keys_of
+from npucall_client.sending.reservations import ServerGrant, keys_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,9 +26,9 @@ _AGAIN_SECONDS = 0.2
 _RELEASE_SECONDS = 5.0
 
 
-def _together(granted: Mapping[str, Granted]) -> Granted:
+def _together(granted: Mapping[str, ServerGrant]) -> ServerGrant:
     """The grants of several members as one grant, which ends when the first of them ends."""
-    return Granted(
+    return ServerGrant(
         ";".join(f"{address}={each.key}" for address, each in granted.items()),
         min(each.ends_seconds for each in granted.values()),
         min(each.renew_within_seconds for each in granted.values()),
@@ -41,11 +41,13 @@ class PoolReservations:
     def __init__(self, members: Members) -> None:
         self._members = members
 
-    async def reserve(self, request: Request, seconds: float, wait: float, count: int) -> Granted:
+    async def reserve(
+        self, request: Request, seconds: float, wait: float, count: int
+    ) -> ServerGrant:
         """Reserves ``count`` members that fit. Raises ReservedError if they do not become free."""
         once = request._replace(once=True)
 
-        async def attempt(choice: _Choice, _: Attempts) -> Granted:
+        async def attempt(choice: _Choice, _: Attempts) -> ServerGrant:
             try:
                 for candidate in sorted(self._chosen(count), key=lambda each: each.address):
                     member = await self._member(candidate, once.timeout)
@@ -83,7 +85,7 @@ class PoolReservations:
             )
         return list(taken.values())
 
-    async def _give_back(self, granted: dict[str, Granted]) -> None:
+    async def _give_back(self, granted: dict[str, ServerGrant]) -> None:
         for address, each in granted.items():
             with suppress(NpucallError):
                 await (await self._at(address, _RELEASE_SECONDS)).release(
@@ -91,7 +93,7 @@ class PoolReservations:
                 )
         granted.clear()
 
-    async def renew(self, request: Request, key: str) -> Granted:
+    async def renew(self, request: Request, key: str) -> ServerGrant:
         """Renews it on every member. Raises ReservedError if it has ended on one of them."""
         return _together(
             {
@@ -130,7 +132,7 @@ class _Choice:
 
     def __init__(self, members: Members) -> None:
         self._members = members
-        self.granted: dict[str, Granted] = {}
+        self.granted: dict[str, ServerGrant] = {}
 
     async def take(self, attempts: Attempts) -> _Choice:
         self._members.check_open()

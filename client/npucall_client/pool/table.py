@@ -10,7 +10,7 @@ from random import random
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from npucall_client.pool.candidate import Candidate
-from npucall_client.pool.members import State
+from npucall_client.pool.members import MemberState
 from npucall_client.pool.picking import COST_BYTES, check_alike, none_fits
 from npucall_client.sending.threads import THREADS
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from npucall.errors import NpucallError
     from npucall_client.pool.members import Member
-    from npucall_client.pool.picking import Wish
+    from npucall_client.pool.picking import Requirements
     from npucall_client.sending.senders import Sender
 
 T = TypeVar("T")
@@ -60,7 +60,7 @@ class Table(Generic[T]):
 
     def __init__(
         self,
-        wish: Wish,
+        wish: Requirements,
         sender: Sender = THREADS,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -277,14 +277,14 @@ class Table(Generic[T]):
             for each in self._allowed()
             if not each.rests_until
             and each.busy_until <= now
-            and each.member.state is not State.DRAINING
+            and each.member.state is not MemberState.DRAINING
             and each.address not in tried
             and (only is None or each.address in only)
         ]
         serving = [each for each in serving if self._has(each, wanted)] or serving
         if only is None:
             serving = [each for each in serving if not _is_reserved(each)] or serving
-        well = [each for each in serving if each.member.state is State.SERVING]
+        well = [each for each in serving if each.member.state is MemberState.SERVING]
         return well or serving
 
     def _allowed(self) -> list[Candidate[T]]:

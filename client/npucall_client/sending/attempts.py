@@ -35,7 +35,7 @@ MOST_LOST = 3
 """After so many processes that ended under a call, it is not sent again [src:pool-poison]."""
 
 
-class Server(Protocol):
+class Destination(Protocol):
     """What gets an attempt."""
 
     target: str
@@ -57,7 +57,7 @@ class Server(Protocol):
         """Makes all arrays of a call travel; False if they did."""
 
 
-S_co = TypeVar("S_co", bound=Server, covariant=True)
+S_co = TypeVar("S_co", bound=Destination, covariant=True)
 
 
 class Where(Protocol[S_co]):
@@ -197,7 +197,7 @@ class Attempts:
             return Next.NEVER  # no server could be asked
         return Next.NEVER if step in self.mended else step
 
-    async def mend(self, step: Next, error: NpucallError, server: Server | None) -> bool:
+    async def mend(self, step: Next, error: NpucallError, server: Destination | None) -> bool:
         """Does what may help before the same call is sent again. Returns whether it could."""
         self.mended |= {step}
         if step is Next.CHUNKS:

@@ -8,15 +8,22 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from npucall_client.sending.paths import OPTIONS, STREAM_OPTIONS, path_of
 from npucall_client.sending.proxy import way_to
 from npucall_client.sending.senders import Files
-from npucall_client.sending.service import OPTIONS, STREAM_OPTIONS, path_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from npucall_client.sending.proxy import Way
-    from npucall_client.sending.senders import Channel, Messages, Metadata, Sender, Stream, Unary
+    from npucall_client.sending.senders import (
+        Channel,
+        Messages,
+        MessageStream,
+        Metadata,
+        Sender,
+        Unary,
+    )
     from npucall_client.settings import ClientSettings
 
 _LOOK_SECONDS = 1.0
@@ -54,7 +61,7 @@ class Channels:
         *,
         waits: bool,
         ended: Callable[[], object],
-    ) -> Stream:
+    ) -> MessageStream:
         """Opens a method of frames; ``ended`` is called once it has ended."""
         path = path_of(name)
         return self._streams.stream(path, messages, seconds, metadata, waits=waits, ended=ended)

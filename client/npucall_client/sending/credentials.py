@@ -69,7 +69,7 @@ class CredentialSource(Protocol):
         """Whether there may be another credential after this error of the server."""
 
 
-class Credential:
+class ClientCredential:
     """The credential of a client. Safe to use from several threads; one of them asks at a time.
 
     ``source``: None if the settings name none. Then a server of this host (``is_local``) may name a
@@ -154,7 +154,7 @@ class Credential:
         return self._source
 
 
-def credential_of(settings: ClientSettings) -> Credential:
+def credential_of(settings: ClientSettings) -> ClientCredential:
     """The credential of the settings. Raises ValueError if a token would travel unencrypted.
 
     No more than one of ``token``, ``token_file`` and ``token_url`` may be set.
@@ -174,7 +174,7 @@ def credential_of(settings: ClientSettings) -> Credential:
             "NPUCALL_CA)"
         )
     source = _source_of(settings)
-    return Credential(source, is_local=local, socket=settings.shared_memory_socket)
+    return ClientCredential(source, is_local=local, socket=settings.shared_memory_socket)
 
 
 def _source_of(settings: ClientSettings) -> CredentialSource | None:

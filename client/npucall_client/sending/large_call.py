@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from npucall.wire.messages import Response
     from npucall_client.calls.arguments import BoundCall
-    from npucall_client.sending.senders import Stream
+    from npucall_client.sending.senders import MessageStream
 
 _CALL_ID = 1
 
@@ -26,7 +26,7 @@ _CALL_ID = 1
 class StreamOpener(Protocol):
     """Opens an ``ExecuteStream``."""
 
-    def __call__(self, messages: Iterator[bytes], /) -> Stream:
+    def __call__(self, messages: Iterator[bytes], /) -> MessageStream:
         """The messages that come back."""
 
 
@@ -77,7 +77,7 @@ class LargeCall:
                 yield join_cancel(_CALL_ID)
                 return
 
-    async def _receive(self, messages: Stream) -> Response:
+    async def _receive(self, messages: MessageStream) -> Response:
         incoming = Incoming(self._call, self._progress.received)
         async for message in messages:
             for frame in response_frames(message):

@@ -20,10 +20,10 @@ from npucall_client.sending.attempts import Attempts
 from npucall_client.sending.channels import Connections
 from npucall_client.sending.credentials import credential_of
 from npucall_client.sending.failures import Origin, failure, lateness
+from npucall_client.sending.paths import MANY_FRAMES
 from npucall_client.sending.request import Request
 from npucall_client.sending.reservations import keys_of
 from npucall_client.sending.server_limits import ServerLimits
-from npucall_client.sending.service import MANY_FRAMES
 from npucall_client.sending.transfer import place_nothing_in_chunks
 from npucall_client.shared.memory import SharedMemories
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from npucall_client.calls.arguments import BoundCall
     from npucall_client.sending.large_call import StreamOpener
-    from npucall_client.sending.senders import Messages, Metadata, Sender, Stream
+    from npucall_client.sending.senders import Messages, MessageStream, Metadata, Sender
     from npucall_client.settings import ClientSettings
 
 T = TypeVar("T")
@@ -153,7 +153,7 @@ class Link:
         *,
         seconds: float | None,
         ended: Callable[[], object] | None = None,
-    ) -> Stream:
+    ) -> MessageStream:
         """Opens a method of streams; returns the messages that come. Calls ``ended`` at its end.
 
         ``attempts.sent`` is its credential.

@@ -17,7 +17,7 @@ from npucall_client.sending.execution import executed
 from npucall_client.sending.pipeline import OneByOne
 from npucall_client.sending.pipeline_calls import PipelineCalls
 from npucall_client.sending.remote_sessions import RemoteSessions
-from npucall_client.sending.reservations import RUNNING_SECONDS, Granted, check_one
+from npucall_client.sending.reservations import RUNNING_SECONDS, ServerGrant, check_one
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -99,7 +99,7 @@ class ServerTransport(RemoteTransport):
 
     async def reserve(
         self, request: Request, seconds: float, wait: float, count: int = 1
-    ) -> Granted:
+    ) -> ServerGrant:
         """Reserves the device; ``request``'s seconds for the answer come after ``wait``."""
         check_one(count)
         ends = time.monotonic() + wait
@@ -113,13 +113,13 @@ class ServerTransport(RemoteTransport):
         asks = wait + RUNNING_SECONDS + request.timeout
         data = await self.ask(request._replace(timeout=asks, waits=False, name="Reserve"), send)
         answer = access.ReserveResponse.FromString(data)
-        return Granted(answer.key, answer.ends_seconds, answer.renew_within_seconds)
+        return ServerGrant(answer.key, answer.ends_seconds, answer.renew_within_seconds)
 
-    async def renew(self, request: Request, key: str) -> Granted:
+    async def renew(self, request: Request, key: str) -> ServerGrant:
         """Renews a reservation."""
         asked = access.RenewReservationRequest(key=key)
         answer = await self.answer(request, RENEW_RESERVATION, asked)
-        return Granted(key, answer.ends_seconds, answer.renew_within_seconds)
+        return ServerGrant(key, answer.ends_seconds, answer.renew_within_seconds)
 
     async def release(self, request: Request, key: str) -> None:
         """Ends a reservation; without a key, ends any that there is."""

@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from npucall_client.sending.attempts import Attempts
     from npucall_client.sending.large_call import StreamOpener
     from npucall_client.sending.link import Link
-    from npucall_client.sending.senders import Stream
+    from npucall_client.sending.senders import MessageStream
     from npucall_client.sending.server_limits import ServerLimits
-    from npucall_client.sending.session_transport import Upload
+    from npucall_client.sending.session_transport import HandleUpload
 
     Send: TypeAlias = "Callable[[Link, Attempts], Awaitable[Any]]"
     Ask: TypeAlias = "Callable[[Request, Send], Awaitable[Any]]"
@@ -106,7 +106,9 @@ class RemoteSessions:
         )
         return data
 
-    async def upload(self, request: Request, upload: Upload, progress: Progress | None) -> None:
+    async def upload(
+        self, request: Request, upload: HandleUpload, progress: Progress | None
+    ) -> None:
         await self._ask(
             request._replace(name="Upload"),
             lambda link, attempts: uploaded(
@@ -158,7 +160,11 @@ class RemoteSessions:
 
 
 async def uploaded(
-    link: Link, attempts: Attempts, upload: Upload, progress: Progress | None, chunk_bytes: int
+    link: Link,
+    attempts: Attempts,
+    upload: HandleUpload,
+    progress: Progress | None,
+    chunk_bytes: int,
 ) -> None:
     """One attempt at an upload, in chunks of so many bytes."""
     telling = Telling(progress, len(upload.data))
@@ -172,7 +178,7 @@ async def uploaded(
     await link.exchange("Upload", attempts, exchange)
 
 
-def _upload_frames(upload: Upload, chunk_bytes: int, telling: Telling) -> Iterator[bytes]:
+def _upload_frames(upload: HandleUpload, chunk_bytes: int, telling: Telling) -> Iterator[bytes]:
     """The frames to send, in gRPC's thread."""
     entry = session_pb.UploadEntry(
         handle=upload.handle,
@@ -191,7 +197,7 @@ def _upload_frames(upload: Upload, chunk_bytes: int, telling: Telling) -> Iterat
     yield join_end(_NO_CALL)
 
 
-async def _heard(answers: Stream, telling: Telling) -> AsyncGenerator[bytes]:
+async def _heard(answers: MessageStream, telling: Telling) -> AsyncGenerator[bytes]:
     """The messages that come. Raises the error of the caller's own function, if it raised."""
     try:
         async for message in answers:

@@ -22,7 +22,7 @@ _RELEASE_SECONDS = 5.0
 _LONGEST_PAUSE = 3600.0
 
 
-class Granted(NamedTuple):
+class ServerGrant(NamedTuple):
     """A server's grant. The key is empty if the caller shares the device with nobody."""
 
     key: str
@@ -30,10 +30,10 @@ class Granted(NamedTuple):
     renew_within_seconds: float
 
 
-class Holder(Protocol):
+class ReservationKeeper(Protocol):
     """Renews and releases."""
 
-    async def renew(self, request: Request, key: str) -> Granted:
+    async def renew(self, request: Request, key: str) -> ServerGrant:
         """Renews a reservation. Raises ReservedError if it has ended."""
 
     async def release(self, request: Request, key: str) -> None:
@@ -43,7 +43,7 @@ class Holder(Protocol):
 class Renewal:
     """Renews a reservation until it is closed, lost, or at its end."""
 
-    def __init__(self, holder: Holder, granted: Granted, sender: Sender) -> None:
+    def __init__(self, holder: ReservationKeeper, granted: ServerGrant, sender: Sender) -> None:
         self.key = granted.key
         self._holder = holder
         self._ends = time.monotonic() + granted.ends_seconds

@@ -76,7 +76,7 @@ class Files(NamedTuple):
     key: bytes | None
 
 
-class Event(Protocol):
+class Signal(Protocol):
     """Something that happens once, until it is cleared."""
 
     def set(self) -> None:
@@ -141,7 +141,7 @@ class Workers(Protocol):
         """Waits until all of it is done."""
 
 
-class Stream(Protocol):
+class MessageStream(Protocol):
     """A method of streams under way: the messages that come."""
 
     def __aiter__(self) -> Self:
@@ -186,7 +186,7 @@ class Channel(Protocol):
         *,
         waits: bool,
         ended: Callable[[], object],
-    ) -> Stream:
+    ) -> MessageStream:
         """Opens a method of streams. ``ended`` is called once it has ended."""
 
     def is_connected(self) -> bool:
@@ -199,7 +199,7 @@ class Channel(Protocol):
 class Sender(Protocol):
     """Waits and sends for a client."""
 
-    def event(self) -> Event:
+    def event(self) -> Signal:
         """One that has not happened."""
 
     def lock(self) -> Lock:

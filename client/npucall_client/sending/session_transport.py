@@ -29,7 +29,7 @@ class Opened(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Upload:
+class HandleUpload:
     """Bytes that fill a handle."""
 
     handle: bytes
@@ -66,7 +66,9 @@ class SessionTransport(Protocol):
     async def release(self, request: Request, handles: Sequence[bytes]) -> None:
         """Releases handles, any number of them."""
 
-    async def upload(self, request: Request, upload: Upload, progress: Progress | None) -> None:
+    async def upload(
+        self, request: Request, upload: HandleUpload, progress: Progress | None
+    ) -> None:
         """Fills a handle."""
 
     async def download(

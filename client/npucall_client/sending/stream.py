@@ -25,7 +25,7 @@ _ASK_SECONDS = 1.0
 """Between two looks whether anybody still waits for the process that follows one that has ended."""
 
 
-class Listener(Protocol):
+class CallObserver(Protocol):
     """Is told how calls end."""
 
     def answered(self, call: SentCall, outcome: Response | NpucallError) -> None:
@@ -44,7 +44,7 @@ class CallStream:
     reservation of its calls.
     """
 
-    def __init__(self, link: Link, request: Request, listener: Listener) -> None:
+    def __init__(self, link: Link, request: Request, listener: CallObserver) -> None:
         self.link = link
         self.instance: str | None = ""
         """The process that it goes to, if that is known."""

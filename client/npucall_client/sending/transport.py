@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from npucall.wire.rpcs import A, Q, Rpc
     from npucall_client.sending.pipeline import Calls
     from npucall_client.sending.request import Request
-    from npucall_client.sending.reservations import Granted
+    from npucall_client.sending.reservations import ServerGrant
     from npucall_client.sending.senders import Sender
     from npucall_client.sending.session_transport import SessionTransport
     from npucall_client.shared.memory import SharedMemory
@@ -37,10 +37,10 @@ class Transport(Protocol):
 
     async def reserve(
         self, request: Request, seconds: float, wait: float, count: int = 1
-    ) -> Granted:
+    ) -> ServerGrant:
         """Reserves ``count`` devices. Raises ValueError if there are not so many."""
 
-    async def renew(self, request: Request, key: str) -> Granted:
+    async def renew(self, request: Request, key: str) -> ServerGrant:
         """Renews a reservation. Raises ReservedError if it has ended."""
 
     async def release(self, request: Request, key: str) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from npucall_client.sending.session_transport import Upload
+    from npucall_client.sending.session_transport import HandleUpload
 
 
 class Proofs:
@@ -17,12 +17,12 @@ class Proofs:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._uploads: dict[bytes, tuple[Upload, bytes]] = {}
+        self._uploads: dict[bytes, tuple[HandleUpload, bytes]] = {}
 
     def __contains__(self, handle: bytes) -> bool:
         return handle in self._uploads
 
-    def keep(self, upload: Upload) -> None:
+    def keep(self, upload: HandleUpload) -> None:
         """Keeps an upload; its array stays in memory until its handle is released."""
         proof = upload.digest or sha256(upload.data).digest()
         with self._lock:
@@ -34,7 +34,7 @@ class Proofs:
             for handle in handles:
                 self._uploads.pop(handle, None)
 
-    def valid(self) -> list[Upload]:
+    def valid(self) -> list[HandleUpload]:
         """Those whose arrays still hold the same bytes; the others are forgotten."""
         with self._lock:
             kept = list(self._uploads.values())

@@ -11,7 +11,7 @@ from npucall.places import Keep
 from npucall_client.calls import answers, arrays
 from npucall_client.calls.hints import warn
 from npucall_client.sending.senders import finished
-from npucall_client.sending.session_transport import Upload
+from npucall_client.sending.session_transport import HandleUpload
 from npucall_client.sessions.program import Program
 from npucall_client.sessions.remote import Remote, RemoteTensor
 from npucall_client.sessions.results import new_handle, results_of
@@ -58,7 +58,7 @@ class SessionBase:
         nbytes = len(sent.storage)
         digest = sha256(sent.storage).digest() if constant and nbytes else b""
         wire = BY_NUMPY[sent.dtype].wire
-        upload = Upload(new_handle(), sent.storage, digest, wire)
+        upload = HandleUpload(new_handle(), sent.storage, digest, wire)
         request = self._connection.request(self._timeout(timeout))
         await self._home.upload(request, upload, progress)
         from_torch = arrays.is_torch(array)

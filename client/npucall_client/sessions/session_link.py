@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from npucall.places import HandlePart
     from npucall_client.calls.options import Progress
     from npucall_client.calls.tensors import HeldTensor
-    from npucall_client.sending.senders import Event, Sender, Task
-    from npucall_client.sending.session_transport import SessionTransport, Upload
+    from npucall_client.sending.senders import Sender, Signal, Task
+    from npucall_client.sending.session_transport import HandleUpload, SessionTransport
     from npucall_client.sessions.remote import RemoteTensor
 
 _ASKED_FROM = 16 << 10
@@ -145,7 +145,9 @@ class SessionLink:
         if lost is not None and not self._can_refill(lost):
             raise _again(lost) from lost
 
-    async def upload(self, request: Request, upload: Upload, progress: Progress | None) -> None:
+    async def upload(
+        self, request: Request, upload: HandleUpload, progress: Progress | None
+    ) -> None:
         """Fills a handle."""
         await self._fill(request._replace(home=self), upload, progress)
         if self._proofs is not None:
@@ -250,7 +252,9 @@ class SessionLink:
                 await self._fill(self._own(left), upload, None)
             self._lost = None
 
-    async def _fill(self, request: Request, upload: Upload, progress: Progress | None) -> None:
+    async def _fill(
+        self, request: Request, upload: HandleUpload, progress: Progress | None
+    ) -> None:
         """Fills a handle. For a long constant, tries its digest first."""
         ends = time.monotonic() + request.timeout
         is_long = len(upload.data) >= _ASKED_FROM
@@ -276,7 +280,7 @@ class SessionLink:
         return min(self._lease / _RENEWALS_A_LEASE, _LONGEST_PAUSE)
 
 
-def _keep_renewing(home_of: weakref.ref[SessionLink], wake: Event, sender: Sender) -> Task:
+def _keep_renewing(home_of: weakref.ref[SessionLink], wake: Signal, sender: Sender) -> Task:
     """Renews a session in the background. A session that its user forgot ends with its lease."""
 
     async def renew() -> None:

@@ -23,7 +23,7 @@ _COLUMNS = ("layer", "gradient of", "dtype", "shape", "of tolerance", "torch's o
 
 
 @dataclass(frozen=True)
-class Row:
+class GradientRow:
     """The gradient of one argument of one call."""
 
     layer: str
@@ -44,7 +44,7 @@ class Row:
 class Checked:
     """The result of ``check``; prints as a table."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[GradientRow, ...]
     unknown: tuple[str, ...]
     """Layers that are losses or activations without a gradient among the operators."""
     others: Mapping[str, int]
@@ -112,7 +112,7 @@ def check(
     return checked
 
 
-def _cells(row: Row) -> tuple[str, ...]:
+def _cells(row: GradientRow) -> tuple[str, ...]:
     return (
         row.layer or "module",
         f"{row.function}, {row.argument}",

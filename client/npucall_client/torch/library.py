@@ -14,7 +14,7 @@ import torch
 
 from npucall.limits import CACHED_CALLS
 from npucall_client.torch.places import KeptArguments, held_for, place_of, ticket
-from npucall_client.torch.runs import Keeping
+from npucall_client.torch.runs import SessionRun
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -79,7 +79,7 @@ def _forward(  # what goes before a function's own arguments
     run = place.forward(arguments, keep=keep, results=function.saves)
     result, *hidden = _several(steps.forward(run))
     tensor = run.tensor(result)
-    if not isinstance(run, Keeping):
+    if not isinstance(run, SessionRun):
         return tensor, *hidden, ticket(None)
     saved = [result, *hidden] if function.saves_result else hidden
     return tensor, *(torch.empty(0) for _ in hidden), ticket(KeptArguments(run.held, saved))

@@ -14,7 +14,7 @@ import torch
 
 from npucall.products import PRODUCTS, product_of
 from npucall_client.torch.plans import Planned
-from npucall_client.torch.runs import InFloat64, InSession, Keeping, OnClient
+from npucall_client.torch.runs import InFloat64, InSession, OnClient, SessionRun
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -64,7 +64,7 @@ class Place:
         if self._is_exact(arguments):
             return self._exact
         if keep and self.session is not None:
-            return Keeping(self._client, arguments, self.session, results=results)
+            return SessionRun(self._client, arguments, self.session, results=results)
         return OnClient(self._client)
 
     def backward(self, arguments: Sequence[Any], held: KeptArguments | None) -> Run:

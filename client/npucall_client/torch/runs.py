@@ -81,7 +81,7 @@ class InSession(OnClient):
         return None
 
 
-class Keeping(InSession):
+class SessionRun(InSession):
     """A forward in a session: arguments stay there, and results if the backward takes them."""
 
     def __init__(

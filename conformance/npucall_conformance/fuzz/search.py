@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from npucall.dtypes import DType
     from npucall_conformance.cases.case import Case
     from npucall_conformance.fuzz.draws import Draws
-    from npucall_conformance.reporting.report import Outcome
+    from npucall_conformance.reporting.report import CaseOutcome
     from npucall_conformance.running.runner import Evidence, Runner
     from npucall_conformance.stating.statement import Statement
 
@@ -53,7 +53,7 @@ class Failure:
     """A call that failed."""
 
     case: Case
-    outcome: Outcome
+    outcome: CaseOutcome
     evidence: Evidence | None
     """None if the suite itself failed."""
 
@@ -83,8 +83,8 @@ class _Hunt:
     seconds: float
     """How long making a failure small may take."""
     known: set[tuple[str, ...]]
-    judge: Callable[[Case], tuple[Outcome, Evidence | None]]
-    passed: list[Outcome] = field(default_factory=list)
+    judge: Callable[[Case], tuple[CaseOutcome, Evidence | None]]
+    passed: list[CaseOutcome] = field(default_factory=list)
     found: Failure | None = None
     """The smallest failure so far."""
 
@@ -132,7 +132,7 @@ class Fuzz:
     def __post_init__(self) -> None:
         self._keep, self.runner.on_failure = self.runner.on_failure, self._note
 
-    def outcomes(self, statements: Sequence[Statement]) -> Iterator[Outcome]:
+    def outcomes(self, statements: Sequence[Statement]) -> Iterator[CaseOutcome]:
         """Calls that passed; and of calls that failed in the same way, the smallest one found."""
         left = [each for each in statements if self._calls(each) is not None]
         end = monotonic() + self.seconds
@@ -142,7 +142,7 @@ class Fuzz:
                 yield from self._search(statement, turn, end)
             turn += 1
 
-    def _search(self, statement: Statement, turn: int, end: float) -> Iterator[Outcome]:
+    def _search(self, statement: Statement, turn: int, end: float) -> Iterator[CaseOutcome]:
         """Some calls of one operator, up to one that fails."""
         calls = self._calls(statement)
         if calls is None or monotonic() >= end:
@@ -178,7 +178,7 @@ class Fuzz:
 
         return drawn(call)
 
-    def _judge(self, case: Case) -> tuple[Outcome, Evidence | None]:
+    def _judge(self, case: Case) -> tuple[CaseOutcome, Evidence | None]:
         self._evidence = None
         (outcome,) = self.runner.run([case])
         return outcome, self._evidence
@@ -186,7 +186,7 @@ class Fuzz:
     def _note(self, evidence: Evidence) -> None:
         self._evidence = evidence
 
-    def _shown(self, failure: Failure, remark: str) -> Outcome:
+    def _shown(self, failure: Failure, remark: str) -> CaseOutcome:
         said = (*failure.outcome.problems, remark, f"drawn: {words(failure.case)}")
         outcome = replace(failure.outcome, problems=tuple(filter(None, said)))
         if failure.evidence is not None and self._keep is not None:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
-from npucall_conformance.reporting.report import JudgedServer, Known, Outcome, Report
+from npucall_conformance.reporting.report import CaseOutcome, JudgedServer, Known, Report
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -61,7 +61,7 @@ class Baseline:
     passing: list[str] = field(default_factory=list)
     """Cases that are named and pass now."""
 
-    def hold(self, outcomes: Iterable[Outcome]) -> Iterator[Outcome]:
+    def hold(self, outcomes: Iterable[CaseOutcome]) -> Iterator[CaseOutcome]:
         """The outcomes, with known deviations accepted; those that changed say so."""
         for outcome in outcomes:
             known = self.deviations.get(outcome.case)
@@ -92,7 +92,7 @@ class Baseline:
         )
 
 
-def deviation(outcome: Outcome) -> Deviation:
+def deviation(outcome: CaseOutcome) -> Deviation:
     """How a failed case deviates."""
     findings = outcome.findings or outcome.problems
     answer = outcome.contradiction.answer if outcome.contradiction else ""

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from npucall_conformance.reporting.patterns import Kind, Pattern
-    from npucall_conformance.reporting.report import Outcome
+    from npucall_conformance.reporting.report import CaseOutcome
 
 _TOGETHER = 3
 """If more operators than this have a cause, it is told once, for all of them."""
@@ -31,13 +31,13 @@ class Cause:
     blocks: tuple[str, ...]
     cases: tuple[str, ...]
     """Ids, in the order in which they ran."""
-    example: Outcome
+    example: CaseOutcome
     """The failure of the smallest output that shows the cause."""
 
 
-def causes(failures: Iterable[Outcome]) -> list[Cause]:
+def causes(failures: Iterable[CaseOutcome]) -> list[Cause]:
     """The causes of failures; those of most cases first."""
-    by_operator: dict[str, list[Outcome]] = {}
+    by_operator: dict[str, list[CaseOutcome]] = {}
     for outcome in failures:
         by_operator.setdefault(outcome.title, []).append(outcome)
     groups = [group for outcomes in by_operator.values() for group in _groups(outcomes)]
@@ -45,21 +45,21 @@ def causes(failures: Iterable[Outcome]) -> list[Cause]:
     return sorted(found, key=lambda cause: -len(cause.cases))
 
 
-_Group = tuple[str, list["Outcome"]]
+_Group = tuple[str, list["CaseOutcome"]]
 """A key, and the failures that share it."""
 
 
-def _groups(outcomes: Sequence[Outcome]) -> Iterator[_Group]:
+def _groups(outcomes: Sequence[CaseOutcome]) -> Iterator[_Group]:
     """The failures of one operator: by what was found, and wrong numbers by their patterns."""
     yield from _by_finding(outcome for outcome in outcomes if outcome.wrong is None)
     yield from _by_pattern([outcome for outcome in outcomes if outcome.wrong is not None])
 
 
-def _findings(outcome: Outcome) -> tuple[str, ...]:
+def _findings(outcome: CaseOutcome) -> tuple[str, ...]:
     return tuple(dict.fromkeys(outcome.findings or outcome.problems[:1]))
 
 
-def _by_pattern(outcomes: list[Outcome]) -> Iterator[_Group]:
+def _by_pattern(outcomes: list[CaseOutcome]) -> Iterator[_Group]:
     """Repeatedly, the pattern that explains most of the remaining cases, and those cases."""
     left = outcomes
     while left:
@@ -74,14 +74,16 @@ def _by_pattern(outcomes: list[Outcome]) -> Iterator[_Group]:
         yield ", ".join(_worded(group, each.key) for each in both if each), group
 
 
-def _by_finding(outcomes: Iterable[Outcome]) -> Iterator[_Group]:
-    groups: dict[str, list[Outcome]] = {}
+def _by_finding(outcomes: Iterable[CaseOutcome]) -> Iterator[_Group]:
+    groups: dict[str, list[CaseOutcome]] = {}
     for outcome in outcomes:
         groups.setdefault("; ".join(_findings(outcome)), []).append(outcome)
     yield from groups.items()
 
 
-def _commonest(outcomes: Sequence[Outcome], kinds: Iterable[Kind], least: float) -> Pattern | None:
+def _commonest(
+    outcomes: Sequence[CaseOutcome], kinds: Iterable[Kind], least: float
+) -> Pattern | None:
     """The pattern that most outcomes show or do not contradict, if that is this share of them.
 
     If there are several, it is the one that says most: patterns come in that order. Enough of those
@@ -103,7 +105,7 @@ def _commonest(outcomes: Sequence[Outcome], kinds: Iterable[Kind], least: float)
     return patterns[max(ranked, key=lambda key: support[key])] if ranked else None
 
 
-def _worded(group: Sequence[Outcome], key: str) -> str:
+def _worded(group: Sequence[CaseOutcome], key: str) -> str:
     """The words of a pattern if they are the same in nearly every case, else what they share.
 
     "Mostly", if some of the cases contradict it.
@@ -118,7 +120,7 @@ def _worded(group: Sequence[Outcome], key: str) -> str:
 
 def _joined(groups: Iterable[_Group]) -> Iterator[_Group]:
     """One group in place of those of many operators with the same key."""
-    alike: dict[str, list[list[Outcome]]] = {}
+    alike: dict[str, list[list[CaseOutcome]]] = {}
     for key, outcomes in groups:
         alike.setdefault(key, []).append(outcomes)
     for key, several in alike.items():
@@ -128,7 +130,7 @@ def _joined(groups: Iterable[_Group]) -> Iterator[_Group]:
             yield from ((key, group) for group in several)
 
 
-def _cause(words: str, outcomes: list[Outcome]) -> Cause:
+def _cause(words: str, outcomes: list[CaseOutcome]) -> Cause:
     return Cause(
         words,
         tuple(dict.fromkeys(outcome.title for outcome in outcomes)),
@@ -139,14 +141,14 @@ def _cause(words: str, outcomes: list[Outcome]) -> Cause:
     )
 
 
-def _unsure(outcome: Outcome) -> bool:
+def _unsure(outcome: CaseOutcome) -> bool:
     """Whether an outcome is no good example: its wrong elements are too few to show a pattern."""
     return outcome.wrong is not None and not any(p.sure for p in outcome.wrong.patterns)
 
 
-def _patterns(outcome: Outcome) -> tuple[Pattern, ...]:
+def _patterns(outcome: CaseOutcome) -> tuple[Pattern, ...]:
     return outcome.wrong.patterns if outcome.wrong is not None else ()
 
 
-def _keys(outcome: Outcome) -> set[str]:
+def _keys(outcome: CaseOutcome) -> set[str]:
     return {pattern.key for pattern in _patterns(outcome)}

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 if TYPE_CHECKING:
-    from npucall_conformance.reporting.report import Outcome, Report
+    from npucall_conformance.reporting.report import CaseOutcome, Report
 
 Verdict: TypeAlias = Literal["conforms", "conforms in part", "fails"]
 Cell: TypeAlias = tuple[str, str, str]
@@ -82,9 +82,9 @@ def required(cells: Iterable[Cell], paths: Iterable[str] = ()) -> Required:
     return Required(dict(Counter(cells)), tuple(paths))
 
 
-def coverage(wanted: Required, outcomes: Iterable[Outcome], product: str) -> Coverage:
+def coverage(wanted: Required, outcomes: Iterable[CaseOutcome], product: str) -> Coverage:
     """Compares the outcomes with the required cases."""
-    cells: dict[Cell, list[Outcome]] = {}
+    cells: dict[Cell, list[CaseOutcome]] = {}
     for outcome in outcomes:
         cells.setdefault((outcome.title, outcome.dtype, outcome.block), []).append(outcome)
     every = [outcome for group in cells.values() for outcome in group]
@@ -108,7 +108,7 @@ def coverage(wanted: Required, outcomes: Iterable[Outcome], product: str) -> Cov
     )
 
 
-def reason(outcome: Outcome) -> str:
+def reason(outcome: CaseOutcome) -> str:
     """Why an outcome was skipped."""
     return outcome.problems[0] if outcome.problems else "no reason given"
 
@@ -126,7 +126,7 @@ def _covered(ran: Iterable[str], lacking: Iterable[tuple[str, str]]) -> Covered:
     return Covered(judged, dict(partly), missing)
 
 
-def _paths(wanted: tuple[str, ...], outcomes: Iterable[Outcome]) -> Covered:
+def _paths(wanted: tuple[str, ...], outcomes: Iterable[CaseOutcome]) -> Covered:
     judged: dict[str, None] = {}
     skipped: dict[str, str] = {}
     for outcome in outcomes:

@@ -68,7 +68,7 @@ from npucall_conformance.reporting.wording import rerun
 if TYPE_CHECKING:
     from npucall_conformance.reporting.causes import Cause
     from npucall_conformance.reporting.pairs import Pair
-    from npucall_conformance.reporting.report import Outcome, Report, Tally
+    from npucall_conformance.reporting.report import CaseOutcome, Report, Tally
 
 
 _FIGURES = ("count", "usual", "mare", "mere", "rmse", "small_errors")
@@ -135,7 +135,7 @@ def _tally(tally: Tally) -> dict[str, Any]:
     return {**asdict(tally), "failed": tally.failed}
 
 
-def _outcome(report: Report, outcome: Outcome) -> dict[str, Any]:
+def _outcome(report: Report, outcome: CaseOutcome) -> dict[str, Any]:
     again = {"rerun": rerun(report, outcome)} if outcome.status == "failed" else {}
     return {**asdict(outcome), **again}
 

@@ -17,7 +17,7 @@ from npucall_conformance.reporting.wording import clean, covered, identity, reru
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from npucall_conformance.reporting.report import Outcome, Report
+    from npucall_conformance.reporting.report import CaseOutcome, Report
 
 
 def render(found: Report | Matrix) -> str:
@@ -28,7 +28,7 @@ def render(found: Report | Matrix) -> str:
     _count(root, [outcome for report in reports for outcome in report.outcomes])
     root.set("time", f"{sum(report.seconds for report in reports):.3f}")
     for report in reports:
-        groups: dict[str, list[Outcome]] = {}
+        groups: dict[str, list[CaseOutcome]] = {}
         for outcome in report.outcomes:
             groups.setdefault(outcome.title, []).append(outcome)
         for title, outcomes in groups.items():
@@ -38,7 +38,7 @@ def render(found: Report | Matrix) -> str:
 
 
 def _add_suite(
-    root: ET.Element, report: Report, title: str, outcomes: list[Outcome], product: str
+    root: ET.Element, report: Report, title: str, outcomes: list[CaseOutcome], product: str
 ) -> None:
     suite = _element("testsuite", root, name=f"{product} {title}".lstrip())
     _count(suite, outcomes)
@@ -53,7 +53,7 @@ def _add_suite(
         _add_case(suite, report, outcome, f"{product}.".lstrip("."))
 
 
-def _add_case(suite: ET.Element, report: Report, outcome: Outcome, prefix: str) -> None:
+def _add_case(suite: ET.Element, report: Report, outcome: CaseOutcome, prefix: str) -> None:
     name = f"{prefix}{outcome.title}.{outcome.block}"
     case = _element("testcase", suite, classname=name, name=outcome.case)
     case.set("time", f"{_seconds(outcome):.6f}")
@@ -80,7 +80,7 @@ def _facts(report: Report) -> dict[str, str]:
     return facts
 
 
-def _count(element: ET.Element, outcomes: Iterable[Outcome]) -> None:
+def _count(element: ET.Element, outcomes: Iterable[CaseOutcome]) -> None:
     states = [outcome.status for outcome in outcomes]
     element.set("tests", str(len(states)))
     element.set("failures", str(states.count("failed")))
@@ -93,5 +93,5 @@ def _element(tag: str, parent: ET.Element | None, **attributes: str) -> ET.Eleme
     return ET.Element(tag, cleaned) if parent is None else ET.SubElement(parent, tag, cleaned)
 
 
-def _seconds(outcome: Outcome) -> float:
+def _seconds(outcome: CaseOutcome) -> float:
     return (outcome.total_ns + outcome.truth_ns) / 1e9

@@ -22,7 +22,7 @@ Key = TypeVar("Key", bound=Hashable)
 Status = Literal["passed", "failed", "skipped", "accepted"]
 """Accepted: it failed as the baseline says."""
 
-__all__ = ["ULP_BINS", "JudgedServer", "Known", "Outcome", "Report", "Sided", "Tally", "Wrong"]
+__all__ = ["ULP_BINS", "CaseOutcome", "JudgedServer", "Known", "Report", "Sided", "Tally", "Wrong"]
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Wrong:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class CaseOutcome:
     """One case, run or skipped."""
 
     case: str
@@ -162,7 +162,7 @@ class Report:
     seconds: float = 0.0
     versions: dict[str, str] = field(default_factory=dict)
     """Of npucall, NumPy and the like on this side."""
-    outcomes: list[Outcome] = field(default_factory=list)
+    outcomes: list[CaseOutcome] = field(default_factory=list)
     unstated: tuple[str, ...] = ()
     """Operators that the server lists, but that no statement judges."""
     chosen: Selection = field(default_factory=Selection)
@@ -202,7 +202,7 @@ class Report:
         return coverage(self.required, self.outcomes, self.server.product)
 
     @property
-    def failures(self) -> list[Outcome]:
+    def failures(self) -> list[CaseOutcome]:
         """The outcomes that failed."""
         return [outcome for outcome in self.outcomes if outcome.status == "failed"]
 
@@ -226,7 +226,7 @@ class Report:
                 groups.setdefault((outcome.title, outcome.dtype), []).append(outcome.columns)
         return {key: paired(columns) for key, columns in groups.items()}
 
-    def contradictions(self) -> list[Outcome]:
+    def contradictions(self) -> list[CaseOutcome]:
         """The outcomes that say with which of several differing sources the server agrees."""
         rows = [
             (str(outcome.contradiction.number), outcome)
@@ -246,14 +246,16 @@ class Report:
         return counts
 
 
-def _grouped(outcomes: Iterable[Outcome], key: Callable[[Outcome], Key]) -> dict[Key, Tally]:
-    groups: dict[Key, list[Outcome]] = {}
+def _grouped(
+    outcomes: Iterable[CaseOutcome], key: Callable[[CaseOutcome], Key]
+) -> dict[Key, Tally]:
+    groups: dict[Key, list[CaseOutcome]] = {}
     for outcome in outcomes:
         groups.setdefault(key(outcome), []).append(outcome)
     return {name: _tally(group) for name, group in groups.items()}
 
 
-def _tally(outcomes: list[Outcome]) -> Tally:
+def _tally(outcomes: list[CaseOutcome]) -> Tally:
     ran = [outcome for outcome in outcomes if outcome.status != "skipped"]
     by_ulp = max(ran, key=lambda outcome: _rank(outcome.ulp), default=None)
     by_ratio = max(ran, key=lambda outcome: _rank(outcome.ratio), default=None)

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
     from npucall_conformance.reporting.causes import Cause
     from npucall_conformance.reporting.pairs import Pair
-    from npucall_conformance.reporting.report import JudgedServer, Outcome, Report, Sided, Tally
+    from npucall_conformance.reporting.report import CaseOutcome, JudgedServer, Report, Sided, Tally
 
 _TIMES = ("MARE", "MERE", "RMSE", "small", "level")
 _SHOWN = 20
@@ -55,8 +55,8 @@ _NARROW = ProgressPlace(width=40, no_wrap=True, overflow="ellipsis")
 
 
 def progress(
-    outcomes: Iterable[Outcome], total: int | None, console: Console | None = None
-) -> Iterator[Outcome]:
+    outcomes: Iterable[CaseOutcome], total: int | None, console: Console | None = None
+) -> Iterator[CaseOutcome]:
     """Passes outcomes on. On a terminal, it also draws a bar of ``total`` cases.
 
     None: it is not known how many there will be.

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from npucall_conformance.reporting.causes import Cause
-    from npucall_conformance.reporting.report import JudgedServer, Outcome, Report, Tally, Wrong
+    from npucall_conformance.reporting.report import CaseOutcome, JudgedServer, Report, Tally, Wrong
 
 # Besides these XML 1.0 has no surrogates, U+FFFE and U+FFFF; a terminal obeys some of the controls.
 _HARMFUL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
@@ -63,7 +63,7 @@ def count(value: int, singular: str, plural: str = "") -> str:
     return f"{value:,} {singular if value == 1 else plural or f'{singular}s'}"
 
 
-def rerun(report: Report, outcome: Outcome) -> str:
+def rerun(report: Report, outcome: CaseOutcome) -> str:
     """The command that runs a case again with the same data; a drawn call runs from its bundle."""
     if outcome.block == FUZZ:
         folder = f"{report.saved}/{outcome.case.replace('/', '__')}"

@@ -19,7 +19,7 @@ from npucall_conformance.judging.written_answers import call_of as written_call
 from npucall_conformance.judging.written_answers import problems_of
 from npucall_conformance.reporting.diagnosis import findings, wrong
 from npucall_conformance.reporting.pairs import Columns, ServerColumn, column, differences
-from npucall_conformance.reporting.report import JudgedServer, Outcome, Status
+from npucall_conformance.reporting.report import CaseOutcome, JudgedServer, Status
 from npucall_conformance.running.listing import listing_problems
 from npucall_conformance.running.looks import LOOKS, Observation
 from npucall_conformance.running.not_judged import NotJudgedError, check_applies
@@ -51,7 +51,7 @@ Found = TypeVar("Found")
 class Evidence:
     """All about a case that failed."""
 
-    outcome: Outcome
+    outcome: CaseOutcome
     call: MadeCall
     expectation: Expectation
     answer: wire.WireAnswer | NpucallError
@@ -85,7 +85,7 @@ class Runner:
     allow_missing: bool = False
     """A case is skipped, instead of failing, if the server does not list what it should have."""
 
-    def run(self, cases: Iterable[Case]) -> Iterator[Outcome]:
+    def run(self, cases: Iterable[Case]) -> Iterator[CaseOutcome]:
         """The outcomes, in the order of the cases, one by one as they come."""
         threads = _THREADS if all(each.is_elsewhere for each in self._both) else 1
         judged = in_order(self._judged, cases, threads, alone=lambda case: case.block in ALONE)
@@ -98,7 +98,7 @@ class Runner:
     def _both(self) -> tuple[Subject, ...]:
         return (self.first,) if self.second is None else (self.first, self.second)
 
-    def _judged(self, case: Case) -> tuple[Outcome, Evidence | None]:
+    def _judged(self, case: Case) -> tuple[CaseOutcome, Evidence | None]:
         """The outcome of a case, and the evidence if it failed."""
         outcome = _blank(case)
         try:
@@ -112,7 +112,7 @@ class Runner:
             text = f"the suite itself failed: {type(error).__name__}: {error}"
             return replace(outcome, status="failed", problems=(text,)), None
 
-    def _outcome(self, case: Case, outcome: Outcome) -> tuple[Outcome, Evidence | None]:
+    def _outcome(self, case: Case, outcome: CaseOutcome) -> tuple[CaseOutcome, Evidence | None]:
         for each in self._both:
             each.check_there()
         if case.block == LISTING:
@@ -157,7 +157,7 @@ class Runner:
         )  # fmt: skip
         return seen, truth_ns
 
-    def _listing(self, case: Case, outcome: Outcome) -> Outcome:
+    def _listing(self, case: Case, outcome: CaseOutcome) -> CaseOutcome:
         """Judges what each server lists of the operator."""
         problems = [
             problem
@@ -167,7 +167,7 @@ class Runner:
         status: Status = "failed" if problems else "passed"
         return replace(outcome, status=status, problems=tuple(problems))
 
-    def _written(self, case: Case, written: WrittenCall, outcome: Outcome) -> Outcome:
+    def _written(self, case: Case, written: WrittenCall, outcome: CaseOutcome) -> CaseOutcome:
         """Judges each server's answer to a call whose result is written out."""
         if written.open_on_devices and self.profile != CPU_STRICT:
             raise NotJudgedError("devices answer what they like", lowers=False)
@@ -193,11 +193,11 @@ class Runner:
 
 
 def finished(
-    outcome: Outcome,
+    outcome: CaseOutcome,
     checked: CheckResult,
     problems: list[str],
     answer: wire.WireAnswer | NpucallError,
-) -> Outcome:
+) -> CaseOutcome:
     """The outcome of a case with the problems that were found."""
     if checked.verdicts:
         name, worst = max(checked.verdicts.items(), key=lambda item: item[1].ratio)
@@ -219,9 +219,9 @@ def finished(
     )
 
 
-def _blank(case: Case) -> Outcome:
+def _blank(case: Case) -> CaseOutcome:
     statement = case.statement
-    return Outcome(
+    return CaseOutcome(
         case.id, statement.operator, statement.variant, case.block, case.dtype.short, "passed"
     )
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from npucall.compute.operands import Reading, Writing, is_fit, rounded, store, within
+from npucall.compute.operands import InputReader, Writing, is_fit, rounded, store, within
 from npucall.compute.rows import LongRowsWork, RowsWork
 from npucall.compute.sums import summed
 from npucall.compute.work import Work
@@ -179,7 +179,7 @@ class _AtOnceWork(Work):
         _: Index,
     ) -> None:
         pairs = zip(self.operands, inputs, strict=True)
-        read = {operand.name: Reading(operand, array) for operand, array in pairs}
+        read = {operand.name: InputReader(operand, array) for operand, array in pairs}
         written = {
             name: Writing(target, self.kernel)
             for name, target in zip(self._names, targets, strict=True)

@@ -18,7 +18,7 @@ import numpy as np
 from npucall.compute import blocks
 from npucall.compute.helpers import UNLIMITED, SharedBlocks
 from npucall.compute.layouts import Layout
-from npucall.compute.operands import Operand, Reading
+from npucall.compute.operands import InputReader, Operand
 from npucall.compute.recipes import BLOCKS_A_TURN, recipe_of
 from npucall.compute.work import Work, complete
 from npucall.declare.attributes import attribute_value
@@ -135,12 +135,12 @@ def check_values(
         raise
 
 
-def _checked(name: str, layout: Layout, storages: Mapping[str, Buffer]) -> Reading:
+def _checked(name: str, layout: Layout, storages: Mapping[str, Buffer]) -> InputReader:
     """An input for a check of values; only its shape if there is no storage."""
     if name in storages:
-        return Reading(Operand(name, layout, ()), layout.over(storages[name]))
+        return InputReader(Operand(name, layout, ()), layout.over(storages[name]))
     shape = np.broadcast_to(np.zeros((), layout.dtype), layout.shape)
-    return Reading(Operand(name, layout, ()), shape)
+    return InputReader(Operand(name, layout, ()), shape)
 
 
 def evaluate(

@@ -49,7 +49,7 @@ class Operand:
         return block if is_fit(block) else _fit_copy(block)
 
 
-class Reading:
+class InputReader:
     """An input of a formula that gets everything at once, and takes blocks of it."""
 
     def __init__(self, operand: Operand, array: AnyArray) -> None:

@@ -61,7 +61,7 @@ _FIRST_TAG, _SECOND_TAG, _THIRD_TAG, _DATA_TAG = 0x0A, 0x12, 0x1A, 0x7A
 _NOWHERE: Mapping[str, OutputPlace] = MappingProxyType({})
 
 
-class Request(NamedTuple):
+class RequestParts(NamedTuple):
     """An ``ExecuteRequest``: the bytes of its call, its storages, and places for its outputs."""
 
     call: bytes
@@ -193,7 +193,7 @@ def join_answer(head: bytes, timings: bytes, outputs: Sequence[Buffer]) -> bytes
     return b"".join(parts)
 
 
-def split_request(message: bytes) -> Request:
+def split_request(message: bytes) -> RequestParts:
     """Finds call and storages in an ``ExecuteRequest``; the storages are views of it.
 
     Raises MessageError where the protobuf class would refuse the message, where an output has two
@@ -204,7 +204,7 @@ def split_request(message: bytes) -> Request:
     return split_request_in(message, 0, len(message))
 
 
-def split_request_in(message: bytes, start: int, end: int) -> Request:
+def split_request_in(message: bytes, start: int, end: int) -> RequestParts:
     """``split_request`` for one that stands within a longer message."""
     request = _split_request(message, start, end)
     if end - start > MAX_OVERHEAD_BYTES:
@@ -220,16 +220,16 @@ def check_overhead(name: str, size: int, most: int = MAX_OVERHEAD_BYTES) -> None
         )
 
 
-def _split_request(message: bytes, begin: int, end: int) -> Request:
+def _split_request(message: bytes, begin: int, end: int) -> RequestParts:
     try:
         start, position = bytes_at(message, begin, end, _FIRST_TAG)
         call = bytes(message[start:position])
         storage, position = _storages(message, position, end, _SECOND_TAG)
         if position == end:
-            return Request(call, storage)
+            return RequestParts(call, storage)
         places, position = _output_places(message, position, end, MAX_FIELDS - len(storage))
         if position == end:
-            return Request(call, storage, places)
+            return RequestParts(call, storage, places)
     except (Malformed, IndexError):
         pass  # another spelling, or no message: the class decides
     return _request_of_class(bytes(message[begin:end]))
@@ -335,7 +335,7 @@ def _output_places(
     return output_places_of_class(places), position
 
 
-def _request_of_class(message: bytes) -> Request:
+def _request_of_class(message: bytes) -> RequestParts:
     call_bytes = 0
     try:
         for field, length in skim(message):
@@ -347,7 +347,7 @@ def _request_of_class(message: bytes) -> Request:
         raise MessageError(f"call: expected at most {MAX_CALL_BYTES} bytes, found {call_bytes}")
     check_overhead("ExecuteRequest", len(message) - data_bytes)
     parsed = parsed_as(pb.ExecuteRequest, message)
-    return Request(
+    return RequestParts(
         parsed.call.SerializeToString(),
         [place_of_class(storage) for storage in parsed.storage],
         output_places_of_class(parsed.output_places),

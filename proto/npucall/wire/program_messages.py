@@ -17,7 +17,7 @@ from npucall.limits import (
 )
 from npucall.v1 import operator_service_pb2 as pb
 from npucall.wire.messages import (
-    Request,
+    RequestParts,
     Response,
     check_length,
     parsed_as,
@@ -74,7 +74,7 @@ def join_program_response(steps: Iterable[tuple[bytes, Sequence[Place]]], timing
     return b"".join(parts)
 
 
-def split_program(message: bytes) -> list[Request]:
+def split_program(message: bytes) -> list[RequestParts]:
     """The steps of an ``ExecuteProgramRequest``; their storages are views of it.
 
     Raises MessageError where the protobuf class would refuse the message, for more than
@@ -129,7 +129,7 @@ def _add(parts: list[Buffer], position: int, made: Callable[[int], list[Buffer]]
     return position + len(found) + sum(map(len, step))
 
 
-def _split_program(message: bytes) -> list[Request]:
+def _split_program(message: bytes) -> list[RequestParts]:
     try:
         bounds, position = _bounds(message)
     except (Malformed, IndexError):
@@ -153,7 +153,7 @@ def _bounds(message: bytes) -> tuple[list[tuple[int, int]], int]:
     return bounds, position
 
 
-def _program_of_class(message: bytes) -> list[Request]:
+def _program_of_class(message: bytes) -> list[RequestParts]:
     try:
         steps = sum(field == _STEPS for field, _ in skim(message))
         data = data_bytes_in(message, pb.ExecuteProgramRequest.DESCRIPTOR, MAX_NESTED_FIELDS)

@@ -11,7 +11,7 @@ from cryptography import x509
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from npucall_server.access.guard import Connection
+    from npucall_server.access.guard import ProvedPeer
 
 _KEPT = 1024
 _LOOK_SECONDS = 5.0
@@ -38,7 +38,7 @@ class ClientCertificates:
     def __init__(self) -> None:
         self._kept: dict[tuple[object, ...], tuple[float, Certificate]] = {}
 
-    def of(self, peer: str, connection: Connection) -> Certificate | None:
+    def of(self, peer: str, connection: ProvedPeer) -> Certificate | None:
         """The certificate of a call's connection; None if it has none."""
         names = connection.peer_identities()
         if not names:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 
-class Connection(Protocol):
+class ProvedPeer(Protocol):
     """What TLS has proved of a caller, under gRPC's names."""
 
     def peer_identities(self) -> Iterable[bytes] | None:
@@ -31,7 +31,7 @@ class Guard(Protocol):
         """Whether callers have to prove who they are."""
 
     def identify(
-        self, peer: str, metadata: Mapping[str, str | bytes], connection: Connection
+        self, peer: str, metadata: Mapping[str, str | bytes], connection: ProvedPeer
     ) -> Identity:
         """Who calls. Raises UnauthenticatedError if that is not known."""
 
@@ -48,7 +48,7 @@ class OpenGuard:
     asks = False
 
     def identify(
-        self, peer: str, metadata: Mapping[str, str | bytes], connection: Connection
+        self, peer: str, metadata: Mapping[str, str | bytes], connection: ProvedPeer
     ) -> Identity:
         """The caller is known by its connection."""
         del metadata, connection

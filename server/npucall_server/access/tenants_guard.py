@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
     from npucall_server.access.certificates import Certificate, ClientCertificates
-    from npucall_server.access.guard import Connection
+    from npucall_server.access.guard import ProvedPeer
     from npucall_server.access.local_users import LocalUsers
     from npucall_server.access.oidc import Issuer
     from npucall_server.access.tokens import TokenFile
@@ -61,7 +61,7 @@ class TenantsGuard:
         self._lock = threading.Lock()
 
     def identify(
-        self, peer: str, metadata: Mapping[str, str | bytes], connection: Connection
+        self, peer: str, metadata: Mapping[str, str | bytes], connection: ProvedPeer
     ) -> Identity:
         """Who calls. Raises UnauthenticatedError if that is not known."""
         authorization = metadata.get(AUTHORIZATION)

@@ -32,8 +32,13 @@ if TYPE_CHECKING:
     from npucall_server.access.callers import Caller, Waiting
     from npucall_server.devices.base import Resident, Source, Target
     from npucall_server.sessions.digests import Digests
+<<<<<<< HEAD
     from npucall_server.sessions.open_sessions import Sessions
     from npucall_server.sessions.session import Filling, Session
+=======
+    from npucall_server.sessions.session import Filling, OpenSession
+    from npucall_server.sessions.sessions import Sessions
+>>>>>>> d29e8d49 (One word, one meaning in the whole product: eight classes and four modules share a name, each with a reason)
     from npucall_server.shared.regions import Regions
 
     _Found: TypeAlias = "Source | Reading | StepOutput | None"
@@ -155,7 +160,7 @@ class OpenPlaces:
                 self._targets.append(self._targets_of(step))
         check_apart(self.program)
 
-    def _session(self) -> Session | None:
+    def _session(self) -> OpenSession | None:
         """The session, if the message names handles. Its lease does not end meanwhile."""
         read, kept = self._handles()
         if not read and not kept:
@@ -182,7 +187,7 @@ class OpenPlaces:
         places = (place for step in steps for place in step.output_places.values())
         return read, [place.handle for place in places if isinstance(place, Keep)]
 
-    def _read_all(self, session: Session | None) -> None:
+    def _read_all(self, session: OpenSession | None) -> None:
         missing: list[bytes] = []
         for number, step in enumerate(self.program.steps):
             with self.program.at(number):
@@ -191,7 +196,7 @@ class OpenPlaces:
             raise _missing(missing)
 
     def _read(
-        self, step: ProgramStep, session: Session | None, missing: list[bytes]
+        self, step: ProgramStep, session: OpenSession | None, missing: list[bytes]
     ) -> dict[str, _Found]:
         call = step.call
         found: dict[str, _Found] = {}
@@ -226,7 +231,7 @@ class OpenPlaces:
             )
         return found
 
-    def _fill(self, session: Session | None, message: bytes) -> None:
+    def _fill(self, session: OpenSession | None, message: bytes) -> None:
         if session is None:
             return
         identity = b""

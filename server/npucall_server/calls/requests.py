@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from npucall.declare.prepare import Prepared
     from npucall.places import Place
     from npucall.wire.calls import PreparedCalls
-    from npucall.wire.messages import Request
+    from npucall.wire.messages import RequestParts
     from npucall_server.telemetry.log import Record
 
 PROGRAM = "program"
@@ -94,7 +94,7 @@ def _own_steps(program: Program) -> list[Step]:
     ]
 
 
-def _storage_of(request: Request, call: Prepared, *, chunked: bool) -> Sequence[Place]:
+def _storage_of(request: RequestParts, call: Prepared, *, chunked: bool) -> Sequence[Place]:
     """Where each storage is; None where it follows."""
     storage: Sequence[Any] = request.storage
     if not chunked:
@@ -110,7 +110,7 @@ def _storage_of(request: Request, call: Prepared, *, chunked: bool) -> Sequence[
     return storage
 
 
-def _placed(call: Prepared, storage: Sequence[Place], request: Request) -> Program:
+def _placed(call: Prepared, storage: Sequence[Place], request: RequestParts) -> Program:
     """The program of a call with places."""
     if any(isinstance(place, StepOutput) for place in storage):
         raise MessageError("result: expected it only in a step of a program, found it in a call")

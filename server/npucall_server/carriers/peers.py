@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Mapping
 
     from npucall.errors import NpucallError
-    from npucall_server.access.guard import Connection
+    from npucall_server.access.guard import ProvedPeer
     from npucall_server.access.identity import Identity
     from npucall_server.accounts.ledger import Ledger
     from npucall_server.telemetry.log import Log
@@ -40,7 +40,7 @@ class Visitor:
 
     peer: str
     """Its address, as gRPC tells it."""
-    connection: Connection
+    connection: ProvedPeer
     metadata: Mapping[str, str | bytes]
     request_id: str
     """Its own name for the call; empty if it has none."""

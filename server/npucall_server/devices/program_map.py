@@ -27,7 +27,7 @@ Place: TypeAlias = "int | ResidentPart"
 """Where a tensor lies: at a byte of the program's memory, or in a part of a handle."""
 
 
-class Sent(NamedTuple):
+class HostStorage(NamedTuple):
     """A storage that comes from the host before the first step."""
 
     step: int
@@ -70,7 +70,7 @@ class ProgramMap(NamedTuple):
     """The places of a program."""
 
     steps: Sequence[StepMap]
-    sent: Sequence[Sent]
+    sent: Sequence[HostStorage]
     answered: Sequence[Answered]
     sent_end: int
     """One copy brings everything before this byte from the host."""
@@ -162,16 +162,16 @@ class _Maker:
         zeros = max((t.unread for t in self._tensors), default=0)
         return ProgramMap(steps, sent, answered, sent_end, staged, self._end, zeros)
 
-    def _sent_inputs(self) -> dict[tuple[int, str], Sent]:
+    def _sent_inputs(self) -> dict[tuple[int, str], HostStorage]:
         sent = {}
         for number, step in enumerate(self._steps):
             source_of = step.storages.get
             for name, length, stored, _ in self._tensors[number].inputs:
                 if stored and type(source_of(name)) not in _ON_DEVICE:
-                    sent[number, name] = Sent(number, name, self._bump(length), length)
+                    sent[number, name] = HostStorage(number, name, self._bump(length), length)
         return sent
 
-    def _sent_outputs(self) -> list[Sent]:
+    def _sent_outputs(self) -> list[HostStorage]:
         """Outputs that are read too. They share no memory: they are there from the start."""
         sent = []
         for number, step in enumerate(self._steps):
@@ -180,7 +180,7 @@ class _Maker:
                     target = _handle(step.targets.get(name), length)
                     place = self._bump(length) if target is None else target
                     self._places[StepOutput(number, name)] = place
-                    sent.append(Sent(number, name, place, length))
+                    sent.append(HostStorage(number, name, place, length))
         return sent
 
     def _answered(self) -> list[Answered]:
@@ -195,7 +195,7 @@ class _Maker:
                 answered.append(Answered(number, name, start, length))
         return answered
 
-    def _step(self, number: int, sent: Mapping[tuple[int, str], Sent]) -> StepMap:
+    def _step(self, number: int, sent: Mapping[tuple[int, str], HostStorage]) -> StepMap:
         step, tensors = self._steps[number], self._tensors[number]
         places: dict[str, Place] = {}
         moves: list[Move] = []

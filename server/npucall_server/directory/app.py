@@ -18,9 +18,9 @@ from npucall_server.directory import service
 from npucall_server.directory.feed import Feed
 from npucall_server.directory.hosts import Hosts
 from npucall_server.directory.service import DirectoryService
-from npucall_server.directory.table import Table
+from npucall_server.directory.table import MemberTable
 from npucall_server.metrics import declared
-from npucall_server.metrics.counters import Sample
+from npucall_server.metrics.counters import MetricSample
 from npucall_server.serving import grpc_server
 from npucall_server.serving.listener import Listener, access_of, connections_possible, metrics_of
 from npucall_server.serving.watch import Watch
@@ -48,7 +48,7 @@ class Directory:
         self._access = access_of(settings, log)
         possible = connections_possible(_OTHER_DESCRIPTORS) // len(settings.listens)
         connections = min(settings.max_connections, possible)
-        self.feed = Feed(Table(clock()), log, clock)
+        self.feed = Feed(MemberTable(clock()), log, clock)
         peers, guard = Peers(log, settings.peer_timeout), self._access.guard
         hosts = Hosts(self._access.tenants)
         self.service = DirectoryService(self.feed, hosts, guard, peers, connections)
@@ -91,14 +91,14 @@ class Directory:
         """The first of the addresses, as callers write it."""
         return self._listener.addresses[0]
 
-    def _samples(self) -> list[Sample]:
+    def _samples(self) -> list[MetricSample]:
         """The current values of gauges, for Prometheus."""
         counts, watchers = self.feed.counts(), self.service.watchers
         return [
-            Sample(declared.SERVING, (), self._listings.health.is_serving),
-            Sample(declared.WATCHERS, (), watchers.used),
-            Sample(declared.BEATS, (), self.feed.beats),
-            *(Sample(declared.MEMBERS, (state,), count) for state, count in counts.items()),
+            MetricSample(declared.SERVING, (), self._listings.health.is_serving),
+            MetricSample(declared.WATCHERS, (), watchers.used),
+            MetricSample(declared.BEATS, (), self.feed.beats),
+            *(MetricSample(declared.MEMBERS, (state,), count) for state, count in counts.items()),
         ]
 
     def _add_services(self, carrier: GrpcCarrier, settings: DirectorySettings) -> None:

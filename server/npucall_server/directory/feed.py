@@ -21,7 +21,7 @@ T = TypeVar("T")
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from npucall_server.directory.table import Beat, Table
+    from npucall_server.directory.table import Beat, MemberTable
     from npucall_server.telemetry.log import Log
 
 _LOOK_SECONDS = 1.0
@@ -44,7 +44,9 @@ class _State(NamedTuple):
 class Feed:
     """The table with a lock, and the clients that watch it. Safe to use from several threads."""
 
-    def __init__(self, table: Table, log: Log, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, table: MemberTable, log: Log, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._table, self._log, self._clock = table, log, clock
         self.epoch = secrets.randbits(64)
         self._lock = threading.Lock()
@@ -58,7 +60,7 @@ class Feed:
         self._stopped = False
         threading.Thread(target=self._serve, name="npucall-feed", daemon=True).start()
 
-    def change(self, change: Callable[[Table, float], None]) -> None:
+    def change(self, change: Callable[[MemberTable, float], None]) -> None:
         """Calls ``change`` to change the table, and tells watching clients."""
         with self._lock:
             change(self._table, self._clock())
@@ -66,7 +68,7 @@ class Feed:
         if urgent:
             self._look_now.set()
 
-    def ask(self, question: Callable[[Table], T]) -> T:
+    def ask(self, question: Callable[[MemberTable], T]) -> T:
         """Asks the table something. The table does not change meanwhile."""
         with self._lock:
             return question(self._table)
@@ -74,7 +76,7 @@ class Feed:
     def beat(self, beat: Beat, caller: str) -> None:
         """Takes a beat of a server. Raises QueueFullError."""
 
-        def heard(table: Table, now: float) -> None:
+        def heard(table: MemberTable, now: float) -> None:
             self.beats += 1
             table.beat(beat, caller, now)
 

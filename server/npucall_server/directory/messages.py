@@ -9,15 +9,15 @@ from npucall.errors import MessageError
 from npucall.limits import MAX_MEMBER_BYTES, MAX_NAME_BYTES
 from npucall.v1 import directory_service_pb2 as pb
 from npucall.wire import protobuf
-from npucall_server.directory.table import Beat, State
+from npucall_server.directory.table import Beat, ReportedState
 from npucall_server.services.parsing import parse
 
 if TYPE_CHECKING:
-    from npucall_server.directory.table import Changes
+    from npucall_server.directory.table import TableChanges
 
 _STATES = {
-    pb.MEMBER_STATE_DRAINING: State.DRAINING,
-    pb.MEMBER_STATE_GONE: State.GONE,
+    pb.MEMBER_STATE_DRAINING: ReportedState.DRAINING,
+    pb.MEMBER_STATE_GONE: ReportedState.GONE,
 }
 _SUSPECT = pb.Member(state=pb.MEMBER_STATE_SUSPECT).SerializeToString()
 """Appended to a member: if a message has a field twice, the last one counts."""
@@ -37,7 +37,7 @@ def read_beat(message: bytes) -> Beat:
     if not request.sequence:
         raise MessageError("sequence: expected 1 or more, found 0")
     # Fields of a newer server that this directory does not know stay in the body.
-    state = _STATES.get(member.state, State.SERVING)
+    state = _STATES.get(member.state, ReportedState.SERVING)
     body = member.SerializeToString(deterministic=True)
     return Beat(member.address, member.server.instance, request.sequence, state, body)
 
@@ -47,7 +47,7 @@ def answer(beat: Beat) -> bytes:
     return pb.AnnounceResponse(sequence=beat.sequence).SerializeToString()
 
 
-def members(changes: Changes) -> bytes:
+def members(changes: TableChanges) -> bytes:
     """The part of a message with the changes. It is the same for all watching clients."""
     parts = []
     for beat, suspect, _ in changes.members:

@@ -10,7 +10,7 @@ from pydantic_settings import SettingsConfigDict
 from npucall.membership import DIRECTORY_PORT
 from npucall_server.settings.expert import EXPERT
 from npucall_server.settings.listener import ListenerSettings, read_as
-from npucall_server.settings.transport import LISTEN, with_commas
+from npucall_server.settings.listening import LISTEN, with_commas
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -17,7 +17,7 @@ from npucall.texts import retry_in
 from npucall_server import retries
 
 
-class State(Enum):
+class ReportedState(Enum):
     """The state that a beat gives its server."""
 
     SERVING = "serving"
@@ -32,7 +32,7 @@ class Beat(NamedTuple):
     instance: str
     """The process. It changes with each restart."""
     sequence: int
-    state: State
+    state: ReportedState
     body: bytes
     """The rest of the beat. The table only compares it."""
 
@@ -46,7 +46,7 @@ class Shown(NamedTuple):
     """The version of the table at its last change."""
 
 
-class Changes(NamedTuple):
+class TableChanges(NamedTuple):
     """What has changed in the table since an earlier version."""
 
     version: int
@@ -64,7 +64,7 @@ class _Heard:
     suspect: bool = False
 
 
-class Table:
+class MemberTable:
     """The members. The table also decides when a member that fell silent is suspect, or gone."""
 
     def __init__(
@@ -95,7 +95,7 @@ class Table:
         heard = self._heard.get(beat.address)
         if (beat.address, beat.instance) in self._ended or _is_late(beat, heard):
             return
-        if beat.state is State.GONE:
+        if beat.state is ReportedState.GONE:
             self._end(beat, heard, now)
             return
         if heard is None or heard.caller != caller:
@@ -123,7 +123,7 @@ class Table:
         """Whether every living server has had time to announce itself."""
         return now - self._started >= COMPLETE_SECONDS
 
-    def since(self, version: int) -> Changes | None:
+    def since(self, version: int) -> TableChanges | None:
         """The changes since that version; since 0: the whole table.
 
         None if the table has forgotten them: then the client has to begin again, from 0.
@@ -132,7 +132,7 @@ class Table:
             return None
         members = [each for each in self._shown.values() if each.version > version]
         gone = [name for name, at in self._gone.items() if at > version] if version else []
-        return Changes(self.version, members, gone)
+        return TableChanges(self.version, members, gone)
 
     def counts(self) -> dict[str, int]:
         """How many members are serving, draining or suspect."""

@@ -28,7 +28,7 @@ class Buckets(NamedTuple):
     seconds: float
 
 
-class Sample(NamedTuple):
+class MetricSample(NamedTuple):
     """A value of a metric. The values of its labels are in the order of the labels."""
 
     metric: Metric
@@ -69,12 +69,12 @@ class _Times:
             self.copy_in.observe(record.copy_in_ns)
             self.copy_out.observe(record.copy_out_ns)
 
-    def samples(self, operator: str) -> Iterator[Sample]:
-        yield Sample(declared.CALL_SECONDS, (operator,), self.call.read())
+    def samples(self, operator: str) -> Iterator[MetricSample]:
+        yield MetricSample(declared.CALL_SECONDS, (operator,), self.call.read())
         for phase in ("queue", "run", "plan", "copy_in", "copy_out"):
             read = getattr(self, phase).read()
             if any(read.counts):
-                yield Sample(declared.PHASE_SECONDS, (operator, phase), read)
+                yield MetricSample(declared.PHASE_SECONDS, (operator, phase), read)
 
 
 class _Sums:
@@ -128,12 +128,12 @@ class Counters:
             if reason == "OK" and record.method in _RUN:
                 sums.times.observe(record)
 
-    def samples(self) -> list[Sample]:
+    def samples(self) -> list[MetricSample]:
         """All that has been counted."""
         with self._lock:
             self._count()
             totals = [
-                Sample(declared.CALLS, (method, operator, tenant, reason), count)
+                MetricSample(declared.CALLS, (method, operator, tenant, reason), count)
                 for (method, operator, tenant), sums in self._sums.items()
                 for reason, count in sums.reasons.items()
             ]
@@ -145,7 +145,7 @@ class Counters:
             ]
             return [*totals, *self._amounts(), *times]
 
-    def _amounts(self) -> Iterator[Sample]:
+    def _amounts(self) -> Iterator[MetricSample]:
         """The sums that are not by method."""
         amounts: dict[tuple[str, str], list[int]] = {}
         for (_, operator, tenant), sums in self._sums.items():
@@ -153,9 +153,9 @@ class Counters:
             for index, more in enumerate((sums.request_bytes, sums.response_bytes, sums.device_ns)):
                 amount[index] += more
         for labels, (request_bytes, response_bytes, device_ns) in amounts.items():
-            yield Sample(declared.REQUEST_BYTES, labels, request_bytes)
-            yield Sample(declared.RESPONSE_BYTES, labels, response_bytes)
-            yield Sample(declared.DEVICE_SECONDS, labels, device_ns / 1e9)
+            yield MetricSample(declared.REQUEST_BYTES, labels, request_bytes)
+            yield MetricSample(declared.RESPONSE_BYTES, labels, response_bytes)
+            yield MetricSample(declared.DEVICE_SECONDS, labels, device_ns / 1e9)
 
     def _new(self, method: str, operator: str, tenant: str) -> _Sums:
         times = self._times.setdefault(operator, _Times())

@@ -19,7 +19,7 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
-from npucall_server.metrics.counters import Buckets, Sample
+from npucall_server.metrics.counters import Buckets, MetricSample
 from npucall_server.metrics.declared import BOUNDS_NS, METRICS
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ _BOUNDS = (*(f"{bound / 1e9:g}" for bound in BOUNDS_NS), "+Inf")
 class _Samples(Collector):
     """All metrics as prometheus_client's families."""
 
-    def __init__(self, sources: Iterable[Callable[[], Iterable[Sample]]]) -> None:
+    def __init__(self, sources: Iterable[Callable[[], Iterable[MetricSample]]]) -> None:
         self._sources = tuple(sources)
 
     def collect(self) -> Iterator[Family]:
@@ -63,7 +63,7 @@ class Exposition:
         self,
         host: str,
         port: int,
-        sources: Iterable[Callable[[], Iterable[Sample]]],
+        sources: Iterable[Callable[[], Iterable[MetricSample]]],
         tls: Callable[[], ssl.SSLContext] | None = None,
     ) -> None:
         registry = CollectorRegistry()
@@ -129,7 +129,7 @@ class _Server(ThreadingHTTPServer):
         """Ignores peers that go away or do not speak TLS."""
 
 
-def _family(samples: list[Sample]) -> Family:
+def _family(samples: list[MetricSample]) -> Family:
     metric = samples[0].metric
     if metric.kind == "histogram":
         histogram = HistogramMetricFamily(metric.name, metric.meaning, labels=metric.labels)

@@ -7,7 +7,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from npucall_server.metrics import declared
-from npucall_server.metrics.counters import Sample
+from npucall_server.metrics.counters import MetricSample
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -36,14 +36,14 @@ class Gauges:
     gate: Gate
     is_serving: Callable[[], bool]
 
-    def samples(self) -> list[Sample]:
+    def samples(self) -> list[MetricSample]:
         """All current values. Those that the device does not tell are left out."""
-        plain = [Sample(metric, (), value) for metric, value in self._plain().items()]
+        plain = [MetricSample(metric, (), value) for metric, value in self._plain().items()]
         device = self.executor.device
         labels = version("npucall-server"), device.name, device.soc
         facts = device.facts()
         of_device = list(_of_device(facts)) if facts else []
-        return [Sample(declared.INFO, labels, 1), *plain, *of_device]
+        return [MetricSample(declared.INFO, labels, 1), *plain, *of_device]
 
     def _plain(self) -> dict[Metric, float]:
         executor, shown = self.executor, self.gate.shown()
@@ -70,11 +70,11 @@ class Gauges:
         }
 
 
-def _of_device(facts: DeviceFacts) -> Iterator[Sample]:
+def _of_device(facts: DeviceFacts) -> Iterator[MetricSample]:
     if facts.memory_total_bytes:
         free = facts.memory_free_bytes
-        yield Sample(declared.DEVICE_MEMORY, ("free",), free)
-        yield Sample(declared.DEVICE_MEMORY, ("used",), facts.memory_total_bytes - free)
+        yield MetricSample(declared.DEVICE_MEMORY, ("free",), free)
+        yield MetricSample(declared.DEVICE_MEMORY, ("used",), facts.memory_total_bytes - free)
     percents = {
         "cube": facts.cube_percent,
         "vector": facts.vector_percent,
@@ -82,6 +82,6 @@ def _of_device(facts: DeviceFacts) -> Iterator[Sample]:
     }
     for unit, percent in percents.items():
         if percent is not None:
-            yield Sample(declared.DEVICE_UTILIZATION, (unit,), percent / _PERCENT)
+            yield MetricSample(declared.DEVICE_UTILIZATION, (unit,), percent / _PERCENT)
     if facts.healthy is not None:
-        yield Sample(declared.DEVICE_HEALTHY, (), facts.healthy)
+        yield MetricSample(declared.DEVICE_HEALTHY, (), facts.healthy)

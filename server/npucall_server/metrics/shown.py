@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
-    from npucall_server.metrics.counters import Sample
+    from npucall_server.metrics.counters import MetricSample
     from npucall_server.metrics.exposition import Exposition
     from npucall_server.settings.listener import ListenerSettings
     from npucall_server.telemetry.log import Record
@@ -73,7 +73,7 @@ class Metrics:
         """What has to be told of each call that was answered: nothing without metrics."""
         return [self._counters.called] if self._address else []
 
-    def show(self, gauges: Callable[[], Iterable[Sample]]) -> str:
+    def show(self, gauges: Callable[[], Iterable[MetricSample]]) -> str:
         """Starts to answer scrapes. Answers the address; empty without ``metrics_listen``.
 
         ``gauges`` answers the current values. With TLS if the server has a certificate. Raises

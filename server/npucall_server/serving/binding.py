@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import grpc
 
     from npucall_server.settings.addresses import Address
-    from npucall_server.settings.transport import TransportSettings
+    from npucall_server.settings.listening import TransportSettings
     from npucall_server.telemetry.log import Log
 
 

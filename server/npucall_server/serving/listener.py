@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import grpc
 
     from npucall_server.carriers.peers import Peers
-    from npucall_server.metrics.counters import Sample
+    from npucall_server.metrics.counters import MetricSample
     from npucall_server.services.health import Health
     from npucall_server.settings.listener import ListenerSettings
     from npucall_server.telemetry.log import Log
@@ -49,7 +49,7 @@ class Listener:
         """Where it listens, as callers write it."""
         return [each.where for each in self._addresses]
 
-    def show_metrics(self, metrics: Metrics, gauges: Callable[[], Iterable[Sample]]) -> None:
+    def show_metrics(self, metrics: Metrics, gauges: Callable[[], Iterable[MetricSample]]) -> None:
         """Shows metrics if the settings ask for them."""
         try:
             address = metrics.show(gauges)

@@ -22,7 +22,7 @@ from npucall_server import retries
 from npucall_server.accounts.ledger import Ledger
 from npucall_server.sessions.ids import SECRET_BYTES, SessionIds, unknown
 from npucall_server.sessions.monitor import Monitor
-from npucall_server.sessions.session import Session
+from npucall_server.sessions.session import OpenSession
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -94,7 +94,7 @@ class Sessions:
         self._lock = threading.Lock()
         self._key = secrets.token_bytes(_KEY_BYTES)
         self._places = Ledger(rules.max_sessions, _too_many, quota)
-        self._open: dict[bytes, tuple[Session, Entry]] = {}
+        self._open: dict[bytes, tuple[OpenSession, Entry]] = {}
         self._ended: dict[bytes, _Ended] = {}
         self._nobody = secrets.token_bytes(SECRET_BYTES)
         """A missing session is compared with this secret, so that the answer takes as long."""
@@ -102,7 +102,7 @@ class Sessions:
     def __len__(self) -> int:
         return len(self._open)
 
-    def open(self, caller: Caller, lease: float = 0.0, budget: int = 0) -> Session:
+    def open(self, caller: Caller, lease: float = 0.0, budget: int = 0) -> OpenSession:
         """Opens a session. 0 asks for the longest lease, or the most bytes, that it can have.
 
         Raises MessageError, HandleMemoryError if the server has no sessions, QueueFullError and
@@ -125,7 +125,7 @@ class Sessions:
             self._open[self._key_of(session.secret)] = session, place
         return session
 
-    def of(self, caller: Caller, handles: Sequence[bytes] = ()) -> Session:
+    def of(self, caller: Caller, handles: Sequence[bytes] = ()) -> OpenSession:
         """The session that a caller's metadata name. Its lease starts again.
 
         Raises SessionUnknownError (also for sessions of others), SessionExpiredError,
@@ -161,19 +161,21 @@ class Sessions:
             if session.end(unknown):
                 self._forget(key)
 
-    def _opened(self, identity: Identity, lease: float, budget: int) -> Session:
+    def _opened(self, identity: Identity, lease: float, budget: int) -> OpenSession:
         most, setting = self.rules.handle_memory, "handle_memory"
         if 0 < budget < most:
             most, setting = budget, "budget_bytes of OpenSession"
         room = self.memory.open(identity, most, setting)
         name, secret = self._ids.new()
         longest = self.rules.session_lease
-        return Session(
+        return OpenSession(
             name, secret, _owner(identity), identity, min(lease or longest, longest), room,
             Monitor(self._call_timeout), self._clock,
         )  # fmt: skip
 
-    def _find(self, caller: Caller, handles: Sequence[bytes] = ()) -> tuple[bytes, Session | None]:
+    def _find(
+        self, caller: Caller, handles: Sequence[bytes] = ()
+    ) -> tuple[bytes, OpenSession | None]:
         """The key of the caller's session, and the session if it is open."""
         text = caller.metadata.get(SESSION, "")
         secret = self._ids.secret_in(text if isinstance(text, str) else "", handles)
@@ -191,7 +193,7 @@ class Sessions:
             return _expired(self._clock() - ended.at)
         return unknown()
 
-    def _expire(self, key: bytes, session: Session) -> None:
+    def _expire(self, key: bytes, session: OpenSession) -> None:
         """Ends a session whose lease has ended, unless a call uses it, and remembers it."""
         at, clock = self._clock(), self._clock
         ended = session.end(lambda: _expired(clock() - at), only_idle=True)

@@ -38,7 +38,7 @@ class _Content:
 _Handle = Handle[_Content]
 
 
-class Session:
+class OpenSession:
     """Handles with a lease. Safe to use from several threads. Holds no lock while it waits.
 
     ``clock`` is monotonic. ``owner``: who may use it.
@@ -218,7 +218,7 @@ class Session:
 class Reading:
     """A part of a handle that a call reads: it stays, released or not, until that is done."""
 
-    def __init__(self, session: Session, handle: _Handle, part: HandlePart, name: str) -> None:
+    def __init__(self, session: OpenSession, handle: _Handle, part: HandlePart, name: str) -> None:
         self._session, self._handle = session, handle
         self._part, self._name = part, name
         self._given_back = False
@@ -249,7 +249,7 @@ class Filling:
     """
 
     def __init__(
-        self, session: Session, handle: _Handle, identity: bytes | None, *, is_new: bool
+        self, session: OpenSession, handle: _Handle, identity: bytes | None, *, is_new: bool
     ) -> None:
         self._session, self._handle, self._identity = session, handle, identity
         self.is_new = is_new

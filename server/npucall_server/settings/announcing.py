@@ -13,7 +13,7 @@ from npucall import membership
 from npucall.limits import MAX_LABEL_VALUE_BYTES, MAX_LABELS
 from npucall_server.settings import addresses
 from npucall_server.settings.addresses import Address, Security
-from npucall_server.settings.transport import TransportSettings, named
+from npucall_server.settings.listening import TransportSettings, named
 
 _PORT = re.compile(r":[0-9]+$")
 _WILDCARDS = ("", "*", "0.0.0.0", "::", "[::]")  # noqa: S104  # compared, not bound

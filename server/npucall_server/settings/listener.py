@@ -27,11 +27,11 @@ from pydantic_settings import (
 
 from npucall.environment import variables
 from npucall_server.settings.access import AccessSettings
-from npucall_server.settings.connections import PeerSettings
 from npucall_server.settings.expert import EXPERT, formatter_of
 from npucall_server.settings.faults import sentences
 from npucall_server.settings.issuers import is_url
-from npucall_server.settings.transport import TransportSettings
+from npucall_server.settings.limits import PeerSettings
+from npucall_server.settings.listening import TransportSettings
 from npucall_server.settings.watching import MetricsSettings
 
 if TYPE_CHECKING:

@@ -16,13 +16,11 @@ from npucall.operators import CATALOGUE, DEFAULT_VARIANT
 from npucall.products import DEFAULT_SOC, product_of
 from npucall_server.settings import device_kinds
 from npucall_server.settings.announcing import AnnounceSettings
-from npucall_server.settings.connections import ConnectionSettings
 from npucall_server.settings.expert import EXPERT
+from npucall_server.settings.keeping import ReservationSettings, SessionSettings
+from npucall_server.settings.limits import ConnectionSettings, MemorySettings
 from npucall_server.settings.listener import ListenerSettings, read_as
-from npucall_server.settings.memory import MemorySettings
 from npucall_server.settings.npu import NpuSettings
-from npucall_server.settings.reservations import ReservationSettings
-from npucall_server.settings.sessions import SessionSettings
 from npucall_server.settings.watching import WatchSettings
 
 if TYPE_CHECKING:

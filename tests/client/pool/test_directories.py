@@ -23,7 +23,7 @@ from tests.rows import each
 
 import npucall_client
 from npucall import errors
-from npucall_client.pool.members import Load, Source, State
+from npucall_client.pool.members import Load, MemberState, Source
 from npucall_client.pool.sources import directories, source_of
 from npucall_client.settings import ClientSettings
 
@@ -75,7 +75,11 @@ def test_what_a_directory_says_of_a_member_is_known(directory: Any, watch: Any) 
     assert (found.instance, found.device, found.soc) == ("of 10.0.0.1:5", "cpu", "X")
     assert (found.product, found.host, found.version) == ("Ascend910B", "n1", "0.1.0")
     assert (found.catalogue, found.memory_limit) == (2**63 + 1, 77)
-    assert (found.labels, found.state, found.server_name) == ({"rack": "3"}, State.SERVING, "")
+    assert (found.labels, found.state, found.server_name) == (
+        {"rack": "3"},
+        MemberState.SERVING,
+        "",
+    )
     assert source.why_empty() == ""
 
 
@@ -88,8 +92,8 @@ def test_members_come_change_and_go(directory: Any, watch: Any) -> None:
     heard.until_listed("a:1", "b:2")
     directory.say(member("a:1", DRAINING), member("c:3", SUSPECT), gone=("b:2",))
     heard.until_listed("a:1", "c:3")
-    assert heard.members["a:1"].state is State.DRAINING
-    assert heard.members["c:3"].state is State.SUSPECT
+    assert heard.members["a:1"].state is MemberState.DRAINING
+    assert heard.members["c:3"].state is MemberState.SUSPECT
     directory.say(member("a:1", GONE))
     heard.until_listed("c:3")
 
@@ -126,7 +130,7 @@ def test_a_directory_that_is_of_no_use_is_left_for_the_next_one(
         other.say("a:1")
         heard, source = watch(directory.address, other.address)
         heard.until_listed("a:1")
-        until(lambda: heard.members["a:1"].state is State.SERVING)
+        until(lambda: heard.members["a:1"].state is MemberState.SERVING)
         assert source.why_empty() == ""
         directory.is_silent = False
 
@@ -152,7 +156,7 @@ def test_a_directory_that_becomes_stale_is_left_too(directory: Any, other: Any, 
     directory.say(member("a:1", SUSPECT))
     directory.say(member("b:2", SUSPECT))
     until(lambda: other.watched)
-    heard.until(lambda heard: {e.state for e in heard.members.values()} == {State.SERVING})
+    heard.until(lambda heard: {e.state for e in heard.members.values()} == {MemberState.SERVING})
 
 
 def test_a_directory_alone_is_watched_although_it_lists_nobody_and_again_where_it_ends(

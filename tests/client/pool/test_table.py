@@ -13,8 +13,8 @@ from tests.rows import each
 
 from npucall.errors import MixedPoolError, NoMemberError, Repeat, ServerUnreachableError
 from npucall_client.pool.links import Links
-from npucall_client.pool.members import Load, Member, State
-from npucall_client.pool.picking import ANY, Wish
+from npucall_client.pool.members import Load, Member, MemberState
+from npucall_client.pool.picking import ANY, Requirements
 from npucall_client.pool.table import Table, Wanted
 from npucall_client.sending.senders import finished
 from npucall_client.sending.threads import THREADS
@@ -37,9 +37,9 @@ def member(address: str, **said: Any) -> Member:
     return Member(address, **{"instance": "1", "soc": "A", "device": "cpu", **said})
 
 
-def table(*members: Member, wish: Wish | None = None) -> tuple[Table[Any], Clock]:
+def table(*members: Member, wish: Requirements | None = None) -> tuple[Table[Any], Clock]:
     clock = Clock()
-    made: Table[Any] = Table(wish or Wish(), clock=clock)
+    made: Table[Any] = Table(wish or Requirements(), clock=clock)
     made.update(members, complete=True)
     return made, clock
 
@@ -87,8 +87,10 @@ def test_own_calls_are_not_counted_a_second_time_in_what_the_member_says() -> No
     assert own.work == 1.0
 
 
-@each("wish", [Wish(soc="B"), Wish(product="P2"), Wish(labels={"rack": "7"})])
-def test_only_members_that_fit_the_wish_are_called(wish: Wish) -> None:
+@each(
+    "wish", [Requirements(soc="B"), Requirements(product="P2"), Requirements(labels={"rack": "7"})]
+)
+def test_only_members_that_fit_the_wish_are_called(wish: Requirements) -> None:
     fits = member("b:1", soc="B", product="P2", labels={"rack": "7"})
     pool, _ = table(member("a:1", product="P1"), fits, wish=wish)
     assert taken(pool, 20) == {"b:1": 20}
@@ -100,7 +102,7 @@ def test_members_of_another_major_version_are_left_out_and_named_where_nobody_fi
     with pytest.raises(NoMemberError, match=r"A on cpu of version 99\.1, while this client has"):
         table(other)[0].take()
     with pytest.raises(NoMemberError, match=r"soc B, found 1 others \(A on cpu\)"):
-        table(member("a:1"), wish=Wish(soc="B"))[0].take()
+        table(member("a:1"), wish=Requirements(soc="B"))[0].take()
 
 
 def test_members_of_several_kinds_need_a_wish() -> None:
@@ -108,7 +110,7 @@ def test_members_of_several_kinds_need_a_wish() -> None:
     pool, _ = table(*two)
     with pytest.raises(MixedPoolError, match=r"A on cpu: a:1; B on cpu: b:1"):
         pool.take()
-    assert len(taken(table(*two, wish=Wish(soc=ANY))[0], 100)) == 2
+    assert len(taken(table(*two, wish=Requirements(soc=ANY))[0], 100)) == 2
     pool, _ = table(member("a:1"), member("b:1", device="cann:0"))
     with pytest.raises(MixedPoolError, match="kinds of device"):
         pool.take()
@@ -117,9 +119,9 @@ def test_members_of_several_kinds_need_a_wish() -> None:
 def test_those_that_drain_get_none_suspects_and_those_reserved_only_the_last() -> None:
     reserved = Load(0, 0, 1, 0, reserved=True)
     pool, _ = table(
-        member("a:1", state=State.DRAINING),
+        member("a:1", state=MemberState.DRAINING),
         member("b:1", load=reserved),
-        member("c:1", state=State.SUSPECT),
+        member("c:1", state=MemberState.SUSPECT),
         member("d:1"),
     )
     assert taken(pool, 20) == {"d:1": 20}
@@ -196,7 +198,7 @@ def test_a_client_that_has_called_little_keeps_to_few_members() -> None:
 
 def test_a_member_that_was_picked_before_anybody_knew_it_is_not_called_against_the_wish() -> None:
     """Several threads pick a member that nobody knows; the first one asks it, the others wait."""
-    table: Table[Any] = Table(Wish(labels={"kind": "cpu"}))
+    table: Table[Any] = Table(Requirements(labels={"kind": "cpu"}))
     table.update([Member("a:1")], complete=True)
     picked = table.take()
     assert picked is not None

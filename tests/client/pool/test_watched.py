@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from npucall.v1 import access_service_pb2 as access
 from npucall.v1 import operator_service_pb2 as pb
-from npucall_client.pool.members import Load, Member, State
+from npucall_client.pool.members import Load, Member, MemberState
 from npucall_client.pool.sources.changes import Changes
 from npucall_client.pool.sources.known_members import KnownMembers
 from npucall_client.pool.sums import sum_of_activity, sum_of_usage
@@ -19,7 +19,7 @@ ADDRESSES = st.sampled_from([f"m{number}:1" for number in range(5)])
 MEMBERS = st.builds(
     Member,
     ADDRESSES,
-    state=st.sampled_from(State),
+    state=st.sampled_from(MemberState),
     load=st.builds(Load, *[st.integers(0, 9)] * 4, reserved=st.booleans()),
 )
 

@@ -32,7 +32,7 @@ from npucall.errors import (
 from npucall.v1 import shared_memory_pb2
 from npucall.wire.status import to_status
 from npucall_client.sending import credentials
-from npucall_client.sending.credentials import Credential, credential_of
+from npucall_client.sending.credentials import ClientCredential, credential_of
 from npucall_client.sending.proxy import is_local
 from npucall_client.settings import ClientSettings
 
@@ -106,7 +106,7 @@ class Tokens:
         return self.tokens[min(self.asked, len(self.tokens)) - 1]
 
 
-def credential(**settings: Any) -> Credential:
+def credential(**settings: Any) -> ClientCredential:
     return credential_of(ClientSettings(**settings))
 
 

@@ -28,7 +28,7 @@ from npucall.errors import (
 from npucall.operators.l1_loss_backward import l1_loss_backward
 from npucall_client import Client
 from npucall_client.sending.request import Request
-from npucall_client.sending.reservations import Granted, Renewal
+from npucall_client.sending.reservations import Renewal, ServerGrant
 from npucall_client.sending.senders import finished
 from npucall_client.sending.threads import THREADS
 
@@ -195,15 +195,15 @@ class Server:
         self.answers, self.renewals, self.released = list(answers), 0, ""
         self.asked_often = threading.Event()
 
-    async def renew(self, request: Request, key: str) -> Granted:
+    async def renew(self, request: Request, key: str) -> ServerGrant:
         self.renewals += 1
         if self.renewals > len(self.answers):
             self.asked_often.set()
-            return Granted(key, 1000.0, 0.01)
+            return ServerGrant(key, 1000.0, 0.01)
         answer = self.answers[self.renewals - 1]
         if answer is not None:
             raise answer
-        return Granted(key, 1000.0, 0.01)
+        return ServerGrant(key, 1000.0, 0.01)
 
     async def release(self, request: Request, key: str) -> None:
         self.released = key
@@ -212,7 +212,7 @@ class Server:
 
 def test_it_goes_on_renewing_while_the_server_does_not_answer() -> None:
     server = Server(ServerUnreachableError("gone"), None, DrainingError("going"), None)
-    renewal = Renewal(server, Granted("key", 500.0, 0.01), THREADS)
+    renewal = Renewal(server, ServerGrant("key", 500.0, 0.01), THREADS)
     assert server.asked_often.wait(PATIENCE)
     renewal.check()
     assert 0 < renewal.remaining <= 500.0
@@ -223,7 +223,7 @@ def test_it_goes_on_renewing_while_the_server_does_not_answer() -> None:
 
 def test_it_is_lost_where_the_server_says_so() -> None:
     server = Server(ReservedError("it has ended"))
-    renewal = Renewal(server, Granted("key", 500.0, 0.01), THREADS)
+    renewal = Renewal(server, ServerGrant("key", 500.0, 0.01), THREADS)
     finished(renewal._task.join(PATIENCE))
     assert renewal.remaining == 0
     with pytest.raises(ReservedError, match="it has ended"):

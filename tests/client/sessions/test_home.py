@@ -32,7 +32,7 @@ from npucall.operators.l1_loss_backward import l1_loss_backward
 from npucall_client.sending.attempts import Attempts
 from npucall_client.sending.request import Request
 from npucall_client.sending.senders import finished
-from npucall_client.sending.session_transport import Opened, Upload
+from npucall_client.sending.session_transport import HandleUpload, Opened
 from npucall_client.sending.threads import THREADS
 from npucall_client.sessions.release import Collected
 from npucall_client.sessions.remote import Remote
@@ -77,7 +77,7 @@ class FakeSessions:
             raise ServerUnreachableError("away")
         self.asked.append(list(handles))
 
-    async def upload(self, request: Request, upload: Upload, *_: Any) -> None:
+    async def upload(self, request: Request, upload: HandleUpload, *_: Any) -> None:
         self.asked.append((request.session_id, upload.handle))
 
     async def call(self, _: object, attempts: Attempts) -> str:
@@ -113,7 +113,7 @@ def attempted(home: SessionLink, call: Callable[..., Any]) -> Any:
 
 def uploaded(home: SessionLink, *handles: bytes) -> None:
     for handle in handles:
-        finished(home.upload(Request(9.0), Upload(handle, b"data"), None))
+        finished(home.upload(Request(9.0), HandleUpload(handle, b"data"), None))
 
 
 def test_a_full_server_is_given_back_what_was_collected_and_asked_once_more() -> None:

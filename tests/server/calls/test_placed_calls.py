@@ -29,7 +29,7 @@ from npucall.places import RegionPart
 from npucall.products import A2
 from npucall.tensors import TensorSpec
 from npucall.wire.calls import PreparedCalls, encode
-from npucall.wire.messages import Request
+from npucall.wire.messages import RequestParts
 from npucall_server.calls.open_places import OpenPlaces
 from npucall_server.devices.base import Step
 from npucall_server.shared.regions import Regions
@@ -80,10 +80,10 @@ def placed(
 
 def test_only_a_request_that_names_a_region_is_placed() -> None:
     region = RegionPart(b"", 0, 0)
-    assert not Request(b"", [memoryview(b"x")]).is_placed
-    assert not Request(b"", []).is_placed
-    assert Request(b"", [memoryview(b"x"), region]).is_placed
-    assert Request(b"", [], {"out": region}).is_placed
+    assert not RequestParts(b"", [memoryview(b"x")]).is_placed
+    assert not RequestParts(b"", []).is_placed
+    assert RequestParts(b"", [memoryview(b"x"), region]).is_placed
+    assert RequestParts(b"", [], {"out": region}).is_placed
 
 
 def test_storages_are_views_of_the_memory_or_of_the_message() -> None:

@@ -26,7 +26,7 @@ from npucall.operators.l1_loss_backward import l1_loss_backward
 from npucall_server.devices import open_device
 from npucall_server.devices.base import DeviceFacts
 from npucall_server.metrics import declared
-from npucall_server.metrics.counters import Counters, Sample
+from npucall_server.metrics.counters import Counters, MetricSample
 from npucall_server.metrics.declared import METRICS
 from npucall_server.metrics.exposition import Exposition
 from npucall_server.metrics.gauges import Gauges
@@ -52,7 +52,7 @@ def call(
     )  # fmt: skip
 
 
-def values(samples: Iterable[Sample], metric: declared.Metric) -> dict[tuple[str, ...], Any]:
+def values(samples: Iterable[MetricSample], metric: declared.Metric) -> dict[tuple[str, ...], Any]:
     return {sample.labels: sample.value for sample in samples if sample.metric is metric}
 
 
@@ -148,7 +148,7 @@ def test_no_two_metrics_have_the_same_series() -> None:
 # --- Read -----------------------------------------------------------------------------------------
 
 
-def gauges_of(served: Served) -> list[Sample]:
+def gauges_of(served: Served) -> list[MetricSample]:
     gauges = Gauges(
         served.executor, served.streams.places, served.regions, served.sessions, served.digests,
         served.gate, lambda: True,
@@ -263,7 +263,7 @@ def trusting(pair: Pair) -> ssl.SSLContext:
 def exposed(pair: Pair, client_ca: Path | None = None) -> Iterator[str]:
     """The address of an exposition over TLS."""
     tls = ServerTls(pair.certificate, pair.key, client_ca)
-    exposition = Exposition("127.0.0.1", 0, [lambda: [Sample(declared.SERVING, (), 1)]], tls)
+    exposition = Exposition("127.0.0.1", 0, [lambda: [MetricSample(declared.SERVING, (), 1)]], tls)
     try:
         yield f"127.0.0.1:{exposition.port}"
     finally:

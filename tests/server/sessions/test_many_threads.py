@@ -16,13 +16,13 @@ from tests.server.serving import Offline, filled, part, read
 
 from npucall.errors import DeviceError, HandleEmptyError, NpucallError, SessionUnknownError
 from npucall_server.sessions.handle_room import PAGE_BYTES, SESSION_BYTES
-from npucall_server.sessions.session import Session
+from npucall_server.sessions.session import OpenSession
 
 THREADS, HANDLES, SIZE = 8, 6, 64
 NAMES = tuple(bytes([number]) * 16 for number in range(HANDLES))
 
 
-def act(session: Session, chance: random.Random) -> None:
+def act(session: OpenSession, chance: random.Random) -> None:
     """One thing that a call may do. Bytes of a handle say which it is, so none has another's."""
     name = chance.choice(NAMES)
     with session.use():

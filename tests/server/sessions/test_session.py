@@ -21,7 +21,7 @@ from npucall.errors import (
     InternalError,
     SessionUnknownError,
 )
-from npucall_server.sessions.session import Session
+from npucall_server.sessions.session import OpenSession
 
 ONE, TWO = b"1" * 32, b"2" * 32
 
@@ -32,14 +32,14 @@ def server() -> Offline:
 
 
 @pytest.fixture
-def session(server: Offline) -> Iterator[Session]:
+def session(server: Offline) -> Iterator[OpenSession]:
     opened = server.open()
     yield opened
     close(server, opened)
     assert server.is_empty
 
 
-def close(server: Offline, session: Session) -> None:
+def close(server: Offline, session: OpenSession) -> None:
     server.sessions.close(FakeCaller(session=session))
 
 
@@ -60,14 +60,14 @@ def data_of(found: Any) -> bytes:
 # --- Filling --------------------------------------------------------------------------------------
 
 
-def test_a_retry_joins_what_fills(session: Session, pool: ThreadPoolExecutor) -> None:
+def test_a_retry_joins_what_fills(session: OpenSession, pool: ThreadPoolExecutor) -> None:
     filling, retry = session.fill(A, 4, ONE), session.fill(A, 4, ONE)
     waiting = begun(pool, retry.wait)
     filling.succeed()
     waiting.result(PATIENCE)
 
 
-def test_who_joins_what_turns_out_to_be_something_else_is_told_so(session: Session) -> None:
+def test_who_joins_what_turns_out_to_be_something_else_is_told_so(session: OpenSession) -> None:
     filling = session.fill(A, 4, None)
     call, upload = session.fill(A, 4, TWO), session.fill(A, 4, None)
     filling.succeed(ONE)
@@ -77,7 +77,9 @@ def test_who_joins_what_turns_out_to_be_something_else_is_told_so(session: Sessi
     upload.wait(FakeCaller(), ONE)
 
 
-def test_a_retry_raises_what_it_joined_failed_with_and_of_a_bug_no_word(session: Session) -> None:
+def test_a_retry_raises_what_it_joined_failed_with_and_of_a_bug_no_word(
+    session: OpenSession,
+) -> None:
     """Of a call that its caller gave up: that it is to be repeated."""
     for fault, told, said in (
         (DeviceError("the device said no"), DeviceError, "said no"),
@@ -95,7 +97,7 @@ def test_a_retry_raises_what_it_joined_failed_with_and_of_a_bug_no_word(session:
     assert "secret" not in str(empty.value)
 
 
-def test_a_handle_that_could_not_be_filled_may_be_filled_by_another(session: Session) -> None:
+def test_a_handle_that_could_not_be_filled_may_be_filled_by_another(session: OpenSession) -> None:
     session.fill(A, 4, ONE).fail(DeviceError("no"))
     filling = session.fill(A, 4, TWO)
     filling.memory.write(0, b"data")
@@ -110,7 +112,7 @@ def test_a_handle_that_could_not_be_filled_may_be_filled_by_another(session: Ses
 
 @pytest.mark.parametrize("released", [False, True])
 def test_who_reads_waits_until_the_handle_is_filled(
-    server: Offline, session: Session, pool: ThreadPoolExecutor, released: bool
+    server: Offline, session: OpenSession, pool: ThreadPoolExecutor, released: bool
 ) -> None:
     """Even if it is released meanwhile."""
     filling = session.fill(A, 4, ONE)
@@ -124,7 +126,9 @@ def test_who_reads_waits_until_the_handle_is_filled(
     assert server.device.allocated == (0 if released else 4)
 
 
-def test_who_reads_is_told_that_filling_failed(session: Session, pool: ThreadPoolExecutor) -> None:
+def test_who_reads_is_told_that_filling_failed(
+    session: OpenSession, pool: ThreadPoolExecutor
+) -> None:
     filling = session.fill(A, 4, ONE)
     reading = session.read(part(A), "target")
     waiting = begun(pool, reading.wait)
@@ -139,7 +143,7 @@ def test_who_reads_is_told_that_filling_failed(session: Session, pool: ThreadPoo
 
 @pytest.mark.parametrize("how", ["the session closes", "it cancels"])
 def test_who_reads_waits_no_longer_when(
-    server: Offline, session: Session, pool: ThreadPoolExecutor, how: str
+    server: Offline, session: OpenSession, pool: ThreadPoolExecutor, how: str
 ) -> None:
     filling, caller = session.fill(A, 4, ONE), FakeCaller()
     reading = session.read(part(A), "x")
@@ -170,7 +174,7 @@ def test_who_reads_waits_no_longer_than_its_deadline_or_the_server_lets_a_call_w
 
 @pytest.mark.parametrize("closed", [False, True])
 def test_what_is_read_or_filled_stays_until_that_is_done_though_it_was_released(
-    server: Offline, session: Session, closed: bool
+    server: Offline, session: OpenSession, closed: bool
 ) -> None:
     """Or its session has ended."""
     filled(session, A)

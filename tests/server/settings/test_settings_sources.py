@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from npucall.environment import variables
 from npucall_server.directory.settings import read as read_directory
-from npucall_server.settings import memory as module
+from npucall_server.settings import limits as module
 from npucall_server.settings.server import ServerSettings
 from npucall_server.settings.server import read as read_flags
 

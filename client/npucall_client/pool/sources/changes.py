@@ -9,12 +9,15 @@ from google.protobuf.message import DecodeError
 from npucall.errors import MessageError
 from npucall.membership import check_address
 from npucall.v1 import directory_service_pb2 as pb
-from npucall_client.pool.members import Load, Member, State
+from npucall_client.pool.members import Load, Member, MemberState
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-_STATES = {pb.MEMBER_STATE_DRAINING: State.DRAINING, pb.MEMBER_STATE_SUSPECT: State.SUSPECT}
+_STATES = {
+    pb.MEMBER_STATE_DRAINING: MemberState.DRAINING,
+    pb.MEMBER_STATE_SUSPECT: MemberState.SUSPECT,
+}
 
 
 class Changes(NamedTuple):
@@ -62,7 +65,7 @@ def _member(told: pb.Member) -> Member:
         catalogue=told.catalogue,
         memory_limit=told.memory_limit,
         labels=dict(told.labels),
-        state=_STATES.get(told.state, State.SERVING),
+        state=_STATES.get(told.state, MemberState.SERVING),
         load=Load(
             load.running,
             load.waiting,

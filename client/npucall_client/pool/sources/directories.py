@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from npucall_client.pool.members import Update
-    from npucall_client.sending.senders import Stream
+    from npucall_client.sending.senders import MessageStream
     from npucall_client.settings import ClientSettings
 
 FIRST_SECONDS = 5.0
@@ -158,7 +158,7 @@ class _Directory:
         """Why it gives no members; empty if it does."""
         self.refusal: NpucallError | None = None
         """The error if it refused and asking again does not help."""
-        self._stream: Stream | None = None
+        self._stream: MessageStream | None = None
         self._expected = 0.0
         """The time by which the next message must come."""
         self._is_late = False

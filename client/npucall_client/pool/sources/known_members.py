@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from npucall_client.pool.members import State
+from npucall_client.pool.members import MemberState
 
 if TYPE_CHECKING:
     from npucall_client.pool.members import Member
@@ -69,7 +69,7 @@ class KnownMembers:
     def hears_nobody(self) -> bool:
         """Whether the directory says that it has not heard of any member for a while."""
         return self.complete and all(
-            member.state is State.SUSPECT for member in self._listed.values()
+            member.state is MemberState.SUSPECT for member in self._listed.values()
         )
 
     def _all(self) -> dict[str, Member]:

@@ -29,7 +29,7 @@ from npucall_server.commands.doctor.finding import (
 from npucall_server.commands.doctor.kinds import call_of_shape, of_every_operator
 from npucall_server.devices.base import Step
 from npucall_server.devices.cann.clearing import SLOWER
-from npucall_server.devices.cann.memory import device_buffer
+from npucall_server.devices.cann.device_memory import device_buffer
 from npucall_server.devices.cann.planner import Planner
 from npucall_server.devices.cann.program import ProgramRun
 

@@ -19,7 +19,7 @@ from npucall.errors import NpucallError, OutOfMemoryError
 from npucall.products import A2
 from npucall.tensors import TensorSpec
 from npucall_server.devices.base import BrokenDeviceError
-from npucall_server.devices.cann.memory import ALIGNED, device_buffer, round_up
+from npucall_server.devices.cann.device_memory import ALIGNED, device_buffer, round_up
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from npucall.dtypes import AnyArray
+    from npucall_server.devices.cann.device_memory import PinnedBuffer
     from npucall_server.devices.cann.functions import AscendCL
-    from npucall_server.devices.cann.memory import PinnedBuffer
 
 COUNT = 4
 """How many pieces of pinned memory there are."""

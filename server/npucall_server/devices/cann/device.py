@@ -14,10 +14,10 @@ from npucall_server.devices.base import (
     device_lost,
 )
 from npucall_server.devices.cann import values
+from npucall_server.devices.cann.device_memory import piece_bytes
 from npucall_server.devices.cann.host import HostCatalogue
 from npucall_server.devices.cann.lane import SYNCHRONISE, Lane, LaneLimits
 from npucall_server.devices.cann.library import LibraryError
-from npucall_server.devices.cann.memory import piece_bytes
 from npucall_server.devices.cann.planner import Planner, Plans
 from npucall_server.devices.cann.program import ProgramRun
 from npucall_server.devices.cann.resident import (

@@ -20,9 +20,9 @@ from npucall_server.devices.cann import functions as c
 from npucall_server.devices.cann.clearing import Clearing
 from npucall_server.devices.cann.copies import Copies
 from npucall_server.devices.cann.descriptors import KeptDescriptors
+from npucall_server.devices.cann.device_memory import piece_bytes
 from npucall_server.devices.cann.events import StreamEvents
 from npucall_server.devices.cann.launch import Launcher
-from npucall_server.devices.cann.memory import piece_bytes
 from npucall_server.devices.cann.program import SLICE_NS, learn, pace_of
 from npucall_server.devices.cann.scratch import Scratch
 from npucall_server.devices.cann.transfer import Transfer

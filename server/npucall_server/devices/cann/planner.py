@@ -26,8 +26,8 @@ from typing import TYPE_CHECKING
 
 from npucall_server.devices.base import BrokenDeviceError, device_lost
 from npucall_server.devices.cann.descriptors import Descriptors
+from npucall_server.devices.cann.device_memory import piece_bytes
 from npucall_server.devices.cann.launch import known_workspace, tell_workspace, workspace_of
-from npucall_server.devices.cann.memory import piece_bytes
 from npucall_server.devices.cleanup import Cleanup
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from npucall.declare.prepare import once_a_call
 from npucall.errors import NpucallError
 from npucall.memory import fresh_array
 from npucall_server.devices.base import Phases
-from npucall_server.devices.cann.memory import piece_bytes
+from npucall_server.devices.cann.device_memory import piece_bytes
 from npucall_server.devices.cann.resident import address_of, is_aligned
 from npucall_server.devices.program_map import program_map_of
 from npucall_server.devices.unwritten import begun

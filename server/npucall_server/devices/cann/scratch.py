@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from npucall.errors import NpucallError
+from npucall_server.devices.cann.device_memory import device_buffer
 from npucall_server.devices.cann.launch import known_workspace, tell_workspace
-from npucall_server.devices.cann.memory import device_buffer
 from npucall_server.devices.cleanup import Cleanup
 
 if TYPE_CHECKING:

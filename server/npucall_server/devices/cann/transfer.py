@@ -15,7 +15,7 @@ import numpy as np
 from npucall import memory
 from npucall_server.devices.cann import functions as c
 from npucall_server.devices.cann.copies import Part, pinned_bytes, pinned_pieces
-from npucall_server.devices.cann.memory import PinnedBuffer, device_buffer
+from npucall_server.devices.cann.device_memory import PinnedBuffer, device_buffer
 from npucall_server.devices.cleanup import Cleanup
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.simulator.control import Simulator
 
 from npucall.errors import OutOfMemoryError
-from npucall_server.devices.cann.memory import (
+from npucall_server.devices.cann.device_memory import (
     GrowingBuffer,
     PinnedBuffer,
     device_buffer,

@@ -13,7 +13,7 @@ from npucall.places import Digest, HandlePart, Keep, StepOutput
 from npucall_client.sending.remote_sessions import uploaded
 from npucall_client.sending.request import Request
 from npucall_client.sending.senders import finished
-from npucall_client.sending.session_transport import Upload
+from npucall_client.sending.session_transport import HandleUpload
 from npucall_client.sessions.results import new_handle
 from npucall_conformance.running.looks.paths.message_paths import no_pipeline
 from npucall_conformance.running.looks.paths.path import (
@@ -172,10 +172,10 @@ def _remember(resources: Resources, call: BoundCall) -> list[bytes]:
     if not first[0]:
         return []
     name, data = first
-    uploads = [Upload(new_handle(), data, sha256(data).digest())]
+    uploads = [HandleUpload(new_handle(), data, sha256(data).digest())]
     call.storage[name] = Digest(uploads[0].digest)  # type: ignore[assignment]  # as others may send
     for other, more in rest[:1]:
-        sent = Upload(new_handle(), more, sha256(more).digest())
+        sent = HandleUpload(new_handle(), more, sha256(more).digest())
         uploads += [sent, replace(sent, handle=new_handle(), by_digest=True)]
         call.storage[other] = HandlePart(uploads[-1].handle, 0, len(more))
     for upload in uploads:
@@ -183,7 +183,7 @@ def _remember(resources: Resources, call: BoundCall) -> list[bytes]:
     return [upload.handle for upload in uploads]
 
 
-def _upload(resources: Resources, upload: Upload) -> None:
+def _upload(resources: Resources, upload: HandleUpload) -> None:
     """Uploads, if it travels, in chunks of an odd number of bytes. Raises NpucallError."""
     transport, request = resources.transport, Request(SECONDS, home=resources.home)
     if not resources.is_remote:
@@ -205,7 +205,7 @@ def _put(resources: Resources, call: BoundCall, handle: bytes) -> None:
         whole += data
         whole += bytes(-len(whole) % _ALIGNMENT + _ALIGNMENT)
     call.home = resources.home
-    _upload(resources, Upload(handle, bytes(whole)))
+    _upload(resources, HandleUpload(handle, bytes(whole)))
 
 
 def _release(resources: Resources, handles: Sequence[bytes]) -> None:

@@ -34,7 +34,7 @@ class Row(NamedTuple):
         return self.state == Phase.SERVING
 
 
-def rows(answers: Mapping[str, Mapping[str, Any] | None], hosts: Sequence[Host]) -> list[Row]:
+def rows_of(answers: Mapping[str, Mapping[str, Any] | None], hosts: Sequence[Host]) -> list[Row]:
     """A row for each keeper that was asked."""
     return [_row(name, answer, hosts) for name, answer in answers.items()]
 

@@ -1,14 +1,15 @@
-"""Settings of sessions, their handles, and what is kept by digests."""
+"""Settings of what callers may keep: sessions, their handles, digests, reservations."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from pydantic import BaseModel, ByteSize, Field
+from pydantic import BaseModel, ByteSize, Field, SecretStr
 
 from npucall_server.settings.expert import EXPERT
 
-_LONGEST_SECONDS = 3600.0
+_LONGEST_LEASE = 3600.0
+_LONGEST_RESERVATION = 7 * 24 * 3600.0
 _DIGEST_SHARE = 8
 
 
@@ -38,7 +39,7 @@ class SessionSettings(BaseModel):
         60.0,
         ge=0,
         allow_inf_nan=False,
-        le=_LONGEST_SECONDS,
+        le=_LONGEST_LEASE,
         json_schema_extra=EXPERT,
         description="Longest lease of a session, in seconds. If a caller disappears, the server "
         "frees its session after that time. 0: no sessions.",
@@ -51,4 +52,28 @@ class SessionSettings(BaseModel):
         "together, so that clients send constants only once. They count towards --memory-limit, "
         "and the server drops them when calls need the room. 0: none. Default: an eighth of "
         "--memory-limit.",
+    )
+
+
+class ReservationSettings(BaseModel):
+    """How long somebody may have the device alone, and what a reservation is known by."""
+
+    max_reservation: float = Field(
+        7200.0,
+        gt=0,
+        allow_inf_nan=False,
+        le=_LONGEST_RESERVATION,
+        json_schema_extra=EXPERT,
+        description="Longest reservation of the device that the server grants, in seconds.",
+    )
+    reservation_key: SecretStr | None = Field(
+        None,
+        min_length=16,
+        exclude=True,  # `npucall-server settings` does not tell it
+        json_schema_extra=EXPERT,
+        description="Secret of 16 characters or more from which the server makes the keys of "
+        "reservations; give each server another one. With it, reservations survive a restart of "
+        "the server, and the server grants no new one in the first 30 s. Put it into a file or "
+        "the environment: everybody who can list processes sees a command line. Default: a new "
+        "secret at each start, so that a restart ends reservations.",
     )
