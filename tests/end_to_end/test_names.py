@@ -26,9 +26,9 @@ CLASSES = {
 """Public classes of several modules, with the reason."""
 MODULES = {
     "command": "what each of the smaller commands runs: npucall, npucall-pool, npucall-directory",
+    "headers": "of messages on the wire; those of C, and the command that lists them",
     "places": "the contract's, on the wire, and the two kinds of places of the client",
     "reservations": "the device's on the server; on the client one server's and a pool's",
-    "sessions": "the server's, those of local:, and those of asyncio",
 }
 """Names of three modules or more."""
 PACKAGES = {

@@ -32,13 +32,8 @@ if TYPE_CHECKING:
     from npucall_server.access.callers import Caller, Waiting
     from npucall_server.devices.base import Resident, Source, Target
     from npucall_server.sessions.digests import Digests
-<<<<<<< HEAD
     from npucall_server.sessions.open_sessions import Sessions
-    from npucall_server.sessions.session import Filling, Session
-=======
     from npucall_server.sessions.session import Filling, OpenSession
-    from npucall_server.sessions.sessions import Sessions
->>>>>>> d29e8d49 (One word, one meaning in the whole product: eight classes and four modules share a name, each with a reason)
     from npucall_server.shared.regions import Regions
 
     _Found: TypeAlias = "Source | Reading | StepOutput | None"

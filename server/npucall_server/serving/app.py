@@ -14,7 +14,7 @@ from npucall_server.accounts.usage_file import UsageFile
 from npucall_server.announcing import member
 from npucall_server.announcing.announcer import Announcer
 from npucall_server.carriers.door import Door
-from npucall_server.carriers.frames.service import FrameService
+from npucall_server.carriers.frames.frame_service import FrameService
 from npucall_server.carriers.multiplex.stream_service import StreamService
 from npucall_server.devices.base import device_lost
 from npucall_server.exits import ExitCode

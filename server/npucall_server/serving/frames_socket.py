@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from npucall_server.access.tenants_guard import TenantsGuard
-    from npucall_server.carriers.frames.service import FrameService
+    from npucall_server.carriers.frames.frame_service import FrameService
 
 _PAUSE_SECONDS = 0.1
 _REFUSED_SECONDS = 0.001

@@ -140,6 +140,13 @@ class PeerSettings(BaseModel):
 class ConnectionSettings(PeerSettings):
     """What callers may have open, and what travels at a time."""
 
+    frames_socket: Path | None = Field(
+        None,
+        json_schema_extra=EXPERT,
+        description="Path of a Unix socket that the server makes, where clients on this host call "
+        "it in frames, which cost much less than gRPC. Processes of the same user may connect, of "
+        "users in --shared-memory-users, and callers of tenants. Linux only.",
+    )
     max_message_bytes: ByteSize | None = Field(
         None,
         gt=0,

@@ -11,12 +11,12 @@ from npucall.errors import CredentialInvalidError, MessageError, NpucallError, U
 from npucall.wire import headers
 from npucall.wire.status import to_status
 from npucall_server.carriers.door import Outcome
-from npucall_server.carriers.frames.answers import FrameAnswers
-from npucall_server.carriers.frames.call import FrameCall
-from npucall_server.carriers.frames.incoming import BUFFER_BYTES, Incoming
-from npucall_server.carriers.frames.memory import FrameMemory
+from npucall_server.carriers.frames.frame_answers import FrameAnswers
+from npucall_server.carriers.frames.frame_call import FrameCall
+from npucall_server.carriers.frames.frame_memory import FrameMemory
+from npucall_server.carriers.frames.frame_stream import run_stream
+from npucall_server.carriers.frames.incoming import BUFFER_BYTES, IncomingFrames
 from npucall_server.carriers.frames.outgoing import Outgoing
-from npucall_server.carriers.frames.stream import run_stream
 from npucall_server.carriers.frames.visitor import METHOD, FrameVisitor
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class FrameConnection(FrameVisitor):
         self._outgoing = Outgoing(connection, parts.peers)
         super().__init__(peer, parts.door.guard, of_user, self._outgoing.cut)
         self._outgoing.belongs_to(self)
-        self._incoming = Incoming(connection, self, parts.peers, parts.max_message_bytes)
+        self._incoming = IncomingFrames(connection, self, parts.peers, parts.max_message_bytes)
         self._parts = parts
         self._memory = FrameMemory(parts.regions, parts.door, holders)
         self.came = parts.peers.clock()

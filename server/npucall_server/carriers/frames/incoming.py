@@ -21,7 +21,7 @@ BUFFER_BYTES = 16 * 2**10
 """Of each connection, as long as it is open: small frames that come together are read at once."""
 
 
-class Incoming:
+class IncomingFrames:
     """Reads frames one after the other, in one thread.
 
     No more is taken in than the buffer has room for, until somebody makes room for a message. Once

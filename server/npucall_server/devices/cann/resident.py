@@ -25,13 +25,8 @@ from npucall import memory
 from npucall.errors import NpucallError
 from npucall_server.devices.base import BrokenDeviceError, ResidentPart, is_resident
 from npucall_server.devices.cann import functions as c
-<<<<<<< HEAD
-from npucall_server.devices.cann.memory import ALIGNED, round_up
-from npucall_server.devices.lane_pool import with_room
-=======
 from npucall_server.devices.cann.device_memory import ALIGNED, round_up
-from npucall_server.devices.lanes import with_room
->>>>>>> d29e8d49 (One word, one meaning in the whole product: eight classes and four modules share a name, each with a reason)
+from npucall_server.devices.lane_pool import with_room
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.server.fakes import BlockingDevice, FakeDevice, device_that_answers, until
 
-from npucall_server.carriers.frames import service as frame_service
+from npucall_server.carriers.frames import frame_service
 from npucall_server.carriers.frames.incoming import BUFFER_BYTES
 
 from .peer import (

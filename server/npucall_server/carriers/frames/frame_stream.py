@@ -17,13 +17,17 @@ if TYPE_CHECKING:
 
     from npucall.wire.headers import Header
     from npucall_server.carriers.door import Exchange
-    from npucall_server.carriers.frames.incoming import Incoming
+    from npucall_server.carriers.frames.incoming import IncomingFrames
     from npucall_server.carriers.frames.outgoing import Outgoing
     from npucall_server.carriers.frames.visitor import FrameVisitor
 
 
 def run_stream(
-    first: Header, incoming: Incoming, outgoing: Outgoing, caller: FrameVisitor, exchange: Exchange
+    first: Header,
+    incoming: IncomingFrames,
+    outgoing: Outgoing,
+    caller: FrameVisitor,
+    exchange: Exchange,
 ) -> None:
     """From its first frame to its end; this thread sends, another one reads.
 
@@ -40,7 +44,7 @@ def run_stream(
     outgoing.send(headers.STREAM)
 
 
-def _messages(header: Header, incoming: Incoming, caller: FrameVisitor) -> Iterator[bytes]:
+def _messages(header: Header, incoming: IncomingFrames, caller: FrameVisitor) -> Iterator[bytes]:
     """The messages of the caller. Raises CancelledError if it goes."""
     size = header.length - header.metadata
     try:

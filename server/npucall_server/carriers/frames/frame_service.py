@@ -11,8 +11,8 @@ from npucall.texts import retry_in
 from npucall.wire.headers import join_hello
 from npucall_server import retries
 from npucall_server.accounts.ledger import Ledger
-from npucall_server.carriers.frames.answers import WINDOW
 from npucall_server.carriers.frames.connection import FrameConnection, FrameParts
+from npucall_server.carriers.frames.frame_answers import WINDOW
 
 if TYPE_CHECKING:
     import socket

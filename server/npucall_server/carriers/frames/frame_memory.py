@@ -13,7 +13,7 @@ from npucall_server.carriers.door import Outcome
 if TYPE_CHECKING:
     from npucall.wire.headers import Header
     from npucall_server.carriers.door import Door
-    from npucall_server.carriers.frames.incoming import Incoming
+    from npucall_server.carriers.frames.incoming import IncomingFrames
     from npucall_server.carriers.frames.outgoing import Outgoing
     from npucall_server.carriers.frames.visitor import FrameVisitor
     from npucall_server.shared.regions import Regions
@@ -31,7 +31,7 @@ class FrameMemory:
         self._names: list[bytes] = []
 
     def share(
-        self, header: Header, incoming: Incoming, outgoing: Outgoing, peer: FrameVisitor
+        self, header: Header, incoming: IncomingFrames, outgoing: Outgoing, peer: FrameVisitor
     ) -> None:
         """Answers a frame that asks for memory: with memory, or says why not."""
         if header.length > _LONGEST_REQUEST or header.metadata:

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from npucall_server.accounts.ledger import Entry
-    from npucall_server.carriers.frames.call import FrameCall
-    from npucall_server.carriers.frames.incoming import Incoming
+    from npucall_server.carriers.frames.frame_call import FrameCall
+    from npucall_server.carriers.frames.incoming import IncomingFrames
     from npucall_server.carriers.frames.outgoing import Outgoing
     from npucall_server.carriers.threads import Threads
 
@@ -32,7 +32,7 @@ class FrameAnswers:
 
     def __init__(  # both halves of the connection, and what its calls use
         self,
-        incoming: Incoming,
+        incoming: IncomingFrames,
         outgoing: Outgoing,
         threads: Threads,
         place: Entry,
