@@ -76,6 +76,7 @@ class TenantServer(Served):
             tls_client_ca=self.authority.ca,
             shared_memory=self.side,
             frames_socket=folder / "f",
+            frames_listen="mtls:127.0.0.1:0",
             reflection=True,
             memory_limit=1 << 26,
         )

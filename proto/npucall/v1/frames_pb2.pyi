@@ -6,6 +6,11 @@ fraction of what gRPC takes. A server that has them says so in `GetServerInfoRes
 `frames_socket` is the path of a Unix socket (SOCK_STREAM) on its host. gRPC remains: whatever a
 client cannot do here it does there, and it may mix both as it likes.
 
+Between hosts the same goes over TCP, at the port `frames_port`, with TLS first where `frames_tls`
+says so: the client checks the server's certificate for the host of its gRPC target, and shows its
+own where it does so to gRPC. It never sends a credential over TCP without TLS, and the server
+refuses one.
+
 A FRAME is a header of 16 bytes, then metadata, then a message. All numbers of the header are
 little-endian and unsigned:
 

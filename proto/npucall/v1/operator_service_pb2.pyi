@@ -1507,6 +1507,8 @@ class GetServerInfoResponse(google.protobuf.message.Message):
     LABELS_FIELD_NUMBER: builtins.int
     CATALOGUE_FIELD_NUMBER: builtins.int
     FRAMES_SOCKET_FIELD_NUMBER: builtins.int
+    FRAMES_PORT_FIELD_NUMBER: builtins.int
+    FRAMES_TLS_FIELD_NUMBER: builtins.int
     product: builtins.str
     """Short name of the product, for example "Ascend910B"."""
     default_variant: builtins.str
@@ -1532,6 +1534,14 @@ class GetServerInfoResponse(google.protobuf.message.Message):
     frames_socket: builtins.str
     """Path of the Unix socket at which the server takes calls in frames (`frames.proto`), as the
     server sees it; empty: it takes none there.
+    """
+    frames_port: builtins.int
+    """Port at which the server takes calls in frames, at the host where the client reaches it over
+    gRPC; 0: none.
+    """
+    frames_tls: builtins.bool
+    """The connection at that port is TLS, by the certificate that the server has for gRPC. If not, the
+    client sends no credential there.
     """
     @property
     def server(self) -> global___ServerIdentity:
@@ -1578,9 +1588,11 @@ class GetServerInfoResponse(google.protobuf.message.Message):
         labels: collections.abc.Mapping[builtins.str, builtins.str] | None = ...,
         catalogue: builtins.int = ...,
         frames_socket: builtins.str = ...,
+        frames_port: builtins.int = ...,
+        frames_tls: builtins.bool = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["caller", b"caller", "device", b"device", "limits", b"limits", "reservation", b"reservation", "server", b"server"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["bytes_in_flight", b"bytes_in_flight", "caller", b"caller", "calls_in_flight", b"calls_in_flight", "catalogue", b"catalogue", "default_variant", b"default_variant", "device", b"device", "frames_socket", b"frames_socket", "labels", b"labels", "limits", b"limits", "product", b"product", "reservation", b"reservation", "server", b"server", "shared_memory_socket", b"shared_memory_socket", "uptime_seconds", b"uptime_seconds", "version", b"version"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["bytes_in_flight", b"bytes_in_flight", "caller", b"caller", "calls_in_flight", b"calls_in_flight", "catalogue", b"catalogue", "default_variant", b"default_variant", "device", b"device", "frames_port", b"frames_port", "frames_socket", b"frames_socket", "frames_tls", b"frames_tls", "labels", b"labels", "limits", b"limits", "product", b"product", "reservation", b"reservation", "server", b"server", "shared_memory_socket", b"shared_memory_socket", "uptime_seconds", b"uptime_seconds", "version", b"version"]) -> None: ...
 
 global___GetServerInfoResponse = GetServerInfoResponse
 

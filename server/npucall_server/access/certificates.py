@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from cryptography import x509
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from npucall_server.access.guard import ProvedPeer
 
@@ -53,6 +53,11 @@ class ClientCertificates:
             self._kept = {}
         self._kept[key] = now + _LOOK_SECONDS, certificate
         return certificate
+
+
+def told(names: Sequence[bytes], pem: bytes) -> dict[str, Sequence[bytes]]:
+    """What a connection proves by a certificate, as gRPC tells it."""
+    return {_NAMES: names, _PEM: [pem]}
 
 
 def _certificate(told: Mapping[str, Iterable[bytes]]) -> Certificate:

@@ -36,7 +36,7 @@ def bytes_moved() -> dict[str, int]:
     moved = {}
     for connection in _connections():
         with closing(connection), suppress(OSError):
-            moved[_name(connection)] = sum(_MOVED.unpack_from(_info(connection), _MOVED_AT))
+            moved[name_of(connection)] = sum(_MOVED.unpack_from(_info(connection), _MOVED_AT))
     return moved
 
 
@@ -73,7 +73,7 @@ class IdleConnections:
         busy, silences = self._busy(), {}
         for connection in connections:
             with suppress(OSError):
-                if _name(connection) not in busy:
+                if name_of(connection) not in busy:
                     silences[connection] = _SILENCE.unpack_from(_info(connection), _SILENCE_AT)[0]
         idle = [connection for connection, silence in silences.items() if silence >= _IDLE_MS]
         return sorted(idle, key=silences.__getitem__, reverse=True)
@@ -108,7 +108,8 @@ def _descriptors() -> list[int]:
     return found
 
 
-def _name(connection: socket.socket) -> str:
+def name_of(connection: socket.socket) -> str:
+    """The peer of a TCP connection, as gRPC spells it."""
     host, port = connection.getpeername()[:2]
     host = host.removeprefix(_MAPPED)
     return f"ipv6:%5B{host}%5D:{port}" if ":" in host else f"ipv4:{host}:{port}"

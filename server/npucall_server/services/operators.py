@@ -48,6 +48,8 @@ class OperatorService:
         self._settings, self._budget = settings, budget
         self._identity = identity
         self._started = time.monotonic()
+        self.frames_port = 0
+        """As clients see it; 0 without one."""
 
     def execute(self, request: bytes, record: Record, caller: Caller) -> bytes:
         """Runs one call."""
@@ -140,6 +142,8 @@ class OperatorService:
             device=_device_info(facts) if facts else None,
             shared_memory_socket=str(path.absolute()) if path else "",
             frames_socket=str(frames.absolute()) if frames else "",
+            frames_port=self.frames_port,
+            frames_tls=self.frames_port > 0 and settings.has_frames_tls,
             reservation=who.reservation(self._executions.gate.shown(), caller.identity),
             caller=who.caller_info(caller.identity, caller.identity),
             labels=settings.labels,

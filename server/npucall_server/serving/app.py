@@ -29,7 +29,7 @@ from npucall_server.services.sessions.kept import Kept
 from npucall_server.services.sessions.service import SessionService
 from npucall_server.serving import binding, grpc_server
 from npucall_server.serving.core import SYSTEM, core_of, operators_of
-from npucall_server.serving.frames_socket import FramesSocket
+from npucall_server.serving.frames_listeners import frames_listeners_of
 from npucall_server.serving.listener import Listener, connections_possible, metrics_of
 from npucall_server.serving.watch import Watch
 from npucall_server.shared.side_socket import SideSocket
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from npucall_server.devices.base import Device
     from npucall_server.metrics.shown import Metrics
     from npucall_server.serving.core import Clock, Core
+    from npucall_server.serving.frames_listeners import FramesListener
     from npucall_server.settings.server import ServerSettings
     from npucall_server.telemetry.log import Log
 
@@ -76,7 +77,7 @@ class Parts:
     methods: Methods
     listener: Listener
     side: SideSocket | None
-    frames: FramesSocket | None
+    frames: list[FramesListener]
     usage_file: UsageFile | None
     announcer: Announcer | None
     idle: Watch | None
@@ -100,7 +101,10 @@ def build(
         methods.grpc, settings, methods.services.health, [operators_service.NAME], core.is_well,
         core.peers, log,
     )  # fmt: skip
-    side, frames = _side_of(core), _frames_of(core, methods)
+    side = _side_of(core)
+    frames = frames_listeners_of(
+        settings, log, methods.frames, methods.operators, core.access.tenants_guard
+    )
     usage_file = _usage_file_of(core)
     listener.show_metrics(methods.metrics, _gauges_of(core, methods).samples)
     announcer = _announcer_of(core, methods, listener)
@@ -124,8 +128,8 @@ class Server:
         for part in (parts.watch, parts.idle):
             if part is not None:
                 part.start()
-        if parts.frames is not None:
-            parts.frames.start()
+        for each in parts.frames:
+            each.start()
         parts.listener.start(
             settings.advertise,
             device=parts.core.device.name,
@@ -167,9 +171,9 @@ class Server:
         parts, core = self.parts, self.parts.core
         if parts.side is not None:
             parts.side.close()
-        if parts.frames is not None:
-            parts.frames.close()
-            parts.methods.frames.close()
+        for each in parts.frames:
+            each.close()
+        parts.methods.frames.close()
         for part in (parts.announcer, parts.idle, parts.watch):
             if part is not None:
                 part.stop()
@@ -208,8 +212,8 @@ class Server:
         log.event("exit", code=ExitCode.DEVICE_LOST)
         if parts.side is not None:
             parts.side.remove()
-        if parts.frames is not None:
-            parts.frames.close()
+        for each in parts.frames:
+            each.close()
         if parts.usage_file is not None:
             parts.usage_file.stop()
         parts.listener.remove_ready_file()
@@ -220,7 +224,9 @@ class Server:
 def _methods_of(core: Core) -> Methods:
     """Gives a gRPC server its services."""
     settings, executions = core.settings, core.executions
-    connections = connections_possible(_OTHER_DESCRIPTORS) // len(settings.listens)
+    has_frames = settings.frames_socket is not None or bool(settings.frames_listen)
+    doors = len(settings.listens) + has_frames  # each has as many as may be
+    connections = connections_possible(_OTHER_DESCRIPTORS) // doors
     budget = Budget.of(settings, connections)
     metrics = metrics_of(settings, operators_of(core.device))
     server = grpc_server.server(settings, budget, core.device.lanes)
@@ -240,15 +246,9 @@ def _methods_of(core: Core) -> Methods:
     if settings.has_reflection:
         services.add_reflection(server)
     frames = FrameService(
-        executions,
-        budget,
-        door,
-        core.peers,
-        streams.threads,
-        services.call_room,
-        streams.execute_stream,
-        core.regions,
-    )
+        executions, budget, door, core.peers, streams.threads, services.call_room,
+        streams.execute_stream, core.regions,
+    )  # fmt: skip
     return Methods(server, budget, metrics, services, operators, streams, frames)
 
 
@@ -318,20 +318,5 @@ def _side_of(core: Core) -> SideSocket | None:
     except OSError as error:
         raise binding.BindError(
             f"shared_memory: expected a path where the server can make a socket, found {path}: "
-            f"{error}"
-        ) from error
-
-
-def _frames_of(core: Core, methods: Methods) -> FramesSocket | None:
-    path = core.settings.frames_socket
-    if path is None:
-        return None
-    binding.check_path("frames_socket", path.absolute())
-    try:
-        users, guard = core.settings.shared_memory_users, core.access.tenants_guard
-        return FramesSocket(path.absolute(), users, methods.frames, guard)
-    except OSError as error:
-        raise binding.BindError(
-            f"frames_socket: expected a path where the server can make a socket, found {path}: "
             f"{error}"
         ) from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ from npucall_server.settings import addresses
 from npucall_server.settings.addresses import Security
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     import grpc
@@ -35,7 +37,7 @@ class SettingsError(BindError):
 
 def bind(server: grpc.Server, settings: TransportSettings, log: Log) -> list[Address]:
     """Binds every address of ``listen``. Answers the addresses with the ports that they got."""
-    certificates = _certificates(settings, log)
+    certificates = certificates_of(settings, log)
     return [_bind("listen", server, each, certificates) for each in settings.listens]
 
 
@@ -63,13 +65,23 @@ def warnings(bound: list[Address], settings: TransportSettings) -> list[str]:
     return said
 
 
+@contextmanager
+def naming(setting: str, found: str) -> Iterator[None]:
+    """Makes a BindError of what the system says about the address of a setting."""
+    try:
+        yield
+    except OSError as error:
+        raise BindError(f"{setting}: expected a free address, found {found}: {error}") from error
+
+
 def check_path(setting: str, path: Path) -> None:
     """Raises SettingsError if no socket can be made at a path."""
     if fault := addresses.fault_of_path(path):
         raise SettingsError(f"{setting}: {fault}")
 
 
-def _certificates(settings: TransportSettings, log: Log) -> Certificates | None:
+def certificates_of(settings: TransportSettings, log: Log) -> Certificates | None:
+    """The server's certificates, if it has some. Raises SettingsError."""
     certificate, key = settings.tls_certificate, settings.tls_key
     if certificate is None or key is None:
         return None

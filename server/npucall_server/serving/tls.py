@@ -57,6 +57,8 @@ class Certificates:
         """Whether the files have changed and have not been good since."""
         self._told = ""
         self._good = _Contents(b"", b"", b"")
+        self._contexts: dict[Security, ssl.SSLContext] = {}
+        """Made of what is good, for addresses without gRPC."""
         self._read()
 
     def credentials(self, security: Security) -> grpc.ServerCredentials:
@@ -90,14 +92,20 @@ class Certificates:
                     self._log.event("certificates", certificate=str(self._certificate.path))
             return self._good
 
+    def context(self, security: Security) -> ssl.SSLContext:
+        """For a new connection without gRPC."""
+        self.current()
+        return self._contexts[security]
+
     def _read(self) -> None:
         """Takes what the files say, if that is good and other than before."""
         for _ in range(_LOOKS):
             self._pending |= self._has_changed()
             if not self._pending:
                 return
-            self._check()
+            contexts = self._checked()
             if not self._has_changed():  # so what was checked is what was read
+                self._contexts = contexts
                 ca = b"" if self._client_ca is None else self._client_ca.content
                 self._good = _Contents(self._certificate.content, self._key.content, ca)
                 self._pending = False
@@ -111,8 +119,22 @@ class Certificates:
             self._pending = True
             raise CertificateError(f"expected a file that the server can read: {error}") from error
 
-    def _check(self) -> None:
+    def _checked(self) -> dict[Security, ssl.SSLContext]:
         """Raises CertificateError where the key is not the certificate's, or there is none."""
+        contexts = {Security.TLS: self._with_certificate()}
+        if self._client_ca is None:
+            return contexts
+        context = self._with_certificate()
+        try:
+            context.load_verify_locations(self._client_ca.path)
+        except (OSError, ValueError) as error:
+            raise CertificateError(
+                f"expected certificates in tls_client_ca {self._client_ca.path}, found: {error}"
+            ) from error
+        context.verify_mode = ssl.CERT_REQUIRED
+        return {**contexts, Security.MTLS: context}
+
+    def _with_certificate(self) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         certificate, key = self._certificate.path, self._key.path
         try:
@@ -122,13 +144,7 @@ class Certificates:
                 f"expected a certificate in tls_certificate {certificate} and its key, not "
                 f"encrypted, in tls_key {key}, found: {error}"
             ) from error
-        if self._client_ca is not None:
-            try:
-                context.load_verify_locations(self._client_ca.path)
-            except (OSError, ValueError) as error:
-                raise CertificateError(
-                    f"expected certificates in tls_client_ca {self._client_ca.path}, found: {error}"
-                ) from error
+        return context
 
     def _tell(self, fault: str) -> None:
         if fault != self._told:

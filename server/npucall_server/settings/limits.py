@@ -147,6 +147,20 @@ class ConnectionSettings(PeerSettings):
         "it in frames, which cost much less than gRPC. Processes of the same user may connect, of "
         "users in --shared-memory-users, and callers of tenants. Linux only.",
     )
+    frames_listen: str = Field(
+        "",
+        json_schema_extra=EXPERT,
+        description="Address at which clients of other hosts call in frames: HOST:PORT, secured "
+        "as --listen says, with the same prefixes. Default: none.",
+    )
+    frames_advertise: int | None = Field(
+        None,
+        ge=1,
+        le=65535,
+        json_schema_extra=EXPERT,
+        description="The port of --frames-listen as clients see it, if something maps it. "
+        "Default: the one that it has.",
+    )
     max_message_bytes: ByteSize | None = Field(
         None,
         gt=0,

@@ -74,11 +74,14 @@ class TransportSettings(BaseModel):
     @property
     def listens(self) -> tuple[Address, ...]:
         """The addresses, each with its security."""
+        return tuple(map(self.address_of, addresses.split_list(self.listen)))
+
+    def address_of(self, text: str) -> Address:
+        """An address, secured as it says, or as it is usual. Raises ValueError."""
         usual = Security.PLAIN
         if self.tls_certificate is not None:
             usual = Security.TLS if self.tls_client_ca is None else Security.MTLS
-        texts = addresses.split_list(self.listen)
-        return tuple(addresses.parse(text, usual) for text in texts)
+        return addresses.parse(text, usual)
 
     @property
     def knows_tokens(self) -> bool:
@@ -124,13 +127,13 @@ class TransportSettings(BaseModel):
     def _check_addresses(self) -> Self:
         with named("listen"):
             for address in self.listens:
-                self._check_address(address)
+                self.check_address(address)
         if self.health_listen:
             with named("health_listen"):
                 addresses.check(self.health_listen)
         return self
 
-    def _check_address(self, address: Address) -> None:
+    def check_address(self, address: Address) -> None:
         """Raises ValueError with what keeps an address from being bound."""
         if address.security is not Security.PLAIN and self.tls_certificate is None:
             raise ValueError(f"expected tls_certificate and tls_key for {address}, found none")

@@ -15,16 +15,20 @@ from npucall.errors import ArgumentError
 from npucall.operators import CATALOGUE, DEFAULT_VARIANT
 from npucall.products import DEFAULT_SOC, product_of
 from npucall_server.settings import device_kinds
+from npucall_server.settings.addresses import Security
 from npucall_server.settings.announcing import AnnounceSettings
 from npucall_server.settings.expert import EXPERT
 from npucall_server.settings.keeping import ReservationSettings, SessionSettings
 from npucall_server.settings.limits import ConnectionSettings, MemorySettings
 from npucall_server.settings.listener import ListenerSettings, read_as
+from npucall_server.settings.listening import named
 from npucall_server.settings.npu import NpuSettings
 from npucall_server.settings.watching import WatchSettings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from npucall_server.settings.addresses import Address
 
 _CAN_SHARE_MEMORY = hasattr(os, "memfd_create") and hasattr(socket, "SO_PEERCRED")
 _LONGEST_SECONDS = 1e9
@@ -170,6 +174,28 @@ class ServerSettings(
         if self.device_lock is not None and sys.platform == "win32":
             raise ValueError("device_lock: expected Linux or macOS, found another system")
         return self
+
+    @model_validator(mode="after")
+    def _check_where_frames_come_in(self) -> ServerSettings:
+        with named("frames_listen"):
+            address = self.frames_address
+            if address is None:
+                return self
+            if address.where.startswith("unix:"):
+                raise ValueError(f"expected HOST:PORT, found {address.where}; set frames_socket")
+            self.check_address(address)
+        return self
+
+    @property
+    def frames_address(self) -> Address | None:
+        """Where frames of other hosts come in."""
+        return self.address_of(self.frames_listen) if self.frames_listen else None
+
+    @property
+    def has_frames_tls(self) -> bool:
+        """Whether they are encrypted there."""
+        address = self.frames_address
+        return address is not None and address.security is not Security.PLAIN
 
     @property
     def knows_local_users(self) -> bool:

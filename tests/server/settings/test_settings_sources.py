@@ -137,6 +137,8 @@ OTHERS: dict[str, Any] = {
     "shared_memory_limit": 77777,
     "shared_memory_users": (1000, 1001),
     "frames_socket": "/run/npucall/frames.sock",
+    "frames_listen": "127.0.0.1:51051",
+    "frames_advertise": 51052,
     "max_streams": 3,
     "max_connections": 9,
     "computation_limit": 5000,

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import socket
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from npucall.errors import CredentialInvalidError, MessageError, NpucallError, UnauthenticatedError
 from npucall.wire import headers
@@ -17,39 +16,18 @@ from npucall_server.carriers.frames.frame_memory import FrameMemory
 from npucall_server.carriers.frames.frame_stream import run_stream
 from npucall_server.carriers.frames.incoming import BUFFER_BYTES, IncomingFrames
 from npucall_server.carriers.frames.outgoing import Outgoing
+from npucall_server.carriers.frames.tls_socket import TlsSocket
 from npucall_server.carriers.frames.visitor import METHOD, FrameVisitor
 
 if TYPE_CHECKING:
+    import socket
     from collections.abc import Callable
 
     from npucall.wire.headers import Header
-    from npucall_server.accounts.ledger import Entry, Ledger
-    from npucall_server.calls.beginning import Executions
-    from npucall_server.carriers.door import Door, Exchange
-    from npucall_server.carriers.peers import Peers
-    from npucall_server.carriers.threads import Threads
-    from npucall_server.shared.regions import Regions
+    from npucall_server.accounts.ledger import Entry
+    from npucall_server.carriers.frames.frame_parts import FrameParts
 
 _CALLS = (headers.EXECUTE, headers.PROGRAM)
-
-
-class FrameParts(NamedTuple):
-    """What all connections use."""
-
-    executions: Executions
-    door: Door
-    peers: Peers
-    threads: Threads
-    """For calls that are not quick."""
-    places: Ledger
-    """Of connections whose callers are known."""
-    room: Ledger
-    """For messages on their way in."""
-    max_message_bytes: int
-    streams: Exchange
-    regions: Regions
-    has_streams: bool
-    hello: bytes
 
 
 class FrameConnection(FrameVisitor):
@@ -57,7 +35,7 @@ class FrameConnection(FrameVisitor):
 
     def __init__(
         self,
-        connection: socket.socket,
+        connection: socket.socket | TlsSocket,
         peer: str,
         parts: FrameParts,
         of_user: Callable[[], str],
@@ -68,7 +46,7 @@ class FrameConnection(FrameVisitor):
         super().__init__(peer, parts.door.guard, of_user, self._outgoing.cut)
         self._outgoing.belongs_to(self)
         self._incoming = IncomingFrames(connection, self, parts.peers, parts.max_message_bytes)
-        self._parts = parts
+        self._parts, self._channel = parts, connection
         self._memory = FrameMemory(parts.regions, parts.door, holders)
         self.came = parts.peers.clock()
         self.place: Entry | None = None
@@ -109,6 +87,9 @@ class FrameConnection(FrameVisitor):
 
     def _serve(self) -> None:
         parts, incoming = self._parts, self._incoming
+        if isinstance(self._channel, TlsSocket):
+            self._channel.handshake()
+            self.certificate = self._channel.certificate()
         self._outgoing.send(headers.HELLO, 0, parts.hello)
         if (first := incoming.header()).kind != headers.CREDENTIAL:
             raise MessageError(f"kind: expected a credential first, found {first.kind}")
@@ -141,7 +122,11 @@ class FrameConnection(FrameVisitor):
         if not 0 <= size <= most:
             raise MessageError(f"credential: expected at most {most} bytes, found {size}")
         self._incoming.skip(header.metadata)
-        return headers.authorization_in(self._incoming.take(size))
+        authorization = headers.authorization_in(self._incoming.take(size))
+        is_private = isinstance(self._channel, TlsSocket) or self.peer.startswith("unix:")
+        if authorization and not is_private:
+            raise MessageError("credential: expected none over TCP without TLS, found one")
+        return authorization
 
     def _take(self, header: Header, answers: FrameAnswers) -> None:
         if header.kind in _CALLS:

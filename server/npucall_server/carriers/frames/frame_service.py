@@ -11,8 +11,9 @@ from npucall.texts import retry_in
 from npucall.wire.headers import join_hello
 from npucall_server import retries
 from npucall_server.accounts.ledger import Ledger
-from npucall_server.carriers.frames.connection import FrameConnection, FrameParts
+from npucall_server.carriers.frames.connection import FrameConnection
 from npucall_server.carriers.frames.frame_answers import WINDOW
+from npucall_server.carriers.frames.frame_parts import FrameParts
 
 if TYPE_CHECKING:
     import socket
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from npucall_server.accounts.budget import Budget
     from npucall_server.calls.beginning import Executions
     from npucall_server.carriers.door import Door, Exchange
+    from npucall_server.carriers.frames.tls_socket import TlsSocket
     from npucall_server.carriers.peers import Peers
     from npucall_server.carriers.threads import Threads
     from npucall_server.shared.regions import Regions
@@ -58,7 +60,7 @@ class FrameService:
 
     def open(
         self,
-        connection: socket.socket,
+        connection: socket.socket | TlsSocket,
         peer: str,
         of_user: Callable[[], str] = str,
         holders: tuple[str, ...] = (),

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from npucall.wire.headers import Header
+    from npucall_server.carriers.frames.tls_socket import TlsSocket
     from npucall_server.carriers.peers import Peers, Visitor
 
 BUFFER_BYTES = 16 * 2**10
@@ -28,7 +29,9 @@ class IncomingFrames:
     a part of a frame has come, ``peer`` has to send the rest.
     """
 
-    def __init__(self, connection: socket.socket, peer: Visitor, peers: Peers, most: int) -> None:
+    def __init__(
+        self, connection: socket.socket | TlsSocket, peer: Visitor, peers: Peers, most: int
+    ) -> None:
         """``most``: bytes of a message."""
         self._socket, self._peer, self._clock, self._most = connection, peer, peers.clock, most
         self.reading = threading.Lock()

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from npucall.tensors import Buffer
+    from npucall_server.carriers.frames.tls_socket import TlsSocket
     from npucall_server.carriers.peers import Peers
 
 _LOOK_SECONDS = 1
@@ -29,7 +30,7 @@ _AT_ONCE = getattr(socket, "MSG_DONTWAIT", 0)
 class Outgoing(Visitor):
     """Sends frames, each as a whole. It is the peer's other half: who has to read."""
 
-    def __init__(self, connection: socket.socket, peers: Peers) -> None:
+    def __init__(self, connection: socket.socket | TlsSocket, peers: Peers) -> None:
         self._socket, self._clock = connection, peers.clock
         self._sending, self._closing = threading.Lock(), threading.Lock()
         self.count = 0

@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING
 
 from npucall.errors import CredentialExpiredError
 from npucall.wire.status import AUTHORIZATION
+from npucall_server.access import certificates
 from npucall_server.access.guard import check_method
 from npucall_server.access.identity import anybody
 from npucall_server.carriers.multiplex.call import StreamCaller
 from npucall_server.carriers.peers import Visitor
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
 
     from npucall_server.access.guard import Guard
 
@@ -37,18 +38,21 @@ class FrameVisitor(Visitor):
         self.time_remaining: Callable[[], float | None] = lambda: None
         self.is_doubted = False
         """Whether its credential may no longer be good, so that each call has to look."""
+        self.certificate: tuple[Sequence[bytes], bytes] | None = None
+        """Its names, and all of it as PEM."""
         self._guard, self._of_user = guard, of_user
         whole = StreamCaller(self, "", None)
         self.is_active, self.add_callback = whole.is_active, whole.add_callback
         self.cancel = whole.cancel
         self.add_callback(end)
 
-    def peer_identities(self) -> None:
-        """None: it has no certificate."""
+    def peer_identities(self) -> Sequence[bytes] | None:
+        """The names in its certificate, if it has shown one."""
+        return self.certificate[0] if self.certificate is not None else None
 
-    def auth_context(self) -> dict[str, list[bytes]]:
-        """Nothing, without a certificate."""
-        return {}
+    def auth_context(self) -> Mapping[str, Sequence[bytes]]:
+        """The certificate, by gRPC's keys."""
+        return certificates.told(*self.certificate) if self.certificate is not None else {}
 
     def introduce(self, authorization: str) -> None:
         """Finds out who is there. Raises UnauthenticatedError and PermissionDeniedError."""

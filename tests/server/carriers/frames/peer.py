@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import ssl
 import struct
 from collections import deque
 from collections.abc import Iterator
@@ -62,10 +63,13 @@ def request(elements: int = 2, operator: str = "aclnnL1LossBackward") -> bytes:
 class FramePeer:
     """Sends what a test says, receives frame by frame."""
 
-    def __init__(self, path: str) -> None:
-        self.socket = socket.socket(socket.AF_UNIX)
-        self.socket.connect(path)
+    def __init__(self, path: str = "", port: int = 0, tls: ssl.SSLContext | None = None) -> None:
+        """A path, or a port of this host, encrypted as ``tls`` says."""
+        self.socket: Any = socket.socket(socket.AF_INET if port else socket.AF_UNIX)
+        self.socket.connect(("127.0.0.1", port) if port else path)
         self.socket.settimeout(PATIENCE)
+        if tls is not None:
+            self.socket = tls.wrap_socket(self.socket, server_hostname="localhost")
 
     def __enter__(self) -> Self:
         return self

@@ -1,0 +1,175 @@
+"""Where frames come in (``frames.proto``): a Unix socket, a port."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING
+
+from npucall.errors import NpucallError
+from npucall_server.carriers.connections import name_of
+from npucall_server.carriers.frames.tls_socket import TlsSocket
+from npucall_server.serving import binding
+from npucall_server.settings.addresses import Security
+from npucall_server.shared import unix_sockets
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from npucall_server.access.tenants_guard import TenantsGuard
+    from npucall_server.carriers.frames.frame_service import FrameService
+    from npucall_server.services.operators import OperatorService
+    from npucall_server.serving.tls import Certificates
+    from npucall_server.settings.addresses import Address
+    from npucall_server.settings.server import ServerSettings
+    from npucall_server.telemetry.log import Log
+
+_PAUSE_SECONDS = 0.1
+_REFUSED_SECONDS = 0.001
+"""A pause after each refusal, so that a client that tries again and again costs little."""
+_BACKLOG = 512
+_SILENCE_MS = 30_000
+"""A peer whose system does not answer for so long has gone."""
+
+
+class FramesListener:
+    """Accepts connections in a thread, from ``start`` to ``close``."""
+
+    def __init__(self, listener: socket.socket) -> None:
+        self._listener = listener
+        self._thread = threading.Thread(target=self._accept, name="npucall-accept", daemon=True)
+
+    def start(self) -> None:
+        """Accepts connections from now on."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Accepts no more."""
+        with suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+
+    def _accept(self) -> None:
+        while self._listener.fileno() >= 0:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:  # such as no descriptor left: it would be ready again at once
+                time.sleep(_PAUSE_SECONDS)
+                continue
+            try:
+                self._open(connection)
+            except OSError:  # it has gone again
+                connection.close()
+
+    def _open(self, connection: socket.socket) -> None:
+        raise NotImplementedError
+
+
+class FramesSocket(FramesListener):
+    """Listens on a path. Raises OSError if the path cannot be used.
+
+    ``users`` may connect in addition to the server's own user. With a ``guard`` everybody may
+    connect, and shows who it is.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        users: Iterable[int],
+        service: FrameService,
+        guard: TenantsGuard | None = None,
+    ) -> None:
+        self._path, self._service, self._guard = path, service, guard
+        self._users = {os.geteuid(), *users}
+        is_open = guard is not None or self._users - {os.geteuid()}
+        # The system's word decides who may connect; the mode only keeps others from trying.
+        mode = 0o666 if is_open else 0o600
+        super().__init__(unix_sockets.listening(path, socket.SOCK_STREAM, mode))
+        self._inode = path.stat().st_ino
+
+    def close(self) -> None:
+        """Accepts no more, and removes the file, unless another one has replaced it."""
+        with suppress(OSError):
+            if self._path.stat().st_ino == self._inode:
+                self._path.unlink()
+        super().close()
+
+    def _open(self, connection: socket.socket) -> None:
+        process, user = unix_sockets.who_connected(connection)
+        if self._guard is None and user not in self._users:
+            connection.close()
+            time.sleep(_REFUSED_SECONDS)
+            return
+        holders = [f"one process {process}"]
+        if self._guard is None and len(self._users) > 1:
+            holders.append(f"one user {user}")
+        of_user = partial(self._credential_of, user)
+        self._service.open(connection, f"unix:{process}", of_user, tuple(holders))
+
+    def _credential_of(self, user: int) -> str:
+        """The credential of a user of this host; empty if it belongs to no tenant."""
+        if self._guard is None:
+            return ""
+        try:
+            return self._guard.credential_of(user)[0]
+        except NpucallError:
+            return ""
+
+
+class FramesPort(FramesListener):
+    """Listens at an address. Raises OSError if it cannot be bound."""
+
+    def __init__(
+        self, address: Address, certificates: Certificates | None, service: FrameService
+    ) -> None:
+        self._security, self._certificates, self._service = (
+            address.security, certificates, service,
+        )  # fmt: skip
+        host, _, port = address.where.rpartition(":")
+        host = host.strip("[]")
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        both = host == "::" and socket.has_dualstack_ipv6()
+        super().__init__(
+            socket.create_server(
+                (host, int(port)), family=family, backlog=_BACKLOG, dualstack_ipv6=both
+            )
+        )
+        self.port: int = self._listener.getsockname()[1]
+
+    def _open(self, connection: socket.socket) -> None:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        if hasattr(socket, "TCP_USER_TIMEOUT"):
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _SILENCE_MS)
+        channel: socket.socket | TlsSocket = connection
+        if self._certificates is not None and self._security is not Security.PLAIN:
+            channel = TlsSocket(connection, self._certificates.context(self._security))
+        self._service.open(channel, name_of(connection))
+
+
+def frames_listeners_of(
+    settings: ServerSettings,
+    log: Log,
+    service: FrameService,
+    info: OperatorService,
+    guard: TenantsGuard | None,
+) -> list[FramesListener]:
+    """Binds what the settings name, and has ``info`` tell the port. Raises BindError."""
+    made: list[FramesListener] = []
+    if (path := settings.frames_socket) is not None:
+        binding.check_path("frames_socket", path.absolute())
+        users = settings.shared_memory_users
+        with binding.naming("frames_socket", str(path)):
+            made.append(FramesSocket(path.absolute(), users, service, guard))
+    if (address := settings.frames_address) is not None:
+        certificates = binding.certificates_of(settings, log)
+        with binding.naming("frames_listen", str(address)):
+            port = FramesPort(address, certificates, service)
+        info.frames_port = settings.frames_advertise or port.port
+        made.append(port)
+    return made
