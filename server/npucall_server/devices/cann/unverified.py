@@ -141,7 +141,7 @@ UNVERIFIED = (
         "Documented, and torch_npu does so [src:pinned-copies]. If this is wrong, calls are "
         "slower, or the doctor's copies show wrong numbers.",
         Stake.FAST, 0.97,
-        ("devices/cann/memory.py: PinnedBuffer", "devices/cann/transfer.py: copy_in"),
+        ("devices/cann/device_memory.py: PinnedBuffer", "devices/cann/transfer.py: copy_in"),
         "Look at a timeline of msprof: copy and phase one of a large call overlap.",
     ),
     Claim(
@@ -152,7 +152,7 @@ UNVERIFIED = (
         "torch_npu's allocator leaves as much room [src:padding]. If this is wrong, outputs next "
         "to inputs have wrong numbers.",
         Stake.LATER, 0.98,
-        ("devices/cann/memory.py: piece_bytes",),
+        ("devices/cann/device_memory.py: piece_bytes",),
         "Run `npucall conform` in full: outputs lie next to inputs, so a kernel that writes too "
         "far shows.",
     ),
