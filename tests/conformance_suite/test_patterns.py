@@ -14,7 +14,8 @@ from npucall_conformance.reporting.patterns import Difference, elements, pattern
 from npucall_conformance.reporting.patterns.locations import PLACES
 from npucall_conformance.reporting.patterns.values import VALUES
 
-SHAPES = st.sampled_from([(24,), (40,), (4, 6), (7, 9), (3, 5, 7), (2, 3, 4, 5)])
+FORMS: list[tuple[int, ...]] = [(24,), (40,), (4, 6), (7, 9), (3, 5, 7), (2, 3, 4, 5)]
+SHAPES = st.sampled_from(FORMS)
 SEEDS = st.integers(0, 2**32 - 1)
 QUICK = settings(max_examples=10, deadline=None)
 
@@ -216,15 +217,18 @@ def test_a_few_wrong_elements_near_the_end_are_no_pattern() -> None:
 # --- all of them ----------------------------------------------------------------------------------
 
 
-@QUICK
-@given(SHAPES, SEEDS)
-def test_of_numbers_wrong_by_chance_nothing_is_sure(shape: tuple[int, ...], seed: int) -> None:
-    random = np.random.default_rng(seed)
-    expected, given_ = drawn(shape, seed), drawn(shape, seed + 1)
-    there = random.random(shape) < 0.5
-    there.reshape(-1)[[0, 1, 2, -1]] = True
-    found = np.where(there, random.normal(0, 50, shape), expected)
-    assert words(expected, found, {"self": given_}) == []
+def test_of_numbers_wrong_by_chance_hardly_ever_something_is_sure() -> None:
+    """A pattern is sure if it is unlikely, not impossible: the draws are always the same."""
+    sure = []
+    for seed in range(600):
+        shape = FORMS[seed % len(FORMS)]
+        random = np.random.default_rng(seed)
+        expected, given_ = drawn(shape, seed), drawn(shape, seed + 1)
+        there = random.random(shape) < 0.5
+        there.reshape(-1)[[0, 1, 2, -1]] = True
+        found = np.where(there, random.normal(0, 50, shape), expected)
+        sure += words(expected, found, {"self": given_})
+    assert sure == []
 
 
 @QUICK
