@@ -192,7 +192,7 @@ class FakeCaller:
     ``who``: ``tenant/name``; else nobody knows. ``session``: that of its metadata.
     """
 
-    request_id = ""
+    request_id, carrier = "", "grpc"
     metadata: Mapping[str, str] = {}  # nobody writes into it
 
     def __init__(

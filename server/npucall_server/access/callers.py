@@ -50,6 +50,10 @@ class Caller(Waiting, Protocol):
         """The metadata that it sent with the request, or with the stream."""
 
     @property
+    def carrier(self) -> str:
+        """What carries its bytes."""
+
+    @property
     def request_id(self) -> str:
         """Its own name for the call; empty if it has none."""
 

@@ -81,7 +81,8 @@ class Outcome:
         who, span = caller.identity, str(caller.metadata.get(TRACEPARENT, ""))
         self.record = Record(
             method, name or f"{door.identity.instance}-{next(door.numbers)}", caller.peer,
-            who.tenant, who.name, traceparent=span[:_TRACEPARENT_CHARACTERS],
+            who.tenant, who.name, carrier=caller.carrier,
+            traceparent=span[:_TRACEPARENT_CHARACTERS],
         )  # fmt: skip
 
     def failure(self, error: Exception) -> NpucallError:

@@ -41,6 +41,8 @@ class Visitor:
     peer: str
     """Its address, as gRPC tells it."""
     connection: ProvedPeer
+    carrier = "grpc"
+    """What carries its bytes, as the log says it."""
     metadata: Mapping[str, str | bytes]
     request_id: str
     """Its own name for the call; empty if it has none."""

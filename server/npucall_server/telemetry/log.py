@@ -71,6 +71,8 @@ class Record:
     traceback: str = ""
     traceparent: str = ""
     """The caller's span, from its metadata."""
+    carrier: str = "grpc"
+    """What carried it; the line says it only if it is another."""
     time_ns: int = 0
     """When the call was answered, since 1970."""
 
@@ -245,6 +247,8 @@ def _line(record: Record) -> str:
         line += f', "message": {_text(record.message)}'
     if record.driver_message:
         line += f', "driver_message": {_text(record.driver_message)}'
+    if record.carrier != "grpc":
+        line += f', "carrier": {_text(record.carrier)}'
     if record.traceparent:
         line += f', "traceparent": {_text(record.traceparent)}'
     if record.traceback:

@@ -107,7 +107,7 @@ def traces(device: str) -> Traces | None:
 
 def _attributes(record: Record) -> dict[str, str | int]:
     return {
-        "rpc.system": "grpc",
+        "rpc.system": record.carrier,
         "rpc.method": record.method,
         "client.address": record.peer,
         "npucall.operator": record.operator,

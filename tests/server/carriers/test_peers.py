@@ -191,8 +191,8 @@ def test_connections_without_a_call_are_closed_for_others(monkeypatch: pytest.Mo
         until(lambda: min(map(silence, served)) > 20, "none has moved for a while")
         peers[1].sendall(b"moved")
         until(lambda: silence(served[1]) < silence(served[2]), "the kernel has seen it")
-        seen = {connections._name(each): connections._info(each) for each in served}
-        monkeypatch.setattr(connections, "_info", lambda each: seen[connections._name(each)])
+        seen = {connections.name_of(each): connections._info(each) for each in served}
+        monkeypatch.setattr(connections, "_info", lambda each: seen[connections.name_of(each)])
         monkeypatch.setattr(connections, "_IDLE_MS", min(map(silence, served[2:])))
         log = io.StringIO()
         IdleConnections(address[1], 4, lambda: busy, Log(stream=log)).look()

@@ -53,7 +53,7 @@ def test_the_line_of_a_call_has_every_field_of_the_record() -> None:
     record = Record(
         "Execute", "id", "peer", "tenant", "caller", "op", "variant",
         1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 0, 12,
-        "QUEUE_FULL", "full", "EZ1001: full", "at", "00-1-2-01",
+        "QUEUE_FULL", "full", "EZ1001: full", "at", "00-1-2-01", "frames",
     )  # fmt: skip
     Log(stream=stream).call(record)
     (line,) = lines(stream)

@@ -28,6 +28,8 @@ class FrameVisitor(Visitor):
     the connection.
     """
 
+    carrier = "frames"
+
     def __init__(
         self, peer: str, guard: Guard, of_user: Callable[[], str], end: Callable[[], None]
     ) -> None:

@@ -43,7 +43,7 @@ class StreamCaller:
     def __init__(self, stream: Visitor, request_id: str, seconds: float | None) -> None:
         self.peer, self.metadata = stream.peer, stream.metadata
         self.identity, self.owner = stream.identity, stream.owner
-        self.request_id = request_id
+        self.request_id, self.carrier = request_id, stream.carrier
         limits = (stream.time_remaining(), seconds)
         limit = min((limit for limit in limits if limit is not None), default=None)
         self._ends = None if limit is None else time.monotonic() + limit

@@ -116,7 +116,11 @@ def test_what_stands_beside_a_message_reaches_the_call(shared: Served) -> None:
         assert peer.receive().response
     until(lambda: any(line.get("request_id") == "x" * 128 for line in shared.lines()), "its line")
     (line,) = [each for each in shared.lines() if each.get("request_id") == "x" * 128]
-    assert (line["method"], line["traceparent"]) == ("Execute", "00-1-2-03")
+    assert (line["method"], line["carrier"], line["traceparent"]) == (
+        "Execute",
+        "frames",
+        "00-1-2-03",
+    )
 
 
 @pytest.mark.parametrize("elements", [1, 1300, 1400, 400_000])
