@@ -111,15 +111,17 @@ class IncomingFrames:
 
     def peer_has_gone(self) -> bool:
         """Whether the connection has ended, and nobody reads that."""
-        if not self.rests:
+        # Whoever reads by now holds it, for as long as nothing comes.
+        if not self.rests or not self.reading.acquire(blocking=False):
             return False
-        with self.reading:
-            try:
-                return not self._socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
-            except BlockingIOError:
-                return False
-            except OSError:
-                return True
+        try:
+            return not self._socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
+        finally:
+            self.reading.release()
 
     def _fill_up_to(self, size: int) -> None:
         with self._awaiting():
