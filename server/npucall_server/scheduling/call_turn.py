@@ -138,6 +138,7 @@ class CallTurn:
                 self.check()
                 woken.wait(self._seconds - (time.monotonic() - self._since))
                 woken.clear()
+            self.check()  # what ends it may have come before its turn
         except BaseException:  # however the wait ends, a turn that nobody takes is lost
             self._turns.give_up(self)
             raise

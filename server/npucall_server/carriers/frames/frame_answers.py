@@ -98,7 +98,8 @@ class FrameAnswers:
         """No more is read. Calls in other threads settle when they end."""
         with suppress(OSError):
             self.send()
-        for call in self._elsewhere.copy().values():
+        # The last first: what one gives back is for a call of somebody else.
+        for call in reversed(self._elsewhere.copy().values()):
             call.caller.cancel()
 
     def _run(self, call: FrameCall) -> None:

@@ -121,7 +121,7 @@ class Stream:
         if left is None:
             return
         calls, unsent = left
-        for call in calls:
+        for call in reversed(calls):  # what one gives back is for a call of somebody else
             call.caller.cancel()
         self._leave(unsent)
         self._end_receiving()

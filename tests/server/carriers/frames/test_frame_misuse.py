@@ -128,11 +128,14 @@ def test_a_number_is_free_again_once_its_call_is_answered(tmp_path: Path) -> Non
 
 
 def begun(served: Served, of: bytes) -> FramePeer:
-    """A peer that has sent the begin of a frame, and the server has read it."""
+    """A peer that has sent the begin of a frame, and the server has read all of it."""
     peer = FramePeer(path_of(served))
     peer.enter()
+    (connection,) = served.parts.methods.frames._connections
+    all_of_it = connection._incoming.count + len(of)
     peer.socket.sendall(of)
-    until(lambda: any(each.awaited for each in served.core.peers._open), "it is awaited")
+    until(lambda: connection._incoming.count == all_of_it, "it has been read")
+    until(lambda: connection.awaited, "more is awaited")
     return peer
 
 

@@ -96,6 +96,7 @@ def test_who_does_not_speak_tls_is_closed(encrypted: Served) -> None:
     with FramePeer(port=port_of(encrypted)) as peer:
         peer.socket.sendall(b"\0" * 100)
         until(peer.is_closed, "it is closed")
+    until(lambda: not encrypted.parts.methods.frames._connections, "nobody is there")
     with socket.create_connection(("127.0.0.1", port_of(encrypted))):
         until(lambda: encrypted.parts.methods.frames._connections, "it is there")
         encrypted.clock.advance(6.0)
