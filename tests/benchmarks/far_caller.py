@@ -14,9 +14,9 @@ import numpy as np
 import npucall_client
 from npucall.errors import NpucallError
 from npucall.operators.l1_loss_backward import l1_loss_backward
-from npucall_client.sending import following
+from npucall_client.sending import attempts
+from npucall_client.sending.follow_ups import Follows, follows
 
-_LOOKED_AT = following.is_break
 ONE = np.ones((), np.float32)
 
 
@@ -28,11 +28,11 @@ def say(what: str, began: float, error: Exception | None = None) -> None:
 def main(target: str, timeout: str) -> None:
     began = time.monotonic()
 
-    def looked_at(error: NpucallError) -> bool:
+    def told(error: NpucallError) -> Follows:
         say("attempt", began, error)
-        return _LOOKED_AT(error)
+        return follows(error)
 
-    following.is_break = looked_at
+    attempts.follows = told
     client = npucall_client.connect(target, timeout=float(timeout), connect_timeout=30.0)
     say("ready", began)
     for line in sys.stdin:
