@@ -130,7 +130,8 @@ def test_spans_of_a_refused_call_say_why(spans: list[dict[str, Any]]) -> None:
 def test_without_a_provider_or_opentelemetry_nothing_is_made(lacks: str) -> None:
     program = (
         f"import sys; sys.modules['{lacks}'] = None; "
-        "from npucall_client.sending import tracing; from npucall_server.telemetry.traces import traces; "
+        "from npucall_client.sending import tracing; "
+        "from npucall_server.telemetry.traces import traces; "
         "print(tracing.spans(), traces('cpu'))"
     )
     ran = subprocess.run(
