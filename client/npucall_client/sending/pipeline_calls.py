@@ -107,8 +107,10 @@ class PipelineCalls:
             self._give_back(call, None)
             await self._alone(call)
             return
-        while not await self._stream(server, attempts.request).send(call):
-            pass
+        while not await (stream := self._stream(server, attempts.request)).send(call):
+            if (failure := await stream.failure_of(call)) is not None:
+                self._failed(call, failure)
+                return
         with self._lock:
             if attempts.ends < self._looks:
                 self._changed.notify_all()
@@ -134,7 +136,7 @@ class PipelineCalls:
     # --- How a call ends --------------------------------------------------------------------------
 
     def answered(self, call: SentCall, outcome: Response | NpucallError) -> None:
-        """See ``stream.Listener``."""
+        """See ``stream.CallObserver``."""
         if not isinstance(outcome, NpucallError):
             self._give_back(call, None)
             self._finish(call, outcome)
@@ -146,7 +148,7 @@ class PipelineCalls:
     def broke(
         self, stream: CallStream, calls: Sequence[SentCall], error: NpucallError, *, ended: bool
     ) -> None:
-        """See ``stream.Listener``. What was refused there, and waits, need not wait any longer."""
+        """See ``stream.CallObserver``. What was refused there need not wait any longer."""
         with self._lock:
             self._open.discard(stream)
             for key in [key for key, each in self._streams.items() if each is stream]:

@@ -44,11 +44,11 @@ class CallStream:
     reservation of its calls.
     """
 
-    def __init__(self, link: Link, request: Request, listener: CallObserver) -> None:
+    def __init__(self, link: Link, request: Request, observer: CallObserver) -> None:
         self.link = link
         self.instance: str | None = ""
         """The process that it goes to, if that is known."""
-        self._listener = listener
+        self._observer = observer
         self._attempts = Attempts(request)
         self._window = link.limits.stream_window
         self._lock = threading.Lock()
@@ -65,6 +65,8 @@ class CallStream:
             link.limits.frames_per_message,
         )
         self._last_id = 0
+        self._failure: NpucallError | None = None
+        """Why it ended before it had any call."""
         self._leaves = False
         self._has_heard = False
         self._task = sender.start(self._read, "npucall-pipeline")
@@ -73,6 +75,14 @@ class CallStream:
     def takes_calls(self) -> bool:
         """Whether it is neither over, nor left by its calls."""
         return not (self._leaves or self._opened.over)
+
+    async def failure_of(self, call: SentCall) -> NpucallError | None:
+        """Why a call has no stream: this one ended before it had any. None if it had one."""
+        if self._last_id or self.takes_calls:
+            return None
+        await self._task.join()
+        self._tell(call)
+        return self._failure
 
     async def send(self, call: SentCall) -> bool:
         """Sends a call once the window has room; False if this stream takes no more calls.
@@ -143,6 +153,8 @@ class CallStream:
     async def _read(self) -> None:
         """Reads it to its end, and tells its calls why it ended."""
         failure = await self._read_all()
+        if not self._last_id:
+            self._failure = failure.with_traceback(None)  # its frames would keep this stream
         self._end()
         with self._lock:
             calls = list(self._open.values())
@@ -156,7 +168,7 @@ class CallStream:
                 ended = await self.link.has_ended(self.instance)
             except NpucallError:  # the client was closed
                 ended = False
-        self._listener.broke(self, calls, failure, ended=ended)
+        self._observer.broke(self, calls, failure, ended=ended)
 
     def _tell(self, call: SentCall) -> None:
         """Notes what sent a call, and whereto."""
@@ -207,7 +219,7 @@ class CallStream:
             self._room.notify(len(ended))
         for call, outcome in ended:
             self._tell(call)
-            self._listener.answered(call, outcome)
+            self._observer.answered(call, outcome)
         self._end_if_left()
 
 

@@ -19,6 +19,8 @@ import npucall_client
 from npucall import errors
 from npucall.operators.l1_loss_backward import l1_loss_backward
 from npucall.v1 import operator_service_pb2 as pb
+from npucall_client.sending.stream import CallStream
+from npucall_client.sending.writer import SentCall
 
 pytestmark = pytest.mark.usefixtures("no_pauses")
 BOTH_SENDERS = pytest.mark.usefixtures("sender")
@@ -290,6 +292,26 @@ def test_closing_the_client_ends_the_calls_of_its_pipelines(server: fake.FakeSer
         assert isinstance(
             fake.submit(pipeline, PAIR).exception(fake.PATIENCE), errors.CancelledError
         )
+
+
+@BOTH_SENDERS
+def test_a_call_that_comes_too_late_for_its_stream_has_the_error_that_ended_it(
+    server: fake.FakeServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client that is closed opens no stream; no call looks for one again and again."""
+    send, opened = CallStream.send, []
+
+    async def late(stream: CallStream, call: SentCall) -> bool:
+        opened.append(stream)
+        await stream._task.join()
+        return await send(stream, call)
+
+    with fake.connected(server) as client, client.pipeline() as pipeline:
+        client.close()
+        monkeypatch.setattr(CallStream, "send", late)
+        error = fake.submit(pipeline, PAIR).exception(fake.PATIENCE)
+        assert isinstance(error, errors.CancelledError)
+    assert len(opened) == 1
 
 
 @BOTH_SENDERS
