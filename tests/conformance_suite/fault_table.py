@@ -223,7 +223,8 @@ PATHS = (
        "    STATE['last'], places = (reply, places), STATE['last'][1] if STATE.get('last', "
        "('',))[0] == reply else places"),
     at("npucall_server.carriers.multiplex.stream", L1, "stream chunks pipeline",
-       "status = to_status(", "error.aclnn_status = None\n            status = to_status("),
+       "frames = iter([join_error(",
+       "error.aclnn_status = None\n            frames = iter([join_error("),
     at("npucall_server.calls.beginning", L1, "plan",
        "[executor.plan(call, turn) for", "[executor.plan(call, turn) + (not program) * 512 for"),
     at("npucall_server.services.operators", L1, "plan",

@@ -9,12 +9,6 @@
         gradient = await client.run(kl_div_backward, grad_output, self=student, target=teacher)
 
 Names, settings, options and errors are those of ``npucall_client``.
-
-Its modules, from the top::
-
-    client              ``connect`` and ``Client``
-    opening             what ``async with`` opens
-    pipeline, sessions  the same for calls in flight, and for sessions
 """
 
 from npucall_client.aio.client import Client, connect

@@ -126,17 +126,22 @@ class Link:
         finally:
             connections.give_back(channels)
 
+    async def server_info(
+        self, attempts: Attempts, *, waits: bool | None = None
+    ) -> pb.GetServerInfoResponse:
+        """What the server is now."""
+        data = await self.send_once("GetServerInfo", b"", attempts, waits=waits)
+        return pb.GetServerInfoResponse.FromString(data)
+
     async def look(self, attempts: Attempts) -> pb.GetServerInfoResponse:
         """What the server is now; does not wait for a server that does not answer yet."""
-        data = await self.send_once("GetServerInfo", b"", attempts, waits=False)
-        info = pb.GetServerInfoResponse.FromString(data)
+        info = await self.server_info(attempts, waits=False)
         self.instance = info.server.instance
         return info
 
     async def ask(self, attempts: Attempts) -> pb.GetServerInfoResponse:
         """What the server is now; the client uses its limits from then on."""
-        data = await self.send_once("GetServerInfo", b"", attempts)
-        return self.learn(pb.GetServerInfoResponse.FromString(data))
+        return self.learn(await self.server_info(attempts))
 
     def learn(self, info: pb.GetServerInfoResponse) -> pb.GetServerInfoResponse:
         """Takes what the server said it is."""

@@ -24,7 +24,7 @@ def _resolve(future: asyncio.Future[None]) -> None:
 
 
 class LoopEvent:
-    """See ``senders.Event``. It happens on its loop."""
+    """See ``senders.Signal``. It happens on its loop."""
 
     def __init__(self) -> None:
         self._event = asyncio.Event()

@@ -134,7 +134,7 @@ class _Sending:
 
 
 class LoopStream:
-    """See ``senders.Stream``. A thread hears what comes, and hands it to the loop."""
+    """See ``senders.MessageStream``. A thread hears what comes, and hands it to the loop."""
 
     def __init__(self, call: Any, loop: asyncio.AbstractEventLoop) -> None:
         self._call, self._loop = call, loop

@@ -132,7 +132,7 @@ class ServerTransport(RemoteTransport):
 
 
 async def _opened_memory(link: Link, attempts: Attempts, nbytes: int, socket: str) -> SharedMemory:
-    info = await _info(link, attempts)
+    info = await link.server_info(attempts)
     path = socket or info.shared_memory_socket
     if not info.shared_memory_socket:
         raise SharedMemoryError(
@@ -149,11 +149,6 @@ async def _opened_memory(link: Link, attempts: Attempts, nbytes: int, socket: st
         raise
 
 
-async def _info(link: Link, attempts: Attempts) -> pb.GetServerInfoResponse:
-    data = await link.send_once("GetServerInfo", b"", attempts)
-    return pb.GetServerInfoResponse.FromString(data)
-
-
 async def _check_same_server(
     link: Link, attempts: Attempts, before: pb.GetServerInfoResponse, error: NpucallError
 ) -> None:
@@ -162,7 +157,7 @@ async def _check_same_server(
     A side socket that is gone, refuses or closes does not say why. If the server is still the same
     one, it meant to refuse.
     """
-    now: Any = await _info(link, attempts)
+    now: Any = await link.server_info(attempts)
     if now.server.instance != before.server.instance:
         raise ServerUnreachableError(
             f"another server runs now at the target, and the memory is gone: {error}"

@@ -105,7 +105,7 @@ class ThreadChannel:
 
 
 class ThreadStream:
-    """See ``senders.Stream``."""
+    """See ``senders.MessageStream``."""
 
     __slots__ = ("_call", "cancel")
 

@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class ThreadEvent:
-    """See ``senders.Event``."""
+    """See ``senders.Signal``."""
 
     __slots__ = ("_event", "clear", "is_set", "set")
 

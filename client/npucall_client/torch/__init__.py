@@ -11,16 +11,6 @@
 
 ``check`` compares the gradients of a whole module, by the conformance suite. Needs the extra
 ``torch``.
-
-Its modules, from the top::
-
-    checking                  ``check``: a module's gradients against those of a device
-    functional                ``functional``: torch's functions by torch's names
-    library                   a declaration as operators of torch
-    activations, classes, losses  the declarations
-    places, runs              where a function runs, by a number; what runs it there
-    plans                     shapes and dtypes, for what torch only traces
-    declarations              what a declaration is
 """
 
 from npucall.texts import missing_extra

@@ -162,7 +162,7 @@ class Ledger:
         with self.lock:
             holder = self._owners.get(identity.owner) or self._new(identity.owner, identity.tenant)
             entry = Entry(holder, amount, caller.peer, yields)
-            if not (self.waiting and self._is_greedy(entry)) and self._adds(entry):
+            if self._adds(entry):
                 return entry
             ending = self._ask(entry)
         return self._wait(entry, ending)
@@ -171,7 +171,7 @@ class Ledger:
         """``take`` for what is bound to no connection."""
         with self.lock:
             entry = Entry(self._owners.get(owner) or self._new(owner, tenant), amount)
-            if not (self.waiting and self._is_greedy(entry)) and self._adds(entry):
+            if self._adds(entry):
                 return entry
             ending = self._ask(entry)
         return self._wait(entry, ending)
@@ -192,7 +192,7 @@ class Ledger:
         """``take`` for a child."""
         with self.lock:
             entry = Entry(child, amount)
-            if not (self.waiting and self._is_greedy(entry)) and self._adds(entry):
+            if self._adds(entry):
                 return entry
             ending = self._ask(entry)
         return self._wait(entry, ending)
@@ -226,8 +226,13 @@ class Ledger:
 
     # --- While there is room, with the lock -------------------------------------------------------
 
-    def _adds(self, entry: Entry) -> bool:
-        """Takes the part if there is room for it at every level; False if there is not."""
+    def _adds(self, entry: Entry, *, has_waited: bool = False) -> bool:
+        """Takes the part if there is room for it at every level; False if there is not.
+
+        While others wait, there is none for an owner who has more than half.
+        """
+        if self.waiting and not has_waited and self._is_greedy(entry):
+            return False
         if self._quota is not None and self._quota.tenants.by_name is not self._tables:
             self._read(self._quota)
         amount = entry.amount
@@ -294,7 +299,7 @@ class Ledger:
         while self.waiting:
             able = [each for each in self.waiting if _full(each) in (None, self.all)]
             entry = min(able, key=lambda each: each.holder.used, default=None)
-            if entry is None or not self._adds(entry):
+            if entry is None or not self._adds(entry, has_waited=True):
                 return
             self.waiting.pop(entry).set()
 

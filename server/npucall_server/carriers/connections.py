@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     from npucall_server.telemetry.log import Log
 
+IDLE_SECONDS = 300.0
+"""The server closes a connection that has had no call for so long, whatever carries its calls."""
 _DESCRIPTORS = Path("/proc/self/fd")
 _TCP_INFO = getattr(socket, "TCP_INFO", 11)
 # Of struct tcp_info in linux/tcp.h.

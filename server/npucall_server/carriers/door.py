@@ -18,7 +18,7 @@ from npucall.limits import (
     MAX_TRACEBACK_CHARACTERS,
 )
 from npucall.texts import cut, middle_cut
-from npucall.wire.status import TRACEPARENT
+from npucall.wire.status import TRACEPARENT, to_status
 from npucall_server.access.guard import check_method
 from npucall_server.telemetry.log import Record
 
@@ -108,6 +108,10 @@ class Outcome:
         error.details.setdefault("soc", self._door.identity.soc)
         error.details.setdefault("request_id", record.request_id)
         return error
+
+    def status(self, error: Exception) -> bytes:
+        """The status that the caller gets for an exception: a ``google.rpc.Status``."""
+        return to_status(self.failure(error)).SerializeToString()
 
     def end(self) -> None:
         """The call has been answered: writes its line, and gives its record to the watchers."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import socket
 import threading
 import time
@@ -29,9 +28,6 @@ if TYPE_CHECKING:
     from npucall_server.settings.server import ServerSettings
     from npucall_server.telemetry.log import Log
 
-_PAUSE_SECONDS = 0.1
-_REFUSED_SECONDS = 0.001
-"""A pause after each refusal, so that a client that tries again and again costs little."""
 _BACKLOG = 512
 _SILENCE_MS = 30_000
 """A peer whose system does not answer for so long has gone."""
@@ -59,7 +55,7 @@ class FramesListener:
             try:
                 connection, _ = self._listener.accept()
             except OSError:  # such as no descriptor left: it would be ready again at once
-                time.sleep(_PAUSE_SECONDS)
+                time.sleep(unix_sockets.PAUSE_SECONDS)
                 continue
             try:
                 self._open(connection)
@@ -84,32 +80,26 @@ class FramesSocket(FramesListener):
         service: FrameService,
         guard: TenantsGuard | None = None,
     ) -> None:
-        self._path, self._service, self._guard = path, service, guard
-        self._users = {os.geteuid(), *users}
-        is_open = guard is not None or self._users - {os.geteuid()}
-        # The system's word decides who may connect; the mode only keeps others from trying.
-        mode = 0o666 if is_open else 0o600
-        super().__init__(unix_sockets.listening(path, socket.SOCK_STREAM, mode))
-        self._inode = path.stat().st_ino
+        self._service, self._guard = service, guard
+        self._place = unix_sockets.UnixListener(
+            path, socket.SOCK_STREAM, users, everybody=guard is not None
+        )
+        super().__init__(self._place.socket)
 
     def close(self) -> None:
         """Accepts no more, and removes the file, unless another one has replaced it."""
-        with suppress(OSError):
-            if self._path.stat().st_ino == self._inode:
-                self._path.unlink()
+        self._place.remove()
         super().close()
 
     def _open(self, connection: socket.socket) -> None:
         process, user = unix_sockets.who_connected(connection)
-        if self._guard is None and user not in self._users:
+        if not self._place.lets_in(user):
             connection.close()
-            time.sleep(_REFUSED_SECONDS)
+            time.sleep(unix_sockets.REFUSED_SECONDS)
             return
-        holders = [f"one process {process}"]
-        if self._guard is None and len(self._users) > 1:
-            holders.append(f"one user {user}")
+        holders = tuple(self._place.holders(process, user))
         of_user = partial(self._credential_of, user)
-        self._service.open(connection, f"unix:{process}", of_user, tuple(holders))
+        self._service.open(connection, f"unix:{process}", of_user, holders)
 
     def _credential_of(self, user: int) -> str:
         """The credential of a user of this host; empty if it belongs to no tenant."""

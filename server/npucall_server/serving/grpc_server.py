@@ -15,6 +15,7 @@ from npucall_server import retries
 from npucall_server.access.guard import check_method
 from npucall_server.accounts.budget import CONNECTION_CALLS, LISTING_MESSAGES
 from npucall_server.accounts.ledger import Ledger
+from npucall_server.carriers.connections import IDLE_SECONDS
 from npucall_server.carriers.grpc_carrier import GrpcCaller, GrpcCarrier, on, refusals_told
 from npucall_server.carriers.threads import Threads
 from npucall_server.services import access_service, operators, reflection
@@ -37,8 +38,6 @@ if TYPE_CHECKING:
     from npucall_server.services.sessions.service import SessionService
     from npucall_server.settings.server import ServerSettings
 
-IDLE_SECONDS = 300.0
-"""The server closes a connection that has had no call for so long."""
 _SPARE_THREADS = 8
 _STANDING = 16
 """The most watchers of health and streams of reflection at a time."""

@@ -41,9 +41,6 @@ MOST_CONNECTIONS = 2 * MAX_REGIONS
 MOST_SILENT = MOST_CONNECTIONS // 4
 """The most connections of one user that have not sent their request."""
 _LONGEST_PACKET = 8192
-_PAUSE_SECONDS = 0.1
-_REFUSED_SECONDS = 0.001
-"""A pause after each refusal, so that a client that tries again and again costs little."""
 _SAID_SECONDS = 60.0
 """In this time, only one refused connection gets a line in the log."""
 
@@ -63,15 +60,14 @@ class SideSocket:
         log: Log,
         guard: TenantsGuard | None = None,
     ) -> None:
-        self._path, self._regions, self._log, self._guard = path, regions, log, guard
-        self._users = {os.geteuid(), *users}
-        is_open = guard is not None or self._users - {os.geteuid()}
-        # The credentials decide who may connect; the mode only keeps others from trying.
-        self._listener = unix_sockets.listening(
-            path, socket.SOCK_SEQPACKET, 0o666 if is_open else 0o600
+        self._regions, self._log, self._guard = regions, log, guard
+        self._place = unix_sockets.UnixListener(
+            path, socket.SOCK_SEQPACKET, users, everybody=guard is not None
         )
+        self._listener = self._place.socket
         self._listener.settimeout(0)
-        self._inode = path.stat().st_ino
+        self.remove = self._place.remove
+        """Removes the file, unless another file has replaced it."""
         self._holdings: set[_Holding] = set()
         self._silent_until, self._unsaid = -math.inf, 0
         self._stopping = threading.Event()
@@ -110,12 +106,6 @@ class SideSocket:
                 except CredentialExpiredError:
                     pass
 
-    def remove(self) -> None:
-        """Removes the file, unless another file has replaced it."""
-        with suppress(OSError):
-            if self._path.stat().st_ino == self._inode:
-                self._path.unlink()
-
     def _serve(self) -> None:
         while not self._stopping.is_set():
             ready = {key.fileobj for key, _ in self._selector.select(self._patience())}
@@ -139,10 +129,10 @@ class SideSocket:
         try:
             connection, _ = self._listener.accept()
         except OSError:  # such as no descriptor left: it would be ready again at once
-            self._stopping.wait(_PAUSE_SECONDS)
+            self._stopping.wait(unix_sockets.PAUSE_SECONDS)
             return
         process, user = unix_sockets.who_connected(connection)
-        if self._guard is None and user not in self._users:
+        if not self._place.lets_in(user):
             self._note_refused(user, process)
         elif self._has_place(user):
             connection.settimeout(0)
@@ -150,7 +140,7 @@ class SideSocket:
             self._holdings.add(_Holding(connection, user, process))
             return
         connection.close()
-        self._stopping.wait(_REFUSED_SECONDS)
+        self._stopping.wait(unix_sockets.REFUSED_SECONDS)
 
     def _has_place(self, user: int) -> bool:
         """Whether to accept a connection of that user, so that no user keeps others out."""
@@ -217,10 +207,10 @@ class SideSocket:
 
     def _holders(self, holding: _Holding) -> list[str]:
         """The holders, each with at most half: the process, and one of several users or callers."""
-        holders = [f"one process {holding.process}"]
+        holders = self._place.holders(holding.process, holding.user)
         if holding.identity is not None:
-            return [*holders, f"one caller {holding.identity.person}"]
-        return [*holders, f"one user {holding.user}"] if len(self._users) > 1 else holders
+            holders.append(f"one caller {holding.identity.person}")
+        return holders
 
     def _refuse(self, holding: _Holding, error: NpucallError) -> None:
         status = to_status(error).SerializeToString()

@@ -2,18 +2,57 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import struct
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
+PAUSE_SECONDS = 0.1
+"""Until a connection is accepted again after that has failed: it would be ready at once."""
+REFUSED_SECONDS = 0.001
+"""A pause after each refusal, so that a client that tries again and again costs little."""
 _PROBE_SECONDS = 1.0
 _BACKLOG = 512
 """Connections that wait to be accepted; the system refuses more at once."""
 _CREDENTIALS = struct.Struct("iII")
 """C's ``struct ucred``: process, user, group."""
+
+
+class UnixListener:
+    """Listens on a path, and says who may connect. Raises OSError if the path cannot be used.
+
+    ``users`` may, in addition to the server's own user; or ``everybody``, who then shows who it is.
+    """
+
+    def __init__(
+        self, path: Path, kind: socket.SocketKind, users: Iterable[int], *, everybody: bool
+    ) -> None:
+        self._path, self._everybody = path, everybody
+        self._users = {os.geteuid(), *users}
+        # The system's word decides who may connect; the mode only keeps others from trying.
+        is_open = everybody or len(self._users) > 1
+        self.socket = _listening(path, kind, 0o666 if is_open else 0o600)
+        self._inode = path.stat().st_ino
+
+    def lets_in(self, user: int) -> bool:
+        """Whether a user may connect."""
+        return self._everybody or user in self._users
+
+    def holders(self, process: int, user: int) -> list[str]:
+        """What memory counts for, each with at most half: the process, and one of several users."""
+        one_of_several = not self._everybody and len(self._users) > 1
+        return [f"one process {process}", *([f"one user {user}"] if one_of_several else [])]
+
+    def remove(self) -> None:
+        """Removes the file, unless another file has replaced it."""
+        with suppress(OSError):
+            if self._path.stat().st_ino == self._inode:
+                self._path.unlink()
 
 
 def who_connected(connection: socket.socket) -> tuple[int, int]:
@@ -23,8 +62,7 @@ def who_connected(connection: socket.socket) -> tuple[int, int]:
     return process, user
 
 
-def listening(path: Path, kind: socket.SocketKind, mode: int) -> socket.socket:
-    """A socket that listens at a path. Raises OSError if the path cannot be used."""
+def _listening(path: Path, kind: socket.SocketKind, mode: int) -> socket.socket:
     _clear(path, kind)
     listener = socket.socket(socket.AF_UNIX, kind)
     try:

@@ -228,7 +228,7 @@ def test_without_a_descriptor_left_a_client_waits_until_there_is_one(
 ) -> None:
     with serving(path) as served:
         monkeypatch.setattr(served, "_listener", Exhausted(served._listener, times=2))
-        monkeypatch.setattr(side_socket, "_PAUSE_SECONDS", 0.001)
+        monkeypatch.setattr(unix_sockets, "PAUSE_SECONDS", 0.001)
         assert served.serves()
 
 

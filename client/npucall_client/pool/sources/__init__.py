@@ -1,13 +1,4 @@
-"""Where the members of a pool come from: a module for each row of ``targets.SOURCES``.
-
-Its modules, from the top::
-
-    directories          watches a directory, and the next one if it fails
-    files, fixed, names  a file or folder; members in the target; addresses of a name
-    poller               asks again and again
-    known_members        the members while a directory starts again
-    changes              reads the messages of a directory
-"""
+"""Where the members of a pool come from: a module for each row of ``targets.SOURCES``."""
 
 from __future__ import annotations
 

@@ -2,11 +2,6 @@
 
 Each pattern is a pure function of the wrong output, the expected output, and the inputs. It says
 what all wrong elements have in common, and whether there are enough of them that this is no chance.
-
-Its modules, from the top::
-
-    locations, values  where wrong elements are; what they have instead
-    difference         an output, what was expected, and what differs
 """
 
 from __future__ import annotations

@@ -2,12 +2,6 @@
 
 A look gets the call, the expected answer and the answer that came. It asks the server as often as
 it needs, and returns the problems that it found. ``LOOKS`` has the looks of each block.
-
-Its modules, from the top::
-
-    paths        the same call by every path
-    crowd        callers who ask at once, and the same bits again
-    observation  what a look gets
 """
 
 from __future__ import annotations

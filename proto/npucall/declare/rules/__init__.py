@@ -2,13 +2,6 @@
 
 A rule raises an error, lets the call pass, or ends the checks: then the call is done, and its
 outputs are zeros. One module for each thing that rules look at.
-
-Its modules, from the top::
-
-    attributes, conditions, dtypes  attributes; when a rule holds; dtypes and promotion
-    formats, kernel_dtypes    formats; in what a call is computed
-    presence, shapes          what must not be a null pointer; shapes and broadcasting
-    rule                      what a rule is
 """
 
 from npucall.declare.rules.attributes import dim_of, not_negative, one_of, warn_unless

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from npucall.errors import CredentialInvalidError, MessageError, NpucallError, UnauthenticatedError
 from npucall.wire import headers
-from npucall.wire.status import to_status
 from npucall_server.carriers.door import Outcome
 from npucall_server.carriers.frames.frame_answers import FrameAnswers
 from npucall_server.carriers.frames.frame_call import FrameCall
@@ -110,9 +109,9 @@ class FrameConnection(FrameVisitor):
     def _tell(self, error: Exception) -> None:
         """Ends it with an error."""
         outcome = Outcome(self._parts.door, METHOD, self)
-        told = to_status(outcome.failure(error))
+        status = outcome.status(error)
         with suppress(OSError):
-            self._outgoing.send(headers.ERROR, 0, told.SerializeToString())
+            self._outgoing.send(headers.ERROR, 0, status)
         outcome.end()
 
     # --- Frames -----------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from npucall.errors import MessageError
+from npucall_server.carriers.multiplex.stream import STREAM_WINDOW
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,9 +19,6 @@ if TYPE_CHECKING:
     from npucall_server.carriers.frames.incoming import IncomingFrames
     from npucall_server.carriers.frames.outgoing import Outgoing
     from npucall_server.carriers.threads import Threads
-
-WINDOW = 32
-"""Calls of one connection that may be without an answer; no more are read meanwhile."""
 
 
 class FrameAnswers:
@@ -40,7 +38,7 @@ class FrameAnswers:
     ) -> None:
         self._incoming, self._outgoing, self._threads = incoming, outgoing, threads
         self._place, self._cut = place, cut
-        self._window = threading.Semaphore(WINDOW)
+        self._window = threading.Semaphore(STREAM_WINDOW)
         self._elsewhere: dict[int, FrameCall] = {}
         """Calls in other threads, until they have an answer: then their number is free."""
         self._unsettled: set[FrameCall] = set()
@@ -54,7 +52,7 @@ class FrameAnswers:
 
     def is_full(self) -> bool:
         """Whether as many answers have been gathered as are worth it."""
-        return len(self._gathered) >= WINDOW
+        return len(self._gathered) >= STREAM_WINDOW
 
     def run(self, call: FrameCall) -> None:
         """Runs an admitted call, here or in another thread."""

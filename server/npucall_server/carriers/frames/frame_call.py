@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from npucall.wire.headers import ERROR, PROGRAM, RESPONSE, Header, pack
 from npucall.wire.rpcs import EXECUTE, EXECUTE_PROGRAM
-from npucall.wire.status import REQUEST_ID, to_status
+from npucall.wire.status import REQUEST_ID
 from npucall_server.carriers.door import Outcome
 from npucall_server.carriers.multiplex.call import StreamCaller
 
@@ -62,8 +62,8 @@ class FrameCall:
 
     def refuse(self, error: Exception) -> None:
         """Its answer is an error."""
-        told = to_status(self.outcome.failure(error)).SerializeToString()
-        self.answer = pack(ERROR, len(told), self.id), told
+        status = self.outcome.status(error)
+        self.answer = pack(ERROR, len(status), self.id), status
 
     def may_end_by(self, end: Callable[[], object]) -> None:
         """``end`` ends it from now on if others ask for its room: it has its answer."""

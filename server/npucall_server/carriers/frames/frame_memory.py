@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from npucall.errors import MessageError, NpucallError
 from npucall.wire.headers import ERROR, MEMORY, bytes_asked, join_memory
-from npucall.wire.status import to_status
 from npucall_server.carriers.door import Outcome
 
 if TYPE_CHECKING:
@@ -42,8 +41,7 @@ class FrameMemory:
         try:
             name, descriptor = self._made(request, peer)
         except NpucallError as error:
-            told = to_status(outcome.failure(error)).SerializeToString()
-            outgoing.send(ERROR, header.call_id, told)
+            outgoing.send(ERROR, header.call_id, outcome.status(error))
             outcome.end()
             return
         try:

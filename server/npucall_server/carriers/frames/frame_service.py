@@ -11,9 +11,10 @@ from npucall.texts import retry_in
 from npucall.wire.headers import join_hello
 from npucall_server import retries
 from npucall_server.accounts.ledger import Ledger
+from npucall_server.carriers.connections import IDLE_SECONDS
 from npucall_server.carriers.frames.connection import FrameConnection
-from npucall_server.carriers.frames.frame_answers import WINDOW
 from npucall_server.carriers.frames.frame_parts import FrameParts
+from npucall_server.carriers.multiplex.stream import STREAM_WINDOW
 
 if TYPE_CHECKING:
     import socket
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
 _MOST_STRANGERS = 64
 """Connections whose callers are not known yet. The oldest ends for a newer one."""
 _STRANGER_SECONDS = 5.0
-_IDLE_SECONDS = 300.0
-"""A connection without a call is closed after this time."""
 
 
 class FrameService:
@@ -50,7 +49,7 @@ class FrameService:
     ) -> None:
         most = budget.max_connections
         self.places = Ledger(most, lambda *_: _too_many(most))
-        hello = join_hello(door.identity.instance, budget.max_message_bytes, WINDOW)
+        hello = join_hello(door.identity.instance, budget.max_message_bytes, STREAM_WINDOW)
         self._parts = FrameParts(
             executions, door, peers, threads, self.places, room, budget.max_message_bytes,
             streams, regions, budget.max_streams > 0, hello,
@@ -93,7 +92,7 @@ class FrameService:
                     each.cancel()
                 continue
             idle_since = each.place.idle_since
-            if idle_since is not None and now - idle_since > _IDLE_SECONDS:
+            if idle_since is not None and now - idle_since > IDLE_SECONDS:
                 each.cancel()
             each.look()
 

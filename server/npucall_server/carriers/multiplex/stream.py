@@ -22,7 +22,6 @@ from npucall.exchange import (
 )
 from npucall.limits import KIB
 from npucall.wire.frames import join_error, split_request_frame
-from npucall.wire.status import to_status
 from npucall.wire.stream_messages import request_frames
 from npucall_server.access.callers import went_away
 from npucall_server.carriers.multiplex.call import StreamCall, Streaming, answered, opened
@@ -230,8 +229,7 @@ class Stream:
     ) -> None:
         """Answers a call with an error, unless it is already answered."""
         if self._calls.advance(call, Event.ERROR, since):
-            status = to_status(call.outcome.failure(error))
-            frames = iter([join_error(call.id, status.SerializeToString())])
+            frames = iter([join_error(call.id, call.outcome.status(error))])
             self._answer(call, frames, failed=True)
 
     def _answer(self, call: StreamCall, frames: Iterator[bytes], *, failed: bool = False) -> None:

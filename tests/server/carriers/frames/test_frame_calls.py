@@ -17,7 +17,7 @@ from npucall.errors import BusyError
 from npucall.v1 import operator_service_pb2 as pb
 from npucall.v1 import tensor_pb2
 from npucall.wire.status import TRAILER
-from npucall_server.carriers.frames.frame_answers import WINDOW
+from npucall_server.carriers.multiplex.stream import STREAM_WINDOW as WINDOW
 
 from .peer import EXECUTE, PROGRAM, RESPONSE, FramePeer, QuickDevice, connected, framed, request
 

@@ -217,7 +217,7 @@ def test_a_connection_without_calls_ends_after_minutes(
         assert peer.receive().response
         served.look()
         assert connections(served) == 1
-        monkeypatch.setattr(frame_service, "_IDLE_SECONDS", -1.0)
+        monkeypatch.setattr(frame_service, "IDLE_SECONDS", -1.0)
         until(lambda: served.look() or not connections(served), "it is closed")
         assert peer.is_closed()
 

@@ -2,14 +2,6 @@
 
 The answer by each path is compared, bit by bit, with the answer that the case had before. Each path
 sends the call, and the same call with other data. So an answer to the wrong call is noticed.
-
-Its modules, from the top::
-
-    message_paths    messages and streams, by each of our clients
-    session_paths    sessions
-    memory_paths     shared memory
-    plan_paths       what Plan says
-    path, resources  what a path is; what it needs: connections, a session, memory
 """
 
 from __future__ import annotations
