@@ -11,12 +11,14 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
 import grpc
 import pytest
 from tests.more import only
+from tests.server.carriers.frames.peer import EXECUTE, PROGRAM, FramePeer, StreamPeer, connected
 from tests.server.fakes import PATIENCE, until
 from tests.server.raw import call_of, channel_to
 from tests.server.serving import Served, serving
@@ -121,6 +123,27 @@ def rest() -> Counter[str]:
     )
 
 
+def in_frames(served: Served, how: str) -> None:
+    """Calls of a connection of frames that are answered, or that are left behind with it."""
+    reads = how == "finish"
+    with connected(served) as peer:
+        for number in range(1, AT_ONCE + 1):
+            kind = EXECUTE if number % 3 else PROGRAM
+            sent = messages()["ExecuteProgram" if kind == PROGRAM else "Execute"][0][0]
+            peer.send(kind, sent.SerializeToString(), number)
+        for _ in range(AT_ONCE if reads else 0):
+            peer.receive()
+    with connected(served) as peer:
+        stream = StreamPeer(peer)
+        for sent in messages()["ExecuteStream"][0]:
+            stream.send_bytes(sent.SerializeToString())
+        if reads:
+            stream.close()
+            stream.answers()
+    with FramePeer(str(served.settings.frames_socket)):
+        pass
+
+
 def left(served: Served, name: str, how: str, rounds: int) -> Counter[str]:
     """What is left of so many rounds of calls of a method, however long one waits."""
     ways = messages()[name]
@@ -135,26 +158,39 @@ def left(served: Served, name: str, how: str, rounds: int) -> Counter[str]:
             act(ways[number % len(ways)])
             if name == "OpenSession":
                 served.sessions.end_all()
-        found: Counter[str] = Counter()
-        for _ in range(100):
-            served.core.usage.lines()  # it counts the records that it has
-            found = rest() - before
-            if not found:
-                break
-            time.sleep(0.05)
+        found = grown(served, before)
         callers.client.close_all()
         return found
+
+
+def grown(served: Served, before: Counter[str]) -> Counter[str]:
+    """What there is more than before, however long one waits."""
+    found: Counter[str] = Counter()
+    for _ in range(100):
+        served.core.usage.lines()  # it counts the records that it has
+        found = rest() - before
+        if not found:
+            break
+        time.sleep(0.05)
+    return found
 
 
 @pytest.mark.alone
 @pytest.mark.parametrize("rounds", only(2, 34))
 @pytest.mark.parametrize("how", ["finish", "cancel"])
-def test_a_call_that_is_over_leaves_nothing(how: str, rounds: int) -> None:
-    """Two rounds are 60 calls of each method, 34 are 1,020."""
+def test_a_call_that_is_over_leaves_nothing(how: str, rounds: int, tmp_path: Path) -> None:
+    """Two rounds are 60 calls of each method, 34 are 1,020. With frames the connection goes too."""
     with serving(
-        CpuDevice(DEFAULT_SOC, DEFAULT_VARIANT, 1), max_streams=64, memory_limit=1 << 30
-    ) as served:
+        CpuDevice(DEFAULT_SOC, DEFAULT_VARIANT, 1), max_streams=64, memory_limit=1 << 30,
+        frames_socket=tmp_path / "f",
+    ) as served:  # fmt: skip
         gc.collect()
         gc.disable()
         found = {name: left(served, name, how, rounds) for name in messages()}
+        in_frames(served, how)
+        time.sleep(0.1)
+        before = rest()
+        for _ in range(rounds):
+            in_frames(served, how)
+        found["frames"] = grown(served, before)
     assert {name: dict(each) for name, each in found.items() if each} == {}

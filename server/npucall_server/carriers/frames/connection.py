@@ -83,6 +83,7 @@ class FrameConnection(FrameVisitor):
                 self.place.give_back()
             with self._incoming.reading:
                 self._outgoing.close()
+            self._incoming.end()
 
     def _serve(self) -> None:
         parts, incoming = self._parts, self._incoming

@@ -60,7 +60,11 @@ class FrameAnswers:
             call.run()
             self.add(call)
             return
-        self.send()
+        try:
+            self.send()
+        except OSError:
+            call.settle()  # nobody else has it yet
+            raise
         if not self._window.acquire(blocking=False):
             self._incoming.rests = True
             self._window.acquire()

@@ -33,7 +33,8 @@ class IncomingFrames:
         self, connection: socket.socket | TlsSocket, peer: Visitor, peers: Peers, most: int
     ) -> None:
         """``most``: bytes of a message."""
-        self._socket, self._peer, self._clock, self._most = connection, peer, peers.clock, most
+        self._socket, self._clock, self._most = connection, peers.clock, most
+        self._peer: Visitor | None = peer
         self.reading = threading.Lock()
         """Held while the kernel may write for the descriptor, which is not closed meanwhile."""
         self.rests = False
@@ -109,6 +110,10 @@ class IncomingFrames:
                 self._fill()
         self._begin += size
 
+    def end(self) -> None:
+        """Nothing more is read: it lets go of the peer, which has it."""
+        self._peer = None
+
     def peer_has_gone(self) -> bool:
         """Whether the connection has ended, and nobody reads that."""
         # Whoever reads by now holds it, for as long as nothing comes.
@@ -147,6 +152,8 @@ class IncomingFrames:
     def _awaiting(self) -> Iterator[None]:
         """The peer has to send what is missing."""
         peer = self._peer
+        if peer is None:
+            raise EOFError
         peer.since, peer.awaited = self._clock(), "its message"
         try:
             yield

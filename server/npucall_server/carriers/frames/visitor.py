@@ -15,7 +15,7 @@ from npucall_server.carriers.peers import Visitor
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from npucall_server.access.guard import Guard
+    from npucall_server.access.guard import Guard, ProvedPeer
 
 METHOD = "Frames"
 """The log has this where a connection as a whole is refused."""
@@ -36,7 +36,7 @@ class FrameVisitor(Visitor):
         self.peer, self.identity = peer, anybody(peer)
         self.owner = self.identity.owner
         self.metadata: dict[str, str | bytes] = {}
-        self.request_id, self.connection = "", self
+        self.request_id = ""
         self.time_remaining: Callable[[], float | None] = lambda: None
         self.is_doubted = False
         """Whether its credential may no longer be good, so that each call has to look."""
@@ -47,6 +47,11 @@ class FrameVisitor(Visitor):
         self.is_active, self.add_callback = whole.is_active, whole.add_callback
         self.cancel = whole.cancel
         self.add_callback(end)
+
+    @property
+    def connection(self) -> ProvedPeer:  # type: ignore[override]  # kept, it would be a cycle
+        """It says itself what TLS has proved."""
+        return self
 
     def peer_identities(self) -> Sequence[bytes] | None:
         """The names in its certificate, if it has shown one."""
