@@ -13,7 +13,7 @@ import textwrap
 from dataclasses import MISSING, Field, fields
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, get_args, get_origin
+from typing import TYPE_CHECKING, Literal, Union, get_args, get_origin
 
 import ascend_page
 import conformance_page
@@ -271,6 +271,8 @@ def _type_of(field: FieldInfo) -> str:
     kind = field.annotation
     if get_origin(kind) is Literal:
         return " or ".join(f"`{value}`" for value in get_args(kind))
+    if get_origin(kind) is Union:  # of a path and words
+        return f"path, or {' or '.join(f'`{word}`' for word in get_args(get_args(kind)[1]))}"
     if get_origin(kind) is dict and get_args(kind)[1] is str:
         return "`NAME=VALUE`, with commas between; a table in TOML"
     if get_origin(kind) is dict:

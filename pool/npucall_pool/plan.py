@@ -165,6 +165,7 @@ class PoolPlan:
                 "serve",
                 "--device={device}",
                 "--listen={host}:{port}",
+                "--frames-listen=+1000",
                 f"--announce={announce}",
                 "--ready-file={folder}/{name}.ready",
                 f"--device-lock={{folder}}/{lock}.lock",

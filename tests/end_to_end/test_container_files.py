@@ -25,6 +25,7 @@ POOL_FILES = ["deploy/compose.pool.yml", "deploy/compose.directory.yml"]
 SHARING = "deploy/compose.shared-memory.yml"
 """Added to the first of them."""
 PORT = "50051"
+FRAMES_PORT = "51051"
 SERVERS = ["cpu", "npu"]
 
 
@@ -60,6 +61,11 @@ SERVICES, POOL_SERVICES = (
     for files in (COMPOSE_FILES, POOL_FILES)
 )
 SERVER_SERVICES = {key: service for key, service in SERVICES.items() if "healthcheck" in service}
+SERVICES_WITH_PORTS = {
+    key: service
+    for key, service in {**SERVER_SERVICES, **POOL_SERVICES}.items()
+    if "ports" in service and not key.endswith(":directory")
+}
 NPU_SERVICES = {key: service for key, service in SERVER_SERVICES.items() if "devices" in service}
 
 
@@ -152,10 +158,10 @@ def test_a_server_may_drain_fills_no_disk_and_is_on_loopback_unless_told_another
     options = service["logging"]["options"]
     assert service["logging"]["driver"] == "json-file"  # which the options belong to
     assert int(options["max-size"].removesuffix("m")) * int(options["max-file"]) == 200
-    (published,) = service["ports"]
-    assert re.fullmatch(rf"127\.0\.0\.1:\d+:{PORT}", filled_in(published))
-    told = filled_in(published, NPUCALL_LISTEN_HOST="10.0.0.5")
-    assert re.fullmatch(rf"10\.0\.0\.5:\d+:{PORT}", told)
+    for published, port in zip(service["ports"], (PORT, FRAMES_PORT), strict=True):
+        assert re.fullmatch(rf"127\.0\.0\.1:\d+:{port}", filled_in(published))
+        told = filled_in(published, NPUCALL_LISTEN_HOST="10.0.0.5")
+        assert re.fullmatch(rf"10\.0\.0\.5:\d+:{port}", told)
 
 
 def test_what_a_stage_copies_is_there_and_not_ignored() -> None:
@@ -251,7 +257,7 @@ def test_a_server_of_a_pool_is_announced_by_the_address_that_is_published() -> N
     servers = {name: one for name, one in services.items() if name != "directory"}
     for service in servers.values():
         advertised = service["environment"]["NPUCALL_ADVERTISE"]
-        assert service["ports"] == [f"{advertised}:{PORT}"]
+        assert service["ports"][0] == f"{advertised}:{PORT}"
         assert service["environment"]["NPUCALL_ANNOUNCE"].endswith(":-directory:50050}")
     assert len({one["ports"][0] for one in servers.values()}) == 3
 
@@ -267,14 +273,27 @@ def test_a_service_can_neither_write_to_its_image_or_driver_nor_gain_rights() ->
         assert all(mount["source"] == mount["target"] for mount in service["volumes"])
 
 
+@each("service", SERVICES_WITH_PORTS.values())
+def test_a_server_tells_the_port_of_frames_that_is_published(service: Any) -> None:
+    _, frames = service["ports"]
+    environment = service["environment"]
+    assert environment["NPUCALL_FRAMES_LISTEN"] == "+1000"
+    assert int(FRAMES_PORT) == int(PORT) + 1000
+    told = environment.get("NPUCALL_FRAMES_ADVERTISE", str(FRAMES_PORT))
+    assert filled_in(frames) == f"127.0.0.1:{told}:{FRAMES_PORT}"
+
+
 def test_each_of_eight_services_is_the_npu_service_with_a_device_and_a_port_of_its_own() -> None:
-    its_own = {"devices", "ports", "profiles", "build"}
+    its_own = {"devices", "ports", "profiles", "build", "environment"}
     one, *eight = [
         {key: value for key, value in service.items() if key not in its_own}
         for service in NPU_SERVICES.values()
     ]
-    one["environment"] = {**one["environment"], "NPUCALL_SERVERS_PER_HOST": "8"}
     assert eight == [one] * 8
+    told, *of_eight = [service["environment"].copy() for service in NPU_SERVICES.values()]
+    ports = [environment.pop("NPUCALL_FRAMES_ADVERTISE") for environment in (told, *of_eight)]
+    assert ports == ["51052", *map(str, range(51051, 51059))]
+    assert of_eight == [{**told, "NPUCALL_SERVERS_PER_HOST": "8"}] * 8
     of_eight = read_services("deploy/compose.host8.yml").values()
     assert [service["devices"][0] for service in of_eight] == [
         f"/dev/davinci{index}" for index in range(8)

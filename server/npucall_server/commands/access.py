@@ -207,8 +207,8 @@ def _callers(tenant: Tenant) -> Iterator[str]:
 def _warnings(settings: ServerSettings) -> Iterator[str]:
     tenants = settings.tenants
     for name, tenant in tenants.items():
-        if tenant.users and settings.shared_memory is None:
-            yield f"tenants.{name}.users: has no effect, since shared_memory is not set"
+        if tenant.users and not settings.knows_local_users:
+            yield f"tenants.{name}.users: has no effect, since frames_socket is off"
         if tenant.certificates and settings.tls_client_ca is None:
             yield f"tenants.{name}.certificates: has no effect, since tls_client_ca is not set"
         if tenant.claims and settings.oidc_issuer is None:

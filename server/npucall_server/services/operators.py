@@ -48,8 +48,8 @@ class OperatorService:
         self._settings, self._budget = settings, budget
         self._identity = identity
         self._started = time.monotonic()
-        self.frames_port = 0
-        """As clients see it; 0 without one."""
+        self.frames_socket, self.frames_port = "", 0
+        """Where frames come in, as clients see it; empty, and 0, without one."""
 
     def execute(self, request: bytes, record: Record, caller: Caller) -> bytes:
         """Runs one call."""
@@ -113,7 +113,7 @@ class OperatorService:
         parse(pb.GetServerInfoRequest, request)
         executor, settings, device = self._executor, self._settings, self._device
         budget, sessions = self._budget, SessionLimits.of(settings, device)
-        facts, path, frames = device.facts(), settings.shared_memory, settings.frames_socket
+        facts, path = device.facts(), settings.shared_memory
         return pb.GetServerInfoResponse(
             server=encode_identity(self._identity),
             product=device.product.soc,
@@ -141,7 +141,7 @@ class OperatorService:
             uptime_seconds=time.monotonic() - self._started,
             device=_device_info(facts) if facts else None,
             shared_memory_socket=str(path.absolute()) if path else "",
-            frames_socket=str(frames.absolute()) if frames else "",
+            frames_socket=self.frames_socket,
             frames_port=self.frames_port,
             frames_tls=self.frames_port > 0 and settings.has_frames_tls,
             reservation=who.reservation(self._executions.gate.shown(), caller.identity),

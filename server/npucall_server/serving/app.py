@@ -102,12 +102,12 @@ def build(
         core.peers, log,
     )  # fmt: skip
     side = _side_of(core)
-    frames = frames_listeners_of(
-        settings, log, methods.frames, methods.operators, core.access.tenants_guard
-    )
     usage_file = _usage_file_of(core)
     listener.show_metrics(methods.metrics, _gauges_of(core, methods).samples)
     announcer = _announcer_of(core, methods, listener)
+    frames = frames_listeners_of(
+        settings, log, methods.frames, methods.operators, core.access.tenants_guard
+    )
     give_back = IdleMemory(core.executor).look
     idle = Watch(_IDLE_SECONDS, log, give_back) if settings.keep_memory else None
     watch = _watch_of(core, methods, listener, side)
@@ -135,6 +135,7 @@ class Server:
             device=parts.core.device.name,
             soc=parts.core.device.soc,
             memory_limit=settings.memory_limit,
+            frames=", ".join(each.where for each in parts.frames),
             **asdict(parts.methods.budget),
         )
         if parts.announcer is not None:
@@ -224,7 +225,7 @@ class Server:
 def _methods_of(core: Core) -> Methods:
     """Gives a gRPC server its services."""
     settings, executions = core.settings, core.executions
-    has_frames = settings.frames_socket is not None or bool(settings.frames_listen)
+    has_frames = settings.has_frames_socket or bool(settings.frames_listen)
     doors = len(settings.listens) + has_frames  # each has as many as may be
     connections = connections_possible(_OTHER_DESCRIPTORS) // doors
     budget = Budget.of(settings, connections)

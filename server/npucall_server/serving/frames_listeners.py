@@ -6,7 +6,9 @@ import socket
 import threading
 import time
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from npucall.errors import NpucallError
@@ -18,7 +20,6 @@ from npucall_server.shared import unix_sockets
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from pathlib import Path
 
     from npucall_server.access.tenants_guard import TenantsGuard
     from npucall_server.carriers.frames.frame_service import FrameService
@@ -34,10 +35,10 @@ _SILENCE_MS = 30_000
 
 
 class FramesListener:
-    """Accepts connections in a thread, from ``start`` to ``close``."""
+    """Accepts connections in a thread, from ``start`` to ``close``. ``where``: as logs say it."""
 
-    def __init__(self, listener: socket.socket) -> None:
-        self._listener = listener
+    def __init__(self, listener: socket.socket, where: str) -> None:
+        self._listener, self.where = listener, where
         self._thread = threading.Thread(target=self._accept, name="npucall-accept", daemon=True)
 
     def start(self) -> None:
@@ -84,7 +85,7 @@ class FramesSocket(FramesListener):
         self._place = unix_sockets.UnixListener(
             path, socket.SOCK_STREAM, users, everybody=guard is not None
         )
-        super().__init__(self._place.socket)
+        super().__init__(self._place.socket, f"unix:{path}")
 
     def close(self) -> None:
         """Accepts no more, and removes the file, unless another one has replaced it."""
@@ -121,15 +122,14 @@ class FramesPort(FramesListener):
             address.security, certificates, service,
         )  # fmt: skip
         host, _, port = address.where.rpartition(":")
-        host = host.strip("[]")
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        both = host == "::" and socket.has_dualstack_ipv6()
-        super().__init__(
-            socket.create_server(
-                (host, int(port)), family=family, backlog=_BACKLOG, dualstack_ipv6=both
-            )
+        bare = host.strip("[]")
+        family = socket.AF_INET6 if ":" in bare else socket.AF_INET
+        both = bare == "::" and socket.has_dualstack_ipv6()
+        listener = socket.create_server(
+            (bare, int(port)), family=family, backlog=_BACKLOG, dualstack_ipv6=both
         )
-        self.port: int = self._listener.getsockname()[1]
+        self.port: int = listener.getsockname()[1]
+        super().__init__(listener, str(replace(address, where=f"{host}:{self.port}")))
 
     def _open(self, connection: socket.socket) -> None:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -149,17 +149,37 @@ def frames_listeners_of(
     info: OperatorService,
     guard: TenantsGuard | None,
 ) -> list[FramesListener]:
-    """Binds what the settings name, and has ``info`` tell the port. Raises BindError."""
+    """Binds what the settings name, and has ``info`` tell it. Raises BindError."""
     made: list[FramesListener] = []
-    if (path := settings.frames_socket) is not None:
-        binding.check_path("frames_socket", path.absolute())
-        users = settings.shared_memory_users
+    if (path := _path(settings, log, service.instance)) is not None:
+        binding.check_path("frames_socket", path)
         with binding.naming("frames_socket", str(path)):
-            made.append(FramesSocket(path.absolute(), users, service, guard))
+            made.append(FramesSocket(path, settings.shared_memory_users, service, guard))
+        info.frames_socket = str(path)
     if (address := settings.frames_address) is not None:
         certificates = binding.certificates_of(settings, log)
         with binding.naming("frames_listen", str(address)):
             port = FramesPort(address, certificates, service)
+        for message in binding.warnings([address], settings):
+            log.event("warning", message=message)
         info.frames_port = settings.frames_advertise or port.port
         made.append(port)
     return made
+
+
+def _path(settings: ServerSettings, log: Log, instance: str) -> Path | None:
+    """Of the Unix socket; None: there is none."""
+    given = settings.frames_socket
+    if isinstance(given, Path):
+        return given.absolute()
+    if not settings.has_frames_socket:
+        return None
+    everybody = bool(settings.tenants or settings.shared_memory_users)
+    try:
+        path = unix_sockets.own_folder(socket.SOCK_STREAM, everybody=everybody) / f"{instance}.sock"
+        binding.check_path("frames_socket", path)
+    except (OSError, binding.SettingsError) as error:
+        message = f"frames_socket: clients on this host use gRPC: {error}"
+        log.event("warning", message=message)
+        return None
+    return path

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import BaseModel, ByteSize, Field
+from pydantic import BaseModel, BeforeValidator, ByteSize, Field
 
 from npucall.limits import CHUNK_BYTES
 from npucall_server.settings.expert import EXPERT
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 _CGROUPS, _OWN_CGROUP = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 _UserId = Annotated[int, Field(ge=0, lt=2**32 - 1)]
+_FramesSocket = Annotated[
+    Path | Literal["auto", "off"], BeforeValidator(lambda given: given or "off")
+]
 
 
 def half_of_memory(servers: int = 1) -> ByteSize:
@@ -140,18 +143,20 @@ class PeerSettings(BaseModel):
 class ConnectionSettings(PeerSettings):
     """What callers may have open, and what travels at a time."""
 
-    frames_socket: Path | None = Field(
-        None,
+    frames_socket: _FramesSocket = Field(
+        "auto",
         json_schema_extra=EXPERT,
         description="Path of a Unix socket that the server makes, where clients on this host call "
         "it in frames, which cost much less than gRPC. Processes of the same user may connect, of "
-        "users in --shared-memory-users, and callers of tenants. Linux only.",
+        "users in --shared-memory-users, and callers of tenants. auto: on Linux a path of this "
+        "server alone, in the folder npucall-USER of the system's temporary folder. off: none.",
     )
     frames_listen: str = Field(
         "",
         json_schema_extra=EXPERT,
         description="Address at which clients of other hosts call in frames: HOST:PORT, secured "
-        "as --listen says, with the same prefixes. Default: none.",
+        "as --listen says, with the same prefixes; or +NUMBER, for the first HOST:PORT of --listen "
+        "at a port that is so much higher, for example +1000. Default: none.",
     )
     frames_advertise: int | None = Field(
         None,

@@ -12,7 +12,7 @@ import json
 import os
 import tomllib
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeVar, get_args
 
 from pydantic import BaseModel, Field, ModelWrapValidatorHandler, PrivateAttr, model_validator
 from pydantic_settings import (
@@ -156,7 +156,9 @@ class ListenerSettings(
 def _names_a_file(settings_cls: type[BaseSettings], name: str, value: str) -> bool:
     """Whether this value of a setting is the path of a file."""
     field = settings_cls.model_fields.get(name)
-    is_path = field is not None and field.annotation in (Path, Path | None)
+    kind = field.annotation if field is not None else None
+    words = [word for part in get_args(kind) for word in get_args(part)]  # such as "off"
+    is_path = Path in (kind, *get_args(kind)) and value not in words
     return is_path or (name == "oidc_keys" and not is_url(value))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
@@ -14,7 +15,7 @@ from pydantic_settings import SettingsConfigDict
 from npucall.errors import ArgumentError
 from npucall.operators import CATALOGUE, DEFAULT_VARIANT
 from npucall.products import DEFAULT_SOC, product_of
-from npucall_server.settings import device_kinds
+from npucall_server.settings import addresses, device_kinds
 from npucall_server.settings.addresses import Security
 from npucall_server.settings.announcing import AnnounceSettings
 from npucall_server.settings.expert import EXPERT
@@ -30,7 +31,8 @@ if TYPE_CHECKING:
 
     from npucall_server.settings.addresses import Address
 
-_CAN_SHARE_MEMORY = hasattr(os, "memfd_create") and hasattr(socket, "SO_PEERCRED")
+_KNOWS_WHO_CONNECTS = hasattr(socket, "SO_PEERCRED")
+_CAN_SHARE_MEMORY = hasattr(os, "memfd_create") and _KNOWS_WHO_CONNECTS
 _LONGEST_SECONDS = 1e9
 """Thirty years; a lock cannot wait for infinity."""
 
@@ -165,7 +167,7 @@ class ServerSettings(
 
     @model_validator(mode="after")
     def _frames_where_users_are_told(self) -> ServerSettings:
-        if self.frames_socket is not None and not hasattr(socket, "SO_PEERCRED"):
+        if isinstance(self.frames_socket, Path) and not _KNOWS_WHO_CONNECTS:
             raise ValueError("frames_socket: expected Linux, found another system")
         return self
 
@@ -187,9 +189,17 @@ class ServerSettings(
         return self
 
     @property
+    def has_frames_socket(self) -> bool:
+        """Whether frames of this host come in."""
+        return self.frames_socket != "off" and _KNOWS_WHO_CONNECTS
+
+    @property
     def frames_address(self) -> Address | None:
-        """Where frames of other hosts come in."""
-        return self.address_of(self.frames_listen) if self.frames_listen else None
+        """Where frames of other hosts come in. Raises ValueError."""
+        listen = self.frames_listen
+        if listen.startswith("+"):
+            return _above(self.listens, listen)
+        return self.address_of(listen) if listen else None
 
     @property
     def has_frames_tls(self) -> bool:
@@ -201,7 +211,20 @@ class ServerSettings(
     def knows_local_users(self) -> bool:
         """Whether a socket knows users of this host."""
         has_users = any(tenant.users for tenant in self.tenants.values())
-        return has_users and (self.shared_memory or self.frames_socket) is not None
+        return has_users and (self.shared_memory is not None or self.has_frames_socket)
+
+
+def _above(listens: Sequence[Address], number: str) -> Address | None:
+    """The first address with a port, at one that is so much higher; None if none has a port."""
+    if not number[1:].isdecimal():
+        raise ValueError(f"expected HOST:PORT or +NUMBER, found {number!r}")
+    for address in listens:
+        port = addresses.port(address.where)
+        if port is not None:
+            host = address.where.rpartition(":")[0]
+            above = port + int(number) if port else 0  # 0: any free one
+            return replace(address, where=addresses.check(f"{host}:{above}"))
+    return None
 
 
 def read(arguments: Sequence[str]) -> ServerSettings:

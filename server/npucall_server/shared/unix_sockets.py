@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import socket
+import stat
 import struct
-from contextlib import suppress
+import tempfile
+import time
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
+    from collections.abc import Iterable, Iterator
 
 PAUSE_SECONDS = 0.1
 """Until a connection is accepted again after that has failed: it would be ready at once."""
 REFUSED_SECONDS = 0.001
 """A pause after each refusal, so that a client that tries again and again costs little."""
 _PROBE_SECONDS = 1.0
+_TRIES = 20
 _BACKLOG = 512
 """Connections that wait to be accepted; the system refuses more at once."""
 _CREDENTIALS = struct.Struct("iII")
@@ -62,17 +67,53 @@ def who_connected(connection: socket.socket) -> tuple[int, int]:
     return process, user
 
 
+def own_folder(kind: socket.SocketKind, *, everybody: bool) -> Path:
+    """A folder of this user alone for sockets of that kind. Raises OSError.
+
+    Only this user can make files there, so a socket in it is of one of his servers; those that
+    nobody listens on are removed. ``everybody``: others may connect to what is in it.
+    """
+    folder = Path(tempfile.gettempdir(), f"npucall-{os.geteuid()}")
+    folder.mkdir(mode=0o700, exist_ok=True)
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
+        raise FileExistsError(f"{folder}: expected a folder that only this user can change")
+    if everybody:
+        folder.chmod(0o711)
+    with _alone(folder):
+        for path in folder.glob("*.sock"):
+            with suppress(OSError):
+                _clear(path, kind)
+    return folder
+
+
 def _listening(path: Path, kind: socket.SocketKind, mode: int) -> socket.socket:
-    _clear(path, kind)
-    listener = socket.socket(socket.AF_UNIX, kind)
+    with _alone(path.parent):
+        _clear(path, kind)
+        listener = socket.socket(socket.AF_UNIX, kind)
+        try:
+            listener.bind(str(path))
+            path.chmod(mode)  # before it listens: nobody else gets in first
+            listener.listen(_BACKLOG)
+        except BaseException:
+            listener.close()
+            raise
+        return listener
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """No other server makes a socket there: one that does not listen yet looks as one of nobody."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        listener.bind(str(path))
-        path.chmod(mode)  # before it listens: nobody else gets in first
-        listener.listen(_BACKLOG)
-    except BaseException:
-        listener.close()
-        raise
-    return listener
+        for _ in range(_TRIES):  # whoever can read the folder could hold it for ever
+            with suppress(BlockingIOError):
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            time.sleep(PAUSE_SECONDS)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _clear(path: Path, kind: socket.SocketKind) -> None:

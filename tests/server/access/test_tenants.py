@@ -135,7 +135,7 @@ def test_check_shows_what_each_tenant_may_do_and_warns_of_what_cannot_work(
     (tmp_path / "tokens").write_text(f"{'0' * 64} gone bob - never\nnonsense\n")
     config = tmp_path / "settings.toml"
     config.write_text(
-        f'token_hashes = "{tmp_path}/tokens"\n'
+        f'token_hashes = "{tmp_path}/tokens"\nframes_socket = "off"\n'
         '[tenants.vision]\nweight = 4\nmemory = "4GiB"\nadmins = ["alice"]\nusers = [1000]\n'
         '[tenants.speech]\nclass = "batch"\nclaims = ["repo:*"]\n'
         '[tenants.other]\nclaims = ["repo:x"]\n'
@@ -146,7 +146,7 @@ def test_check_shows_what_each_tenant_may_do_and_warns_of_what_cannot_work(
     assert lines["vision"] == "interactive 4 user; admins: alice memory 4.0GiB users 1000"
     assert lines["speech"] == "batch 1 user none claims repo:*"
     for warning in (
-        "tenants.vision.users: has no effect, since shared_memory",
+        "tenants.vision.users: has no effect, since frames_socket is off",
         "tenants.speech.claims: has no effect, since oidc_issuer",
         "tenants.other.claims: repo:x may match the same callers as repo:* of tenants.speech",
         "token_hashes: the token of bob is for the tenant gone",

@@ -1,5 +1,6 @@
-{{/* Ports: calls, health for probes, metrics, the directory. */}}
+{{/* Ports: calls, calls in frames, health for probes, metrics, the directory. */}}
 {{- define "npucall.port" -}}50051{{- end }}
+{{- define "npucall.framesPort" -}}51051{{- end }}
 {{- define "npucall.healthPort" -}}50061{{- end }}
 {{- define "npucall.metricsPort" -}}9464{{- end }}
 {{- define "npucall.directoryPort" -}}50050{{- end }}

@@ -49,7 +49,8 @@ class FrameService:
     ) -> None:
         most = budget.max_connections
         self.places = Ledger(most, lambda *_: _too_many(most))
-        hello = join_hello(door.identity.instance, budget.max_message_bytes, STREAM_WINDOW)
+        self.instance = door.identity.instance
+        hello = join_hello(self.instance, budget.max_message_bytes, STREAM_WINDOW)
         self._parts = FrameParts(
             executions, door, peers, threads, self.places, room, budget.max_message_bytes,
             streams, regions, budget.max_streams > 0, hello,

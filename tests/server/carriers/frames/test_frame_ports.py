@@ -136,11 +136,27 @@ def test_a_new_certificate_counts_for_new_connections(tmp_path: Path) -> None:
         assert peer.receive().response
 
 
+ABOVE = {
+    "127.0.0.1:50051": "plain:127.0.0.1:51051",
+    "unix:/run/s,plain:[::1]:7,127.0.0.1:1": "plain:[::1]:1007",
+    "127.0.0.1:0": "plain:127.0.0.1:0",
+    "unix:/run/s": "None",
+}
+
+
+@pytest.mark.parametrize("listen", ABOVE)
+def test_a_port_may_be_told_by_that_of_grpc(listen: str) -> None:
+    given = ServerSettings(listen=listen, frames_listen="+1000")
+    assert str(given.frames_address) == ABOVE[listen]
+
+
 FAULTS = {
     "unix:/run/frames": "expected HOST:PORT",
     "0.0.0.0:1": "expected a loopback address or TLS",
     "tls:127.0.0.1:1": "expected tls_certificate",
     "nowhere": "expected HOST:PORT or unix:PATH",
+    "+one": r"expected HOST:PORT or \+NUMBER, found '\+one'",
+    "+60000": "expected a port up to 65535, found 110051",
 }
 
 
