@@ -189,7 +189,7 @@ def test_usage_prints_a_table_or_json(target: str, capsys: Printed) -> None:
     assert line["calls"] == 4
     assert set(line) == {
         "tenant", "caller", "operator", "calls", "request_bytes", "response_bytes",
-        "device_seconds", "refusals",
+        "device_seconds", "refusals", "calls_in_frames",
     }  # fmt: skip
 
 

@@ -26,7 +26,7 @@ from npucall_client.commands.console import Column, Targets, TargetsOption, outp
 _PAUSE_SECONDS = 1.0
 _PATIENCE_SECONDS = 5.0
 _MINUTE = 60.0
-_HEADINGS = ("calls", "streams", "holds", "calls/min", "device s/min")
+_HEADINGS = ("calls", "streams", "holds", "calls/min", "frames/min", "device s/min")
 _HEALTH = {
     operator_service_pb2.DEVICE_HEALTH_NORMAL: "normal",
     operator_service_pb2.DEVICE_HEALTH_ABNORMAL: "[red]abnormal[/red]",
@@ -171,6 +171,7 @@ def _callers(now: access_service_pb2.GetActivityResponse, width: int) -> Rendera
             str(each.streams),
             size(each.bytes),
             f"{each.calls_answered:,}",
+            f"{each.calls_in_frames:,}",
             f"{each.device_seconds:.2f}",
         ]
         for each in sorted(now.callers, key=lambda line: -line.device_seconds)

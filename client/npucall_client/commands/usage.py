@@ -20,7 +20,8 @@ from rich.markup import escape
 from npucall_client.commands.console import Column, Targets, TargetsOption, output, show, table
 
 _WHO = ("tenant", "caller", "operator")
-_NUMBERS = ("calls", "sent", "answered", "device s")
+_AMOUNTS = ("calls", "request_bytes", "response_bytes", "device_seconds", "calls_in_frames")
+_NUMBERS = ("calls", "frames", "sent", "answered", "device s")
 
 
 def usage(
@@ -68,7 +69,7 @@ def added_up(answers: Sequence[pb.GetUsageResponse]) -> pb.GetUsageResponse:
         total = lines.setdefault((line.tenant, line.caller, line.operator), pb.UsageLine())
         refusals = Counter(total.refusals) + Counter(line.refusals)
         total.tenant, total.caller, total.operator = line.tenant, line.caller, line.operator
-        for amount in "calls", "request_bytes", "response_bytes", "device_seconds":
+        for amount in _AMOUNTS:
             setattr(total, amount, getattr(total, amount) + getattr(line, amount))
         total.refusals.update(refusals)
     begins = [answer.since for answer in answers if answer.since]
@@ -86,10 +87,7 @@ def as_data(answer: pb.GetUsageResponse) -> dict[str, Any]:
                 "tenant": line.tenant,
                 "caller": line.caller,
                 "operator": line.operator,
-                "calls": line.calls,
-                "request_bytes": line.request_bytes,
-                "response_bytes": line.response_bytes,
-                "device_seconds": line.device_seconds,
+                **{amount: getattr(line, amount) for amount in _AMOUNTS},
                 "refusals": dict(sorted(line.refusals.items())),
             }
             for line in answer.lines
@@ -101,15 +99,18 @@ def _rows(lines: Iterable[pb.UsageLine]) -> list[list[str]]:
     """The cells of the table, the sums below."""
     rows, sums = [], [0.0] * len(_NUMBERS)
     for line in lines:
-        numbers = (line.calls, line.request_bytes, line.response_bytes, line.device_seconds)
+        calls = line.calls, line.calls_in_frames
+        numbers = (*calls, line.request_bytes, line.response_bytes, line.device_seconds)
         sums = [total + number for total, number in zip(sums, numbers, strict=True)]
         who = map(escape, (line.tenant, line.caller, line.operator.removeprefix("aclnn")))
         rows.append([*who, *_shown(*numbers), _refusals(line.refusals)])
     return [*rows, [f"[bold]{cell}[/bold]" for cell in ("in all", "", "", *_shown(*sums))]]
 
 
-def _shown(calls: float, sent: float, answered: float, seconds: float) -> tuple[str, ...]:
-    return f"{calls:,.0f}", size(sent), size(answered), f"{seconds:,.3f}"
+def _shown(
+    calls: float, in_frames: float, sent: float, answered: float, seconds: float
+) -> tuple[str, ...]:
+    return f"{calls:,.0f}", f"{in_frames:,.0f}", size(sent), size(answered), f"{seconds:,.3f}"
 
 
 def _refusals(counts: Any) -> str:

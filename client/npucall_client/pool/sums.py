@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
 Line = TypeVar("Line", access.UsageLine, access.CallerActivity)
 
-_USED = ("calls", "request_bytes", "response_bytes", "device_seconds")
-_HELD = ("calls", "bytes", "streams", "device_seconds", "calls_answered")
+_USED = ("calls", "request_bytes", "response_bytes", "device_seconds", "calls_in_frames")
+_HELD = ("calls", "bytes", "streams", "device_seconds", "calls_answered", "calls_in_frames")
 _BUSY = ("running", "waiting", "lanes", "device_seconds")
 
 

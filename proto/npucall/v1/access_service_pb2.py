@@ -15,7 +15,7 @@ _sym_db = _symbol_database.Default()
 from npucall.v1 import operator_service_pb2 as npucall_dot_v1_dot_operator__service__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1fnpucall/v1/access_service.proto\x12\nnpucall.v1\x1a!npucall/v1/operator_service.proto\"7\n\x0eReserveRequest\x12\x0f\n\x07seconds\x18\x01 \x01(\x01\x12\x14\n\x0cwait_seconds\x18\x02 \x01(\x01\"R\n\x0fReserveResponse\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x14\n\x0c\x65nds_seconds\x18\x02 \x01(\x01\x12\x1c\n\x14renew_within_seconds\x18\x03 \x01(\x01\"&\n\x17RenewReservationRequest\x12\x0b\n\x03key\x18\x01 \x01(\t\"N\n\x18RenewReservationResponse\x12\x14\n\x0c\x65nds_seconds\x18\x01 \x01(\x01\x12\x1c\n\x14renew_within_seconds\x18\x02 \x01(\x01\"(\n\x19ReleaseReservationRequest\x12\x0b\n\x03key\x18\x01 \x01(\t\"\x1c\n\x1aReleaseReservationResponse\"\'\n\x0fGetUsageRequest\x12\x14\n\x0clast_seconds\x18\x01 \x01(\x01\"G\n\x10GetUsageResponse\x12$\n\x05lines\x18\x01 \x03(\x0b\x32\x15.npucall.v1.UsageLine\x12\r\n\x05since\x18\x02 \x01(\x01\"\xfb\x01\n\tUsageLine\x12\x0e\n\x06tenant\x18\x01 \x01(\t\x12\x0e\n\x06\x63\x61ller\x18\x02 \x01(\t\x12\x10\n\x08operator\x18\x03 \x01(\t\x12\r\n\x05\x63\x61lls\x18\x04 \x01(\x04\x12\x15\n\rrequest_bytes\x18\x05 \x01(\x04\x12\x16\n\x0eresponse_bytes\x18\x06 \x01(\x04\x12\x16\n\x0e\x64\x65vice_seconds\x18\x07 \x01(\x01\x12\x35\n\x08refusals\x18\x08 \x03(\x0b\x32#.npucall.v1.UsageLine.RefusalsEntry\x1a/\n\rRefusalsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01\"\x14\n\x12GetActivityRequest\"\xb9\x01\n\x13GetActivityResponse\x12+\n\x07\x63\x61llers\x18\x01 \x03(\x0b\x32\x1a.npucall.v1.CallerActivity\x12\x0f\n\x07running\x18\x02 \x01(\r\x12\x0f\n\x07waiting\x18\x03 \x01(\r\x12\r\n\x05lanes\x18\x04 \x01(\r\x12\x16\n\x0e\x64\x65vice_seconds\x18\x05 \x01(\x01\x12,\n\x0breservation\x18\x06 \x01(\x0b\x32\x17.npucall.v1.Reservation\"\x97\x01\n\x0e\x43\x61llerActivity\x12&\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x16.npucall.v1.CallerInfo\x12\r\n\x05\x63\x61lls\x18\x02 \x01(\r\x12\r\n\x05\x62ytes\x18\x03 \x01(\x04\x12\x0f\n\x07streams\x18\x04 \x01(\r\x12\x16\n\x0e\x64\x65vice_seconds\x18\x05 \x01(\x01\x12\x16\n\x0e\x63\x61lls_answered\x18\x06 \x01(\r2\xae\x03\n\rAccessService\x12\x42\n\x07Reserve\x12\x1a.npucall.v1.ReserveRequest\x1a\x1b.npucall.v1.ReserveResponse\x12]\n\x10RenewReservation\x12#.npucall.v1.RenewReservationRequest\x1a$.npucall.v1.RenewReservationResponse\x12\x63\n\x12ReleaseReservation\x12%.npucall.v1.ReleaseReservationRequest\x1a&.npucall.v1.ReleaseReservationResponse\x12\x45\n\x08GetUsage\x12\x1b.npucall.v1.GetUsageRequest\x1a\x1c.npucall.v1.GetUsageResponse\x12N\n\x0bGetActivity\x12\x1e.npucall.v1.GetActivityRequest\x1a\x1f.npucall.v1.GetActivityResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1fnpucall/v1/access_service.proto\x12\nnpucall.v1\x1a!npucall/v1/operator_service.proto\"7\n\x0eReserveRequest\x12\x0f\n\x07seconds\x18\x01 \x01(\x01\x12\x14\n\x0cwait_seconds\x18\x02 \x01(\x01\"R\n\x0fReserveResponse\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\x14\n\x0c\x65nds_seconds\x18\x02 \x01(\x01\x12\x1c\n\x14renew_within_seconds\x18\x03 \x01(\x01\"&\n\x17RenewReservationRequest\x12\x0b\n\x03key\x18\x01 \x01(\t\"N\n\x18RenewReservationResponse\x12\x14\n\x0c\x65nds_seconds\x18\x01 \x01(\x01\x12\x1c\n\x14renew_within_seconds\x18\x02 \x01(\x01\"(\n\x19ReleaseReservationRequest\x12\x0b\n\x03key\x18\x01 \x01(\t\"\x1c\n\x1aReleaseReservationResponse\"\'\n\x0fGetUsageRequest\x12\x14\n\x0clast_seconds\x18\x01 \x01(\x01\"G\n\x10GetUsageResponse\x12$\n\x05lines\x18\x01 \x03(\x0b\x32\x15.npucall.v1.UsageLine\x12\r\n\x05since\x18\x02 \x01(\x01\"\x94\x02\n\tUsageLine\x12\x0e\n\x06tenant\x18\x01 \x01(\t\x12\x0e\n\x06\x63\x61ller\x18\x02 \x01(\t\x12\x10\n\x08operator\x18\x03 \x01(\t\x12\r\n\x05\x63\x61lls\x18\x04 \x01(\x04\x12\x15\n\rrequest_bytes\x18\x05 \x01(\x04\x12\x16\n\x0eresponse_bytes\x18\x06 \x01(\x04\x12\x16\n\x0e\x64\x65vice_seconds\x18\x07 \x01(\x01\x12\x35\n\x08refusals\x18\x08 \x03(\x0b\x32#.npucall.v1.UsageLine.RefusalsEntry\x12\x17\n\x0f\x63\x61lls_in_frames\x18\t \x01(\x04\x1a/\n\rRefusalsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01\"\x14\n\x12GetActivityRequest\"\xb9\x01\n\x13GetActivityResponse\x12+\n\x07\x63\x61llers\x18\x01 \x03(\x0b\x32\x1a.npucall.v1.CallerActivity\x12\x0f\n\x07running\x18\x02 \x01(\r\x12\x0f\n\x07waiting\x18\x03 \x01(\r\x12\r\n\x05lanes\x18\x04 \x01(\r\x12\x16\n\x0e\x64\x65vice_seconds\x18\x05 \x01(\x01\x12,\n\x0breservation\x18\x06 \x01(\x0b\x32\x17.npucall.v1.Reservation\"\xb0\x01\n\x0e\x43\x61llerActivity\x12&\n\x06\x63\x61ller\x18\x01 \x01(\x0b\x32\x16.npucall.v1.CallerInfo\x12\r\n\x05\x63\x61lls\x18\x02 \x01(\r\x12\r\n\x05\x62ytes\x18\x03 \x01(\x04\x12\x0f\n\x07streams\x18\x04 \x01(\r\x12\x16\n\x0e\x64\x65vice_seconds\x18\x05 \x01(\x01\x12\x16\n\x0e\x63\x61lls_answered\x18\x06 \x01(\r\x12\x17\n\x0f\x63\x61lls_in_frames\x18\x07 \x01(\r2\xae\x03\n\rAccessService\x12\x42\n\x07Reserve\x12\x1a.npucall.v1.ReserveRequest\x1a\x1b.npucall.v1.ReserveResponse\x12]\n\x10RenewReservation\x12#.npucall.v1.RenewReservationRequest\x1a$.npucall.v1.RenewReservationResponse\x12\x63\n\x12ReleaseReservation\x12%.npucall.v1.ReleaseReservationRequest\x1a&.npucall.v1.ReleaseReservationResponse\x12\x45\n\x08GetUsage\x12\x1b.npucall.v1.GetUsageRequest\x1a\x1c.npucall.v1.GetUsageResponse\x12N\n\x0bGetActivity\x12\x1e.npucall.v1.GetActivityRequest\x1a\x1f.npucall.v1.GetActivityResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -41,15 +41,15 @@ if _descriptor._USE_C_DESCRIPTORS == False:
   _globals['_GETUSAGERESPONSE']._serialized_start=456
   _globals['_GETUSAGERESPONSE']._serialized_end=527
   _globals['_USAGELINE']._serialized_start=530
-  _globals['_USAGELINE']._serialized_end=781
-  _globals['_USAGELINE_REFUSALSENTRY']._serialized_start=734
-  _globals['_USAGELINE_REFUSALSENTRY']._serialized_end=781
-  _globals['_GETACTIVITYREQUEST']._serialized_start=783
-  _globals['_GETACTIVITYREQUEST']._serialized_end=803
-  _globals['_GETACTIVITYRESPONSE']._serialized_start=806
-  _globals['_GETACTIVITYRESPONSE']._serialized_end=991
-  _globals['_CALLERACTIVITY']._serialized_start=994
-  _globals['_CALLERACTIVITY']._serialized_end=1145
-  _globals['_ACCESSSERVICE']._serialized_start=1148
-  _globals['_ACCESSSERVICE']._serialized_end=1578
+  _globals['_USAGELINE']._serialized_end=806
+  _globals['_USAGELINE_REFUSALSENTRY']._serialized_start=759
+  _globals['_USAGELINE_REFUSALSENTRY']._serialized_end=806
+  _globals['_GETACTIVITYREQUEST']._serialized_start=808
+  _globals['_GETACTIVITYREQUEST']._serialized_end=828
+  _globals['_GETACTIVITYRESPONSE']._serialized_start=831
+  _globals['_GETACTIVITYRESPONSE']._serialized_end=1016
+  _globals['_CALLERACTIVITY']._serialized_start=1019
+  _globals['_CALLERACTIVITY']._serialized_end=1195
+  _globals['_ACCESSSERVICE']._serialized_start=1198
+  _globals['_ACCESSSERVICE']._serialized_end=1628
 # @@protoc_insertion_point(module_scope)

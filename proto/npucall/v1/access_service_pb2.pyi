@@ -207,6 +207,7 @@ class UsageLine(google.protobuf.message.Message):
     RESPONSE_BYTES_FIELD_NUMBER: builtins.int
     DEVICE_SECONDS_FIELD_NUMBER: builtins.int
     REFUSALS_FIELD_NUMBER: builtins.int
+    CALLS_IN_FRAMES_FIELD_NUMBER: builtins.int
     tenant: builtins.str
     """As `CallerInfo.tenant`."""
     caller: builtins.str
@@ -221,6 +222,8 @@ class UsageLine(google.protobuf.message.Message):
     """Bytes of their answers."""
     device_seconds: builtins.float
     """Seconds for which they held the device, by the host's clock."""
+    calls_in_frames: builtins.int
+    """The number of these calls that came in frames (`frames.proto`), not over gRPC."""
     @property
     def refusals(self) -> google.protobuf.internal.containers.ScalarMap[builtins.str, builtins.int]:
         """The number of these calls that failed or were refused, by reason
@@ -238,8 +241,9 @@ class UsageLine(google.protobuf.message.Message):
         response_bytes: builtins.int = ...,
         device_seconds: builtins.float = ...,
         refusals: collections.abc.Mapping[builtins.str, builtins.int] | None = ...,
+        calls_in_frames: builtins.int = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["caller", b"caller", "calls", b"calls", "device_seconds", b"device_seconds", "operator", b"operator", "refusals", b"refusals", "request_bytes", b"request_bytes", "response_bytes", b"response_bytes", "tenant", b"tenant"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["caller", b"caller", "calls", b"calls", "calls_in_frames", b"calls_in_frames", "device_seconds", b"device_seconds", "operator", b"operator", "refusals", b"refusals", "request_bytes", b"request_bytes", "response_bytes", b"response_bytes", "tenant", b"tenant"]) -> None: ...
 
 global___UsageLine = UsageLine
 
@@ -312,6 +316,7 @@ class CallerActivity(google.protobuf.message.Message):
     STREAMS_FIELD_NUMBER: builtins.int
     DEVICE_SECONDS_FIELD_NUMBER: builtins.int
     CALLS_ANSWERED_FIELD_NUMBER: builtins.int
+    CALLS_IN_FRAMES_FIELD_NUMBER: builtins.int
     calls: builtins.int
     """Its calls that wait, run, or have an answer that it has not read."""
     bytes: builtins.int
@@ -322,6 +327,8 @@ class CallerActivity(google.protobuf.message.Message):
     """Seconds for which it held the device in the last minute."""
     calls_answered: builtins.int
     """Its calls that were answered in the last minute."""
+    calls_in_frames: builtins.int
+    """Those of them that came in frames (`frames.proto`), not over gRPC."""
     @property
     def caller(self) -> npucall.v1.operator_service_pb2.CallerInfo:
         """Who."""
@@ -335,8 +342,9 @@ class CallerActivity(google.protobuf.message.Message):
         streams: builtins.int = ...,
         device_seconds: builtins.float = ...,
         calls_answered: builtins.int = ...,
+        calls_in_frames: builtins.int = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["caller", b"caller"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["bytes", b"bytes", "caller", b"caller", "calls", b"calls", "calls_answered", b"calls_answered", "device_seconds", b"device_seconds", "streams", b"streams"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["bytes", b"bytes", "caller", b"caller", "calls", b"calls", "calls_answered", b"calls_answered", "calls_in_frames", b"calls_in_frames", "device_seconds", b"device_seconds", "streams", b"streams"]) -> None: ...
 
 global___CallerActivity = CallerActivity

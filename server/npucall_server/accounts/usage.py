@@ -12,6 +12,8 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Self
 
+from npucall_server.telemetry.log import FRAMES
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
@@ -54,6 +56,8 @@ class UsageLine:
     device_ns: int = 0
     refusals: dict[str, int] = field(default_factory=dict)
     """Of the calls, those that failed or were refused, by reason."""
+    in_frames: int = 0
+    """Of the calls, those that gRPC did not carry."""
 
     def add(self, other: UsageLine) -> Self:
         """Counts another line too."""
@@ -61,6 +65,7 @@ class UsageLine:
         self.request_bytes += other.request_bytes
         self.response_bytes += other.response_bytes
         self.device_ns += other.device_ns
+        self.in_frames += other.in_frames
         for reason, count in other.refusals.items():
             self.refusals[reason] = self.refusals.get(reason, 0) + count
         return self
@@ -141,7 +146,9 @@ class Usage:
                 self._put_away(now)
             operator = record.operator if record.operator in self._operators else ""
             line = self._minutes[-1].line(record.tenant, record.caller, operator)
+            in_frames = record.carrier == FRAMES
             line.calls += 1
+            line.in_frames += in_frames
             line.request_bytes += record.request_bytes
             line.response_bytes += record.response_bytes
             line.device_ns += record.device_ns
@@ -149,6 +156,7 @@ class Usage:
                 line.refusals[record.reason] = line.refusals.get(record.reason, 0) + 1
             recent = self._recent[-1].line(record.tenant, record.caller, "")
             recent.calls += 1
+            recent.in_frames += in_frames
             if untold := record.device_ns - record.told_ns:
                 recent.device_ns += untold
                 self._charge(record.tenant, self._minutes[-1].start, untold)

@@ -146,6 +146,7 @@ def _lines(minute: UsagePeriod) -> Iterator[str]:
             "response_bytes": line.response_bytes,
             "device_ns": line.device_ns,
             "refusals": dict(line.refusals),
+            "calls_in_frames": line.in_frames,
         }
     for (tenant, caller), operators in callers.items():
         yield json.dumps(
@@ -166,6 +167,7 @@ def _read(text: bytes) -> tuple[int, list[tuple[UsageKey, UsageLine]]]:
                 int(used["response_bytes"]),
                 int(used["device_ns"]),
                 {str(reason): int(count) for reason, count in used["refusals"].items()},
+                int(used.get("calls_in_frames", 0)),  # a line of an older server has none
             ),
         )
         for operator, used in read["operators"].items()

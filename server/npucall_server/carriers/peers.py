@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from npucall.errors import MessageError
 from npucall_server.carriers.connections import bytes_moved
+from npucall_server.telemetry.log import GRPC
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Mapping
@@ -41,7 +42,7 @@ class Visitor:
     peer: str
     """Its address, as gRPC tells it."""
     connection: ProvedPeer
-    carrier = "grpc"
+    carrier = GRPC
     """What carries its bytes, as the log says it."""
     metadata: Mapping[str, str | bytes]
     request_id: str

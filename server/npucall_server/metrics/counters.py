@@ -78,7 +78,7 @@ class _Times:
 
 
 class _Sums:
-    """Sums over the calls of one tenant, operator and method."""
+    """Sums over the calls of one tenant, operator, method and carrier."""
 
     __slots__ = ("device_ns", "reasons", "request_bytes", "response_bytes", "times")
 
@@ -98,7 +98,7 @@ class Counters:
     def __init__(self, operators: Iterable[str]) -> None:
         self._operators = frozenset(operators)
         self._lock = threading.Lock()
-        self._sums: dict[tuple[str, str, str], _Sums] = {}
+        self._sums: dict[tuple[str, str, str, str], _Sums] = {}
         self._times: dict[str, _Times] = {}
         self._uncounted: deque[Record] = deque()
 
@@ -118,9 +118,8 @@ class Counters:
             record = self._uncounted.popleft()
             operator = record.operator if record.operator in self._operators else ""
             reason = record.reason
-            sums = self._sums.get((record.method, operator, record.tenant))
-            if sums is None:
-                sums = self._new(record.method, operator, record.tenant)
+            key = record.method, operator, record.tenant, record.carrier
+            sums = self._sums.get(key) or self._new(key)
             sums.reasons[reason] = sums.reasons.get(reason, 0) + 1
             sums.request_bytes += record.request_bytes
             sums.response_bytes += record.response_bytes
@@ -133,8 +132,8 @@ class Counters:
         with self._lock:
             self._count()
             totals = [
-                MetricSample(declared.CALLS, (method, operator, tenant, reason), count)
-                for (method, operator, tenant), sums in self._sums.items()
+                MetricSample(declared.CALLS, (*key, reason), count)
+                for key, sums in self._sums.items()
                 for reason, count in sums.reasons.items()
             ]
             times = [
@@ -148,7 +147,7 @@ class Counters:
     def _amounts(self) -> Iterator[MetricSample]:
         """The sums that are not by method."""
         amounts: dict[tuple[str, str], list[int]] = {}
-        for (_, operator, tenant), sums in self._sums.items():
+        for (_, operator, tenant, _), sums in self._sums.items():
             amount = amounts.setdefault((operator, tenant), [0, 0, 0])
             for index, more in enumerate((sums.request_bytes, sums.response_bytes, sums.device_ns)):
                 amount[index] += more
@@ -157,6 +156,6 @@ class Counters:
             yield MetricSample(declared.RESPONSE_BYTES, labels, response_bytes)
             yield MetricSample(declared.DEVICE_SECONDS, labels, device_ns / 1e9)
 
-    def _new(self, method: str, operator: str, tenant: str) -> _Sums:
-        times = self._times.setdefault(operator, _Times())
-        return self._sums.setdefault((method, operator, tenant), _Sums(times))
+    def _new(self, key: tuple[str, str, str, str]) -> _Sums:
+        times = self._times.setdefault(key[1], _Times())
+        return self._sums.setdefault(key, _Sums(times))

@@ -36,8 +36,9 @@ CALLS = Metric(
     "npucall_calls_total",
     "counter",
     "Calls that the server answered, also those that failed or were refused. reason is OK, or the "
-    "reason of the error. operator is empty if the device does not know it.",
-    ("method", "operator", "tenant", "reason"),
+    "reason of the error. operator is empty if the device does not know it. "
+    "carrier is grpc or frames.",
+    ("method", "operator", "tenant", "carrier", "reason"),
 )
 REQUEST_BYTES = Metric(
     "npucall_request_bytes_total",

@@ -53,6 +53,7 @@ class AccountService:
                 response_bytes=line.response_bytes,
                 device_seconds=line.device_ns / 1e9,
                 refusals=line.refusals,
+                calls_in_frames=line.in_frames,
             )
             for key, line in self.usage.lines(last).items()
             if _sees(caller.identity, key.tenant, key.caller)
@@ -90,6 +91,7 @@ class AccountService:
                     streams=streams[who],
                     device_seconds=line.device_ns / 1e9,
                     calls_answered=line.calls,
+                    calls_in_frames=line.in_frames,
                 )
 
 

@@ -25,6 +25,9 @@ from npucall.texts import middle_cut
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+GRPC, FRAMES = "grpc", "frames"
+"""What carries calls, as the log, metrics, spans and the account say it."""
+
 _MOST_WAITING = 4096
 """The most lines that wait. More lines of calls are dropped."""
 _ROOM_FOR_EVENTS = 256
@@ -71,7 +74,7 @@ class Record:
     traceback: str = ""
     traceparent: str = ""
     """The caller's span, from its metadata."""
-    carrier: str = "grpc"
+    carrier: str = GRPC
     """What carried it; the line says it only if it is another."""
     time_ns: int = 0
     """When the call was answered, since 1970."""
@@ -247,7 +250,7 @@ def _line(record: Record) -> str:
         line += f', "message": {_text(record.message)}'
     if record.driver_message:
         line += f', "driver_message": {_text(record.driver_message)}'
-    if record.carrier != "grpc":
+    if record.carrier != GRPC:
         line += f', "carrier": {_text(record.carrier)}'
     if record.traceparent:
         line += f', "traceparent": {_text(record.traceparent)}'

@@ -119,7 +119,7 @@ def test_callers_of_several_members_become_one_and_what_is_busy_adds_up() -> Non
     def active(name: str, count: int) -> access.CallerActivity:
         return access.CallerActivity(
             caller=pb.CallerInfo(tenant="t", name=name), calls=count, bytes=count, streams=count,
-            device_seconds=count, calls_answered=count,
+            device_seconds=count, calls_answered=count, calls_in_frames=count,
         )  # fmt: skip
 
     def answer(count: int, *callers: access.CallerActivity) -> access.GetActivityResponse:

@@ -76,7 +76,10 @@ def test_a_line_has_a_caller_and_a_minute_with_the_operators_inside(path: Path) 
         kept.now += 60
         kept.write()
         lines = [json.loads(line) for line in path.read_text().splitlines()]
-    used = {"calls": 1, "request_bytes": 100, "response_bytes": 40, "device_ns": 10**9}
+    used = {
+        "calls": 1, "request_bytes": 100, "response_bytes": 40, "device_ns": 10**9,
+        "calls_in_frames": 0,
+    }  # fmt: skip
     assert lines == [
         {
             "minute": NOON,

@@ -33,7 +33,7 @@ from npucall_server.metrics.gauges import Gauges
 from npucall_server.metrics.shown import ServerTls
 from npucall_server.sessions.digests import DIGEST_BYTES
 from npucall_server.settings.server import ServerSettings
-from npucall_server.telemetry.log import Record
+from npucall_server.telemetry.log import FRAMES, GRPC, Record
 
 KL = "aclnnKlDivBackward"
 ONE = np.ones(1, np.float32)
@@ -44,11 +44,12 @@ def call(
     tenant: str = "vision",
     reason: str = "OK",
     method: str = "Execute",
+    carrier: str = GRPC,
     **ns: int,
 ) -> Record:
     return Record(
         method, "a name", "a peer", tenant, "ann", operator, request_bytes=100, response_bytes=40,
-        reason=reason, **ns,
+        reason=reason, carrier=carrier, **ns,
     )  # fmt: skip
 
 
@@ -74,18 +75,20 @@ def scraped(address: str, tls: ssl.SSLContext | None = None) -> dict[str, dict[s
 # --- Counting -------------------------------------------------------------------------------------
 
 
-def test_calls_are_counted_by_method_operator_tenant_and_reason() -> None:
+def test_calls_are_counted_by_method_operator_tenant_carrier_and_reason() -> None:
     """Operators that the device does not know share a series."""
     counters = Counters([KL])
     for record in call(), call(), call(reason="QUEUE_FULL"), call(tenant="audio", method="Plan"):
         counters.called(record)
+    counters.called(call(carrier=FRAMES))
     for number in range(100):
         counters.called(call(f"nonsense {number}", reason="OPERATOR_UNKNOWN"))
     assert values(counters.samples(), declared.CALLS) == {
-        ("Execute", KL, "vision", "OK"): 2,
-        ("Execute", KL, "vision", "QUEUE_FULL"): 1,
-        ("Plan", KL, "audio", "OK"): 1,
-        ("Execute", "", "vision", "OPERATOR_UNKNOWN"): 100,
+        ("Execute", KL, "vision", "grpc", "OK"): 2,
+        ("Execute", KL, "vision", "frames", "OK"): 1,
+        ("Execute", KL, "vision", "grpc", "QUEUE_FULL"): 1,
+        ("Plan", KL, "audio", "grpc", "OK"): 1,
+        ("Execute", "", "vision", "grpc", "OPERATOR_UNKNOWN"): 100,
     }
 
 
@@ -228,7 +231,7 @@ def metrics_of(server: Served) -> str:
 
 def test_a_scrape_shows_what_was_called(server: Served) -> None:
     shown = scraped(metrics_of(server))
-    labels = "method=Execute,operator=aclnnL1LossBackward,reason=OK,tenant="
+    labels = "carrier=grpc,method=Execute,operator=aclnnL1LossBackward,reason=OK,tenant="
     assert shown["npucall_calls_total"][labels] == 3
     assert shown["npucall_call_seconds_count"]["operator=aclnnL1LossBackward"] == 3
     assert shown["npucall_call_seconds_bucket"]["le=+Inf,operator=aclnnL1LossBackward"] == 3

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import grpc
 import pytest
+from tests.server.carriers.frames.peer import connected, framed
 from tests.server.fakes import BlockingDevice, FakeClock, FakeDevice, until
 from tests.server.people import BelievingGuard, Person, told
 from tests.server.raw import channel_to, stream
@@ -131,6 +133,21 @@ def test_callers_see_their_own_activity_and_the_sums(served: Served, people: Peo
     assert (own.caller.tenant, own.caller.name, own.calls_answered) == ("vision", "ann", 1)
     assert own.caller.role == operator_service_pb2.CALLER_ROLE_USER
     assert (everybody.device_seconds, own.device_seconds) == (1.5, 0.5)
+
+
+def test_usage_and_activity_say_how_many_calls_came_in_frames(tmp_path: Path) -> None:
+    with framed(tmp_path) as served, channel_to(served.target) as channel:
+        with connected(served) as peer:
+            for _ in range(2):
+                peer.execute()
+                assert peer.receive().response
+        person = Person(channel, "")
+        person.execute()
+        until(served.is_idle, "its calls are dismissed")
+        lines = [each for each in usage(person).lines if each.operator == L1]
+        active = activity(person).callers
+    assert sorted((line.calls, line.calls_in_frames) for line in lines) == [(1, 0), (2, 2)]
+    assert sum(each.calls_in_frames for each in active) == 2
 
 
 def test_activity_counts_streams_by_caller() -> None:

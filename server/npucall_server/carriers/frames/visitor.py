@@ -11,6 +11,7 @@ from npucall_server.access.guard import check_method
 from npucall_server.access.identity import anybody
 from npucall_server.carriers.multiplex.call import StreamCaller
 from npucall_server.carriers.peers import Visitor
+from npucall_server.telemetry.log import FRAMES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -28,7 +29,7 @@ class FrameVisitor(Visitor):
     the connection.
     """
 
-    carrier = "frames"
+    carrier = FRAMES
 
     def __init__(
         self, peer: str, guard: Guard, of_user: Callable[[], str], end: Callable[[], None]
