@@ -6,13 +6,10 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from npucall_pool import environment
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 _LAST_BYTES = 4096
 _LAST_CHARACTERS = 300

@@ -5,15 +5,12 @@ from __future__ import annotations
 import json
 import logging
 import time
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 from npucall_pool import environment
+from npucall_pool.order import Order
 from npucall_pool.plan import Host
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from npucall_pool.order import Order
 
 NAMESPACE = "npucall-pool"
 """Ray's namespace for the names of keepers."""

@@ -7,16 +7,12 @@ import socket
 import threading
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from npucall_pool import environment
 from npucall_pool.child import ChildProcess, own_folder
 from npucall_pool.keeper import Keeper, Phase
-from npucall_pool.order import HostValues
+from npucall_pool.order import HostValues, Order
 from npucall_pool.ports import Ports
-
-if TYPE_CHECKING:
-    from npucall_pool.order import Order
 
 _LOOK_SECONDS = 0.2
 _ENDED = (Phase.STOPPED, Phase.OUT)

@@ -5,13 +5,11 @@ from __future__ import annotations
 import tomllib
 from dataclasses import fields
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, TypeVar
+from pathlib import Path
+from typing import Any, TypeVar
 
 from npucall_pool.plan import PlannedDirectory, PoolPlan, Servers
 from npucall_pool.ports import Ports
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 T = TypeVar("T", PoolPlan, PlannedDirectory, Servers)
 

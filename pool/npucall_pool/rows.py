@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from npucall_pool.keeper import Phase
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from npucall_pool.plan import Host
+from npucall_pool.plan import Host
 
 NO_ANSWER = "no answer"
 _HEADINGS = ("server", "host", "address", "device", "state", "starts", "why")

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from npucall_pool import cluster, rows
-from npucall_pool.cluster import ClusterError
+from npucall_pool.cluster import ClusterError, RemoteKeeper
 from npucall_pool.keeper import Phase
 from npucall_pool.order import Order
-from npucall_pool.plan import DIRECTORY
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from npucall_pool.cluster import RemoteKeeper
-    from npucall_pool.plan import PoolPlan
-    from npucall_pool.rows import Row
+from npucall_pool.plan import DIRECTORY, PoolPlan
+from npucall_pool.rows import Row
 
 _POLL_SECONDS = 0.5
 _GRACE_SECONDS = 20.0

@@ -7,8 +7,9 @@ Pure: nothing here waits or locks, and the content of a handle belongs to the ca
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from npucall.errors import (
     HandleEmptyError,
@@ -18,12 +19,8 @@ from npucall.errors import (
     TensorLayoutError,
 )
 from npucall.limits import MAX_HANDLES, MAX_NAME_BYTES, MAX_PAST_HANDLES
+from npucall.places import HandlePart
 from npucall.texts import cut, shown
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
-    from npucall.places import HandlePart
 
 T = TypeVar("T")
 

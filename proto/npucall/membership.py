@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 from npucall.limits import (
     MAX_LABEL_NAME_BYTES,
@@ -13,9 +13,6 @@ from npucall.limits import (
     MAX_NAME_BYTES,
 )
 from npucall.texts import cut
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 BEAT_SECONDS = 1.0
 """Between two beats of a server."""

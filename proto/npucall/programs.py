@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from npucall.errors import ArgumentError, MessageError, NpucallError
 from npucall.limits import MAX_PROGRAM_STEPS
-from npucall.places import Digest, Discard, HandlePart, RegionPart, StepOutput
+from npucall.places import Digest, Discard, HandlePart, OutputPlace, Place, RegionPart, StepOutput
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from npucall.declare.prepare import Prepared
-    from npucall.places import OutputPlace, Place
 
 
 class at_step:  # noqa: N801  # used as a statement

@@ -9,9 +9,10 @@ from __future__ import annotations
 import inspect
 import re
 import sys
+from collections.abc import Iterator, Mapping
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import numpy as np
 
@@ -22,9 +23,6 @@ from npucall.texts import missing_extra, missing_suite
 from npucall.wire.listing import declare
 from npucall_client.calls.argument_texts import arguments_of
 from npucall_client.client import connect
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 try:
     import typer

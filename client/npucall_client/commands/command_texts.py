@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
 
+from rich.console import Console
 from rich.markup import escape
 from rich.text import Text
 
 from npucall.dtypes import BY_WIRE
 from npucall.v1 import operator_service_pb2 as pb
 from npucall_client.commands.console import Column, output, show, table
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from rich.console import Console
 
 UNVALIDATED = "no reference, unvalidated"
 """The text for an operator that nothing here can check."""

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import shutil
 import sys
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+from typing import Annotated
 
 import typer
 from rich.console import Console, Group, RenderableType

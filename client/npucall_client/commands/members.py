@@ -4,34 +4,17 @@ from __future__ import annotations
 
 import json
 import threading
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
-
-from npucall.errors import NpucallError, ServerUnreachableError
-from npucall.products import DEFAULT_SOC
-from npucall.wire.rpcs import GET_ACTIVITY, GET_SERVER_INFO
-from npucall_client.commands.texts import size
-from npucall_client.local.transport import LocalTransport
-from npucall_client.pool.links import said, serves, settings_of
-from npucall_client.pool.members import Load, Member, MemberState
-from npucall_client.pool.sources import source_of
-from npucall_client.sending.probe import connected
-from npucall_client.sending.remote import ServerTransport
-from npucall_client.sending.request import Request
-from npucall_client.sending.senders import finished
-from npucall_client.sending.threads import THREADS
-from npucall_client.settings import ClientSettings
-from npucall_client.targets import LOCAL, POOL
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from npucall_client.pool.members import Source
+from typing import Annotated, Any, NamedTuple
 
 import typer
 from rich.markup import escape
 
+from npucall.errors import NpucallError, ServerUnreachableError
+from npucall.products import DEFAULT_SOC
+from npucall.wire.rpcs import GET_ACTIVITY, GET_SERVER_INFO
 from npucall_client.commands.console import (
     Column,
     Target,
@@ -41,6 +24,18 @@ from npucall_client.commands.console import (
     table,
     the_target,
 )
+from npucall_client.commands.texts import size
+from npucall_client.local.transport import LocalTransport
+from npucall_client.pool.links import said, serves, settings_of
+from npucall_client.pool.members import Load, Member, MemberState, Source
+from npucall_client.pool.sources import source_of
+from npucall_client.sending.probe import connected
+from npucall_client.sending.remote import ServerTransport
+from npucall_client.sending.request import Request
+from npucall_client.sending.senders import finished
+from npucall_client.sending.threads import THREADS
+from npucall_client.settings import ClientSettings
+from npucall_client.targets import LOCAL, POOL
 
 _PATIENCE_SECONDS = 5.0
 """For the answer of one member."""

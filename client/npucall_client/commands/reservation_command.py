@@ -5,8 +5,9 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -14,9 +15,6 @@ from npucall_client.client import connect
 from npucall_client.commands.console import Target, TargetOption, the_target
 from npucall_client.commands.exits import ExitCode
 from npucall_client.settings import ClientSettings, environment_under
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _PASSED_ON = ("SIGTERM", "SIGHUP", "SIGINT", "SIGQUIT", "SIGUSR1", "SIGUSR2")
 _OF_A_TERMINAL = ("SIGINT", "SIGQUIT")

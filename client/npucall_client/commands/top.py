@@ -4,16 +4,7 @@ from __future__ import annotations
 
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Annotated, NamedTuple
-
-from npucall.errors import NpucallError
-from npucall.v1 import operator_service_pb2
-from npucall_client.client import connect
-from npucall_client.commands.texts import duration, size
-
-if TYPE_CHECKING:
-    from npucall.v1 import access_service_pb2
-    from npucall_client.client import Client
+from typing import Annotated, NamedTuple
 
 import typer
 from rich.console import Group, RenderableType
@@ -21,7 +12,11 @@ from rich.live import Live
 from rich.markup import escape
 from rich.text import Text
 
+from npucall.errors import NpucallError
+from npucall.v1 import access_service_pb2, operator_service_pb2
+from npucall_client.client import Client, connect
 from npucall_client.commands.console import Column, Targets, TargetsOption, output, show, table
+from npucall_client.commands.texts import duration, size
 
 _PAUSE_SECONDS = 1.0
 _PATIENCE_SECONDS = 5.0

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Any
-
-from npucall.v1 import access_service_pb2 as pb
-from npucall_client.client import connect
-from npucall_client.commands.texts import seconds_of, size
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
 
+from npucall.v1 import access_service_pb2 as pb
+from npucall_client.client import connect
 from npucall_client.commands.console import Column, Targets, TargetsOption, output, show, table
+from npucall_client.commands.texts import seconds_of, size
 
 _WHO = ("tenant", "caller", "operator")
 _AMOUNTS = ("calls", "request_bytes", "response_bytes", "device_seconds", "calls_in_frames")

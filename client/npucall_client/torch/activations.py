@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
+from torch import Tensor
 
 from npucall_client.torch.declarations import Steps, function
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 INPUT = ("input",)
 

@@ -5,19 +5,16 @@ What it answers is here; what compares is the conformance suite, ``npucall_confo
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from torch import Tensor
 
 from npucall.texts import missing_suite
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from torch import Tensor
-
-    from npucall_client.client import Client
+from npucall_client.client import Client
 
 _COLUMNS = ("layer", "gradient of", "dtype", "shape", "of tolerance", "torch's own", "")
 

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
+from torch import Tensor
 
-from npucall_client.torch.declarations import Steps, function
+from npucall_client.torch.declarations import Run, Steps, function
 from npucall_client.torch.losses import CODES, code_of
-
-if TYPE_CHECKING:
-    from torch import Tensor
-
-    from npucall_client.torch.declarations import Run
 
 _IMAGE = 4
 

@@ -6,12 +6,10 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol
+from typing import Any, Generic, ParamSpec, Protocol
 
 import torch
-
-if TYPE_CHECKING:
-    from torch import Tensor
+from torch import Tensor
 
 P = ParamSpec("P")
 

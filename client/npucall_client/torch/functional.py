@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
+from collections.abc import Callable
+from typing import Any, Concatenate, ParamSpec
 
 import torch
+from torch import Tensor
 
+from npucall_client.client import Client
+from npucall_client.sessions.session import Session
 from npucall_client.torch import activations, classes, losses
 from npucall_client.torch.declarations import Function
 from npucall_client.torch.library import define
 from npucall_client.torch.places import Place
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from torch import Tensor
-
-    from npucall_client.client import Client
-    from npucall_client.sessions.session import Session
 
 P = ParamSpec("P")
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from npucall.limits import CACHED_CALLS
-from npucall_client.torch.places import KeptArguments, held_for, place_of, ticket
+from npucall_client.torch.places import KeptArguments, Place, held_for, place_of, ticket
 from npucall_client.torch.runs import SessionRun
 
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from npucall_client.torch.declarations import Function, Run, Steps
-    from npucall_client.torch.places import Place
 
 _BEFORE = 3
 """Arguments that stand before the function's own."""

@@ -5,16 +5,12 @@ Gradients of a mean that CANN and torch divide differently are scaled here.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
+from torch import Tensor
 
-from npucall_client.torch.declarations import Steps, function
-
-if TYPE_CHECKING:
-    from torch import Tensor
-
-    from npucall_client.torch.declarations import Run
+from npucall_client.torch.declarations import Run, Steps, function
 
 CODES = {"none": 0, "mean": 1, "sum": 2}
 PAIR = ("input", "target")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from npucall.products import PRODUCTS, product_of
+from npucall.products import PRODUCTS, Product, product_of
 from npucall_client.torch.plans import Planned
 from npucall_client.torch.runs import InFloat64, InSession, OnClient, SessionRun
 
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from npucall.products import Product
     from npucall_client.calls.options import Result
     from npucall_client.client import Client
     from npucall_client.sessions.session import Session

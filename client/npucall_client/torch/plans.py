@@ -7,11 +7,14 @@ numbers, the graph becomes one for the extents at hand.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
+from torch import Tensor
 
+from npucall.declare import Operator
 from npucall.declare.attributes import attribute_value
 from npucall.declare.call import Call
 from npucall.declare.parameters import Attribute
@@ -20,16 +23,9 @@ from npucall.dtypes import BY_NUMPY, DOUBLE, DTYPES, FLOAT
 from npucall.errors import NpucallError
 from npucall.limits import CACHED_CALLS
 from npucall.operators import CATALOGUE
+from npucall.products import Product
 from npucall.tensors import TensorSpec
 from npucall_client.torch.runs import one_or_several
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from torch import Tensor
-
-    from npucall.declare import Operator
-    from npucall.products import Product
 
 _DTYPES = {
     dtype.numpy: getattr(torch, str(dtype.numpy))

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from npucall.compute.evaluate import compute
 from npucall.operators import CATALOGUE
 from npucall_client.calls import arrays
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-
-    from torch import Tensor
-
-    from npucall_client.calls.options import Result
-    from npucall_client.client import Client
-    from npucall_client.sessions.remote import Remote
-    from npucall_client.sessions.session import Session
+from npucall_client.calls.options import Result
+from npucall_client.client import Client
+from npucall_client.sessions.remote import Remote
+from npucall_client.sessions.session import Session
 
 
 class OnClient:

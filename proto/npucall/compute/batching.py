@@ -6,22 +6,17 @@ depend on its neighbours, so results have the bits that ``evaluate.run`` gives e
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from npucall.compute import evaluate, pieces
+from npucall.compute.operands import Operand
 from npucall.compute.recipes import recipe_of
-from npucall.declare.prepare import once_a_call
+from npucall.declare.prepare import Prepared, once_a_call
+from npucall.dtypes import AnyArray
 from npucall.memory import fresh
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from npucall.compute.operands import Operand
-    from npucall.declare.prepare import Prepared
-    from npucall.dtypes import AnyArray
-    from npucall.tensors import Buffer
+from npucall.tensors import Buffer
 
 
 @once_a_call

@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from npucall.compute.operands import InputReader, Writing, is_fit, rounded, store, within
+from npucall.compute.layouts import Layout
+from npucall.compute.operands import Index, InputReader, Writing, is_fit, rounded, store, within
 from npucall.compute.rows import LongRowsWork, RowsWork
 from npucall.compute.sums import summed
 from npucall.compute.work import Work
 from npucall.declare.cuts import cut
 from npucall.declare.domain import Elementwise, Rows
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
-    from npucall.compute.layouts import Layout
-    from npucall.compute.operands import Index
-    from npucall.declare.facts import Facts
-    from npucall.declare.prepare import Prepared
-    from npucall.dtypes import AnyArray
-    from npucall.tensors import Shape
+from npucall.declare.facts import Facts
+from npucall.declare.prepare import Prepared
+from npucall.dtypes import AnyArray
+from npucall.tensors import Shape
 
 _SUMMED_IN = {"i": np.int64, "u": np.int64, "b": np.int64, "c": np.complex128}
 """The dtype for sums, by the kind of the kernel dtype; float64 for floats."""

@@ -9,17 +9,13 @@ and with two in NumPy. For everything else NumPy is good enough.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from npucall.dtypes import DTYPES
+from npucall.dtypes import DTYPES, AnyArray
 from npucall.memory import fresh_array
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from npucall.dtypes import AnyArray
 
 _WORTH_IT = 1 << 10
 """Elements from which on a few passes cost less than 60 ns for each."""

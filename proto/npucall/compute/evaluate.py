@@ -8,39 +8,31 @@ sums depend only on shapes, and sums are taken in the order of blocks.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from npucall.compute import blocks
-from npucall.compute.helpers import UNLIMITED, SharedBlocks
+from npucall.compute.helpers import UNLIMITED, Helpers, SharedBlocks, Turn
 from npucall.compute.layouts import Layout
-from npucall.compute.operands import InputReader, Operand
-from npucall.compute.recipes import BLOCKS_A_TURN, recipe_of
+from npucall.compute.operands import Index, InputReader, Operand
+from npucall.compute.recipes import BLOCKS_A_TURN, OutputStorage, Recipe, recipe_of
 from npucall.compute.work import Work, complete
 from npucall.declare.attributes import attribute_value
 from npucall.declare.call import Call
 from npucall.declare.cuts import BLOCK, cut
+from npucall.declare.declaration import Operator, P, R
 from npucall.declare.prepare import Prepared, prepare
-from npucall.dtypes import BY_NUMPY, DOUBLE, FLOAT
+from npucall.dtypes import BY_NUMPY, DOUBLE, FLOAT, AnyArray
 from npucall.errors import NpucallError
 from npucall.memory import fresh_array
 from npucall.operators import CATALOGUE
 from npucall.products import DEFAULT_SOC, product_of
-from npucall.tensors import TensorSpec
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from npucall.compute.helpers import Helpers, Turn
-    from npucall.compute.operands import Index
-    from npucall.compute.recipes import OutputStorage, Recipe
-    from npucall.declare.declaration import Operator, P, R
-    from npucall.dtypes import AnyArray
-    from npucall.tensors import Buffer
+from npucall.tensors import Buffer, TensorSpec
 
 _KEPT = 16 << 20
 """Bytes that the temporary arrays of a block surely have room in."""

@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from npucall.tensors import row_major
+from npucall.tensors import Buffer, Shape, TensorSpec, row_major
 
 if TYPE_CHECKING:
     from npucall.dtypes import AnyArray
-    from npucall.tensors import Buffer, Shape, TensorSpec
 
 
 class Layout(NamedTuple):

@@ -7,20 +7,16 @@ and contiguous, since NumPy's functions may round strided arrays differently fro
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, TypeAlias
+from types import EllipsisType
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from npucall.compute.conversions import convert, converted
-from npucall.dtypes import BOOL
+from npucall.compute.layouts import Layout
+from npucall.dtypes import BOOL, AnyArray
 from npucall.errors import InternalError
-
-if TYPE_CHECKING:
-    from types import EllipsisType
-
-    from npucall.compute.layouts import Layout
-    from npucall.dtypes import AnyArray
-    from npucall.tensors import Shape
+from npucall.tensors import Shape
 
 Index: TypeAlias = "tuple[slice, ...] | EllipsisType"
 """A block of a shape: a slice for each axis, or all of it."""

@@ -6,22 +6,18 @@ shape and with single numbers. Results have the bits that ``evaluate.run`` gives
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from npucall.compute import evaluate
-from npucall.compute.helpers import UNLIMITED
+from npucall.compute.helpers import UNLIMITED, Helpers, Turn
 from npucall.compute.recipes import recipe_of
+from npucall.compute.work import Work
 from npucall.declare.cuts import cut
+from npucall.declare.prepare import Prepared
+from npucall.dtypes import AnyArray
 from npucall.errors import InternalError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-
-    from npucall.compute.helpers import Helpers, Turn
-    from npucall.compute.work import Work
-    from npucall.declare.prepare import Prepared
-    from npucall.dtypes import AnyArray
-    from npucall.tensors import Buffer
+from npucall.tensors import Buffer
 
 
 class Piece(NamedTuple):

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from npucall.compute import blocks
 from npucall.compute.layouts import Layout
+from npucall.compute.operands import Index
 from npucall.compute.whole import WholeCall
-from npucall.declare.prepare import once_a_call
+from npucall.compute.work import Work
+from npucall.declare.prepare import Prepared, once_a_call
 from npucall.memory import fresh, is_poisoned, spoilt
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from npucall.compute.operands import Index
-    from npucall.compute.work import Work
-    from npucall.declare.prepare import Prepared
-    from npucall.tensors import Buffer
+from npucall.tensors import Buffer
 
 BLOCKS_A_TURN = 3
 """Between turns threads meet, and other calls get their turns; this is rare enough to cost

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from npucall.compute.operands import within
+from npucall.compute.layouts import Layout
+from npucall.compute.operands import Index, within
 from npucall.compute.work import Work
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from npucall.compute.layouts import Layout
-    from npucall.compute.operands import Index
-    from npucall.declare.facts import Facts
-    from npucall.dtypes import AnyArray
+from npucall.declare.facts import Facts
+from npucall.dtypes import AnyArray
 
 
 class RowsWork(Work):

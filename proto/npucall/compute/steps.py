@@ -6,24 +6,20 @@ bits that ``evaluate.run`` gives it alone.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import groupby
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from npucall.compute import batching, evaluate
 from npucall.compute.evaluate import NO_TARGETS
-from npucall.compute.helpers import UNLIMITED, HeldTurn
+from npucall.compute.helpers import UNLIMITED, HeldTurn, Helpers, Turn
 from npucall.compute.recipes import is_small
+from npucall.declare.prepare import Prepared
 from npucall.errors import NpucallError
 from npucall.places import StepOutput
 from npucall.programs import at_step, last_reads
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-    from npucall.compute.helpers import Helpers, Turn
-    from npucall.declare.prepare import Prepared
-    from npucall.tensors import Buffer
+from npucall.tensors import Buffer
 
 
 class HostStep(NamedTuple):

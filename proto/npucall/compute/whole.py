@@ -6,21 +6,16 @@ which that would take several times as long as their formula.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 import numpy as np
 
+from npucall.compute.helpers import Turn
 from npucall.compute.operands import store
+from npucall.compute.work import Work
+from npucall.declare.prepare import Prepared
 from npucall.memory import fresh
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from npucall.compute.helpers import Turn
-    from npucall.compute.work import Work
-    from npucall.declare.prepare import Prepared
-    from npucall.tensors import Buffer
-
+from npucall.tensors import Buffer
 
 _SMALL = 1 << 14
 """Bytes of an output that are copied once more sooner than an array is made for them."""

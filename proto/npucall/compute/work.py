@@ -6,27 +6,22 @@ Everything that follows from the call is found when its ``Work`` is made, once f
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from npucall.compute.operands import Operand, store, within
+from npucall.compute.layouts import Layout
+from npucall.compute.operands import Index, Operand, store, within
 from npucall.declare.cuts import BLOCK, cut
+from npucall.declare.facts import Facts
+from npucall.declare.prepare import Prepared
+from npucall.dtypes import AnyArray
 from npucall.errors import NpucallError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
-    from npucall.compute.layouts import Layout
-    from npucall.compute.operands import Index
-    from npucall.declare.facts import Facts
-    from npucall.declare.prepare import Prepared
-    from npucall.dtypes import AnyArray
-    from npucall.tensors import Shape
+from npucall.tensors import Shape
 
 _FEW = 1 << 8
 """Blocks that are kept cut."""

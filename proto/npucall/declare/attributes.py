@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import operator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from npucall.declare.parameters import Attribute, Kind, Scalar, Value
 from npucall.dtypes import BOOL, BY_NUMPY, DOUBLE, INT64, DType
 from npucall.errors import AttributeValueError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _INT64 = range(-(2**63), 2**63)
 _INT32 = range(-(2**31), 2**31)

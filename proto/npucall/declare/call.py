@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from npucall.declare.declaration import Operator
-    from npucall.declare.parameters import Value
-    from npucall.tensors import TensorSpec
+from npucall.declare.declaration import Operator
+from npucall.declare.parameters import Value
+from npucall.tensors import TensorSpec
 
 Argument: TypeAlias = "TensorSpec | tuple[TensorSpec, ...] | Value | None"
 """What a call gives for a parameter: tensors, the value of an attribute, or a null pointer."""

@@ -5,14 +5,12 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from npucall.declare.declaration import Operator
 from npucall.errors import OperatorUnknownError
+from npucall.products import Product
 from npucall.texts import did_you_mean
-
-if TYPE_CHECKING:
-    from npucall.products import Product
 
 
 class Catalogue:

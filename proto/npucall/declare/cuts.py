@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from npucall.tensors import Shape
+from npucall.tensors import Shape
 
 BLOCK = 3 << 15
 """Most elements of a block: a few arrays of float32 of this length stay near the core."""

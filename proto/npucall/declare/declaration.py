@@ -13,13 +13,20 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeAlias, TypeVar
 
 from npucall.declare import help_texts, names
-from npucall.declare.parameters import Attribute, Input, Output, c_name, parameter_of
+from npucall.declare.parameters import (
+    Attribute,
+    Input,
+    Output,
+    Parameter,
+    Value,
+    c_name,
+    parameter_of,
+)
 
 if TYPE_CHECKING:
     from npucall.declare.domain import Domain
     from npucall.declare.draft import Draft
     from npucall.declare.facts import Facts
-    from npucall.declare.parameters import Parameter, Value
     from npucall.declare.prepare import Prepared
     from npucall.declare.rules.rule import Rule
     from npucall.dtypes import AnyArray, DType

@@ -13,12 +13,11 @@ from math import prod
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from npucall.declare.cuts import BLOCK
-from npucall.dtypes import DOUBLE
+from npucall.dtypes import DOUBLE, AnyArray
 
 if TYPE_CHECKING:
     from npucall.declare.facts import Facts
     from npucall.declare.prepare import Prepared
-    from npucall.dtypes import AnyArray
 
 LANE_BYTES = 12 << 20
 """Most bytes that one thread holds for the blocks of any call."""

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
-from npucall.declare.call import tensors_of
+from npucall.declare.call import Argument, Call, tensors_of
+from npucall.declare.catalogue import Catalogue
 from npucall.declare.parameters import Attribute, Input, Kind, Output, Scalar
-from npucall.tensors import TensorSpec
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from npucall.declare.call import Argument, Call
-    from npucall.declare.catalogue import Catalogue
-    from npucall.dtypes import DType
-    from npucall.products import Product
-    from npucall.tensors import Shape
+from npucall.dtypes import DType
+from npucall.products import Product
+from npucall.tensors import Shape, TensorSpec
 
 
 class Draft:

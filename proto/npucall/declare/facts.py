@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from npucall.declare.cuts import BLOCK, cut
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
-    from npucall.dtypes import AnyArray, Array
-    from npucall.products import Product
-    from npucall.tensors import Shape
-
+from npucall.dtypes import AnyArray, Array
+from npucall.products import Product
+from npucall.tensors import Shape
 
 _SHORT, _MANY = 32, 256
 """Elements of a short row, and how many rows make it worth while."""

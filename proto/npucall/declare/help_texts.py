@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from npucall.declare.parameters import Attribute, Input, Output, c_name
+from npucall.declare.parameters import Attribute, Input, Output, Parameter, c_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from npucall.declare.declaration import Operator
-    from npucall.declare.parameters import Parameter
 
 
 def in_short(operator: Operator[Any, Any]) -> str:

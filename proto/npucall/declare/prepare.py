@@ -2,39 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, wraps
 from math import prod
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
-from npucall.declare.call import element, tensors_of
+from npucall.declare.call import Call, element, tensors_of
+from npucall.declare.catalogue import Catalogue
 from npucall.declare.declaration import Operator
 from npucall.declare.domain import Elementwise
 from npucall.declare.draft import Draft
 from npucall.declare.facts import Facts
-from npucall.declare.parameters import Attribute, Output
+from npucall.declare.parameters import Attribute, Output, Value
 from npucall.declare.rules import EndOfChecks
-from npucall.dtypes import FLOAT
+from npucall.dtypes import FLOAT, AnyArray, DType
 from npucall.errors import (
     ArgumentMissingError,
     AttributeValueError,
     NpucallError,
     TensorLayoutError,
 )
-from npucall.tensors import TensorSpec
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from npucall.declare.call import Call
-    from npucall.declare.catalogue import Catalogue
-    from npucall.declare.parameters import Value
-    from npucall.dtypes import AnyArray, DType
-    from npucall.products import Product
-    from npucall.tensors import Buffer
-
+from npucall.products import Product
+from npucall.tensors import Buffer, TensorSpec
 
 T = TypeVar("T")
 

@@ -6,22 +6,18 @@ If a call needs something special, its operator declares that as its ``Sample``.
 from __future__ import annotations
 
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from npucall.declare.attributes import attribute_value
 from npucall.declare.call import Call
-from npucall.declare.prepare import prepare
-from npucall.tensors import TensorSpec, row_major
-
-if TYPE_CHECKING:
-    from npucall.declare.catalogue import Catalogue
-    from npucall.declare.declaration import Operator
-    from npucall.declare.prepare import Prepared
-    from npucall.dtypes import AnyArray, DType
-    from npucall.products import Product
-    from npucall.tensors import Shape
+from npucall.declare.catalogue import Catalogue
+from npucall.declare.declaration import Operator
+from npucall.declare.prepare import Prepared, prepare
+from npucall.dtypes import AnyArray, DType
+from npucall.products import Product
+from npucall.tensors import Shape, TensorSpec, row_major
 
 SHAPE = (2, 3)
 """Of an input, unless its operator or the caller says something else."""

@@ -5,10 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from pathlib import Path
 
 LARGEST = 16 * 2**20
 """Bytes; a larger file must be a mistake."""

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 from npucall.errors import TenantUnknownError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from npucall_server.settings.tenants import Tenants
+from npucall_server.settings.tenants import Tenants
 
 _KEPT_PATTERNS = 1024
 

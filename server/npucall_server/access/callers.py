@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable, Mapping
+from typing import Protocol
 
 from npucall.errors import CancelledError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from npucall_server.access.identity import Identity
+from npucall_server.access.identity import Identity
 
 
 def went_away() -> CancelledError:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from cryptography import x509
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from npucall_server.access.guard import ProvedPeer
+from npucall_server.access.guard import ProvedPeer
 
 _KEPT = 1024
 _LOOK_SECONDS = 5.0

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Iterable, Mapping
+from typing import Any, Protocol
 
 from npucall.errors import PermissionDeniedError
 from npucall.wire.rpcs import ANNOUNCE
 from npucall_server.access.identity import Identity, anybody
 from npucall_server.settings.tenants import Role
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
 
 
 class ProvedPeer(Protocol):

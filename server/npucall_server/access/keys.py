@@ -6,18 +6,15 @@ import json
 import threading
 import time
 import urllib.request
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Protocol
 
 import jwt
 
 from npucall.environment.watched_file import WatchedFile
 from npucall_server.settings.issuers import checked_url
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
-    from npucall_server.telemetry.log import Log
+from npucall_server.telemetry.log import Log
 
 BETWEEN_SECONDS = 60.0
 """The shortest time between two requests to an address, whatever tokens come."""

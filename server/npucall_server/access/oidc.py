@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import base64
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import jwt
 
-from npucall_server.access.keys import FetchedKeys, FileKeys
-from npucall_server.access.refusals import check_name, expired, invalid
+from npucall.errors import UnauthenticatedError
+from npucall_server.access.keys import FetchedKeys, FileKeys, Keys
+from npucall_server.access.refusals import Fault, check_name, expired, invalid
+from npucall_server.settings.access import AccessSettings
 from npucall_server.settings.issuers import is_url
-
-if TYPE_CHECKING:
-    from npucall.errors import UnauthenticatedError
-    from npucall_server.access.keys import Keys
-    from npucall_server.access.refusals import Fault
-    from npucall_server.settings.access import AccessSettings
-    from npucall_server.telemetry.log import Log
+from npucall_server.telemetry.log import Log
 
 ALGORITHMS = (
     "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA",

@@ -9,21 +9,19 @@ from typing import TYPE_CHECKING
 from pydantic import TypeAdapter, ValidationError
 
 from npucall.environment.watched_file import WatchedFile
-from npucall_server.access.guard import OpenGuard
+from npucall_server.access.guard import Guard, OpenGuard
 from npucall_server.access.local_users import LocalUsers
 from npucall_server.access.tenants_guard import TenantsGuard
 from npucall_server.access.tokens import TokenFile
 from npucall_server.settings.faults import sentences
-from npucall_server.settings.tenants import Tenants, TenantTables
+from npucall_server.settings.tenants import Tenant, Tenants, TenantTables
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from npucall_server.access.certificates import ClientCertificates
-    from npucall_server.access.guard import Guard
     from npucall_server.access.oidc import Issuer
     from npucall_server.settings.listener import ListenerSettings
-    from npucall_server.settings.tenants import Tenant
     from npucall_server.telemetry.log import Log
 
 _TABLES: TypeAdapter[dict[str, Tenant]] = TypeAdapter(TenantTables)

@@ -6,7 +6,7 @@ import hashlib
 import threading
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from npucall.errors import CredentialMissingError, TenantUnknownError, UnauthenticatedError
 from npucall.wire.status import AUTHORIZATION
@@ -16,7 +16,6 @@ from npucall_server.access.refusals import expired, invalid, is_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from typing import NoReturn
 
     from npucall_server.access.certificates import Certificate, ClientCertificates
     from npucall_server.access.guard import ProvedPeer

@@ -17,14 +17,12 @@ import re
 import secrets
 import time
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import Path
+from typing import NamedTuple
 
 from npucall.environment.watched_file import WatchedFile
 from npucall_server.access.refusals import LONGEST_NAME, is_name
 from npucall_server.settings.tenants import TENANT_PATTERN, Role
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 PREFIX = "npc_"
 """Every token starts with it, so that scanners for leaked secrets find tokens."""

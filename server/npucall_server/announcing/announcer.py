@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import grpc
 
@@ -16,15 +17,10 @@ from npucall import keepalive
 from npucall.membership import BEAT_SECONDS
 from npucall.wire.rpcs import ANNOUNCE
 from npucall.wire.status import AUTHORIZATION, TRAILER, from_status
-from npucall_server.settings.addresses import Security
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from npucall_server.announcing.member import Beats
-    from npucall_server.settings.addresses import Address
-    from npucall_server.settings.announcing import AnnounceSettings
-    from npucall_server.telemetry.log import Log
+from npucall_server.announcing.member import Beats
+from npucall_server.settings.addresses import Address, Security
+from npucall_server.settings.announcing import AnnounceSettings
+from npucall_server.telemetry.log import Log
 
 _AGAIN_SECONDS = 1.0
 """Time between the end of a stream and the next attempt."""

@@ -4,21 +4,16 @@ from __future__ import annotations
 
 import socket
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import version
-from typing import TYPE_CHECKING
 
 from npucall.v1 import directory_service_pb2 as pb
 from npucall.v1 import operator_service_pb2
-from npucall.wire.replies import encode_identity
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from npucall.wire.replies import ServerIdentity
-    from npucall_server.scheduling.executor import Executor
-    from npucall_server.scheduling.gate import Gate
-    from npucall_server.settings.server import ServerSettings
+from npucall.wire.replies import ServerIdentity, encode_identity
+from npucall_server.scheduling.executor import Executor
+from npucall_server.scheduling.gate import Gate
+from npucall_server.settings.server import ServerSettings
 
 
 @dataclass(frozen=True)

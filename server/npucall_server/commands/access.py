@@ -4,22 +4,16 @@ from __future__ import annotations
 
 import sys
 import time
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from npucall_server.access import belonging, tokens
 from npucall_server.commands import command_line
 from npucall_server.commands.command_line import Command, table
-from npucall_server.settings.server import read
-from npucall_server.settings.tenants import Role
-
-if TYPE_CHECKING:
-    from argparse import ArgumentParser, Namespace
-    from collections.abc import Callable, Iterator, Sequence
-
-    from npucall_server.settings.server import ServerSettings
-    from npucall_server.settings.tenants import Tenant
+from npucall_server.settings.server import ServerSettings, read
+from npucall_server.settings.tenants import Role, Tenant
 
 _DAY = 86_400
 _SOON_DAYS, _MOST_DAYS = 14, 3650

@@ -6,8 +6,9 @@ import argparse
 import os
 import re
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from npucall.texts import missing_extra
 from npucall_server.commands import command_line
@@ -18,8 +19,6 @@ try:
 except ImportError:
     sys.exit(missing_extra("npucall-server certificates", "npucall-server", "auth"))
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 _DAYS = 365
 _LEAST_DAYS, _MOST_DAYS = 1, 3650

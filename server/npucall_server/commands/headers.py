@@ -6,14 +6,12 @@ import argparse
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from npucall.declare.declaration import Operator
 from npucall_server.commands import command_line
 from npucall_server.commands.command_line import Command, table
 from npucall_server.devices.cann.headers import Headers, headers_in, read
-
-if TYPE_CHECKING:
-    from npucall.declare.declaration import Operator
 
 _DESCRIPTION = (
     "Lists the operators that the headers in a folder (and in its folder level2) declare, such as "

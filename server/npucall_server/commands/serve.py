@@ -4,24 +4,21 @@ from __future__ import annotations
 
 import gc
 import signal
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 from npucall import memory
 from npucall.errors import NpucallError
 from npucall_server.commands import command_line
 from npucall_server.commands.command_line import SERVER
 from npucall_server.devices import NoDeviceError, open_device
+from npucall_server.devices.base import Device
 from npucall_server.exits import ExitCode
 from npucall_server.serving import device_lock, process
 from npucall_server.serving.app import Server, build
 from npucall_server.serving.binding import BindError
 from npucall_server.settings.listener import quiet_grpc
-from npucall_server.settings.server import read
-
-if TYPE_CHECKING:
-    from npucall_server.devices.base import Device
-    from npucall_server.settings.server import ServerSettings
-    from npucall_server.telemetry.log import Log
+from npucall_server.settings.server import ServerSettings, read
+from npucall_server.telemetry.log import Log
 
 
 def main(arguments: list[str]) -> NoReturn:

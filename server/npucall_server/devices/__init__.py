@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
-from npucall_server.devices.base import NoDeviceError
+from npucall_server.devices.base import Device, NoDeviceError
 from npucall_server.settings import device_kinds
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from npucall_server.devices.base import Device
-    from npucall_server.settings.server import ServerSettings
+from npucall_server.settings.server import ServerSettings
 
 __all__ = ["NoDeviceError", "open_device"]
 

@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias, TypeGuard
+from typing import NamedTuple, Protocol, TypeAlias, TypeGuard
 
 from npucall.compute import helpers
 from npucall.compute.evaluate import NO_TARGETS
-from npucall.errors import DeviceError, DeviceLostError
+from npucall.compute.pieces import Piece
+from npucall.declare.catalogue import Catalogue
+from npucall.declare.declaration import Operator
+from npucall.declare.prepare import Prepared
+from npucall.dtypes import DType
+from npucall.errors import DeviceError, DeviceLostError, NpucallError
+from npucall.places import StepOutput
+from npucall.products import Product
+from npucall.programs import Program
+from npucall.tensors import Buffer
 from npucall.texts import retry_in
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from npucall.compute.pieces import Piece
-    from npucall.declare.catalogue import Catalogue
-    from npucall.declare.declaration import Operator
-    from npucall.declare.prepare import Prepared
-    from npucall.dtypes import DType
-    from npucall.errors import NpucallError
-    from npucall.places import StepOutput
-    from npucall.products import Product
-    from npucall.programs import Program
-    from npucall.tensors import Buffer
 
 
 class NoDeviceError(Exception):

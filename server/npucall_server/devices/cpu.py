@@ -3,28 +3,31 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from npucall.compute import evaluate
 from npucall.compute import pieces as in_pieces
 from npucall.compute.helpers import Helpers
 from npucall.compute.steps import HostStep, peak_bytes
 from npucall.compute.steps import run as run_steps
+from npucall.declare.declaration import Operator
+from npucall.declare.prepare import Prepared
+from npucall.dtypes import DType
+from npucall.errors import NpucallError
 from npucall.operators import CATALOGUE, DEFAULT_VARIANT
 from npucall.products import product_of
-from npucall_server.devices.base import NoDeviceError, ResidentPart
+from npucall.programs import Program
+from npucall_server.devices.base import (
+    DeviceTurn,
+    NoDeviceError,
+    Outputs,
+    Pieces,
+    ResidentPart,
+    Step,
+)
 from npucall_server.devices.host_memory import HostResident, as_asked, in_host_memory, memory_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from npucall.declare.declaration import Operator
-    from npucall.declare.prepare import Prepared
-    from npucall.dtypes import DType
-    from npucall.errors import NpucallError
-    from npucall.programs import Program
-    from npucall_server.devices.base import DeviceTurn, Outputs, Pieces, Step
-    from npucall_server.settings.server import ServerSettings
+from npucall_server.settings.server import ServerSettings
 
 
 def open_cpu(settings: ServerSettings, note: Callable[[str], None]) -> CpuDevice:

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from npucall import memory
 from npucall.compute.evaluate import NO_TARGETS
+from npucall.declare.prepare import Prepared
 from npucall.errors import OutOfMemoryError
-from npucall_server.devices.base import ResidentPart
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
-
-    from npucall.declare.prepare import Prepared
-    from npucall.tensors import Buffer
-    from npucall_server.devices.base import Target
+from npucall.tensors import Buffer
+from npucall_server.devices.base import ResidentPart, Target
 
 
 class HostResident:

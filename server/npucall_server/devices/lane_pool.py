@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from queue import Empty, LifoQueue
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from npucall.compute.evaluate import NO_TARGETS
+from npucall.declare.prepare import Prepared
 from npucall.errors import NpucallError, OutOfMemoryError
+from npucall.tensors import Buffer
+from npucall_server.devices.base import Ran
 from npucall_server.devices.cleanup import Cleanup
+from npucall_server.devices.lane_thread import AnyLane
 from npucall_server.devices.native_threads import EndingThreads
 from npucall_server.devices.renewed import Renewed
 from npucall_server.devices.watchdog import Watchdog
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from npucall.declare.prepare import Prepared
-    from npucall.tensors import Buffer
-    from npucall_server.devices.base import Ran
-    from npucall_server.devices.lane_thread import AnyLane
 
 T = TypeVar("T")
 L = TypeVar("L", bound="AnyLane")

@@ -8,19 +8,16 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable, Mapping
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from npucall.compute.evaluate import NO_TARGETS
+from npucall.declare.prepare import Prepared
+from npucall.errors import NpucallError
+from npucall.tensors import Buffer
+from npucall_server.devices.base import Ran
 from npucall_server.devices.native_threads import NativeThread
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from npucall.declare.prepare import Prepared
-    from npucall.errors import NpucallError
-    from npucall.tensors import Buffer
-    from npucall_server.devices.base import Ran
 
 T = TypeVar("T")
 L = TypeVar("L", bound="InThread")

@@ -7,16 +7,13 @@ then the other outputs. Inputs whose values no kernel reads share another place,
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from npucall.declare.prepare import Prepared
+from npucall.tensors import TensorSpec
 from npucall_server.devices.unwritten import sent_outputs
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-
-    from npucall.declare.prepare import Prepared
-    from npucall.tensors import TensorSpec
 
 
 class Span(NamedTuple):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from npucall.places import StepOutput
 from npucall.programs import at_step, last_reads
-from npucall_server.devices.base import Phases, Ran
+from npucall_server.devices.base import DeviceTurn, Phases, Ran, Step
 from npucall_server.devices.host_memory import as_asked, in_host_memory, memory_of
 
 if TYPE_CHECKING:
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
     from npucall.declare.prepare import Prepared
     from npucall.tensors import Buffer
-    from npucall_server.devices.base import DeviceTurn, Step
 
     RunCall = Callable[[Prepared, Mapping[str, Buffer], DeviceTurn, Mapping[str, Buffer]], Ran]
 

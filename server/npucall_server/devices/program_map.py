@@ -9,19 +9,14 @@ in order on one stream.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple, TypeAlias
 
-from npucall.declare.prepare import once_a_call
+from npucall.declare.prepare import Prepared, once_a_call
 from npucall.places import StepOutput
 from npucall.programs import last_reads
-from npucall_server.devices.base import ResidentPart, is_resident
+from npucall_server.devices.base import ResidentPart, Step, Target, is_resident
 from npucall_server.devices.unwritten import sent_outputs
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from npucall.declare.prepare import Prepared
-    from npucall_server.devices.base import Step, Target
 
 Place: TypeAlias = "int | ResidentPart"
 """Where a tensor lies: at a byte of the program's memory, or in a part of a handle."""

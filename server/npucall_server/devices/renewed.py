@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Generic, TypeVar
+from collections.abc import Callable
+from typing import Generic, TypeVar
 
 from npucall.errors import NpucallError
 from npucall_server.devices.base import BrokenDeviceError
-from npucall_server.devices.lane_thread import LaneThread
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from npucall_server.devices.lane_thread import InThread
-    from npucall_server.devices.native_threads import EndingThreads
+from npucall_server.devices.lane_thread import InThread, LaneThread
+from npucall_server.devices.native_threads import EndingThreads
 
 T = TypeVar("T")
 L = TypeVar("L", bound="InThread")

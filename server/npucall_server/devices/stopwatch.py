@@ -5,14 +5,12 @@ A device without such times still runs calls; then the times are 0.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable
+from typing import Protocol
 
 from npucall.errors import NpucallError
 from npucall_server.devices.base import BrokenDeviceError
 from npucall_server.devices.cleanup import Cleanup
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 class Events(Protocol):

@@ -7,17 +7,12 @@ sends for such an output.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
-from npucall.declare.prepare import once_a_call
+from npucall.declare.prepare import Prepared, once_a_call
 from npucall.errors import TensorLayoutError
-from npucall.tensors import view
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from npucall.declare.prepare import Prepared
-    from npucall.tensors import Buffer
+from npucall.tensors import Buffer, view
 
 
 @once_a_call

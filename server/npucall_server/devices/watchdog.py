@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
+from npucall.errors import NpucallError
 from npucall_server.devices.base import BrokenDeviceError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from npucall.errors import NpucallError
 
 _GRACE_SECONDS = 1.0
 """Added to the time that a launch may take: for the steps before and after it."""

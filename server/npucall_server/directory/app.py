@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import grpc
 
@@ -18,18 +18,14 @@ from npucall_server.directory import service
 from npucall_server.directory.feed import Feed
 from npucall_server.directory.hosts import Hosts
 from npucall_server.directory.service import DirectoryService
+from npucall_server.directory.settings import DirectorySettings
 from npucall_server.directory.table import MemberTable
 from npucall_server.metrics import declared
 from npucall_server.metrics.counters import MetricSample
 from npucall_server.serving import grpc_server
 from npucall_server.serving.listener import Listener, access_of, connections_possible, metrics_of
 from npucall_server.serving.watch import Watch
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from npucall_server.directory.settings import DirectorySettings
-    from npucall_server.telemetry.log import Log
+from npucall_server.telemetry.log import Log
 
 _OTHER_DESCRIPTORS = 64
 _LOOK_SECONDS = 1.0

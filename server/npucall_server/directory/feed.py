@@ -11,18 +11,16 @@ import secrets
 import threading
 import time
 import traceback
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from collections.abc import Callable, Iterator
+from typing import NamedTuple, TypeVar
 
 from npucall.membership import QUIET_SECONDS
 from npucall_server.directory import messages
+from npucall_server.directory.table import Beat, MemberTable
+from npucall_server.telemetry.log import Log
 
 T = TypeVar("T")
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from npucall_server.directory.table import Beat, MemberTable
-    from npucall_server.telemetry.log import Log
 
 _LOOK_SECONDS = 1.0
 """Time between two messages that say how busy members are."""

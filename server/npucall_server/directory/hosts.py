@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import ipaddress
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 from npucall.errors import PermissionDeniedError
 from npucall_server.access import belonging
 from npucall_server.access.identity import Identity, KnownBy
-from npucall_server.settings.tenants import Role
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from npucall_server.settings.tenants import Tenants
+from npucall_server.settings.tenants import Role, Tenants
 
 
 class Hosts:

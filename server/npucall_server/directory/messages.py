@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from npucall import membership
 from npucall.errors import MessageError
 from npucall.limits import MAX_MEMBER_BYTES, MAX_NAME_BYTES
 from npucall.v1 import directory_service_pb2 as pb
 from npucall.wire import protobuf
-from npucall_server.directory.table import Beat, ReportedState
+from npucall_server.directory.table import Beat, ReportedState, TableChanges
 from npucall_server.services.parsing import parse
-
-if TYPE_CHECKING:
-    from npucall_server.directory.table import TableChanges
 
 _STATES = {
     pb.MEMBER_STATE_DRAINING: ReportedState.DRAINING,

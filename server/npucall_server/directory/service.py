@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Generator, Iterator
 
 from npucall.errors import DrainingError, MessageError, QueueFullError
 from npucall.membership import split_address
 from npucall.texts import retry_in
 from npucall.v1 import directory_service_pb2 as pb
 from npucall_server import retries
+from npucall_server.access.guard import Guard
+from npucall_server.access.identity import Identity
 from npucall_server.accounts.ledger import Ledger
+from npucall_server.carriers.peers import Peers, Visitor
 from npucall_server.directory import messages
+from npucall_server.directory.feed import Feed
+from npucall_server.directory.hosts import Hosts
+from npucall_server.directory.table import Beat
 from npucall_server.services.parsing import parse
-
-if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
-
-    from npucall_server.access.guard import Guard
-    from npucall_server.access.identity import Identity
-    from npucall_server.carriers.peers import Peers, Visitor
-    from npucall_server.directory.feed import Feed
-    from npucall_server.directory.hosts import Hosts
-    from npucall_server.directory.table import Beat
-    from npucall_server.telemetry.log import Record
+from npucall_server.telemetry.log import Record
 
 NAME: str = pb.DESCRIPTOR.services_by_name["DirectoryService"].full_name
 _MOST_BEATS, _SPARE_BEATS = 100, 200

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Sequence
+from typing import Annotated
 
 from pydantic import BeforeValidator, Field
 from pydantic_settings import SettingsConfigDict
@@ -11,9 +12,6 @@ from npucall.membership import DIRECTORY_PORT
 from npucall_server.settings.expert import EXPERT
 from npucall_server.settings.listener import ListenerSettings, read_as
 from npucall_server.settings.listening import LISTEN, with_commas
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 class DirectorySettings(ListenerSettings):

@@ -5,16 +5,12 @@ from __future__ import annotations
 import threading
 from bisect import bisect_left
 from collections import deque
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 from npucall_server.metrics import declared
-from npucall_server.metrics.declared import BOUNDS_NS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from npucall_server.metrics.declared import Metric
-    from npucall_server.telemetry.log import Record
+from npucall_server.metrics.declared import BOUNDS_NS, Metric
+from npucall_server.telemetry.log import Record
 
 _MOST_UNCOUNTED = 256
 """Calls that wait to be counted. Counting many at a time costs less."""

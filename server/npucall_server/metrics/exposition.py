@@ -6,10 +6,12 @@ The values are collected during a scrape. Without scrapes this costs nothing.
 from __future__ import annotations
 
 import socket
+import ssl
 import threading
+from collections.abc import Callable, Iterable, Iterator
 from http.server import ThreadingHTTPServer
 from itertools import accumulate, groupby
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from prometheus_client import CollectorRegistry, MetricsHandler, ProcessCollector
 from prometheus_client.core import (
@@ -17,16 +19,11 @@ from prometheus_client.core import (
     GaugeMetricFamily,
     HistogramMetricFamily,
 )
+from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 
 from npucall_server.metrics.counters import Buckets, MetricSample
 from npucall_server.metrics.declared import BOUNDS_NS, METRICS
-
-if TYPE_CHECKING:
-    import ssl
-    from collections.abc import Callable, Iterable, Iterator
-
-    from prometheus_client.metrics_core import Metric as Family
 
 _PATIENCE_SECONDS = 10.0
 """How long a peer may take to ask and to read."""

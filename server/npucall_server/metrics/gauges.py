@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib.metadata import version
-from typing import TYPE_CHECKING
 
+from npucall_server.accounts.ledger import Ledger
+from npucall_server.devices.base import DeviceFacts
 from npucall_server.metrics import declared
 from npucall_server.metrics.counters import MetricSample
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from npucall_server.accounts.ledger import Ledger
-    from npucall_server.devices.base import DeviceFacts
-    from npucall_server.metrics.declared import Metric
-    from npucall_server.scheduling.executor import Executor
-    from npucall_server.scheduling.gate import Gate
-    from npucall_server.sessions.digests import Digests
-    from npucall_server.sessions.open_sessions import Sessions
-    from npucall_server.shared.regions import Regions
+from npucall_server.metrics.declared import Metric
+from npucall_server.scheduling.executor import Executor
+from npucall_server.scheduling.gate import Gate
+from npucall_server.sessions.digests import Digests
+from npucall_server.sessions.open_sessions import Sessions
+from npucall_server.shared.regions import Regions
 
 _PERCENT = 100
 

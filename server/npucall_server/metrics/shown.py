@@ -6,13 +6,12 @@ import ssl
 from typing import TYPE_CHECKING
 
 from npucall.texts import missing_extra
-from npucall_server.metrics.counters import Counters
+from npucall_server.metrics.counters import Counters, MetricSample
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
-    from npucall_server.metrics.counters import MetricSample
     from npucall_server.metrics.exposition import Exposition
     from npucall_server.settings.listener import ListenerSettings
     from npucall_server.telemetry.log import Record

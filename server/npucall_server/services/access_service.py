@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from npucall.errors import MessageError, QueueFullError
 from npucall.texts import retry_in
 from npucall.v1 import access_service_pb2 as pb
 from npucall_server import retries
+from npucall_server.access.callers import Caller
 from npucall_server.access.guard import require
 from npucall_server.accounts.ledger import Ledger
+from npucall_server.scheduling.gate import Gate
 from npucall_server.services.parsing import parse
 from npucall_server.settings.tenants import Role
-
-if TYPE_CHECKING:
-    from npucall_server.access.callers import Caller
-    from npucall_server.scheduling.gate import Gate
-    from npucall_server.telemetry.log import Record
+from npucall_server.telemetry.log import Record
 
 NAME: str = pb.DESCRIPTOR.services_by_name["AccessService"].full_name
 MOST_WAITING = 16

@@ -3,28 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from npucall.errors import MessageError
 from npucall.v1 import access_service_pb2 as pb
 from npucall.v1.operator_service_pb2 import CallerInfo
-from npucall_server.access.identity import whose
-from npucall_server.accounts.usage import UsageLine
+from npucall_server.access.callers import Caller
+from npucall_server.access.identity import Identity, whose
+from npucall_server.accounts.ledger import Ledger
+from npucall_server.accounts.usage import Usage, UsageLine
+from npucall_server.scheduling.executor import Executor
+from npucall_server.scheduling.gate import Gate
 from npucall_server.services.parsing import parse
 from npucall_server.services.who import caller_info, reservation
 from npucall_server.settings.tenants import Role
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from npucall_server.access.callers import Caller
-    from npucall_server.access.identity import Identity
-    from npucall_server.accounts.ledger import Ledger
-    from npucall_server.accounts.usage import Usage
-    from npucall_server.scheduling.executor import Executor
-    from npucall_server.scheduling.gate import Gate
-    from npucall_server.telemetry.log import Record
+from npucall_server.telemetry.log import Record
 
 _NOTHING = UsageLine()
 

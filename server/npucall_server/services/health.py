@@ -7,22 +7,17 @@ that does not read would block every check there, and the end of the server.
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Generator, Iterable, Iterator
 
+import grpc
 from google.protobuf.message import DecodeError
 from grpc import StatusCode
 from grpc_health.v1 import health_pb2 as pb
 
 from npucall.errors import MessageError
+from npucall_server.accounts.ledger import Ledger
 from npucall_server.carriers.grpc_carrier import GrpcCaller, refusals_told
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Iterator
-
-    import grpc
-
-    from npucall_server.accounts.ledger import Ledger
-    from npucall_server.carriers.peers import Peers
+from npucall_server.carriers.peers import Peers
 
 NAME: str = pb.DESCRIPTOR.services_by_name["Health"].full_name
 _LOOK_SECONDS = 1.0

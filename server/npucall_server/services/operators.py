@@ -6,28 +6,25 @@ import time
 from functools import cached_property
 from hashlib import blake2b
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from npucall.declare import Operator
 from npucall.limits import FRAMES_PER_MESSAGE, MAX_NAME_BYTES, MAX_PROGRAM_STEPS, MAX_RANK
 from npucall.texts import cut
 from npucall.v1 import operator_service_pb2 as pb
 from npucall.wire.listing import describe
 from npucall.wire.messages import check_overhead
-from npucall.wire.replies import encode_identity
+from npucall.wire.replies import ServerIdentity, encode_identity
+from npucall_server.access.callers import Caller
+from npucall_server.accounts.budget import Budget
+from npucall_server.calls.beginning import Executions
 from npucall_server.carriers.multiplex.stream import STREAM_WINDOW
+from npucall_server.devices.base import DeviceFacts
 from npucall_server.services import who
 from npucall_server.services.parsing import parse
 from npucall_server.sessions.open_sessions import SessionLimits
-
-if TYPE_CHECKING:
-    from npucall.declare import Operator
-    from npucall.wire.replies import ServerIdentity
-    from npucall_server.access.callers import Caller
-    from npucall_server.accounts.budget import Budget
-    from npucall_server.calls.beginning import Executions
-    from npucall_server.devices.base import DeviceFacts
-    from npucall_server.settings.server import ServerSettings
-    from npucall_server.telemetry.log import Record
+from npucall_server.settings.server import ServerSettings
+from npucall_server.telemetry.log import Record
 
 NAME: str = pb.DESCRIPTOR.services_by_name["OperatorService"].full_name
 

@@ -6,16 +6,14 @@ answers both versions; this module adds the description of v1 itself.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable
+from typing import Any
 
 from google.protobuf import descriptor_pb2, descriptor_pool, text_format
 
 # A client that shows the details of an error asks for these files. Importing registers them.
 from google.rpc import error_details_pb2, status_pb2  # noqa: F401
 from grpc_reflection.v1alpha import reflection, reflection_pb2
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
 
 ALPHA: str = reflection.SERVICE_NAME
 NAME = ALPHA.replace("v1alpha", "v1")

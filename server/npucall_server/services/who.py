@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import math
 import time
-from typing import TYPE_CHECKING
 
 from npucall.v1 import operator_service_pb2 as pb
-from npucall_server.access.identity import KnownBy
+from npucall_server.access.identity import Identity, KnownBy
+from npucall_server.scheduling.reservations import CurrentReservation
 from npucall_server.settings.tenants import Role
-
-if TYPE_CHECKING:
-    from npucall_server.access.identity import Identity
-    from npucall_server.scheduling.reservations import CurrentReservation
 
 _ROLES = {each: pb.CallerRole.Value(f"CALLER_ROLE_{each.name}") for each in Role}
 _KNOWN_BY = {each: pb.KnownBy.Value(f"KNOWN_BY_{each.name}") for each in KnownBy}

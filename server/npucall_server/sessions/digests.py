@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-if TYPE_CHECKING:
-    from npucall.tensors import Buffer
-    from npucall_server.accounts.ledger import Entry, Ledger
+from npucall.tensors import Buffer
+from npucall_server.accounts.ledger import Entry, Ledger
 
 DIGEST_BYTES = 1 << 10
 """Each counts for so many bytes in addition to its own."""

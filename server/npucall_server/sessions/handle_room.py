@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
 
+from npucall.dtypes import DType
 from npucall.errors import HandleMemoryError, OutOfMemoryError, QueueFullError
-from npucall_server.accounts.ledger import Ledger
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from npucall.dtypes import DType
-    from npucall_server.access.identity import Identity
-    from npucall_server.accounts.ledger import Entry, Holder, Quota
-    from npucall_server.devices.base import Device, Resident
+from npucall_server.access.identity import Identity
+from npucall_server.accounts.ledger import Entry, Holder, Ledger, Quota
+from npucall_server.devices.base import Device, Resident
 
 HANDLE_BYTES = 1 << 10
 """Bytes of the host that each handle counts for, in addition to what it holds."""

@@ -9,13 +9,10 @@ from __future__ import annotations
 import re
 import secrets
 import socket
+from collections.abc import Sequence
 from hashlib import blake2b
-from typing import TYPE_CHECKING
 
 from npucall.errors import HandleLostError, SessionUnknownError, WrongServerError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 SECRET_BYTES = 16
 _PLACE_BYTES = 4

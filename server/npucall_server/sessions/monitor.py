@@ -4,15 +4,10 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from npucall.errors import DeadlineError
-from npucall_server.access.callers import went_away
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from npucall_server.access.callers import Waiting
+from npucall_server.access.callers import Waiting, went_away
 
 
 class Monitor:

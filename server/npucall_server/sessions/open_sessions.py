@@ -5,13 +5,15 @@ from __future__ import annotations
 import secrets
 import threading
 import time
+from collections.abc import Callable, Sequence
 from hashlib import blake2b
 from hmac import compare_digest
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from npucall.errors import (
     HandleMemoryError,
     MessageError,
+    NpucallError,
     QueueFullError,
     SessionExpiredError,
     UnauthenticatedError,
@@ -19,21 +21,15 @@ from npucall.errors import (
 from npucall.texts import retry_in
 from npucall.wire.status import SESSION
 from npucall_server import retries
-from npucall_server.accounts.ledger import Ledger
+from npucall_server.access.callers import Caller
+from npucall_server.access.identity import Identity
+from npucall_server.accounts.ledger import Entry, Holder, Ledger, Quota
+from npucall_server.devices.base import Device
+from npucall_server.sessions.handle_room import HandleRoom
 from npucall_server.sessions.ids import SECRET_BYTES, SessionIds, unknown
 from npucall_server.sessions.monitor import Monitor
 from npucall_server.sessions.session import OpenSession
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from npucall.errors import NpucallError
-    from npucall_server.access.callers import Caller
-    from npucall_server.access.identity import Identity
-    from npucall_server.accounts.ledger import Entry, Holder, Quota
-    from npucall_server.devices.base import Device
-    from npucall_server.sessions.handle_room import HandleRoom
-    from npucall_server.settings.server import ServerSettings
+from npucall_server.settings.server import ServerSettings
 
 _KEY_BYTES = 32
 _MOST_ENDED, _MOST_ENDED_OF_ONE = 1024, 64

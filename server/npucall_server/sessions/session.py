@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
+from npucall.dtypes import DType
+from npucall.errors import NpucallError
 from npucall.handles import Begun, Handle, Handles, HandleState, check_same, empty
-from npucall_server.devices.base import ResidentPart
+from npucall.places import HandlePart
+from npucall_server.access.callers import Waiting
+from npucall_server.access.identity import Identity
+from npucall_server.devices.base import Resident, ResidentPart
 from npucall_server.sessions.failures import as_told, of_another
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from npucall.dtypes import DType
-    from npucall.errors import NpucallError
-    from npucall.places import HandlePart
-    from npucall_server.access.callers import Waiting
-    from npucall_server.access.identity import Identity
-    from npucall_server.devices.base import Resident
-    from npucall_server.sessions.handle_room import Allocation, SessionRoom
-    from npucall_server.sessions.monitor import Monitor
+from npucall_server.sessions.handle_room import Allocation, SessionRoom
+from npucall_server.sessions.monitor import Monitor
 
 
 class _Content:

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
+from npucall_server.access.identity import Identity
+from npucall_server.accounts.ledger import Ledger
 from npucall_server.accounts.quotas import quota_of
+from npucall_server.devices.base import Device
 from npucall_server.sessions.handle_room import HandleRoom
 from npucall_server.sessions.ids import SessionIds, place_of
 from npucall_server.sessions.open_sessions import SessionLimits, Sessions
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from npucall_server.access.identity import Identity
-    from npucall_server.accounts.ledger import Ledger
-    from npucall_server.devices.base import Device
-    from npucall_server.settings.server import ServerSettings
-    from npucall_server.settings.tenants import Tenants
+from npucall_server.settings.server import ServerSettings
+from npucall_server.settings.tenants import Tenants
 
 
 def sessions_of(  # noqa: PLR0913  # all that sessions depend on

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import Any
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from pydantic.fields import FieldInfo
+from pydantic.fields import FieldInfo
 
 EXPERT: dict[str, Any] = {"expert": True}
 """The ``json_schema_extra`` of a setting that an administrator seldom touches."""

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ByteSize, Field
 
 from npucall.limits import CHUNK_BYTES
 from npucall_server.settings.expert import EXPERT
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 
 _CGROUPS, _OWN_CGROUP = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 _UserId = Annotated[int, Field(ge=0, lt=2**32 - 1)]

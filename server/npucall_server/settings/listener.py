@@ -11,8 +11,9 @@ import argparse
 import json
 import os
 import tomllib
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeVar, get_args
+from typing import Any, ClassVar, Literal, Self, TypeVar, get_args
 
 from pydantic import BaseModel, Field, ModelWrapValidatorHandler, PrivateAttr, model_validator
 from pydantic_settings import (
@@ -33,9 +34,6 @@ from npucall_server.settings.issuers import is_url
 from npucall_server.settings.limits import PeerSettings
 from npucall_server.settings.listening import TransportSettings
 from npucall_server.settings.watching import MetricsSettings
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 S = TypeVar("S", bound="ListenerSettings")
 

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, BeforeValidator, Field, model_validator
 
 from npucall_server.settings import addresses
 from npucall_server.settings.addresses import Address, Security
 from npucall_server.settings.expert import EXPERT
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _PORT = 50051
 LISTEN = (

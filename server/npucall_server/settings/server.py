@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import socket
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import Annotated, ClassVar
 
 from pydantic import AfterValidator, BaseModel, Field, model_validator
 from pydantic_settings import SettingsConfigDict
@@ -16,7 +17,7 @@ from npucall.errors import ArgumentError
 from npucall.operators import CATALOGUE, DEFAULT_VARIANT
 from npucall.products import DEFAULT_SOC, product_of
 from npucall_server.settings import addresses, device_kinds
-from npucall_server.settings.addresses import Security
+from npucall_server.settings.addresses import Address, Security
 from npucall_server.settings.announcing import AnnounceSettings
 from npucall_server.settings.expert import EXPERT
 from npucall_server.settings.keeping import ReservationSettings, SessionSettings
@@ -25,11 +26,6 @@ from npucall_server.settings.listener import ListenerSettings, read_as
 from npucall_server.settings.listening import named
 from npucall_server.settings.npu import NpuSettings
 from npucall_server.settings.watching import WatchSettings
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from npucall_server.settings.addresses import Address
 
 _KNOWS_WHO_CONNECTS = hasattr(socket, "SO_PEERCRED")
 _CAN_SHARE_MEMORY = hasattr(os, "memfd_create") and _KNOWS_WHO_CONNECTS

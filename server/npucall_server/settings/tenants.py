@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import IntEnum
-from typing import TYPE_CHECKING, Annotated, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -14,9 +15,6 @@ from pydantic import (
     StringConstraints,
     model_validator,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 TENANT_PATTERN = r"[a-z0-9][a-z0-9_.-]{0,62}"
 """Matches the whole name of a tenant."""

@@ -6,8 +6,8 @@ import fcntl
 import mmap
 import os
 import secrets
+from collections.abc import Collection
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
 from weakref import finalize
 
 from npucall.errors import (
@@ -18,17 +18,11 @@ from npucall.errors import (
     TooLargeError,
 )
 from npucall.limits import MAX_REGIONS, REGION_ID_BYTES
+from npucall.places import RegionPart
 from npucall.texts import retry_in
 from npucall_server import retries
-from npucall_server.accounts.ledger import Ledger
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
-
-    from npucall.places import RegionPart
-    from npucall_server.access.identity import Identity
-    from npucall_server.accounts.ledger import Holder, Quota
-
+from npucall_server.access.identity import Identity
+from npucall_server.accounts.ledger import Holder, Ledger, Quota
 
 _OWNER = "shared memory"
 """Whose the memory is, in its ledger: regions have limits of their own."""

@@ -9,9 +9,9 @@ import socket
 import threading
 import time
 import traceback
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from google.protobuf.message import DecodeError
 
@@ -24,15 +24,11 @@ from npucall.errors import (
 from npucall.limits import MAX_REGIONS
 from npucall.v1 import shared_memory_pb2 as pb
 from npucall.wire.status import to_status
+from npucall_server.access.identity import Identity
+from npucall_server.access.tenants_guard import TenantsGuard
 from npucall_server.shared import unix_sockets
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from npucall_server.access.identity import Identity
-    from npucall_server.access.tenants_guard import TenantsGuard
-    from npucall_server.shared.regions import Regions
-    from npucall_server.telemetry.log import Log
+from npucall_server.shared.regions import Regions
+from npucall_server.telemetry.log import Log
 
 REQUEST_SECONDS = 10.0
 """How long a connection may take to send its request."""

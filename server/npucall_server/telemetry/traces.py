@@ -7,12 +7,10 @@ order and as long as each took: pauses between them do not show.
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from npucall_server.telemetry.log import Record
+from npucall_server.telemetry.log import Record
 
 
 class _Api(NamedTuple):

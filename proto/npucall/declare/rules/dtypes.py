@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from npucall.declare.rules.rule import Rule, is_unknown, listed
-from npucall.dtypes import BF16, FLOAT, can_cast, promote
+from npucall.dtypes import BF16, FLOAT, DType, can_cast, promote
 from npucall.errors import PARAM_INVALID, DTypeError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from npucall.declare.draft import Draft
-    from npucall.dtypes import DType
 
 
 def supported(*names: str, blames: tuple[str, ...] = (), besides: tuple[DType, ...] = ()) -> Rule:

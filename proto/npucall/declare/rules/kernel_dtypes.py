@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from npucall.dtypes import FLOAT, FLOAT16
+from npucall.dtypes import FLOAT, FLOAT16, DType
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from npucall.declare.draft import Draft
-    from npucall.dtypes import DType
 
 
 def float16_if_all(*names: str) -> Callable[[Draft], DType]:

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 from npucall.declare.rules.rule import Rule, is_unknown, listed
 from npucall.errors import PARAM_INVALID, ShapeError
+from npucall.tensors import Shape
 from npucall.tensors import broadcast as broadcast_shape
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from npucall.declare.draft import Draft
-    from npucall.tensors import Shape
 
 
 def rank_at_most(limit: int, *names: str) -> Rule:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -12,19 +12,16 @@ import numpy as np
 from npucall import memory
 from npucall.compute import evaluate
 from npucall.declare.samples import sample_storages
-from npucall.dtypes import BF16, FLOAT16
+from npucall.dtypes import BF16, FLOAT16, DType
 from npucall_server.devices.cann.lane import Lane, LaneLimits
 from npucall_server.devices.cann.resident import HandleMemory
-from npucall_server.devices.lane_thread import LaneThread
+from npucall_server.devices.lane_thread import InThread, LaneThread
 from npucall_server.devices.native_threads import EndingThreads
 from npucall_server.devices.unwritten import begun
 from npucall_server.devices.watchdog import Visitors
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from npucall.declare.prepare import Prepared
-    from npucall.dtypes import DType
     from npucall.errors import NpucallError
     from npucall.products import Product
     from npucall.tensors import Buffer
@@ -33,7 +30,6 @@ if TYPE_CHECKING:
     from npucall_server.devices.cann.host import HostCatalogue
     from npucall_server.devices.cann.operators import OpApi
     from npucall_server.devices.cann.runtime import DeviceContext
-    from npucall_server.devices.lane_thread import InThread
 
 Step = Callable[["Bench"], Any]
 """Yields sections and findings. If its result is False, no other step is tried."""

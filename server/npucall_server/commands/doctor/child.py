@@ -6,12 +6,10 @@ import multiprocessing
 import os
 import signal
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from multiprocessing.connection import Connection
+from typing import Any
 
 from npucall_server.commands.doctor.finding import Finding, Message, Section, fault
-
-if TYPE_CHECKING:
-    from multiprocessing.connection import Connection
 
 _END_SECONDS = 10.0
 """How long the process may take to end after the work is done."""

@@ -6,8 +6,8 @@ It runs in a process of its own, since a badly installed library may crash or ne
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from npucall.errors import ArgumentError, NpucallError
 from npucall.operators import CATALOGUE
@@ -22,23 +22,19 @@ from npucall_server.commands.doctor.finding import (
     warning,
 )  # fmt: skip
 from npucall_server.commands.doctor.trial import try_device
+from npucall_server.devices.base import DeviceFacts
 from npucall_server.devices.cann.host import COMMUNITY, HostCatalogue
 from npucall_server.devices.cann.library import LibraryError, NewStatusFunction
+from npucall_server.devices.cann.operators import OpApi
 from npucall_server.devices.cann.runtime import (
     BASE,
     RUNTIME,
     DeviceContext,
+    Libraries,
     device_count,
     open_libraries,
 )  # fmt: skip
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from npucall_server.devices.base import DeviceFacts
-    from npucall_server.devices.cann.operators import OpApi
-    from npucall_server.devices.cann.runtime import Libraries
-    from npucall_server.settings.npu import AscendPaths
+from npucall_server.settings.npu import AscendPaths
 
 _GIB = 1 << 30
 _LITTLE = 2 * _GIB

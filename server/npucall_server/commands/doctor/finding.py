@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
+from npucall.errors import NpucallError
 from npucall_server.devices.cann.advice import advice
-
-if TYPE_CHECKING:
-    from npucall.errors import NpucallError
 
 WRONG = (
     "wrong numbers: do not use this device. Run `npucall conform` for the extent of it, and send "

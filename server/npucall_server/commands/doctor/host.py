@@ -9,13 +9,10 @@ import stat
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from npucall_server.commands.doctor.finding import Finding, fault, ok, warning
 from npucall_server.devices.cann.operators import CUSTOM_LIBRARY, load_priority
-
-if TYPE_CHECKING:
-    from npucall_server.settings.npu import AscendPaths
+from npucall_server.settings.npu import AscendPaths
 
 _SCRIPTS = ("usr/local/Ascend/cann/set_env.sh", "usr/local/Ascend/ascend-toolkit/set_env.sh")
 """Where CANN's installer puts set_env.sh: from version 9 on, and before."""

@@ -5,25 +5,21 @@ They come from the catalogue, so the doctor also tries new operators and dtypes;
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from npucall.declare.declaration import Operator
 from npucall.declare.domain import Elementwise
+from npucall.declare.prepare import Prepared
 from npucall.declare.samples import Form, sample
 from npucall.dtypes import FLOAT
 from npucall.errors import NpucallError
 from npucall.operators import CATALOGUE
-from npucall.tensors import TensorSpec
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from npucall.declare.declaration import Operator
-    from npucall.declare.prepare import Prepared
-    from npucall.products import Product
-    from npucall.tensors import Shape
-    from npucall_server.devices.cann.host import HostCatalogue
-    from npucall_server.devices.cann.operators import OpApi
+from npucall.products import Product
+from npucall.tensors import Shape, TensorSpec
+from npucall_server.devices.cann.host import HostCatalogue
+from npucall_server.devices.cann.operators import OpApi
 
 ODD = (Form.VIEWS, Form.SCALARS, Form.EMPTY)
 """Forms that CANN may handle differently from dense tensors."""

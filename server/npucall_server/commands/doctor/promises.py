@@ -6,16 +6,18 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from npucall.compute import evaluate
+from npucall.declare.prepare import Prepared
 from npucall.declare.samples import Form, sample, sample_storages
 from npucall.dtypes import FLOAT16
 from npucall.errors import NpucallError, OutOfMemoryError
 from npucall.places import StepOutput
-from npucall_server.commands.doctor.bench import NOTHING, check, difference
+from npucall.tensors import Buffer
+from npucall_server.commands.doctor.bench import NOTHING, Bench, check, difference
 from npucall_server.commands.doctor.finding import (
     WRONG,
     Finding,
@@ -30,16 +32,11 @@ from npucall_server.commands.doctor.kinds import call_of_shape, of_every_operato
 from npucall_server.devices.base import Step
 from npucall_server.devices.cann.clearing import SLOWER
 from npucall_server.devices.cann.device_memory import device_buffer
+from npucall_server.devices.cann.functions import NnOpBase
+from npucall_server.devices.cann.lane import Lane
 from npucall_server.devices.cann.planner import Planner
 from npucall_server.devices.cann.program import ProgramRun
-
-if TYPE_CHECKING:
-    from npucall.declare.prepare import Prepared
-    from npucall.tensors import Buffer
-    from npucall_server.commands.doctor.bench import Bench
-    from npucall_server.devices.cann.functions import NnOpBase
-    from npucall_server.devices.cann.lane import Lane
-    from npucall_server.devices.lane_thread import LaneThread
+from npucall_server.devices.lane_thread import LaneThread
 
 ELEMENTS = 1 << 20
 """Elements of each tensor of a call to copy. It is larger than one of the staging limits below."""

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
+from npucall.declare.catalogue import Catalogue
+from npucall.declare.declaration import Operator
 from npucall.declare.parameters import c_name
 from npucall.operators import CATALOGUE
 from npucall_server.commands.doctor.finding import Finding, Verdict, fault, ok, warning
-from npucall_server.devices.cann.header_grammar import Declared
+from npucall_server.devices.cann.header_grammar import Declared, Found
 from npucall_server.devices.cann.headers import PHASE_ONE, functions_in
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
-
-    from npucall.declare.catalogue import Catalogue
-    from npucall.declare.declaration import Operator
-    from npucall_server.devices.cann.header_grammar import Found
 
 _BEHIND_ALL = 2
 """How many parameters follow an operator's own: size of the workspace, executor."""

@@ -7,16 +7,12 @@ import os
 import platform
 import textwrap
 import time
+from collections.abc import Iterable, Iterator, Sequence
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from npucall_server.commands.doctor.finding import Verdict
+from npucall_server.commands.doctor.finding import Finding, Verdict
 from npucall_server.devices.cann.unverified import UNVERIFIED
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from npucall_server.commands.doctor.finding import Finding
 
 _COLUMN = 10
 """The column where a finding's text begins, after its verdict."""

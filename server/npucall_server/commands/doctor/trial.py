@@ -6,13 +6,14 @@ If a step fails, the next one still runs, unless the device is broken.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from npucall import memory
 from npucall.declare.samples import Form
 from npucall.errors import NpucallError
+from npucall.products import Product
 from npucall_server.commands.doctor import promises
-from npucall_server.commands.doctor.bench import Bench, check
+from npucall_server.commands.doctor.bench import Bench, Step, check
 from npucall_server.commands.doctor.finding import (
     WRONG,
     Finding,
@@ -23,16 +24,11 @@ from npucall_server.commands.doctor.finding import (
     ok,
     warning,
 )  # fmt: skip
-from npucall_server.commands.doctor.kinds import ODD, trials
-
-if TYPE_CHECKING:
-    from npucall.products import Product
-    from npucall_server.commands.doctor.bench import Step
-    from npucall_server.commands.doctor.kinds import Trial
-    from npucall_server.devices.base import Phases
-    from npucall_server.devices.cann.host import HostCatalogue
-    from npucall_server.devices.cann.operators import OpApi
-    from npucall_server.devices.cann.runtime import DeviceContext
+from npucall_server.commands.doctor.kinds import ODD, Trial, trials
+from npucall_server.devices.base import Phases
+from npucall_server.devices.cann.host import HostCatalogue
+from npucall_server.devices.cann.operators import OpApi
+from npucall_server.devices.cann.runtime import DeviceContext
 
 _USED_AGAIN = ("workspace-reuse", "kept-descriptors", "phase-one-cache")
 _ENDING = 70.0

@@ -13,7 +13,7 @@ from npucall.declare.call import Call
 from npucall.declare.catalogue import Catalogue
 from npucall.declare.declaration import prototype_only
 from npucall.declare.parameters import Output, parameter_of
-from npucall.declare.prepare import prepare
+from npucall.declare.prepare import Prepared, prepare
 from npucall.dtypes import FLOAT
 from npucall.errors import NpucallError, OutOfMemoryError
 from npucall.products import A2
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from ctypes import c_void_p
 
-    from npucall.declare.prepare import Prepared
     from npucall_server.devices.cann.functions import AscendCL
 
     Launch = Callable[[Prepared, Mapping[str, int], Callable[[int], int | None]], int]

@@ -9,22 +9,19 @@ others. If pinned memory is not allowed, synchronous copies are used.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from ctypes import byref, c_void_p
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from npucall.dtypes import AnyArray
 from npucall.errors import NpucallError
 from npucall_server.devices.base import BrokenDeviceError
 from npucall_server.devices.cann import functions as c
+from npucall_server.devices.cann.device_memory import PinnedBuffer
+from npucall_server.devices.cann.functions import AscendCL
 from npucall_server.devices.cleanup import Cleanup
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
-    from npucall.dtypes import AnyArray
-    from npucall_server.devices.cann.device_memory import PinnedBuffer
-    from npucall_server.devices.cann.functions import AscendCL
 
 COUNT = 4
 """How many pieces of pinned memory there are."""

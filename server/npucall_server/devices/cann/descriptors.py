@@ -7,25 +7,20 @@ from __future__ import annotations
 
 import ctypes
 from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from typing import TYPE_CHECKING, Any, Self
+from types import TracebackType
+from typing import Any, Self
 
 import numpy as np
 
-from npucall.declare.parameters import Attribute, Kind
+from npucall.declare.parameters import Attribute, Input, Kind, Output, Scalar
+from npucall.declare.prepare import Prepared
 from npucall.dtypes import DType
 from npucall.errors import NpucallError
-from npucall.tensors import row_major
+from npucall.tensors import TensorSpec, row_major
+from npucall_server.devices.cann.functions import NnOpBase
 from npucall_server.devices.cleanup import Cleanup
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-    from types import TracebackType
-
-    from npucall.declare.parameters import Input, Output, Scalar
-    from npucall.declare.prepare import Prepared
-    from npucall.tensors import TensorSpec
-    from npucall_server.devices.cann.functions import NnOpBase
 
 
 class Descriptors:

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
+from npucall.declare.declaration import Operator
+from npucall.declare.prepare import Prepared
+from npucall.dtypes import DType
 from npucall.errors import DeviceError, NpucallError
 from npucall.products import taken_for
+from npucall.programs import Program
 from npucall_server.devices.base import (
     BrokenDeviceError,
+    DeviceFacts,
+    DeviceTurn,
     NoDeviceError,
+    Pieces,
     Ran,
+    Step,
     device_lost,
 )
 from npucall_server.devices.cann import values
@@ -21,6 +29,7 @@ from npucall_server.devices.cann.library import LibraryError
 from npucall_server.devices.cann.planner import Planner, Plans
 from npucall_server.devices.cann.program import ProgramRun
 from npucall_server.devices.cann.resident import (
+    DeviceResident,
     HandleMemory,
     handle_bytes,
     in_use,
@@ -34,23 +43,10 @@ from npucall_server.devices.lane_pool import Lanes, with_room
 from npucall_server.devices.native_threads import EndingThreads
 from npucall_server.devices.program_map import program_map_of
 from npucall_server.devices.renewed import Renewed
-from npucall_server.devices.watchdog import Visitors, Watchdog
+from npucall_server.devices.watchdog import Visitors, Watchdog, Watched
 from npucall_server.settings import device_kinds
-from npucall_server.settings.npu import ascend_paths, tell_cann
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from npucall.declare.declaration import Operator
-    from npucall.declare.prepare import Prepared
-    from npucall.dtypes import DType
-    from npucall.programs import Program
-    from npucall_server.devices.base import DeviceFacts, DeviceTurn, Pieces, Step
-    from npucall_server.devices.cann.resident import DeviceResident
-    from npucall_server.devices.watchdog import Watched
-    from npucall_server.settings.npu import AscendPaths
-    from npucall_server.settings.server import ServerSettings
-
+from npucall_server.settings.npu import AscendPaths, ascend_paths, tell_cann
+from npucall_server.settings.server import ServerSettings
 
 _SOON_SECONDS, _LATEST_SECONDS = 1.0, 10.0
 """How long to wait until threads have ended. CANN may wait for 60 s in a thread that has left

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
 from ctypes import c_void_p
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from npucall_server.devices.cann.functions import ACL_MEM_MALLOC_HUGE_FIRST
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from npucall.dtypes import AnyArray
-    from npucall_server.devices.cann.functions import AscendCL
+from npucall.dtypes import AnyArray
+from npucall_server.devices.cann.functions import ACL_MEM_MALLOC_HUGE_FIRST, AscendCL
 
 PIECE = 512
 """Pieces of a buffer start and end at multiples of this many bytes."""

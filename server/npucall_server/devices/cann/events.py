@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 from ctypes import byref, c_float, c_void_p
-from typing import TYPE_CHECKING
 
-from npucall_server.devices.cann.functions import ACL_EVENT_TIME_LINE
-
-if TYPE_CHECKING:
-    from npucall_server.devices.cann.functions import AscendCL
+from npucall_server.devices.cann.functions import ACL_EVENT_TIME_LINE, AscendCL
 
 
 class StreamEvents:

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from npucall.declare.catalogue import Catalogue
+from npucall.declare.declaration import Operator
 from npucall.errors import OperatorUnavailableError, VariantUnavailableError
 from npucall.operators import CATALOGUE
 from npucall_server.devices.cann import headers
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from npucall.declare.declaration import Operator
-    from npucall_server.devices.cann.operators import OpApi
-    from npucall_server.settings.npu import AscendPaths
+from npucall_server.devices.cann.operators import OpApi
+from npucall_server.settings.npu import AscendPaths
 
 _BUILTIN, COMMUNITY = "builtin", "community"
 """The variants: of CANN's own libraries, and of a custom package."""

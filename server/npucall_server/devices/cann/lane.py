@@ -5,16 +5,18 @@ It belongs to the thread that opens it. Only that thread uses it.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from ctypes import byref, c_void_p
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from npucall.compute.evaluate import NO_TARGETS
-from npucall.declare.prepare import once_a_call
+from npucall.declare.prepare import Prepared, once_a_call
 from npucall.errors import NpucallError, OutOfMemoryError
 from npucall.memory import fresh_array
+from npucall.tensors import Buffer
 from npucall_server.devices.base import BrokenDeviceError, Phases, Ran, device_lost
 from npucall_server.devices.cann import functions as c
 from npucall_server.devices.cann.clearing import Clearing
@@ -23,23 +25,15 @@ from npucall_server.devices.cann.descriptors import KeptDescriptors
 from npucall_server.devices.cann.device_memory import piece_bytes
 from npucall_server.devices.cann.events import StreamEvents
 from npucall_server.devices.cann.launch import Launcher
-from npucall_server.devices.cann.program import SLICE_NS, learn, pace_of
+from npucall_server.devices.cann.operators import OpApi
+from npucall_server.devices.cann.program import SLICE_NS, ProgramRun, learn, pace_of
+from npucall_server.devices.cann.runtime import DeviceContext
 from npucall_server.devices.cann.scratch import Scratch
 from npucall_server.devices.cann.transfer import Transfer
 from npucall_server.devices.cleanup import Cleanup
-from npucall_server.devices.memory_map import memory_map_of
+from npucall_server.devices.memory_map import MemoryMap, memory_map_of
 from npucall_server.devices.stopwatch import Stopwatch
 from npucall_server.devices.unwritten import begun
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
-    from npucall.declare.prepare import Prepared
-    from npucall.tensors import Buffer
-    from npucall_server.devices.cann.operators import OpApi
-    from npucall_server.devices.cann.program import ProgramRun
-    from npucall_server.devices.cann.runtime import DeviceContext
-    from npucall_server.devices.memory_map import MemoryMap
 
 _START, _COPIED_IN, _PLANNED, _RUN, _COPIED_OUT, _MARKS = range(6)
 """The marks of a call on the stream, and how many there are."""

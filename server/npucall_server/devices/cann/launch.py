@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from ctypes import byref, c_uint64, c_void_p
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from npucall.declare.prepare import Prepared
 from npucall.errors import NpucallError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from npucall.declare.prepare import Prepared
-    from npucall_server.devices.cann.functions import NnOpBase
-    from npucall_server.devices.cann.operators import OpApiFunction
+from npucall_server.devices.cann.functions import NnOpBase
+from npucall_server.devices.cann.operators import OpApiFunction
 
 
 class Launcher:

@@ -8,17 +8,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from npucall.declare.parameters import Attribute, Kind
+from npucall.declare.declaration import Operator
+from npucall.declare.parameters import Attribute, Kind, Parameter
 from npucall.errors import OperatorUnavailableError
-from npucall_server.devices.cann.library import load
-
-if TYPE_CHECKING:
-    from npucall.declare.declaration import Operator
-    from npucall.declare.parameters import Parameter
-    from npucall_server.devices.cann.library import Failure, Library
-    from npucall_server.settings.npu import AscendPaths
+from npucall_server.devices.cann.library import Failure, Library, load
+from npucall_server.settings.npu import AscendPaths
 
 CUSTOM_LIBRARY = Path("op_api", "lib", "libcust_opapi.so")
 """Where a custom package has its operators."""

@@ -21,23 +21,19 @@ may take a minute to end.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from queue import LifoQueue
-from typing import TYPE_CHECKING
 
+from npucall.declare.prepare import Prepared
+from npucall.errors import NpucallError
 from npucall_server.devices.base import BrokenDeviceError, device_lost
 from npucall_server.devices.cann.descriptors import Descriptors
 from npucall_server.devices.cann.device_memory import piece_bytes
 from npucall_server.devices.cann.launch import known_workspace, tell_workspace, workspace_of
+from npucall_server.devices.cann.operators import OpApi
+from npucall_server.devices.cann.runtime import DeviceContext
 from npucall_server.devices.cleanup import Cleanup
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from npucall.declare.prepare import Prepared
-    from npucall.errors import NpucallError
-    from npucall_server.devices.cann.operators import OpApi
-    from npucall_server.devices.cann.runtime import DeviceContext
-    from npucall_server.devices.renewed import Renewed
+from npucall_server.devices.renewed import Renewed
 
 PLANS_A_THREAD = 1000
 """First phases after which a thread is replaced: each of them may leave something in the thread."""

@@ -9,28 +9,22 @@ keeps its memory and goes on with the next free lane: the synchronise orders the
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from npucall import memory
-from npucall.declare.prepare import once_a_call
+from npucall.declare.prepare import Prepared, once_a_call
+from npucall.dtypes import AnyArray
 from npucall.errors import NpucallError
 from npucall.memory import fresh_array
-from npucall_server.devices.base import Phases
+from npucall_server.devices.base import Phases, Step
 from npucall_server.devices.cann.device_memory import piece_bytes
 from npucall_server.devices.cann.resident import address_of, is_aligned
-from npucall_server.devices.program_map import program_map_of
+from npucall_server.devices.cann.transfer import Transfer
+from npucall_server.devices.program_map import Place, ProgramMap, StepMap, program_map_of
 from npucall_server.devices.unwritten import begun
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from npucall.declare.prepare import Prepared
-    from npucall.dtypes import AnyArray
-    from npucall_server.devices.base import Step
-    from npucall_server.devices.cann.transfer import Transfer
-    from npucall_server.devices.program_map import Place, ProgramMap, StepMap
 
 SLICE_NS = 10_000_000
 """Nanoseconds of work after which other calls have their turn."""

@@ -14,29 +14,25 @@ that run may still write.
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from ctypes import byref, c_void_p
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from npucall import memory
+from npucall.declare.prepare import Prepared
+from npucall.dtypes import DType
 from npucall.errors import NpucallError
-from npucall_server.devices.base import BrokenDeviceError, ResidentPart, is_resident
+from npucall.tensors import Buffer
+from npucall_server.devices.base import BrokenDeviceError, ResidentPart, Source, Target, is_resident
 from npucall_server.devices.cann import functions as c
 from npucall_server.devices.cann.device_memory import ALIGNED, round_up
+from npucall_server.devices.cann.runtime import DeviceContext
 from npucall_server.devices.lane_pool import with_room
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    from npucall.declare.prepare import Prepared
-    from npucall.dtypes import DType
-    from npucall.tensors import Buffer
-    from npucall_server.devices.base import Source, Target
-    from npucall_server.devices.cann.runtime import DeviceContext
-    from npucall_server.devices.watchdog import Visitors
+from npucall_server.devices.watchdog import Visitors
 
 
 class HandleMemory:

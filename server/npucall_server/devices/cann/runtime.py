@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from ctypes import byref, c_char, c_int, c_int32, c_size_t, c_uint32, c_void_p
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, Self
+from types import TracebackType
+from typing import NamedTuple, Self
 
 from npucall.errors import NpucallError
 from npucall_server.devices.base import DeviceFacts
@@ -14,11 +15,7 @@ from npucall_server.devices.cann.library import open_library
 from npucall_server.devices.cann.operators import OpApi
 from npucall_server.devices.cann.statuses import HIDING, RUNTIME_ERROR, error_of
 from npucall_server.devices.cleanup import Cleanup
-
-if TYPE_CHECKING:
-    from types import TracebackType
-
-    from npucall_server.settings.npu import AscendPaths
+from npucall_server.settings.npu import AscendPaths
 
 RUNTIME = ("libascendcl.so", "libacl_rt.so")
 BASE = ("libnnopbase.so",)

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from npucall.declare.prepare import Prepared
 from npucall.errors import NpucallError
+from npucall_server.devices.cann.clearing import Clearing
 from npucall_server.devices.cann.device_memory import device_buffer
+from npucall_server.devices.cann.functions import AscendCL
 from npucall_server.devices.cann.launch import known_workspace, tell_workspace
 from npucall_server.devices.cleanup import Cleanup
-
-if TYPE_CHECKING:
-    from npucall.declare.prepare import Prepared
-    from npucall_server.devices.cann.clearing import Clearing
-    from npucall_server.devices.cann.functions import AscendCL
 
 
 class Scratch:

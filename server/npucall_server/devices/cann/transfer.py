@@ -7,27 +7,21 @@ synchronous.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from operator import itemgetter
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from npucall import memory
+from npucall.dtypes import AnyArray
+from npucall.tensors import Buffer
 from npucall_server.devices.cann import functions as c
-from npucall_server.devices.cann.copies import Part, pinned_bytes, pinned_pieces
+from npucall_server.devices.cann.clearing import Clearing
+from npucall_server.devices.cann.copies import Copies, Part, pinned_bytes, pinned_pieces
 from npucall_server.devices.cann.device_memory import PinnedBuffer, device_buffer
+from npucall_server.devices.cann.functions import AscendCL
 from npucall_server.devices.cleanup import Cleanup
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from npucall.dtypes import AnyArray
-    from npucall.tensors import Buffer
-    from npucall_server.devices.cann.clearing import Clearing
-    from npucall_server.devices.cann.copies import Copies
-    from npucall_server.devices.cann.functions import AscendCL
-    from npucall_server.devices.memory_map import MemoryMap
-
+from npucall_server.devices.memory_map import MemoryMap
 
 _SMALL = 1 << 14
 """Below so many bytes a copy by Python is faster than one by NumPy."""

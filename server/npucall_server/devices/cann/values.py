@@ -6,17 +6,14 @@ they are read back once at the most.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from npucall.compute.evaluate import check_values
+from npucall.declare.prepare import Prepared
+from npucall.tensors import Buffer
 from npucall_server.devices.base import ResidentPart
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from npucall.declare.prepare import Prepared
-    from npucall.tensors import Buffer
-    from npucall_server.devices.cann.resident import DeviceResident
+from npucall_server.devices.cann.resident import DeviceResident
 
 
 def check(call: Prepared, storages: Mapping[str, Any], pause: Callable[[], None]) -> None:

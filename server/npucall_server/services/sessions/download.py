@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 from npucall.exchange import Chunk
 from npucall.limits import HANDLE_BYTES
 from npucall.places import HandlePart
 from npucall.wire.frames import join_chunk
 from npucall.wire.uploads import check_id
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from npucall_server.access.callers import Caller
-    from npucall_server.devices.base import ResidentPart
-    from npucall_server.services.sessions.kept import Kept
-    from npucall_server.telemetry.log import Record
+from npucall_server.access.callers import Caller
+from npucall_server.devices.base import ResidentPart
+from npucall_server.services.sessions.kept import Kept
+from npucall_server.telemetry.log import Record
 
 _NO_CALL = 0
 _NAME = "part"

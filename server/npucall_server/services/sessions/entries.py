@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from hashlib import sha256
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from npucall.errors import DigestMismatchError, MissingError, TooLargeError
-from npucall.exchange import Receiving
+from npucall.exchange import Chunk, Receiving
 from npucall.memory import fresh
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from npucall.exchange import Chunk
-    from npucall.tensors import Buffer
-    from npucall.wire.uploads import UploadEntry
-    from npucall_server.access.callers import Caller
-    from npucall_server.accounts.ledger import Entry
-    from npucall_server.scheduling.executor import Executor
-    from npucall_server.services.sessions.kept import Kept
-    from npucall_server.sessions.session import Filling
+from npucall.tensors import Buffer
+from npucall.wire.uploads import UploadEntry
+from npucall_server.access.callers import Caller
+from npucall_server.accounts.ledger import Entry
+from npucall_server.scheduling.executor import Executor
+from npucall_server.services.sessions.kept import Kept
+from npucall_server.sessions.session import Filling
 
 
 class Entries:

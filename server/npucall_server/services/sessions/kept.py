@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-if TYPE_CHECKING:
-    from npucall_server.access.guard import Guard
-    from npucall_server.accounts.ledger import Ledger
-    from npucall_server.carriers.peers import Peers
-    from npucall_server.scheduling.executor import Executor
-    from npucall_server.scheduling.gate import Gate
-    from npucall_server.sessions.digests import Digests
-    from npucall_server.sessions.open_sessions import Sessions
+from npucall_server.access.guard import Guard
+from npucall_server.accounts.ledger import Ledger
+from npucall_server.carriers.peers import Peers
+from npucall_server.scheduling.executor import Executor
+from npucall_server.scheduling.gate import Gate
+from npucall_server.sessions.digests import Digests
+from npucall_server.sessions.open_sessions import Sessions
 
 
 class Kept(NamedTuple):

@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from typing import TYPE_CHECKING
 
 from npucall.errors import HandleLostError, MessageError, SessionUnknownError
 from npucall.limits import DIGEST_BYTES, HANDLE_BYTES, MAX_ENTRIES
 from npucall.v1 import session_service_pb2 as pb
-from npucall.wire.replies import encode_identity
+from npucall.wire.replies import ServerIdentity, encode_identity
 from npucall.wire.uploads import check_id
+from npucall_server.access.callers import Caller
+from npucall_server.carriers.peers import Visitor
+from npucall_server.scheduling.gate import Permit
 from npucall_server.services.parsing import parse
 from npucall_server.services.sessions.download import downloaded
+from npucall_server.services.sessions.kept import Kept
 from npucall_server.services.sessions.upload import Upload
-
-if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator, Sequence
-
-    from npucall.wire.replies import ServerIdentity
-    from npucall_server.access.callers import Caller
-    from npucall_server.carriers.peers import Visitor
-    from npucall_server.scheduling.gate import Permit
-    from npucall_server.services.sessions.kept import Kept
-    from npucall_server.telemetry.log import Record
+from npucall_server.telemetry.log import Record
 
 NAME: str = pb.DESCRIPTOR.services_by_name["SessionService"].full_name
 

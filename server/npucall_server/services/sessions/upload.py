@@ -5,22 +5,17 @@ from __future__ import annotations
 import math
 import threading
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from npucall.errors import CancelledError, DeadlineError, MessageError, StalledError
 from npucall.exchange import Chunk
 from npucall.wire.uploads import UploadBegin, split_upload_frame
-from npucall_server.access.callers import went_away
+from npucall_server.access.callers import Caller, went_away
 from npucall_server.scheduling.call_turn import gave_way
+from npucall_server.scheduling.gate import Permit
 from npucall_server.services.sessions.entries import Entries
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from npucall_server.access.callers import Caller
-    from npucall_server.scheduling.gate import Permit
-    from npucall_server.services.sessions.kept import Kept
-    from npucall_server.telemetry.log import Record
+from npucall_server.services.sessions.kept import Kept
+from npucall_server.telemetry.log import Record
 
 _LOOK_SECONDS = 1.0
 """Time between two checks of the caller's credential."""
