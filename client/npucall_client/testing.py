@@ -16,7 +16,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from npucall.texts import missing_extra
 
@@ -27,12 +26,11 @@ except ImportError as error:
         missing_extra("npucall_client.testing", "npucall-client", "testing")
     ) from error
 
+from collections.abc import Iterator, Mapping
+
 from npucall.errors import NpucallError
 from npucall_client.client import connect
 from npucall_client.settings import target_of_environment
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 _START_SECONDS = 30.0
 _STOP_SECONDS = 45.0

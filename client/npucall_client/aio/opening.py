@@ -5,15 +5,12 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from collections.abc import Awaitable, Callable, Generator
+from types import TracebackType
+from typing import Any, Generic, TypeVar
 
+from npucall_client.calls.options import Progress
 from npucall_client.sending.senders import shortly
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Generator
-    from types import TracebackType
-
-    from npucall_client.calls.options import Progress
 
 T = TypeVar("T")
 

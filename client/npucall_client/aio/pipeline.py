@@ -4,21 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import types
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeVar, overload
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Mapping
+from types import TracebackType
+from typing import Any, Generic, ParamSpec, Self, TypeVar, overload
 
+from npucall.declare.declaration import Operator
 from npucall_client.calls.hints import warn
-from npucall_client.sending.pipeline import PipelineBase
-from npucall_client.sending.senders import shortly
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Mapping
-    from types import TracebackType
-
-    from npucall.declare.declaration import Operator
-    from npucall_client.calls.options import Result
-    from npucall_client.sending.pipeline import Calls
-    from npucall_client.sending.request import Request
-    from npucall_client.sending.senders import Sender
+from npucall_client.calls.options import Result
+from npucall_client.sending.pipeline import Calls, PipelineBase
+from npucall_client.sending.request import Request
+from npucall_client.sending.senders import Sender, shortly
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ParamSpec, Self, overload
+from collections.abc import Iterable, Mapping
+from types import TracebackType
+from typing import Any, ParamSpec, Self, overload
 
+from npucall.declare import Operator
+from npucall.dtypes import AnyArray, Array
 from npucall_client.aio.opening import on_loop
+from npucall_client.calls.options import Progress
 from npucall_client.sending.senders import shortly
-from npucall_client.sessions.program import ProgramBase
+from npucall_client.sessions.program import ProgramBase, ProgramPlan
 from npucall_client.sessions.remote import RemoteTensor
 from npucall_client.sessions.session import SessionBase
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from types import TracebackType
-
-    from npucall.declare import Operator
-    from npucall.dtypes import AnyArray, Array
-    from npucall_client.calls.options import Progress
-    from npucall_client.sessions.program import ProgramPlan
 
 P = ParamSpec("P")
 

@@ -12,24 +12,22 @@ from typing import TYPE_CHECKING, Any, Protocol
 from npucall.errors import HandleMemoryError, NpucallError, SessionUnknownError
 from npucall.handles import Handle, Handles, HandleState, empty
 from npucall.limits import HANDLE_BYTES, MAX_PROGRAM_STEPS
-from npucall.places import Discard, HandlePart, Keep, StepOutput
+from npucall.places import Discard, HandlePart, Keep, OutputPlace, Place, StepOutput
 from npucall.programs import prepare_program
 from npucall.v1 import operator_service_pb2 as pb
 from npucall.wire.messages import Response
 from npucall_client.sending.attempts import Attempts
-from npucall_client.sending.session_transport import Opened
+from npucall_client.sending.session_transport import HandleUpload, Opened
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Mapping, Sequence
 
     from npucall.declare.prepare import Prepared
-    from npucall.places import OutputPlace, Place
     from npucall.tensors import Buffer
     from npucall_client.calls.arguments import BoundCall
     from npucall_client.calls.options import Progress
     from npucall_client.sending.request import Request
     from npucall_client.sending.senders import Sender
-    from npucall_client.sending.session_transport import HandleUpload
 
 
 class Computer(Protocol):

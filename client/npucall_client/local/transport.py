@@ -9,7 +9,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from npucall.compute import evaluate
-from npucall.declare.prepare import once_a_call
+from npucall.declare.prepare import Prepared, once_a_call
 from npucall.errors import NpucallError, OutOfMemoryError
 from npucall.limits import MAX_PROGRAM_STEPS, MAX_RANK
 from npucall.operators import CATALOGUE, DEFAULT_VARIANT
@@ -30,19 +30,17 @@ from npucall_client.local.sessions import LocalSessions
 from npucall_client.sending.pipeline import OneByOne
 from npucall_client.sending.reservations import ServerGrant, check_one
 from npucall_client.sending.threads import THREADS
-from npucall_client.shared.memory import ordinary
+from npucall_client.shared.memory import SharedMemory, ordinary
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from npucall.declare.prepare import Prepared
     from npucall.places import Place
     from npucall.tensors import Buffer
     from npucall.wire.rpcs import A, Q, Rpc
     from npucall_client.calls.arguments import BoundCall
     from npucall_client.sending.request import Request
     from npucall_client.sending.senders import Sender
-    from npucall_client.shared.memory import SharedMemory
 
 
 class LocalTransport:

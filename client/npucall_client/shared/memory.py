@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import warnings
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from math import prod
 from operator import index
 from typing import TYPE_CHECKING, Any, Self
@@ -15,7 +15,6 @@ from npucall_client.calls import arrays
 from npucall_client.shared import places, side_socket
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
     from types import TracebackType
 
     from numpy.typing import DTypeLike

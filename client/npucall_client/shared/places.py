@@ -8,12 +8,11 @@ import numpy as np
 
 from npucall.places import RegionPart, clashes
 from npucall_client.calls import arrays
-from npucall_client.calls.arguments import Placement
+from npucall_client.calls.arguments import BoundCall, Placement
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from npucall_client.calls.arguments import BoundCall
     from npucall_client.shared.side_socket import Region
 
 

@@ -9,18 +9,15 @@ import struct
 import sys
 import threading
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 import numpy as np
 from google.protobuf.message import DecodeError
 
+from npucall.dtypes import AnyArray
 from npucall.errors import DeadlineError, InternalError, SharedMemoryError
 from npucall.limits import MAX_SIDE_ANSWER_BYTES, REGION_ID_BYTES
 from npucall.v1 import shared_memory_pb2 as pb
 from npucall.wire.status import from_bytes
-
-if TYPE_CHECKING:
-    from npucall.dtypes import AnyArray
 
 _MOST_FILES = 8
 """Descriptors for which an answer has room; one is right."""

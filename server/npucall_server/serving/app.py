@@ -6,9 +6,12 @@ import os
 import threading
 from dataclasses import asdict, dataclass
 from functools import partial
-from typing import TYPE_CHECKING
 
+import grpc
+
+from npucall.errors import NpucallError
 from npucall.limits import MAX_REGIONS
+from npucall_server.access.guard import Guard
 from npucall_server.accounts.budget import Budget
 from npucall_server.accounts.usage_file import UsageFile
 from npucall_server.announcing import member
@@ -16,9 +19,10 @@ from npucall_server.announcing.announcer import Announcer
 from npucall_server.carriers.door import Door
 from npucall_server.carriers.frames.frame_service import FrameService
 from npucall_server.carriers.multiplex.stream_service import StreamService
-from npucall_server.devices.base import device_lost
+from npucall_server.devices.base import Device, device_lost
 from npucall_server.exits import ExitCode
 from npucall_server.metrics.gauges import Gauges
+from npucall_server.metrics.shown import Metrics
 from npucall_server.scheduling.executor import going_down
 from npucall_server.scheduling.kept_memory import IdleMemory
 from npucall_server.services import operators as operators_service
@@ -28,24 +32,14 @@ from npucall_server.services.operators import OperatorService
 from npucall_server.services.sessions.kept import Kept
 from npucall_server.services.sessions.service import SessionService
 from npucall_server.serving import binding, grpc_server
-from npucall_server.serving.core import SYSTEM, core_of, operators_of
-from npucall_server.serving.frames_listeners import frames_listeners_of
+from npucall_server.serving.core import SYSTEM, Clock, Core, core_of, operators_of
+from npucall_server.serving.frames_listeners import FramesListener, frames_listeners_of
 from npucall_server.serving.listener import Listener, connections_possible, metrics_of
 from npucall_server.serving.watch import Watch
+from npucall_server.settings.server import ServerSettings
 from npucall_server.shared.side_socket import SideSocket
+from npucall_server.telemetry.log import Log
 from npucall_server.telemetry.traces import traces
-
-if TYPE_CHECKING:
-    import grpc
-
-    from npucall.errors import NpucallError
-    from npucall_server.access.guard import Guard
-    from npucall_server.devices.base import Device
-    from npucall_server.metrics.shown import Metrics
-    from npucall_server.serving.core import Clock, Core
-    from npucall_server.serving.frames_listeners import FramesListener
-    from npucall_server.settings.server import ServerSettings
-    from npucall_server.telemetry.log import Log
 
 _OTHER_DESCRIPTORS = 64 + 4 * MAX_REGIONS
 _LOOK_SECONDS = 1.0

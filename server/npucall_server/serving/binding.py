@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
+
+import grpc
 
 from npucall_server.exits import ExitCode
 from npucall_server.serving.tls import CertificateError, Certificates
 from npucall_server.settings import addresses
-from npucall_server.settings.addresses import Security
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    import grpc
-
-    from npucall_server.settings.addresses import Address
-    from npucall_server.settings.listening import TransportSettings
-    from npucall_server.telemetry.log import Log
+from npucall_server.settings.addresses import Address, Security
+from npucall_server.settings.listening import TransportSettings
+from npucall_server.telemetry.log import Log
 
 
 class BindError(Exception):

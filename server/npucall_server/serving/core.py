@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import secrets
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from npucall.wire.replies import ServerIdentity
+from npucall_server.access.guard import Guard
+from npucall_server.access.identity import Identity
+from npucall_server.access.setup import Access
 from npucall_server.accounts.quotas import quota_of
 from npucall_server.accounts.usage import Usage
 from npucall_server.calls.beginning import Executions
 from npucall_server.calls.open_places import Places
 from npucall_server.calls.requests import PROGRAM
 from npucall_server.carriers.peers import Peers
+from npucall_server.devices.base import Device
 from npucall_server.scheduling.executor import Executor, Limits
 from npucall_server.scheduling.gate import Gate
 from npucall_server.scheduling.kept_memory import KeptMemory
@@ -21,19 +26,11 @@ from npucall_server.scheduling.reservation_keys import ReservationKeys
 from npucall_server.scheduling.reservations import GAP_SECONDS, ReservationRules, Reservations
 from npucall_server.serving.listener import access_of
 from npucall_server.sessions.digests import Digests
+from npucall_server.sessions.open_sessions import Sessions
 from npucall_server.sessions.setup import sessions_of
+from npucall_server.settings.server import ServerSettings
 from npucall_server.shared.regions import Regions
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from npucall_server.access.guard import Guard
-    from npucall_server.access.identity import Identity
-    from npucall_server.access.setup import Access
-    from npucall_server.devices.base import Device
-    from npucall_server.sessions.open_sessions import Sessions
-    from npucall_server.settings.server import ServerSettings
-    from npucall_server.telemetry.log import Log
+from npucall_server.telemetry.log import Log
 
 
 class Clock(NamedTuple):

@@ -5,16 +5,14 @@ from __future__ import annotations
 import os
 import sys
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 from npucall_server.exits import ExitCode
 
 if sys.platform != "win32":
     import fcntl
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 _POLL_SECONDS = 0.1
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
 
 import grpc
 
@@ -11,14 +11,10 @@ from npucall.errors import QueueFullError
 from npucall.texts import retry_in
 from npucall_server import retries
 from npucall_server.accounts.ledger import Ledger
+from npucall_server.carriers.peers import Peers
 from npucall_server.services.health import Health
 from npucall_server.serving.binding import bind_plain
 from npucall_server.serving.grpc_server import health_handlers, room_for_messages
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from npucall_server.carriers.peers import Peers
 
 _CHECKS, _WATCHERS = 4, 4
 """The most at a time."""

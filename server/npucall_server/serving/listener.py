@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+import grpc
 
 from npucall_server.access.setup import Access
 from npucall_server.carriers.connections import IdleConnections
+from npucall_server.carriers.peers import Peers
+from npucall_server.metrics.counters import MetricSample
 from npucall_server.metrics.shown import ExtraMissingError, Metrics
+from npucall_server.services.health import Health
 from npucall_server.serving import binding, process_limits, ready_file
 from npucall_server.serving.health_server import HealthServer
 from npucall_server.settings import addresses
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-    from pathlib import Path
-
-    import grpc
-
-    from npucall_server.carriers.peers import Peers
-    from npucall_server.metrics.counters import MetricSample
-    from npucall_server.services.health import Health
-    from npucall_server.settings.listener import ListenerSettings
-    from npucall_server.telemetry.log import Log
+from npucall_server.settings.listener import ListenerSettings
+from npucall_server.telemetry.log import Log
 
 
 class Listener:

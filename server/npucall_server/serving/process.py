@@ -6,14 +6,11 @@ import logging
 import signal
 import socket
 import traceback
-from typing import TYPE_CHECKING
 
 from npucall_server.exits import ExitCode
 from npucall_server.serving import process_limits
+from npucall_server.settings.listener import ListenerSettings
 from npucall_server.telemetry.log import LibraryLines, Log
-
-if TYPE_CHECKING:
-    from npucall_server.settings.listener import ListenerSettings
 
 _LOG_DELAY = 0.01
 """Seconds that lines may wait. Written one by one they would take a tenth of a small call."""

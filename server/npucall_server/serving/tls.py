@@ -5,18 +5,15 @@ from __future__ import annotations
 import ssl
 import threading
 import time
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import grpc
 
 from npucall.environment.watched_file import WatchedFile
 from npucall_server.settings.addresses import Security
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from npucall_server.telemetry.log import Log
+from npucall_server.telemetry.log import Log
 
 _LOOKS = 3
 """How often to read files that change meanwhile. After that the next connection reads them."""

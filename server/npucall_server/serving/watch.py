@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import threading
 import traceback
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from npucall_server.telemetry.log import Log
+from npucall_server.telemetry.log import Log
 
 
 class Watch:

@@ -9,12 +9,9 @@ import stat
 import struct
 import tempfile
 import time
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 PAUSE_SECONDS = 0.1
 """Until a connection is accepted again after that has failed: it would be ready at once."""
