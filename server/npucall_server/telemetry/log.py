@@ -14,16 +14,14 @@ import sys
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Literal, TextIO
+from typing import Literal, TextIO
 
 from npucall.limits import MAX_TRACEBACK_CHARACTERS
 from npucall.texts import middle_cut
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 GRPC, FRAMES = "grpc", "frames"
 """What carries calls, as the log, metrics, spans and the account say it."""
