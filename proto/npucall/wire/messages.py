@@ -181,8 +181,8 @@ def response_head(reply: bytes) -> bytes:
     return header(_REPLY, len(reply)) + reply
 
 
-def join_answer(head: bytes, timings: bytes, outputs: Sequence[Buffer]) -> bytes:
-    """``join_response`` for outputs that are all in the message, with its ``response_head``."""
+def answer_parts(head: bytes, timings: bytes, outputs: Sequence[Buffer]) -> list[Buffer]:
+    """``response_parts`` for outputs that are all in the message, with its ``response_head``."""
     timings_header = header(_TIMINGS, len(timings))
     parts: list[Buffer] = [head, timings_header, timings]
     position = len(head) + len(timings_header) + len(timings)
@@ -190,7 +190,7 @@ def join_answer(head: bytes, timings: bytes, outputs: Sequence[Buffer]) -> bytes
         before = _storage_header(_RESPONSE_STORAGE, len(data), position % ALIGNMENT)
         parts += (before, data)
         position += len(before) + len(data)
-    return b"".join(parts)
+    return parts
 
 
 def split_request(message: bytes) -> RequestParts:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 from npucall.errors import CancelledError, NpucallError, QueueFullError
 from npucall.limits import INLINE_BYTES, KIB
 from npucall.programs import Program
-from npucall.wire.messages import join_answer, join_response
+from npucall.wire.messages import answer_parts, response_parts
 from npucall.wire.program_messages import join_program_response
 from npucall_server.access.callers import YieldingCaller
 from npucall_server.calls.answers import Answer, replies_of, timings_of
@@ -61,8 +61,8 @@ class Execution:
     _arrivals: Arrivals | None = None
     _outputs: Outputs | None = None
     """Of a call that ran, until it is answered."""
-    _in_one = False
-    """Whether the answer is one message."""
+    _is_joined = False
+    """Whether the answer becomes one message in memory."""
     _is_kept = False
     """Whether the ticket stays until the answer has been read."""
 
@@ -102,13 +102,13 @@ class Execution:
         if self.is_program:
             self.answer_in_one()
 
-    def answer_in_one(self, *, streams: bool = False) -> None:
-        """The answer will be one message, which takes memory beside the outputs.
+    def answer_in_one(self, *, streams: bool = False, joined: bool = True) -> None:
+        """The answer will be one message; ``joined``: which takes memory beside the outputs.
 
         Raises TooLargeError if the outputs do not fit in a message. ``streams``: whether the error
         may point to ExecuteStream.
         """
-        self._in_one = True
+        self._is_joined = joined
         if self.asked.replied_bytes > self._common.most_in_one:
             raise self._common.too_long(self.asked, program=self.is_program, streams=streams)
 
@@ -182,7 +182,7 @@ class Execution:
         else:
             self._known = known = common.known(asked)
             room = known.room or known.find_room(common.executor)
-        if self._in_one and room < 2 * asked.replied_bytes:
+        if self._is_joined and room < 2 * asked.replied_bytes:
             room = 2 * asked.replied_bytes  # the message takes memory beside the outputs
         common.executor.admit(ticket, asked, self.caller, room, end)
         permit.may_end_by(ticket.end)
@@ -233,14 +233,18 @@ class Execution:
 
     def reply_message(self) -> bytes:
         """The answer in one message. To be called once."""
+        return b"".join(self.reply_parts())
+
+    def reply_parts(self) -> Sequence[Buffer]:
+        """What the answer's message is made of, its outputs as they are. To be called once."""
         known, record = self._known, self.record
         if known is None:
             replies = self._take_replies()
             self.is_answered()
             if self.is_program:
-                return join_program_response(replies, timings_of(record))
+                return [join_program_response(replies, timings_of(record))]
             ((reply, places),) = replies
-            return join_response(reply, timings_of(record), places)
+            return response_parts(reply, timings_of(record), places)
         start, ran, self._outputs = perf_counter_ns(), self._outputs, None
         assert ran is not None  # noqa: S101  # it ran
         outputs: Any = ran[0]  # all are in the answer, since none has a place
@@ -248,7 +252,7 @@ class Execution:
         record.encode_ns = perf_counter_ns() - start
         timings = timings_of(record)
         self.is_answered()
-        return join_answer(known.head, timings, outputs)
+        return answer_parts(known.head, timings, outputs)
 
     def is_answered(self) -> None:
         """The call is answered, so its inputs are no longer read."""

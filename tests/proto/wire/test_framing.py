@@ -18,7 +18,7 @@ from npucall.places import RegionPart
 from npucall.v1 import operator_service_pb2 as pb
 from npucall.v1 import tensor_pb2
 from npucall.wire.messages import (
-    join_answer,
+    answer_parts,
     join_request,
     join_response,
     response_head,
@@ -101,7 +101,8 @@ def test_an_answer_with_its_head_known_has_the_bytes_of_any_other(
     reply: bytes, outputs: list[bytes]
 ) -> None:
     spent = encode_timings(Timings(1, 2))
-    assert join_answer(response_head(reply), spent, outputs) == join_response(reply, spent, outputs)
+    parts = answer_parts(response_head(reply), spent, outputs)
+    assert b"".join(parts) == join_response(reply, spent, outputs)
 
 
 # Around 128 and 16384 a length takes one byte more.

@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from npucall_server.carriers.threads import Threads
 
 
+_MOST_PARTS = 256
+"""Of answers that are sent together; the kernel takes 1024."""
+
+
 class FrameAnswers:
     """A quick call runs in the thread that reads, others in ``threads``.
 
@@ -44,6 +48,8 @@ class FrameAnswers:
         self._unsettled: set[FrameCall] = set()
         """These, until their answers are sent."""
         self._gathered: list[FrameCall] = []
+        self._parts = 0
+        """Of their answers."""
 
     def check_new(self, call_id: int) -> None:
         """Raises MessageError if a call cannot have this id."""
@@ -52,7 +58,7 @@ class FrameAnswers:
 
     def is_full(self) -> bool:
         """Whether as many answers have been gathered as are worth it."""
-        return len(self._gathered) >= STREAM_WINDOW
+        return len(self._gathered) >= STREAM_WINDOW or self._parts >= _MOST_PARTS
 
     def run(self, call: FrameCall) -> None:
         """Runs an admitted call, here or in another thread."""
@@ -77,10 +83,11 @@ class FrameAnswers:
         """It has an answer."""
         call.may_end_by(self._cut)
         self._gathered.append(call)
+        self._parts += len(call.answer)
 
     def send(self) -> None:
         """Sends what has been gathered. Raises OSError if the peer has gone."""
-        calls, self._gathered = self._gathered, []
+        calls, self._gathered, self._parts = self._gathered, [], 0
         if not self._unsettled:
             self._place.idle_since = time.monotonic()
         if calls:

@@ -11,12 +11,15 @@ from npucall_server.carriers.door import Outcome
 from npucall_server.carriers.multiplex.call import StreamCaller
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from npucall.tensors import Buffer
     from npucall_server.calls.beginning import Executions
     from npucall_server.carriers.door import Door
     from npucall_server.carriers.peers import Visitor
+
+_SMALL_BYTES = 16 * 2**10
+"""To copy so many costs less than to tell the kernel of each part."""
 
 
 class FrameCall:
@@ -38,14 +41,14 @@ class FrameCall:
         method = EXECUTE_PROGRAM if is_program else EXECUTE
         self.outcome = Outcome(door, method.name, caller)
         self.execution = executions.begin(caller, self.outcome.record, program=is_program)
-        self.answer: tuple[Buffer, ...] = ()
+        self.answer: Sequence[Buffer] = ()
         """The parts of its frame."""
 
     def admit(self, message: bytes, *, streams: bool) -> None:
         """Checks what is asked, and makes room for it. ``streams``: those of gRPC may be named."""
         self.outcome.record.request_bytes = len(message)
         self.execution.prepare(message)
-        self.execution.answer_in_one(streams=streams)
+        self.execution.answer_in_one(streams=streams, joined=self.execution.is_program)
         self.execution.admit()
         self.execution.may_end_by(self.caller.cancel)
 
@@ -53,12 +56,13 @@ class FrameCall:
         """Runs it once the device has a turn; then there is an answer."""
         try:
             self.execution.run()
-            response = self.execution.reply_message()
+            parts = self.execution.reply_parts()
         except Exception as error:  # noqa: BLE001  # `Outcome` tells bugs from errors
             self.refuse(error)
             return
-        self.outcome.record.response_bytes = len(response)
-        self.answer = pack(RESPONSE, len(response), self.id), response
+        self.outcome.record.response_bytes = size = sum(map(len, parts))
+        header = pack(RESPONSE, size, self.id)
+        self.answer = [b"".join((header, *parts))] if size < _SMALL_BYTES else [header, *parts]
 
     def refuse(self, error: Exception) -> None:
         """Its answer is an error."""
