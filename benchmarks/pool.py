@@ -19,8 +19,8 @@ import numpy as np
 import npucall_client
 from npucall.operators.l1_loss_backward import l1_loss_backward
 from npucall_client.pool.members import Member
-from npucall_client.pool.picking import Requirements
-from npucall_client.pool.table import Table, Wanted
+from npucall_client.pool.picking import Requirements, Wanted
+from npucall_client.pool.table import Table
 from npucall_client.testing import running_server
 
 if TYPE_CHECKING:
@@ -59,6 +59,9 @@ def choice(rounds: int = 20_000) -> float:
     table: Table[Any] = Table(Requirements())
     members = [Member(f"h{number}:1", instance="1", soc="A") for number in range(_MEMBERS)]
     table.update(members, complete=True)
+    for each in table.known.values():
+        each.link = each
+        table.learn(each, each.member)  # as if each had said what it is
     wanted = Wanted("aclnnL1LossBackward", "", 3 * KIB)
 
     def once() -> float:

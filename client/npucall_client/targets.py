@@ -17,6 +17,9 @@ POOL = "pool:"
 SERVER_PORT = 50051
 """Of a server, where none is said."""
 
+DIRECTORIES = "directories"
+"""The source that other machines can make list anything."""
+
 _UNIX = "unix:"
 _OF_GRPC = ("dns:", "ipv4:", "ipv6:", _UNIX, "unix-abstract:", "vsock:")
 """What gRPC's own spellings begin with. It reads the rest."""
@@ -150,7 +153,7 @@ SOURCES: Mapping[str, SourceKind] = {
     "": SourceKind("fixed", _addresses),
     "dns": SourceKind("names", _resolved),
     "file": SourceKind("files", _written),
-    "directory": SourceKind("directories", _directories),
+    "directory": SourceKind(DIRECTORIES, _directories),
 }
 """Every source, by the word after ``pool:``; without such a word the target lists the members."""
 

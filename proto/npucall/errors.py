@@ -371,6 +371,13 @@ class InternalError(NpucallError):
     code, reason = StatusCode.INTERNAL, "INTERNAL"
 
 
+class ProtocolError(InternalError):
+    """Made by the client: an answer is no answer to the call. Another server may give one."""
+
+    reason = "PROTOCOL"
+    repeat = Repeat.ELSEWHERE
+
+
 class ServerUnreachableError(NpucallError):
     """The client found no server at the target. Start the server, or correct the target."""
 

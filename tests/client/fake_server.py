@@ -224,13 +224,14 @@ def grpc_server(
 
 
 @contextmanager
-def serving(server: FakeServer) -> Iterator[str]:
+def serving(server: FakeServer, credentials: grpc.ServerCredentials | None = None) -> Iterator[str]:
     methods: dict[str, Any] = {
         "GetServerInfo": grpc.unary_unary_rpc_method_handler(server.info),
         "Execute": grpc.unary_unary_rpc_method_handler(server.execute),
         "ExecuteStream": grpc.stream_stream_rpc_method_handler(server.stream),
     }
-    with grpc_server(methods, ("grpc.max_receive_message_length", -1)) as target:
+    options = ("grpc.max_receive_message_length", -1)
+    with grpc_server(methods, options, credentials=credentials) as target:
         yield target
 
 

@@ -103,7 +103,8 @@ class RunningDirectory:
 
     def __init__(self, **settings: Any) -> None:
         self._text, self._clock = io.StringIO(), FakeClock()
-        given = DirectorySettings(**{"listen": "127.0.0.1:0", **settings})
+        told = {"listen": "127.0.0.1:0", "insecure_bind": True, **settings}
+        given = DirectorySettings(**told)
         log = Log("all", self._text)
         self.directory = Directory(given, log, self._clock.monotonic)
         self.directory.start()

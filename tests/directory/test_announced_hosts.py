@@ -27,6 +27,7 @@ from .directories import (
     Watching,
     member,
     refusal,
+    running,
     running_with_tenants,
 )
 
@@ -113,6 +114,34 @@ def test_a_certificate_that_has_ended_announces_nothing_more() -> None:
     ended = Identity("servers", "a", Role.SERVER, KnownBy.CERTIFICATE, expires=1.0)
     with pytest.raises(CredentialExpiredError):
         TenantsGuard(SERVERS).check(ended)
+
+
+def test_without_tenants_a_server_of_the_same_user_announces_itself_over_a_unix_socket_alone(
+    tmp_path: Path,
+) -> None:
+    """Before: any user of the host, over TCP, and clients sent their tokens to him."""
+    path = tmp_path / "directory.sock"
+    listen = f"unix:{path},127.0.0.1:0"
+    with (
+        running(listen=listen, insecure_bind=False) as directory,
+        grpc.insecure_channel(directory.addresses[1]) as anybodys,
+    ):
+        assert path.stat().st_mode & 0o777 == 0o600
+        directory.announce(member("b.npu.lab:1", "honest"))
+        with pytest.raises(grpc.RpcError) as caught:
+            Announcing(anybodys).beat(member("b.npu.lab:2", "of anybody"))
+        assert isinstance(refusal(caught.value), PermissionDeniedError)
+        assert "insecure_bind" in str(refusal(caught.value))
+        assert set(directory.watch().members) == {"b.npu.lab:1"}
+        assert not [each for each in directory.events() if each["event"] == "warning"]
+
+
+def test_a_directory_says_that_it_lets_everybody_announce_servers() -> None:
+    with running() as directory:
+        directory.announce(member("b.npu.lab:1"))
+        said = [each["message"] for each in directory.events() if each["event"] == "warning"]
+        assert len(said) == 1
+        assert f"everybody who reaches {directory.addresses[0]} can announce servers" in said[0]
 
 
 @each(

@@ -8,16 +8,18 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import grpc
 import numpy as np
 import pytest
 from tests.certificates import Authority, Pair
+from tests.client import fake_server as fake
 from tests.rows import each
 from tests.server.fakes import PATIENCE, FakeDevice
 from tests.server.serving import serving
 
 import npucall_client
 
-from .directories import member, running
+from .directories import Announcing, member, running
 
 SECONDS = 6 * PATIENCE
 """In which a call ends, whatever happens meanwhile."""
@@ -76,3 +78,28 @@ def test_who_has_no_certificate_of_the_announced_name_gets_nothing(
         with serving(device, listen="tls:127.0.0.1:0", announce=f"plain:{plain}", **tls):
             assert found.result().tolist() == [0]
     assert bool(thief.taken) is is_robbed
+
+
+@each(("secure", "sent"), [(False, ""), (True, "Bearer npc_of_alice")])
+def test_a_member_that_a_directory_without_tls_names_gets_no_token(
+    secure: bool, sent: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Before: 843 tokens of users of a host went to whoever announced himself, in four seconds."""
+    authority = Authority(tmp_path_factory.mktemp("ca"))
+    thief = fake.FakeServer()
+    pair = authority.server()
+    keys = (pair.key.read_bytes(), pair.certificate.read_bytes())
+    credentials = grpc.ssl_server_credentials([keys]) if secure else None
+    tls = {"tls_certificate": pair.certificate, "tls_key": pair.key} if secure else {}
+    listen = "tls:127.0.0.1:0,plain:127.0.0.1:0" if secure else "127.0.0.1:0"
+    given = {"ca": str(authority.ca)} if secure else {}
+    with (
+        fake.serving(thief, credentials=credentials) as address,
+        running(listen=listen, **tls) as directory,
+        grpc.insecure_channel(directory.addresses[-1]) as channel,
+    ):
+        Announcing(channel).beat(member(address, "thief"))
+        where = f"pool:directory:{directory.addresses[0]}"
+        with npucall_client.connect(where, token="npc_of_alice", **given) as client:
+            fake.run(client, fake.numbers(8))
+    assert {told.get("authorization", "") for told in thief.metadata} == {sent}

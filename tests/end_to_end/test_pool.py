@@ -7,6 +7,7 @@ import weakref
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,8 @@ from npucall.errors import (
 )
 from npucall.operators.l1_loss_backward import l1_loss_backward
 from npucall_client import Client
+from npucall_client.commands.members import all_seen, listed
+from npucall_client.settings import ClientSettings
 from npucall_server.serving import core
 
 from . import wire
@@ -200,6 +203,17 @@ def test_members_of_two_socs_need_a_wish(three: list[str]) -> None:
             assert len({run(client) for _ in range(40)}) == 2
         with pytest.raises(NoMemberError, match="soc Ascend910_9391"):
             pool_of(three[0], other, soc="Ascend910_9391")
+
+
+def test_the_odd_member_is_left_out_and_members_shows_it(three: list[str]) -> None:
+    with servers(1, soc="Ascend310P3") as (other,), pool_of(*three, other) as client:
+        assert {client.execute(l1_loss_backward, ONE, X, Y).server.soc for _ in range(40)} == {
+            "Ascend910B1"
+        }
+        told = ClientSettings(target=f"pool:{','.join([*three, other, NOBODY])}")
+        for wish, odd in (("", "left out"), ("any", "serving")):
+            states = [each.state for each in all_seen(listed(told)[0], replace(told, soc=wish))]
+            assert Counter(states) == Counter(["serving"] * 3 + [odd, "unreachable"])
 
 
 def call_often(client: Client) -> None:

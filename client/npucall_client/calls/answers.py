@@ -7,7 +7,9 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from npucall.errors import InternalError
+from google.protobuf.message import DecodeError
+
+from npucall.errors import NpucallError, ProtocolError
 from npucall.limits import CACHED_CALLS
 from npucall.places import HandlePart, Keep, RegionPart
 from npucall.wire import replies
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from npucall.dtypes import AnyArray
     from npucall.places import Place
     from npucall.tensors import TensorSpec
+    from npucall.wire.messages import Response
     from npucall.wire.replies import Reply
     from npucall_client.calls.arguments import BoundCall
 
@@ -28,6 +31,19 @@ _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 decode_reply = lru_cache(CACHED_CALLS)(replies.decode_reply)
 """Decodes a reply; cached, since the same call gets the same bytes."""
+
+
+def checked(bound: BoundCall, response: Response) -> Response:
+    """The answer. Raises ProtocolError if it is none, or not that of the call."""
+    try:
+        reply = decode_reply(response.reply)
+    except (DecodeError, NpucallError, ValueError) as error:
+        raise ProtocolError(f"response: expected a reply, found: {error}") from None
+    if not (reply.outputs or bound.lists) or not bound.targets.keys() <= reply.outputs.keys():
+        wanted = ", ".join(bound.targets) or "at least one"
+        raise ProtocolError(f"response: expected outputs ({wanted}), found {[*reply.outputs]}")
+    placed(bound, reply, response.storage)
+    return response
 
 
 def unpack(
@@ -66,12 +82,12 @@ def _given(bound: BoundCall, name: str, array: AnyArray) -> Any:
 def placed(bound: BoundCall, reply: Reply, places: Sequence[Place]) -> dict[str, Place]:
     """Where the outputs of an answer are, by name.
 
-    Raises InternalError if a length differs from the reply's, and if the server kept or discarded
+    Raises ProtocolError if a length differs from the reply's, and if the server kept or discarded
     other outputs than it was told to.
     """
     found = tuple(map(_length, places, reply.stored_bytes))
     if found != reply.stored_bytes or len(places) != len(found):
-        raise InternalError(
+        raise ProtocolError(
             f"response: expected storages of {list(reply.stored_bytes)} bytes, found {list(found)}"
         )
     by_name = dict(zip(reply.stored, places, strict=True))
@@ -108,7 +124,7 @@ def _check_kept(bound: BoundCall, name: str, place: Place) -> None:
     handle = asked.handle if isinstance(asked, Keep) else None
     found = place.id if isinstance(place, HandlePart) else place
     if asked is None or found != handle:
-        raise InternalError(
+        raise ProtocolError(
             f"response: expected {name} in {asked or 'the message'}, found it in {place!r}"
         )
 
@@ -117,7 +133,7 @@ def receive(bound: BoundCall, name: str, spec: TensorSpec, place: Place) -> AnyA
     """An output; the server may have written it to shared memory itself."""
     if isinstance(place, tuple):
         if bound.placement is None or bound.placement.outputs.get(name) != place:
-            raise InternalError(f"response: expected the bytes of {name}, found {place}")
+            raise ProtocolError(f"response: expected the bytes of {name}, found {place}")
         return bound.targets[name]
     assert place is not None  # noqa: S101  # it was looked at
     target = bound.targets.get(name)

@@ -26,8 +26,10 @@ from npucall_client.commands.console import (
 )
 from npucall_client.commands.texts import size
 from npucall_client.local.transport import LocalTransport
-from npucall_client.pool.links import said, serves, settings_of
+from npucall_client.pool.kinds import kind_of, kind_of_most
+from npucall_client.pool.links import said, serves, settings_of, trusts
 from npucall_client.pool.members import Load, Member, MemberState, Source
+from npucall_client.pool.picking import ANY, Requirements
 from npucall_client.pool.sources import source_of
 from npucall_client.sending.probe import connected
 from npucall_client.sending.remote import ServerTransport
@@ -42,7 +44,7 @@ _PATIENCE_SECONDS = 5.0
 _MOST_THREADS = 32
 _HEADINGS = ("address", "state", "host", "device", "soc", "product", "labels", "version")
 _NUMBERS = ("running", "waiting", "lanes", "bytes", "reserved")
-_STATES = {"draining": "yellow", "suspect": "yellow", "unreachable": "red"}
+_STATES = {"draining": "yellow", "suspect": "yellow", "left out": "yellow", "unreachable": "red"}
 
 
 class ListedMember(NamedTuple):
@@ -50,11 +52,16 @@ class ListedMember(NamedTuple):
 
     member: Member
     failure: str = ""
+    is_odd: bool = False
+    """Whether it is of another kind than most, so that clients which do not ask for it leave it
+    out."""
 
     @property
     def state(self) -> str:
         """As it is shown."""
-        return "unreachable" if self.failure else self.member.state.value
+        if self.failure:
+            return "unreachable"
+        return "left out" if self.is_odd else self.member.state.value
 
 
 def members(
@@ -129,7 +136,13 @@ def all_seen(found: Sequence[Member], settings: ClientSettings) -> list[ListedMe
         return []
     with ThreadPoolExecutor(min(len(found), _MOST_THREADS)) as threads:
         ordered = sorted(found, key=lambda member: member.address)
-        return [*threads.map(lambda member: _seen(member, settings), ordered)]
+        seen = [*threads.map(lambda member: _seen(member, settings), ordered)]
+    wish = Requirements(settings.soc, settings.product, settings.labels)
+    called = [each.member for each in seen if not each.failure and wish.allows(each.member)]
+    kind = None if wish.soc == ANY else kind_of_most(called)
+    if kind is None:
+        return seen
+    return [each._replace(is_odd=kind_of(each.member) not in (None, kind)) for each in seen]
 
 
 def _seen(member: Member, settings: ClientSettings) -> ListedMember:
@@ -148,7 +161,8 @@ def _asked(member: Member, settings: ClientSettings) -> Member:
         info = local.get_server_info(GET_SERVER_INFO.request())
         return said(member, info)
     own = settings_of(member, settings, _PATIENCE_SECONDS)
-    link = finished(connected(own, THREADS, waits=False))
+    trusted = not settings.target.startswith(POOL) or trusts(settings)
+    link = finished(connected(own, THREADS, waits=False, trusted=trusted))
     try:
         request = Request(_PATIENCE_SECONDS, once=True)
         now = finished(ServerTransport(link).answer(request, GET_ACTIVITY, GET_ACTIVITY.request()))

@@ -20,8 +20,8 @@ class Candidate(Generic[T]):
     """A member as one client knows it. ``link``: what the client opened to it."""
 
     __slots__ = (
-        "address", "asked", "busy_until", "failure", "lanes", "link", "member", "opened", "opening",
-        "order", "others", "own", "rest", "rests_until", "work",
+        "address", "asked", "busy_until", "errors", "failed_at", "failure", "lanes", "link",
+        "member", "opened", "opening", "order", "others", "own", "rest", "rests_until", "work",
     )  # fmt: skip
 
     def __init__(self, member: Member, opening: Lock) -> None:
@@ -29,7 +29,7 @@ class Candidate(Generic[T]):
         self.member = member
         self.link: T | None = None
         self.opened = ""
-        """The instance of the server that the link was opened to."""
+        """The process that has said over the link what it is."""
         self.opening = opening
         """A lock, held by the task that opens the link, or asks the member again what it is."""
         self.order = random()  # noqa: S311  # differs in each client, so that they spread
@@ -41,14 +41,33 @@ class Candidate(Generic[T]):
         self.work = 0.0
         """How much it has to do, for each of its lanes."""
         self.rest = 0.0
+        """Seconds that it last had to rest; 0 once it has answered a call."""
         self.rests_until = 0.0
         """It failed: it gets no calls until it says that it serves; it is asked after this time."""
+        self.failed_at = 0.0
         self.asked = False
-        """Whether the client is asking it if it serves."""
+        """Whether the client is asking it what it is, and if it serves."""
+        self.errors = 0
+        """Its own errors in a row."""
         self.busy_until = 0.0
         """Until then other members may answer sooner, as it said itself."""
         self.failure: NpucallError | None = None
         """The error of the last attempt, if that failed."""
+
+    @property
+    def is_proved(self) -> bool:
+        """Whether the process that runs there has itself said what it is."""
+        return self.link is not None and self.opened == self.member.instance
+
+    @property
+    def has_another(self) -> bool:
+        """Whether a source has heard of another process there than the one that said so."""
+        return self.link is not None and not self.is_proved and not self.rests_until
+
+    @property
+    def lives(self) -> bool:
+        """Whether it has proved what it is, and has not failed since."""
+        return not self.rests_until and self.is_proved
 
     @property
     def host(self) -> str:
@@ -56,18 +75,19 @@ class Candidate(Generic[T]):
         return self.member.host or self.address.rpartition(":")[0]
 
     def hear(self, member: Member) -> None:
-        """Takes what the source says now. What it leaves out stays as the member itself said."""
+        """Takes what the source says now; of what the member has said itself, its own word."""
         known = self.member
-        if member.instance in ("", known.instance) and not member.soc:
+        if self.is_proved and member.instance in ("", known.instance):
             member = replace(
                 known,
                 server_name=member.server_name,
-                labels={**known.labels, **member.labels},
+                labels={**member.labels, **known.labels},
                 state=member.state,
                 load=member.load or known.load,
             )
         elif member.instance != known.instance:
             self.rests_until = self.rest = 0.0  # it has been started again
+            self.errors = 0
         self.member = member
         if member.load is not None:
             self.lanes = max(1, member.load.lanes)

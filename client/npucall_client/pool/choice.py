@@ -8,18 +8,22 @@ from typing import TYPE_CHECKING, Any
 
 from npucall.errors import (
     BusyError,
+    DeviceError,
     HandleLostError,
+    InternalError,
     NpucallError,
+    OutOfMemoryError,
     Repeat,
     ServerUnreachableError,
 )
 from npucall_client.calls.options import closed
 from npucall_client.pool.links import Links
-from npucall_client.pool.picking import Requirements
+from npucall_client.pool.picking import Requirements, Wanted
 from npucall_client.pool.repeats import Bucket
-from npucall_client.pool.table import Table, Wanted
-from npucall_client.sending.attempts import PAUSES
+from npucall_client.pool.table import Table
+from npucall_client.sending.attempts import PAUSES, Attempts
 from npucall_client.sending.follow_ups import delay_of
+from npucall_client.sending.request import Request
 from npucall_client.sending.reservations import keys_of
 from npucall_client.sending.transfer import size_of
 
@@ -28,12 +32,12 @@ if TYPE_CHECKING:
 
     from npucall_client.pool.candidate import Candidate
     from npucall_client.pool.members import Source
-    from npucall_client.sending.attempts import Attempts
     from npucall_client.sending.link import Link
-    from npucall_client.sending.request import Request
     from npucall_client.sending.senders import Sender
     from npucall_client.settings import ClientSettings
 
+_OWN = (InternalError, DeviceError)
+"""Errors that a member makes itself, whatever the call is."""
 _LOOK_SECONDS = 0.1
 """Between two looks at a pool of which no member can take a call."""
 
@@ -57,9 +61,16 @@ class Members:
         self._bucket = Bucket()
         self._closed = sender.event()
 
-    def start(self) -> None:
-        """Hears of members from here on."""
+    async def begin(self, seconds: float) -> None:
+        """Hears of members, and waits until calls may begin. Raises the errors of ``connect``."""
+        attempts = Attempts(Request(seconds))
         self._source.start(self.links.hear)
+        while not self.table.begins():
+            if not self.table.known and (refusal := self._source.refusal()) is not None:
+                raise refusal
+            if not attempts.left:
+                raise self._nobody(attempts)
+            await self.table.wait(min(attempts.left, _LOOK_SECONDS))
 
     async def close(self) -> None:
         """Closes all links; calls under way are cancelled."""
@@ -134,6 +145,8 @@ class Members:
         elif error.repeat in (Repeat.HERE, Repeat.FEW_TIMES):
             self.table.failed(candidate, error)
             self._source.look()
+        elif isinstance(error, _OWN) and not isinstance(error, OutOfMemoryError):
+            self.table.erred(candidate, error)
 
     def elsewhere(self, attempts: Attempts, error: NpucallError) -> float | None:
         """Seconds until another member is asked: no client floods a pool that is broken."""

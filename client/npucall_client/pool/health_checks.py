@@ -1,4 +1,4 @@
-"""Asks failed members whether they serve again, and closes idle links, in the background."""
+"""Asks members what they are and whether they serve, in the background; closes idle links."""
 
 from __future__ import annotations
 
@@ -17,19 +17,21 @@ class Looker:
     """Runs until it is closed, or until nothing uses the links any longer."""
 
     def __init__(self, table: Table[Link], links: Links, sender: Sender) -> None:
-        self._stop = stop = sender.event()
+        self._table, self._stop = table, sender.event()
+        stop = self._stop
         links_of = weakref.ref(links)
         sender.start(lambda: _look(table, links_of, stop, sender), "npucall-pool")
 
     def close(self) -> None:
         """Ends it."""
         self._stop.set()
+        self._table.wake()
 
 
 async def _look(
     table: Table[Link], links_of: weakref.ref[Links], stop: Signal, sender: Sender
 ) -> None:
-    while not await stop.wait(table.next_look()):
+    while not stop.is_set():
         links = links_of()
         if links is None:
             return
@@ -38,3 +40,4 @@ async def _look(
             # Each in a task of its own: one that does not answer must not delay the others.
             sender.start(partial(links.ask, candidate), "npucall-pool-health")
         del links
+        await table.pause()

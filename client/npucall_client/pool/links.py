@@ -7,15 +7,21 @@ import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from npucall.errors import DrainingError, NpucallError, ServerUnreachableError
+from npucall.errors import (
+    DrainingError,
+    NpucallError,
+    ServerUnreachableError,
+    SettingError,
+    UnauthenticatedError,
+)
 from npucall.wire.rpcs import LIST_OPERATORS
-from npucall_client.pool.picking import none_fits
 from npucall_client.sending.attempts import Attempts
 from npucall_client.sending.link import Link
 from npucall_client.sending.paths import HEALTH_CHECK
 from npucall_client.sending.probe import connected
 from npucall_client.sending.remote import ServerTransport
 from npucall_client.sending.request import Request
+from npucall_client.targets import DIRECTORIES, parse
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -27,9 +33,11 @@ if TYPE_CHECKING:
     from npucall_client.sending.senders import Sender
     from npucall_client.settings import ClientSettings
 
+_SHORTEST = 1e-3
 _OPEN_SECONDS = 3.0
 """Time for a connection, and for an answer on it."""
 _HEALTH_SECONDS = 1.0
+"""Time for the answer of a member that has failed, on the connection that there is."""
 _SERVES = b"\x08\x01"
 """``grpc.health.v1.HealthCheckResponse`` with the status SERVING."""
 
@@ -47,11 +55,10 @@ class Links:
 
     async def of(self, candidate: Candidate[Link], seconds: float) -> Link:
         """The link to a member. Opens it if there is none. Raises the error if it cannot."""
-        link = candidate.link
-        if link is None or candidate.opened != candidate.member.instance:
+        link = candidate.link if candidate.is_proved else None
+        if link is None:
             link = await self._waited_for(candidate, seconds)
-        if not self._table.wish.allows(candidate.member):  # its kind was unknown before
-            raise none_fits(self._table.wish, [candidate.member])
+        self._table.check(candidate)
         return link
 
     async def _waited_for(self, candidate: Candidate[Link], seconds: float) -> Link:
@@ -63,17 +70,16 @@ class Links:
         try:
             if candidate.rests_until and candidate.failure is not None:
                 raise copy.copy(candidate.failure)  # somebody else has just tried
-            link = await self._opened(candidate, min(seconds, _OPEN_SECONDS))
+            return await self._opened(candidate, min(seconds, _OPEN_SECONDS))
         finally:
             candidate.opening.release()
-        self._table.allowed()  # raises if it is of another kind than the others
-        return link
 
     async def _opened(self, candidate: Candidate[Link], seconds: float) -> Link:
+        """The link, over which the member has said what it is. With ``opening`` held."""
         link = candidate.link
         if link is None:
             settings = settings_of(candidate.member, self._settings, seconds)
-            link = await connected(settings, self._sender, waits=False)
+            link = await self._connected(settings)
             with self._lock:
                 if not self._is_closed:
                     candidate.link = link
@@ -81,55 +87,70 @@ class Links:
                 await link.close()
             link.check_open()
             info = link.info
-        elif candidate.opened == candidate.member.instance:
+        elif candidate.is_proved:
             return link
         else:
             info = await Attempts(Request(seconds, once=True)).run(link, Link.ask)
-        self._learn(candidate, info)
-        await self._learn_operators(seconds)
+        member = said(candidate.member, info)
+        await self._learn_operators(member, link, seconds)
+        self._table.learn(candidate, member)
         return link
 
-    def _learn(self, candidate: Candidate[Link], info: pb.GetServerInfoResponse) -> None:
-        """Takes what a member says about itself."""
-        member = said(candidate.member, info)
-        candidate.opened = member.instance
-        self._table.learn(candidate, member)
+    async def _connected(self, settings: ClientSettings) -> Link:
+        if trusts(self._settings):
+            return await connected(settings, self._sender, waits=False)
+        try:
+            return await connected(settings, self._sender, waits=False, trusted=False)
+        except UnauthenticatedError as error:
+            raise type(error)(
+                f"{error}; a directory without TLS named {settings.target}, so the client sends it "
+                "no credential: set ca or tls (NPUCALL_CA, NPUCALL_TLS), or list the servers in "
+                "the target (NPUCALL_TARGET)"
+            ) from error
 
-    async def _learn_operators(self, seconds: float) -> None:
+    async def _learn_operators(self, member: Member, link: Link, seconds: float) -> None:
         """Asks which operators there are, once for all members that have the same ones.
 
         If all members have the same ones, the client need not know them.
         """
-        table = self._table
-        open_ones = {e.member.catalogue: e.link for e in table.known.values() if e.link is not None}
+        catalogues = self._table.catalogues
+        open_ones = {e.member.catalogue: e.link for e in self._table.known.values() if e.is_proved}
+        open_ones[member.catalogue] = link
         if len(open_ones) < 2:  # noqa: PLR2004  # to differ
             return
-        for catalogue, link in open_ones.items():
-            if catalogue and catalogue not in table.catalogues:
+        for catalogue, each in open_ones.items():
+            if catalogue and catalogue not in catalogues and each is not None:
                 once, asked = Request(seconds, once=True), LIST_OPERATORS.request()
-                answer = await ServerTransport(link).answer(once, LIST_OPERATORS, asked)
+                answer = await ServerTransport(each).answer(once, LIST_OPERATORS, asked)
                 listed = answer.operators
                 names = [(each.name, each.variant) for each in listed]
                 names += [(each.name, "") for each in listed]
-                table.catalogues[catalogue] = frozenset(names)
+                catalogues[catalogue] = frozenset(names)
 
     async def ask(self, candidate: Candidate[Link]) -> None:
-        """Asks a member whether it serves, and what it is now; tells the table."""
+        """Asks a member what it is now, and whether it serves; tells the table."""
+        failure: NpucallError | None = None
         try:
-            link = candidate.link
-            if link is None:
-                async with candidate.opening:  # a call may be about to open it too
-                    await self._opened(candidate, _HEALTH_SECONDS)
-            else:
-                if not await serves(link, _HEALTH_SECONDS):
-                    raise DrainingError(  # as if it had refused a call
-                        f"{candidate.address} says that it takes no calls now"
-                    )
-                self._learn(candidate, await link.ask(Attempts(Request(_HEALTH_SECONDS))))
+            if candidate.rests_until and candidate.is_proved:
+                await self._check_serves(candidate)
+            async with candidate.opening:  # a call may be about to open it too
+                await self._opened(candidate, _OPEN_SECONDS)
         except NpucallError as error:
-            self._table.asked(candidate, error)
-        else:
-            self._table.asked(candidate, None)
+            failure = error
+        except ValueError as error:  # of the client's own settings
+            failure = SettingError(str(error))
+        self._table.asked(candidate, failure)
+
+    async def _check_serves(self, candidate: Candidate[Link]) -> None:
+        """Asks a member that failed. It may be another process now."""
+        link = candidate.link
+        assert link is not None  # noqa: S101  # it is proved
+        if not await serves(link, _HEALTH_SECONDS):
+            raise DrainingError(  # as if it had refused a call
+                f"{candidate.address} says that it takes no calls now"
+            )
+        info = await link.ask(Attempts(Request(_HEALTH_SECONDS)))
+        self._table.learn(candidate, said(candidate.member, info))
 
     def hear(self, members: Sequence[Member], *, complete: bool) -> None:
         """Takes what the source lists. Links to members that have left it are closed once idle.
@@ -161,9 +182,17 @@ async def _close(candidates: Iterable[Candidate[Link]]) -> None:
             await candidate.link.close()
 
 
+def trusts(settings: ClientSettings) -> bool:
+    """Whether members may have the caller's credential.
+
+    They have proved their name, or the user wrote it; a directory could name anybody.
+    """
+    return settings.encrypts or parse(settings.target).module != DIRECTORIES
+
+
 def settings_of(member: Member, settings: ClientSettings, seconds: float) -> ClientSettings:
     """The settings for the link to one member, from those of the pool; it waits ``seconds``."""
-    timeout, name = min(seconds, settings.connect_timeout), settings.server_name
+    timeout, name = max(_SHORTEST, min(seconds, settings.connect_timeout)), settings.server_name
     if settings.encrypts:
         name = name or member.server_name
     return replace(settings, target=member.address, connect_timeout=timeout, server_name=name)

@@ -55,6 +55,11 @@ class Member:
     load: Load | None = None
     """None if the source does not know it."""
 
+    @property
+    def is_leaving(self) -> bool:
+        """Whether it takes no calls any longer."""
+        return self.state is MemberState.DRAINING
+
 
 class Update(Protocol):
     """A function that a source calls with its members, from any thread."""

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from importlib.metadata import version
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
 
-from npucall.errors import MixedPoolError, NoMemberError
+from npucall.errors import NoMemberError
 from npucall.limits import MIB
+from npucall_client.pool.members import MemberState
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
+    from npucall_client.pool.candidate import Candidate
     from npucall_client.pool.members import Load, Member
+
+    Catalogues: TypeAlias = Mapping[int, frozenset[tuple[str, str]]]
+    """Names and variants of the operators, by ``Member.catalogue``."""
+
+T = TypeVar("T")
 
 COST_BYTES = MIB
 """So many bytes cost as much as a call without any."""
@@ -51,29 +58,50 @@ _MAJOR = _major(_VERSION)
 """Servers of another major version speak another contract."""
 
 
+class Wanted(NamedTuple):
+    """What one call wants of its member."""
+
+    operator: str = ""
+    variant: str = ""
+    nbytes: int = 0
+
+    def is_had_by(self, member: Member, catalogues: Catalogues) -> bool:
+        """Whether a member has the operator, as far as the client knows."""
+        operators = catalogues.get(member.catalogue)
+        if operators is None or not self.operator:
+            return True
+        return (self.operator, self.variant) in operators
+
+
+NOTHING = Wanted()
+
+
+def serving(
+    among: list[Candidate[T]],
+    wanted: Wanted,
+    catalogues: Catalogues,
+    now: float,
+    *,
+    reserved: bool = False,
+) -> list[Candidate[T]]:
+    """Members that may be called now; suspects and reserved ones only if there are no others.
+
+    What a source says about reservations is a second old, and only the member has the details.
+    """
+    found = [
+        each
+        for each in among
+        if not each.rests_until and each.busy_until <= now and not each.member.is_leaving
+    ]
+    found = [each for each in found if wanted.is_had_by(each.member, catalogues)] or found
+    if not reserved:
+        found = [e for e in found if e.member.load is None or not e.member.load.reserved] or found
+    return [each for each in found if each.member.state is MemberState.SERVING] or found
+
+
 def work_of(load: Load) -> float:
     """How much a member said that it has to do: calls, plus bytes counted as calls."""
     return load.running + load.waiting + load.bytes_in_flight / COST_BYTES
-
-
-def check_alike(wish: Requirements, members: Collection[Member]) -> None:
-    """Raises MixedPoolError if the members' results differ, unless the caller takes any SoC."""
-    if wish.soc == ANY:
-        return
-    kinds: dict[tuple[str, str], list[str]] = {}
-    for member in members:
-        if member.soc:
-            kind = member.device.partition(":")[0]
-            kinds.setdefault((member.soc, kind), []).append(member.address)
-    if len(kinds) > 1:
-        found = "; ".join(
-            f"{soc} on {kind}: {', '.join(sorted(addresses)[:3])}"
-            for (soc, kind), addresses in sorted(kinds.items())
-        )
-        raise MixedPoolError(
-            f"the pool has several SoCs or kinds of device, and their results differ ({found}); "
-            f"choose with soc or labels (NPUCALL_SOC, NPUCALL_LABELS), or take any with soc={ANY}"
-        )
 
 
 def _told(member: Member) -> str:
@@ -83,11 +111,15 @@ def _told(member: Member) -> str:
     return kind
 
 
-def none_fits(wish: Requirements, members: Collection[Member]) -> NoMemberError:
-    """The error if no member fits what the client wants."""
+def none_fits(
+    wish: Requirements, members: Collection[Member], kind: object = None
+) -> NoMemberError:
+    """The error if no member fits what the client wants, or none is of the kind of its pool."""
     found = sorted({_told(member) for member in members})
+    of_kind = f", of the kind that it had when this client connected ({kind})" if kind else ""
     return NoMemberError(
-        f"pool: expected a member with {wish}, found {len(members)} others"
+        f"pool: expected a member with {wish}{of_kind}, found {len(members)} others"
         + (f" ({', '.join(found)})" if found else "")
         + "; change soc, product or labels (NPUCALL_SOC, NPUCALL_PRODUCT, NPUCALL_LABELS)"
+        + (", or connect again" if kind else "")
     )

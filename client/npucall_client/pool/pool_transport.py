@@ -19,7 +19,6 @@ from npucall_client.pool.reservations import PoolReservations
 from npucall_client.pool.sums import SUMS
 from npucall_client.sending.remote import RemoteTransport, ServerTransport
 from npucall_client.sending.remote_sessions import RemoteSessions
-from npucall_client.sending.request import Request
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -27,9 +26,9 @@ if TYPE_CHECKING:
     from npucall.wire.rpcs import A, Q, Rpc
     from npucall_client.pool.members import Source
     from npucall_client.sending.attempts import Attempts
-    from npucall_client.sending.link import Link
     from npucall_client.sending.pipeline import Calls
     from npucall_client.sending.remote_sessions import Ask
+    from npucall_client.sending.request import Request
     from npucall_client.sending.reservations import ServerGrant
     from npucall_client.sending.senders import Sender
     from npucall_client.settings import ClientSettings
@@ -54,9 +53,8 @@ class PoolTransport(RemoteTransport):
         Raises ServerUnreachableError if none of them answers within ``connect_timeout``,
         NoMemberError if none of them fits, MixedPoolError if those that fit are of several kinds.
         """
-        self.members.start()
         try:
-            await self.ask(Request(self._connect_timeout), _itself)
+            await self.members.begin(self._connect_timeout)
         except BaseException:
             await self.close()
             raise
@@ -154,8 +152,3 @@ class PoolSessions(RemoteSessions):
             await super().close(request)
         finally:
             self._places.pop(request.session_id, None)
-
-
-async def _itself(link: Link, _: Attempts) -> Link:
-    """Returns the link: the caller needs no answer."""
-    return link

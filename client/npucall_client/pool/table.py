@@ -1,4 +1,7 @@
-"""What a client knows about the members of its pool, and which one gets the next call. No I/O."""
+"""What a client knows about the members of its pool, and which one gets the next call. No I/O.
+
+Calls go to members that have themselves said what they are; see ``asking`` and ``kinds``.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +10,13 @@ import threading
 import time
 from dataclasses import replace
 from random import random
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
+from npucall.errors import Repeat
+from npucall_client.pool.asking import Asking
 from npucall_client.pool.candidate import Candidate
-from npucall_client.pool.members import MemberState
-from npucall_client.pool.picking import COST_BYTES, check_alike, none_fits
+from npucall_client.pool.kinds import Fitting
+from npucall_client.pool.picking import COST_BYTES, NOTHING, Wanted, serving
 from npucall_client.sending.threads import THREADS
 
 if TYPE_CHECKING:
@@ -24,32 +29,15 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_WIDTH = 4
-"""Members that a client connects to at first; it connects to others when those are busy."""
 _CALLS_A_MEMBER = 32
 """Calls after which it connects to one more, so that a client with many calls uses all members."""
 _SHORTEST_REST, _LONGEST_REST = 1.0, 30.0
 """Seconds for which a member that failed is not called; twice as long each time."""
-
-
-_LOOK_SECONDS = 60.0
+_ERRORS_IN_A_ROW = 5
+"""After so many errors of its own a member gets no calls for a while, as load balancers do it."""
+_STALE_SECONDS = 60.0
 """After this time the client computes again which members it may call, even without a change."""
-_EAGER_SECONDS = 0.1
-"""Between two looks at a pool in which no member serves."""
-
-
 _NOTHING = 1e-6
-
-
-class Wanted(NamedTuple):
-    """What one call wants of its member."""
-
-    operator: str = ""
-    variant: str = ""
-    nbytes: int = 0
-
-
-NOTHING = Wanted()
 
 
 class Table(Generic[T]):
@@ -64,22 +52,25 @@ class Table(Generic[T]):
         sender: Sender = THREADS,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.wish = wish
+        self._fits, self._asking = Fitting(wish), Asking(clock)
         self._sender = sender
         self._lock = threading.Lock()
         self._changed = sender.condition(self._lock)
+        self._look_now = False
         self.catalogues: dict[int, frozenset[tuple[str, str]]] = {}
         """Names and variants of the operators, by ``Member.catalogue``."""
         self._clock = clock
         self._known: dict[str, Candidate[T]] = {}
+        self._all = self._known.values()
         self._fitting: dict[Wanted, list[Candidate[T]]] = {}
         """The members that a call may go to, by its operator; computed again after each change."""
         self._until = 0.0
         """When that changes by itself."""
-        self._width = _WIDTH
         self._taken = 0
         self._smallest = 0
         """Bytes that each member has room for."""
+
+    # --- What others say about members ------------------------------------------------------------
 
     def update(self, members: Sequence[Member], *, complete: bool) -> list[Candidate[T]]:
         """Takes what a source lists. Returns the members that are gone, to close their links."""
@@ -101,8 +92,11 @@ class Table(Generic[T]):
     def learn(self, candidate: Candidate[T], member: Member) -> None:
         """Takes what a member says about itself."""
         with self._lock:
+            candidate.opened = member.instance
             candidate.member = replace(member, load=candidate.member.load)
             self._forget()
+
+    # --- Who gets a call --------------------------------------------------------------------------
 
     def take(
         self,
@@ -114,7 +108,7 @@ class Table(Generic[T]):
         """The member that gets a call, counted as under way there; None if the call has to wait.
 
         ``tried``: addresses to leave out; ``only``: no other addresses than these; ``hosts``:
-        machines to take last. Raises NoMemberError, MixedPoolError.
+        machines to take last. Raises NoMemberError.
         """
         with self._lock:
             if self._clock() >= self._until:
@@ -138,11 +132,11 @@ class Table(Generic[T]):
                 if other.work < best.work:
                     best = other
             self._taken += 1
-            if self._width < len(self._known) and (
+            if self._asking.width < len(self._known) and (
                 best.work >= 1 or not self._taken % _CALLS_A_MEMBER
             ):
-                self._width += 1  # from the next call on
-                self._fitting.clear()
+                self._asking.width += 1
+                self._hurry()
             best.own += 1.0 + wanted.nbytes / COST_BYTES
             best.weigh()
             return best
@@ -153,19 +147,30 @@ class Table(Generic[T]):
             own = candidate.own - 1.0 - nbytes / COST_BYTES
             candidate.own = own if own > _NOTHING else 0.0  # sums of floats are not exact
             candidate.weigh()
-            if well and candidate.rest:
-                candidate.rest = 0.0
-                candidate.failure = None
+            if well:
+                candidate.errors = 0
+                if candidate.rest:
+                    candidate.rest = 0.0
+                    candidate.failure = None
+
+    # --- What its calls say about a member --------------------------------------------------------
 
     def failed(self, candidate: Candidate[T], error: NpucallError) -> None:
         """A member could not be reached, broke off, or goes down: it gets no calls for a while."""
         with self._lock:
-            candidate.failure = copy.copy(error)  # without its traceback, which would keep its call
-            now = self._clock()
-            if candidate.rests_until <= now:  # of many calls that fail at once one counts
-                candidate.rest = min(_LONGEST_REST, max(_SHORTEST_REST, 2 * candidate.rest))
-                candidate.rests_until = now + candidate.rest
-            self._forget()
+            self._rest(candidate, error)
+
+    def erred(self, candidate: Candidate[T], error: NpucallError) -> None:
+        """A member answered with an error of its own: after some in a row it rests, too.
+
+        Never more than half of the members rest for that: it may be the calls that are wrong.
+        """
+        with self._lock:
+            candidate.errors += 1
+            resting = sum(bool(each.rests_until) for each in self._all)
+            is_few = candidate.errors < _ERRORS_IN_A_ROW and not candidate.rest
+            if not is_few and 2 * (resting + 1) <= len(self._known):
+                self._rest(candidate, error)
 
     def busy(self, candidate: Candidate[T], error: NpucallError, seconds: float) -> None:
         """A member refuses calls for so many seconds."""
@@ -174,40 +179,65 @@ class Table(Generic[T]):
             candidate.busy_until = self._clock() + seconds
             self._forget()
 
+    def _rest(self, candidate: Candidate[T], error: NpucallError) -> None:
+        candidate.failure = copy.copy(error)  # without its traceback, which would keep its call
+        candidate.failed_at = now = self._clock()
+        if candidate.rests_until <= now:  # of many calls that fail at once one counts
+            candidate.rest = min(_LONGEST_REST, max(_SHORTEST_REST, 2 * candidate.rest))
+            candidate.rests_until = now + candidate.rest
+        self._forget()
+
+    # --- Who is asked what it is, and if it serves ------------------------------------------------
+
     def to_ask(self) -> list[Candidate[T]]:
-        """Members whose rest has ended; if all members rest, all of them.
-
-        From now on they count as asked.
-        """
+        """Members that are to be asked now; from here on they count as asked."""
         with self._lock:
-            due = self._due(self._clock())
-            for each in due:
+            chosen = self._asking.chosen([e for e in self._all if self._fits.has(e.member)])
+            for each in chosen:
                 each.asked = True
-            return due
-
-    def _due(self, now: float) -> list[Candidate[T]]:
-        every = self._known.values()
-        last = now if any(not each.rests_until for each in every) else float("inf")
-        return [each for each in every if 0 < each.rests_until <= last and not each.asked]
+            self._look_now = False
+            return [*chosen]
 
     def asked(self, candidate: Candidate[T], error: NpucallError | None) -> None:
         """A member has said that it serves; or ``error`` says why it did not."""
         with self._lock:
             candidate.asked = False
-        if error is not None:
-            self.failed(candidate, error)
-            return
-        with self._lock:
-            candidate.rests_until = 0.0
-            self._forget()
+            if error is None or error.repeat is Repeat.NEVER:
+                self._asking.answered()
+            if error is not None:
+                self._rest(candidate, error)
+            else:
+                candidate.rests_until = 0.0
+                self._forget()
+            if not any(each.lives for each in self._all):
+                self._hurry()
 
-    def next_look(self) -> float:
-        """Seconds after which ``to_ask`` may have a member."""
+    def begins(self) -> bool:
+        """Whether calls may begin: a member lives, and is of the kind of most living members.
+
+        Raises NoMemberError, MixedPoolError, and the error if the members refuse this client.
+        """
         with self._lock:
-            resting = [each.rests_until for each in self._known.values() if each.rests_until]
-            if resting and len(resting) == len(self._known):
-                return _EAGER_SECONDS
-            return max(_EAGER_SECONDS, min([1.0, *(each - self._clock() for each in resting)]))
+            fitting = [each for each in self._fits.of(self._all) if not each.rests_until]
+            living = [each.member for each in fitting if each.is_proved]
+            if not living:
+                self._asking.check_refused(self._all)
+                return False
+            if not self._asking.is_settled(fitting):
+                return False
+            others = [e.member for e in fitting if not (e.is_proved or e.member.is_leaving)]
+            if self._fits.choose(living, others):
+                self._forget()
+                return True
+            self._asking.width = len(self._known)  # all are asked
+            self._hurry()
+            return False
+
+    async def pause(self) -> None:
+        """Waits until ``to_ask`` may have somebody."""
+        with self._lock:
+            seconds = self._asking.pause(self._all)
+            await self._changed.wait_for(lambda: self._look_now, seconds)
 
     async def wait(self, seconds: float) -> None:
         """Waits until something changes."""
@@ -215,9 +245,15 @@ class Table(Generic[T]):
             await self._changed.wait(seconds)
 
     def wake(self) -> None:
-        """Makes all waiting calls look again."""
+        """Makes all that waits look again."""
         with self._lock:
-            self._changed.notify_all()
+            self._hurry()
+
+    def _hurry(self) -> None:
+        self._look_now = True
+        self._changed.notify_all()
+
+    # --- Who may be called ------------------------------------------------------------------------
 
     @property
     def known(self) -> Mapping[str, Candidate[T]]:
@@ -230,23 +266,30 @@ class Table(Generic[T]):
         return self._known.get(address)
 
     def allowed(self) -> list[Candidate[T]]:
-        """The members that fit what the client wants. Raises NoMemberError, MixedPoolError."""
+        """The members that fit what the client wants. Raises NoMemberError."""
         with self._lock:
-            return self._allowed()
+            return self._fits.of(self._all)
+
+    def check(self, candidate: Candidate[T]) -> None:
+        """Raises NoMemberError if it does not fit what the client wants."""
+        self._fits.of([candidate])
 
     def _forget(self) -> None:
         """Something has changed: forgets which members may be called. With the lock held."""
         self._fitting.clear()
-        rooms = [each.member.memory_limit for each in self._known.values()]
+        rooms = [each.member.memory_limit for each in self._all]
         self._smallest = min((room for room in rooms if room), default=1 << 62)
+        self._fits.name_odd_ones(self._all)
+        self._look_now |= any(each.has_another and not each.asked for each in self._all)
         self._changed.notify_all()
 
     def _fit(self, wanted: Wanted) -> list[Candidate[T]]:
         now = self._clock()
         if not self._fitting:
-            busy = [e.busy_until for e in self._known.values() if e.busy_until > now]
-            self._until = min(busy, default=now + _LOOK_SECONDS)
-        fitting = self._fitting[wanted] = _nearest(self._serving(wanted, now), self._width)
+            busy = [e.busy_until for e in self._all if e.busy_until > now]
+            self._until = min(busy, default=now + _STALE_SECONDS)
+        living = [each for each in self._fits.of(self._all) if each.is_proved]
+        fitting = self._fitting[wanted] = serving(living, wanted, self.catalogues, now)
         return fitting
 
     def _left(
@@ -256,58 +299,14 @@ class Table(Generic[T]):
         only: Collection[str] | None,
         hosts: Collection[str],
     ) -> list[Candidate[T]]:
-        every = self._serving(wanted, self._clock(), tried, only)
+        """For a call that not every member can have: also members that have proved nothing yet."""
+        every = [
+            each
+            for each in self._fits.of(self._all)
+            if each.address not in tried and (only is None or each.address in only)
+        ]
+        every = serving(every, wanted, self.catalogues, self._clock(), reserved=only is not None)
         rooms = [(each, each.member.memory_limit or wanted.nbytes) for each in every]
         every = [each for each, room in rooms if wanted.nbytes <= room] or every
-        return [each for each in every if each.host not in hosts] or every
-
-    def _serving(
-        self,
-        wanted: Wanted,
-        now: float,
-        tried: Collection[str] = (),
-        only: Collection[str] | None = None,
-    ) -> list[Candidate[T]]:
-        """Members that may be called now; suspects and reserved ones only if there are no others.
-
-        What a source says about reservations is a second old, and only the member has the details.
-        """
-        serving = [
-            each
-            for each in self._allowed()
-            if not each.rests_until
-            and each.busy_until <= now
-            and each.member.state is not MemberState.DRAINING
-            and each.address not in tried
-            and (only is None or each.address in only)
-        ]
-        serving = [each for each in serving if self._has(each, wanted)] or serving
-        if only is None:
-            serving = [each for each in serving if not _is_reserved(each)] or serving
-        well = [each for each in serving if each.member.state is MemberState.SERVING]
-        return well or serving
-
-    def _allowed(self) -> list[Candidate[T]]:
-        allowed = [each for each in self._known.values() if self.wish.allows(each.member)]
-        if self._known and not allowed:
-            raise none_fits(self.wish, [each.member for each in self._known.values()])
-        check_alike(self.wish, [each.member for each in allowed])
-        return allowed
-
-    def _has(self, candidate: Candidate[T], wanted: Wanted) -> bool:
-        operators = self.catalogues.get(candidate.member.catalogue)
-        if operators is None or not wanted.operator:
-            return True
-        if wanted.variant:
-            return (wanted.operator, wanted.variant) in operators
-        return (wanted.operator, "") in operators
-
-
-def _is_reserved(candidate: Candidate[Any]) -> bool:
-    load = candidate.member.load
-    return load is not None and load.reserved
-
-
-def _nearest(candidates: list[Candidate[Any]], width: int) -> list[Candidate[Any]]:
-    """Members with a link first, so that a client with few calls uses few members."""
-    return sorted(candidates, key=lambda each: (each.link is None, each.order))[:width]
+        every = [each for each in every if each.host not in hosts] or every
+        return [each for each in every if each.is_proved] or every

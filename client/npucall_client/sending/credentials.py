@@ -177,6 +177,11 @@ def credential_of(settings: ClientSettings) -> ClientCredential:
     return ClientCredential(source, is_local=local, socket=settings.shared_memory_socket)
 
 
+def none() -> ClientCredential:
+    """That of a client which shows none, whatever the server asks for."""
+    return ClientCredential(None, is_local=False)
+
+
 def _source_of(settings: ClientSettings) -> CredentialSource | None:
     if callable(settings.token):
         return _Function(settings.token)

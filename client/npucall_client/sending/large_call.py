@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import grpc
 
-from npucall.errors import InternalError, NpucallError
+from npucall.errors import NpucallError, ProtocolError
 from npucall.wire.frames import join_cancel, split_response_frame
 from npucall.wire.stream_messages import response_frames
 from npucall_client.sending.progress import Telling
@@ -86,4 +86,4 @@ class LargeCall:
                     with suppress(grpc.RpcError):  # the answer is whole
                         [_ async for _ in messages]
                     return response
-        raise InternalError("stream: expected an answer, found the end of the stream")
+        raise ProtocolError("stream: expected an answer, found the end of the stream")

@@ -18,7 +18,7 @@ from npucall_client.calls.options import closed
 from npucall_client.sending import tracing
 from npucall_client.sending.attempts import Attempts
 from npucall_client.sending.channels import Connections
-from npucall_client.sending.credentials import credential_of
+from npucall_client.sending.credentials import credential_of, none
 from npucall_client.sending.failures import Origin, failure, lateness
 from npucall_client.sending.paths import MANY_FRAMES
 from npucall_client.sending.request import Request
@@ -48,11 +48,13 @@ class Link:
     """Sends to the server that the settings name.
 
     ``waits``: whether an attempt waits for a server that is starting; False for a member of a pool,
-    which asks another one.
+    which asks another one. ``trusted``: whether it may have the caller's credential.
     Raises ValueError for invalid credentials.
     """
 
-    def __init__(self, settings: ClientSettings, sender: Sender, *, waits: bool = True) -> None:
+    def __init__(
+        self, settings: ClientSettings, sender: Sender, *, waits: bool = True, trusted: bool = True
+    ) -> None:
         self.sender = sender
         self.target = settings.target
         self.waits = waits
@@ -61,7 +63,7 @@ class Link:
         self.info = pb.GetServerInfoResponse()
         self.limits = ServerLimits(self.info.limits, settings.stream_from)
         self.memories = SharedMemories()
-        self.credential = credential_of(settings)
+        self.credential = credential_of(settings) if trusted else none()
         self.connections = Connections(settings, sender)
         self.spans = tracing.spans()
         self._stream_from = settings.stream_from

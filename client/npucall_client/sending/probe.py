@@ -28,13 +28,16 @@ _LAST_TRY_SECONDS = 1.0
 """Seconds of a last attempt, to find out why there is no connection."""
 
 
-async def connected(settings: ClientSettings, sender: Sender, *, waits: bool = True) -> Link:
-    """A link to a server that has said what it is; ``waits``: see Link.
+async def connected(
+    settings: ClientSettings, sender: Sender, *, waits: bool = True, trusted: bool = True
+) -> Link:
+    """A link to a server that has said what it is; ``waits``, ``trusted``: see Link.
 
     Raises ServerUnreachableError if nothing answers within ``connect_timeout``, ValueError for
     credentials that cannot be.
     """
-    link, seconds = Link(settings, sender, waits=waits), settings.connect_timeout
+    link = Link(settings, sender, waits=waits, trusted=trusted)
+    seconds = settings.connect_timeout
     try:
         found = await (_asked(link, settings, seconds) if waits else _asked_once(link, seconds))
     except (DeadlineError, ServerUnreachableError) as error:

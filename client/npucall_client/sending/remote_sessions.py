@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import grpc
 
-from npucall.errors import HandleMemoryError, InternalError, MessageError, NpucallError
+from npucall.errors import HandleMemoryError, MessageError, NpucallError, ProtocolError
 from npucall.exchange import Chunk, Receiving, Sending, into
 from npucall.limits import MAX_ENTRIES
 from npucall.v1 import operator_service_pb2 as pb
@@ -15,6 +15,7 @@ from npucall.v1 import session_service_pb2 as session_pb
 from npucall.v1 import tensor_pb2
 from npucall.wire.frames import join_chunk, join_end, split_response_frame
 from npucall.wire.program_messages import join_program, split_program_response
+from npucall_client.calls.answers import checked
 from npucall_client.sending.progress import Telling
 from npucall_client.sending.request import Request
 from npucall_client.sending.session_transport import Opened
@@ -146,10 +147,10 @@ class RemoteSessions:
         data: bytes = await self._ask(request._replace(name="ExecuteProgram"), attempt)
         answers = split_program_response(data).steps
         if len(answers) != len(steps):
-            raise InternalError(
+            raise ProtocolError(
                 f"response: expected answers to {len(steps)} steps, found {len(answers)}"
             )
-        return list(answers)
+        return [*map(checked, steps, answers)]
 
     async def plan_program(
         self, request: Request, steps: Sequence[BoundCall]
@@ -214,14 +215,14 @@ def _take(receiving: Receiving, message: bytes) -> None:
     try:
         _, frame = split_response_frame(message)
         if not isinstance(frame, Chunk):
-            raise InternalError(f"download: expected chunks, found {type(frame).__name__}")
+            raise ProtocolError(f"download: expected chunks, found {type(frame).__name__}")
         receiving.take(frame)
     except MessageError as error:
-        raise InternalError(f"download: {error}") from error
+        raise ProtocolError(f"download: {error}") from error
 
 
 def _end(receiving: Receiving) -> None:
     try:
         receiving.end()
     except MessageError as error:
-        raise InternalError(f"download: {error}") from error
+        raise ProtocolError(f"download: {error}") from error

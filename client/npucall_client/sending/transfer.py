@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from npucall.errors import InternalError, MessageError, TooLargeError
+from npucall.errors import MessageError, ProtocolError, TooLargeError
 from npucall.exchange import (
     Begin,
     End,
@@ -28,7 +28,7 @@ from npucall.wire.messages import Response, join_request, split_response
 from npucall.wire.program_messages import StepRequest
 from npucall.wire.status import from_bytes
 from npucall_client.calls import arrays
-from npucall_client.calls.answers import decode_reply
+from npucall_client.calls.answers import checked, decode_reply
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -169,7 +169,7 @@ class Incoming:
     def take(self, frame: ResponseFrame) -> Response | None:
         """Takes a frame; returns the response when it is complete.
 
-        Raises the error that the server answers, InternalError for frames that make no answer.
+        Raises the error that the server answers, ProtocolError for frames that make no answer.
         ``received`` is told how many bytes have come, and how many there are.
         """
         if isinstance(frame, Error):
@@ -186,17 +186,17 @@ class Incoming:
         try:
             if isinstance(frame, End):
                 self._receiving.end()
-                return self._response._replace(storage=list(self._outputs))
+                return checked(self._call, self._response._replace(storage=list(self._outputs)))
             self._receiving.take(frame)
         except MessageError as error:
-            raise InternalError(f"stream: {error}") from error
+            raise ProtocolError(f"stream: {error}") from error
         self._received(self._receiving.received, self._receiving.nbytes)
         return None
 
     def _advance(self, event: Event) -> None:
         state = after(self._state, event)
         if state is None:
-            raise InternalError(
+            raise ProtocolError(
                 f"stream: expected no {event.value} of a call that is {self._state.value}, found it"
             )
         self._state = state
@@ -205,14 +205,14 @@ class Incoming:
         """Takes the reply after outputs that came before it."""
         self._advance(Event.REPLY)
         if response.reply != self._resolved or response.storage:
-            raise InternalError(
+            raise ProtocolError(
                 "stream: expected the reply that belongs to the outputs, found another"
             )
         try:
             self._receiving.end()
         except MessageError as error:
-            raise InternalError(f"stream: {error}") from error
-        return response._replace(storage=list(self._outputs))
+            raise ProtocolError(f"stream: {error}") from error
+        return checked(self._call, response._replace(storage=list(self._outputs)))
 
     def _begin(self, response: Response) -> Response | None:
         specs = _stored(response.reply)
@@ -221,7 +221,7 @@ class Incoming:
             storage = response.storage or [memoryview(b"") for _ in specs]
             size = sum([len(data) for data in storage if isinstance(data, memoryview)])
             self._received(size, size)
-            return Response(response.reply, response.timings, storage)
+            return checked(self._call, Response(response.reply, response.timings, storage))
         self._advance(Event.REPLY_CHUNKED)
         self._response = response
         self._expect(specs)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import grpc
 
@@ -46,7 +48,8 @@ class Directory:
         connections = min(settings.max_connections, possible)
         self.feed = Feed(MemberTable(clock()), log, clock)
         peers, guard = Peers(log, settings.peer_timeout), self._access.guard
-        hosts = Hosts(self._access.tenants)
+        self._lets_all_announce = settings.insecure_bind and not guard.asks
+        hosts = Hosts(self._access.tenants, anybody=self._lets_all_announce)
         self.service = DirectoryService(self.feed, hosts, guard, peers, connections)
         self._metrics = metrics_of(settings, [])
         told = grpc_server.options(_LARGEST_MESSAGE, connections)
@@ -55,9 +58,10 @@ class Directory:
         door = Door(identity, log, guard, self._metrics.watchers)
         self._listings = grpc_server.Listings([service.NAME], door, peers, _is_well)
         self._add_services(GrpcCarrier(door, peers), settings)
-        self._listener = Listener(
-            self._grpc, settings, self._listings.health, [service.NAME], _is_well, peers, log
-        )
+        with _sockets_of_this_user():
+            self._listener = Listener(
+                self._grpc, settings, self._listings.health, [service.NAME], _is_well, peers, log
+            )
         self._listener.show_metrics(self._metrics, self._samples)
         idle = self._listener.looks(connections, self._busy_peers)
         self._watch = Watch(_LOOK_SECONDS, log, peers.look, self._access.look, *idle)
@@ -66,6 +70,12 @@ class Directory:
         """Starts to answer, then writes the ready file."""
         self._watch.start()
         self._listener.start(epoch=f"{self.feed.epoch:016x}")
+        if self._lets_all_announce:
+            message = (
+                f"everybody who reaches {self.address} can announce servers, to which clients send "
+                "their tensors: nobody proves there who they are"
+            )
+            self._log.event("warning", message=message)
 
     def reload(self) -> None:
         """Reads the files that say who may call again, at once."""
@@ -115,6 +125,19 @@ class Directory:
         """The peers that have a stream."""
         streams = self.service.announcers.peers | self.service.watchers.peers
         return streams | self._listings.busy_peers()
+
+
+@contextmanager
+def _sockets_of_this_user() -> Iterator[None]:
+    """Unix sockets that are made meanwhile let in this user alone, and root.
+
+    gRPC does not tell who is at the other end; the system itself refuses all others.
+    """
+    before = os.umask(0o177)
+    try:
+        yield
+    finally:
+        os.umask(before)
 
 
 def _is_well() -> bool:

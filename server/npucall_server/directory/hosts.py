@@ -12,14 +12,28 @@ from npucall_server.settings.tenants import Role, Tenants
 
 
 class Hosts:
-    """Says who may announce which host. Without tenants anybody may announce any host."""
+    """Says who may announce which host.
 
-    def __init__(self, tenants: Tenants) -> None:
-        self._tenants = tenants
+    Without tenants whoever may announce may announce any host. ``anybody``: everybody may.
+    """
 
-    def check(self, identity: Identity, host: str) -> None:
-        """Raises PermissionDeniedError if a caller may not announce a host."""
+    def __init__(self, tenants: Tenants, *, anybody: bool = False) -> None:
+        self._tenants, self._anybody = tenants, anybody
+
+    def check(self, identity: Identity, host: str, *, is_private: bool = False) -> None:
+        """Raises PermissionDeniedError if a caller may not announce a host.
+
+        ``is_private``: its connection shows a certificate, or is over the directory's Unix socket,
+        which the system opens only to the user of the directory.
+        """
         if identity.known_by is KnownBy.NOTHING:
+            if not (is_private or self._anybody):
+                raise _denied(
+                    identity,
+                    "expected a Unix socket of the directory (--listen unix:PATH), or a server "
+                    "with a credential, found a connection over TCP to a directory without "
+                    "tenants; insecure_bind (--insecure-bind) lets everybody announce servers",
+                )
             return
         if identity.role is not Role.SERVER:
             raise _denied(

@@ -11,7 +11,6 @@ from npucall.texts import retry_in
 from npucall.v1 import directory_service_pb2 as pb
 from npucall_server import retries
 from npucall_server.access.guard import Guard
-from npucall_server.access.identity import Identity
 from npucall_server.accounts.ledger import Ledger
 from npucall_server.carriers.peers import Peers, Visitor
 from npucall_server.directory import messages
@@ -60,7 +59,7 @@ class DirectoryService:
                         f"{beat.address}"
                     )
                 announced = beat.address
-                yield self._heard(beat, caller.identity)
+                yield self._heard(beat, caller)
         finally:
             place.give_back()
 
@@ -83,12 +82,14 @@ class DirectoryService:
         finally:
             place.give_back()
 
-    def _heard(self, beat: Beat, who: Identity) -> bytes:
+    def _heard(self, beat: Beat, caller: Visitor) -> bytes:
         """Takes a beat, and answers it."""
-        self._hosts.check(who, split_address(beat.address)[0])
+        is_private = caller.peer.startswith("unix:") or bool(caller.connection.peer_identities())
+        host = split_address(beat.address)[0]
+        self._hosts.check(caller.identity, host, is_private=is_private)
         if self._draining:
             raise _draining()
-        self._feed.beat(beat, who.person)
+        self._feed.beat(beat, caller.identity.person)
         return messages.answer(beat)
 
     def drain(self) -> None:

@@ -11,16 +11,22 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from tests.rows import each
 
-from npucall.errors import MixedPoolError, NoMemberError, Repeat, ServerUnreachableError
+from npucall.errors import (
+    InternalError,
+    MixedPoolError,
+    NoMemberError,
+    Repeat,
+    ServerUnreachableError,
+)
 from npucall_client.pool.links import Links
 from npucall_client.pool.members import Load, Member, MemberState
-from npucall_client.pool.picking import ANY, Requirements
-from npucall_client.pool.table import Table, Wanted
+from npucall_client.pool.picking import ANY, Requirements, Wanted
+from npucall_client.pool.table import Table
 from npucall_client.sending.senders import finished
 from npucall_client.sending.threads import THREADS
 from npucall_client.settings import ClientSettings
 
-DOWN = ServerUnreachableError("down")
+DOWN, BUG = ServerUnreachableError("down"), InternalError("bug")
 
 
 class Clock:
@@ -38,10 +44,21 @@ def member(address: str, **said: Any) -> Member:
 
 
 def table(*members: Member, wish: Requirements | None = None) -> tuple[Table[Any], Clock]:
+    """A pool in which each member has said what it is."""
     clock = Clock()
     made: Table[Any] = Table(wish or Requirements(), clock=clock)
     made.update(members, complete=True)
+    prove(made)
     return made, clock
+
+
+def prove(pool: Table[Any], *addresses: str) -> None:
+    """These members say what they are; if none is named, all that have not done so."""
+    for known in pool.known.values():
+        if known.address in addresses or not (addresses or known.is_proved):
+            known.link = object()
+            pool.learn(known, known.member)
+            pool.asked(known, None)
 
 
 def taken(pool: Table[Any], count: int, wanted: Wanted | None = None) -> Counter[str]:
@@ -105,15 +122,118 @@ def test_members_of_another_major_version_are_left_out_and_named_where_nobody_fi
         table(member("a:1"), wish=Requirements(soc="B"))[0].take()
 
 
-def test_members_of_several_kinds_need_a_wish() -> None:
-    two = [member("a:1"), member("b:1", soc="B")]
-    pool, _ = table(*two)
+def begun(*members: Member, wish: Requirements | None = None, dead: str = "") -> Table[Any]:
+    """A pool of which one member cannot be reached."""
+    pool: Table[Any] = Table(wish or Requirements())
+    pool.update(members, complete=True)
+    for known in pool.to_ask():
+        if known.address == dead:
+            pool.asked(known, DOWN)
+        else:
+            prove(pool, known.address)
+    return pool
+
+
+A1, A2, B1, N1 = (
+    member("a:1"), member("a:2"), member("b:1", soc="B"), member("n:1", device="cann:0")
+)  # fmt: skip
+ANYTHING = Requirements(soc=ANY)
+
+
+def test_the_kind_of_a_pool_is_that_of_most_living_members_and_the_odd_one_is_left_out(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    pool = begun(A1, A2, B1)
+    assert pool.begins()
+    assert set(taken(pool, 50)) == {"a:1", "a:2"}
+    pool.update([A1, A2, B1, member("b:2", soc="B"), N1], complete=True)
+    assert [record.getMessage() for record in caplog.records] == [
+        f"pool: {address} gets no calls: it is {kind}, the pool is A on cpu"
+        for address, kind in (("b:1", "B on cpu"), ("b:2", "B on cpu"), ("n:1", "A on cann"))
+    ]
+    pool.update([B1, N1], complete=True)  # results never change: it is not another pool now
+    with pytest.raises(NoMemberError, match=r"when this client connected \(A on cpu\), found 2"):
+        pool.take()
+
+
+@each(
+    ("members", "dead", "called"),
+    [
+        ([A1, B1], "b:1", {"a:1"}),  # who cannot be reached has no kind
+        ([A1, member("b:1", soc="B", state=MemberState.DRAINING)], "", {"a:1"}),
+        ([A1, member("b:1", soc="")], "b:1", {"a:1"}),
+    ],
+)
+def test_who_does_not_live_has_no_kind(members: list[Member], dead: str, called: set[str]) -> None:
+    pool = begun(*members, dead=dead)
+    assert pool.begins()
+    assert set(taken(pool, 20)) == called
+
+
+def test_where_no_kind_is_that_of_most_members_it_has_to_be_chosen() -> None:
     with pytest.raises(MixedPoolError, match=r"A on cpu: a:1; B on cpu: b:1"):
-        pool.take()
-    assert len(taken(table(*two, wish=Requirements(soc=ANY))[0], 100)) == 2
-    pool, _ = table(member("a:1"), member("b:1", device="cann:0"))
-    with pytest.raises(MixedPoolError, match="kinds of device"):
-        pool.take()
+        begun(A1, B1).begins()
+    with pytest.raises(MixedPoolError, match=r"A on cann: n:1; A on cpu: a:1"):
+        begun(A1, N1).begins()
+    for wish, called in ((ANYTHING, {"a:1", "b:1"}), (Requirements(soc="B"), {"b:1"})):
+        pool = begun(A1, B1, wish=wish)
+        assert pool.begins()
+        assert set(taken(pool, 50)) == called
+
+
+def test_what_others_say_of_dead_members_decides_nothing() -> None:
+    """Somebody has announced six dead members of another kind: all of them are asked."""
+    pool: Table[Any] = Table(Requirements())
+    dead = [member(f"b:{number}", soc="B") for number in range(6)]
+    pool.update([A1, *dead], complete=True)
+    prove(pool, "a:1")
+    assert not pool.begins()
+    while asked := pool.to_ask():
+        for known in asked:
+            assert known.address.startswith("b")
+            pool.asked(known, DOWN)
+    assert pool.begins()
+    assert taken(pool, 10) == {"a:1": 10}
+
+
+def test_members_that_have_not_said_what_they_are_get_no_calls() -> None:
+    pool: Table[Any] = Table(Requirements())
+    pool.update([A1, A2], complete=True)
+    assert pool.take() is None
+    prove(pool, "a:2")
+    assert taken(pool, 10) == {"a:2": 10}
+    assert pool.take(tried=["a:2"]).address == "a:1"  # type: ignore[union-attr]  # where it must be
+    pool.update([A1, member("a:2", instance="2")], complete=True)  # another process
+    assert pool.take() is None
+    assert {each.address for each in pool.to_ask()} == {"a:1", "a:2"}
+
+
+def test_more_are_asked_at_a_time_while_nobody_answers() -> None:
+    pool: Table[Any] = Table(Requirements())
+    pool.update([member(f"{number}:1") for number in range(200)], complete=True)
+    asked = [len(pool.to_ask()) for _ in range(8)]
+    assert asked == [4, 4, 8, 16, 32, 0, 0, 0]  # 64 are under way
+
+
+def test_a_member_with_five_errors_of_its_own_in_a_row_rests_but_never_more_than_half() -> None:
+    pool, clock = table(member("a:1"), member("b:1"), member("c:1"))
+    broken, other = pool.of("a:1"), pool.of("b:1")
+    assert broken is not None
+    assert other is not None
+    for _ in range(2):
+        for _ in range(4):
+            pool.erred(broken, BUG)
+        pool.give_back(broken, 0, well=True)  # in a row
+    for _ in range(5):
+        pool.erred(broken, BUG)
+        pool.erred(other, BUG)
+    assert set(taken(pool, 50)) == {"b:1", "c:1"}
+    for rest in (1, 2, 4):
+        clock.now += rest
+        assert pool.to_ask() == [broken]
+        pool.asked(broken, None)
+        pool.erred(broken, BUG)  # it has answered no call since
+        assert set(taken(pool, 50)) == {"b:1", "c:1"}
 
 
 def test_those_that_drain_get_none_suspects_and_those_reserved_only_the_last() -> None:
@@ -171,14 +291,16 @@ def test_who_failed_rests_twice_as_long_each_time_and_is_asked_before_it_is_call
         pool.asked(failing, None)  # it is called again, and fails again
     pool.failed(failing, DOWN)
     pool.update([member("a:1", instance="2"), member("b:1")], complete=True)
-    assert len(taken(pool, 50)) == 2
+    assert pool.to_ask() == [failing]  # another process is asked at once
 
 
-def test_where_nobody_serves_all_are_asked_at_once() -> None:
-    pool, _ = table(member("a:1"), member("b:1"))
+def test_where_nobody_serves_all_are_asked_again_soon() -> None:
+    pool, clock = table(member("a:1"), member("b:1"))
     for known in pool.known.values():
         pool.failed(known, DOWN)
     assert pool.take() is None
+    assert pool.to_ask() == []
+    clock.now += 0.11
     assert len(pool.to_ask()) == 2
 
 
@@ -190,24 +312,32 @@ def test_a_source_that_may_not_know_all_removes_none() -> None:
 
 
 def test_a_client_that_has_called_little_keeps_to_few_members() -> None:
-    pool, _ = table(*(member(f"h{number}:1") for number in range(24)))
-    assert len(taken(pool, 31)) == 4
-    under_way = [pool.take() for _ in range(200)]
+    pool: Table[Any] = Table(Requirements())
+    pool.update([member(f"h{number}:1") for number in range(24)], complete=True)
+
+    def connect() -> int:
+        for known in pool.to_ask():
+            prove(pool, known.address)
+        return sum(known.is_proved for known in pool.known.values())
+
+    assert connect() == 4
+    taken(pool, 31)
+    assert connect() == 4
+    under_way = [pool.take() for _ in range(200) if connect()]
     assert len({each.address for each in under_way if each}) == 24
 
 
-def test_a_member_that_was_picked_before_anybody_knew_it_is_not_called_against_the_wish() -> None:
-    """Several threads pick a member that nobody knows; the first one asks it, the others wait."""
+def test_a_member_that_is_asked_for_one_call_is_not_called_against_the_wish() -> None:
+    """Several threads want a member that nobody knows; the first one asks it, the others wait."""
     table: Table[Any] = Table(Requirements(labels={"kind": "cpu"}))
     table.update([Member("a:1")], complete=True)
-    picked = table.take()
+    picked = table.take(only=["a:1"])
     assert picked is not None
     link = picked.link = cast("Any", object())
     links = Links(ClientSettings(target="pool:a:1"), table, THREADS)
     for kind in ("cpu", "npu"):
         told = Member("a:1", instance="1", soc="A", device="cann:0", labels={"kind": kind})
         table.learn(picked, told)
-        picked.opened = "1"
         if kind == "cpu":
             assert finished(links.of(picked, 1.0)) is link
             continue
@@ -230,6 +360,7 @@ class AnyOrder(RuleBasedStateMachine):
     def source_lists(self, numbers: set[int], complete: bool) -> None:
         addresses = {f"h{number}:1" for number in numbers}
         gone = self.pool.update([member(each) for each in sorted(addresses)], complete=complete)
+        prove(self.pool)
         assert {each.address for each in gone} == (self.listed - addresses if complete else set())
         self.listed = addresses if complete else self.listed | addresses
         self.resting &= self.listed
