@@ -7,8 +7,6 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from google.protobuf.message import DecodeError
-
 from npucall.errors import NpucallError, ProtocolError
 from npucall.limits import CACHED_CALLS
 from npucall.places import HandlePart, Keep, RegionPart
@@ -37,7 +35,7 @@ def checked(bound: BoundCall, response: Response) -> Response:
     """The answer. Raises ProtocolError if it is none, or not that of the call."""
     try:
         reply = decode_reply(response.reply)
-    except (DecodeError, NpucallError, ValueError) as error:
+    except (NpucallError, ValueError) as error:
         raise ProtocolError(f"response: expected a reply, found: {error}") from None
     if not (reply.outputs or bound.lists) or not bound.targets.keys() <= reply.outputs.keys():
         wanted = ", ".join(bound.targets) or "at least one"

@@ -7,7 +7,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
+from google.protobuf.message import DecodeError
+
 from npucall.dtypes import BY_WIRE
+from npucall.errors import MessageError
 from npucall.v1 import operator_service_pb2 as pb
 from npucall.wire.calls import decode_tensor, encode_tensor
 
@@ -93,8 +96,11 @@ def encode_reply(call: Prepared, server: ServerIdentity) -> bytes:
 
 
 def decode_reply(data: bytes) -> Reply:
-    """The reply in its bytes."""
-    message = pb.Reply.FromString(data)
+    """The reply in its bytes. Raises MessageError."""
+    try:
+        message = pb.Reply.FromString(data)
+    except DecodeError as error:
+        raise MessageError(f"reply: expected a message, found: {error}") from None
     return Reply(
         variant=message.variant,
         kernel_dtype=BY_WIRE.get(message.kernel_dtype),
