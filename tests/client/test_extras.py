@@ -83,7 +83,15 @@ MISSING = [
 ]
 if HAS_SERVER:
     certificates = "import npucall_server.commands.certificates"
-    MISSING.append(("cryptography", certificates, "npucall-server certificates", "server[auth]"))
+    settings = "from npucall_server.settings.server import ServerSettings; ServerSettings(%s)"
+    issuer = settings % "tenants={'a': {}}, oidc_issuer='https://a', oidc_audience='b'"
+    files = "tls_client_ca='a', tls_certificate='a', tls_key='a'"
+    authority = settings % f"tenants={{'a': {{}}}}, {files}"
+    MISSING += [
+        ("cryptography", certificates, "npucall-server certificates", "server[auth]"),
+        ("cryptography", authority, "tls_client_ca", "server[auth]"),
+        ("jwt", issuer, "oidc_issuer", "server[auth]"),
+    ]
 
 
 def ran(*cases: tuple[list[str], str]) -> list[str]:
@@ -112,6 +120,13 @@ def test_a_missing_extra_names_itself() -> None:
         extra = package.partition("[")[2].rstrip("]")
         expected = f"{what}: the extra {extra} is missing; pip install 'npucall-{package}'"
         assert (expected in said, said.endswith("done")) == (True, False), said
+
+
+@pytest.mark.skipif(not HAS_SERVER, reason="needs the server")
+def test_server_and_directory_load_without_their_extras() -> None:
+    extras = ["cryptography", "jwt", "prometheus_client", "opentelemetry"]
+    program = "import npucall_server.commands.serve, npucall_server.directory.command"
+    assert ran((extras, program)) == ["done"]
 
 
 WITHOUT_SUITE = """

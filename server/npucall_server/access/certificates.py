@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
 from cryptography import x509
 
-from npucall_server.access.guard import ProvedPeer
+from npucall_server.access.guard import NAMES, PEM, ProvedPeer
 
 _KEPT = 1024
 _LOOK_SECONDS = 5.0
-_NAMES, _PEM = "x509_subject_alternative_name", "x509_pem_cert"
 
 
 class Certificate(NamedTuple):
@@ -53,14 +52,9 @@ class ClientCertificates:
         return certificate
 
 
-def told(names: Sequence[bytes], pem: bytes) -> dict[str, Sequence[bytes]]:
-    """What a connection proves by a certificate, as gRPC tells it."""
-    return {_NAMES: names, _PEM: [pem]}
-
-
 def _certificate(told: Mapping[str, Iterable[bytes]]) -> Certificate:
-    names = tuple(name.decode(errors="replace") for name in told.get(_NAMES, ()))
-    (pem,) = told[_PEM]
+    names = tuple(name.decode(errors="replace") for name in told.get(NAMES, ()))
+    (pem,) = told[PEM]
     return Certificate(names, _end(pem))
 
 

@@ -10,6 +10,9 @@ from npucall.wire.rpcs import ANNOUNCE
 from npucall_server.access.identity import Identity, anybody
 from npucall_server.settings.tenants import Role
 
+NAMES, PEM = "x509_subject_alternative_name", "x509_pem_cert"
+"""Keys of what gRPC tells of a caller's certificate."""
+
 
 class ProvedPeer(Protocol):
     """What TLS has proved of a caller, under gRPC's names."""

@@ -12,6 +12,7 @@ import json
 import os
 import tomllib
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self, TypeVar, get_args
 
@@ -27,6 +28,7 @@ from pydantic_settings import (
 )
 
 from npucall.environment import variables
+from npucall.texts import missing_extra
 from npucall_server.settings.access import AccessSettings
 from npucall_server.settings.expert import EXPERT, formatter_of
 from npucall_server.settings.faults import sentences
@@ -107,6 +109,8 @@ class ListenerSettings(
                 "tenants: expected a way to know their callers, found none; set "
                 f"{self.ways_to_know}"
             )
+        if self.tenants and self.tls_client_ca is not None and find_spec("cryptography") is None:
+            raise ValueError(missing_extra("tls_client_ca", "npucall-server", "auth"))
         return self
 
     @property

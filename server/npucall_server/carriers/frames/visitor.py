@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 from npucall.errors import CredentialExpiredError
 from npucall.wire.status import AUTHORIZATION
-from npucall_server.access import certificates
-from npucall_server.access.guard import check_method
+from npucall_server.access.guard import NAMES, PEM, check_method
 from npucall_server.access.identity import anybody
 from npucall_server.carriers.multiplex.call import StreamCaller
 from npucall_server.carriers.peers import Visitor
@@ -60,7 +59,10 @@ class FrameVisitor(Visitor):
 
     def auth_context(self) -> Mapping[str, Sequence[bytes]]:
         """The certificate, by gRPC's keys."""
-        return certificates.told(*self.certificate) if self.certificate is not None else {}
+        if self.certificate is None:
+            return {}
+        names, pem = self.certificate
+        return {NAMES: names, PEM: [pem]}
 
     def introduce(self, authorization: str) -> None:
         """Finds out who is there. Raises UnauthenticatedError and PermissionDeniedError."""
