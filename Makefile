@@ -156,8 +156,9 @@ pool-test: .venv/.dev  ## pools on hosts whose cables are cut: network namespace
 
 ray: .venv-ray/.setup  ## Ray in an environment of its own, for the tests of pools on it (400 MB)
 
-test-long: .venv/.dev  ## the tests that take long; those on Ray need make ray
-	$(BIN)/python -m pytest -m "long or containers"
+# Containers, Ray, Slurm, aarch64: what is not there is skipped, and said.
+test-long: .venv/.dev  ## the tests that take long, an hour (make torch ray; root); writes docs/test-long.txt
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m "long or containers" --summary=docs/test-long.txt
 
 test-steady: .venv/.dev  ## make test twenty times in random orders, ten of them beside eight busy processes
 	$(BIN)/python benchmarks/steady.py

@@ -9,15 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.summary import figures
 
 from .servers import AttackedServer, Start, attacked
 
 
 @pytest.fixture
-def start(
-    tmp_path: Path, request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]
-) -> Start:
-    """``attacked``, in a folder of the test's own. At its end it prints the figures of the test."""
+def start(tmp_path: Path) -> Start:
+    """``attacked``, in a folder of the test's own. At its end it tells the figures of the test."""
     if sys.platform != "linux":
         pytest.skip("memory is read from /proc")
 
@@ -27,8 +26,6 @@ def start(
             try:
                 yield server
             finally:
-                figures = "; ".join([server.show_peak(), *server.notes])
-                with capsys.disabled():
-                    print(f"\n    {request.node.name}: {figures}", end="")
+                figures(server.show_peak(), *server.notes)
 
     return begin

@@ -13,6 +13,7 @@ import pytest
 from google.rpc.status_pb2 import Status
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.summary import figures
 
 from npucall.exchange import Begin, Chunk, Error
 from npucall.v1 import operator_service_pb2 as pb
@@ -310,5 +311,7 @@ def test_a_million_mutated_frames_are_answered_and_leave_nothing_behind(
     send_frames(channel, 1, 5_000, seen)
     before = wire.resident_bytes(server.process.pid)
     send_frames(channel, 2, FRAMES - 5_000, seen)
-    assert wire.resident_bytes(server.process.pid) - before < 2 * GROWTH
+    grown = wire.resident_bytes(server.process.pid) - before
+    figures(f"{FRAMES:,} frames", dict(seen), f"+{grown / MIB:.1f} MiB")
+    assert grown < 2 * GROWTH
     assert seen.keys() <= ALLOWED

@@ -17,6 +17,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from tests.npu import running_npu_server, spotless_npu_server
+from tests.summary import figures
 
 import npucall_client
 from npucall.dtypes import AnyArray
@@ -165,7 +166,9 @@ def test_a_hundred_thousand_calls_leave_memory_of_client_and_server_as_it_was(
             run(client, calls)
             after = [wire.resident_bytes(pid) for pid in processes]
         assert server.stop() == 0
-    assert max(b - a for a, b in zip(before, after, strict=True)) < 8 * MIB
+    grown = [(b - a) / MIB for a, b in zip(before, after, strict=True)]
+    figures(f"{calls:,} calls", "client +{:.2f}, server +{:.2f} MiB".format(*grown))
+    assert max(grown) < 8
     counters = json.loads(report.read_text())["counters"]
     assert counters["calls"]["aclnnL1LossBackward"] == warm_up + calls
     assert counters["device_allocations"] <= 2 * 2  # two lanes: memory and workspace

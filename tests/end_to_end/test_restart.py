@@ -23,6 +23,7 @@ import grpc
 import numpy as np
 import pytest
 from tests.npu import running_npu_server
+from tests.summary import figures
 
 import npucall_client
 from npucall.errors import ServerUnreachableError
@@ -85,6 +86,7 @@ class Load:
         )
 
     def check(self) -> None:
+        figures(f"{sum(self._steps):,} calls", f"{len(self.lost)} lost", f"{len(self.wrong)} wrong")
         assert (self.wrong[:5], self.lost[:5]) == ([], [])
 
     def _call(self, caller: int, kind: str) -> None:

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.certificates import Authority
+from tests.summary import figures
 
 import npucall_client
 from npucall.errors import ServerUnreachableError
@@ -192,4 +193,6 @@ def test_no_call_fails_while_all_certificates_are_rotated_under_load(
                     done.wait(0.01)
         finally:
             done.set()
-        assert all(caller.result(60) > 0 for caller in callers)
+        calls = [caller.result(60) for caller in callers]
+    figures(f"{rotations} rotations", f"{sum(calls):,} calls, none failed")
+    assert min(calls) > 0

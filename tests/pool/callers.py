@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.summary import figures
+
 LOAD = Path(__file__).with_name("load.py")
 _END_SECONDS = 150.0
 
@@ -33,7 +35,7 @@ class Seen:
 
     def check(self) -> None:
         """Every call was answered, rightly."""
-        print(self)
+        figures(self)
         assert (self.wrong, self.errors) == (0, [])
         assert self.right > 0
         assert self.fewest > 0

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 
 import pytest
+from tests.summary import figures
 
 from .bench import Bench
 from .bench import bench as bench_of_hosts
@@ -42,6 +43,6 @@ def test_members_are_equally_busy_and_nobody_starves(
         each.check()
     work = sum((Counter(each.by_server) for each in seen), Counter[str]())
     ratio = max(work.values()) / min(work.values())
-    print(f"{len(work)} members, busiest to idlest {ratio:.2f}")
+    figures(f"{len(work)} members, busiest to idlest {ratio:.2f}")
     assert len(work) == len(many.servers)
     assert ratio <= 1.3

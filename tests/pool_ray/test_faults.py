@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import pytest
 from tests.pool.callers import calling
 from tests.pool.hosts import OWN, Host, hosts, until
+from tests.summary import figures
 
 from .units import RAY, Unit
 
@@ -174,7 +175,7 @@ def unharmed(pool: RayPool, fault: str) -> Iterator[None]:
         yield
         took = time.monotonic() - began
         seen = calls.stop()
-    print(f"{fault}: {took:.1f} s")
+    figures(f"{fault}: {took:.1f} s")
     seen.check()
 
 

@@ -16,6 +16,7 @@ from tests.npu import need_compiler
 from tests.pool.callers import Calls, calling
 from tests.pool.hosts import need, until
 from tests.simulator.build import build
+from tests.summary import figures
 
 from npucall_server.exits import ExitCode
 
@@ -107,7 +108,7 @@ def _nothing_is_left(pool: Pool) -> Iterator[None]:
 
 def test_a_job_an_npu_makes_a_pool_that_uses_them_all(pool: Pool) -> None:
     pool.submit("--array=0-3")
-    print(f"four servers: {pool.wait_for(*ALL_NPUS):.1f} s")
+    figures(f"four servers: {pool.wait_for(*ALL_NPUS):.1f} s")
     with pool.calls(**NPUS) as calls:
         time.sleep(10)
         seen = calls.stop()
@@ -142,7 +143,7 @@ def test_a_server_that_is_killed_is_back_and_no_call_is_lost(pool: Pool) -> None
             old = pool.servers(name)
             os.kill(old[0], signal.SIGKILL)
             until(lambda: pool.servers(name) not in ([], old), f"{name} is started again")  # noqa: B023
-            print(f"{name} back: {pool.wait_for(*ALL_NPUS):.1f} s")
+            figures(f"{name} back: {pool.wait_for(*ALL_NPUS):.1f} s")
         seen = calls.stop()
     seen.check()
 
@@ -166,7 +167,7 @@ def test_a_job_whose_time_is_over_drains_and_is_queued_again(pool: Pool) -> None
     pool.wait_for(*ALL_NPUS[:3])
     with pool.calls(**NPUS) as calls:
         until(lambda: "the job is queued again" in pool.log(job), "its time is over")
-        print(f"back: {pool.wait_for(*ALL_NPUS[:3]):.1f} s")
+        figures(f"back: {pool.wait_for(*ALL_NPUS[:3]):.1f} s")
         until(lambda: pool.cluster.jobs(job)[job][0] == "RUNNING", "it runs again")
         seen = calls.stop()
     seen.check()
@@ -206,7 +207,7 @@ def test_a_lease_of_the_bare_card_takes_a_server_s_place_and_gives_it_back(pool:
         assert pool.servers(f"npu1-npu{index}") == []
         time.sleep(3)
         pool.cancel(number)
-        print(f"server back after the lease: {pool.wait_for(*ALL_NPUS):.1f} s")
+        figures(f"server back after the lease: {pool.wait_for(*ALL_NPUS):.1f} s")
         seen = calls.stop()
     seen.check()
 
@@ -226,7 +227,7 @@ def test_a_job_that_moves_leaves_its_old_server_the_ready_file(pool: Pool) -> No
         pool.cluster.start_node(NPU2)
         ended = until(lambda: not pool.servers("npu2-npu0"), "Slurm ends what it has lost")
         time.sleep(3)  # a file that Slurm left behind costs no call
-        print(f"lost after {lost:.1f} s, moved after {moved:.1f} s, ended after {ended:.1f} s")
+        figures(f"lost after {lost:.1f} s, moved after {moved:.1f} s, ended after {ended:.1f} s")
         pool.submit("--nodelist=npu2")
         until(lambda: len(pool.servers("npu2-npu0")) == 1, "a new server takes the file")
         time.sleep(5)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 import pytest
 from tests.server.fakes import FakeClock
+from tests.summary import figures
 
 from npucall.errors import ReservedError
 from npucall_server.access.identity import Identity, KnownBy
@@ -266,5 +267,6 @@ def test_in_300_random_schedules_there_are_never_two_reservations() -> None:
 @pytest.mark.long
 def test_in_10_000_random_schedules_there_are_never_two_reservations() -> None:
     grants, restores = play(range(10_000))
+    figures(f"{grants:,} grants, {restores:,} restarts")
     assert grants > 30_000
     assert restores > 300
