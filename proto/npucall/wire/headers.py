@@ -22,6 +22,9 @@ MOST_CREDENTIAL_BYTES = 16 * 2**10
 MOST_METADATA_BYTES = 8 * 2**10
 """Of a call: its name, its key and its session are short."""
 
+MOST_REQUEST_BYTES = 8 * 2**10
+"""Of a request for memory."""
+
 # As plain numbers, which are quicker to compare.
 HELLO = int(pb.FRAME_KIND_HELLO)
 CREDENTIAL = int(pb.FRAME_KIND_CREDENTIAL)
@@ -72,12 +75,18 @@ def authorization_in(credential: bytes) -> str:
     return told
 
 
-def bytes_asked(request: bytes) -> int:
-    """How much memory somebody wants to share. Raises MessageError where it is none."""
-    asked: int = parsed_as(shared_memory_pb2.SharedMemoryRequest, request).bytes
-    if not asked:
-        raise MessageError("bytes: expected 1 or more, found 0")
-    return asked
+def memory_request(data: bytes) -> shared_memory_pb2.SharedMemoryRequest:
+    """What somebody wants who asks for memory. Raises MessageError where that is nothing."""
+    if len(data) > MOST_REQUEST_BYTES:
+        raise MessageError(f"request: expected at most {MOST_REQUEST_BYTES} bytes, found more")
+    request: shared_memory_pb2.SharedMemoryRequest = parsed_as(
+        shared_memory_pb2.SharedMemoryRequest, data
+    )
+    if bool(request.bytes) == request.credential:
+        raise MessageError(
+            f"bytes: expected 1 or more, or `credential` instead, found {request.bytes}"
+        )
+    return request
 
 
 def join_memory(name: bytes) -> bytes:

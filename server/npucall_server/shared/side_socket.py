@@ -13,8 +13,6 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from google.protobuf.message import DecodeError
-
 from npucall.errors import (
     CredentialExpiredError,
     CredentialInvalidError,
@@ -23,6 +21,7 @@ from npucall.errors import (
 )
 from npucall.limits import MAX_REGIONS
 from npucall.v1 import shared_memory_pb2 as pb
+from npucall.wire.headers import MOST_REQUEST_BYTES, memory_request
 from npucall.wire.status import to_status
 from npucall_server.access.identity import Identity
 from npucall_server.access.tenants_guard import TenantsGuard
@@ -36,7 +35,6 @@ MOST_CONNECTIONS = 2 * MAX_REGIONS
 """The most connections at a time. More are closed."""
 MOST_SILENT = MOST_CONNECTIONS // 4
 """The most connections of one user that have not sent their request."""
-_LONGEST_PACKET = 8192
 _SAID_SECONDS = 60.0
 """In this time, only one refused connection gets a line in the log."""
 
@@ -110,7 +108,7 @@ class SideSocket:
                 if holding.connection not in ready:
                     self._end(holding)
             if self._woken in ready:
-                self._woken.recv(_LONGEST_PACKET)
+                self._woken.recv(MOST_REQUEST_BYTES)
             if self._listener in ready:
                 self._accept()
             for holding in [each for each in self._holdings if each.connection in ready]:
@@ -170,7 +168,7 @@ class SideSocket:
 
     def _give(self, holding: _Holding) -> None:
         # There is no room for descriptors, so the kernel drops those that come (unix(7)).
-        request = _request_in(holding.connection.recv(_LONGEST_PACKET + 1))
+        request = memory_request(holding.connection.recv(MOST_REQUEST_BYTES + 1))
         if request.credential:
             self._give_credential(holding)
             return
@@ -232,18 +230,3 @@ class _Holding:
         """The owner of the memory, if the server has tenants."""
         self.expires = time.monotonic() + REQUEST_SECONDS
         self.memory: bytes | None = None
-
-
-def _request_in(packet: bytes) -> pb.SharedMemoryRequest:
-    """Raises MessageError where the packet asks for nothing."""
-    try:
-        request = pb.SharedMemoryRequest.FromString(packet[:_LONGEST_PACKET])
-    except DecodeError as error:
-        raise MessageError("request: expected a serialised SharedMemoryRequest") from error
-    if len(packet) > _LONGEST_PACKET:
-        raise MessageError(f"request: expected at most {_LONGEST_PACKET} bytes, found more")
-    if bool(request.bytes) == request.credential:
-        raise MessageError(
-            f"bytes: expected 1 or more, or `credential` instead, found {request.bytes}"
-        )
-    return request

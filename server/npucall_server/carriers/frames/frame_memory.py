@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from npucall.errors import MessageError, NpucallError
-from npucall.wire.headers import ERROR, MEMORY, bytes_asked, join_memory
+from npucall.wire.headers import ERROR, MEMORY, MOST_REQUEST_BYTES, join_memory, memory_request
 from npucall_server.carriers.door import Outcome
 
 if TYPE_CHECKING:
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 _METHOD = "Memory"
 """The log has this where a peer gets none."""
-_LONGEST_REQUEST = 8192
 
 
 class FrameMemory:
@@ -33,9 +32,9 @@ class FrameMemory:
         self, header: Header, incoming: IncomingFrames, outgoing: Outgoing, peer: FrameVisitor
     ) -> None:
         """Answers a frame that asks for memory: with memory, or says why not."""
-        if header.length > _LONGEST_REQUEST or header.metadata:
+        if header.length > MOST_REQUEST_BYTES or header.metadata:
             raise MessageError(
-                f"length: expected at most {_LONGEST_REQUEST} bytes, found {header.length}"
+                f"length: expected at most {MOST_REQUEST_BYTES} bytes, found {header.length}"
             )
         request, outcome = incoming.take(header.length), Outcome(self._door, _METHOD, peer)
         try:
@@ -59,9 +58,11 @@ class FrameMemory:
         peer.check()
         if not self._holders:
             raise MessageError("kind: expected memory to be shared on one host only")
+        if (asked := memory_request(request)).credential:
+            raise MessageError("credential: expected a frame CREDENTIAL for that")
         whose, holders = None, self._holders
         if peer.identity.tenant:
             whose, holders = peer.identity, (*holders, f"one caller {peer.identity.person}")
-        name, descriptor = self._regions.create(bytes_asked(request), holders, whose)
+        name, descriptor = self._regions.create(asked.bytes, holders, whose)
         self._names.append(name)
         return name, descriptor
