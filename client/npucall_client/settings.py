@@ -123,7 +123,7 @@ class ClientSettings:
     shared_memory_socket: str = ""
     """Path of the server's socket for shared memory on this side, if it is mounted at another path
     than the server's. NPUCALL_SHARED_MEMORY_SOCKET."""
-    reservation: str = ""
+    reservation: str = field(default="", repr=False)
     """Key of the reservation of the device under which calls run; empty: none.
     NPUCALL_RESERVATION."""
     variant: str = ""

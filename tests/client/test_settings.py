@@ -181,3 +181,11 @@ def test_variables_of_other_programs_are_no_news(monkeypatch: pytest.MonkeyPatch
     ):
         monkeypatch.setenv(name, "1")
     npucall_client.connect("local:").close()
+
+
+def test_what_is_printed_of_settings_has_no_secret() -> None:
+    secrets = {
+        "token": "s3cret-1", "token_url_bearer": "s3cret-2", "reservation": "s3cret-3",
+        "proxy": "http://me:s3cret-4@proxy.lab:1",
+    }  # fmt: skip
+    assert "s3cret" not in repr(ClientSettings(**secrets))

@@ -27,7 +27,9 @@ if TYPE_CHECKING:
     from npucall_client.settings import ClientSettings
 
 _LOOK_SECONDS = 1.0
-"""Time between two looks at the files of certificates."""
+"""Time between two looks at the files of certificates, and at connections that are left."""
+_MOST_REFUSALS = 3
+"""After so many streams that a server refused, calls take another connection."""
 
 
 class _Methods(dict[str, "Unary"]):
@@ -42,15 +44,19 @@ class _Methods(dict[str, "Unary"]):
 class Channels:
     """Two channels: one for streams, one for the rest, so that small calls need not wait."""
 
-    def __init__(self, sender: Sender, way: Way, files: Files | None) -> None:
+    def __init__(
+        self, sender: Sender, way: Way, files: Files | None, *, again: bool = False
+    ) -> None:
+        """``again``: not over a connection that this process has already."""
         self._calls, self._streams = (
             sender.channel(way.target, [*options, *way.options], files)
-            for options in (OPTIONS, STREAM_OPTIONS)
+            for options in (STREAM_OPTIONS if again else OPTIONS, STREAM_OPTIONS)
         )
         self.methods = _Methods(self._calls)
         """Methods with one request and one response, by name."""
         self.users = 0
         """Calls and streams under way; the owner of this object counts them."""
+        self.refusals = 0
 
     def stream(  # noqa: PLR0913  # all that makes one
         self,
@@ -79,9 +85,9 @@ class Channels:
 class Connections:
     """The channels that new calls take. Safe to use from several threads.
 
-    When a file of the certificates has changed, new calls take new channels, and those under way
-    end on the old ones. Raises ValueError for files that are no certificates, and for an invalid
-    proxy.
+    When a file of the certificates has changed, or the server has refused streams again and again,
+    new calls take new channels, and those under way end on the old ones. Raises ValueError for
+    files that are no certificates, and for an invalid proxy.
     """
 
     def __init__(self, settings: ClientSettings, sender: Sender) -> None:
@@ -97,8 +103,8 @@ class Connections:
     def take(self) -> Channels:
         """The channels for a call, which gives them back when it ends."""
         with self._lock:
-            if self._files is not None and time.monotonic() >= self._next_look:
-                self._look(self._files)
+            if (self._files or self._retired) and time.monotonic() >= self._next_look:
+                self._look()
             self._current.users += 1
             return self._current
 
@@ -106,6 +112,13 @@ class Connections:
         """A call has ended."""
         with self._lock:
             channels.users -= 1
+
+    def refused(self) -> None:
+        """The server has refused a stream. It may count streams there that ended long ago."""
+        with self._lock:
+            self._current.refusals += 1
+            if self._current.refusals >= _MOST_REFUSALS:
+                self._replace(again=True)
 
     async def close(self) -> None:
         """Cancels all calls."""
@@ -118,23 +131,28 @@ class Connections:
         """Whether a connection for new calls is there."""
         return self._current.is_connected()
 
-    def _look(self, files: _Files) -> None:
+    def _look(self) -> None:
         self._next_look = time.monotonic() + _LOOK_SECONDS
         idle = [channels for channels in self._retired if not channels.users]
         self._retired = [channels for channels in self._retired if channels.users]
         for channels in idle:
             self._sender.start(channels.close, "npucall-channels")
+        if self._files is None:
+            return
         try:
-            if files.contents() == self._contents:
+            if self._files.contents() == self._contents:
                 return
-            self._contents = files.read()
+            self._contents = self._files.read()
         except ValueError:
             return  # half of a new pair: the old one still counts
-        self._retired.append(self._current)
-        self._current = self._opened()
+        self._replace()
 
-    def _opened(self) -> Channels:
-        return Channels(self._sender, self.way, self._contents)
+    def _replace(self, *, again: bool = False) -> None:
+        self._retired.append(self._current)
+        self._current = self._opened(again=again)
+
+    def _opened(self, *, again: bool = False) -> Channels:
+        return Channels(self._sender, self.way, self._contents, again=again)
 
 
 class _Files(NamedTuple):

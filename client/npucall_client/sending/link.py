@@ -39,6 +39,8 @@ T = TypeVar("T")
 
 _NOBODY = ("Connection refused", "No such file")
 """gRPC's texts if no process listens."""
+_REFUSED = "RST_STREAM with error code 7"
+"""gRPC's text for a stream that the server has refused."""
 _END_SECONDS = 2.0
 """Time in which a process answers that has not ended."""
 _BETWEEN_LOOKS = 0.05
@@ -283,6 +285,8 @@ class Link:
         if isinstance(error, ValueError):  # gRPC's error for a channel that was just closed
             return closed() if self._closed.is_set() else error
         error.__traceback__ = None  # the error is also the call, which its frames would keep
+        if _REFUSED in (error.details() or ""):
+            self.connections.refused()
         trailers = error.trailing_metadata()
         return failure(self._origin(), error.code(), error.details(), trailers, timeout)
 

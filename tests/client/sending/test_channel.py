@@ -40,6 +40,7 @@ BOTH_SENDERS = pytest.mark.usefixtures("sender")
 PAUSES = "npucall_client.sending.attempts.PAUSES"
 PAIR = fake.numbers(8)
 LOST, DRAINING = DeviceLostError("restarting"), DrainingError("going down")
+REFUSED = "Stream removed (Received RST_STREAM with error code 7)"
 RESET = "Stream removed (RST_STREAM (Received RST_STREAM with error code 11))"
 
 
@@ -92,6 +93,26 @@ def test_an_error_of_ours_arrives_with_its_facts_and_that_of_grpc_is_only_the_co
     assert server.unary == 3
     assert not isinstance(caught.value, grpc.RpcError)
     assert isinstance(caught.value.__context__, grpc.RpcError)
+
+
+@BOTH_SENDERS
+def test_a_connection_on_which_streams_are_refused_again_and_again_is_left(
+    server: fake.FakeServer, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before: every further call of that connection ended so, still after 418 s."""
+    monkeypatch.setattr(PAUSES, (0.001,))
+    peers: list[str] = []
+
+    def count_wrongly(request: bytes, context: grpc.ServicerContext) -> bytes:
+        if context.peer() not in peers:
+            peers.append(context.peer())
+        if context.peer() == peers[0]:
+            context.abort(grpc.StatusCode.UNAVAILABLE, REFUSED)
+        return fake.echo_once(request, context)
+
+    server.answer = count_wrongly
+    assert fake.run(client, PAIR).tolist() == PAIR.tolist()
+    assert (len(peers), server.unary) == (2, 4)
 
 
 def _future(target: str) -> None:
