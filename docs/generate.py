@@ -33,6 +33,7 @@ from npucall.errors import (
     Repeat,
     SettingError,
 )
+from npucall.operators import CATALOGUE
 from npucall_client.commands.exits import ExitCode as CommandExit
 from npucall_client.settings import ClientSettings
 from npucall_server.directory.settings import DirectorySettings
@@ -76,6 +77,7 @@ def pages() -> dict[Path, str]:
         docs / "errors.md": errors_page(),
         docs / "limits.md": limits_page(),
         ROOT / "proto/npucall/environment/known_variables.py": known_variables(),
+        ROOT / "proto/npucall/ops.pyi": names_of_operators(),
         docs / "settings.md": settings_page(),
         docs / "exit-codes.md": exit_codes_page(),
         docs / "metrics.md": metrics_page(),
@@ -101,10 +103,19 @@ def errors_page() -> str:
         Server and client raise the same classes; they are in `npucall.errors`. The server sends an
         error as a gRPC status with `google.rpc.ErrorInfo`. Its `reason` names the class, so any
         gRPC client can tell errors apart. The table shows each class below its base class: `except
-        ArgumentError` catches wrong dtypes, shapes, formats and attributes.
+        ArgumentError` catches wrong dtypes, shapes, formats and attributes. Where Python has a
+        class for such an error, `except ValueError` or `except TimeoutError` does it too.
         """,
         page_parts.table(
-            ("class", "gRPC code", "reason", "repeated", "aclnn status", "meaning, and what to do"),
+            (
+                "class",
+                "also a",
+                "gRPC code",
+                "reason",
+                "repeated",
+                "aclnn status",
+                "meaning, and what to do",
+            ),
             list(_error_rows(NpucallError, 0)),
         ),
         """
@@ -132,6 +143,7 @@ def errors_page() -> str:
 def _error_rows(error: type[NpucallError], depth: int) -> Iterator[tuple[str, ...]]:
     yield (
         "&nbsp;&nbsp;" * depth + f"`{error.__name__}`",
+        " ".join(f"`{base.__name__}`" for base in error.__bases__ if _is_standard(base)),
         f"`{error.code.name}`",
         f"`{error.reason}`",
         error.repeat.value,
@@ -140,6 +152,10 @@ def _error_rows(error: type[NpucallError], depth: int) -> Iterator[tuple[str, ..
     )
     for child in error.__subclasses__():
         yield from _error_rows(child, depth + 1)
+
+
+def _is_standard(base: type) -> bool:
+    return base.__module__ == "builtins" and base is not Exception
 
 
 def _status_of(error: type[NpucallError]) -> str:
@@ -224,12 +240,18 @@ def settings_page() -> str:
         page_parts.table(("flag", "environment", "TOML", "type", "default", "meaning"), directory),
         "## Client",
         """
-        Each is an argument of `npucall_client.connect`, else an environment variable.
+        Each is an argument of `npucall.connect`, else an environment variable.
         """,
         page_parts.table(
             ("argument", "environment", "type", "default", "meaning"), list(_client_rows())
         ),
     )
+
+
+def names_of_operators() -> str:
+    """What type checkers read of `npucall.ops`."""
+    names = sorted(each.formula.__name__ for each in CATALOGUE if each.formula is not None)
+    return "".join(f"from npucall.operators.{name} import {name} as {name}\n" for name in names)
 
 
 def known_variables() -> str:

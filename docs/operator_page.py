@@ -92,18 +92,11 @@ def _dtypes(dtypes: tuple[DType, ...], *, legacy: bool) -> str:
     return ", ".join(map(str, dtypes)) + ("\\*" if legacy else "")
 
 
-def _import(module: str, name: str) -> str:
-    """How it is imported, cut as the formatter of this project cuts long lines."""
-    line = f"from {module} import {name}"
-    return line if len(line) <= LINE else f"from {module} import (\n    {name},\n)"
-
-
 def _section(operator: Operator[Any, Any]) -> str:
-    module, name = operator.formula.__module__, operator.formula.__name__
     parts = (
         f"## {operator.title}",
         page_parts.docstring(operator.description),
-        f"```python\n{_import(module, name)}\n```",
+        f"In Python: `npucall.ops.{operator.formula.__name__}`.",
         f"Declaration in C, of phase one:\n\n```c\n{_prototype(operator)}\n```",
         page_parts.table(
             ("parameter", "in C", "type", "default", "meaning"),

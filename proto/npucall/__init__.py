@@ -1,7 +1,19 @@
-"""The contract: what client and server must agree on, and how operators are computed.
+"""Runs operators of Ascend NPUs: arrays in, arrays out.
+
+::
+
+    import npucall
+
+    with npucall.connect("127.0.0.1:50051") as npu:
+        gradient = npu.run(npucall.ops.kl_div_backward, grad_output, student, target)
+
+This distribution is the contract: what client and server must agree on, and how operators are
+computed. ``connect``, ``Client``, ``aio``, ``torch`` and whatever else calls a server come from the
+distribution ``npucall-client``, and are here where that is installed.
 
 Its modules, from the top::
 
+    ops                  each operator by its name in Python
     compute              the CPU reference
     wire                 values and their bytes
     operators            the catalogue
@@ -22,15 +34,45 @@ Its modules, from the top::
     v1                   the .proto files, and what is generated from them
 """
 
+from __future__ import annotations
+
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-__version__: str
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoints
 
-if not TYPE_CHECKING:
+if not TYPE_CHECKING:  # type checkers read __init__.pyi
 
-    def __getattr__(name: str) -> str:
-        """The version, read from the distribution's metadata where somebody asks for it."""
+    def __getattr__(name: str) -> object:
+        """The version, a module, or a name of the client, loaded where somebody asks for it."""
         if name == "__version__":
-            return import_module("importlib.metadata").version("npucall")
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+            return import_module("importlib.metadata").version(__name__)
+        if name.startswith("_"):
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        module = f"{__name__}.{name}"
+        try:
+            return import_module(module)
+        except ModuleNotFoundError as error:
+            if error.name != module:
+                raise
+        value = globals()[name] = _of_others(name)
+        return value
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), "errors", "ops", *_points().names})
+
+
+def _points() -> EntryPoints:
+    """What other distributions put here: the client."""
+    return import_module("importlib.metadata").entry_points(group=__name__)
+
+
+def _of_others(name: str) -> object:
+    points = _points()
+    if name in points.names:
+        return points[name].load()
+    if points:
+        hint = import_module("npucall.texts").did_you_mean(name, points.names)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{hint}")
+    raise ModuleNotFoundError(f"npucall.{name}: the client is missing; pip install npucall-client")

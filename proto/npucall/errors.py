@@ -1,6 +1,7 @@
 """What can go wrong: one class for each reason. Server and client raise the same classes.
 
-Every class names its gRPC status code, and says whether the same call may be repeated.
+Every class names its gRPC status code, and says whether the same call may be repeated. Where Python
+has a class for such an error (``ValueError``, ``TimeoutError``), that is a base too.
 ``wire.status`` turns errors into ``google.rpc.Status`` and back.
 """
 
@@ -104,7 +105,7 @@ class NpucallError(Exception):
             return None
 
 
-class OperatorUnknownError(NpucallError):
+class OperatorUnknownError(NpucallError, LookupError):
     """No operator has this name, or it has no such variant. ``npucall operators`` lists them."""
 
     code, reason = StatusCode.NOT_FOUND, "OPERATOR_UNKNOWN"
@@ -123,37 +124,37 @@ class VariantUnavailableError(OperatorUnavailableError):
     reason = "VARIANT_UNAVAILABLE"
 
 
-class MessageError(NpucallError):
+class MessageError(NpucallError, ValueError):
     """The server cannot read the request, or it breaks the contract. Correct the client."""
 
     code, reason = StatusCode.INVALID_ARGUMENT, "MESSAGE_MALFORMED"
 
 
-class TensorLayoutError(NpucallError):
+class TensorLayoutError(NpucallError, ValueError):
     """The shape, strides, offset, storage and number of bytes of a tensor contradict each other."""
 
     code, reason = StatusCode.INVALID_ARGUMENT, "TENSOR_LAYOUT"
 
 
-class ArgumentUnknownError(NpucallError):
+class ArgumentUnknownError(NpucallError, TypeError):
     """The operator has no parameter of this name."""
 
     code, reason = StatusCode.INVALID_ARGUMENT, "ARGUMENT_UNKNOWN"
 
 
-class ArgumentMissingError(NpucallError):
+class ArgumentMissingError(NpucallError, TypeError):
     """A required argument is missing: the C function would get a null pointer."""
 
     code, reason = StatusCode.INVALID_ARGUMENT, "ARGUMENT_MISSING"
 
 
-class ArgumentError(NpucallError):
+class ArgumentError(NpucallError, ValueError):
     """An argument breaks a rule of the operator. The subclasses say which kind of rule."""
 
     code, reason = StatusCode.INVALID_ARGUMENT, "ARGUMENT_INVALID"
 
 
-class DTypeError(ArgumentError):
+class DTypeError(ArgumentError, TypeError):
     """The operator, the product or the protocol does not accept this element type."""
 
     reason = "DTYPE_UNSUPPORTED"
@@ -177,7 +178,7 @@ class AttributeValueError(ArgumentError):
     reason = "ATTRIBUTE_INVALID"
 
 
-class SettingError(ArgumentError, ValueError):
+class SettingError(ArgumentError):
     """Made by the client: a target, a timeout or another setting that cannot be. Correct it."""
 
     reason = "SETTING_INVALID"
@@ -231,7 +232,7 @@ class HandleExistsError(NpucallError):
     code, reason = StatusCode.ALREADY_EXISTS, "HANDLE_EXISTS"
 
 
-class HandleMemoryError(NpucallError):
+class HandleMemoryError(NpucallError, MemoryError):
     """The session, its tenant or the server has no room for the handle. Release handles."""
 
     code, reason = StatusCode.RESOURCE_EXHAUSTED, "HANDLE_MEMORY"
@@ -269,7 +270,7 @@ class QuotaError(NpucallError):
     repeat = Repeat.LATER_HERE
 
 
-class UnauthenticatedError(NpucallError):
+class UnauthenticatedError(NpucallError, PermissionError):
     """The server does not know the caller. The subclasses say what is wrong with the credential."""
 
     code, reason = StatusCode.UNAUTHENTICATED, "CREDENTIAL"
@@ -299,7 +300,7 @@ class TenantUnknownError(UnauthenticatedError):
     reason = "TENANT_UNKNOWN"
 
 
-class PermissionDeniedError(NpucallError):
+class PermissionDeniedError(NpucallError, PermissionError):
     """The caller's role does not allow this. The settings of the server's tenants give roles."""
 
     code, reason = StatusCode.PERMISSION_DENIED, "PERMISSION_DENIED"
@@ -312,7 +313,7 @@ class ReservedError(NpucallError):
     repeat = Repeat.LATER
 
 
-class DeadlineError(NpucallError):
+class DeadlineError(NpucallError, TimeoutError):
     """The call took longer than its deadline, or than the server's call_timeout."""
 
     code, reason = StatusCode.DEADLINE_EXCEEDED, "DEADLINE"
@@ -351,7 +352,7 @@ class DeviceError(NpucallError):
     code, reason = StatusCode.INTERNAL, "DEVICE_ERROR"
 
 
-class OutOfMemoryError(DeviceError):
+class OutOfMemoryError(DeviceError, MemoryError):
     """The device has too little free memory for this call. Make it smaller, or repeat it later."""
 
     code, reason = StatusCode.RESOURCE_EXHAUSTED, "DEVICE_MEMORY"
@@ -378,7 +379,7 @@ class ProtocolError(InternalError):
     repeat = Repeat.ELSEWHERE
 
 
-class ServerUnreachableError(NpucallError):
+class ServerUnreachableError(NpucallError, ConnectionError):
     """The client found no server at the target. Start the server, or correct the target."""
 
     code, reason = StatusCode.UNAVAILABLE, "SERVER_UNREACHABLE"

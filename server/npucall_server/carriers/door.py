@@ -88,7 +88,7 @@ class Outcome:
     def failure(self, error: Exception) -> NpucallError:
         """The error that the caller gets for an exception. The record gets it too."""
         record = self.record
-        if isinstance(error, MemoryError):
+        if isinstance(error, MemoryError) and not isinstance(error, NpucallError):
             error = OutOfMemoryError(
                 "the server's process has too little memory for this call and its answer; send "
                 "smaller calls, or lower memory_limit, so that the server refuses them earlier",

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 
 from npucall.dtypes import DType
-from npucall.errors import HandleMemoryError, OutOfMemoryError, QueueFullError
+from npucall.errors import HandleMemoryError, QueueFullError
 from npucall_server.access.identity import Identity
 from npucall_server.accounts.ledger import Entry, Holder, Ledger, Quota
 from npucall_server.devices.base import Device, Resident
@@ -76,7 +76,7 @@ class HandleRoom:
     def _allocate(self, size: int, pages: int, dtype: DType | None) -> Resident:
         try:
             return self._device.allocate(size, dtype)
-        except (OutOfMemoryError, MemoryError) as error:
+        except MemoryError as error:
             limit, held = self.ledger.limit, self.ledger.used - pages
             raise HandleMemoryError(
                 f"the device has no {size} bytes free for the handle ({error}); handles hold "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import pickle
 from typing import Any
 from urllib.parse import quote
 
@@ -196,3 +197,21 @@ def test_a_detail_that_cannot_be_read_does_no_harm() -> None:
 @given(st.sampled_from(list(StatusCode)), st.text(), st.binary())
 def test_any_trailer_gives_an_error_of_ours(code: StatusCode, message: str, data: bytes) -> None:
     assert isinstance(from_status(code, message, data), NpucallError)
+
+
+def test_errors_are_caught_by_the_classes_of_python() -> None:
+    caught = {
+        "ShapeError": ValueError,
+        "DTypeError": TypeError,
+        "ArgumentMissingError": TypeError,
+        "OperatorUnknownError": LookupError,
+        "OutOfMemoryError": MemoryError,
+        "StalledError": TimeoutError,
+        "ConnectionLostError": ConnectionError,
+        "CredentialExpiredError": PermissionError,
+    }
+    for name, base in caught.items():
+        error = sent(getattr(errors, name)("the server says why", limit="3"))
+        assert isinstance(error, base), name
+        assert (str(error), error.details["limit"]) == ("the server says why", "3")
+        assert attributes(pickle.loads(pickle.dumps(error))) == attributes(error)

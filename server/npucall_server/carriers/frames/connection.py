@@ -72,10 +72,9 @@ class FrameConnection(FrameVisitor):
             self._parts.peers.enter(side)
         try:
             self._serve()
-        except (OSError, EOFError):
-            pass  # it has gone
         except Exception as error:  # noqa: BLE001  # `Outcome` tells bugs from errors
-            self._tell(error)
+            if isinstance(error, NpucallError) or not isinstance(error, OSError | EOFError):
+                self._tell(error)  # else it has gone
         finally:
             self.cancel()
             self._memory.give_back()

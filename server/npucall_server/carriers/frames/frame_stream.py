@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from npucall.errors import MessageError
+from npucall.errors import MessageError, NpucallError
 from npucall.limits import FRAMES_PER_MESSAGE
 from npucall.wire import headers, status
 from npucall.wire.rpcs import EXECUTE_STREAM
@@ -55,6 +55,8 @@ def _messages(header: Header, incoming: IncomingFrames, caller: FrameVisitor) ->
                 raise MessageError(f"kind: expected a frame of the stream, found {header.kind}")
             size = incoming.size_of(header)
         incoming.rests = True
+    except NpucallError:
+        raise
     except (OSError, EOFError):
         caller.cancel()
         raise went_away() from None

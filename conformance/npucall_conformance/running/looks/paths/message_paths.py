@@ -208,10 +208,10 @@ def by_asyncio_pipeline(resources: Resources, samples: Sequence[PathCall]) -> li
             async with asyncio.timeout(SECONDS):
                 await lanes.send(request_of(call), end)
                 return await over
-        except TimeoutError:
-            return DeadlineError(f"pipeline: no answer within {SECONDS:g} s")
         except NpucallError as error:
             return error
+        except TimeoutError:
+            return DeadlineError(f"pipeline: no answer within {SECONDS:g} s")
 
     async def all_of_them() -> list[AnswerOrError]:
         lanes = loop.transport.calls()
