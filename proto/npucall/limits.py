@@ -18,7 +18,10 @@ MAX_TENSOR_BYTES = 2**63 - 1
 CACHED_CALL_BYTES = 8 * KIB
 """Of a serialised call; the result of checking a larger one is not kept."""
 CACHED_CALLS = 1024
-"""Number of calls, of replies and of recipes that are kept."""
+"""Number of replies and of spellings of calls that a client keeps."""
+KNOWN_CALLS_BYTES = 16 * MIB
+"""Of all calls that a process keeps the checks of, about. Where there is no room, the oldest of the
+owner with the most goes."""
 CACHED_CALL_VALUES = 256
 """Tensors and members of lists of a call; a call with more is not kept."""
 

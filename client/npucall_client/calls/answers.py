@@ -7,10 +7,13 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from npucall.errors import NpucallError, ProtocolError
+import numpy as np
+
+from npucall.errors import MessageError, NpucallError, ProtocolError
 from npucall.limits import CACHED_CALLS
 from npucall.places import HandlePart, Keep, RegionPart
 from npucall.wire import replies
+from npucall.wire.messages import split_response
 from npucall_client.calls import arrays
 
 if TYPE_CHECKING:
@@ -23,8 +26,6 @@ if TYPE_CHECKING:
     from npucall.wire.replies import Reply
     from npucall_client.calls.arguments import BoundCall
 
-_CAME = {memoryview}
-"""The types of places that are bytes which came with the answer."""
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 decode_reply = lru_cache(CACHED_CALLS)(replies.decode_reply)
@@ -44,6 +45,34 @@ def checked(bound: BoundCall, response: Response) -> Response:
     return response
 
 
+def as_before(bound: BoundCall, message: bytes) -> Response | None:
+    """The answer in a message that differs from one before only in its numbers; else None.
+
+    That one was checked, so nothing of this one is.
+    """
+    form = bound.form
+    return None if form is None or bound.kept else form.read(message)
+
+
+def learned(bound: BoundCall, message: bytes, response: Response) -> Response:
+    """The checked answer in a message; the next one like it needs no checks."""
+    answer = checked(bound, response)
+    if bound.form is not None and not bound.kept:
+        bound.form.learn(message, answer)
+    return answer
+
+
+def response_to(bound: BoundCall, message: bytes) -> Response:
+    """The answer in its message. Raises ProtocolError if it is none, or not that of the call."""
+    known = as_before(bound, message)
+    if known is not None:
+        return known
+    try:
+        return learned(bound, message, split_response(message))
+    except MessageError as error:
+        raise ProtocolError(f"response: {error}") from None
+
+
 def unpack(
     bound: BoundCall, reply: Reply, places: Sequence[Place], kept: Mapping[str, Any] = _NOTHING
 ) -> dict[str, Any]:
@@ -53,11 +82,8 @@ def unpack(
     ``kept`` has the objects to return. A list of tensors is a list.
     """
     if not (bound.targets or bound.lists or bound.from_torch or bound.kept):
-        data: Any = places
-        if set(map(type, data)) <= _CAME and tuple(map(len, data)) == reply.stored_bytes:
-            plain = {}
-            for name, came in zip(reply.stored, data, strict=True):
-                plain[name] = arrays.receive(reply.outputs[name], came)
+        plain = _plain(reply, places)
+        if plain is not None:
             return plain
     outputs = {
         name: kept.get(name)
@@ -66,6 +92,20 @@ def unpack(
         for name, place in placed(bound, reply, places).items()
     }
     return in_lists(bound, outputs)
+
+
+def _plain(reply: Reply, places: Sequence[Place]) -> dict[str, AnyArray] | None:
+    """Outputs that all came with the answer, each row-major; None for any others."""
+    dense = reply.dense
+    if dense is None or len(places) != len(dense):
+        return None
+    outputs = {}
+    for (name, shape, dtype, size), came in zip(dense, places, strict=True):
+        if type(came) is not memoryview or len(came) != size:
+            return None
+        array: AnyArray = np.ndarray(shape, dtype, came)
+        outputs[name] = array.copy() if came.readonly else array
+    return outputs
 
 
 def _given(bound: BoundCall, name: str, array: AnyArray) -> Any:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from functools import lru_cache
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from npucall.dtypes import AnyArray
     from npucall.places import Discard
     from npucall.tensors import Buffer
+    from npucall_client.calls.known import CallForm
     from npucall_client.calls.tensors import Home, Tensor
 
     Given: TypeAlias = "Buffer | HandlePart | StepOutput"
@@ -45,41 +46,52 @@ class Placement(NamedTuple):
     """Where outputs are to be written, by name."""
 
 
-@dataclass
 class BoundCall:
     """What goes to a device, and where its answer goes."""
 
-    operator: str
-    call: bytes = b""
-    storage: dict[str, Given] = field(default_factory=dict)
-    """By argument, in the order in which it travels; tensors of a list one by one."""
-    targets: dict[str, AnyArray] = field(default_factory=dict)
-    """The caller's own arrays, by output; those of a list one by one."""
-    lists: list[str] = field(default_factory=list)
+    form: CallForm | None = None
+    """All of it but its bytes, if the client knows that of a call before."""
+    lists: Sequence[str] = ()
     """The outputs that are lists of tensors."""
     updated: tuple[str, ...] = ()
     """The outputs whose values the operator may read."""
     placement: Placement | None = None
-    keep_layout: bool = False
-    send_unread: bool = False
-    planning: bool = False
+    keep_layout = False
+    send_unread = False
+    planning = False
     """Whether the call is only checked, so that tensors need no data."""
-    from_torch: bool = False
+    from_torch = False
     """Whether tensors of torch came in; then its results are such tensors too."""
-    tensors: dict[str, Any] = field(default_factory=dict)
+    tensors: Mapping[str, Any] = MappingProxyType({})
     """The caller's own tensors of torch, of which ``targets`` has the memory."""
     progress: Callable[[int, int, int], object] | None = None
     """Called with bytes sent, bytes received, and bytes known to travel in all."""
-    variant: str = ""
-    """The variant that the caller asks for; empty: the default, or the only one."""
-    home: Home | None = None
-    """The session whose handles it names."""
-    within: object = None
-    """The program that it is a step of."""
-    held: list[HeldTensor] = field(default_factory=list)
+    held: Sequence[HeldTensor] = ()
     """What has to stay on the server until the call has ended."""
-    kept: dict[str, Keep | Discard] = field(default_factory=dict)
-    """Outputs that do not come back, by name."""
+
+    def __init__(  # noqa: PLR0913  # what most calls have; the rest is set where a call has it
+        self,
+        operator: str,
+        call: bytes = b"",
+        storage: dict[str, Given] | None = None,
+        variant: str = "",
+        home: Home | None = None,
+        within: object = None,
+        kept: Mapping[str, Keep | Discard] = MappingProxyType({}),
+    ) -> None:
+        self.operator, self.call = operator, call
+        self.storage: dict[str, Given] = {} if storage is None else storage
+        """By argument, in the order in which it travels; tensors of a list one by one."""
+        self.targets: dict[str, AnyArray] = {}
+        """The caller's own arrays, by output; those of a list one by one."""
+        self.variant = variant
+        """The variant that the caller asks for; empty: the default, or the only one."""
+        self.home = home
+        """The session whose handles it names."""
+        self.within = within
+        """The program that it is a step of."""
+        self.kept = kept
+        """Outputs that do not come back, by name."""
 
     @property
     def session(self) -> str:
@@ -117,15 +129,8 @@ def bind(  # noqa: PLR0913  # all that makes a call
     Raises TypeError if a Python call would, and the errors of the contract for values that cannot
     travel.
     """
-    bound = BoundCall(
-        operator.name,
-        keep_layout=keep_layout,
-        send_unread=send_unread,
-        planning=planning,
-        variant=variant,
-        home=home,
-        within=within,
-    )
+    bound = BoundCall(operator.name, b"", {}, variant, home, within)
+    bound.keep_layout, bound.send_unread, bound.planning = keep_layout, send_unread, planning
     if outputs and not outputs.keys() <= operator.by_name.keys():
         outputs = in_python(operator, outputs)
     roles = {} if operator.reference else _roles(operator, kwargs, outputs)
@@ -221,13 +226,13 @@ def _note_torch(bound: BoundCall, value: Any) -> None:
 def _input(bound: BoundCall, name: str, value: Any) -> Tensor:
     _note_torch(bound, value)
     if isinstance(value, HeldTensor):
-        return _hold(bound, name, value)
+        return hold(bound, name, value)
     if (without_data := _without_data(bound, name, value)) is not None:
         return without_data
     return _send(bound, name, arrays.as_array(name, value))
 
 
-def _hold(bound: BoundCall, name: str, held: HeldTensor) -> Tensor:
+def hold(bound: BoundCall, name: str, held: HeldTensor) -> Tensor:
     """Adds a tensor of a session to the call by its handle."""
     if bound.home is None:
         bound.home = held.home
@@ -238,7 +243,7 @@ def _hold(bound: BoundCall, name: str, held: HeldTensor) -> Tensor:
         )
     place = bound.storage[name] = held.place(bound.within)
     if not isinstance(place, StepOutput):
-        bound.held.append(held)
+        bound.held = (*bound.held, held)
     return held.tensor
 
 
@@ -252,7 +257,7 @@ def _outputs(
         bound.updated += (name,)
     if parameter is None or isinstance(parameter, Attribute) or not parameter.many:
         return name, None, "", (_target(bound, name, value, stored),), False, stored
-    bound.lists.append(name)
+    bound.lists = (*bound.lists, name)
     members = _members(name, value)
     targets = [_target(bound, place, member, stored) for place, member in members]
     return name, None, "", tuple(targets), True, stored
@@ -260,14 +265,14 @@ def _outputs(
 
 def _target(bound: BoundCall, name: str, value: Any, stored: bool) -> Tensor:  # noqa: FBT001
     if isinstance(value, HeldTensor) and stored:  # it is read; what is written is another one
-        return _hold(bound, name, value)
+        return hold(bound, name, value)
     if isinstance(value, Empty) and name not in bound.updated:
         return arrays.checked_dtype(name, value.dtype), tuple(value.shape), None, None
     if (without_data := _without_data(bound, name, value)) is not None:
         return without_data
     target = bound.targets[name] = arrays.as_target(name, value)
     if arrays.is_torch(value):
-        bound.tensors[name] = value
+        bound.tensors = {**bound.tensors, name: value}
     return _send(bound, name, target) if stored else (target.dtype, target.shape, None, None)
 
 

@@ -93,18 +93,36 @@ def send(name: str, array: AnyArray, *, keep_layout: bool) -> Sent:
     """
     if array.flags.c_contiguous:
         return Sent(array.dtype, array.shape, None, None, memory(array))
-    strides = _strides(array)
-    if strides is not None:
-        reach = 1 + sum((n - 1) * s for n, s in zip(array.shape, strides, strict=True))
-        if keep_layout or reach <= array.size:
-            return Sent(array.dtype, array.shape, strides, (reach,), memory(_memory(array, reach)))
+    reach = reach_of(array, keep_layout=keep_layout)
+    if reach is not None:
+        strides = _strides(array)
+        return Sent(array.dtype, array.shape, strides, (reach,), reached(array, reach))
     if keep_layout:
         raise TensorLayoutError(
             f"{name}: expected strides of 0 or more whole elements, found {array.strides} bytes; "
             "with keep_layout=False the client sends a dense copy",
             parameter=name,
         )
-    return Sent(array.dtype, array.shape, None, None, memory(np.ascontiguousarray(array)))
+    return Sent(array.dtype, array.shape, None, None, reached(array, None))
+
+
+def reach_of(array: AnyArray, *, keep_layout: bool = False) -> int | None:
+    """How many elements lie from an array's first to its last one, if it travels with these.
+
+    None: its elements are gathered.
+    """
+    strides = _strides(array)
+    if strides is None:
+        return None
+    reach = 1 + sum((n - 1) * s for n, s in zip(array.shape, strides, strict=True))
+    return reach if keep_layout or reach <= array.size else None
+
+
+def reached(array: AnyArray, reach: int | None) -> memoryview:
+    """What travels of an array that is not row-major; see ``reach_of``."""
+    if reach is None:
+        return memory(np.ascontiguousarray(array))
+    return memory(_memory(array, reach))
 
 
 def receive(spec: TensorSpec, storage: Buffer) -> AnyArray:
@@ -211,9 +229,14 @@ def _memory(array: AnyArray, elements: int) -> AnyArray:
     return np.lib.stride_tricks.as_strided(array, (elements,), (array.itemsize,))
 
 
+def is_cast(array: AnyArray) -> bool:
+    """Whether Python sees the bytes of a row-major array without NumPy's help."""
+    return bool(array.size and type(array) is np.ndarray and array.dtype.char in _CAST)
+
+
 def memory(array: AnyArray) -> memoryview:
     """The bytes of a row-major array without gaps."""
-    if array.size and type(array) is np.ndarray and array.dtype.char in _CAST:
+    if is_cast(array):
         return array.data.cast("B")  # makes no other array
     return np.asarray(array).reshape(-1).view(np.uint8).data  # a matrix stays two-dimensional
 

@@ -18,6 +18,7 @@ from npucall.wire.listing import declare
 from npucall.wire.replies import decode_reply, decode_timings
 from npucall_client.calls import answers, arguments
 from npucall_client.calls.hints import warn
+from npucall_client.calls.known import KnownCalls
 from npucall_client.settings import checked_seconds
 
 if TYPE_CHECKING:
@@ -101,18 +102,21 @@ class Binding:
         settings: ClientSettings,
         options: Options | None = None,
         declared: dict[str, Operator[Any, Any]] | None = None,
+        known: KnownCalls | None = None,
     ) -> None:
         self.options = options or Options(settings.timeout, settings.variant)
         self._settings = settings
         self._declared = declared if declared is not None else {}
         """Operators that only the server knows, asked for once."""
+        self._known = known or KnownCalls()
 
     def having(self, **given: Any) -> Binding:
         """The same with other options; None means not given."""
         named: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
         if "timeout" in named:
             named["timeout"] = checked_seconds(named["timeout"])
-        return Binding(self._settings, replace(self.options, **named), self._declared)
+        options = replace(self.options, **named)
+        return Binding(self._settings, options, self._declared, self._known)
 
     def options_of(self, operator: Operator[Any, Any] | str, kwargs: dict[str, Any]) -> Options:
         """Removes the options from the arguments of a call by name, and returns them.
@@ -169,19 +173,19 @@ class Binding:
             named = [each for each in same_name if each.variant == options.variant]
             called = [*named, *same_name][0] if same_name else self._declared[operator]
             variant = options.variant if called.variant else ""
-        call = arguments.bind(
-            called,
-            variant,
-            args,
-            kwargs,
-            options.outputs,
-            keep_layout=options.keep_layout,
-            send_unread=self._settings.send_unread,
-            planning=planning,
-            home=home,
-            within=within,
-        )
-        call.progress = options.progress
+        send_unread = self._settings.send_unread
+        if planning or options.outputs or options.keep_layout:
+            call = arguments.bind(
+                called, variant, args, kwargs, options.outputs,
+                keep_layout=options.keep_layout, send_unread=send_unread,
+                planning=planning, home=home, within=within,
+            )  # fmt: skip
+        else:
+            call = self._known.bind(
+                called, variant, args, kwargs, send_unread=send_unread, home=home, within=within
+            )
+        if options.progress is not None:
+            call.progress = options.progress
         return call
 
 

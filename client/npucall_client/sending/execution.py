@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from npucall.errors import MessageError, ProtocolError
-from npucall.wire.messages import split_response
-from npucall_client.calls.answers import checked
+from npucall_client.calls.answers import response_to
 from npucall_client.sending.large_call import LargeCall
 from npucall_client.sending.server_limits import CHECKED_FROM
 from npucall_client.sending.transfer import message_of, place_nothing_in_chunks
@@ -28,11 +26,7 @@ async def executed(link: Link, attempts: Attempts) -> Response:
     message = message_of(call)
     if len(message) >= CHECKED_FROM:
         limits.check_message(call, len(message))
-    answer = await link.send_once("Execute", message, attempts)
-    try:
-        return checked(call, split_response(answer))
-    except MessageError as error:
-        raise ProtocolError(f"response: {error}") from None
+    return response_to(call, await link.send_once("Execute", message, attempts))
 
 
 async def _in_chunks(link: Link, attempts: Attempts, call: BoundCall) -> Response:

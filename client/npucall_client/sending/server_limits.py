@@ -50,11 +50,14 @@ class ServerLimits:
         """
         if not self.stream_window:
             return False
+        form = call.form
         if call.home is None and call.placement is None:
-            storages = call.storage.values()
-            rest = len(call.call) + FRAME_BYTES * (1 + len(storages))
-            size = sum(map(len, storages))
-            return size >= self._stream_from or size + rest > self._message
+            if form is not None and form.request is not None:
+                size, length = form.request.data_bytes, form.request.length
+            else:
+                size = sum(map(len, call.storage.values()))
+                length = len(call.call) + FRAME_BYTES * (1 + len(call.storage)) + size
+            return size >= self._stream_from or length > self._message
         size = size_of(call)
         if size >= self._stream_from or self._is_too_long(call, size):
             return True

@@ -28,7 +28,7 @@ from npucall.wire.messages import Response, join_request, split_response
 from npucall.wire.program_messages import StepRequest
 from npucall.wire.status import from_bytes
 from npucall_client.calls import arrays
-from npucall_client.calls.answers import checked, decode_reply
+from npucall_client.calls.answers import as_before, checked, decode_reply, learned
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -109,6 +109,9 @@ def planned_step_of(call: BoundCall) -> StepRequest:
 def message_of(call: BoundCall) -> bytes:
     """A call in one message."""
     if call.placement is None:
+        form = call.form
+        if form is not None and form.request is not None and not call.kept:
+            return form.request.join(call.storage.values())  # type: ignore[arg-type]  # no places
         return join_request(call.call, list(call.storage.values()), call.kept)
     return join_request(call.call, storages_of(call), output_places_of(call))
 
@@ -180,8 +183,7 @@ class Incoming:
             self._expect(_stored(frame.reply))
             return None
         if isinstance(frame, ReplyFrame):
-            response = split_response(frame.response)
-            return self._begin(response) if self._resolved is None else self._end(response)
+            return self._reply(frame.response)
         self._advance(Event.OUTPUT_END if isinstance(frame, End) else Event.OUTPUT_CHUNK)
         try:
             if isinstance(frame, End):
@@ -192,6 +194,17 @@ class Incoming:
             raise ProtocolError(f"stream: {error}") from error
         self._received(self._receiving.received, self._receiving.nbytes)
         return None
+
+    def _reply(self, message: bytes) -> Response | None:
+        if self._resolved is not None:
+            return self._end(split_response(message))
+        known = as_before(self._call, message)
+        if known is None:
+            return self._begin(message, split_response(message))
+        self._advance(Event.REPLY)
+        size = sum(map(len, known.storage))  # type: ignore[arg-type]  # they have no places
+        self._received(size, size)
+        return known
 
     def _advance(self, event: Event) -> None:
         state = after(self._state, event)
@@ -214,14 +227,15 @@ class Incoming:
             raise ProtocolError(f"stream: {error}") from error
         return checked(self._call, response._replace(storage=list(self._outputs)))
 
-    def _begin(self, response: Response) -> Response | None:
+    def _begin(self, message: bytes, response: Response) -> Response | None:
         specs = _stored(response.reply)
         if response.storage or not any(spec.storage_bytes for _, spec in specs):
             self._advance(Event.REPLY)
             storage = response.storage or [memoryview(b"") for _ in specs]
             size = sum([len(data) for data in storage if isinstance(data, memoryview)])
             self._received(size, size)
-            return checked(self._call, Response(response.reply, response.timings, storage))
+            answer = Response(response.reply, response.timings, storage)
+            return learned(self._call, message, answer)
         self._advance(Event.REPLY_CHUNKED)
         self._response = response
         self._expect(specs)

@@ -166,14 +166,16 @@ class ProgramBase:
 
     def _place_outputs(self, number: int, step: _Step, living: Mapping[str, RemoteTensor]) -> None:
         """Decides which results the server keeps, which come back, and which it discards."""
+        kept: dict[str, Keep | Discard] = {}
         for name in step.results:
             remote = living.get(name)
             if remote is None:
-                step.call.kept[name] = Discard()
+                kept[name] = Discard()
             elif StepOutput(number, name) not in self._fetched:
                 handle = new_handle()
-                step.call.kept[name] = Keep(handle)
+                kept[name] = Keep(handle)
                 remote.keep_as(handle)
+        step.call.kept = kept
 
     async def _run(self) -> Sequence[Response]:
         calls = [step.call for step in self._steps]

@@ -5,12 +5,12 @@ Why it is worth it: [src:call-cache].
 
 from __future__ import annotations
 
-from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from google.protobuf.message import DecodeError
 
+from npucall.caches import BoundedCache
 from npucall.declare.attributes import check_range
 from npucall.declare.call import Argument, Call, element, tensors_of
 from npucall.declare.parameters import Attribute, Input, Kind, Output, Scalar
@@ -27,14 +27,14 @@ from npucall.errors import (
 from npucall.limits import (
     CACHED_CALL_BYTES,
     CACHED_CALL_VALUES,
-    CACHED_CALLS,
+    KNOWN_CALLS_BYTES,
     MAX_CALL_BYTES,
     MAX_FIELDS,
 )
 from npucall.tensors import Format, TensorSpec, row_major
 from npucall.v1 import operator_service_pb2 as pb
 from npucall.v1 import tensor_pb2
-from npucall.wire.messages import KnownRequest, call_in
+from npucall.wire.messages import KnownMessage, call_in, known_request
 from npucall.wire.protobuf import Malformed, data_bytes_in
 
 if TYPE_CHECKING:
@@ -50,22 +50,22 @@ class PreparedCalls:
     """Calls that passed their rules on one product, kept by their bytes. Failures are not kept.
 
     Neither are calls that take much memory: of more than ``CACHED_CALL_BYTES``, or with more than
-    ``CACHED_CALL_VALUES`` tensors and members of lists.
+    ``CACHED_CALL_VALUES`` tensors and members of lists. What is kept has ``KNOWN_CALLS_BYTES``.
     """
 
     def __init__(self, catalogue: Catalogue, product: Product, default_variant: str) -> None:
         self._catalogue, self._product = catalogue, product
         self._default_variant = default_variant
-        self._kept: dict[bytes, _Kept] = {}
-        self._keeping = Lock()
+        self.kept: BoundedCache[bytes, _Kept] = BoundedCache(KNOWN_CALLS_BYTES)
 
-    def of(self, call: bytes) -> Prepared:
+    def of(self, call: bytes, owner: str = "") -> Prepared:
         """The prepared call of a serialised ``npucall.v1.Call``.
 
-        Raises what ``decode`` and ``prepare`` raise.
+        ``owner``: who is charged for it if it is kept. Raises what ``decode`` and ``prepare``
+        raise.
         """
-        kept = self._kept.get(call)
-        return self._prepare(call) if kept is None else kept.call
+        kept = self.kept.get(call)
+        return self._prepare(call, owner) if kept is None else kept.call
 
     def received(self, message: bytes) -> tuple[Prepared, Mapping[str, memoryview]] | None:
         """Call and storages of an ``ExecuteRequest``, if that takes no parsing and no checks.
@@ -73,29 +73,32 @@ class PreparedCalls:
         That is so for a call that was prepared before, if npucall wrote the message, with all
         storages in it. None for every other message.
         """
-        kept = self._kept.get(call_in(message))
-        if kept is None:
+        kept = self.kept.get(call_in(message))
+        if kept is None or kept.request is None:
             return None
         call, request = kept
-        storages = request.storages(message)
-        return None if storages is None else (call, storages)
+        storages = request.split(message)
+        return None if storages is None else (call, dict(zip(call.stored, storages, strict=True)))
 
-    def _prepare(self, call: bytes) -> Prepared:
+    def _prepare(self, call: bytes, owner: str) -> Prepared:
         decoded = decode(call, self._catalogue, self._default_variant)
         prepared = prepare(decoded, self._product, self._catalogue)
         if len(call) <= CACHED_CALL_BYTES and _members(prepared) <= CACHED_CALL_VALUES:
-            sizes = dict(zip(prepared.stored, prepared.stored_bytes, strict=True))
-            kept = _Kept(prepared, KnownRequest(call, sizes))
-            with self._keeping:
-                while len(self._kept) >= CACHED_CALLS:
-                    del self._kept[next(iter(self._kept))]
-                self._kept[call] = kept
+            kept = _Kept(prepared, known_request(call, prepared.stored_bytes))
+            tensors = len(prepared.inputs) + len(prepared.outputs)
+            size = len(call) * _BYTES_A_BYTE + tensors * _TENSOR_BYTES
+            self.kept.keep(call, kept, size, owner)
         return prepared
 
 
 class _Kept(NamedTuple):
     call: Prepared
-    request: KnownRequest
+    request: KnownMessage | None
+    """What a message with it looks like; None if that has to be parsed."""
+
+
+_TENSOR_BYTES, _BYTES_A_BYTE = 2048, 16
+"""About what a prepared call takes for each tensor, and for each byte of the call."""
 
 
 def _members(call: Prepared) -> int:

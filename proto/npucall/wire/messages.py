@@ -44,7 +44,7 @@ from npucall.wire.protobuf import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from npucall.places import OutputPlace, Place
     from npucall.tensors import Buffer
@@ -81,36 +81,90 @@ class RequestParts(NamedTuple):
         return sum(len(each) for each in self.storage if isinstance(each, memoryview))
 
 
-class KnownRequest:
-    """The requests of one call as npucall writes them, with all of its storages in the message.
+class KnownMessage:
+    """Messages of which only some parts differ, and those have always as many bytes.
 
-    They differ in the data alone, so nothing of them has to be parsed.
+    So nothing of them has to be parsed, or written anew.
     """
 
-    __slots__ = ("_length", "_parts")
+    __slots__ = ("_parts", "_stays", "data_bytes", "length")
 
-    def __init__(self, call: bytes, storages: Mapping[str, int]) -> None:
-        """``storages``: the bytes of each storage by name, in the order of the message."""
-        position = len(header(_CALL, len(call))) + len(call)
-        self._parts: list[tuple[str, int, bytes, int, int]] = []
-        for name, size in storages.items():
-            before = _storage_header(_REQUEST_STORAGE, size, position % ALIGNMENT)
-            start = position + len(before)
-            self._parts.append((name, position, before, start, start + size))
+    def __init__(self, parts: Iterable[tuple[bytes, int]]) -> None:
+        """``parts``: bytes that stay, each with how many follow them that differ."""
+        self._parts: list[tuple[int, bytes, int, int]] = []
+        self._stays: list[Buffer] = []
+        self.data_bytes = position = 0
+        for stays, size in parts:
+            start = position + len(stays)
+            self._parts.append((position, stays, start, start + size))
+            self._stays += (stays, b"")
+            self.data_bytes += size
             position = start + size
-        short = position - sum(storages.values()) <= MAX_OVERHEAD_BYTES
-        self._length = position if short and position <= MAX_MESSAGE_BYTES else -1
+        self.length = position
 
-    def storages(self, message: bytes) -> dict[str, memoryview] | None:
-        """The storages by name, views of a message with this call; None if it looks otherwise."""
-        if len(message) != self._length:
+    @property
+    def begins(self) -> bytes:
+        """What stays at their beginning."""
+        return self._parts[0][1]
+
+    def join(self, data: Collection[Buffer]) -> bytes:
+        """The message with these parts that differ. Copies each of them once."""
+        parts = self._stays.copy()
+        parts[1::2] = data
+        return b"".join(parts)
+
+    def split(self, message: bytes) -> list[memoryview] | None:
+        """The parts that differ, views of the message; None if it looks otherwise."""
+        if len(message) != self.length:
             return None
-        view, found = memoryview(message), {}
-        for name, position, before, start, end in self._parts:
-            if message[position:start] != before:
+        view, found = memoryview(message), []
+        for position, stays, start, end in self._parts:
+            if message[position:start] != stays:
                 return None
-            found[name] = view[start:end]
+            found.append(view[start:end])
         return found
+
+
+def known_request(call: bytes, sizes: Sequence[int]) -> KnownMessage | None:
+    """The requests of one call as npucall writes them, with all of its storages in the message.
+
+    None if there are none, or if npucall would refuse them. ``sizes``: of the storages, in bytes.
+    """
+    before = header(_CALL, len(call)) + call
+    known = KnownMessage(_storage_parts(before, _REQUEST_STORAGE, sizes))
+    overhead = known.length - known.data_bytes
+    is_short = overhead <= MAX_OVERHEAD_BYTES and known.length <= MAX_MESSAGE_BYTES
+    return known if sizes and is_short else None
+
+
+def known_answer(message: bytes, answer: Response) -> KnownMessage | None:
+    """The answers that differ from this one in their timings and data alone.
+
+    None if npucall would not have written it so, or if it has places.
+    """
+    data = answer.storage
+    if not data or not all(type(each) is memoryview for each in data):
+        return None
+    spent = len(answer.timings)
+    before = response_head(answer.reply) + header(_TIMINGS, spent)
+    parts = [
+        (before, spent),
+        *_storage_parts(b"", _RESPONSE_STORAGE, list(map(len, data)), len(before) + spent),
+    ]  # type: ignore[arg-type]
+    known = KnownMessage(parts)
+    return None if known.split(message) is None else known
+
+
+def _storage_parts(
+    before: bytes, field: int, sizes: Iterable[int], position: int = 0
+) -> Iterator[tuple[bytes, int]]:
+    """What stays of the storages of a message, after what comes before them."""
+    position += len(before)
+    for size in sizes:
+        stays = _storage_header(field, size, position % ALIGNMENT)
+        yield before + stays, size
+        position += len(stays) + size
+        before = b""
 
 
 def call_in(message: bytes) -> bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from google.protobuf.message import DecodeError
 
@@ -15,11 +15,13 @@ from npucall.v1 import operator_service_pb2 as pb
 from npucall.wire.calls import decode_tensor, encode_tensor
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
+
+    import numpy as np
 
     from npucall.declare.prepare import Prepared
     from npucall.dtypes import DType
-    from npucall.tensors import TensorSpec
+    from npucall.tensors import Shape, TensorSpec
 
 
 class Timings(NamedTuple):
@@ -77,6 +79,16 @@ class Reply:
     def stored_bytes(self) -> tuple[int, ...]:
         """Bytes of each storage that follows."""
         return tuple(self.outputs[name].storage_bytes for name in self.stored)
+
+    @cached_property
+    def dense(self) -> Sequence[tuple[str, Shape, np.dtype[Any], int]] | None:
+        """Name, shape, dtype and bytes of each storage, if all are row-major without gaps."""
+        specs = {name: self.outputs[name] for name in self.stored}
+        if not all(spec.row_major for spec in specs.values()):
+            return None
+        return [
+            (name, spec.shape, spec.dtype.numpy, spec.storage_bytes) for name, spec in specs.items()
+        ]
 
 
 def encode_reply(call: Prepared, server: ServerIdentity) -> bytes:

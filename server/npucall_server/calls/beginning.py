@@ -51,11 +51,12 @@ class Executions:
         """Checks a call or a program without its data."""
         executor = self.executor
         steps: Sequence[Step] = ()
+        prepared = partial(self.calls.of, owner=caller.owner)
         if program:
-            found, steps = read_program(message, record, self.calls, planned=True)
+            found, steps = read_program(message, record, prepared, planned=True)
             calls = [step.call for step in found.steps]
         else:
-            asked, _ = read_call(message, record, self.calls, planned=True)
+            asked, _ = read_call(message, record, prepared, planned=True)
             calls = [asked]  # type: ignore[list-item]  # without places
         permit, turn = self.gate.enter(caller), executor.turn(caller)
         try:

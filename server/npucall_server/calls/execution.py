@@ -6,6 +6,7 @@ which writes the record of a call, knows how it ended. That is the place to coun
 
 from __future__ import annotations
 
+from functools import partial
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Self
 
@@ -283,10 +284,11 @@ class Execution:
 
     def _read(self, message: bytes, *, chunked: bool) -> None:
         record, common = self.record, self._common
+        prepared = partial(common.calls.of, owner=self.caller.owner)
         if self.is_program:
-            self.asked, self._steps = read_program(message, record, common.calls)
+            self.asked, self._steps = read_program(message, record, prepared)
         else:
-            self.asked, self._steps = read_call(message, record, common.calls, chunked=chunked)
+            self.asked, self._steps = read_call(message, record, prepared, chunked=chunked)
         if isinstance(self.asked, Program) and not self._steps:
             start = perf_counter_ns()
             self._places = OpenPlaces(common.places, self.caller, self.asked, message)

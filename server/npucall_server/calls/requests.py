@@ -14,11 +14,10 @@ from npucall.wire.program_messages import split_program
 from npucall_server.devices.base import Step
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from npucall.declare.prepare import Prepared
     from npucall.places import Place
-    from npucall.wire.calls import PreparedCalls
     from npucall.wire.messages import RequestParts
     from npucall_server.telemetry.log import Record
 
@@ -30,7 +29,7 @@ _NOTHING: frozenset[str] = frozenset()
 def read_program(
     message: bytes,
     record: Record,
-    calls: PreparedCalls,
+    prepared: Callable[[bytes], Prepared],
     *,
     planned: bool = False,
 ) -> tuple[Program, Sequence[Step]]:
@@ -42,7 +41,7 @@ def read_program(
     start = perf_counter_ns()
     requests = split_program(message)
     decoded = perf_counter_ns()
-    program = prepare_program(requests, calls.of, planned=planned)
+    program = prepare_program(requests, prepared, planned=planned)
     record.decode_ns, record.check_ns = decoded - start, perf_counter_ns() - decoded
     is_whole = planned or program.stays_in_program
     return program, _own_steps(program) if is_whole else ()
@@ -51,7 +50,7 @@ def read_program(
 def read_call(
     message: bytes,
     record: Record,
-    calls: PreparedCalls,
+    prepared: Callable[[bytes], Prepared],
     *,
     planned: bool = False,
     chunked: bool = False,
@@ -65,7 +64,7 @@ def read_call(
     request = split_request(message)
     decoded = perf_counter_ns()
     record.decode_ns = decoded - start
-    call = calls.of(request.call)
+    call = prepared(request.call)
     record.operator, record.variant = call.operator.name, call.operator.variant
     asked: Prepared | Program = call
     steps: Sequence[Step] = ()

@@ -21,6 +21,7 @@ from npucall.errors import (
     OperatorUnknownError,
     TensorLayoutError,
 )
+from npucall.limits import KNOWN_CALLS_BYTES
 from npucall.operators import CATALOGUE
 from npucall.places import Digest, Discard
 from npucall.products import A2
@@ -210,13 +211,16 @@ def test_a_failure_is_not_kept() -> None:
     assert raised[0] is not raised[1]
 
 
-def test_1024_calls_are_kept_and_then_the_oldest_is_given_up() -> None:
+def test_so_many_calls_are_kept_as_there_is_room_for() -> None:
     cached = calls()
-    oldest, second = cached.of(valid(0)), cached.of(valid(1))
-    for reduction in range(2, 1025):
+    first, count = cached.of(valid(0)), 0
+    each = cached.kept.used + 16  # a large number takes a byte more
+    while cached.kept.used + each <= KNOWN_CALLS_BYTES:
+        cached.of(valid(count := count + 1))
+    assert cached.of(valid(0)) is first
+    for reduction in (count + 1, count + 2):
         cached.of(valid(reduction))
-    assert cached.of(valid(1)) is second
-    assert cached.of(valid(0)) is not oldest
+    assert cached.of(valid(0)) is not first
 
 
 def test_a_call_of_more_than_8_kib_is_not_kept() -> None:
