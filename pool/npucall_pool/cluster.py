@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import logging
+import os
+import sys
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, redirect_stdout
 from typing import Any, NamedTuple
 
 from npucall_pool import environment
@@ -38,8 +41,29 @@ class RemoteKeeper(NamedTuple):
         return self.name.rpartition("-npu-")[0] or self.name.rpartition("-cpu-")[0]
 
 
-def connect(address: str) -> None:
-    """Connects this process to the cluster that its host belongs to. Raises ClusterError."""
+@contextmanager
+def connected(address: str) -> Iterator[None]:
+    """Connects this process to the cluster that its host belongs to. Raises ClusterError.
+
+    Ray prints errors of its own to standard output. Meanwhile that is standard error, so that
+    standard output has the answer alone.
+    """
+    sys.stdout.flush()
+    answer = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        with redirect_stdout(sys.stderr):
+            _connect(address)
+            try:
+                yield
+            finally:
+                sys.modules["ray"].shutdown()
+    finally:
+        os.dup2(answer, 1)
+        os.close(answer)
+
+
+def _connect(address: str) -> None:
     # A keeper's host may wait for the head for hours, but a command may not.
     environment.set_for_ray("RAY_gcs_rpc_server_reconnect_timeout_s", "10")
     try:

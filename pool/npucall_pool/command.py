@@ -111,8 +111,8 @@ def up(
     Servers that had been given up are started again. Exit code 1: some do not serve in time.
     """
     plan = pool_file.read(file)
-    cluster.connect(cluster_address)
-    table, notes = steps.up(plan, tuple(host or ()), wait)
+    with cluster.connected(cluster_address):
+        table, notes = steps.up(plan, tuple(host or ()), wait)
     typer.echo(rows.as_table(table))
     for note in notes:
         typer.echo(note, err=True)
@@ -125,8 +125,8 @@ def status(*, as_json: JsonOption = False, cluster_address: ClusterOption = "aut
 
     `npucall members` says whether clients reach a server: it asks the directory.
     """
-    cluster.connect(cluster_address)
-    table = steps.status()
+    with cluster.connected(cluster_address):
+        table = steps.status()
     typer.echo(rows.as_json(table) if as_json else rows.as_table(table))
     raise typer.Exit(0 if table and all(row.serves for row in table) else _AT_FAULT)
 
@@ -147,8 +147,9 @@ def drain(
 
     The servers finish their calls first. The pool goes on without the host until `npucall-pool up`.
     """
-    cluster.connect(cluster_address)
-    _say(steps.drain(host, force=force))
+    with cluster.connected(cluster_address):
+        faults = steps.drain(host, force=force)
+    _say(faults)
 
 
 @app.command()
@@ -163,8 +164,9 @@ def down(
     cluster_address: ClusterOption = "auto",
 ) -> None:
     """Stops every server, and then the directory. The servers finish their calls first."""
-    cluster.connect(cluster_address)
-    _say(steps.down(force=force))
+    with cluster.connected(cluster_address):
+        faults = steps.down(force=force)
+    _say(faults)
 
 
 def _say(faults: dict[str, str]) -> None:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from tests.rows import each
 
-from npucall_pool import command, rows
+from npucall_pool import command, rows, steps
 from npucall_pool.plan import Host
 
 DEAD = Host("10.0.0.7", "second", {}, is_alive=False, is_head=False)
@@ -81,3 +84,24 @@ def test_the_table_has_a_line_for_each_server_and_the_json_all_of_it() -> None:
     assert heading.split() == ["server", "host", "address", "device", "state", "starts", "why"]
     assert line.split() == ["10.0.0.6-npu-0", "first", "10.0.0.6:50051", "cann:0", "serving", "1"]
     assert json.loads(rows.as_json(table))[0]["address"] == "10.0.0.6:50051"
+
+
+def test_what_ray_prints_is_no_part_of_the_answer(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before: "(raylet) Raylet is terminated", with codes for colours, stood before the JSON."""
+
+    def say(*_: object, **__: object) -> None:
+        print("(raylet) by print", flush=True)
+        os.write(1, b"(raylet) by its own descriptor\n")
+
+    ray = SimpleNamespace(init=say, shutdown=say)
+    monkeypatch.setitem(sys.modules, "ray", cast("Any", ray))
+    monkeypatch.setattr(steps, "status", lambda: rows.rows_of({"10.0.0.6-npu-0": ANSWER}, [ALIVE]))
+    monkeypatch.setattr(sys, "argv", ["npucall-pool", "status", "--json"])
+    with pytest.raises(SystemExit) as ended:
+        command.main()
+    told, said = capfd.readouterr()
+    assert ended.value.code == 0
+    assert json.loads(told)[0]["host"] == "first"
+    assert said.count("(raylet)") == 4
