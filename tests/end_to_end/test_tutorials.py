@@ -10,6 +10,8 @@ import os
 import re
 import runpy
 import shlex
+import socket
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -20,6 +22,7 @@ import pytest
 
 import npucall_client
 from npucall import errors
+from npucall.v1 import operator_service_pb2
 from npucall_client import aio
 
 from .pages import ROOT, Command, File, blocks, steps, text
@@ -304,6 +307,34 @@ def test_buf_lists_calls_and_decodes_errors_by_reflection_alone(
     assert base64.b64decode(padded)
     decode = blocks(CLIENTS, "sh")[-1].replace("VALUE", padded)
     assert has(json.loads(run(["sh", "-c", decode], tmp_path).stdout), jsons[-1])
+
+
+def frames_of(page: str) -> list[tuple[str, bytes, bool]]:
+    """Who sends them, the bytes (those that differ are 0), whether a message follows."""
+    found: list[tuple[str, bytes, bool]] = []
+    for line in blocks(page, "hex")[0].splitlines():
+        who, _, told = line.partition("#")[0].partition(" ")
+        data = bytes.fromhex(told.replace("*", "").replace("..", "00"))
+        if found and who == "C" == found[-1][0]:
+            data = found.pop()[1] + data
+        found.append((who, data, "*" in told))
+    return found
+
+
+def test_the_bytes_of_clients_are_a_call_without_grpc(npucall_server: str) -> None:
+    with npucall_client.connect(npucall_server) as client, socket.socket(socket.AF_UNIX) as peer:
+        peer.connect(client.server_info().frames_socket)
+        peer.settimeout(60)
+        for who, data, has_message in frames_of(CLIENTS):
+            if who == "C":
+                peer.sendall(data)
+                continue
+            header = peer.recv(16, socket.MSG_WAITALL)
+            message = peer.recv(int.from_bytes(header[:4], "little"), socket.MSG_WAITALL)
+            assert header[4:] == data[4:]
+            assert bool(message) == has_message
+    response = operator_service_pb2.ExecuteResponse.FromString(message)
+    assert struct.unpack("<2f", response.storage[0].data) == (-0.25, -0.75)
 
 
 # --- docs/torch.md --------------------------------------------------------------------------------
