@@ -7,8 +7,7 @@ from dataclasses import replace
 import pytest
 from tests.rows import each
 
-from npucall_conformance.reporting.causes import causes
-from npucall_conformance.reporting.diagnosis import stable
+from npucall_conformance.reporting.causes import causes, stable
 from npucall_conformance.reporting.patterns import Pattern
 from npucall_conformance.reporting.report import CaseOutcome, Wrong
 

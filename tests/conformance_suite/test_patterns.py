@@ -10,9 +10,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from tests.rows import each
 
-from npucall_conformance.reporting.patterns import Difference, elements, patterns, ranges
-from npucall_conformance.reporting.patterns.locations import PLACES
-from npucall_conformance.reporting.patterns.values import VALUES
+from npucall_conformance.reporting.elements import elements, ranges
+from npucall_conformance.reporting.patterns import WHAT, WHERE, Difference, patterns
 
 FORMS: list[tuple[int, ...]] = [(24,), (40,), (4, 6), (7, 9), (3, 5, 7), (2, 3, 4, 5)]
 SHAPES = st.sampled_from(FORMS)
@@ -181,7 +180,7 @@ def test_large_inputs_and_a_sign_are_told(shape: tuple[int, ...], seed: int) -> 
     assert "only where self is negative" in told
 
 
-WHERE: list[tuple[tuple[int, ...], Change, str]] = [
+PLACES: list[tuple[tuple[int, ...], Change, str]] = [
     ((40,), lambda n: n == 39, "only the last element"),
     ((40,), lambda n: n >= 20, "only beyond element 20"),
     ((8, 12), lambda n: n % 2 == 1, "only every second element"),
@@ -202,7 +201,7 @@ WHERE: list[tuple[tuple[int, ...], Change, str]] = [
 @given(SEEDS)
 def test_where_the_wrong_elements_are_is_told(seed: int) -> None:
     told = {}
-    for shape, which, said in WHERE:
+    for shape, which, said in PLACES:
         expected, there = drawn(shape, seed), which(np.arange(np.prod(shape))).reshape(shape)
         told[said] = words(expected, altered(expected, there, seed))
     assert {said: found for said, found in told.items() if said not in found} == {}
@@ -232,7 +231,7 @@ def test_of_numbers_wrong_by_chance_hardly_ever_something_is_sure() -> None:
 
 
 @QUICK
-@given(SHAPES, SEEDS, st.sampled_from([*VALUES, *PLACES]))
+@given(SHAPES, SEEDS, st.sampled_from([*WHAT, *WHERE]))
 def test_no_pattern_changes_what_it_looks_at(
     shape: tuple[int, ...], seed: int, look: Callable[[Difference], Any]
 ) -> None:

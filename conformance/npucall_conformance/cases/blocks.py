@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any
 from npucall.dtypes import FLOAT
 from npucall.errors import PARAM_NULLPTR
 from npucall_conformance.cases.arrangements import Arrangement
+from npucall_conformance.cases.case import Case
 from npucall_conformance.cases.large import large, other_places
 from npucall_conformance.cases.maker import Maker
 from npucall_conformance.cases.product_cases import defaults, listing, products
-from npucall_conformance.cases.written_cases import written
 from npucall_conformance.stating.parts import Setup
+from npucall_conformance.stating.written import dtype_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from npucall.dtypes import DType
-    from npucall_conformance.cases.case import Case
     from npucall_conformance.stating.parts import Invalid
     from npucall_conformance.stating.statement import Statement
 
@@ -139,6 +139,20 @@ def _edge(make: Maker) -> Iterator[Case]:
     for setup, dtype in product(statement.halfway, statement.dtypes):
         if not setup.only or dtype in setup.only:
             yield make.case(dtype, setup, _first(make, setup))
+
+
+def _written(make: Maker) -> Iterator[Case]:
+    """Calls whose results are written out."""
+    statement = make.statement
+    for number, each in enumerate(statement.written, 1):
+        dtypes = {name: dtype_of(array) for name, array in each.inputs.items()}
+        shapes = {name: array.shape for name, array in each.inputs.items()}
+        first = next(iter(dtypes.values()))
+        yield Case(
+            f"{statement.title}/written/{first.short}-{each.note}-{number:04}", statement,
+            "written", first, dtypes, shapes, each.attributes, setup=Setup(values=each.inputs),
+            written=each,
+        )  # fmt: skip
 
 
 def _reduction(make: Maker) -> Iterator[Case]:
@@ -285,7 +299,7 @@ _BLOCKS: dict[str, Callable[[Maker], Iterator[Case]]] = {
     "empty": _empty,
     "rank": _rank,
     "edge": _edge,
-    "written": written,
+    "written": _written,
     "reduction": _reduction,
     "invalid": _invalid,
     "determinism": _determinism,

@@ -8,10 +8,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from npucall.declare.parameters import Scalar
-from npucall.dtypes import DTYPES, FLOAT, AnyArray, DType
+from npucall.dtypes import DTYPES, DType
 from npucall_conformance.stating.parts import Setup
 
 if TYPE_CHECKING:
@@ -19,37 +17,7 @@ if TYPE_CHECKING:
     from npucall_conformance.cases.arrangements import StorageLayout
     from npucall_conformance.stating.parts import Contradiction, Invalid
     from npucall_conformance.stating.statement import Statement
-
-WRITTEN_BLOCK = "written"
-_SAME = 0.0
-"""The result must be the same number, since it is exact or rounded once."""
-
-
-@dataclass(frozen=True, eq=False)
-class WrittenCall:
-    """One call and the result in its first output."""
-
-    note: str
-    inputs: Mapping[str, AnyArray]
-    result: AnyArray
-    attributes: Mapping[str, Any] = field(default_factory=dict)
-    cost: float = _SAME
-    """The error that computing in float32 may cause, in units of 2^-24 of the result's size."""
-    open_on_devices: bool = False
-    """Only the reference must answer this; devices may answer anything."""
-
-
-def of(dtype: DType, *values: Any, shape: tuple[int, ...] | None = None) -> AnyArray:
-    """An array of these numbers."""
-    with np.errstate(all="ignore"):
-        array = np.array(values).astype(dtype.numpy)
-    return array.reshape(array.shape if shape is None else shape)
-
-
-def dtype_of(array: AnyArray) -> DType:
-    """The dtype of an array."""
-    return next((each for each in DTYPES if each.numpy == array.dtype), FLOAT)
-
+    from npucall_conformance.stating.written import WrittenCall
 
 FUZZ = "fuzz"
 """The block of drawn calls: none of its cases can be run by its id."""
@@ -112,7 +80,7 @@ class Case:
     telling: bool = False
     """It can find more errors than its neighbours, so that quick runs begin with it."""
     written: WrittenCall | None = None
-    """The call and its result, if they are written out."""
+    """The call and its results, if they are written out."""
     data: str = ""
     """Cases with the same text here have the same numbers in tensors of the same shape; empty: no
     other case has the same numbers."""

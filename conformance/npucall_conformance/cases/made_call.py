@@ -97,6 +97,8 @@ def _shape(case: Case, output: Out, given: Arguments) -> Shape:
 
 def rounded(numbers: Any, dtype: DType) -> AnyArray:
     """Numbers in a dtype, rounded to nearest, ties to even; integers are at least the smallest."""
+    if isinstance(numbers, np.ndarray) and numbers.dtype == dtype.numpy:
+        return numbers
     exact = wide(numbers)
     if dtype.kind == "int":
         exact = np.maximum(exact, np.iinfo(dtype.numpy).min)

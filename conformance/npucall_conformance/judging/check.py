@@ -18,7 +18,7 @@ from npucall_conformance.cases.arrangements import gaps, view
 from npucall_conformance.cases.case import FUZZ
 from npucall_conformance.judging.profiles import CPU_STRICT, is_faint
 from npucall_conformance.judging.tolerance import Judgement, judge
-from npucall_conformance.judging.truth import TruthError, expected
+from npucall_conformance.judging.truth import TruthError, expected, written
 from npucall_conformance.stating.parts import Contradiction, Refusal
 from npucall_conformance.wire import ON_CPU
 
@@ -115,6 +115,8 @@ def expectation_of(
             row.status, row.error.reason, row.blames, row.whoever, lacking=not row.changes
         )
         return Expectation(variant, refused=refused)
+    if case.written is not None:
+        return Expectation(variant, written(call, case.written))
     truth = expected(case.statement, call, filled=case.setup.filled, loops=loops, torch=torch)
     _refuse_faint(case, call, truth)
     sent = {name: storage for name, storage in call.storages.items() if name in truth}

@@ -13,17 +13,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from npucall.dtypes import DOUBLE, FLOAT16
+from npucall.dtypes import COMPLEX64, COMPLEX128, DOUBLE, FLOAT16
 from npucall_conformance.stating.arguments import FLOAT_INSIDE, Arguments, Reals, Terms, wide
 from npucall_conformance.stating.promotion import common_shape
+from npucall_conformance.stating.written import dtype_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from npucall.dtypes import DType
+    from npucall.dtypes import AnyArray, DType
     from npucall.tensors import Shape
     from npucall_conformance.cases.made_call import MadeCall
     from npucall_conformance.stating.statement import Statement
+    from npucall_conformance.stating.written import WrittenCall
 
 LOOPED = 4096
 """Up to so many elements, scalar loops compute every element."""
@@ -54,6 +56,8 @@ class Expected:
     """An input is DOUBLE, so that results must not be rounded to FLOAT first."""
     biased: bool = False
     """All errors may have the same sign: a mean's factor is in them, or every step rounds."""
+    exact: AnyArray | None = None
+    """The same numbers as integers or truths, of which ``value`` may hold only the first digits."""
 
 
 def expected(
@@ -93,6 +97,23 @@ def expected(
         )
         for name, terms in opinions.items()
     }
+
+
+_COMPLEX = {COMPLEX64: 16.0, COMPLEX128: 128.0}
+"""What computing a complex number may cost at least: 2^-20 and 2^-46 of its size."""
+
+
+def written(call: MadeCall, known: WrittenCall) -> dict[str, Expected]:
+    """The truth of a call whose results are written out."""
+    found = {}
+    for name, result in zip(call.shapes, known.results, strict=True):
+        dtype, value = dtype_of(result), wide(result)
+        found[name] = Expected(
+            value, np.abs(value), 1, dtype, stepwise=False, dtype=dtype,
+            cost=_COMPLEX.get(dtype, known.cost),
+            exact=result if dtype.kind in ("int", "bool") else None,
+        )  # fmt: skip
+    return found
 
 
 def _filled(call: MadeCall, number: float) -> dict[str, Terms]:

@@ -15,9 +15,7 @@ from npucall_conformance.cases.made_call import MadeCall, call_of
 from npucall_conformance.cases.product_cases import LISTING
 from npucall_conformance.judging.check import CheckResult, Expectation, check, expectation_of
 from npucall_conformance.judging.profiles import CPU_STRICT
-from npucall_conformance.judging.written_answers import call_of as written_call
-from npucall_conformance.judging.written_answers import problems_of
-from npucall_conformance.reporting.diagnosis import findings, wrong
+from npucall_conformance.reporting.causes import findings, wrong
 from npucall_conformance.reporting.pairs import Columns, ServerColumn, column, differences
 from npucall_conformance.reporting.report import CaseOutcome, JudgedServer, Status
 from npucall_conformance.running.listing import listing_problems
@@ -30,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from concurrent.futures import Future
 
-    from npucall_conformance.cases.case import Case, WrittenCall
+    from npucall_conformance.cases.case import Case
 
 ALONE = frozenset({"determinism", "crowd"})
 """Blocks whose cases send calls at once: no other case runs at the same time."""
@@ -117,8 +115,9 @@ class Runner:
             each.check_there()
         if case.block == LISTING:
             return self._listing(case, outcome), None
-        if case.written is not None:
-            return self._written(case, case.written, outcome), None
+        written = case.written
+        if written is not None and written.open_on_devices and self.profile != CPU_STRICT:
+            raise NotJudgedError("devices answer what they like", lowers=False)
         seen, truth_ns = self._observed(case)
         checked = check(seen.expectation, seen.answer, self.profile)
         problems = list(checked.problems)
@@ -164,19 +163,6 @@ class Runner:
             for each in self._both
             for problem in listing_problems(case.statement, each, partly=self.allow_missing)
         ]
-        status: Status = "failed" if problems else "passed"
-        return replace(outcome, status=status, problems=tuple(problems))
-
-    def _written(self, case: Case, written: WrittenCall, outcome: CaseOutcome) -> CaseOutcome:
-        """Judges each server's answer to a call whose result is written out."""
-        if written.open_on_devices and self.profile != CPU_STRICT:
-            raise NotJudgedError("devices answer what they like", lowers=False)
-        problems: list[str] = []
-        for each in self._both:
-            answer = each.ask(written_call(case.statement, written))
-            problems += problems_of(case, answer, self.profile)
-            if isinstance(answer, wire.WireAnswer):
-                outcome = replace(outcome, run_ns=answer.timings.run_ns, total_ns=answer.total_ns)
         status: Status = "failed" if problems else "passed"
         return replace(outcome, status=status, problems=tuple(problems))
 

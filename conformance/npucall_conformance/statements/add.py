@@ -10,6 +10,7 @@ from npucall.declare.parameters import Scalar
 from npucall.dtypes import BOOL, COMPLEX64, DOUBLE, INT8, INT32
 from npucall.errors import DTypeError
 from npucall_conformance.statements import _arithmetic as shared
+from npucall_conformance.statements import _written_arithmetic as written
 from npucall_conformance.stating import defects
 from npucall_conformance.stating.elementwise import elementwise
 from npucall_conformance.stating.kernels import promotion
@@ -20,14 +21,17 @@ from npucall_conformance.stating.tables import ARITHMETIC_EVERYWHERE
 if TYPE_CHECKING:
     from npucall_conformance.stating.arguments import Arguments
     from npucall_conformance.stating.statement import Statement
+    from npucall_conformance.stating.written import WrittenCall
 
 PAIR = shared.PAIR
 WHOLE = {"alpha": 1}
 """A number that every dtype takes."""
 
 
-def statement(operator: str, sign: float, legacy: tuple[str, ...]) -> Statement:
-    """``legacy`` is a field of it."""
+def statement(
+    operator: str, sign: float, legacy: tuple[str, ...], results: tuple[WrittenCall, ...]
+) -> Statement:
+    """``legacy`` is a field of it, and ``results`` are written."""
 
     def scalar(k: Arguments, s: float, o: float) -> float:
         total = s + (o if k["alpha"] == 1 else o * k["alpha"]) * sign
@@ -77,6 +81,7 @@ cost=lambda k: 0 if k["alpha"] == 1 else 1,
         halfway=halfway(
             {"self": EVEN, "other": tuple(sign * n for n in SIGNS)}, alpha=1.0
         ),
+        written=results,
         invalid=(
             *defects.nulls(*PAIR, "alpha", "out"),
             *shared.listed(*PAIR),
@@ -98,5 +103,5 @@ cost=lambda k: 0 if k["alpha"] == 1 else 1,
     )  # fmt: skip
 
 
-ADD = statement("aclnnAdd", 1.0, ("Ascend310P", "Ascend310B"))
-SUB = statement("aclnnSub", -1.0, ("Ascend310P",))
+ADD = statement("aclnnAdd", 1.0, ("Ascend310P", "Ascend310B"), written.ADD)
+SUB = statement("aclnnSub", -1.0, ("Ascend310P",), written.SUB)

@@ -26,6 +26,7 @@ from npucall.dtypes import (
 )
 from npucall.errors import DTypeError
 from npucall_conformance.statements import _arithmetic as shared
+from npucall_conformance.statements import _written_arithmetic as written
 from npucall_conformance.stating import defects
 from npucall_conformance.stating.domains import normal
 from npucall_conformance.stating.elementwise import elementwise
@@ -111,6 +112,7 @@ CAST = elementwise(
             for beside in (0.0, 2.0**-50, -(2.0**-50))), note="halfway",
         ),
     ),
+    written=written.CAST,
     invalid=(
         *defects.nulls("self", "out"),
         *defects.dtypes("self", found=FLOAT8_E5M2),

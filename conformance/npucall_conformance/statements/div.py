@@ -9,6 +9,7 @@ import numpy as np
 from npucall.dtypes import BF16, BOOL, FLOAT, FLOAT16, INT8, INT32, INT64, DType
 from npucall.errors import DTypeError
 from npucall_conformance.statements import _arithmetic as shared
+from npucall_conformance.statements import _written_arithmetic as written
 from npucall_conformance.stating import defects, reals
 from npucall_conformance.stating.domains import normal, uniform
 from npucall_conformance.stating.elementwise import elementwise
@@ -71,6 +72,7 @@ DIV = elementwise(
             more={"only": (FLOAT,), "dtypes": {"out": dtype}},
         )
     ),
+    written=written.DIV,
     invalid=(
         *defects.nulls("out", "other", "self"),
         *shared.shapes(),

@@ -8,6 +8,7 @@ import numpy as np
 
 from npucall.dtypes import BOOL, FLOAT, INT8, INT32, INT64, DType
 from npucall_conformance.statements import _arithmetic as shared
+from npucall_conformance.statements import _written as written
 from npucall_conformance.stating import defects, reals
 from npucall_conformance.stating.domains import normal
 from npucall_conformance.stating.elementwise import capped, elementwise
@@ -46,6 +47,7 @@ EXP = elementwise(
         *(Setup(values={"self": (0.0, 1.0, 5.0)}, dtypes={"self": each}) for each in (INT64, BOOL)),
     ),
     edges=(crossed({"self": (*shared.EDGES, 12.0, -12.0, 89.0, -89.0)}),),
+    written=written.EXP,
     invalid=(
         *defects.nulls("self", "out"),
         *defects.dtypes("self", found=INT32),
@@ -77,6 +79,7 @@ LOG = elementwise(
         ),
     ),
     edges=(crossed({"self": (*shared.EDGES, 1e-30, 0.999)}),),
+    written=written.LOG,
     invalid=(
         *defects.nulls("self", "out"),
         *shared.listed("self", "out"),

@@ -10,6 +10,7 @@ import numpy as np
 from npucall.dtypes import BF16, FLOAT, FLOAT16, INT32, DType
 from npucall.errors import DTypeError, ShapeError
 from npucall_conformance.statements import _arithmetic as shared
+from npucall_conformance.statements import _written as written
 from npucall_conformance.stating import defects, reals
 from npucall_conformance.stating.arguments import Arguments, Terms
 from npucall_conformance.stating.domains import normal
@@ -163,6 +164,7 @@ MATMUL = Statement(
     halfway=halfway(
         {"self": tuple(zip(EVEN, SIGNS, strict=True)), "mat2": np.ones((2, 1))}, (len(EVEN), 2)
     ),
+    written=written.MATMUL,
     invalid=(
         *defects.nulls(*PAIR, "out"),
         *defects.dtypes("self", found=INT32),

@@ -8,6 +8,7 @@ import numpy as np
 
 from npucall.dtypes import BF16, BOOL, DOUBLE, FLOAT, FLOAT16, INT32
 from npucall_conformance.statements import _arithmetic as shared
+from npucall_conformance.statements import _written_arithmetic as written
 from npucall_conformance.stating import defects
 from npucall_conformance.stating.elementwise import elementwise
 from npucall_conformance.stating.kernels import promotion
@@ -59,6 +60,7 @@ MUL = elementwise(
     ),
     edges=(crossed(dict.fromkeys(PAIR, shared.EDGES)),),
     halfway=halfway({"self": HALFWAY, "other": 1.5}),
+    written=written.MUL,
     invalid=(
         *defects.nulls(*PAIR, "out"),
         *shared.listed(*PAIR, "out"),

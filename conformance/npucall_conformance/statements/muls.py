@@ -21,6 +21,7 @@ from npucall.dtypes import (
 )
 from npucall.errors import DTypeError
 from npucall_conformance.statements import _arithmetic as shared
+from npucall_conformance.statements import _written_arithmetic as written
 from npucall_conformance.stating import defects
 from npucall_conformance.stating.domains import normal
 from npucall_conformance.stating.elementwise import elementwise
@@ -95,6 +96,7 @@ cost=0,
         ),
     ),
     halfway=halfway({"self": HALFWAY}, other=1.5),
+    written=written.MULS,
     invalid=(
         *defects.nulls("self", "other", "out"),
         *shared.listed("self", "out"),

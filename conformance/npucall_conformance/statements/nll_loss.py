@@ -7,6 +7,7 @@ import numpy as np
 from npucall.dtypes import BF16, DOUBLE, FLOAT, FLOAT16
 from npucall.errors import DTypeError, ShapeError
 from npucall_conformance.statements import _nll_loss_forward as nll
+from npucall_conformance.statements import _written as written
 from npucall_conformance.statements._nll_loss import NO_LABELS
 from npucall_conformance.stating import defects, reals
 from npucall_conformance.stating.kernels import dtype_of
@@ -57,6 +58,7 @@ NLL_LOSS = Statement(
         (len(HALFWAY), 1), reduction=0,
     ),
     empty_spares=("no-classes",),
+    written=written.NLL_LOSS,
     invalid=(
         *defects.nulls(*nll.TENSORS),
         *defects.dtypes("weight", found=nll.OTHER),

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from npucall.errors import ShapeError
 from npucall_conformance.statements import _nll_loss as nll
+from npucall_conformance.statements import _written as written
 from npucall_conformance.stating import defects
 from npucall_conformance.stating.kernels import dtype_of
 from npucall_conformance.stating.parts import Invalid, Out, Setup
@@ -67,6 +68,7 @@ NLL_LOSS2D_BACKWARD = Statement(
           for shape in ((), (1, 1, 1))),
     ),
     edges=nll.edges((2, 2, 4), (1, 1, 1)),
+    written=written.NLL_LOSS2D_BACKWARD,
     invalid=(
         *defects.nulls("grad_output", "self", "target", "weight", "out", "total_weight"),
         *defects.dtypes("self"),

@@ -9,6 +9,7 @@ import numpy as np
 from npucall.dtypes import BF16, DOUBLE
 from npucall.errors import DTypeError, ShapeError
 from npucall_conformance.statements import _nll_loss as nll
+from npucall_conformance.statements import _written as written
 from npucall_conformance.stating import defects
 from npucall_conformance.stating.kernels import dtype_of
 from npucall_conformance.stating.parts import Invalid, Out, Setup
@@ -77,6 +78,7 @@ NLL_LOSS_BACKWARD = Statement(
         },
         (len(HALFWAY), 1), reduction=0,
     ),
+    written=written.NLL_LOSS_BACKWARD,
     invalid=(
         *defects.nulls(*nll.TENSORS),
         *defects.dtypes("weight", "grad_output", "total_weight", found=nll.OTHER),

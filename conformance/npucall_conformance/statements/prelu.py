@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from npucall_conformance.statements import _written as written
 from npucall_conformance.stating import defects, reals
 from npucall_conformance.stating.arguments import Arguments, Terms
 from npucall_conformance.stating.domains import mixed, normal, uniform
@@ -97,6 +98,7 @@ PRELU = Statement(
         ),
     ),
     halfway=halfway({"self": HALFWAY, "weight": np.array([1.5])}),
+    written=written.PRELU,
     invalid=(
         *defects.nulls(*TENSORS),
         *defects.dtypes(*TENSORS),

@@ -10,6 +10,7 @@ from npucall.dtypes import BF16, BOOL, COMPLEX64, DOUBLE, FLOAT, FLOAT16, INT8, 
 from npucall.errors import DTypeError
 from npucall_conformance.statements import _arithmetic as arithmetic
 from npucall_conformance.statements import _reductions as shared
+from npucall_conformance.statements import _written as written
 from npucall_conformance.stating import defects, reals
 from npucall_conformance.stating.arguments import Arguments, Terms, wide
 from npucall_conformance.stating.domains import uniform
@@ -112,6 +113,7 @@ REDUCE_SUM = Statement(
         )
     ),
     empty_spares=("kept", "shape-out-"),
+    written=written.REDUCE_SUM,
     invalid=(
         *defects.nulls("self", "dims", "out"),
         *arithmetic.listed("self", "out"),

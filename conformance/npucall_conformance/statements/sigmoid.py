@@ -22,6 +22,7 @@ from npucall.dtypes import (
 )
 from npucall.errors import DTypeError
 from npucall_conformance.statements import _activations as shared
+from npucall_conformance.statements import _written as written
 from npucall_conformance.stating import defects, reals
 from npucall_conformance.stating.elementwise import elementwise
 from npucall_conformance.stating.parts import Contradiction, Invalid, Out, Refusal, Setup
@@ -73,6 +74,7 @@ SIGMOID = elementwise(
     ),
     edges=(shared.edges(-88.0, -95.0, 88.0, 95.0, -740.0),),
     empty_before="real-out-of-complex",
+    written=written.SIGMOID,
     invalid=(
         *defects.nulls("self", "out"),
         *defects.dtypes("self", found=UINT16),

@@ -8,6 +8,7 @@ import numpy as np
 
 from npucall.dtypes import BF16, COMPLEX64, DOUBLE, FLOAT, FLOAT16, FLOATS, INT32
 from npucall.errors import DTypeError
+from npucall_conformance.statements import _written as written
 from npucall_conformance.stating import defects, reals
 from npucall_conformance.stating.domains import normal, probabilities
 from npucall_conformance.stating.elementwise import elementwise
@@ -64,6 +65,7 @@ SIGMOID_BACKWARD = elementwise(
         }),
     ),
     halfway=halfway({"grad_output": HALFWAY, "output": 0.25}),
+    written=written.SIGMOID_BACKWARD,
     invalid=(
         *defects.nulls(*INPUTS, OUTPUT),
         *defects.dtypes(*INPUTS, OUTPUT, found=INT32),

@@ -23,6 +23,7 @@ from npucall.dtypes import (
     UINT16,
 )
 from npucall.errors import DTypeError
+from npucall_conformance.statements import _written as written
 from npucall_conformance.stating import defects, reals
 from npucall_conformance.stating.domains import normal
 from npucall_conformance.stating.elementwise import capped, elementwise
@@ -127,6 +128,7 @@ SOFTPLUS_BACKWARD = elementwise(
         numbers("ever-linear", 1.0, -INF),
         numbers("threshold-negative", 1.0, -0.5),
     ),
+    written=written.SOFTPLUS_BACKWARD,
     invalid=(
         *defects.nulls(*BOTH, OUTPUT, "beta", "threshold"),
         *defects.dtypes("grad_output", found=INT32),

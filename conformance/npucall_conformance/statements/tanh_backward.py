@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from npucall.dtypes import DOUBLE, FLOAT16, FLOATS, INT32
+from npucall_conformance.statements import _written as written
 from npucall_conformance.stating import defects, reals
 from npucall_conformance.stating.domains import normal, uniform
 from npucall_conformance.stating.elementwise import elementwise
@@ -50,6 +51,7 @@ TANH_BACKWARD = elementwise(
         }),
     ),
     halfway=halfway({"grad_output": HALFWAY, "output": 0.5}),
+    written=written.TANH_BACKWARD,
     invalid=(
         *defects.nulls(*INPUTS, OUTPUT),
         *defects.dtypes(*INPUTS, OUTPUT, found=INT32),

@@ -99,6 +99,8 @@ variants of an operator::
 * For an empty call, checks end early. ``empty_before`` names the first row that is checked after
   that point. The suite tries every row before it on an empty tensor too, except those whose names
   begin with one of ``empty_spares``.
+* ``written`` has calls with their results written out (``written``): complex numbers, integers that
+  wrap around, digits that float64 does not have.
 * ``contradictions``: if sources contradict each other, a call and what each source expects of it.
 
 ``tests/conformance_suite/test_statements.py`` checks that every statement follows the rules; the

@@ -24,6 +24,7 @@ from npucall_conformance.stating.parts import (
 )
 from npucall_conformance.stating.setups import LARGE
 from npucall_conformance.stating.tables import Takes
+from npucall_conformance.stating.written import WrittenCall
 
 
 @dataclass(frozen=True)
@@ -161,6 +162,8 @@ class Statement:
     element that is larger than the tolerance of devices, since otherwise zeros would pass."""
     halfway: tuple[Setup, ...] = ()
     """Cases of the block ``edge`` whose results lie halfway between two numbers."""
+    written: tuple[WrittenCall, ...] = ()
+    """Calls whose results are written out."""
     reductions: tuple[Setup, ...] = ()
     """Unusual values of attributes that the operator accepts."""
     invalid: tuple[Invalid, ...] = ()

@@ -1,10 +1,10 @@
-"""The calls of the block ``written``, by operator."""
+"""Written calls of functions, sums and losses."""
 
 from __future__ import annotations
 
 import cmath
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from npucall.dtypes import (
     BOOL,
@@ -16,29 +16,10 @@ from npucall.dtypes import (
     INT64,
     DType,
 )
-from npucall_conformance.cases.case import WRITTEN_BLOCK, Case, WrittenCall, dtype_of, of
-from npucall_conformance.cases.written_arithmetic import ARITHMETIC, alone
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from npucall_conformance.cases.maker import Maker
+from npucall_conformance.stating.written import WrittenCall, alone, dtype_of, of
 
 _TOP32 = 2**31 - 1
 _POINTS = (1 + 2j, -3 + 0.5j, 0.25 - 2j, 0j)
-
-
-def written(make: Maker) -> Iterator[Case]:
-    """The cases of a statement."""
-    statement = make.statement
-    for number, each in enumerate(WRITTEN.get(statement.title, ()), 1):
-        dtypes = {name: dtype_of(array) for name, array in each.inputs.items()}
-        shapes = {name: array.shape for name, array in each.inputs.items()}
-        first = next(iter(dtypes.values()))
-        name = f"{statement.title}/{WRITTEN_BLOCK}/{first.short}-{each.note}-{number:04}"
-        yield Case(
-            name, statement, WRITTEN_BLOCK, first, dtypes, shapes, each.attributes, written=each
-        )
 
 
 def each_of(function: Any, dtype: DType, points: tuple[complex, ...] = _POINTS) -> tuple[Any, Any]:
@@ -49,10 +30,10 @@ def each_of(function: Any, dtype: DType, points: tuple[complex, ...] = _POINTS) 
 def summed(note: str, numbers: Any, result: Any, **attributes: Any) -> WrittenCall:
     """A sum, over all dimensions by default."""
     asked = {"dims": (), "keep_dims": False, "dtype": dtype_of(result), **attributes}
-    return WrittenCall(note, {"self": numbers}, result, asked)
+    return WrittenCall(note, {"self": numbers}, (result,), asked)
 
 
-_EXP = (
+EXP = (
     alone(
         "large", of(INT64, -200, 0, 1, -50, 80), of(FLOAT, 0, 1, *map(math.exp, (1, -50, 80))), 8
     ),
@@ -60,7 +41,7 @@ _EXP = (
     alone("complex", *each_of(cmath.exp, COMPLEX128)),
 )
 _NEAR_1 = (1 + 2.0**-10, 1 - 2.0**-12, 1 + 2.0**-20, 1 - 2.0**-7)
-_LOG = (
+LOG = (
     alone("near-1", of(FLOAT, *_NEAR_1), of(FLOAT, *map(math.log, _NEAR_1)), 4),
     alone("complex", *each_of(cmath.log, COMPLEX64, (1 + 2j, -3 + 0.5j, 0.25 - 2j, -1 + 0j))),
     alone("complex", *each_of(cmath.log, COMPLEX128, (1 + 2j, -3 + 0.5j, 0.25 - 2j, -1 + 0j))),
@@ -73,7 +54,7 @@ def _sigmoid(x: complex) -> complex:
     return (power if x.real < 0 else 1) / (1 + power)
 
 
-_SIGMOID = tuple(
+SIGMOID = tuple(
     alone("complex", *each_of(_sigmoid, dtype, (*_POINTS, -200 + 1j, 200 - 3j)))
     for dtype in (COMPLEX64, COMPLEX128)
 )
@@ -82,10 +63,10 @@ _NEAR_END = (1 - 2.0**-10, 1 - 2.0**-20, 1 - 2.0**-24)
 
 def _slope(name: str, values: tuple[float, ...], slope: Any) -> WrittenCall:
     inputs = {"grad_output": of(FLOAT, *[1.5] * len(values)), name: of(FLOAT, *values)}
-    return WrittenCall("near-1", inputs, of(FLOAT, *(1.5 * slope(y) for y in values)), cost=4)
+    return WrittenCall("near-1", inputs, (of(FLOAT, *(1.5 * slope(y) for y in values)),), cost=4)
 
 
-_REDUCE_SUM = (
+REDUCE_SUM = (
     summed("digits", of(INT32, 2**24 + 1, 1, 1), of(INT32, 2**24 + 3, shape=())),
     summed("wraps", of(INT32, _TOP32, 1), of(INT32, -_TOP32 - 1, shape=())),
     summed("digits", of(INT64, _TOP32, 1, 1), of(INT64, 2**31 + 1, shape=())),
@@ -101,16 +82,16 @@ _REDUCE_SUM = (
 def mean(note: str, numbers: Any, result: Any) -> WrittenCall:
     """A mean of everything."""
     asked = {"dim": (), "keep_dim": False, "dtype": dtype_of(result)}
-    return WrittenCall(note, {"self": numbers}, result, asked)
+    return WrittenCall(note, {"self": numbers}, (result,), asked)
 
 
-_MEAN = (
+MEAN = (
     mean("digits", of(INT32, 2**24 + 1, 2**24 + 3), of(INT32, 2**24 + 2, shape=())),
     mean("towards-0", of(INT64, -7, 0), of(INT64, -3, shape=())),
     mean("complex", of(COMPLEX64, 1 + 2j, 3 - 1j), of(COMPLEX64, 2 + 0.5j, shape=())),
 )
 _LABELS = {"reduction": 2, "ignore_index": 0}
-_NLL_LOSS = (
+NLL_LOSS = (
     WrittenCall(
         "ignores-0",
         {
@@ -118,11 +99,11 @@ _NLL_LOSS = (
             "target": of(INT64, 0, 1),
             "weight": of(FLOAT, 1, 3),
         },
-        of(FLOAT, 12, shape=()),
+        (of(FLOAT, 12, shape=()), of(FLOAT, 3, shape=())),
         _LABELS,
     ),
 )
-_NLL_LOSS_BACKWARD = (
+NLL_LOSS_BACKWARD = (
     WrittenCall(
         "ignores-0",
         {
@@ -132,11 +113,11 @@ _NLL_LOSS_BACKWARD = (
             "weight": of(FLOAT, 1, 3),
             "total_weight": of(FLOAT, 4),
         },
-        of(FLOAT, 0, 0, 0, -3, shape=(2, 2)),
+        (of(FLOAT, 0, 0, 0, -3, shape=(2, 2)),),
         _LABELS,
     ),
 )
-_NLL_LOSS2D_BACKWARD = (
+NLL_LOSS2D_BACKWARD = (
     WrittenCall(
         "ignores-0",
         {
@@ -146,49 +127,33 @@ _NLL_LOSS2D_BACKWARD = (
             "weight": of(FLOAT, 1, 3),
             "total_weight": of(FLOAT, 4),
         },
-        of(FLOAT, 0, 0, 0, -3, shape=(1, 2, 1, 2)),
+        (of(FLOAT, 0, 0, 0, -3, shape=(1, 2, 1, 2)),),
         _LABELS,
     ),
 )
-_SOFTPLUS_BACKWARD = (
+SOFTPLUS_BACKWARD = (
     WrittenCall(
         "at-the-threshold",
         {"grad_output": of(FLOAT, 1, 1), "self": of(FLOAT, 1, 1.5)},
-        of(FLOAT, 1 / (1 + math.exp(-2)), 1),
+        (of(FLOAT, 1 / (1 + math.exp(-2)), 1),),
         {"beta": 2.0, "threshold": 2.0},
         4,
     ),
 )
-_MATMUL = (
+MATMUL = (
     WrittenCall(
         "lower-digits",
         {"self": of(FLOAT, 1 + 2.0**-12, shape=(1, 1)), "mat2": of(FLOAT, 1, shape=(1, 1))},
-        of(FLOAT, 1, shape=(1, 1)),
+        (of(FLOAT, 1, shape=(1, 1)),),
         {"cube_math_type": 2},
     ),
 )
-_PRELU = (
+PRELU = (
     WrittenCall(
         "as-many-channels-as-columns",
         {"self": of(FLOAT, *[-1] * 8, shape=(2, 2, 2)), "weight": of(FLOAT, 2, 3)},
-        of(FLOAT, -2, -2, -3, -3, -2, -2, -3, -3, shape=(2, 2, 2)),
+        (of(FLOAT, -2, -2, -3, -3, -2, -2, -3, -3, shape=(2, 2, 2)),),
     ),
 )
-
-WRITTEN: Mapping[str, tuple[WrittenCall, ...]] = {
-    **ARITHMETIC,
-    "aclnnExp": _EXP,
-    "aclnnLog": _LOG,
-    "aclnnSigmoid": _SIGMOID,
-    "aclnnTanhBackward": (_slope("output", _NEAR_END, lambda y: (1 - y) * (1 + y)),),
-    "aclnnSigmoidBackward": (_slope("output", _NEAR_END, lambda y: (1 - y) * y),),
-    "aclnnReduceSum": _REDUCE_SUM,
-    "aclnnMean": _MEAN,
-    "aclnnNLLLoss": _NLL_LOSS,
-    "aclnnNLLLossBackward": _NLL_LOSS_BACKWARD,
-    "aclnnNLLLoss2dBackward": _NLL_LOSS2D_BACKWARD,
-    "aclnnSoftplusBackward": _SOFTPLUS_BACKWARD,
-    "aclnnMatmul": _MATMUL,
-    "aclnnPrelu": _PRELU,
-}
-"""The calls, by title of the statement."""
+TANH_BACKWARD = (_slope("output", _NEAR_END, lambda y: (1 - y) * (1 + y)),)
+SIGMOID_BACKWARD = (_slope("output", _NEAR_END, lambda y: (1 - y) * y),)

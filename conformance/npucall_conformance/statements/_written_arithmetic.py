@@ -21,7 +21,7 @@ from npucall.dtypes import (
     INT64,
     UINT8,
 )
-from npucall_conformance.cases.case import WrittenCall, dtype_of, of
+from npucall_conformance.stating.written import WrittenCall, alone, dtype_of, of, pair
 
 NAN, INF = math.nan, math.inf
 _TOP32 = 2**31 - 1
@@ -30,17 +30,7 @@ _TOP32 = 2**31 - 1
 def cast(note: str, source: Any, target: Any, *, free: bool = False) -> WrittenCall:
     """A conversion; ``free``: devices may answer anything."""
     attributes = {"dtype": dtype_of(target)}
-    return WrittenCall(note, {"self": source}, target, attributes, open_on_devices=free)
-
-
-def pair(note: str, one: Any, other: Any, result: Any, **attributes: Any) -> WrittenCall:
-    """A call of an operator of two tensors."""
-    return WrittenCall(note, {"self": one, "other": other}, result, attributes)
-
-
-def alone(note: str, one: Any, result: Any, cost: float = 0.0, **attributes: Any) -> WrittenCall:
-    """A call of an operator of one tensor."""
-    return WrittenCall(note, {"self": one}, result, attributes, cost)
+    return WrittenCall(note, {"self": source}, (target,), attributes, open_on_devices=free)
 
 
 CAST = (
@@ -214,13 +204,3 @@ DIV = (
     ),
     pair("fractions", of(INT32, 7, -7, 2**24 + 1), of(INT32, 2, 2, 1), of(FLOAT, 3.5, -3.5, 2**24)),
 )
-
-ARITHMETIC = {
-    "aclnnCast": CAST,
-    "aclnnAdd": ADD,
-    "aclnnSub": SUB,
-    "aclnnMul": MUL,
-    "aclnnMuls": MULS,
-    "aclnnDiv": DIV,
-}
-"""The calls, by title of the statement."""
