@@ -24,8 +24,7 @@ from npucall_conformance.cases.select import Selection, select
 from npucall_conformance.judging.check import Expectation, Refused, arrays_of, check, described
 from npucall_conformance.judging.truth import Expected
 from npucall_conformance.reporting.report import CaseOutcome
-from npucall_conformance.running.looks import LOOKS
-from npucall_conformance.running.runner import Evidence, Runner, finished
+from npucall_conformance.running.runner import LOOKS, Evidence, Runner, finished
 from npucall_conformance.statements import statements
 from npucall_conformance.stating.arguments import Arguments
 from npucall_conformance.stating.parts import Contradiction, Refusal, Setup

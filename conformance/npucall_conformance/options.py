@@ -18,7 +18,7 @@ from npucall_conformance.cases.select import Selection, wanted
 from npucall_conformance.reporting import baseline as deviations
 from npucall_conformance.reporting.coverage import SOCS, Matrix, Required, required
 from npucall_conformance.reporting.report import Report
-from npucall_conformance.running.looks.paths import due
+from npucall_conformance.running.paths import due
 from npucall_conformance.running.runner import (
     QUICK_REPEAT,
     QUICK_ROUNDS,

@@ -18,7 +18,7 @@ from npucall_client.testing import running_server
 from npucall_conformance.cases.case import BLOCKS
 from npucall_conformance.reporting.report import CaseOutcome
 from npucall_conformance.running import not_judged
-from npucall_conformance.running.looks.crowd import CALLERS
+from npucall_conformance.running.crowd import CALLERS
 from npucall_conformance.running.not_judged import Patience
 from npucall_conformance.running.subject import open_subject
 

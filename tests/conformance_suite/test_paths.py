@@ -13,7 +13,7 @@ from tests.rows import each
 import npucall_client
 from npucall_conformance import bundle
 from npucall_conformance.reporting.report import CaseOutcome, Report
-from npucall_conformance.running.looks.paths import PATHS, PLAN, PROGRAM_PLAN, UNREAD
+from npucall_conformance.running.paths import PATHS, PLAN, PROGRAM_PLAN, UNREAD
 from npucall_conformance.running.runner import Evidence
 from npucall_conformance.running.subject import open_subject
 

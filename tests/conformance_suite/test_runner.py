@@ -18,7 +18,7 @@ from npucall_client.sending.request import Request
 from npucall_conformance import bundle
 from npucall_conformance.cases.select import Selection, select
 from npucall_conformance.reporting.report import JudgedServer, Report
-from npucall_conformance.running.looks.crowd import CALLERS
+from npucall_conformance.running.crowd import CALLERS
 from npucall_conformance.running.runner import Evidence, Runner, default_profile, in_order
 from npucall_conformance.running.subject import Subject, open_subject
 from npucall_conformance.statements import statements

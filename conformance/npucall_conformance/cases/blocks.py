@@ -196,7 +196,7 @@ def _determinism(make: Maker) -> Iterator[Case]:
 
 
 def _crowd(make: Maker) -> Iterator[Case]:
-    """The calls of the block ``crowd``; ``looks/crowd.py`` sends them."""
+    """The calls of the block ``crowd``; ``running/crowd.py`` sends them."""
     for turn, dtype in enumerate(make.statement.dtypes):
         shapes = make.statement.base_shapes
         yield make.case(dtype, Setup(base=shapes[turn % len(shapes)]))

@@ -21,6 +21,9 @@ FORMAT, VERSION = "npucall-conformance-baseline", 1
 _NEAR = 0.1
 """Share by which the worst error may differ, for devices whose sums come in any order."""
 
+_SAME = ("soc", "product")
+"""What of a server must be as in the file."""
+
 
 @dataclass(frozen=True)
 class Deviation:
@@ -45,7 +48,7 @@ class Deviation:
             known, now = getattr(self, each), getattr(other, each)
             if known != now:
                 return f"expected {each} {_text(known)}, found {_text(now)}"
-        if not _near(self.ulp, other.ulp):
+        if self.ulp != other.ulp and not abs(self.ulp - other.ulp) <= _NEAR * abs(self.ulp):
             return f"expected a worst error of {self.ulp:.3g} ulp, found {other.ulp:.3g}"
         return ""
 
@@ -94,14 +97,12 @@ class Baseline:
 
 def deviation(outcome: CaseOutcome) -> Deviation:
     """How a failed case deviates."""
-    findings = outcome.findings or outcome.problems
+    findings, wrong = outcome.findings or outcome.problems, outcome.wrong
     answer = outcome.contradiction.answer if outcome.contradiction else ""
-    wrong = outcome.wrong
     if wrong is None:
         return Deviation(findings, answer=answer)
-    return Deviation(
-        findings, wrong.output, wrong.elements, wrong.expected, wrong.found, outcome.ulp, answer
-    )
+    numbers = (wrong.output, wrong.elements, wrong.expected, wrong.found, outcome.ulp)
+    return Deviation(findings, *numbers, answer)
 
 
 def opened(path: Path | None, report: Report, *, write: bool) -> Baseline | None:
@@ -138,12 +139,13 @@ def load(path: Path, report: Report) -> Baseline:
         ) from None
     except json.JSONDecodeError as error:
         raise ValueError(f"baseline: expected JSON in {path}, found {error}") from None
-    _demand("format", FORMAT, saved.get("format"), path)
-    _demand("version", VERSION, saved.get("version"), path)
-    _demand("profile", report.profile, saved["profile"], path)
-    _demand("seed", report.seed, saved["seed"], path)
-    for name in ("soc", "product"):
-        _demand(name, getattr(report.server, name), saved["server"].get(name), path)
+    found = {**saved.get("server", {}), **saved}
+    wanted = {"format": FORMAT, "version": VERSION, "profile": report.profile, "seed": report.seed}
+    for name, value in (wanted | {n: _identity(report.server)[n] for n in _SAME}).items():
+        if found.get(name) != value:
+            raise ValueError(
+                f"baseline: expected {name} {value}, found {found.get(name)} in {path}"
+            )
     deviations = {case: _read(known) for case, known in saved["deviations"].items()}
     return Baseline(saved["profile"], saved["seed"], saved["server"], deviations)
 
@@ -188,15 +190,6 @@ def _written(known: Deviation) -> dict[str, Any]:
 def _read(saved: Mapping[str, Any]) -> Deviation:
     numbers = {n: float(saved[n]) for n in ("expected", "found", "ulp") if n in saved}
     return Deviation(**{**saved, **numbers, "findings": tuple(saved["findings"])})
-
-
-def _demand(name: str, expected: Any, found: Any, path: Path) -> None:
-    if found != expected:
-        raise ValueError(f"baseline: expected {name} {expected}, found {found} in {path}")
-
-
-def _near(one: float, other: float) -> bool:
-    return one == other or abs(one - other) <= _NEAR * abs(one)
 
 
 def _text(value: Any) -> str:

@@ -128,10 +128,11 @@ def causes(failures: Iterable[CaseOutcome]) -> list[Cause]:
 
 
 def _cause(words: str, outcomes: list[CaseOutcome]) -> Cause:
-    titles, dtypes, blocks, cases = (
+    titles, dtypes, blocks = (
         tuple(dict.fromkeys(getattr(outcome, name) for outcome in outcomes))
-        for name in ("title", "dtype", "block", "case")
+        for name in ("title", "dtype", "block")
     )
+    cases = tuple(outcome.case for outcome in outcomes)
     example = min(outcomes, key=lambda each: (_is_unsure(each), sum(each.histogram)))
     return Cause(words, titles, dtypes, blocks, cases, example)
 

@@ -76,6 +76,14 @@ class Coverage:
         """Everything was judged that should have been."""
         return not (self.lowering or self.paths.missing)
 
+    @property
+    def kinds(self) -> dict[str, Covered]:
+        """The kinds of things, by their names."""
+        return {
+            "operators": self.operators, "operators and dtypes": self.dtypes,
+            "blocks": self.blocks, "paths": self.paths,
+        }  # fmt: skip
+
 
 def required(cells: Iterable[Cell], paths: Iterable[str] = ()) -> Required:
     """What a run of cases with these cells has to judge."""
@@ -84,46 +92,33 @@ def required(cells: Iterable[Cell], paths: Iterable[str] = ()) -> Required:
 
 def coverage(wanted: Required, outcomes: Iterable[CaseOutcome], product: str) -> Coverage:
     """Compares the outcomes with the required cases."""
-    cells: dict[Cell, list[CaseOutcome]] = {}
-    for outcome in outcomes:
-        cells.setdefault((outcome.title, outcome.dtype, outcome.block), []).append(outcome)
-    every = [outcome for group in cells.values() for outcome in group]
-    lost = {cell: many - len(cells.get(cell, ())) for cell, many in wanted.cells.items()}
+    every = [((o.title, o.dtype, o.block), o) for o in outcomes]
+    lost = Counter(wanted.cells)
+    lost.subtract(cell for cell, _ in every)
     lacking = [(cell, NOT_RUN) for cell, many in lost.items() for _ in range(many)]
-    lacking += [((o.title, o.dtype, o.block), reason(o)) for o in every if o.lowers]
-    ran = [cell for cell, group in cells.items() for o in group if o.status != "skipped"]
-    beside = [reason(o) for o in every if o.status == "skipped" and not o.lowers]
+    lacking += [(cell, o.reason) for cell, o in every if o.lowers]
+    ran = [cell for cell, o in every if o.status != "skipped"]
+    names = (lambda c: c[0], lambda c: f"{c[0]} {c[1]}", lambda c: c[2])
     return Coverage(
-        operators=_covered([c[0] for c in ran], [(c[0], why) for c, why in lacking]),
-        dtypes=_covered(
-            [f"{c[0]} {c[1]}" for c in ran], [(f"{c[0]} {c[1]}", why) for c, why in lacking]
-        ),
-        blocks=_covered([c[2] for c in ran], [(c[2], why) for c, why in lacking]),
-        paths=_paths(wanted.paths, every),
+        *(_covered(map(name, ran), [(name(c), why) for c, why in lacking]) for name in names),
+        paths=_paths(wanted.paths, [o for _, o in every]),
         product=product,
         judged=len(ran),
         required=len(ran) + len(lacking),
         lowering=dict(Counter(why for _, why in lacking)),
-        elsewhere=dict(Counter(beside)),
+        elsewhere=dict(
+            Counter(o.reason for _, o in every if o.status == "skipped" and not o.lowers)
+        ),
     )
 
 
-def reason(outcome: CaseOutcome) -> str:
-    """Why an outcome was skipped."""
-    return outcome.problems[0] if outcome.problems else "no reason given"
-
-
 def _covered(ran: Iterable[str], lacking: Iterable[tuple[str, str]]) -> Covered:
-    judged = tuple(dict.fromkeys(ran))
-    there = set(judged)
-    partly: Counter[str] = Counter()
+    judged = dict.fromkeys(ran)
     missing: dict[str, str] = {}
     for name, why in lacking:
-        if name in there:
-            partly[name] += 1
-        else:
+        if name not in judged:
             missing.setdefault(name, why)
-    return Covered(judged, dict(partly), missing)
+    return Covered(tuple(judged), dict(Counter(n for n, _ in lacking if n in judged)), missing)
 
 
 def _paths(wanted: tuple[str, ...], outcomes: Iterable[CaseOutcome]) -> Covered:
@@ -132,9 +127,8 @@ def _paths(wanted: tuple[str, ...], outcomes: Iterable[CaseOutcome]) -> Covered:
     for outcome in outcomes:
         judged |= dict.fromkeys(outcome.paths)
         skipped |= outcome.paths_skipped
+    missing = {path: "no case travelled by it" for path in wanted if path not in judged | skipped}
     elsewhere = {path: why for path, why in skipped.items() if path not in judged}
-    known = judged.keys() | elsewhere.keys()
-    missing = {path: "no case travelled by it" for path in wanted if path not in known}
     return Covered(tuple(judged), {}, missing, elsewhere)
 
 
@@ -160,8 +154,8 @@ class Matrix:
 
     @property
     def judged(self) -> tuple[Report, ...]:
-        """The reports of the products that have some of the chosen cases."""
-        return tuple(each for each in self.reports if _has_some(each))
+        """The products on which something ran or should have: none has every operator."""
+        return tuple(r for r in self.reports if r.total().cases or not r.coverage().complete)
 
     @property
     def passed(self) -> bool:
@@ -172,8 +166,3 @@ class Matrix:
     def titles(self) -> tuple[str, ...]:
         """The operators, with their variants, that any of the runs has."""
         return tuple(dict.fromkeys(o.title for report in self.reports for o in report.outcomes))
-
-
-def _has_some(report: Report) -> bool:
-    """Whether something ran or should have: no product has every operator."""
-    return bool(report.total().cases) or not report.coverage().complete

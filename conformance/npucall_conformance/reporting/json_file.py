@@ -57,7 +57,7 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from npucall_conformance.reporting.causes import causes
@@ -66,7 +66,6 @@ from npucall_conformance.reporting.report import ULP_BINS
 from npucall_conformance.reporting.wording import rerun
 
 if TYPE_CHECKING:
-    from npucall_conformance.reporting.causes import Cause
     from npucall_conformance.reporting.pairs import Pair
     from npucall_conformance.reporting.report import CaseOutcome, Report, Tally
 
@@ -91,16 +90,12 @@ def _of_products(matrix: Matrix) -> dict[str, Any]:
 
 
 def _of_one(report: Report) -> dict[str, Any]:
+    plain = ("profile", "seed", "quick", "started", "seconds", "versions")
     return {
         "format": "npucall-conformance",
         "format_version": 1,
         "passed": report.passed,
-        "profile": report.profile,
-        "seed": report.seed,
-        "quick": report.quick,
-        "started": report.started,
-        "seconds": report.seconds,
-        "versions": report.versions,
+        **{name: getattr(report, name) for name in plain},
         "server": asdict(report.server),
         "against": asdict(report.against) if report.against else None,
         "unstated": report.unstated,
@@ -127,7 +122,9 @@ def _of_one(report: Report) -> dict[str, Any]:
         "coverage": asdict(report.coverage()),
         "pairs": [_pair(*key, pair) for key, pair in report.pairs().items()],
         "baseline": asdict(report.known),
-        "causes": [_cause(each) for each in causes(report.failures)],
+        "causes": [
+            {**vars(each), "example": each.example.case} for each in causes(report.failures)
+        ],
     }
 
 
@@ -142,19 +139,11 @@ def _outcome(report: Report, outcome: CaseOutcome) -> dict[str, Any]:
 
 def _pair(title: str, dtype: str, pair: Pair) -> dict[str, Any]:
     sides = [
-        {
-            **{name: getattr(side, name) for name in ("passed", "ulp", "run_ns")},
-            "figures": {name: getattr(side.figures, name) for name in _FIGURES},
-        }
+        {**vars(side), "figures": {name: getattr(side.figures, name) for name in _FIGURES}}
         for side in pair.sides
     ]
     named = {"operator": title, "dtype": dtype, "cases": pair.cases, "sides": sides}
     return {**named, "ratios": asdict(pair.ratios), "level": pair.ratios.level}
-
-
-def _cause(cause: Cause) -> dict[str, Any]:
-    shown = {field.name: getattr(cause, field.name) for field in fields(cause)}
-    return {**shown, "example": cause.example.case}
 
 
 def _finite(value: Any) -> Any:
@@ -162,6 +151,4 @@ def _finite(value: Any) -> Any:
         return {key: _finite(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
         return [_finite(each) for each in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    return value
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value

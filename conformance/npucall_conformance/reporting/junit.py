@@ -57,14 +57,13 @@ def _add_case(suite: ET.Element, report: Report, outcome: CaseOutcome, prefix: s
     name = f"{prefix}{outcome.title}.{outcome.block}"
     case = _element("testcase", suite, classname=name, name=outcome.case)
     case.set("time", f"{_seconds(outcome):.6f}")
-    first = outcome.problems[0] if outcome.problems else "no reason given"
     if outcome.status == "failed":
-        failure = _element("failure", case, message=first, type=outcome.block)
+        failure = _element("failure", case, message=outcome.reason, type=outcome.block)
         failure.text = clean("\n".join((*outcome.problems, rerun(report, outcome))))
     elif outcome.status == "skipped":
-        _element("skipped", case, message=first)
+        _element("skipped", case, message=outcome.reason)
     elif outcome.status == "accepted":
-        _element("skipped", case, message=f"accepted, as the baseline says: {first}")
+        _element("skipped", case, message=f"accepted, as the baseline says: {outcome.reason}")
 
 
 def _facts(report: Report) -> dict[str, str]:

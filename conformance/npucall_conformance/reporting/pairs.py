@@ -9,8 +9,7 @@ level if each of its figures is at most so many times the other device's.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
-from math import inf, sqrt
+from dataclasses import astuple, dataclass, field, replace
 from statistics import median
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -34,7 +33,6 @@ LEVELS = {"L2": (2.0, 1.2, 1.2), "L1": (5.0, 1.5, 1.5), "L0": (10.0, 2.0, 2.0)}
 first."""
 SMALL_RATIO = 2.0
 """The largest allowed ratio of errors of small values to the other device's, at every level."""
-
 _SMALL, _SMALL_ERROR = 2.0**-14, 2.0**-30
 """A value below the first number is small; its error may be up to the second."""
 _SHORT_ERROR = 2.0**-16
@@ -61,14 +59,8 @@ class Figures:
     """The count of small values that are too far off."""
 
     def __add__(self, other: Figures) -> Figures:
-        return Figures(
-            self.count + other.count,
-            self.usual + other.usual,
-            max(self.largest, other.largest),
-            self.relative + other.relative,
-            self.squares + other.squares,
-            self.small_errors + other.small_errors,
-        )
+        total = Figures(*map(sum, zip(astuple(self), astuple(other), strict=True)))
+        return replace(total, largest=max(self.largest, other.largest))
 
     @property
     def mare(self) -> float:
@@ -83,7 +75,7 @@ class Figures:
     @property
     def rmse(self) -> float:
         """The root of the mean square error."""
-        return sqrt(self.squares / self.count) if self.count else 0.0
+        return math.sqrt(self.squares / self.count) if self.count else 0.0
 
 
 @dataclass(frozen=True)
@@ -99,8 +91,8 @@ class Ratios:
     def level(self) -> str:
         """The strictest of ``LEVELS`` that is met; empty if none is."""
         for name, limits in LEVELS.items():
-            met = zip((self.mare, self.mere, self.rmse), limits, strict=True)
-            if self.small_errors <= SMALL_RATIO and all(ratio <= limit for ratio, limit in met):
+            limited = zip(astuple(self), (*limits, SMALL_RATIO), strict=True)
+            if all(ratio <= limit for ratio, limit in limited):
                 return name
         return ""
 
@@ -110,38 +102,25 @@ def figures(found: Any, value: Reals, dtype: DType) -> Figures:
     found = np.asarray(found, np.float64)
     there = np.isfinite(found) & np.isfinite(value)
     found, truth = found[there], value[there]
+    threshold, limit = _SMALL, _SMALL_ERROR
+    if dtype.is_short:
+        threshold, limit = 2.0 ** -(dtype.fraction + 1), _SHORT_ERROR
     with np.errstate(all="ignore"):
         errors = np.abs(found - truth)
-        threshold, limit = _SMALL, _SMALL_ERROR
-        if dtype.is_short:
-            threshold, limit = 2.0 ** -(dtype.fraction + 1), _SHORT_ERROR
         small = np.abs(truth) < threshold
         relative = (errors / (np.abs(truth) + _BESIDE))[~small]
         squares = float((errors**2).sum())
     return Figures(
-        count=errors.size,
-        usual=relative.size,
-        largest=float(relative.max(initial=0.0)),
-        relative=float(relative.sum()),
-        squares=squares,
-        small_errors=int((small & (errors > limit)).sum()),
-    )
+        errors.size, relative.size, float(relative.max(initial=0.0)), float(relative.sum()),
+        squares, int((small & (errors > limit)).sum()),
+    )  # fmt: skip
 
 
 def ratios(one: Figures, other: Figures) -> Ratios:
     """The figures of ``one``, divided by those of ``other``."""
-    return Ratios(
-        _ratio(one.mare, other.mare),
-        _ratio(one.mere, other.mere),
-        _ratio(one.rmse, other.rmse),
-        one.small_errors / max(other.small_errors, 1),
-    )
-
-
-def _ratio(one: float, other: float) -> float:
-    if other:
-        return one / other
-    return inf if one else 1.0
+    pairs = [(getattr(one, n), getattr(other, n)) for n in ("mare", "mere", "rmse")]
+    times = (a / b if b else math.inf if a else 1.0 for a, b in pairs)
+    return Ratios(*times, one.small_errors / max(other.small_errors, 1))
 
 
 @dataclass(frozen=True)
@@ -206,22 +185,16 @@ def column(
     expectation: Expectation, answer: WireAnswer | NpucallError, checked: CheckResult
 ) -> ServerColumn:
     """The column of one server's answer to a case."""
-    verdicts = checked.verdicts.values()
-    bins = zip(*(verdict.histogram for verdict in verdicts), strict=True)
-    own = ServerColumn(
-        passed=not checked.problems,
-        ulp=max((verdict.ulp for verdict in verdicts), default=0.0),
-        ratio=max((verdict.ratio for verdict in verdicts), default=0.0),
-        histogram=tuple(map(sum, bins)),
-    )
+    own = ServerColumn(not checked.problems, checked.ulp, checked.ratio, checked.histogram)
     if isinstance(answer, NpucallError):
         return own
-    total = Figures()
-    for name in checked.verdicts:
-        truth = expectation.outputs[name]
-        if truth.dtype.kind == "float":
-            total += figures(arrays_of(answer)[name], truth.value, truth.dtype)
-    return replace(own, run_ns=answer.timings.run_ns, figures=total)
+    arrays, truths = arrays_of(answer), expectation.outputs
+    found = (
+        figures(arrays[name], truths[name].value, truths[name].dtype)
+        for name in checked.verdicts
+        if truths[name].dtype.kind == "float"
+    )
+    return replace(own, run_ns=answer.timings.run_ns, figures=sum(found, Figures()))
 
 
 def differences(

@@ -6,6 +6,7 @@ Stable: fields are added, never changed. Nothing here knows how cases are made o
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from statistics import median
@@ -93,6 +94,11 @@ class CaseOutcome:
         """Operator and variant."""
         return f"{self.operator}.{self.variant}" if self.variant else self.operator
 
+    @property
+    def reason(self) -> str:
+        """Why it was skipped; of a failure, its first problem."""
+        return self.problems[0] if self.problems else "no reason given"
+
 
 @dataclass(frozen=True)
 class JudgedServer:
@@ -129,6 +135,11 @@ class Tally:
     """Those that failed as the baseline says."""
     run_ns: int = 0
     """Median time of a case on the device, as the server says."""
+
+    @property
+    def inside(self) -> bool:
+        """No error is outside its tolerance."""
+        return self.ratio <= 1
 
     @property
     def failed(self) -> int:
@@ -212,67 +223,59 @@ class Report:
 
     def by_operator_and_dtype(self) -> dict[tuple[str, str], Tally]:
         """Tallies by (title, dtype)."""
-        return _grouped(self.outcomes, lambda outcome: (outcome.title, outcome.dtype))
+        groups = _grouped(self.outcomes, lambda outcome: (outcome.title, outcome.dtype))
+        return {key: _tally(group) for key, group in groups.items()}
 
     def by_operator_and_block(self) -> dict[tuple[str, str], Tally]:
         """Tallies by (title, block)."""
-        return _grouped(self.outcomes, lambda outcome: (outcome.title, outcome.block))
+        groups = _grouped(self.outcomes, lambda outcome: (outcome.title, outcome.block))
+        return {key: _tally(group) for key, group in groups.items()}
 
     def pairs(self) -> dict[tuple[str, str], Pair]:
         """Two servers next to each other by (title, dtype); empty if there is only one."""
-        groups: dict[tuple[str, str], list[Columns]] = {}
-        for outcome in self.outcomes:
-            if outcome.columns is not None:
-                groups.setdefault((outcome.title, outcome.dtype), []).append(outcome.columns)
-        return {key: paired(columns) for key, columns in groups.items()}
+        compared = [outcome for outcome in self.outcomes if outcome.columns is not None]
+        groups = _grouped(compared, lambda outcome: (outcome.title, outcome.dtype))
+        return {key: paired(o.columns for o in group if o.columns) for key, group in groups.items()}
 
     def contradictions(self) -> list[CaseOutcome]:
         """The outcomes that say with which of several differing sources the server agrees."""
-        rows = [
-            (str(outcome.contradiction.number), outcome)
-            for outcome in self.outcomes
-            if outcome.contradiction is not None
-        ]
+        rows = [(str(o.contradiction.number), o) for o in self.outcomes if o.contradiction]
         rows.sort(key=lambda row: (row[0][0] == "F", int(row[0].lstrip("F")), row[1].case))
         return [outcome for _, outcome in rows]
 
     def reasons_skipped(self) -> dict[str, int]:
         """How many cases were skipped for which reason."""
-        counts: dict[str, int] = {}
-        for outcome in self.outcomes:
-            if outcome.status == "skipped":
-                reason = outcome.problems[0] if outcome.problems else ""
-                counts[reason] = counts.get(reason, 0) + 1
-        return counts
+        return dict(Counter(o.reason for o in self.outcomes if o.status == "skipped"))
 
 
 def _grouped(
     outcomes: Iterable[CaseOutcome], key: Callable[[CaseOutcome], Key]
-) -> dict[Key, Tally]:
+) -> dict[Key, list[CaseOutcome]]:
     groups: dict[Key, list[CaseOutcome]] = {}
     for outcome in outcomes:
         groups.setdefault(key(outcome), []).append(outcome)
-    return {name: _tally(group) for name, group in groups.items()}
+    return groups
 
 
 def _tally(outcomes: list[CaseOutcome]) -> Tally:
     ran = [outcome for outcome in outcomes if outcome.status != "skipped"]
-    by_ulp = max(ran, key=lambda outcome: _rank(outcome.ulp), default=None)
-    by_ratio = max(ran, key=lambda outcome: _rank(outcome.ratio), default=None)
+    worst = {
+        name: max(
+            ((getattr(o, name), o.case) for o in ran),
+            key=lambda pair: math.inf if math.isnan(pair[0]) else pair[0], default=(0.0, ""),
+        )
+        for name in ("ulp", "ratio")
+    }  # fmt: skip
     columns = zip(*(o.histogram for o in ran if o.histogram), strict=True)
     return Tally(
         cases=len(ran),
         passed=sum(outcome.status == "passed" for outcome in ran),
         skipped=len(outcomes) - len(ran),
-        ulp=by_ulp.ulp if by_ulp else 0.0,
-        ulp_case=by_ulp.case if by_ulp else "",
-        ratio=by_ratio.ratio if by_ratio else 0.0,
-        ratio_case=by_ratio.case if by_ratio else "",
+        ulp=worst["ulp"][0],
+        ulp_case=worst["ulp"][1],
+        ratio=worst["ratio"][0],
+        ratio_case=worst["ratio"][1],
         histogram=tuple(map(sum, columns)),
         accepted=sum(outcome.status == "accepted" for outcome in outcomes),
         run_ns=round(median([outcome.run_ns for outcome in ran if outcome.run_ns] or [0])),
     )
-
-
-def _rank(value: float) -> float:
-    return math.inf if math.isnan(value) else value

@@ -22,31 +22,17 @@ from rich.text import Text
 from npucall_client.commands.console import Column, output
 from npucall_client.commands.console import show as print_all
 from npucall_client.commands.console import table as columns_of
+from npucall_conformance.reporting import wording
 from npucall_conformance.reporting.causes import causes
 from npucall_conformance.reporting.coverage import Matrix
-from npucall_conformance.reporting.wording import (
-    NO_ULP,
-    clean,
-    count,
-    covered,
-    identity,
-    in_ulp,
-    local_id,
-    number,
-    remarks,
-    rerun,
-    scope,
-    told,
-    verdict,
-    without_ulp,
-)
+from npucall_conformance.reporting.wording import clean, count, in_ulp, number
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from npucall_conformance.reporting.causes import Cause
     from npucall_conformance.reporting.pairs import Pair
-    from npucall_conformance.reporting.report import CaseOutcome, JudgedServer, Report, Sided, Tally
+    from npucall_conformance.reporting.report import CaseOutcome, Report, Sided, Tally
 
 _TIMES = ("MARE", "MERE", "RMSE", "small", "level")
 _SHOWN = 20
@@ -94,16 +80,17 @@ def show(found: Report | Matrix, console: Console | None = None) -> None:
     else:
         _show(found, console)
     style = "bold green" if found.passed else "bold red"
-    console.print(Text(f"{verdict(found)}.", style), soft_wrap=True)
+    console.print(Text(f"{wording.verdict(found)}.", style), soft_wrap=True)
 
 
 def _show(report: Report, console: Console) -> None:
-    if report.outcomes:
-        print_all(console, _by_dtype(report, console.width))
-        if without_ulp(report.by_operator_and_dtype().values()):
-            console.print(Text(NO_ULP, "dim"), soft_wrap=True)
-    if report.against is not None and report.pairs():
-        print_all(console, "", _pairs(report, report.against, console.width))
+    tallies = report.by_operator_and_dtype()
+    if tallies:
+        print_all(console, _by_dtype(tallies, console.width))
+    if any(in_ulp(each.ulp, inside=each.inside) == wording.NOTHING for each in tallies.values()):
+        console.print(Text(wording.NO_ULP, "dim"), soft_wrap=True)
+    if report.pairs():
+        print_all(console, "", _pairs(report, console.width))
     if report.contradictions():
         print_all(console, "", _sources(report, console.width))
     console.print()
@@ -125,57 +112,56 @@ class _Failed(ProgressColumn):
         return Text(f"{failed} failed", "bold red") if failed else Text("0 failed", "green")
 
 
-def _by_product(matrix: Matrix, width: int) -> RenderableType:
-    columns = [
-        *map(Column, ("product", "as")),
-        *(Column(name, number=True) for name in ("passed", "skipped")),
-        Column("verdict", prose=True),
+def _columns(words: str, *prose: str) -> list[Column]:
+    """Columns with these headings, of which those after a bar are numbers; then those of prose."""
+    texts, _, numbers = words.partition(" | ")
+    return [
+        *(Column(each) for each in filter(None, texts.split(", "))),
+        *(Column(each, number=True) for each in filter(None, numbers.split(", "))),
+        *(Column(each, prose=True) for each in prose),
     ]
+
+
+def _by_product(matrix: Matrix, width: int) -> RenderableType:
     rows = []
     for report in matrix.reports:
-        total, server = report.total(), report.server
-        there = report in matrix.judged
+        total, there = report.total(), report in matrix.judged
         style = "green" if report.passed else "bold red" if there else "dim"
-        passed, skipped = f"{total.passed}/{total.cases}", str(total.skipped)
         said = report.verdict if there else "nothing of what was chosen is there"
-        names = (Text(clean(server.product)), Text(clean(server.soc)))
-        rows.append([*names, Text(passed, style), Text(skipped), Text(said, style)])
-    return columns_of(columns, rows, width)
+        names = (Text(clean(each)) for each in (report.server.product, report.server.soc))
+        passed = Text(f"{total.passed}/{total.cases}", style)
+        rows.append([*names, passed, Text(str(total.skipped)), Text(said, style)])
+    return columns_of(_columns("product, as | passed, skipped", "verdict"), rows, width)
 
 
-def _by_dtype(report: Report, width: int) -> RenderableType:
-    columns = [
-        *map(Column, ("operator", "dtype")),
-        *(Column(name, number=True) for name in ("passed", "of tolerance", "worst ulp")),
-        Column("worst case", prose=True),
-    ]
+def _by_dtype(tallies: dict[tuple[str, str], Tally], width: int) -> RenderableType:
     rows, last = [], ""
-    for (title, dtype), tally in report.by_operator_and_dtype().items():
+    for (title, dtype), tally in tallies.items():
         shown = "" if title == last else title
         rows.append([Text(clean(shown)), Text(clean(dtype)), *_row(tally, title)])
         last = title
+    columns = _columns("operator, dtype | passed, of tolerance, worst ulp", "worst case")
     return columns_of(columns, rows, width)
 
 
 def _row(tally: Tally, title: str) -> tuple[Text, ...]:
     if not tally.cases:
         return (Text(count(tally.skipped, "skipped", "skipped"), "dim"),)
-    outside = "bold red" if tally.ratio > 1 else ""
+    tone = "bold red" if tally.failed else "yellow" if tally.accepted else "green"
     return (
-        Text(f"{tally.passed}/{tally.cases}", _tone(tally)),
-        Text(number(tally.ratio), outside),
-        Text(in_ulp(tally.ulp, inside=tally.ratio <= 1)),
-        Text(clean(local_id(tally.ratio_case, title)) if tally.ratio else "", "dim"),
+        Text(f"{tally.passed}/{tally.cases}", tone),
+        Text(number(tally.ratio), "" if tally.inside else "bold red"),
+        Text(in_ulp(tally.ulp, inside=tally.inside)),
+        Text(clean(wording.local_id(tally.ratio_case, title)) if tally.ratio else "", "dim"),
     )
 
 
-def _pairs(report: Report, against: JudgedServer, width: int) -> RenderableType:
+def _pairs(report: Report, width: int) -> RenderableType:
     """Both servers, and the first one's errors as multiples of the second's."""
-    headings = (clean(report.server.target), "ulp", clean(against.target), "ulp")
-    columns = [
-        *map(Column, ("operator", "dtype")),
-        *(Column(name, number=True) for name in (*headings, *_TIMES)),
-    ]
+    servers = [clean(each.target) for each in (report.server, report.against) if each]
+    headings = [each for server in servers for each in (server, "ulp")]
+    columns = _columns("operator, dtype")
+    columns += [Column(name, number=True) for name in (*headings, *_TIMES)]
     rows = [
         [Text(clean(title.removeprefix("aclnn"))), Text(clean(dtype)), *_pair(pair)]
         for (title, dtype), pair in report.pairs().items()
@@ -186,10 +172,11 @@ def _pairs(report: Report, against: JudgedServer, width: int) -> RenderableType:
 
 def _pair(pair: Pair) -> Iterator[Text]:
     for side in pair.sides:
-        yield Text(f"{side.passed}/{pair.cases}", "green" if side.passed == pair.cases else "red")
-        yield Text(in_ulp(side.ulp, inside=side.passed == pair.cases))
+        whole = side.passed == pair.cases
+        yield Text(f"{side.passed}/{pair.cases}", "green" if whole else "red")
+        yield Text(in_ulp(side.ulp, inside=whole))
     if not any(side.figures.count for side in pair.sides):
-        yield from [Text("")] * 5
+        yield from [Text("")] * len(_TIMES)
         return
     times = pair.ratios
     yield from (Text(number(each)) for each in (times.mare, times.mere, times.rmse))
@@ -197,23 +184,15 @@ def _pair(pair: Pair) -> Iterator[Text]:
     yield Text(times.level or "none", "green" if times.level else "bold red")
 
 
-def _tone(tally: Tally) -> str:
-    if tally.failed:
-        return "bold red"
-    return "yellow" if tally.accepted else "green"
-
-
 def _sources(report: Report, width: int) -> RenderableType:
-    names = ("operator", "topic", "agrees with", "and not with")
-    columns = [Column("row", number=True), *(Column(name, prose=True) for name in names)]
     rows = []
     for outcome in report.contradictions():
-        sided = outcome.contradiction
-        if sided is not None:
-            cells = (outcome.title.removeprefix("aclnn"), sided.topic)
-            texts = [Text(clean(cell)) for cell in (str(sided.number), *cells)]
+        if (sided := outcome.contradiction) is not None:
+            cells = (str(sided.number), outcome.title.removeprefix("aclnn"), sided.topic)
             others = [source for source in sided.sources if source not in sided.agrees]
+            texts = [Text(clean(cell)) for cell in cells]
             rows.append([*texts, _agreement(sided), Text(clean("; ".join(others)), "dim")])
+    columns = _columns(" | row", "operator", "topic", "agrees with", "and not with")
     return columns_of(columns, rows, width, "Documents against behaviour")
 
 
@@ -225,23 +204,24 @@ def _agreement(sided: Sided) -> Text:
 
 
 def _cause(report: Report, cause: Cause) -> Text:
-    text = Text.assemble(
+    example = cause.example
+    lines = [f"such as {example.case}"]
+    lines += [f"  {each}" for each in (*example.problems, *wording.told(example.wrong))]
+    return Text.assemble(
         (f"{count(len(cause.cases), 'case')} failed", "bold red"), f": {clean(cause.words)}",
-        (f"\n  {clean(scope(cause))}", "dim"),
-        f"\n  such as {clean(cause.example.case)}",
+        (f"\n  {clean(wording.scope(cause))}", "dim"),
+        *(f"\n  {clean(line)}" for line in lines),
+        (f"\n    {wording.rerun(report, example)}", "dim"),
     )  # fmt: skip
-    for problem in (*cause.example.problems, *told(cause.example.wrong)):
-        text.append(f"\n    {clean(problem)}")
-    return text.append(f"\n    {rerun(report, cause.example)}", "dim")
 
 
 def _remarks(report: Report) -> Iterator[str]:
-    yield from covered(report)
-    yield from remarks(report)
+    yield from wording.covered(report)
+    yield from wording.remarks(report)
     if report.unstated:
         yield f"not judged, for no statement has them: {', '.join(report.unstated)}"
-    beside = f" and {identity(report.against)}" if report.against else ""
+    beside = f" and {wording.identity(report.against)}" if report.against else ""
     yield (
-        f"{identity(report.server)}{beside}, profile {report.profile}, seed {report.seed}, "
-        f"{report.seconds:.1f} s"
+        f"{wording.identity(report.server)}{beside}, profile {report.profile}, "
+        f"seed {report.seed}, {report.seconds:.1f} s"
     )

@@ -13,10 +13,8 @@ from npucall_conformance.judging.tolerance import ULP_BINS
 from npucall_conformance.reporting.coverage import Matrix
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from npucall_conformance.reporting.causes import Cause
-    from npucall_conformance.reporting.report import CaseOutcome, JudgedServer, Report, Tally, Wrong
+    from npucall_conformance.reporting.report import CaseOutcome, JudgedServer, Report, Wrong
 
 # Besides these XML 1.0 has no surrogates, U+FFFE and U+FFFF; a terminal obeys some of the controls.
 _HARMFUL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
@@ -28,8 +26,6 @@ NO_ULP = (
 )
 _NAMED = 6
 """Operators of a cause that are named, and things that were not judged."""
-KINDS = ("operators", "operators and dtypes", "blocks", "paths")
-"""What coverage is told of."""
 
 
 def clean(text: str) -> str:
@@ -51,11 +47,6 @@ def in_ulp(worst: float, *, inside: bool) -> str:
     ulp is tiny.
     """
     return NOTHING if inside and worst > ULP_BINS[-1] else number(worst)
-
-
-def without_ulp(tallies: Iterable[Tally]) -> bool:
-    """Whether ``in_ulp`` leaves out a figure of one of them."""
-    return any(in_ulp(tally.ulp, inside=tally.ratio <= 1) == NOTHING for tally in tallies)
 
 
 def count(value: int, singular: str, plural: str = "") -> str:
@@ -118,14 +109,17 @@ def told(wrong: Wrong | None) -> list[str]:
 def covered(report: Report) -> list[str]:
     """What was judged of what should have been, and why the rest was not."""
     found = report.coverage()
-    kinds = (found.operators, found.dtypes, found.blocks, found.paths)
     parts = [
         f"{len(kind.judged):,} of {kind.required:,} {name}"
-        for name, kind in zip(KINDS, kinds, strict=True)
+        for name, kind in found.kinds.items()
         if kind.required
     ]
     cases = f"{found.judged:,} of {count(found.required, 'case')}"
-    missing = [f"not judged: {name}: {why}" for kind in kinds for name, why in kind.missing.items()]
+    missing = [
+        f"not judged: {name}: {why}"
+        for kind in found.kinds.values()
+        for name, why in kind.missing.items()
+    ]
     left = [f"... and {len(missing) - _NAMED:,} more"] if len(missing) > _NAMED else []
     ways: dict[str, list[str]] = {}
     for path, why in found.paths.elsewhere.items():
@@ -134,23 +128,20 @@ def covered(report: Report) -> list[str]:
         f"judged on {found.product}: {cases}; {', '.join(parts)}",
         *missing[:_NAMED],
         *left,
-        *(
-            f"{count(n, 'case')} should have been judged: {why}"
-            for why, n in found.lowering.items()
-        ),
+        *(f"{count(n, 'case')} should have been judged: {w}" for w, n in found.lowering.items()),
         *(f"skipped {count(n, 'case')}: {why}" for why, n in found.elsewhere.items()),
         *(f"not by {', '.join(paths)}: {why}" for why, paths in ways.items()),
     ]
 
 
 def remarks(report: Report) -> list[str]:
-    """What a baseline's reader should know."""
-    total = report.total()
-    said = [f"accepted {count(total.accepted, 'deviation')} that the baseline names"]
-    ended = ["somebody interrupted the run; the rest of the cases was not judged"]
+    """What a baseline's reader should know, and whoever ended the run."""
+    accepted = report.total().accepted
+    known = f"accepted {count(accepted, 'deviation')} that the baseline names"
     return [
-        *(ended if report.interrupted else ()),
-        *(said if total.accepted else ()),
+        *["somebody interrupted the run; the rest of the cases was not judged"]
+        * report.interrupted,
+        *[known] * bool(accepted),
         *report.known.remarks,
         *(
             f"the baseline names {case}, which deviates no more: remove it (--write-baseline)"
@@ -165,39 +156,31 @@ def verdict(found: Report | Matrix) -> str:
 
 
 def _of_products(matrix: Matrix) -> str:
-    wanting = [r.server.product for r in matrix.judged if r.verdict == matrix.verdict]
     if not matrix.judged:
         return "Fails: nothing ran"
     if matrix.passed:
         others = [r.server.product for r in matrix.reports if r not in matrix.judged]
         beside = f"; nothing of it is on {', '.join(others)}" if others else ""
         return f"Conforms on {count(len(matrix.judged), 'product')}{beside}"
+    wanting = [r.server.product for r in matrix.judged if r.verdict == matrix.verdict]
     return f"{matrix.verdict.capitalize()}, on {', '.join(wanting)}"
 
 
 def _of_one(report: Report) -> str:
-    total = report.total()
+    total, coverage = report.total(), report.coverage()
     cases = count(total.cases, "case")
     scope = "" if report.chosen.whole else f" in what was chosen ({report.chosen})"
     if not total.cases:
         return f"Fails{scope}: nothing ran"
     if total.failed:
         return f"Fails{scope}: {total.failed:,} of {cases} failed"
+    skipped, paths = sum(coverage.lowering.values()), len(coverage.paths.missing)
+    lacking = [count(skipped, "case")] * bool(skipped) + [count(paths, "path")] * bool(paths)
+    missing = f"{' and '.join(lacking)} not judged"
     if report.verdict == "conforms in part":
-        return f"Conforms in part{scope}: {cases} passed, {_lacking(report)} not judged"
+        return f"Conforms in part{scope}: {cases} passed, {missing}"
     passed = f"all {cases} passed"
     if total.accepted:
         known = count(total.accepted, "known deviation")
         passed = f"{total.passed:,} of {cases} passed, {known} of the baseline"
-    allowed = "" if report.coverage().complete else f"; {_lacking(report)} not judged, as allowed"
-    return f"Conforms{scope}: {passed}{allowed}"
-
-
-def _lacking(report: Report) -> str:
-    """What should have been judged and was not."""
-    coverage = report.coverage()
-    cases = sum(coverage.lowering.values())
-    parts = [count(cases, "case")] if cases else []
-    if coverage.paths.missing:
-        parts.append(count(len(coverage.paths.missing), "path"))
-    return " and ".join(parts)
+    return f"Conforms{scope}: {passed}" + (f"; {missing}, as allowed" if lacking else "")

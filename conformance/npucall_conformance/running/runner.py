@@ -18,9 +18,11 @@ from npucall_conformance.judging.profiles import CPU_STRICT
 from npucall_conformance.reporting.causes import findings, wrong
 from npucall_conformance.reporting.pairs import Columns, ServerColumn, column, differences
 from npucall_conformance.reporting.report import CaseOutcome, JudgedServer, Status
+from npucall_conformance.running.crowd import crowd, repeated
 from npucall_conformance.running.listing import listing_problems
-from npucall_conformance.running.looks import LOOKS, Observation
 from npucall_conformance.running.not_judged import NotJudgedError, check_applies
+from npucall_conformance.running.observation import Observation
+from npucall_conformance.running.paths import by_every_path
 from npucall_conformance.running.subject import Subject
 from npucall_conformance.wire import ON_CPU
 
@@ -38,6 +40,10 @@ _THREADS = 4
 REPEAT, QUICK_REPEAT, QUICK_ROUNDS = 50, 24, 3
 """How often a crowd sends one call in all; in a quick run it sends the other calls less often."""
 
+LOOKS: dict[str, Callable[[Observation], list[str]]] = {
+    "determinism": repeated, "crowd": crowd, "paths": by_every_path,
+}  # fmt: skip
+"""Blocks whose calls are sent again, in another way: what finds the problems of that."""
 _AHEAD = 4
 """For each thread, so many items are begun before the first result has been taken."""
 
@@ -123,7 +129,7 @@ class Runner:
         problems = list(checked.problems)
         columns: Columns | None = None
         try:
-            problems += [problem for look in LOOKS.get(case.block, ()) for problem in look(seen)]
+            problems += LOOKS[case.block](seen) if case.block in LOOKS else []
             if self.second is not None:
                 other = self._compared(self.second, seen, problems)
                 columns = (column(seen.expectation, seen.answer, checked), other)
@@ -185,22 +191,16 @@ def finished(
     answer: wire.WireAnswer | NpucallError,
 ) -> CaseOutcome:
     """The outcome of a case with the problems that were found."""
-    if checked.verdicts:
-        name, worst = max(checked.verdicts.items(), key=lambda item: item[1].ratio)
-        columns = zip(*(v.histogram for v in checked.verdicts.values()), strict=True)
-        outcome = replace(
-            outcome,
-            ulp=max(verdict.ulp for verdict in checked.verdicts.values()),
-            ratio=worst.ratio,
-            worst=f"{name}{list(worst.worst)}",
-            histogram=tuple(map(sum, columns)),
-        )
     if isinstance(answer, wire.WireAnswer):
         outcome = replace(outcome, run_ns=answer.timings.run_ns, total_ns=answer.total_ns)
     return replace(
         outcome,
         status="failed" if problems else "passed",
         problems=tuple(problems),
+        ulp=checked.ulp,
+        ratio=checked.ratio,
+        worst=checked.worst,
+        histogram=checked.histogram,
         contradiction=checked.sided,
     )
 

@@ -13,20 +13,18 @@ from npucall_client.sending.request import Request
 from npucall_client.sending.senders import finished
 from npucall_conformance.cases.made_call import call_of
 from npucall_conformance.judging.check import described
-from npucall_conformance.running.looks.paths.path import of_errors, of_replies, of_timings
-from npucall_conformance.running.looks.paths.resources import SECONDS, request_of
-from npucall_conformance.running.looks.paths.session_paths import step_of
 from npucall_conformance.running.not_judged import BUSY
+from npucall_conformance.running.paths.path import of_errors, of_replies, of_timings
+from npucall_conformance.running.paths.resources import SECONDS, request_of
+from npucall_conformance.running.paths.session_ways import step_of
+from npucall_conformance.wire import ON_CPU
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from npucall.v1 import operator_service_pb2 as pb
-    from npucall_conformance.running.looks.observation import Observation
-    from npucall_conformance.running.looks.paths.path import PathCall
-    from npucall_conformance.running.looks.paths.resources import Resources
-
-_ON_CPU = ("local", "cpu")
+    from npucall_conformance.running.observation import Observation
+    from npucall_conformance.running.paths.path import PathCall
+    from npucall_conformance.running.paths.resources import Resources
 
 
 def plan_problems(resources: Resources, seen: Observation) -> list[str]:
@@ -44,8 +42,11 @@ def plan_problems(resources: Resources, seen: Observation) -> list[str]:
         if _is_of_values(seen):  # a plan does not see values
             return problems
         return [*problems, f"expected {described(seen.answer)}, found a plan"]
-    reply = decode_reply(plan.reply.SerializeToString())
-    return [*problems, *of_replies(seen.answer.reply, reply), *_workspace(seen, plan)]
+    problems += of_replies(seen.answer.reply, decode_reply(plan.reply.SerializeToString()))
+    # How much a device should have is not known.
+    if seen.subject.server.device in ON_CPU and plan.workspace_bytes:
+        problems.append(f"expected workspace_bytes 0 on the CPU, found {plan.workspace_bytes}")
+    return problems
 
 
 def program_plan_problems(
@@ -59,13 +60,10 @@ def program_plan_problems(
         request = Request(SECONDS, home=resources.home)
         plan = finished(resources.transport.sessions.plan_program(request, calls))
     except NpucallError as error:
-        if not refused or error.details.get("step", "0") != str(len(steps) - 1):
-            where = error.details.get("step", "0")
-            return [
-                *_refused(seen, error),
-                f"expected step {len(steps) - 1} refused, found {where}",
-            ]
-        return _refused(seen, error)
+        problems, where = _refused(seen, error), error.details.get("step", "0")
+        if not refused or where != str(len(steps) - 1):
+            problems.append(f"expected step {len(steps) - 1} refused, found {where}")
+        return problems
     if refused:
         return [f"expected an error, found a plan of {len(plan.steps)} steps"]
     problems = [] if len(plan.steps) == len(steps) else [f"expected {len(steps)} steps"]
@@ -87,16 +85,6 @@ def _refused(seen: Observation, error: NpucallError) -> list[str]:
     if isinstance(seen.answer, NpucallError) and not _is_of_values(seen):
         return of_errors(seen.answer, error)
     return [f"expected a plan, found {described(error)}"]
-
-
-def _workspace(seen: Observation, plan: pb.PlanResponse) -> list[str]:
-    """What is wrong with the workspace of a plan.
-
-    The CPU reference has none. How much a device should have is not known.
-    """
-    if seen.subject.server.device in _ON_CPU and plan.workspace_bytes:
-        return [f"expected workspace_bytes 0 on the CPU, found {plan.workspace_bytes}"]
-    return []
 
 
 def _is_of_values(seen: Observation) -> bool:

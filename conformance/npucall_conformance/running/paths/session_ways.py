@@ -15,59 +15,29 @@ from npucall_client.sending.request import Request
 from npucall_client.sending.senders import finished
 from npucall_client.sending.session_transport import HandleUpload
 from npucall_client.sessions.results import new_handle
-from npucall_conformance.running.looks.paths.message_paths import no_pipeline
-from npucall_conformance.running.looks.paths.path import (
+from npucall_conformance.running.paths.path import (
     AnswerOrError,
     PathCall,
-    attempt,
+    ended,
     outcome_of,
 )
-from npucall_conformance.running.looks.paths.resources import SECONDS, request_of
+from npucall_conformance.running.paths.resources import SECONDS, request_of
 from npucall_conformance.wire import in_message
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Mapping, Sequence
+    from collections.abc import Awaitable, Sequence
 
     from npucall.places import Place
-    from npucall.wire.messages import Response
     from npucall_client.calls.arguments import BoundCall
     from npucall_client.sending.attempts import Attempts
     from npucall_client.sending.link import Link
-    from npucall_conformance.running.looks.paths.resources import Resources
+    from npucall_conformance.running.paths.path import Fetch
+    from npucall_conformance.running.paths.resources import Resources
 
 _PIECES = 3
 """An upload is cut into so many chunks, and one more."""
 _ALIGNMENT = 64
 """In a shared handle, tensors begin at a multiple of this; none is at the handle's beginning."""
-
-
-def nowhere(resources: Resources) -> str:
-    """Why no server keeps anything."""
-    return "" if resources.is_remote or resources.is_local else "nobody keeps anything here"
-
-
-def no_sessions(resources: Resources) -> str:
-    """Why there are no sessions."""
-    limits = resources.info.limits
-    held = limits.handle_memory and limits.session_lease_seconds
-    return "" if held or resources.is_local else "the server holds no handles"
-
-
-def no_handles(resources: Resources) -> str:
-    """Why handles cannot be filled or read, which needs a stream."""
-    return no_pipeline(resources) or no_sessions(resources)
-
-
-def no_programs(resources: Resources) -> str:
-    """Why there are no programs."""
-    none = "" if resources.info.limits.program_steps else "the server runs no programs"
-    return no_sessions(resources) or none
-
-
-def no_digests(resources: Resources) -> str:
-    """Why nothing is remembered by its digest."""
-    remembers = resources.info.limits.digest_cache_bytes
-    return no_handles(resources) or ("" if remembers else "the server remembers no digests")
 
 
 def by_handle(resources: Resources, samples: Sequence[PathCall]) -> list[AnswerOrError]:
@@ -78,36 +48,28 @@ def by_handle(resources: Resources, samples: Sequence[PathCall]) -> list[AnswerO
         for call, handle in zip(calls, handles, strict=True):
             _put(resources, call, handle)
         # Calls are sent in reverse order, so not in the order in which their handles were filled.
-        execute = resources.transport.execute
-        outcomes = [attempt(partial(execute, request_of(call))) for call in reversed(calls)]
-        return outcomes[::-1]
+        return _executed(resources, calls[::-1])[::-1]
     finally:
         _release(resources, handles)
 
 
 def by_kept_outputs(resources: Resources, samples: Sequence[PathCall]) -> list[AnswerOrError]:
-    """Outputs stay in handles, and are downloaded once all calls have run."""
-    kept = [{name: Keep(new_handle()) for name in each.output_bytes} for each in samples]
+    """Outputs stay in handles, from which they are downloaded."""
+    calls = [sample.request() for sample in samples]
+    for call, sample in zip(calls, samples, strict=True):
+        call.home = resources.home
+        call.kept.update({name: Keep(new_handle()) for name in sample.output_bytes})
     try:
-        ended = [_kept(resources, *each) for each in zip(samples, kept, strict=True)]
-        fetch = partial(_download, resources)
-        return [outcome_of(how, start, fetch) for how, start in ended]
+        return _executed(resources, calls, partial(_download, resources))
     finally:
-        _release(resources, [place.handle for places in kept for place in places.values()])
+        _release(resources, [place.handle for call in calls for place in call.kept.values()])
 
 
-def _kept(
-    resources: Resources, sample: PathCall, places: Mapping[str, Keep]
-) -> tuple[Response | Exception, int]:
-    """How a call with outputs that stay ended, and when it began."""
-    call = sample.request()
-    call.home = resources.home
-    call.kept.update(places)
-    start = perf_counter_ns()
-    try:
-        return finished(resources.transport.execute(request_of(call))), start
-    except NpucallError as error:
-        return error, start
+def _executed(
+    resources: Resources, calls: Sequence[BoundCall], fetch: Fetch = in_message
+) -> list[AnswerOrError]:
+    execute = resources.transport.execute
+    return resources.server.each([ended(execute(request_of(call)), fetch) for call in calls])
 
 
 def _download(resources: Resources, name: str, place: Place) -> bytes:
@@ -136,7 +98,7 @@ def by_program(resources: Resources, samples: Sequence[PathCall]) -> list[Answer
     except NpucallError as error:
         step = int(error.details.get("step", "0"))
         return [error if each is order[step] else each.answer for each in samples]
-    outcomes = [outcome_of(answer, start) for answer in answers]
+    outcomes = [outcome_of(answer, perf_counter_ns() - start) for answer in answers]
     return [outcomes[order.index(sample)] for sample in samples]
 
 
@@ -159,8 +121,7 @@ def by_digest(resources: Resources, samples: Sequence[PathCall]) -> list[AnswerO
     try:
         for call in calls:
             handles += _remember(resources, call)
-        execute = resources.transport.execute
-        return [attempt(partial(execute, request_of(call))) for call in calls]
+        return _executed(resources, calls)
     finally:
         _release(resources, handles)
 

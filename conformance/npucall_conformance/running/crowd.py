@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from npucall_conformance.cases.case import Case
     from npucall_conformance.cases.made_call import MadeCall
     from npucall_conformance.judging.check import Expectation
-    from npucall_conformance.running.looks.observation import Observation
+    from npucall_conformance.running.observation import Observation
     from npucall_conformance.running.subject import Subject
     from npucall_conformance.stating.statement import Statement
     from npucall_conformance.wire import WireAnswer

@@ -1,45 +1,39 @@
-"""``Path``, how an answer that came by a path is read, and how two answers are compared."""
+"""``Path``, a call that takes it, and how two answers are compared."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
 from npucall.errors import NpucallError
 from npucall.tensors import view
-from npucall_client.sending.senders import finished
 from npucall_conformance.cases.arrangements import gaps
 from npucall_conformance.judging.check import described
 from npucall_conformance.wire import WireAnswer, in_message, received, unreadable
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Awaitable
 
+    from npucall.dtypes import AnyArray
     from npucall.places import Place
+    from npucall.tensors import TensorSpec
     from npucall.wire.messages import Response
+    from npucall.wire.replies import Reply, Timings
     from npucall_client.calls.arguments import BoundCall
     from npucall_conformance.cases.made_call import MadeCall
-    from npucall_conformance.running.looks.paths.resources import Resources
+    from npucall_conformance.running.paths.resources import Resources
 
     Fetch: TypeAlias = Callable[[str, Place], bytes]
-    from npucall.dtypes import AnyArray
-    from npucall.tensors import TensorSpec
-    from npucall.wire.replies import Reply, Timings
 
 AnswerOrError: TypeAlias = "WireAnswer | NpucallError"
 
 
 class OutOfReachError(Exception):
     """This call cannot take a path; the text says why."""
-
-
-def no_reason(_: object) -> str:
-    """No reason: the path can be taken."""
-    return ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,10 +67,10 @@ class Path:
     name: str
     send: Callable[[Resources, Sequence[PathCall]], Sequence[AnswerOrError]]
     """Sends the calls and returns their outcomes. Raises an error if none can be sent."""
-    out_of_reach: Callable[[Resources], str]
-    """Why the path cannot be taken from here, whatever the server is; empty if it can."""
-    lacking: Callable[[Resources], str] = no_reason
-    """Why this server, as it says, does not have the path; empty if it does."""
+    reach: str
+    """Words of ``resources.NEEDS``: what must hold here, whatever the server is."""
+    offers: str = ""
+    """Words of ``resources.NEEDS``: what the server says that it has."""
     required: bool = True
     """Whether a server without it is wrong."""
     timed: bool = True
@@ -92,39 +86,36 @@ class Path:
     """Whether calls on the path cannot affect each other, so that one call is enough."""
 
 
-def attempt(
-    send: Callable[[], Coroutine[Any, Any, Response]], fetch: Fetch = in_message
-) -> AnswerOrError:
-    """The answer to a call through a blocking sender, or the error that came instead."""
+async def ended(work: Awaitable[Response], fetch: Fetch = in_message) -> AnswerOrError:
+    """How a call ends: its answer, or the error that came instead. Raises OutOfReachError."""
     start = perf_counter_ns()
     try:
-        ended: Response | Exception = finished(send())
+        response = await work
     except OutOfReachError:
         raise
     except Exception as error:  # noqa: BLE001  # the call's own
-        ended = error
-    return outcome_of(ended, start, fetch)
+        return outcome_of(error, 0)
+    return outcome_of(response, perf_counter_ns() - start, fetch)
 
 
 def outcome_of(
-    ended: Response | Exception, start_ns: int, fetch: Fetch = in_message
+    ended: Response | Exception, total_ns: int, fetch: Fetch = in_message
 ) -> AnswerOrError:
     """How a call ended; ``fetch`` as for ``received``."""
-    if isinstance(ended, NpucallError):
-        return ended
     if isinstance(ended, Exception):
-        return unreadable(ended)
+        return ended if isinstance(ended, NpucallError) else unreadable(ended)
     try:
-        return received(ended, perf_counter_ns() - start_ns, fetch)
-    except Exception as error:  # noqa: BLE001  # as above
+        return received(ended, total_ns, fetch)
+    except Exception as error:  # noqa: BLE001  # an answer that cannot be read is a wrong one
         return unreadable(error)
 
 
 _OF_THE_WAY = ("request_id", "step", "method")
 """Details of errors that name the path."""
-LOCAL_DEVICE = "local"
 _CLOCKS = 0.01
 """By how much two clocks may differ in speed."""
+_LONG = 200
+"""Characters that fit two lines."""
 
 
 def differences(expected: AnswerOrError, found: AnswerOrError) -> list[str]:
@@ -135,27 +126,30 @@ def differences(expected: AnswerOrError, found: AnswerOrError) -> list[str]:
         return [f"expected {described(expected)}, found an answer"]
     if isinstance(found, NpucallError):
         return [f"expected an answer, found {described(found)}"]
-    problems = of_replies(expected.reply, found.reply)
-    if problems:
-        return problems
-    for name, spec in expected.outputs.items():
-        problem = _of_storages(name, spec, expected.storages[name], found.storages[name])
-        problems += [problem] if problem else []
-    return problems
+    storages = (
+        _of_storages(name, spec, expected.storages[name], found.storages[name])
+        for name, spec in expected.outputs.items()
+    )
+    return of_replies(expected.reply, found.reply) or list(filter(None, storages))
 
 
 def of_errors(expected: NpucallError, found: NpucallError) -> list[str]:
-    """Where an error differs from that of the usual path."""
-    problems = []
-    for what in ("code", "reason", "aclnn_status", "parameters"):
-        wanted, other = getattr(expected, what), getattr(found, what)
-        if wanted != other:
-            problems.append(f"expected {what} {wanted}, found {other}: {found}")
+    """Where an error differs from that of the usual path; its text and details if nothing else."""
+    names = ("code", "reason", "aclnn_status", "parameters")
+    pairs = [(name, getattr(expected, name), getattr(found, name)) for name in names]
+    problems = [
+        f"expected {name} {wanted}, found {other}: {found}"
+        for name, wanted, other in pairs
+        if wanted != other
+    ]
     if not problems and str(expected) != str(found):
         problems.append(f"expected the message {str(expected)!r}, found {str(found)!r}")
-    wanted, other = _details(expected), _details(found)
-    if not problems and wanted != other:
-        problems.append(f"expected the details {wanted}, found {other}")
+    details = [
+        {name: text for name, text in each.details.items() if name not in _OF_THE_WAY}
+        for each in (expected, found)
+    ]
+    if not problems and details[0] != details[1]:
+        problems.append(f"expected the details {details[0]}, found {details[1]}")
     return problems
 
 
@@ -164,10 +158,14 @@ def of_replies(expected: Reply, found: Reply) -> list[str]:
     problems = []
     for what in ("variant", "kernel_dtype", "outputs", "stored", "warnings", "server"):
         wanted, other = getattr(expected, what), getattr(found, what)
-        if what == "server" and wanted.device == LOCAL_DEVICE:  # each client is one
+        if what == "server" and wanted.device == "local":  # each client is one
             wanted = replace(wanted, instance=other.instance)
         if wanted != other or (what == "outputs" and list(wanted) != list(other)):
-            problems.append(f"expected {what} {_short(wanted)}, found {_short(other)}")
+            shown = [
+                text if len(text) < _LONG else f"{text[:_LONG]} ..."
+                for text in (str(wanted), str(other))
+            ]
+            problems.append(f"expected {what} {shown[0]}, found {shown[1]}")
     return problems
 
 
@@ -189,15 +187,6 @@ def of_timings(timings: Timings, total_ns: int, *, computed: bool) -> list[str]:
     return problems
 
 
-def _details(error: NpucallError) -> dict[str, str]:
-    return {name: text for name, text in error.details.items() if name not in _OF_THE_WAY}
-
-
-def _short(value: object) -> str:
-    text = str(value)
-    return text if len(text) < 200 else f"{text[:200]} ..."  # noqa: PLR2004  # as fits two lines
-
-
 def _of_storages(name: str, spec: TensorSpec, expected: bytes, found: bytes) -> str:
     """The difference in words; empty if all bits are the same. Any NaN is the same as another."""
     if expected == found:
@@ -206,15 +195,14 @@ def _of_storages(name: str, spec: TensorSpec, expected: bytes, found: bytes) -> 
         return f"{name}: expected {len(expected)} bytes, found {len(found)}"
     if (gaps(spec, expected) != gaps(spec, found)).any():
         return f"{name}: expected the same bytes between the elements, found others"
-    differs = _other_bits(view(spec, expected), view(spec, found))
+    one, other = view(spec, expected), view(spec, found)
+    differs = _other_bits(one, other)
     if not differs.any():
         return ""
-    count = np.count_nonzero(differs)
     first = tuple(int(i) for i in np.argwhere(differs)[0])
-    wanted, other = view(spec, expected)[first], view(spec, found)[first]
     return (
-        f"{name}: expected the same bits, found {count} of {spec.elements} elements with others, "
-        f"first {list(first)}: {wanted!r} and {other!r}"
+        f"{name}: expected the same bits, found {np.count_nonzero(differs)} of {spec.elements} "
+        f"elements with others, first {list(first)}: {one[first]!r} and {other[first]!r}"
     )
 
 

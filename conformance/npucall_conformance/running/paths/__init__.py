@@ -16,74 +16,58 @@ from npucall.errors import HandleMemoryError, NpucallError
 from npucall.tensors import TensorSpec
 from npucall_conformance.cases.made_call import call_of
 from npucall_conformance.judging.check import described
-from npucall_conformance.running.looks.paths.memory_paths import (
-    by_shared_memory,
-    no_memory_here,
-    no_shared_memory,
-)
-from npucall_conformance.running.looks.paths.message_paths import (
-    by_asyncio,
-    by_asyncio_pipeline,
+from npucall_conformance.running.not_judged import BUSY, NotJudgedError
+from npucall_conformance.running.paths.memory_way import by_shared_memory
+from npucall_conformance.running.paths.message_ways import (
+    by_calls,
     by_chunks,
     by_early_outputs,
     by_execute,
     by_pipeline,
-    by_pool,
-    by_pool_pipeline,
     by_stream,
-    no_asyncio,
-    no_early_outputs,
-    no_messages,
-    no_pipeline,
-    no_pool,
-    no_streams,
 )
-from npucall_conformance.running.looks.paths.path import (
+from npucall_conformance.running.paths.path import (
     OutOfReachError,
     Path,
     PathCall,
     differences,
     of_timings,
 )
-from npucall_conformance.running.looks.paths.plan_paths import plan_problems, program_plan_problems
-from npucall_conformance.running.looks.paths.resources import Resources
-from npucall_conformance.running.looks.paths.session_paths import (
+from npucall_conformance.running.paths.plans import plan_problems, program_plan_problems
+from npucall_conformance.running.paths.resources import Resources, lacking
+from npucall_conformance.running.paths.session_ways import (
     by_digest,
     by_handle,
     by_kept_outputs,
     by_program,
-    no_digests,
-    no_handles,
-    no_programs,
-    nowhere,
 )
-from npucall_conformance.running.not_judged import BUSY, NotJudgedError
 from npucall_conformance.wire import unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from npucall_conformance.cases.case import Case
-    from npucall_conformance.running.looks.observation import Observation
-    from npucall_conformance.running.looks.paths.path import AnswerOrError
+    from npucall_conformance.running.observation import Observation
+    from npucall_conformance.running.paths.path import AnswerOrError
     from npucall_conformance.running.subject import Subject
 
 PATHS = (
-    Path("execute", by_execute, no_messages),
-    Path("stream", by_stream, no_messages, no_streams, alone=True),
-    Path("chunks", by_chunks, no_messages, no_streams, alone=True),
-    Path("early-outputs", by_early_outputs, no_messages, no_early_outputs, alone=True),
-    Path("pipeline", by_pipeline, nowhere, no_pipeline),
-    Path("shared-memory", by_shared_memory, no_memory_here, no_shared_memory, required=False,
+    Path("execute", by_execute, "messages"),
+    Path("stream", by_stream, "messages", "streams", alone=True),
+    Path("chunks", by_chunks, "messages", "streams", alone=True),
+    Path("early-outputs", by_early_outputs, "messages", "streams early", alone=True),
+    Path("pipeline", by_pipeline("server"), "keeping", "streams"),
+    Path("shared-memory", by_shared_memory, "messages linux", "memory socket", required=False,
          long=False),
-    Path("handle", by_handle, nowhere, no_handles, long=False),
-    Path("kept-output", by_kept_outputs, nowhere, no_handles, alone=True),
-    Path("digest", by_digest, nowhere, no_digests, required=False, alone=True, long=False),
-    Path("program", by_program, nowhere, no_programs, timed=False, links=True, long=False),
-    Path("asyncio", by_asyncio, no_asyncio, ours=True),
-    Path("asyncio-pipeline", by_asyncio_pipeline, no_asyncio, no_pipeline, ours=True),
-    Path("pool", by_pool, no_pool, ours=True),
-    Path("pool-pipeline", by_pool_pipeline, no_pool, no_pipeline, ours=True),
+    Path("handle", by_handle, "keeping", "streams handles", long=False),
+    Path("kept-output", by_kept_outputs, "keeping", "streams handles", alone=True),
+    Path("digest", by_digest, "keeping", "streams handles digests", required=False, alone=True,
+         long=False),
+    Path("program", by_program, "keeping", "handles programs", timed=False, links=True, long=False),
+    Path("asyncio", by_calls("loop"), "asyncio", ours=True),
+    Path("asyncio-pipeline", by_pipeline("loop"), "asyncio", "streams", ours=True),
+    Path("pool", by_calls("pool"), "messages ports", ours=True),
+    Path("pool-pipeline", by_pipeline("pool"), "messages ports", "streams", ours=True),
 )  # fmt: skip
 """The paths. The three below come in addition."""
 PLAN, PROGRAM_PLAN, UNREAD = "plan", "program-plan", "unread"
@@ -158,8 +142,8 @@ class _Look:
         """Sends calls by a path, as far as it goes from here to there."""
         taken, name = self._seen.taken, path.name
         try:
-            reason = path.out_of_reach(self._resources)
-            missing = "" if reason else path.lacking(self._resources)
+            reason = lacking(self._resources, path.reach)
+            missing = "" if reason else lacking(self._resources, path.offers)
         except NpucallError as error:
             reason, missing = "", described(error)
         if missing and path.required and not self._seen.allow_missing:
@@ -201,7 +185,7 @@ class _Look:
     def plan(self, samples: Sequence[PathCall]) -> None:
         """Has the call planned too, alone and as a step of a program."""
         self._found(PLAN, lambda: plan_problems(self._resources, self._seen))
-        if nowhere(self._resources) or no_programs(self._resources):
+        if lacking(self._resources, "keeping handles programs"):
             return  # that is said where a program is sent
         self._found(
             PROGRAM_PLAN, lambda: program_plan_problems(self._resources, self._seen, samples)

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import sys
-from functools import partial
-from pathlib import Path as FilePath
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from npucall.errors import InternalError, TooLargeError
 from npucall.places import RegionPart
-from npucall_conformance.running.looks.paths.path import (
+from npucall_conformance.running.paths.path import (
     AnswerOrError,
     OutOfReachError,
     PathCall,
-    attempt,
+    ended,
 )
-from npucall_conformance.running.looks.paths.resources import request_of
+from npucall_conformance.running.paths.resources import request_of
 from npucall_conformance.wire import in_message
 
 if TYPE_CHECKING:
@@ -27,27 +24,12 @@ if TYPE_CHECKING:
     from npucall.places import Place
     from npucall_client.calls.arguments import BoundCall
     from npucall_client.shared.memory import SharedMemory
-    from npucall_conformance.running.looks.paths.resources import Resources
+    from npucall_conformance.running.paths.resources import Resources
 
 _UNTOUCHED = 0x5A
 """Every byte of the memory around what a call reads and writes."""
 _BETWEEN = 64
 """Bytes between two tensors of a call; the first of them does not begin at the beginning."""
-
-
-def no_memory_here(resources: Resources) -> str:
-    """Why this process cannot share memory with a server."""
-    if not resources.is_remote:
-        return "nothing travels here"
-    return "" if sys.platform == "linux" else "memory is shared on Linux alone"
-
-
-def no_shared_memory(resources: Resources) -> str:
-    """Why the server shares no memory."""
-    path = resources.shared_memory_socket
-    if not path:
-        return "the server shares no memory"
-    return "" if FilePath(path).exists() else f"{path} is not on this host"
 
 
 def by_shared_memory(resources: Resources, samples: Sequence[PathCall]) -> list[AnswerOrError]:
@@ -65,7 +47,7 @@ def _run(resources: Resources, sample: PathCall) -> AnswerOrError:
     def fetch(name: str, place: Place) -> bytes:
         return tensors[name].tobytes() if isinstance(place, RegionPart) else in_message(name, place)
 
-    outcome = attempt(partial(resources.transport.execute, request_of(call)), fetch)
+    outcome = resources.server.done(ended(resources.transport.execute(request_of(call)), fetch))
     written = [name for name, array in before.items() if (tensors[name] != array).any()]
     for array in tensors.values():
         array[...] = _UNTOUCHED
