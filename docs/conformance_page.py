@@ -11,7 +11,6 @@ import page_parts
 
 from npucall_conformance import conform_command
 from npucall_conformance.cases.case import BLOCKS
-from npucall_conformance.running.adapters.torch_npu.torch_functions import WAYS, WITHOUT
 from npucall_conformance.statements import statements
 from npucall_conformance.stating.parts import Refusal
 
@@ -67,9 +66,10 @@ def _expectation(answer: Any) -> str:
 
 
 def _adapter() -> str:
-    rows = [(f"`{title.removeprefix('aclnn')}`", why) for title, why in sorted(WITHOUT.items())]
-    said = f"{len(WAYS)} of {len(WAYS) + len(WITHOUT)} operators and variants can be called. Not:"
-    return f"{said}\n\n{page_parts.table(('operator', 'why'), rows)}"
+    ways = {each.title.removeprefix("aclnn"): each.npu for each in statements()}
+    without = [(f"`{title}`", way) for title, way in ways.items() if isinstance(way, str)]
+    said = f"{len(ways) - len(without)} of {len(ways)} operators and variants can be called. Not:"
+    return f"{said}\n\n{page_parts.table(('operator', 'why'), without)}"
 
 
 def _options() -> str:

@@ -99,8 +99,13 @@ def coverage(wanted: Required, outcomes: Iterable[CaseOutcome], product: str) ->
     lacking += [(cell, o.reason) for cell, o in every if o.lowers]
     ran = [cell for cell, o in every if o.status != "skipped"]
     names = (lambda c: c[0], lambda c: f"{c[0]} {c[1]}", lambda c: c[2])
+    operators, dtypes, blocks = (
+        _covered(map(name, ran), [(name(cell), why) for cell, why in lacking]) for name in names
+    )
     return Coverage(
-        *(_covered(map(name, ran), [(name(c), why) for c, why in lacking]) for name in names),
+        operators,
+        dtypes,
+        blocks,
         paths=_paths(wanted.paths, [o for _, o in every]),
         product=product,
         judged=len(ran),

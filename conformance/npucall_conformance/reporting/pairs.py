@@ -119,8 +119,8 @@ def figures(found: Any, value: Reals, dtype: DType) -> Figures:
 def ratios(one: Figures, other: Figures) -> Ratios:
     """The figures of ``one``, divided by those of ``other``."""
     pairs = [(getattr(one, n), getattr(other, n)) for n in ("mare", "mere", "rmse")]
-    times = (a / b if b else math.inf if a else 1.0 for a, b in pairs)
-    return Ratios(*times, one.small_errors / max(other.small_errors, 1))
+    mare, mere, rmse = (a / b if b else math.inf if a else 1.0 for a, b in pairs)
+    return Ratios(mare, mere, rmse, one.small_errors / max(other.small_errors, 1))
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,8 @@ from npucall_client.sending.request import Request
 from npucall_client.sending.senders import finished
 from npucall_conformance.reporting.report import JudgedServer
 from npucall_conformance.running.adapters import ServerAdapter
-from npucall_conformance.running.adapters.torch_npu import NAME, TorchNpu
 from npucall_conformance.running.not_judged import BUSY, NotJudgedError, Patience
+from npucall_conformance.running.torch_npu import NAME, TorchNpu
 from npucall_conformance.statements import statements
 from npucall_conformance.wire import unreadable
 

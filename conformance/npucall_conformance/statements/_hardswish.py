@@ -17,6 +17,8 @@ from npucall_conformance.stating.tables import FLOATS_EVERYWHERE
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from npucall_conformance.stating.npu import Way
+
 BOTH = ("grad_output", "self")
 NAN, INF = reals.NAN, reals.INFINITY
 UNDER_3, OVER_3 = 3 - 2.0**-22, 3 + 2.0**-22
@@ -24,13 +26,14 @@ UNDER_3, OVER_3 = 3 - 2.0**-22, 3 + 2.0**-22
 ENDS = choice(-3.0, 3.0, 0.0)
 
 
-def hardswish(
+def hardswish(  # noqa: PLR0913  # the parts of a statement
     operator: str,
     scalar: Callable[..., float],
     vector: Callable[..., Any],
     torch: Callable[..., Any],
     *,
     listed: tuple[str, ...],
+    npu: Way | str,
 ) -> Statement:
     """``listed``: the inputs in the order in which their dtypes are looked up."""
     return elementwise(
@@ -43,6 +46,7 @@ def hardswish(
         scalar=scalar,
         vector=vector,
         kernel=dtype_of("self"),
+        npu=npu,
         torch=torch,
         edges=(
             crossed({

@@ -14,6 +14,7 @@ from npucall_conformance.statements import _written_arithmetic as written
 from npucall_conformance.stating import defects
 from npucall_conformance.stating.elementwise import elementwise
 from npucall_conformance.stating.kernels import promotion
+from npucall_conformance.stating.npu import aten
 from npucall_conformance.stating.parts import Invalid, Setup
 from npucall_conformance.stating.setups import EVEN, SIGNS, crossed, halfway, mixed_floats
 from npucall_conformance.stating.tables import ARITHMETIC_EVERYWHERE
@@ -45,9 +46,10 @@ def statement(
             return np.where(sign > 0, np.maximum(s, scaled), np.not_equal(s, scaled))
         return np.subtract(s, -sign * scaled), np.abs(s) + np.abs(scaled)
 
+    torch_name = "add" if sign > 0 else "sub"
+
     def torch_says(k: Arguments, torch: Any) -> Any:
-        function = torch.add if sign > 0 else torch.sub
-        return function(k["self"], k["other"], alpha=k["alpha"])
+        return getattr(torch, torch_name)(k["self"], k["other"], alpha=k["alpha"])
 
     return elementwise(
         operator,
@@ -64,6 +66,7 @@ cost=lambda k: 0 if k["alpha"] == 1 else 1,
         vector=vector,
         space=PAIR,
         kernel=promotion(*PAIR),
+        npu=aten(f"{torch_name}.Tensor", *PAIR, alpha="alpha"),
         torch=torch_says,
         attributes={"alpha": (1.0, -0.75)},
         mixed=(

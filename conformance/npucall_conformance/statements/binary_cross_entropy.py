@@ -13,6 +13,7 @@ from npucall_conformance.stating import defects, reals
 from npucall_conformance.stating.domains import probabilities, uniform
 from npucall_conformance.stating.elementwise import elementwise
 from npucall_conformance.stating.kernels import dtype_of
+from npucall_conformance.stating.npu import aten
 from npucall_conformance.stating.parts import Contradiction, In, Invalid, Out, Refusal, Setup
 from npucall_conformance.stating.setups import crossed
 from npucall_conformance.stating.tables import FLOATS_EVERYWHERE
@@ -69,6 +70,7 @@ BINARY_CROSS_ENTROPY = elementwise(
         Setup("out-of-rank-2", shapes={"out": (1, 1)}, attributes={"reduction": 2}),
     ),
     kernel=dtype_of("self"),
+    npu=aten("binary_cross_entropy", "self", "target", "weight", "reduction"),
     torch=torch_says,
     attributes={"reduction": (0, 1, 2)},
     empty=tuple(

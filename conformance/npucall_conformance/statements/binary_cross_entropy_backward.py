@@ -8,10 +8,12 @@ import numpy as np
 
 from npucall.errors import AttributeValueError, FormatError, ShapeError
 from npucall.tensors import Format
+from npucall_conformance.statements import _npu
 from npucall_conformance.stating import defects, reals
 from npucall_conformance.stating.domains import probabilities, uniform, upstream
 from npucall_conformance.stating.elementwise import elementwise
 from npucall_conformance.stating.kernels import promotion
+from npucall_conformance.stating.npu import aten
 from npucall_conformance.stating.parts import In, Invalid, Out, Setup
 from npucall_conformance.stating.setups import crossed, mixed_floats
 from npucall_conformance.stating.tables import FLOATS_EVERYWHERE
@@ -68,6 +70,7 @@ BINARY_CROSS_ENTROPY_BACKWARD = elementwise(
     expands=EXPANDS,
     broadcast=(Setup("no-weight", base=(3, 4), absent=("weight",)),),
     kernel=promotion(*INPUTS),
+    npu=aten("binary_cross_entropy_backward", *_npu.BOTH, "target", "weight", "reduction"),
     torch=torch_says,
     attributes={"reduction": (0, 1, 2)},
     mixed=mixed_floats(*INPUTS, output="out"),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from npucall.dtypes import BOOL, COMPLEX64, DOUBLE, FLOAT16, INT32
+from npucall_conformance.statements import _npu
 from npucall_conformance.statements._torch import loss
 from npucall_conformance.stating import defects, reals
 from npucall_conformance.stating.domains import normal, probabilities, uniform
@@ -88,6 +89,7 @@ BINARY_CROSS_ENTROPY_WITH_LOGITS = elementwise(
         ),
         Setup("out-of-rank-2", shapes={"out": (1, 1)}, attributes={"reduction": 2}),
     ),
+    npu=_npu.WITH_LOGITS,
     torch=torch_says,
     attributes={"reduction": (0, 1, 2)},
     mixed=(

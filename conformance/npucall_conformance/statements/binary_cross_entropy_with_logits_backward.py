@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from npucall_conformance.statements import _npu
 from npucall_conformance.statements import _with_logits as shared
 from npucall_conformance.statements._torch import gradient
 from npucall_conformance.stating import defects, reals
@@ -59,6 +60,7 @@ BINARY_CROSS_ENTROPY_WITH_LOGITS_BACKWARD = elementwise(
     expands=shared.EXPANDS,
     broadcast=shared.SOME_ABSENT,
     kernel=promotion(*shared.INPUTS),
+    npu=_npu.gradient_of("self", _npu.WITH_LOGITS),
     torch=torch_says,
     attributes={"reduction": (0, 1, 2)},
     mixed=mixed_floats(*shared.INPUTS),

@@ -61,6 +61,7 @@ BINARY_CROSS_ENTROPY_WITH_LOGITS_TARGET_BACKWARD = elementwise(
     space=("self",),
     expands=shared.EXPANDS,
     broadcast=shared.SOME_ABSENT,
+    npu="torch_npu has no gradient of the target",
     torch=torch_says,
     attributes={"reduction": (0, 1, 2)},
     mixed=mixed_floats(*shared.INPUTS),

@@ -26,6 +26,7 @@ from npucall.dtypes import (
 )
 from npucall.errors import DTypeError
 from npucall_conformance.statements import _arithmetic as shared
+from npucall_conformance.statements import _npu
 from npucall_conformance.statements import _written_arithmetic as written
 from npucall_conformance.stating import defects
 from npucall_conformance.stating.domains import normal
@@ -75,6 +76,7 @@ CAST = elementwise(
     vector=vector,
     kernel=lambda dtypes: dtypes["dtype"],
     cost=0,
+    npu=_npu.cast,
     torch=lambda k, _: k["self"] if k["dtype"].kind == "float" else None,
     attributes={"dtype": (FLOAT, FLOAT16)},
     mixed=(

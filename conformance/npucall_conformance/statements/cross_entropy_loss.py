@@ -9,6 +9,7 @@ import numpy as np
 
 from npucall.dtypes import DOUBLE, FLOAT, FLOAT16, INT32, INT64, UINT8
 from npucall.errors import AclnnStatus, ArgumentError, ShapeError
+from npucall_conformance.statements import _npu
 from npucall_conformance.stating import defects, reals
 from npucall_conformance.stating.arguments import Arguments, Terms
 from npucall_conformance.stating.domains import normal, uniform
@@ -160,6 +161,7 @@ CROSS_ENTROPY_LOSS = Statement(
     arrays=arrays,
     shapes=shapes,
     kernel=dtype_of("input"),
+    npu=_npu.cross_entropy,
     torch=torch_says,
     attributes={
         "reduction": ("none", "mean", "sum"),

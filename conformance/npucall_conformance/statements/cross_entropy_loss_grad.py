@@ -168,6 +168,7 @@ CROSS_ENTROPY_LOSS_GRAD = Statement(
     arrays=arrays,
     kernel=dtype_of("log_prob"),
     shapes=shapes,
+    npu="torch_npu computes log_prob itself and takes none",
     torch=torch_says,
     attributes={"reduction": ("none", "mean", "sum"), "ignore_index": (-100, 1)},
     base_shapes=((4, 6), (35, 3), (9, 33), (17, 10)),

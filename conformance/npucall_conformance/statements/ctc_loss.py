@@ -8,6 +8,7 @@ import numpy as np
 
 from npucall.dtypes import BF16, BOOL, DOUBLE, FLOAT, FLOAT16, INT8, INT32, INT64
 from npucall.errors import ArgumentError, AttributeValueError, DTypeError
+from npucall_conformance.statements import _npu
 from npucall_conformance.statements._ctc_loss import TAKES, log_sum, states_of, transitions
 from npucall_conformance.statements.ctc_loss_backward import (
     IMPOSSIBLE,
@@ -25,6 +26,7 @@ from npucall_conformance.statements.ctc_loss_backward import (
 from npucall_conformance.stating import defects, reals
 from npucall_conformance.stating.arguments import Arguments, Terms
 from npucall_conformance.stating.kernels import dtype_of
+from npucall_conformance.stating.npu import aten
 from npucall_conformance.stating.parts import Contradiction, In, Invalid, Out, Setup
 from npucall_conformance.stating.statement import BEFORE_950, WITHOUT_BFLOAT16, Statement
 
@@ -185,6 +187,7 @@ CTC_LOSS = Statement(
     dtypes=(FLOAT, FLOAT16, BF16, DOUBLE),
     kernel=dtype_of("log_probs"),
     shapes=shapes,
+    npu=aten("_ctc_loss", "log_probs", "targets", *_npu.LENGTHS, "blank", "zero_infinity"),
     torch=torch_says,
     attributes={
         "input_lengths": (every_step, fewer_steps),

@@ -8,10 +8,12 @@ import numpy as np
 
 from npucall.dtypes import BF16, BOOL, DOUBLE, FLOAT, FLOAT16, INT8, INT32, INT64
 from npucall.errors import ArgumentError, AttributeValueError, DTypeError
+from npucall_conformance.statements import _npu
 from npucall_conformance.statements._ctc_loss import TAKES, arrays, loops, states_of, transitions
 from npucall_conformance.stating import defects, reals
 from npucall_conformance.stating.domains import follows, normal
 from npucall_conformance.stating.kernels import dtype_of
+from npucall_conformance.stating.npu import aten
 from npucall_conformance.stating.parts import In, Invalid, Out, Setup
 from npucall_conformance.stating.statement import WITHOUT_BFLOAT16, Statement
 
@@ -160,6 +162,10 @@ CTC_LOSS_BACKWARD = Statement(
     dtypes=(FLOAT, FLOAT16, BF16, DOUBLE),
     kernel=dtype_of("log_probs"),
     shapes=shapes,
+    npu=aten(
+        "_ctc_loss_backward", "grad_out", "log_probs", "targets", *_npu.LENGTHS,
+        "neg_log_likelihood", "log_alpha", "blank", "zero_infinity",
+    ),
     torch=torch_says,
     attributes={
         "input_lengths": (every_step, fewer_steps),

@@ -14,6 +14,7 @@ from npucall_conformance.stating import defects, reals
 from npucall_conformance.stating.domains import normal, uniform
 from npucall_conformance.stating.elementwise import elementwise
 from npucall_conformance.stating.kernels import promotion
+from npucall_conformance.stating.npu import aten
 from npucall_conformance.stating.parts import Contradiction, In, Invalid, Refusal, Setup
 from npucall_conformance.stating.setups import HALFWAY, crossed, halfway, mixed_floats
 from npucall_conformance.stating.tables import ARITHMETIC_EVERYWHERE
@@ -51,6 +52,7 @@ DIV = elementwise(
     space=PAIR,
     kernel=quotient,
     cost=0,
+    npu=aten("div.Tensor", "self", "other"),
     torch=lambda k, torch: torch.div(k["self"], k["other"]),
     mixed=(
         *mixed_floats(*PAIR, output="out"),

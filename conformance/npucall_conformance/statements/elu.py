@@ -25,6 +25,7 @@ from npucall_conformance.statements import _activations as shared
 from npucall_conformance.stating import defects, reals
 from npucall_conformance.stating.elementwise import capped, elementwise
 from npucall_conformance.stating.kernels import dtype_of
+from npucall_conformance.stating.npu import aten
 from npucall_conformance.stating.parts import Contradiction, Invalid, Out, Setup
 from npucall_conformance.stating.setups import HALFWAY, PAIRS_OF_FLOATS, halfway
 from npucall_conformance.stating.tables import FLOATS_AND_DOUBLE
@@ -86,6 +87,7 @@ ELU = elementwise(
     vector=vector,
     dtypes=(*FLOATS, DOUBLE),
     kernel=dtype_of("self"),
+    npu=aten("elu", "self", "alpha", "scale", "input_scale"),
     torch=torch_says,
     attributes={"alpha": (1.0, 1.75), "scale": (1.0, 1.0507), "input_scale": (1.0, -0.7)},
     mixed=(

@@ -13,6 +13,7 @@ from npucall_conformance.stating import defects, reals
 from npucall_conformance.stating.domains import choice, mixed, normal
 from npucall_conformance.stating.elementwise import capped, elementwise
 from npucall_conformance.stating.kernels import dtype_of
+from npucall_conformance.stating.npu import aten
 from npucall_conformance.stating.parts import In, Invalid, Out, Setup
 from npucall_conformance.stating.setups import HALFWAY, PAIRS_OF_FLOATS, crossed, halfway
 from npucall_conformance.stating.statement import WITHOUT_BFLOAT16
@@ -78,6 +79,10 @@ ELU_BACKWARD = elementwise(
     scalar=scalar,
     vector=vector,
     kernel=dtype_of("grad_output"),
+    npu=aten(
+        "elu_backward", "grad_output", "alpha", "scale", "input_scale", "is_result",
+        "self_or_result",
+    ),
     torch=torch_says,
     attributes={
         "alpha": (1.0, 1.75), "scale": (1.0, 1.0507), "input_scale": (1.0, -0.7),

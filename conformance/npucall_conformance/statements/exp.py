@@ -12,6 +12,7 @@ from npucall_conformance.statements import _written as written
 from npucall_conformance.stating import defects, reals
 from npucall_conformance.stating.domains import normal
 from npucall_conformance.stating.elementwise import capped, elementwise
+from npucall_conformance.stating.npu import aten
 from npucall_conformance.stating.parts import In, Out, Setup
 from npucall_conformance.stating.setups import crossed
 from npucall_conformance.stating.tables import ARITHMETIC_EVERYWHERE, FRACTIONAL, everywhere
@@ -41,6 +42,7 @@ EXP = elementwise(
     scalar=lambda k, x: reals.exp(x, k.top),
     vector=vector,
     kernel=fractional,
+    npu=aten("exp", "self"),
     torch=lambda k, torch: torch.exp(k["self"]),
     mixed=(
         *shared.CASTS,
@@ -70,6 +72,7 @@ LOG = elementwise(
     scalar=lambda _, x: reals.log(x),
     vector=lambda _, x: (np.log(x), 1 + np.abs(np.log(x))),
     kernel=fractional,
+    npu=aten("log", "self"),
     torch=lambda k, torch: torch.log(k["self"]),
     mixed=(
         *shared.CASTS,

@@ -35,6 +35,7 @@ GELU = elementwise(
     scalar=scalar,
     vector=vector,
     kernel=dtype_of("self"),
+    npu=lambda given: given.aten.gelu(given["self"], approximate="tanh"),
     torch=lambda k, torch: shared.torch_gelu(k["self"], torch, "tanh"),
     edges=(crossed({"self": shared.FORWARD_EDGES}),),
     invalid=(

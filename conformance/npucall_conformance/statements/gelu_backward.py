@@ -41,6 +41,9 @@ GELU_BACKWARD = elementwise(
     vector=vector,
     space=INPUTS,
     kernel=promotion(*INPUTS),
+    npu=lambda given: given.aten.gelu_backward(
+        given["grad_output"], given["self"], approximate="tanh"
+    ),
     torch=lambda k, torch: torch.ops.aten.gelu_backward(
         k["grad_output"], k["self"], approximate="tanh"
     ),

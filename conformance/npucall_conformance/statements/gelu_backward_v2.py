@@ -8,10 +8,12 @@ import numpy as np
 
 from npucall.dtypes import DOUBLE, FLOAT16
 from npucall_conformance.statements import _gelu as shared
+from npucall_conformance.statements import _npu
 from npucall_conformance.stating import defects
 from npucall_conformance.stating.domains import normal
 from npucall_conformance.stating.elementwise import elementwise
 from npucall_conformance.stating.kernels import promotion
+from npucall_conformance.stating.npu import autograd
 from npucall_conformance.stating.parts import In, Out
 from npucall_conformance.stating.setups import mixed_floats
 from npucall_conformance.stating.statement import RANK_SHAPES
@@ -47,6 +49,7 @@ GELU_BACKWARD_V2 = elementwise(
     vector=vector,
     space=INPUTS,
     kernel=promotion(*INPUTS),
+    npu=autograd(_npu.npu_gelu, ("self",), "grad_output"),
     torch=lambda k, torch: torch.ops.aten.gelu_backward(
         k["grad_output"], k["self"], approximate=k["approximate"]
     ),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from npucall.dtypes import BF16, FLOAT16
 from npucall.errors import DTypeError
 from npucall_conformance.statements import _gelu as shared
+from npucall_conformance.statements import _npu
 from npucall_conformance.stating import defects
 from npucall_conformance.stating.domains import normal
 from npucall_conformance.stating.elementwise import elementwise
@@ -39,6 +40,7 @@ GELU_V2 = elementwise(
     scalar=scalar,
     vector=vector,
     kernel=dtype_of("x"),
+    npu=_npu.npu_gelu,
     torch=lambda k, torch: shared.torch_gelu(
         k["x"], torch, "tanh" if k["approximate"] == 1 else "none"
     ),

@@ -11,6 +11,7 @@ from npucall.dtypes import DOUBLE, FLOATS, INT32
 from npucall_conformance.stating import defects, reals
 from npucall_conformance.stating.domains import normal
 from npucall_conformance.stating.kernels import dtype_of
+from npucall_conformance.stating.npu import aten
 from npucall_conformance.stating.parts import In, Out, Setup
 from npucall_conformance.stating.rowwise import rowwise
 from npucall_conformance.stating.setups import mixed_floats
@@ -71,6 +72,7 @@ GLU = rowwise(
     empty_shapes=((0,), (0, 4), (2, 0), (2, 0, 4), (0, 0)),
     sized=lambda count: (count + count % 2,),
     fitted=even,
+    npu=aten("glu", "self", "dim"),
     torch=lambda k, torch: torch.nn.functional.glu(k["self"], k["dim"]),
     mixed=(
         *mixed_floats("self", output="out"),

@@ -12,6 +12,7 @@ from npucall_conformance.statements.glu import even
 from npucall_conformance.stating import defects, reals
 from npucall_conformance.stating.domains import normal
 from npucall_conformance.stating.kernels import dtype_of
+from npucall_conformance.stating.npu import aten
 from npucall_conformance.stating.parts import In, Out, Setup
 from npucall_conformance.stating.rowwise import rowwise
 from npucall_conformance.stating.tables import FLOATS_AND_DOUBLE
@@ -74,6 +75,7 @@ GLU_BACKWARD = rowwise(
     empty_shapes=((0,), (0, 4), (2, 0), (2, 0, 4), (0, 0)),
     sized=lambda count: (count + count % 2,),
     fitted=even,
+    npu=aten("glu_backward", "grad_out", "self", "dim"),
     torch=lambda k, torch: torch.ops.aten.glu_backward(k["grad_out"], k["self"], k["dim"]),
     edges=(
         halves(

@@ -13,6 +13,7 @@ from npucall_conformance.statements import _activations as shared
 from npucall_conformance.stating import defects
 from npucall_conformance.stating.elementwise import elementwise
 from npucall_conformance.stating.kernels import dtype_of
+from npucall_conformance.stating.npu import aten
 from npucall_conformance.stating.parts import Invalid, Out
 from npucall_conformance.stating.tables import everywhere
 
@@ -49,6 +50,7 @@ HARDSIGMOID = elementwise(
     vector=vector,
     dtypes=(*FLOATS, INT32),
     kernel=dtype_of("self"),
+    npu=aten("hardsigmoid", "self"),
     torch=torch_says,
     edges=(
         shared.edges(

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from npucall.dtypes import BOOL, DOUBLE, INT32
+from npucall_conformance.statements import _npu
 from npucall_conformance.stating import defects, reals
 from npucall_conformance.stating.domains import choice, mixed, normal
 from npucall_conformance.stating.elementwise import elementwise
 from npucall_conformance.stating.kernels import promotion
+from npucall_conformance.stating.npu import aten
 from npucall_conformance.stating.parts import In, Out, Setup
 from npucall_conformance.stating.setups import crossed, mixed_floats
 from npucall_conformance.stating.statement import BEFORE_950
@@ -51,6 +53,7 @@ HARDSIGMOID_BACKWARD = elementwise(
     vector=vector,
     kernel=promotion(*BOTH),
     cost=0,
+    npu=aten("hardsigmoid_backward", *_npu.BOTH),
     torch=torch_says,
     mixed=(*mixed_floats(*BOTH, output="out"), Setup(dtypes={"out": DOUBLE})),
     edges=(

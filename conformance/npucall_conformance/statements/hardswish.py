@@ -11,6 +11,7 @@ from npucall_conformance.statements import _activations as shared
 from npucall_conformance.stating import defects
 from npucall_conformance.stating.elementwise import elementwise
 from npucall_conformance.stating.kernels import dtype_of
+from npucall_conformance.stating.npu import aten
 from npucall_conformance.stating.parts import Contradiction, Out, Setup
 from npucall_conformance.stating.setups import PAIRS_OF_FLOATS
 from npucall_conformance.stating.statement import RANK_SHAPES
@@ -43,6 +44,7 @@ HARDSWISH = elementwise(
     scalar=scalar,
     vector=vector,
     kernel=dtype_of("self"),
+    npu=aten("hardswish", "self"),
     torch=lambda k, torch: torch.nn.functional.hardswish(k["self"]),
     rank_shapes=(*RANK_SHAPES, (1, 2, 1, 1, 3, 1, 1, 1, 2)),
     mixed=shared.converted(*PAIRS_OF_FLOATS),

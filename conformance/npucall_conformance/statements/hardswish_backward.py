@@ -33,5 +33,6 @@ def torch_says(k: Arguments, torch: Any) -> Any:
 
 
 HARDSWISH_BACKWARD = hardswish(
-    "aclnnHardswishBackward", scalar, vector, torch_says, listed=("self", "grad_output")
-)
+    "aclnnHardswishBackward", scalar, vector, torch_says, listed=("self", "grad_output"),
+    npu="torch_npu calls aclnnHardswishBackwardV2 in its place",
+)  # fmt: skip

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from npucall_conformance.statements import _npu
 from npucall_conformance.statements._hardswish import hardswish
+from npucall_conformance.stating.npu import aten
 
 if TYPE_CHECKING:
     from npucall_conformance.stating.arguments import Arguments
@@ -31,5 +33,6 @@ def torch_says(k: Arguments, torch: Any) -> Any:
 
 
 HARDSWISH_BACKWARD_V2 = hardswish(
-    "aclnnHardswishBackwardV2", scalar, vector, torch_says, listed=("grad_output", "self")
-)
+    "aclnnHardswishBackwardV2", scalar, vector, torch_says, listed=("grad_output", "self"),
+    npu=aten("hardswish_backward", *_npu.BOTH),
+)  # fmt: skip

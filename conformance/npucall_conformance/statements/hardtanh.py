@@ -28,6 +28,7 @@ from npucall_conformance.statements import _activations as shared
 from npucall_conformance.stating import defects
 from npucall_conformance.stating.elementwise import elementwise
 from npucall_conformance.stating.kernels import dtype_of
+from npucall_conformance.stating.npu import aten
 from npucall_conformance.stating.parts import Contradiction, Invalid, Out, Refusal, Setup
 from npucall_conformance.stating.statement import WITHOUT_BFLOAT16
 from npucall_conformance.stating.tables import INTEGERS, everywhere
@@ -83,6 +84,7 @@ cost=0,
     vector=vector,
     dtypes=(*FLOATS, DOUBLE, INT32, INT8, UINT8, INT16, INT64),
     kernel=dtype_of("self"),
+    npu=aten("hardtanh", "self", "clip_value_min", "clip_value_max"),
     torch=torch_says,
     attributes={
         "clip_value_min": (0.0, Scalar(INT8, 1), Scalar(DOUBLE, 0.1)),

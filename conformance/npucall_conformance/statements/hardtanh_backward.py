@@ -9,10 +9,12 @@ import numpy as np
 from npucall.declare.parameters import Scalar
 from npucall.dtypes import BF16, BOOL, COMPLEX64, FLOAT, FLOAT16, INT8, INT32, INT64
 from npucall.errors import DTypeError
+from npucall_conformance.statements import _npu
 from npucall_conformance.stating import defects, reals
 from npucall_conformance.stating.domains import choice, mixed, normal
 from npucall_conformance.stating.elementwise import elementwise
 from npucall_conformance.stating.kernels import dtype_of
+from npucall_conformance.stating.npu import aten
 from npucall_conformance.stating.parts import In, Invalid, Out, Setup
 from npucall_conformance.stating.setups import crossed
 from npucall_conformance.stating.tables import FLOATS_EVERYWHERE
@@ -63,6 +65,7 @@ HARDTANH_BACKWARD = elementwise(
     vector=vector,
     kernel=dtype_of("self"),
     cost=0,
+    npu=aten("hardtanh_backward", *_npu.BOTH, "min", "max"),
     torch=torch_says,
     attributes={"min": (-1.0, -0.25), "max": (1.0, 6.0)},
     mixed=(

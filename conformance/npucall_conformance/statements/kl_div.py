@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from npucall.dtypes import INT32
+from npucall_conformance.statements import _npu
 from npucall_conformance.stating import defects, reals
 from npucall_conformance.stating.domains import log_probabilities, probabilities
 from npucall_conformance.stating.elementwise import capped, elementwise
 from npucall_conformance.stating.kernels import promotion
+from npucall_conformance.stating.npu import within
 from npucall_conformance.stating.parts import Contradiction, In, Out, Refusal, Setup
 from npucall_conformance.stating.setups import crossed, halfway, immense, mixed_floats
 from npucall_conformance.stating.tables import FLOATS_EVERYWHERE
@@ -73,6 +75,7 @@ KL_DIV = elementwise(
         Setup("out-of-rank-1", shapes={"out": (1,)}, attributes={"reduction": BATCHMEAN}),
     ),
     kernel=promotion(*INPUTS),
+    npu=within(_npu.KL_DIV, "reduction"),
     torch=torch_says,
     attributes={"reduction": (0, 1, 2, BATCHMEAN), "log_target": (False, True)},
     mixed=mixed_floats(*INPUTS, output="out"),

@@ -8,6 +8,7 @@ import numpy as np
 
 from npucall.dtypes import BOOL, COMPLEX64, DOUBLE, FLOAT16
 from npucall.errors import DTypeError, ShapeError
+from npucall_conformance.statements import _npu
 from npucall_conformance.statements._torch import gradient
 from npucall_conformance.stating import defects, reals
 from npucall_conformance.stating.arguments import Arguments
@@ -84,6 +85,7 @@ KL_DIV_BACKWARD = elementwise(
     space=("self", "target"),
     expands=("grad_output",),
     kernel=float16_if_all(*INPUTS),
+    npu=_npu.gradient_of("self", _npu.KL_DIV),
     torch=torch_says,
     attributes={"reduction": (0, 1, 2, 3), "log_target": (False, True)},
     mixed=mixed_floats(*INPUTS, output="out"),

@@ -9,6 +9,7 @@ import numpy as np
 from npucall.dtypes import FLOAT16
 from npucall.errors import ShapeError
 from npucall_conformance.statements import _kl_div_target as shared
+from npucall_conformance.statements import _npu
 from npucall_conformance.statements._torch import gradient
 from npucall_conformance.statements.kl_div_backward import factor
 from npucall_conformance.stating import defects, reals
@@ -75,6 +76,7 @@ BUILTIN = elementwise(
     vector=vector,
     space=("self", "target"),
     expands=("grad_output",),
+    npu=_npu.gradient_of("target", _npu.KL_DIV),
     torch=torch_says,
     attributes={"reduction": (0, 1, 2, 3), "log_target": (False, True)},
     mixed=mixed_floats(*shared.INPUTS),

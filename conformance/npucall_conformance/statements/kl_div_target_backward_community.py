@@ -68,6 +68,7 @@ def statement(variant: str) -> Statement:
         space=shared.INPUTS,
         kernel=float16_if_all(*shared.INPUTS),
         stepwise=lambda kernel: kernel is FLOAT16,
+        npu="no NPU has it" if documented else "torch_npu does not say which variant it runs",
         attributes={"reduction": (0, 1, 2, 3), "log_target": (False, True)},
         edges=(
             immense({"grad_output": 1e20, "self": 1e20, "target": 1.0}, log_target=False),

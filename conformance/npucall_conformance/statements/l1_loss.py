@@ -8,12 +8,14 @@ import numpy as np
 
 from npucall.dtypes import BOOL, DOUBLE, FLOAT, FLOAT16, FLOATS, INT8, INT32, INT64, UINT16
 from npucall.errors import DTypeError
+from npucall_conformance.statements import _npu
 from npucall_conformance.statements._torch import loss
 from npucall_conformance.stating import defects, reals
 from npucall_conformance.stating.arguments import FLOAT_INSIDE
 from npucall_conformance.stating.domains import near, normal
 from npucall_conformance.stating.elementwise import elementwise
 from npucall_conformance.stating.kernels import promotion
+from npucall_conformance.stating.npu import aten
 from npucall_conformance.stating.parts import Contradiction, In, Invalid, Out, Refusal, Setup
 from npucall_conformance.stating.setups import EVEN, SIGNS, crossed, halfway, mixed_floats
 from npucall_conformance.stating.tables import everywhere
@@ -51,6 +53,7 @@ L1_LOSS = elementwise(
     factor=lambda k: k.share(*INPUTS),
     kernel=promotion(*INPUTS),
     cost=lambda k: FLOAT_INSIDE if k["reduction"] else 0,
+    npu=aten("l1_loss", *_npu.LOSS),
     torch=torch_says,
     attributes={"reduction": (0, 1, 2)},
     mixed=(

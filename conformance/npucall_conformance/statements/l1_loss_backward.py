@@ -8,11 +8,13 @@ import numpy as np
 
 from npucall.dtypes import BOOL, FLOAT16, FLOATS, INT8, INT32, UINT16
 from npucall.errors import ShapeError
+from npucall_conformance.statements import _npu
 from npucall_conformance.statements._torch import gradient
 from npucall_conformance.stating import defects, reals
 from npucall_conformance.stating.domains import near, normal, upstream
 from npucall_conformance.stating.elementwise import elementwise
 from npucall_conformance.stating.kernels import promotion
+from npucall_conformance.stating.npu import aten
 from npucall_conformance.stating.parts import Contradiction, In, Invalid, Out, Refusal, Setup
 from npucall_conformance.stating.setups import crossed, mixed_floats
 from npucall_conformance.stating.tables import FLOATS_EVERYWHERE, INTEGERS
@@ -59,6 +61,7 @@ L1_LOSS_BACKWARD = elementwise(
     space=INPUTS,
     kernel=promotion(*INPUTS),
     cost=lambda k: 4 if k.scaled else 0,
+    npu=_npu.gradient_of("self", aten("l1_loss", *_npu.LOSS)),
     torch=torch_says,
     attributes={"reduction": (0, 1, 2)},
     mixed=(

@@ -26,6 +26,7 @@ from npucall_conformance.statements import _activations as shared
 from npucall_conformance.stating import defects
 from npucall_conformance.stating.elementwise import elementwise
 from npucall_conformance.stating.kernels import dtype_of
+from npucall_conformance.stating.npu import aten
 from npucall_conformance.stating.parts import Invalid, Out, Setup
 from npucall_conformance.stating.setups import HALFWAY, PAIRS_OF_FLOATS, halfway
 from npucall_conformance.stating.tables import FLOATS_AND_DOUBLE
@@ -66,6 +67,7 @@ LEAKY_RELU = elementwise(
     dtypes=(*FLOATS, DOUBLE),
     kernel=dtype_of("self"),
     cost=0,
+    npu=aten("leaky_relu", "self", "negative_slope"),
     torch=lambda k, torch: torch.ops.aten.leaky_relu(k["self"], k["negative_slope"]),
     attributes={"negative_slope": (0.01, 0.0, 1.5)},
     mixed=(

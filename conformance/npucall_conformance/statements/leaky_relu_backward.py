@@ -23,10 +23,12 @@ from npucall.dtypes import (
     UINT16,
 )
 from npucall.errors import AttributeValueError, DTypeError
+from npucall_conformance.statements import _npu
 from npucall_conformance.stating import defects, reals
 from npucall_conformance.stating.domains import choice, mixed, normal
 from npucall_conformance.stating.elementwise import elementwise
 from npucall_conformance.stating.kernels import promotion
+from npucall_conformance.stating.npu import aten
 from npucall_conformance.stating.parts import In, Invalid, Out, Setup
 from npucall_conformance.stating.setups import HALFWAY, crossed, halfway, mixed_floats
 from npucall_conformance.stating.statement import WITHOUT_BFLOAT16
@@ -79,6 +81,7 @@ LEAKY_RELU_BACKWARD = elementwise(
     dtypes=(*FLOATS, DOUBLE),
     kernel=promotion(*BOTH),
     cost=0,
+    npu=aten("leaky_relu_backward", *_npu.BOTH, "negative_slope", "self_is_result"),
     torch=torch_says,
     attributes={"negative_slope": (0.01, 0.0, 1.5), "self_is_result": (False, True)},
     mixed=(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from npucall.dtypes import DOUBLE, FLOAT, FLOAT16, FLOATS, INT32
+from npucall_conformance.statements import _npu
 from npucall_conformance.statements import _softmax as shared
 from npucall_conformance.stating import defects, reals
 from npucall_conformance.stating.domains import normal
@@ -48,6 +49,7 @@ LOG_SOFTMAX = rowwise(
     dtypes=(*FLOATS, DOUBLE),
     kernel=kernel,
     faint=shared.faint("self"),
+    npu=_npu.softmax("_log_softmax"),
     torch=lambda k, torch: torch.log_softmax(k["self"], k["dim"]),
     attributes=shared.DIMS,
     mixed=(

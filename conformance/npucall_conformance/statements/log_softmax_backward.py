@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from npucall.dtypes import FLOAT16
+from npucall_conformance.statements import _npu
 from npucall_conformance.statements import _softmax as shared
 from npucall_conformance.stating import defects, reals
 from npucall_conformance.stating.domains import normal
@@ -45,6 +46,7 @@ LOG_SOFTMAX_BACKWARD = rowwise(
     vector=vector,
     kernel=dtype_of("grad_output"),
     faint=shared.faint("output"),
+    npu=_npu.softmax_gradient("_log_softmax_backward_data"),
     torch=lambda k, torch: torch.ops.aten._log_softmax_backward_data(  # noqa: SLF001  # its name
         k["grad_output"], k["output"], k["dim"], torch.float64
     ),

@@ -12,6 +12,7 @@ from npucall_conformance.stating import defects, reals
 from npucall_conformance.stating.domains import mixed, probabilities, uniform
 from npucall_conformance.stating.elementwise import elementwise
 from npucall_conformance.stating.kernels import dtype_of
+from npucall_conformance.stating.npu import aten
 from npucall_conformance.stating.parts import Contradiction, In, Out, Setup
 from npucall_conformance.stating.setups import crossed
 from npucall_conformance.stating.tables import FLOATS_WITH_BFLOAT16
@@ -70,6 +71,7 @@ LOGIT = elementwise(
     scalar=scalar,
     vector=vector,
     kernel=dtype_of("input"),
+    npu=aten("logit", "input", "eps"),
     torch=torch_says,
     attributes={"eps": (0.125, -1.0, 0.0, 0.25, 1e-3)},
     edges=(

@@ -10,6 +10,7 @@ import numpy as np
 from npucall.dtypes import BF16, FLOAT, FLOAT16, INT32, DType
 from npucall.errors import DTypeError, ShapeError
 from npucall_conformance.statements import _arithmetic as shared
+from npucall_conformance.statements import _npu
 from npucall_conformance.statements import _written as written
 from npucall_conformance.stating import defects, reals
 from npucall_conformance.stating.arguments import Arguments, Terms
@@ -106,6 +107,7 @@ MATMUL = Statement(
     kernel=kernel,
     kernels=dict.fromkeys(WITHOUT_FLOAT, lowered),
     shapes=shapes,
+    npu=_npu.matmul,
     torch=lambda k, torch: torch.matmul(k["self"], k["mat2"]),
     rank_shapes=((5,), (2, 1, 3), (2, 1, 3, 1), (2, 1, 1, 2, 1, 2), (1,) * 6),
     large_shape=(331, 307),

@@ -15,6 +15,7 @@ from npucall_conformance.statements import _written as written
 from npucall_conformance.stating import defects, reals
 from npucall_conformance.stating.arguments import Arguments, Terms, wide
 from npucall_conformance.stating.domains import uniform
+from npucall_conformance.stating.npu import aten
 from npucall_conformance.stating.parts import In, Invalid, Out, Setup
 from npucall_conformance.stating.setups import EVEN, SIGNS, halfway
 from npucall_conformance.stating.statement import Statement
@@ -64,6 +65,7 @@ MEAN = Statement(
     defaults={"dim": (), "keep_dim": False, "dtype": FLOAT},
     attributes={"dim": shared.DIMS, "keep_dim": (False, True), "dtype": (FLOAT, FLOAT16)},
     kernel=lambda dtypes: dtypes["dtype"],
+    npu=aten("mean.dim", "self", "dim", "keep_dim", dtype="dtype"),
     torch=torch_says,
     broadcast=(
         Setup("first-and-last", (3, 4, 5, 2), attributes={"dim": (0, -1)}),

@@ -8,11 +8,13 @@ import numpy as np
 
 from npucall.dtypes import FLOAT16, INT8, UINT16
 from npucall.errors import DTypeError
+from npucall_conformance.statements import _npu
 from npucall_conformance.statements._torch import loss
 from npucall_conformance.stating import defects, reals
 from npucall_conformance.stating.domains import near, normal
 from npucall_conformance.stating.elementwise import capped, elementwise
 from npucall_conformance.stating.kernels import promotion
+from npucall_conformance.stating.npu import aten
 from npucall_conformance.stating.parts import Contradiction, In, Invalid, Out, Refusal, Setup
 from npucall_conformance.stating.setups import SQUARES, crossed, halfway, immense, mixed_floats
 from npucall_conformance.stating.tables import FLOATS_EVERYWHERE
@@ -48,6 +50,7 @@ MSE_LOSS = elementwise(
     space=INPUTS,
     factor=lambda k: k.share(*INPUTS),
     kernel=promotion(*INPUTS),
+    npu=aten("mse_loss", *_npu.LOSS),
     torch=torch_says,
     attributes={"reduction": (0, 1, 2)},
     mixed=mixed_floats(*INPUTS, output="out"),

@@ -8,10 +8,12 @@ import numpy as np
 
 from npucall.dtypes import BF16, FLOAT16
 from npucall.errors import ShapeError
+from npucall_conformance.statements import _npu
 from npucall_conformance.stating import defects, reals
 from npucall_conformance.stating.domains import near, normal, upstream
 from npucall_conformance.stating.elementwise import elementwise
 from npucall_conformance.stating.kernels import dtype_of
+from npucall_conformance.stating.npu import aten
 from npucall_conformance.stating.parts import In, Invalid, Out, Setup
 from npucall_conformance.stating.setups import HALFWAY, PAIRS_OF_FLOATS, crossed, halfway, immense
 from npucall_conformance.stating.statement import WITHOUT_BFLOAT16
@@ -55,6 +57,7 @@ MSE_LOSS_BACKWARD = elementwise(
     vector=vector,
     space=INPUTS,
     kernel=dtype_of("self"),
+    npu=aten("mse_loss_backward", *_npu.LOSS_GRADIENT),
     torch=torch_says,
     attributes={"reduction": (0, 1, 2)},
     mixed=tuple(

@@ -12,6 +12,7 @@ from npucall_conformance.statements import _written_arithmetic as written
 from npucall_conformance.stating import defects
 from npucall_conformance.stating.elementwise import elementwise
 from npucall_conformance.stating.kernels import promotion
+from npucall_conformance.stating.npu import aten
 from npucall_conformance.stating.parts import Setup
 from npucall_conformance.stating.setups import HALFWAY, crossed, halfway, mixed_floats
 from npucall_conformance.stating.tables import ARITHMETIC_EVERYWHERE
@@ -41,6 +42,7 @@ MUL = elementwise(
     space=PAIR,
     kernel=promotion(*PAIR),
     cost=0,
+    npu=aten("mul.Tensor", "self", "other"),
     torch=lambda k, torch: torch.mul(k["self"], k["other"]),
     mixed=(
         *mixed_floats(*PAIR, output="out"),

@@ -26,6 +26,7 @@ from npucall_conformance.stating import defects
 from npucall_conformance.stating.domains import normal
 from npucall_conformance.stating.elementwise import elementwise
 from npucall_conformance.stating.kernels import promotion
+from npucall_conformance.stating.npu import aten
 from npucall_conformance.stating.parts import In, Invalid, Out, Setup
 from npucall_conformance.stating.setups import HALFWAY, crossed, halfway
 from npucall_conformance.stating.statement import WITHOUT_BFLOAT16
@@ -74,6 +75,7 @@ cost=0,
     scalar=lambda k, s: s * k["other"],
     vector=vector,
     kernel=product,
+    npu=aten("mul.Scalar", "self", "other"),
     torch=lambda k, torch: torch.mul(k["self"], k["other"]),
     attributes={"other": (0.75, -2.5)},  # numbers that every dtype has exactly
     mixed=(

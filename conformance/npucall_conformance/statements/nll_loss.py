@@ -7,10 +7,12 @@ import numpy as np
 from npucall.dtypes import BF16, DOUBLE, FLOAT, FLOAT16
 from npucall.errors import DTypeError, ShapeError
 from npucall_conformance.statements import _nll_loss_forward as nll
+from npucall_conformance.statements import _npu
 from npucall_conformance.statements import _written as written
 from npucall_conformance.statements._nll_loss import NO_LABELS
 from npucall_conformance.stating import defects, reals
 from npucall_conformance.stating.kernels import dtype_of
+from npucall_conformance.stating.npu import aten
 from npucall_conformance.stating.parts import Contradiction, Invalid, Setup
 from npucall_conformance.stating.setups import HALFWAY, halfway
 from npucall_conformance.stating.statement import WITHOUT_BFLOAT16, Statement
@@ -35,6 +37,7 @@ NLL_LOSS = Statement(
     kernel=dtype_of("self"),
     cost=nll.cost,
     faint=nll.faint,
+    npu=aten("nll_loss_forward", "self", *_npu.CLASSES),
     torch=nll.torch_says("nll_loss_forward"),
     attributes=nll.ATTRIBUTES,
     base_shapes=((4, 6), (35, 3), (17,), (9, 33)),

@@ -5,9 +5,11 @@ from __future__ import annotations
 from npucall.dtypes import DOUBLE
 from npucall.errors import ShapeError
 from npucall_conformance.statements import _nll_loss_forward as nll
+from npucall_conformance.statements import _npu
 from npucall_conformance.statements._nll_loss import NO_LABELS
 from npucall_conformance.stating import defects
 from npucall_conformance.stating.kernels import dtype_of
+from npucall_conformance.stating.npu import aten
 from npucall_conformance.stating.parts import Invalid, Setup
 from npucall_conformance.stating.statement import Statement
 from npucall_conformance.stating.tables import FLOATS_EVERYWHERE
@@ -28,6 +30,7 @@ NLL_LOSS2D = Statement(
     kernel=dtype_of("self"),
     cost=nll.cost,
     faint=nll.faint,
+    npu=aten("nll_loss2d_forward", "self", *_npu.CLASSES),
     torch=nll.torch_says("nll_loss2d_forward"),
     attributes=nll.ATTRIBUTES,
     base_shapes=((2, 3, 4, 5), (1, 6, 3, 3), (3, 5, 1, 7), (5, 2, 4, 1)),

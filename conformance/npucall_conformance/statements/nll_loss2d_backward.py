@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING
 
 from npucall.errors import ShapeError
 from npucall_conformance.statements import _nll_loss as nll
+from npucall_conformance.statements import _npu
 from npucall_conformance.statements import _written as written
 from npucall_conformance.stating import defects
 from npucall_conformance.stating.kernels import dtype_of
+from npucall_conformance.stating.npu import aten
 from npucall_conformance.stating.parts import Invalid, Out, Setup
 from npucall_conformance.stating.statement import Statement
 from npucall_conformance.stating.tables import FLOATS_EVERYWHERE
@@ -49,6 +51,7 @@ NLL_LOSS2D_BACKWARD = Statement(
     arrays=nll.arrays,
     shapes=shapes,
     cost=lambda k: 4 if k.scaled else 0,
+    npu=aten("nll_loss2d_backward", *_npu.BOTH, *_npu.CLASSES, "total_weight"),
     torch=nll.torch_says("nll_loss2d_backward"),
     attributes=nll.ATTRIBUTES,
     base_shapes=((2, 3, 4, 5), (1, 6, 3, 3), (3, 5, 1, 7), (5, 2, 4, 1)),

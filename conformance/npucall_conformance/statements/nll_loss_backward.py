@@ -9,9 +9,11 @@ import numpy as np
 from npucall.dtypes import BF16, DOUBLE
 from npucall.errors import DTypeError, ShapeError
 from npucall_conformance.statements import _nll_loss as nll
+from npucall_conformance.statements import _npu
 from npucall_conformance.statements import _written as written
 from npucall_conformance.stating import defects
 from npucall_conformance.stating.kernels import dtype_of
+from npucall_conformance.stating.npu import aten
 from npucall_conformance.stating.parts import Invalid, Out, Setup
 from npucall_conformance.stating.setups import HALFWAY, halfway
 from npucall_conformance.stating.statement import WITHOUT_BFLOAT16, Statement
@@ -52,6 +54,7 @@ NLL_LOSS_BACKWARD = Statement(
     shapes=shapes,
     kernel=dtype_of("self"),
     cost=lambda k: 4 if k.scaled else 0,
+    npu=aten("nll_loss_backward", *_npu.BOTH, *_npu.CLASSES, "total_weight"),
     torch=nll.torch_says("nll_loss_backward"),
     attributes=nll.ATTRIBUTES,
     base_shapes=((4, 6), (35, 3), (17,), (9, 33)),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from npucall_conformance.statements import _npu
 from npucall_conformance.statements import _written as written
 from npucall_conformance.stating import defects, reals
 from npucall_conformance.stating.arguments import Arguments, Terms
@@ -71,6 +72,7 @@ PRELU = Statement(
     shapes=shapes,
     kernel=promotion("self", "weight"),
     cost=0,
+    npu=_npu.prelu,
     torch=torch_says,
     large_shape=(331, 7, 47),
     large=(

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from npucall.dtypes import FLOAT16
+from npucall_conformance.statements import _npu
 from npucall_conformance.statements._torch import gradient
 from npucall_conformance.stating import defects, reals
 from npucall_conformance.stating.arguments import Arguments, Terms
 from npucall_conformance.stating.domains import mixed, normal, uniform
 from npucall_conformance.stating.kernels import dtype_of
+from npucall_conformance.stating.npu import autograd
 from npucall_conformance.stating.parts import In, Out, Setup
 from npucall_conformance.stating.setups import HALFWAY, halfway
 from npucall_conformance.stating.statement import Statement
@@ -118,6 +120,7 @@ PRELU_BACKWARD = Statement(
     arrays=arrays,
     cost=0,
     shapes=shapes,
+    npu=autograd(_npu.prelu, ("self", "weight"), "grad_output"),
     torch=torch_says,
     large_shape=(331, 7, 47),
     large=(Setup("many-rows", (50_021, 2)), Setup("many-channels", (2, 50_021)),

@@ -14,6 +14,7 @@ from npucall_conformance.statements import _written as written
 from npucall_conformance.stating import defects, reals
 from npucall_conformance.stating.arguments import Arguments, Terms, wide
 from npucall_conformance.stating.domains import uniform
+from npucall_conformance.stating.npu import aten
 from npucall_conformance.stating.parts import In, Invalid, Out, Setup
 from npucall_conformance.stating.setups import EVEN, SIGNS, halfway
 from npucall_conformance.stating.statement import Statement
@@ -69,6 +70,7 @@ REDUCE_SUM = Statement(
         "dims": shared.DIMS, "keep_dims": (False, True), "dtype": (FLOAT, FLOAT16),
     },
     kernel=lambda dtypes: dtypes["dtype"],
+    npu=aten("sum.dim_IntList", "self", "dims", "keep_dims", dtype="dtype"),
     torch=torch_says,
     broadcast=(
         Setup("first-and-last", (3, 4, 5, 2), attributes={"dims": (0, -1)}),

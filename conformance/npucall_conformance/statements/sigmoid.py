@@ -25,6 +25,7 @@ from npucall_conformance.statements import _activations as shared
 from npucall_conformance.statements import _written as written
 from npucall_conformance.stating import defects, reals
 from npucall_conformance.stating.elementwise import elementwise
+from npucall_conformance.stating.npu import aten
 from npucall_conformance.stating.parts import Contradiction, Invalid, Out, Refusal, Setup
 from npucall_conformance.stating.setups import PAIRS_OF_FLOATS
 from npucall_conformance.stating.tables import FRACTIONAL, INTEGERS, everywhere
@@ -60,6 +61,7 @@ SIGMOID = elementwise(
     vector=vector,
     dtypes=(*FLOATS, DOUBLE),
     kernel=kernel,
+    npu=aten("sigmoid", "self"),
     torch=lambda k, torch: torch.sigmoid(k["self"]),
     mixed=(
         *shared.converted(*PAIRS_OF_FLOATS, *shared.WIDER, (BF16, DOUBLE), (DOUBLE, FLOAT16)),

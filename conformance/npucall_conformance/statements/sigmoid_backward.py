@@ -13,6 +13,7 @@ from npucall_conformance.stating import defects, reals
 from npucall_conformance.stating.domains import normal, probabilities
 from npucall_conformance.stating.elementwise import elementwise
 from npucall_conformance.stating.kernels import promotion
+from npucall_conformance.stating.npu import aten
 from npucall_conformance.stating.parts import In, Invalid, Out, Setup
 from npucall_conformance.stating.setups import HALFWAY, crossed, halfway, mixed_floats
 from npucall_conformance.stating.statement import WITHOUT_BFLOAT16
@@ -45,6 +46,7 @@ SIGMOID_BACKWARD = elementwise(
     space=INPUTS,
     dtypes=(*FLOATS, DOUBLE),
     kernel=promotion(*INPUTS),
+    npu=aten("sigmoid_backward", "grad_output", "output"),
     torch=lambda k, torch: torch.ops.aten.sigmoid_backward(k["grad_output"], k["output"]),
     mixed=(
         *mixed_floats(*INPUTS, output=OUTPUT),

@@ -12,6 +12,7 @@ from npucall_conformance.stating import defects, reals
 from npucall_conformance.stating.domains import normal
 from npucall_conformance.stating.elementwise import elementwise
 from npucall_conformance.stating.kernels import dtype_of
+from npucall_conformance.stating.npu import aten
 from npucall_conformance.stating.parts import In, Invalid, Out
 from npucall_conformance.stating.setups import crossed
 from npucall_conformance.stating.statement import RANK_SHAPES, WITHOUT_BFLOAT16
@@ -40,6 +41,7 @@ SILU = elementwise(
     scalar=scalar,
     vector=vector,
     kernel=dtype_of("self"),
+    npu=aten("silu", "self"),
     torch=lambda k, torch: torch.nn.functional.silu(k["self"]),
     rank_shapes=(*RANK_SHAPES, (1, 2, 1, 1, 2, 1, 1, 1, 3)),  # no rank is too high
     edges=(

@@ -9,10 +9,12 @@ import numpy as np
 
 from npucall.dtypes import BF16, FLOAT, FLOAT16
 from npucall.errors import DTypeError, ShapeError
+from npucall_conformance.statements import _npu
 from npucall_conformance.stating import defects, reals
 from npucall_conformance.stating.domains import normal
 from npucall_conformance.stating.elementwise import elementwise
 from npucall_conformance.stating.kernels import promotion
+from npucall_conformance.stating.npu import aten
 from npucall_conformance.stating.parts import In, Invalid, Out, Setup
 from npucall_conformance.stating.setups import crossed, mixed_floats
 from npucall_conformance.stating.statement import BEFORE_950, LEFT_OUT, WITHOUT_BFLOAT16, Statement
@@ -68,6 +70,7 @@ SILU_BACKWARD = with_broadcast_on_950(elementwise(
     vector=vector,
     space=INPUTS,
     kernel=promotion(*INPUTS),
+    npu=aten("silu_backward", *_npu.BOTH),
     torch=torch_says,
     mixed=on_950((
         *mixed_floats(*INPUTS),

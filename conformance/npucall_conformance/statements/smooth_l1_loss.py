@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from npucall_conformance.statements import _npu
 from npucall_conformance.statements._torch import loss
 from npucall_conformance.stating import defects, reals
 from npucall_conformance.stating.domains import near, normal
 from npucall_conformance.stating.elementwise import elementwise
 from npucall_conformance.stating.kernels import promotion
+from npucall_conformance.stating.npu import aten
 from npucall_conformance.stating.parts import Contradiction, In, Out, Refusal, Setup
 from npucall_conformance.stating.setups import SQUARES, crossed, halfway, mixed_floats
 from npucall_conformance.stating.tables import FLOATS_EVERYWHERE
@@ -66,6 +68,7 @@ SMOOTH_L1_LOSS = elementwise(
     factor=lambda k: k.share(*INPUTS),
     broadcast=(Setup("one-element", shapes={OUTPUT: (1,)}, attributes={"reduction": 2}),),
     kernel=promotion(*INPUTS),
+    npu=aten("smooth_l1_loss", *_npu.LOSS, "beta"),
     torch=torch_says,
     attributes={"reduction": (0, 1, 2), "beta": (1.0, 0.0, 0.3, 2.5)},
     mixed=mixed_floats(*INPUTS, output=OUTPUT),

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from npucall.errors import ShapeError
+from npucall_conformance.statements import _npu
 from npucall_conformance.stating import defects, reals
 from npucall_conformance.stating.domains import near, normal, upstream
 from npucall_conformance.stating.elementwise import elementwise
 from npucall_conformance.stating.kernels import promotion
+from npucall_conformance.stating.npu import aten
 from npucall_conformance.stating.parts import In, Invalid, Out, Setup
 from npucall_conformance.stating.setups import HALFWAY, crossed, halfway, mixed_floats
 from npucall_conformance.stating.tables import FLOATS_EVERYWHERE
@@ -67,6 +69,7 @@ SMOOTH_L1_LOSS_BACKWARD = elementwise(
     vector=vector,
     space=INPUTS,
     kernel=promotion(*INPUTS),
+    npu=aten("smooth_l1_loss_backward", "grad_out", *_npu.LOSS, "beta"),
     torch=torch_says,
     attributes={"reduction": (0, 1, 2), "beta": (1.0, 0.0, 0.3, 2.5, 1e-3)},
     mixed=mixed_floats(*INPUTS, output=OUTPUT),

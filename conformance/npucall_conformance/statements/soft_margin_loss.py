@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from npucall_conformance.statements import _npu
 from npucall_conformance.statements._torch import loss
 from npucall_conformance.stating import defects, reals
 from npucall_conformance.stating.domains import choice, mixed, normal
 from npucall_conformance.stating.elementwise import elementwise
 from npucall_conformance.stating.kernels import promotion
+from npucall_conformance.stating.npu import aten
 from npucall_conformance.stating.parts import Contradiction, In, Out, Refusal, Setup
 from npucall_conformance.stating.setups import crossed, mixed_floats, of_reductions
 from npucall_conformance.stating.tables import FLOATS_EVERYWHERE
@@ -51,6 +53,7 @@ SOFT_MARGIN_LOSS = elementwise(
     space=INPUTS,
     factor=lambda k: k.share(*INPUTS),
     kernel=promotion(*INPUTS),
+    npu=aten("soft_margin_loss", *_npu.LOSS),
     torch=torch_says,
     attributes={"reduction": (0, 1, 2)},
     mixed=mixed_floats(*INPUTS, output="out"),

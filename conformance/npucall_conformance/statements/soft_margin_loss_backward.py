@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from npucall.errors import ShapeError
+from npucall_conformance.statements import _npu
 from npucall_conformance.stating import defects, reals
 from npucall_conformance.stating.domains import choice, mixed, normal, upstream
 from npucall_conformance.stating.elementwise import capped, elementwise
 from npucall_conformance.stating.kernels import promotion
+from npucall_conformance.stating.npu import aten
 from npucall_conformance.stating.parts import In, Invalid, Out, Setup
 from npucall_conformance.stating.setups import crossed, mixed_floats
 from npucall_conformance.stating.tables import FLOATS_EVERYWHERE
@@ -59,6 +61,7 @@ SOFT_MARGIN_LOSS_BACKWARD = elementwise(
     vector=vector,
     space=INPUTS,
     kernel=promotion(*INPUTS),
+    npu=aten("soft_margin_loss_backward", *_npu.LOSS_GRADIENT),
     torch=torch_says,
     attributes={"reduction": (0, 1, 2)},
     mixed=mixed_floats(*INPUTS, output="out"),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from npucall.dtypes import DOUBLE, FLOATS, INT32
+from npucall_conformance.statements import _npu
 from npucall_conformance.statements import _softmax as shared
 from npucall_conformance.stating import defects, reals
 from npucall_conformance.stating.kernels import dtype_of
@@ -44,6 +45,7 @@ SOFTMAX = rowwise(
     vector=vector,
     dtypes=(*FLOATS, DOUBLE),
     kernel=dtype_of("self"),
+    npu=_npu.softmax("_npu.softmax"),
     torch=lambda k, torch: torch.softmax(k["self"], k["dim"]),
     attributes=shared.DIMS,
     mixed=(

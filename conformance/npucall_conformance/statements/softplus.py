@@ -14,6 +14,7 @@ from npucall_conformance.statements import _activations as shared
 from npucall_conformance.stating import defects, reals
 from npucall_conformance.stating.elementwise import elementwise
 from npucall_conformance.stating.kernels import dtype_of
+from npucall_conformance.stating.npu import aten
 from npucall_conformance.stating.parts import Contradiction, Invalid, Out, Refusal, Setup
 from npucall_conformance.stating.setups import PAIRS_OF_FLOATS
 from npucall_conformance.stating.tables import FLOATS_EVERYWHERE
@@ -59,6 +60,7 @@ SOFTPLUS = elementwise(
     scalar=scalar,
     vector=vector,
     kernel=dtype_of("self"),
+    npu=aten("softplus", "self", "beta", "threshold"),
     torch=lambda k, torch: torch.nn.functional.softplus(k["self"], k["beta"], k["threshold"]),
     # Powers of two, so that rounding the product moves nothing over the threshold.
     attributes={"beta": (1.0, 0.5, -2.0), "threshold": (20.0, 1.0)},

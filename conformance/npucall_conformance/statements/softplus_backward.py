@@ -23,10 +23,12 @@ from npucall.dtypes import (
     UINT16,
 )
 from npucall.errors import DTypeError
+from npucall_conformance.statements import _npu
 from npucall_conformance.statements import _written as written
 from npucall_conformance.stating import defects, reals
 from npucall_conformance.stating.domains import normal
 from npucall_conformance.stating.elementwise import capped, elementwise
+from npucall_conformance.stating.npu import aten
 from npucall_conformance.stating.parts import In, Invalid, Out, Setup
 from npucall_conformance.stating.setups import crossed, mixed_floats
 from npucall_conformance.stating.tables import FLOATS_AND_DOUBLE
@@ -93,6 +95,7 @@ SOFTPLUS_BACKWARD = elementwise(
     vector=vector,
     dtypes=(*FLOATS, DOUBLE),
     kernel=kernel,
+    npu=aten("softplus_backward", *_npu.BOTH, "beta", "threshold"),
     torch=torch_says,
     # Powers of two, so that rounding the product moves nothing over the threshold.
     attributes={"beta": (1.0, 0.5, -2.0), "threshold": (20.0, 1.0)},

@@ -13,6 +13,7 @@ from npucall.tensors import Format
 from npucall_conformance.statements import _activations as shared
 from npucall_conformance.stating import defects
 from npucall_conformance.stating.elementwise import elementwise
+from npucall_conformance.stating.npu import aten
 from npucall_conformance.stating.parts import Invalid, Out
 from npucall_conformance.stating.setups import PAIRS_OF_FLOATS
 from npucall_conformance.stating.tables import INTEGERS, everywhere
@@ -40,6 +41,7 @@ TANH = elementwise(
     scalar=scalar,
     vector=vector,
     kernel=shared.float_of,
+    npu=aten("tanh", "self"),
     torch=lambda k, torch: torch.tanh(k["self"]),
     mixed=(
         *shared.converted(*PAIRS_OF_FLOATS),

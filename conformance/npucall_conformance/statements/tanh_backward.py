@@ -12,6 +12,7 @@ from npucall_conformance.stating import defects, reals
 from npucall_conformance.stating.domains import normal, uniform
 from npucall_conformance.stating.elementwise import elementwise
 from npucall_conformance.stating.kernels import dtype_of
+from npucall_conformance.stating.npu import aten
 from npucall_conformance.stating.parts import In, Out
 from npucall_conformance.stating.setups import HALFWAY, crossed, halfway
 from npucall_conformance.stating.tables import FLOATS_AND_DOUBLE
@@ -43,6 +44,7 @@ TANH_BACKWARD = elementwise(
     space=INPUTS,
     dtypes=(*FLOATS, DOUBLE),
     kernel=dtype_of("grad_output"),
+    npu=aten("tanh_backward", "grad_output", "output"),
     torch=lambda k, torch: torch.ops.aten.tanh_backward(k["grad_output"], k["output"]),
     edges=(
         crossed({

@@ -27,6 +27,7 @@ from npucall_conformance.statements import _activations as shared
 from npucall_conformance.stating import defects
 from npucall_conformance.stating.elementwise import elementwise
 from npucall_conformance.stating.kernels import dtype_of
+from npucall_conformance.stating.npu import aten
 from npucall_conformance.stating.parts import Contradiction, Invalid, Out, Setup
 from npucall_conformance.stating.setups import HALFWAY, PAIRS_OF_FLOATS, halfway
 from npucall_conformance.stating.tables import INTEGERS, everywhere
@@ -69,6 +70,7 @@ cost=0,
     vector=vector,
     dtypes=(*FLOATS, INT32, INT8, UINT8, INT16, INT64),
     kernel=dtype_of("self"),
+    npu=aten("threshold", "self", "threshold", "value"),
     torch=lambda k, torch: torch.threshold(k["self"], k["threshold"], k["value"]),
     attributes={
         "threshold": (0.0, Scalar(INT32, 1), Scalar(DOUBLE, 2.6)),

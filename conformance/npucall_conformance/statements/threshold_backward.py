@@ -9,10 +9,12 @@ import numpy as np
 from npucall.declare.parameters import Scalar
 from npucall.dtypes import COMPLEX64, DOUBLE, FLOAT, FLOAT16, FLOATS, INT8, INT32, INT64, UINT8
 from npucall.errors import DTypeError
+from npucall_conformance.statements import _npu
 from npucall_conformance.stating import defects, reals
 from npucall_conformance.stating.domains import normal, uniform
 from npucall_conformance.stating.elementwise import elementwise
 from npucall_conformance.stating.kernels import dtype_of
+from npucall_conformance.stating.npu import aten
 from npucall_conformance.stating.parts import In, Invalid, Out, Setup
 from npucall_conformance.stating.setups import crossed
 from npucall_conformance.stating.statement import BEFORE_950
@@ -69,6 +71,7 @@ THRESHOLD_BACKWARD = elementwise(
     dtypes=TAKEN,
     kernel=dtype_of("self"),
     cost=0,
+    npu=aten("threshold_backward", *_npu.BOTH, "threshold"),
     torch=torch_says,
     attributes={"threshold": (0.0, 0.5, -1.0, Scalar(INT32, 1), Scalar(DOUBLE, 0.1))},
     mixed=(

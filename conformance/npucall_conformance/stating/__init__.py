@@ -29,6 +29,7 @@ variants of an operator::
         space=BOTH,                       # these broadcast with each other; absent: all equal
         kernel=promotion(*BOTH),
         torch=lambda k, torch: torch.ops.aten.sigmoid_backward(k["grad_output"], k["output"]),
+        npu=aten("sigmoid_backward", "grad_output", "output"),
         mixed=mixed_floats(*BOTH, output="grad_input"),
         edges=(crossed({"grad_output": (1.0, 0.0, INF, NAN), "output": (0.0, 1.0, 2.0, NAN)}),),
         invalid=(                         # in the order of the checks
@@ -64,6 +65,7 @@ variants of an operator::
   FLOAT by default, ``float16_if_all``, ``promotion``, ``dtype_of``. ``stepwise`` says for which
   kernel dtypes every step rounds (community kernels). If the operator takes DOUBLE, add it to
   ``dtypes`` and use ``promotion``.
+* ``npu`` says how torch_npu calls the kernel (``npu``), or in words why it cannot.
 * For an operator along a dimension use ``rowwise``: ``row`` takes and returns lists, ``vector`` has
   the row as the last axis. For any other operator write a
   ``Statement(operator, inputs, outputs, loops, arrays, ...)``: ``loops(k)`` returns an array or

@@ -13,6 +13,7 @@ from npucall.dtypes import FLOAT, FLOATS, DType
 from npucall.tensors import Shape
 from npucall_conformance.stating.arguments import FLOAT_INSIDE, Arguments, Terms
 from npucall_conformance.stating.kernels import never
+from npucall_conformance.stating.npu import Way
 from npucall_conformance.stating.parts import (
     Attributes,
     Contradiction,
@@ -127,6 +128,8 @@ class Statement:
     torch: Callable[[Arguments, Any], Any] | None = None
     """A third opinion from torch: it takes tensors of float64 and returns a tensor (or a mapping),
     or None if it does not apply. The second argument is the module torch."""
+    npu: Way | str = field(kw_only=True)
+    """How torch_npu calls it; or why it cannot."""
     base_shapes: tuple[Shape, ...] = BASE_SHAPES
     layout_shape: Shape = (3, 4)
     rank_shapes: tuple[Shape, ...] = RANK_SHAPES

@@ -56,13 +56,14 @@ def by_handle(resources: Resources, samples: Sequence[PathCall]) -> list[AnswerO
 def by_kept_outputs(resources: Resources, samples: Sequence[PathCall]) -> list[AnswerOrError]:
     """Outputs stay in handles, from which they are downloaded."""
     calls = [sample.request() for sample in samples]
-    for call, sample in zip(calls, samples, strict=True):
+    kept = [{name: Keep(new_handle()) for name in sample.output_bytes} for sample in samples]
+    for call, places in zip(calls, kept, strict=True):
         call.home = resources.home
-        call.kept.update({name: Keep(new_handle()) for name in sample.output_bytes})
+        call.kept.update(places)
     try:
         return _executed(resources, calls, partial(_download, resources))
     finally:
-        _release(resources, [place.handle for call in calls for place in call.kept.values()])
+        _release(resources, [place.handle for places in kept for place in places.values()])
 
 
 def _executed(

@@ -4,16 +4,17 @@ It uses torch's and torch_npu's public functions. Some cases cannot be expressed
 not judged, with the reason: null pointers, formats, outputs of other dtypes, shapes or layouts than
 torch_npu chooses, and calls that torch's own checks refuse.
 
-``torch_functions`` says by operator how it is called, or why not.
+The statement of an operator says how it is called, or why not.
 """
 
 from __future__ import annotations
 
 import re
 import secrets
+from functools import cache
 from importlib import import_module
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -32,13 +33,9 @@ from npucall.products import taken_for
 from npucall.tensors import Format, TensorSpec
 from npucall.wire.replies import Reply, ServerIdentity, Timings
 from npucall_conformance.reporting.report import JudgedServer
-from npucall_conformance.running.adapters.torch_npu.torch_functions import (
-    WAYS,
-    WITHOUT,
-    TorchArguments,
-    cannot,
-)
 from npucall_conformance.running.not_judged import NotJudgedError
+from npucall_conformance.statements import statements
+from npucall_conformance.stating.npu import InexpressibleError, TorchArguments, Way
 from npucall_conformance.wire import WireAnswer
 
 if TYPE_CHECKING:
@@ -69,16 +66,17 @@ class TorchNpu:
     def __init__(self) -> None:
         self._torch, self._npu = _modules()
         soc, product = _soc(self._npu)
+        titles = sorted(title for title, way in ways().items() if callable(way))
         self._identity = ServerIdentity(secrets.token_hex(6), f"{NAME}:0", soc)
         self.server = JudgedServer(
             NAME, self._identity.device, soc, product, str(self._npu.__version__),
-            self._identity.instance, _BUILTIN, tuple(sorted(WAYS)),
+            self._identity.instance, _BUILTIN, tuple(titles),
         )  # fmt: skip
 
     @property
     def client(self) -> Client:
         """Raises NotJudgedError: there is no server."""
-        return _no_server()
+        raise cannot(f"{NAME} is no server: it has no paths and no listing")
 
     def answer(self, call: MadeCall, timeout: float) -> WireAnswer:
         """The outputs that torch returns. There is no deadline, since the call cannot be ended.
@@ -87,16 +85,19 @@ class TorchNpu:
         """
         del timeout
         title = f"{call.operator}.{call.variant}" if call.variant else call.operator
-        if title not in WAYS:
-            raise cannot(WITHOUT.get(title, f"{NAME} has no way to call {title}"))
+        way = ways().get(title, f"{NAME} has no way to call {title}")
+        if isinstance(way, str):
+            raise cannot(way)
         _check_outputs(call)
         try:
             given = TorchArguments(self._torch, self._npu, self._values(call))
             start = perf_counter_ns()
-            found = WAYS[title](given)
+            found = way(given)
             self._npu.npu.synchronize()
             run_ns = perf_counter_ns() - start
             outputs = self._outputs(call, found)
+        except InexpressibleError as why:
+            raise cannot(str(why)) from why
         except (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError) as raised:
             raise error_of(raised, valid=call.valid) from raised
         reply = Reply(call.variant, None, outputs[0], tuple(outputs[0]), (), self._identity)
@@ -140,6 +141,17 @@ class TorchNpu:
             raise cannot("torch_npu makes a valid call of it, with outputs of its own")
         _check_own(call, specs)
         return specs, {name: data for name, (_, data) in zip(call.shapes, read, strict=True)}
+
+
+@cache
+def ways() -> dict[str, Way | str]:
+    """How each operator is called, or why it cannot be, by title."""
+    return {each.title: each.npu for each in statements()}
+
+
+def cannot(why: str) -> NotJudgedError:
+    """The error for a call that torch cannot make."""
+    return NotJudgedError(why, lowers=False)
 
 
 def _modules() -> tuple[Any, Any]:
@@ -191,10 +203,6 @@ def _check_own(call: MadeCall, specs: dict[str, TensorSpec]) -> None:
             raise cannot("torch promotes these dtypes otherwise than CANN")
 
 
-def _no_server() -> NoReturn:
-    raise cannot(f"{NAME} is no server: it has no paths and no listing")
-
-
 _STATUS = re.compile(r"error code is (\d{6})")
 """In torch_npu's texts: ``call aclnnSilu failed, error code is 161002``."""
 _LOST = range(507000, 507100)
@@ -229,13 +237,13 @@ def torch_dtype(torch: Any, dtype: DType) -> Any:
     try:
         return getattr(torch, dtype.numpy.name)
     except AttributeError:
-        raise NotJudgedError(f"torch has no {dtype}", lowers=False) from None
+        raise cannot(f"torch has no {dtype}") from None
 
 
 def on_device(torch: Any, spec: TensorSpec, storage: Buffer) -> Any:
     """The tensor on the NPU. Raises NotJudgedError for a format, since torch has no formats."""
     if spec.format is not Format.ND:
-        raise NotJudgedError("torch_npu chooses the formats of tensors itself", lowers=False)
+        raise cannot("torch_npu chooses the formats of tensors itself")
     dtype = torch_dtype(torch, spec.dtype)
     data = bytearray(storage)
     flat = torch.frombuffer(data, dtype=dtype) if data else torch.empty(0, dtype=dtype)
