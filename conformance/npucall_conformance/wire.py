@@ -1,14 +1,18 @@
-"""Sends calls with any spec, format and storage, even those that the typed client refuses."""
+"""Sends calls with any spec, format and storage, even those that the typed client refuses.
+
+Adapters answer the calls of cases: a server, or a library of this process in place of one.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from npucall.errors import InternalError, NpucallError
 from npucall.wire import calls
 from npucall.wire.replies import decode_timings
+from npucall.wire.rpcs import GET_SERVER_INFO
 from npucall_client.calls.answers import decode_reply
 from npucall_client.calls.arguments import BoundCall
 from npucall_client.sending.request import Request
@@ -23,6 +27,7 @@ if TYPE_CHECKING:
     from npucall.wire.messages import Response
     from npucall.wire.replies import Reply, Timings
     from npucall_client.client import Client
+    from npucall_conformance.cases.made_call import MadeCall
 
 
 ON_CPU = ("local", "cpu")
@@ -92,3 +97,51 @@ def send(client: Client, call: BoundCall, timeout: float = 60.0) -> WireAnswer:
     transport = client._transport  # noqa: SLF001  # what Client hides
     response = finished(transport.execute(Request(timeout, name=call.operator, call=call)))
     return received(response, perf_counter_ns() - start)
+
+
+class Adapter(Protocol):
+    """Answers calls. If it raises any other error than those named here, the answer is wrong."""
+
+    @property
+    def client(self) -> Client:
+        """The client for requests other than calls.
+
+        Raises NotJudgedError if there is no server.
+        """
+        ...
+
+    def answer(self, call: MadeCall, timeout: float) -> WireAnswer:
+        """The answer to a call.
+
+        Raises NpucallError as a server does, NotJudgedError for a call that cannot be made here.
+        """
+        ...
+
+    def lives(self) -> bool:
+        """Whether it can still be asked, after a call without an answer."""
+        ...
+
+
+_SIGN_OF_LIFE = 2.0
+"""How many seconds a server has to describe itself."""
+
+
+class ServerAdapter:
+    """Sends calls to the server of a client."""
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+
+    def answer(self, call: MadeCall, timeout: float) -> WireAnswer:
+        """The server's answer. Raises NpucallError."""
+        return send(self.client, call.request(), timeout)
+
+    def lives(self) -> bool:
+        """Whether the server still describes itself."""
+        transport = self.client._transport  # noqa: SLF001  # what Client hides
+        try:
+            asked = GET_SERVER_INFO.request()
+            finished(transport.answer(Request(_SIGN_OF_LIFE), GET_SERVER_INFO, asked))
+        except NpucallError:
+            return False
+        return True

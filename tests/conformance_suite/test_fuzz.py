@@ -15,9 +15,10 @@ from tests.rows import each
 
 from npucall.dtypes import FLOAT, FLOAT16
 from npucall.errors import InternalError
+from npucall_conformance.cases.maker import Maker
 from npucall_conformance.fuzz.draws import drawn as drawing
 from npucall_conformance.fuzz.draws import layout
-from npucall_conformance.fuzz.random_calls import apart, spoilt
+from npucall_conformance.fuzz.random_calls import apart
 from npucall_conformance.fuzz.search import Fuzz
 from npucall_conformance.reporting.report import CaseOutcome
 from npucall_conformance.running.runner import Evidence, Runner
@@ -154,7 +155,7 @@ def test_of_two_defects_the_first_is_found_whatever_the_second_is(title: str) ->
     statement = STATEMENTS[title]
     rows = [row for row in statement.invalid if not row.products or "Ascend910B" in row.products]
     pairs = [
-        spoilt(statement, (first, second))
+        Maker(statement, "fuzz").wrong("", first, second)
         for place, first in enumerate(rows)
         for second in rows[place + 1 :]
         if apart(first, second)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import pairwise, product
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from npucall.dtypes import FLOAT
 from npucall.errors import PARAM_NULLPTR
@@ -19,7 +19,6 @@ from npucall_conformance.stating.written import dtype_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from npucall.dtypes import DType
     from npucall_conformance.stating.parts import Invalid
     from npucall_conformance.stating.statement import Statement
 
@@ -51,58 +50,51 @@ def _broadcast(make: Maker) -> Iterator[Case]:
     for setup, attributes in product(make.statement.broadcast, make.combinations):
         if not setup.only or first in setup.only:
             yield make.case(first, setup, attributes)
-    yield from _sampled(make, make.statement.broadcast, tuple(rest))
+    yield from make.sampled(make.statement.broadcast, tuple(rest))
 
 
 def _mixed(make: Maker) -> Iterator[Case]:
     for setup in make.statement.mixed:
         for dtype in setup.only or make.statement.dtypes[:1]:
-            yield replace(make.case(dtype, setup), telling=True)
+            yield make.case(dtype, setup, telling=True)
             yield make.case(dtype, setup)
 
 
 def _layout(make: Maker) -> Iterator[Case]:
     statement = make.statement
-    base = Setup(base=statement.layout_shape)
-    inputs = [each.name for each in statement.inputs]
-    outputs = [each.name for each in statement.outputs]
-    kinds = list(Arrangement)[1:]
+    base, kinds, names = Setup(base=statement.layout_shape), list(Arrangement)[1:], make.names
     for turn, dtype in enumerate(statement.dtypes):
         for layout in kinds:
-            for name in (*inputs, *outputs):
+            for name in names:
                 case = make.case(dtype, base, note=f"{name}-{layout.value}")
-                given = {name: None} if name in outputs else case.outputs
+                given = {name: None} if name in make.outputs else case.outputs
                 yield replace(case, layouts={name: layout}, outputs=given)
-            every = dict.fromkeys((*inputs, *outputs), layout)
             # With the same attributes, so that some of them differ only in strides.
-            case = make.case(
-                dtype, base, make.combinations[0], note=f"all-{layout.value}", outputs=True
-            )
-            yield replace(case, layouts=every)
+            yield make.case(
+                dtype, base, make.combinations[0], note=f"all-{layout.value}", outputs=True,
+                layouts=dict.fromkeys(names, layout),
+            )  # fmt: skip
         for number in range(len(kinds)):
-            names = enumerate((*inputs, *outputs), turn + number)
-            mixture = {name: kinds[place % len(kinds)] for place, name in names}
-            case = make.case(dtype, base, note="mixture", outputs=True)
-            yield replace(case, layouts=mixture, telling=number > 0)
+            places = enumerate(names, turn + number)
+            mixture = {name: kinds[place % len(kinds)] for place, name in places}
+            yield make.case(
+                dtype, base, note="mixture", outputs=True, layouts=mixture, telling=number > 0
+            )
     yield from other_places(make)
     layouts = (Arrangement.GAPS, Arrangement.STEP, Arrangement.OFFSET)
-    for dtype, (turn, output) in product(statement.dtypes, enumerate(statement.outputs)):
-        case = make.case(dtype, base, note=f"{output.name}-unsent")
-        name, layout = output.name, layouts[(make.made + turn) % len(layouts)]
-        case = replace(case, layouts={name: layout}, outputs={name: None}, unsent=(name,))
-        yield replace(case, telling=True)
+    for dtype, (turn, name) in product(statement.dtypes, enumerate(make.outputs)):
+        case = make.case(dtype, base, note=f"{name}-unsent", telling=True)
+        layout = layouts[(make.made + turn) % len(layouts)]
+        yield replace(case, layouts={name: layout}, outputs={name: None}, unsent=(name,))
 
 
 def _empty(make: Maker) -> Iterator[Case]:
     for base in make.statement.empty_shapes:
         for attributes in make.combinations:
             yield make.case(make.statement.dtypes[0], Setup(base=base), attributes)
-    yield from _sampled(
-        make,
-        tuple(Setup(base=b) for b in make.statement.empty_shapes),
-        make.statement.dtypes[1:],
-    )
-    yield from _sampled(make, make.statement.empty, make.statement.dtypes)
+    setups = tuple(Setup(base=base) for base in make.statement.empty_shapes)
+    yield from make.sampled(setups, make.statement.dtypes[1:])
+    yield from make.sampled(make.statement.empty, make.statement.dtypes)
     yield from _empty_and_wrong(make)
 
 
@@ -121,13 +113,13 @@ def _empty_and_wrong(make: Maker) -> Iterator[Case]:
         if row.base.base is None and not (
             row.base.shapes or row.base.values or row.row.startswith(statement.empty_spares)
         ):
-            yield _wrong(make, f"empty-{row.row}", replace(row, base=replace(row.base, base=base)))
+            yield make.wrong(f"empty-{row.row}", replace(row, base=replace(row.base, base=base)))
 
 
 def _rank(make: Maker) -> Iterator[Case]:
     setups = tuple(Setup(base=base) for base in make.statement.rank_shapes)
-    yield from _sampled(make, setups, make.statement.dtypes)
-    yield from _refused(make)
+    yield from make.sampled(setups, make.statement.dtypes)
+    yield from make.refused()
 
 
 def _edge(make: Maker) -> Iterator[Case]:
@@ -138,7 +130,7 @@ def _edge(make: Maker) -> Iterator[Case]:
                 yield make.case(dtype, setup, attributes)
     for setup, dtype in product(statement.halfway, statement.dtypes):
         if not setup.only or dtype in setup.only:
-            yield make.case(dtype, setup, _first(make, setup))
+            yield make.case(dtype, setup, make.first(setup))
 
 
 def _written(make: Maker) -> Iterator[Case]:
@@ -159,22 +151,22 @@ def _reduction(make: Maker) -> Iterator[Case]:
     for dtype, setup in product(make.statement.dtypes, make.statement.reductions):
         yield make.case(dtype, setup)
         yield make.case(dtype, setup)
-    yield from _refused(make)
+    yield from make.refused()
 
 
 def _invalid(make: Maker) -> Iterator[Case]:
-    yield _wrong(make, "nothing-wrong")
-    yield from _refused(make)
+    yield make.wrong("nothing-wrong")
+    yield from make.refused()
     rows = make.statement.invalid
     nulls = [row for row in rows if row.status == PARAM_NULLPTR]
     for row in rows:
         fitting = [null for null in nulls if _combine(null, row)]
         if row not in nulls and fitting:
-            yield _wrong(make, f"{fitting[-1].row}-before-{row.row}", fitting[-1], row)
+            yield make.wrong(f"{fitting[-1].row}-before-{row.row}", fitting[-1], row)
     usual = [row for row in rows if not (row.alone or row.products)]
     for first, second in (*pairwise(usual), *_far_apart(usual)):
         if _combine(first, second) and _apart(first, second):
-            yield _wrong(make, f"{first.row}-before-{second.row}", first, second)
+            yield make.wrong(f"{first.row}-before-{second.row}", first, second)
 
 
 def _far_apart(rows: list[Invalid]) -> Iterator[tuple[Invalid, Invalid]]:
@@ -212,10 +204,9 @@ def _paths(make: Maker) -> Iterator[Case]:
     statement = make.statement
     first, *rest = statement.dtypes
     base = Setup(base=statement.layout_shape)
-    yield replace(make.case(first, base), telling=True)
-    names = [*(each.name for each in statement.inputs), *(o.name for o in statement.outputs)]
-    gapped = make.case(first, base, note="gaps", outputs=True)
-    yield replace(gapped, layouts=dict.fromkeys(names, Arrangement.GAPS))
+    yield make.case(first, base, telling=True)
+    layouts = dict.fromkeys(make.names, Arrangement.GAPS)
+    yield make.case(first, base, note="gaps", outputs=True, layouts=layouts)
     for setup in statement.broadcast[:: max(1, len(statement.broadcast) - 1)][:2]:
         yield make.case(setup.only[0] if setup.only else first, setup)
     for dtype in rest:
@@ -225,49 +216,19 @@ def _paths(make: Maker) -> Iterator[Case]:
         yield make.case(setup.only[0] if setup.only else first, setup)
     for shape in statement.empty_shapes[:1]:
         yield make.case(first, Setup(base=shape))
-    long = make.case(first, Setup(base=statement.sized(_ANSWERED_IN_CHUNKS)))
-    yield replace(long, telling=True)
+    yield make.case(first, Setup(base=statement.sized(_ANSWERED_IN_CHUNKS)), telling=True)
     yield make.case(first, Setup(base=statement.sized(CHUNKED // len(statement.inputs))))
     rows = [row for row in statement.invalid if row.block == "invalid" and not row.products]
     for row in rows[:: max(1, len(rows) // _REFUSED)]:
-        yield _wrong(make, row.row, row)
+        yield make.wrong(row.row, row)
 
 
 def _documents(make: Maker) -> Iterator[Case]:
     for each in make.statement.contradictions:
-        note = f"contradiction-{each.number}"
-        case = make.case(FLOAT, each.setup, _first(make, each.setup), note=note, outputs=False)
-        yield replace(case, contradiction=each)
-
-
-def _sampled(make: Maker, setups: tuple[Setup, ...], dtypes: tuple[DType, ...]) -> Iterator[Case]:
-    """Every setup with every dtype; attributes are taken in turn."""
-    for setup, dtype in product(setups, dtypes):
-        if not setup.only or dtype in setup.only:
-            yield make.case(dtype, setup)
-
-
-def _refused(make: Maker) -> Iterator[Case]:
-    for row in make.statement.invalid:
-        if row.block == make.block:
-            yield _wrong(make, row.row, row)
-
-
-def _wrong(make: Maker, note: str, *defects: Invalid) -> Case:
-    """The valid call with these defects; all of its outputs are given."""
-    setup = defects[0].base if defects else Setup()
-    if defects and defects[-1].base != Setup():
-        setup = defects[-1].base
-    setup = replace(setup, absent=setup.absent or ("",))  # optional inputs are given
-    products = tuple({p: None for d in defects for p in d.products})
-    dtype = make.statement.dtypes[0]
-    attributes = _first(make, setup)
-    case = make.case(dtype, setup, attributes, note=note, outputs=True, products=products)
-    return replace(case, defects=defects)
-
-
-def _first(make: Maker, setup: Setup) -> dict[str, Any]:
-    return {**make.combinations[0], **setup.attributes}
+        yield make.case(
+            FLOAT, each.setup, make.first(each.setup), note=f"contradiction-{each.number}",
+            contradiction=each,
+        )  # fmt: skip
 
 
 def _combine(first: Invalid, second: Invalid) -> bool:

@@ -8,7 +8,7 @@ bytes than a message of gRPC, so that they travel in chunks.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from npucall_conformance.cases.arrangements import Arrangement
 from npucall_conformance.stating.parts import Setup
@@ -46,30 +46,28 @@ def large(make: Maker) -> Iterator[Case]:
 
 def _laid_out(make: Maker, dtype: DType, turn: int) -> Iterator[Case]:
     """Layouts of inputs and outputs; each dtype gives them to other tensors."""
-    statement = make.statement
-    base = Setup(base=statement.large_shape)
-    inputs = [each.name for each in statement.inputs]
-    outputs = [each.name for each in statement.outputs]
-    case = _mixture(make, dtype, turn, replace(base, note="mixture"))
-    yield replace(case, telling=turn == 0)
-    strided = {name: _STRIDED[(turn + i) % 3] for i, name in enumerate(inputs)}
-    yield replace(make.case(dtype, base, note="inputs-strided"), layouts=strided)
+    base, inputs = Setup(base=make.statement.large_shape), make.inputs
+    yield _mixture(make, dtype, turn, replace(base, note="mixture"), telling=turn == 0)
+    yield make.case(dtype, base, note="inputs-strided", layouts=_in_turn(inputs, _STRIDED, turn))
     for name in inputs if turn == 0 else [inputs[turn % len(inputs)]]:
-        case = make.case(dtype, base, note=f"{name}-expanded")
-        yield replace(case, layouts={name: Arrangement.EXPANDED})
-    case = make.case(dtype, base, note="outputs-gapped", outputs=True)
-    yield replace(case, layouts=_of_outputs(outputs, turn))
+        layouts = {name: Arrangement.EXPANDED}
+        yield make.case(dtype, base, note=f"{name}-expanded", layouts=layouts)
+    gapped = _in_turn(make.outputs, _GAPPED, turn)
+    yield make.case(dtype, base, note="outputs-gapped", outputs=True, layouts=gapped)
 
 
-def _mixture(make: Maker, dtype: DType, turn: int, setup: Setup) -> Case:
+def _mixture(make: Maker, dtype: DType, turn: int, setup: Setup, **more: Any) -> Case:
     """Every tensor in another layout."""
-    inputs = {each.name: _MIXTURE[(turn + i) % 3] for i, each in enumerate(make.statement.inputs)}
-    outputs = _of_outputs([each.name for each in make.statement.outputs], turn)
-    return replace(make.case(dtype, setup, outputs=True), layouts={**inputs, **outputs})
+    inputs, outputs = (
+        _in_turn(make.inputs, _MIXTURE, turn), _in_turn(make.outputs, _GAPPED, turn)
+    )  # fmt: skip
+    return make.case(dtype, setup, outputs=True, layouts={**inputs, **outputs}, **more)
 
 
-def _of_outputs(names: list[str], turn: int) -> dict[str, Arrangement]:
-    return {name: _GAPPED[(turn + i) % 3] for i, name in enumerate(names)}
+def _in_turn(
+    names: list[str], layouts: tuple[Arrangement, ...], turn: int
+) -> dict[str, Arrangement]:
+    return {name: layouts[(turn + i) % len(layouts)] for i, name in enumerate(names)}
 
 
 def _one_of_a_kind(setups: tuple[Setup, ...], turn: int) -> list[Setup]:
@@ -93,9 +91,8 @@ def other_places(make: Maker) -> Iterator[Case]:
     statement = make.statement
     if statement.rank_shapes[: len(RANK_SHAPES)] != RANK_SHAPES:
         return
-    inputs = [each.name for each in statement.inputs]
-    names = [*inputs, *(each.name for each in statement.outputs)]
     for turn, (base, layout) in enumerate(_OTHERS):
-        dtype = statement.dtypes[turn % len(statement.dtypes)]
-        case = make.case(dtype, Setup(base=base), note=f"all-{layout.value}", outputs=True)
-        yield replace(case, layouts=dict.fromkeys(names, layout))
+        yield make.case(
+            statement.dtypes[turn % len(statement.dtypes)], Setup(base=base), outputs=True,
+            note=f"all-{layout.value}", layouts=dict.fromkeys(make.names, layout),
+        )  # fmt: skip

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
 from typing import TYPE_CHECKING, Any
@@ -11,9 +11,11 @@ from npucall_conformance.cases.case import Case, label
 from npucall_conformance.stating.parts import Setup
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from npucall.dtypes import DType
     from npucall.tensors import Shape
-    from npucall_conformance.stating.parts import Attributes, In
+    from npucall_conformance.stating.parts import Attributes, In, Invalid
     from npucall_conformance.stating.statement import Statement
 
 
@@ -51,10 +53,9 @@ class Maker:
             for each in statement.inputs
             if each.name in shapes
         }
-        names = [each.name for each in statement.outputs]
         given: dict[str, DType | None] = {
             name: setup.dtypes.get(name)
-            for name in names
+            for name in self.outputs
             if outputs or name in setup.dtypes or name in setup.shapes
         }
         some = dtypes.values() if setup.dtypes else [dtype]
@@ -63,22 +64,63 @@ class Maker:
         self.made += 1
         text = label("+".join(kinds), settled, base, note or setup.note)
         case_id = f"{statement.title}/{self.block}/{text}-{self.made:04}"
+        fields = {"products": setup.products, "telling": setup.telling, **more}
         return Case(
             case_id, statement, self.block, dtype, dtypes, shapes, settled, given,
-            setup=setup, products=more.pop("products", setup.products), telling=setup.telling,
-            **more,
+            setup=setup, **fields,
         )  # fmt: skip
+
+    def wrong(self, note: str, *defects: Invalid, outputs: bool = True, **more: Any) -> Case:
+        """The valid call with these defects; optional inputs, and maybe all outputs, are given."""
+        bases = [each.base for each in defects if each.base != Setup()]
+        setup = bases[-1] if bases else Setup()
+        setup = replace(setup, absent=setup.absent or ("",))
+        more.setdefault("products", tuple({p: None for d in defects for p in d.products}))
+        dtype, attributes = self.statement.dtypes[0], self.first(setup)
+        return self.case(
+            dtype, setup, attributes, note=note, outputs=outputs, defects=defects, **more
+        )
+
+    def refused(self) -> Iterator[Case]:
+        """The rows of the error table that belong to this block."""
+        return (
+            self.wrong(row.row, row) for row in self.statement.invalid if row.block == self.block
+        )
+
+    def sampled(self, setups: Iterable[Setup], dtypes: tuple[DType, ...]) -> Iterator[Case]:
+        """Every setup with every dtype; attributes are taken in turn."""
+        for setup, dtype in product(setups, dtypes):
+            if not setup.only or dtype in setup.only:
+                yield self.case(dtype, setup)
+
+    @property
+    def inputs(self) -> list[str]:
+        """The names of all inputs."""
+        return [each.name for each in self.statement.inputs]
+
+    @property
+    def outputs(self) -> list[str]:
+        """The names of all outputs."""
+        return [each.name for each in self.statement.outputs]
+
+    @property
+    def names(self) -> list[str]:
+        """The names of all tensors."""
+        return [*self.inputs, *self.outputs]
 
     @cached_property
     def combinations(self) -> list[dict[str, Any]]:
         """Every combination of the statement's attributes."""
-        grid = self.statement.attributes
-        return [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
+        return self.others({})
 
     def others(self, said: Attributes) -> list[dict[str, Any]]:
         """Every combination of the attributes that a setup does not give."""
         grid = {n: v for n, v in self.statement.attributes.items() if n not in said}
         return [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
+
+    def first(self, setup: Setup) -> dict[str, Any]:
+        """The first combination, with the attributes that a setup gives."""
+        return {**self.combinations[0], **setup.attributes}
 
     def _next(self) -> dict[str, Any]:
         """The next of the statement's combinations of attributes.

@@ -18,7 +18,7 @@ from npucall.errors import (
 )
 from npucall_conformance.cases.case import Case
 from npucall_conformance.stating.defects import all_of
-from npucall_conformance.stating.parts import Invalid, Setup
+from npucall_conformance.stating.parts import Invalid
 from npucall_conformance.stating.statement import LEFT_OUT
 from npucall_conformance.stating.tables import SOCS
 
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from npucall_conformance.stating.statement import Statement
 
 LISTING, PRODUCTS_BLOCK = "listing", "products"
-_WHOLE = Setup(absent=("",))
-"""All optional inputs are given."""
 
 
 def listing(make: Maker) -> Iterator[Case]:
@@ -46,14 +44,16 @@ def products(make: Maker) -> Iterator[Case]:
     statement = make.statement
     inputs = tuple(each.name for each in statement.inputs if not each.refused)
     of_any = tuple(each.name for each in statement.inputs if not (each.refused or each.dtypes))
-    blames = (*inputs, *(each.name for each in statement.outputs))
+    blames = (*inputs, *make.outputs)
     without = tuple(soc for soc in SOCS if soc not in statement.takes)
-    yield _wrong(make, Invalid("operator-not-there", {}, blames, DTypeError, whoever=True), without)
+    row = Invalid("operator-not-there", {}, blames, DTypeError, whoever=True)
+    yield make.wrong(row.row, row, outputs=False, products=without)
     for dtype in DTYPES:
         refusing = tuple(soc for soc in statement.takes if _refuses(statement, soc, dtype))
         if refusing:
-            row, changes = f"takes-no-{dtype.name.lower()}", all_of(dtype, *(of_any or inputs))
-            yield _wrong(make, Invalid(row, changes, blames, DTypeError, whoever=True), refusing)
+            name, changes = f"takes-no-{dtype.name.lower()}", all_of(dtype, *(of_any or inputs))
+            row = Invalid(name, changes, blames, DTypeError, whoever=True)
+            yield make.wrong(name, row, outputs=False, products=refusing)
 
 
 def _refuses(statement: Statement, soc: str, dtype: DType) -> bool:
@@ -69,14 +69,14 @@ def defaults(make: Maker) -> Iterator[Case]:
     names, only = tuple(statement.defaults), statement.defaulted.only
     dtypes = tuple(each for each in statement.dtypes if not only or each in only)
     if statement.variant:
-        yield replace(make.case(dtypes[0], note="variant-left-out"), unnamed=True)
+        yield make.case(dtypes[0], note="variant-left-out", unnamed=True)
     for name in names:
         for _ in range(2):
             yield _left_out(make, dtypes[0], f"without-{name}", (name,))
     for dtype in dtypes if names else ():
         yield _left_out(make, dtype, "without-all", names)
     for row in _required(statement):
-        yield _wrong(make, row)
+        yield make.wrong(row.row, row, outputs=False)
 
 
 def _left_out(make: Maker, dtype: DType, note: str, names: tuple[str, ...]) -> Case:
@@ -95,9 +95,3 @@ def _required(statement: Statement) -> Iterator[Invalid]:
             yield Invalid(row, changes, (each.name,), ArgumentMissingError, PARAM_NULLPTR)
         else:
             yield Invalid(row, changes, (each.name,), AttributeValueError, None)
-
-
-def _wrong(make: Maker, row: Invalid, products: tuple[str, ...] = ()) -> Case:
-    dtype, attributes = make.statement.dtypes[0], make.combinations[0]
-    case = make.case(dtype, _WHOLE, attributes, note=row.row, products=products)
-    return replace(case, defects=(row,))

@@ -17,8 +17,7 @@ from npucall_conformance.fuzz.draws import (
     stretched,
 )
 from npucall_conformance.fuzz.numbers import Sprinkled, sprinkled
-from npucall_conformance.stating.parts import Setup
-from npucall_conformance.stating.setups import mixed_floats
+from npucall_conformance.stating.parts import Setup, mixed_floats
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -199,7 +198,7 @@ def invalid(draw: Draws, statement: Statement, rows: Sequence[Invalid]) -> Case:
         later = [row for row in rows[place + 1 :] if all(apart(each, row) for each in found)]
         if later:
             found.append(draw.pick(later))
-    case = spoilt(statement, tuple(found))
+    case = Maker(statement, "fuzz").wrong("", *found)
     changed = {name for row in found for name in row.changes}
     return finished(draw, case, spared=changed)
 
@@ -229,13 +228,3 @@ def kinds(row: Invalid) -> set[str]:
         else:
             found |= change.keys() if isinstance(change, dict) else {name}
     return found
-
-
-def spoilt(statement: Statement, rows: tuple[Invalid, ...]) -> Case:
-    """The valid call of the first row with these defects."""
-    setup = rows[0].base
-    setup = replace(setup, absent=setup.absent or ("",))  # optional inputs are given
-    maker = Maker(statement, "fuzz")
-    first = {**maker.combinations[0], **setup.attributes}
-    case = maker.case(statement.dtypes[0], setup, first, outputs=True)
-    return replace(case, defects=rows)

@@ -1,10 +1,10 @@
-"""Whether callers who ask at once, and repeatedly, get the same answers as a single caller."""
+"""``Observation``: a call that is looked at again; by several callers at once, and repeatedly."""
 
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING, TypeAlias
@@ -18,9 +18,9 @@ from npucall_client.sending.threads import THREADS
 from npucall_conformance.cases.blocks import cases_of
 from npucall_conformance.cases.made_call import call_of
 from npucall_conformance.judging.check import check, described, expectation_of
-from npucall_conformance.running.adapters import ServerAdapter
 from npucall_conformance.running.not_judged import applies
 from npucall_conformance.statements import statements
+from npucall_conformance.wire import ServerAdapter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -28,10 +28,38 @@ if TYPE_CHECKING:
     from npucall_conformance.cases.case import Case
     from npucall_conformance.cases.made_call import MadeCall
     from npucall_conformance.judging.check import Expectation
-    from npucall_conformance.running.observation import Observation
     from npucall_conformance.running.subject import Subject
     from npucall_conformance.stating.statement import Statement
     from npucall_conformance.wire import WireAnswer
+
+
+@dataclass
+class PathsTaken:
+    """The paths by which a call was sent."""
+
+    paths: list[str] = field(default_factory=list)
+    """The paths whose answers were compared."""
+    skipped: dict[str, str] = field(default_factory=dict)
+    """The paths that the call could not take, each with the reason."""
+
+
+@dataclass(frozen=True)
+class Observation:
+    """A call that a server has answered."""
+
+    subject: Subject
+    case: Case
+    call: MadeCall
+    expectation: Expectation
+    answer: WireAnswer | NpucallError
+    profile: str
+    seed: int = 0
+    rounds: int = 1
+    repeat: int = 1
+    allow_missing: bool = False
+    """See Runner."""
+    taken: PathsTaken = field(default_factory=PathsTaken)
+    """A look that sends the call by several paths notes them here."""
 
 
 CALLERS = 8

@@ -18,10 +18,9 @@ from npucall_conformance.judging.profiles import CPU_STRICT
 from npucall_conformance.reporting.causes import findings, wrong
 from npucall_conformance.reporting.pairs import Columns, ServerColumn, column, differences
 from npucall_conformance.reporting.report import CaseOutcome, JudgedServer, Status
-from npucall_conformance.running.crowd import crowd, repeated
+from npucall_conformance.running.crowd import Observation, crowd, repeated
 from npucall_conformance.running.listing import listing_problems
 from npucall_conformance.running.not_judged import NotJudgedError, check_applies
-from npucall_conformance.running.observation import Observation
 from npucall_conformance.running.paths import by_every_path
 from npucall_conformance.running.subject import Subject
 from npucall_conformance.wire import ON_CPU

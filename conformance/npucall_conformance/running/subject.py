@@ -17,11 +17,10 @@ from npucall_client.sending.remote import ServerTransport
 from npucall_client.sending.request import Request
 from npucall_client.sending.senders import finished
 from npucall_conformance.reporting.report import JudgedServer
-from npucall_conformance.running.adapters import ServerAdapter
 from npucall_conformance.running.not_judged import BUSY, NotJudgedError, Patience
 from npucall_conformance.running.torch_npu import NAME, TorchNpu
 from npucall_conformance.statements import statements
-from npucall_conformance.wire import unreadable
+from npucall_conformance.wire import ServerAdapter, unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,8 +31,7 @@ if TYPE_CHECKING:
     from npucall_client.sending.attempts import Attempts
     from npucall_client.sending.link import Link
     from npucall_conformance.cases.made_call import MadeCall
-    from npucall_conformance.running.adapters import Adapter
-    from npucall_conformance.wire import WireAnswer
+    from npucall_conformance.wire import Adapter, WireAnswer
 
 _GONE = (StatusCode.UNAVAILABLE, StatusCode.DEADLINE_EXCEEDED)
 _SOON, _TIMEOUT, _TIMEOUT_WHEN_SILENT = 5.0, 60.0, 2.0

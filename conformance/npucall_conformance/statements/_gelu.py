@@ -10,8 +10,7 @@ import numpy as np
 from npucall.dtypes import BF16, DOUBLE, INT8, INT16, INT32, UINT16
 from npucall.errors import DTypeError
 from npucall_conformance.stating import defects, reals
-from npucall_conformance.stating.parts import Invalid, Setup
-from npucall_conformance.stating.setups import crossed
+from npucall_conformance.stating.parts import Invalid, Setup, crossed
 from npucall_conformance.stating.statement import WITHOUT_BFLOAT16
 
 if TYPE_CHECKING:

@@ -8,9 +8,8 @@ from npucall.dtypes import FLOAT16, INT32
 from npucall_conformance.stating import defects, reals
 from npucall_conformance.stating.domains import choice, mixed, normal
 from npucall_conformance.stating.elementwise import elementwise
-from npucall_conformance.stating.kernels import dtype_of
-from npucall_conformance.stating.parts import In, Out
-from npucall_conformance.stating.setups import crossed
+from npucall_conformance.stating.parts import In, Out, crossed
+from npucall_conformance.stating.promotion import dtype_of
 from npucall_conformance.stating.statement import Statement
 from npucall_conformance.stating.tables import FLOATS_EVERYWHERE
 

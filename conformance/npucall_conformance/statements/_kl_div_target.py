@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from npucall_conformance.stating import reals
 from npucall_conformance.stating.domains import log_probabilities, probabilities, upstream
-from npucall_conformance.stating.parts import In
-from npucall_conformance.stating.setups import crossed
+from npucall_conformance.stating.parts import In, crossed
 
 NAME = "aclnnKlDivTargetBackward"
 PROTOTYPE = (

@@ -11,8 +11,7 @@ from npucall.dtypes import BOOL, FLOAT, FLOAT16, INT8, INT16, INT32, INT64, UINT
 from npucall_conformance.stating import reals
 from npucall_conformance.stating.arguments import MEAN, Arguments, Reals, Terms
 from npucall_conformance.stating.domains import follows, normal, uniform, upstream
-from npucall_conformance.stating.parts import In, Setup
-from npucall_conformance.stating.setups import PAIRS_OF_FLOATS
+from npucall_conformance.stating.parts import PAIRS_OF_FLOATS, In, Setup
 
 if TYPE_CHECKING:
     from npucall.tensors import Shape

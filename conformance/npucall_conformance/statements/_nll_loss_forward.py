@@ -21,8 +21,7 @@ from npucall_conformance.statements._nll_loss import (
 from npucall_conformance.stating import reals
 from npucall_conformance.stating.arguments import FLOAT_INSIDE, MEAN, Arguments, Terms
 from npucall_conformance.stating.domains import uniform
-from npucall_conformance.stating.parts import In, Out, Setup
-from npucall_conformance.stating.setups import PAIRS_OF_FLOATS
+from npucall_conformance.stating.parts import PAIRS_OF_FLOATS, In, Out, Setup
 
 if TYPE_CHECKING:
     from npucall.tensors import Shape

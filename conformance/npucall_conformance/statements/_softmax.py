@@ -9,8 +9,7 @@ import numpy as np
 from npucall.dtypes import INT32
 from npucall.errors import AttributeValueError, ShapeError
 from npucall_conformance.stating import defects, reals
-from npucall_conformance.stating.parts import Invalid, Setup
-from npucall_conformance.stating.setups import PAIRS_OF_FLOATS
+from npucall_conformance.stating.parts import PAIRS_OF_FLOATS, Invalid, Setup
 from npucall_conformance.stating.statement import BEFORE_950
 
 if TYPE_CHECKING:

@@ -9,8 +9,7 @@ from npucall.errors import AttributeValueError, FormatError
 from npucall.tensors import Format
 from npucall_conformance.stating import defects, reals
 from npucall_conformance.stating.domains import normal, probabilities, uniform, upstream
-from npucall_conformance.stating.parts import In, Invalid, Setup
-from npucall_conformance.stating.setups import crossed
+from npucall_conformance.stating.parts import In, Invalid, Setup, crossed
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,10 +12,9 @@ from npucall_conformance.statements import _npu
 from npucall_conformance.stating import defects, reals
 from npucall_conformance.stating.domains import probabilities, uniform, upstream
 from npucall_conformance.stating.elementwise import elementwise
-from npucall_conformance.stating.kernels import promotion
 from npucall_conformance.stating.npu import aten
-from npucall_conformance.stating.parts import In, Invalid, Out, Setup
-from npucall_conformance.stating.setups import crossed, mixed_floats
+from npucall_conformance.stating.parts import In, Invalid, Out, Setup, crossed, mixed_floats
+from npucall_conformance.stating.promotion import promotion
 from npucall_conformance.stating.tables import FLOATS_EVERYWHERE
 
 if TYPE_CHECKING:

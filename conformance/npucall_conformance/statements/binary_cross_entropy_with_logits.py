@@ -13,9 +13,16 @@ from npucall_conformance.statements._torch import loss
 from npucall_conformance.stating import defects, reals
 from npucall_conformance.stating.domains import normal, probabilities, uniform
 from npucall_conformance.stating.elementwise import elementwise
-from npucall_conformance.stating.parts import Contradiction, In, Out, Refusal, Setup
+from npucall_conformance.stating.parts import (
+    Contradiction,
+    In,
+    Out,
+    Refusal,
+    Setup,
+    crossed,
+    mixed_floats,
+)
 from npucall_conformance.stating.promotion import common_type
-from npucall_conformance.stating.setups import crossed, mixed_floats
 from npucall_conformance.stating.tables import FLOATS_EVERYWHERE
 
 if TYPE_CHECKING:

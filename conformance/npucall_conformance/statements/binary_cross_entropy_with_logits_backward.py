@@ -11,9 +11,8 @@ from npucall_conformance.statements import _with_logits as shared
 from npucall_conformance.statements._torch import gradient
 from npucall_conformance.stating import defects, reals
 from npucall_conformance.stating.elementwise import elementwise
-from npucall_conformance.stating.kernels import promotion
-from npucall_conformance.stating.parts import Out
-from npucall_conformance.stating.setups import mixed_floats
+from npucall_conformance.stating.parts import Out, mixed_floats
+from npucall_conformance.stating.promotion import promotion
 from npucall_conformance.stating.tables import FLOATS_EVERYWHERE
 
 if TYPE_CHECKING:

@@ -12,8 +12,7 @@ from npucall.dtypes import FLOATS
 from npucall_conformance.statements import _with_logits as shared
 from npucall_conformance.statements._torch import gradient
 from npucall_conformance.stating.elementwise import elementwise
-from npucall_conformance.stating.parts import Out
-from npucall_conformance.stating.setups import mixed_floats
+from npucall_conformance.stating.parts import Out, mixed_floats
 from npucall_conformance.stating.tables import on
 
 if TYPE_CHECKING:

@@ -31,8 +31,16 @@ from npucall_conformance.statements import _written_arithmetic as written
 from npucall_conformance.stating import defects
 from npucall_conformance.stating.domains import normal
 from npucall_conformance.stating.elementwise import elementwise
-from npucall_conformance.stating.parts import Contradiction, In, Invalid, Out, Refusal, Setup
-from npucall_conformance.stating.setups import HALFWAY, crossed
+from npucall_conformance.stating.parts import (
+    HALFWAY,
+    Contradiction,
+    In,
+    Invalid,
+    Out,
+    Refusal,
+    Setup,
+    crossed,
+)
 from npucall_conformance.stating.tables import ARITHMETIC, everywhere
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from npucall_conformance.statements import _npu
 from npucall_conformance.stating import defects, reals
 from npucall_conformance.stating.arguments import Arguments, Terms
 from npucall_conformance.stating.domains import normal, uniform
-from npucall_conformance.stating.kernels import dtype_of
 from npucall_conformance.stating.parts import Contradiction, In, Invalid, Out, Refusal, Setup
+from npucall_conformance.stating.promotion import dtype_of
 from npucall_conformance.stating.statement import Statement
 from npucall_conformance.stating.tables import FLOATS_WITH_BFLOAT16
 

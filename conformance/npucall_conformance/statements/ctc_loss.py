@@ -25,9 +25,9 @@ from npucall_conformance.statements.ctc_loss_backward import (
 )
 from npucall_conformance.stating import defects, reals
 from npucall_conformance.stating.arguments import Arguments, Terms
-from npucall_conformance.stating.kernels import dtype_of
 from npucall_conformance.stating.npu import aten
 from npucall_conformance.stating.parts import Contradiction, In, Invalid, Out, Setup
+from npucall_conformance.stating.promotion import dtype_of
 from npucall_conformance.stating.statement import BEFORE_950, WITHOUT_BFLOAT16, Statement
 
 if TYPE_CHECKING:

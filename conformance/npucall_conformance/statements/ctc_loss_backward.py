@@ -12,9 +12,9 @@ from npucall_conformance.statements import _npu
 from npucall_conformance.statements._ctc_loss import TAKES, arrays, loops, states_of, transitions
 from npucall_conformance.stating import defects, reals
 from npucall_conformance.stating.domains import follows, normal
-from npucall_conformance.stating.kernels import dtype_of
 from npucall_conformance.stating.npu import aten
 from npucall_conformance.stating.parts import In, Invalid, Out, Setup
+from npucall_conformance.stating.promotion import dtype_of
 from npucall_conformance.stating.statement import WITHOUT_BFLOAT16, Statement
 
 if TYPE_CHECKING:

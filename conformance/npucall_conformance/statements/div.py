@@ -13,10 +13,19 @@ from npucall_conformance.statements import _written_arithmetic as written
 from npucall_conformance.stating import defects, reals
 from npucall_conformance.stating.domains import normal, uniform
 from npucall_conformance.stating.elementwise import elementwise
-from npucall_conformance.stating.kernels import promotion
 from npucall_conformance.stating.npu import aten
-from npucall_conformance.stating.parts import Contradiction, In, Invalid, Refusal, Setup
-from npucall_conformance.stating.setups import HALFWAY, crossed, halfway, mixed_floats
+from npucall_conformance.stating.parts import (
+    HALFWAY,
+    Contradiction,
+    In,
+    Invalid,
+    Refusal,
+    Setup,
+    crossed,
+    halfway,
+    mixed_floats,
+)
+from npucall_conformance.stating.promotion import promotion
 from npucall_conformance.stating.tables import ARITHMETIC_EVERYWHERE
 
 if TYPE_CHECKING:

@@ -24,10 +24,17 @@ from npucall.errors import DTypeError
 from npucall_conformance.statements import _activations as shared
 from npucall_conformance.stating import defects, reals
 from npucall_conformance.stating.elementwise import capped, elementwise
-from npucall_conformance.stating.kernels import dtype_of
 from npucall_conformance.stating.npu import aten
-from npucall_conformance.stating.parts import Contradiction, Invalid, Out, Setup
-from npucall_conformance.stating.setups import HALFWAY, PAIRS_OF_FLOATS, halfway
+from npucall_conformance.stating.parts import (
+    HALFWAY,
+    PAIRS_OF_FLOATS,
+    Contradiction,
+    Invalid,
+    Out,
+    Setup,
+    halfway,
+)
+from npucall_conformance.stating.promotion import dtype_of
 from npucall_conformance.stating.tables import FLOATS_AND_DOUBLE
 
 if TYPE_CHECKING:

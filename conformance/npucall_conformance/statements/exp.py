@@ -13,8 +13,7 @@ from npucall_conformance.stating import defects, reals
 from npucall_conformance.stating.domains import normal
 from npucall_conformance.stating.elementwise import capped, elementwise
 from npucall_conformance.stating.npu import aten
-from npucall_conformance.stating.parts import In, Out, Setup
-from npucall_conformance.stating.setups import crossed
+from npucall_conformance.stating.parts import In, Out, Setup, crossed
 from npucall_conformance.stating.tables import ARITHMETIC_EVERYWHERE, FRACTIONAL, everywhere
 
 if TYPE_CHECKING:

@@ -9,9 +9,8 @@ from npucall_conformance.statements import _gelu as shared
 from npucall_conformance.stating import defects
 from npucall_conformance.stating.domains import normal
 from npucall_conformance.stating.elementwise import elementwise
-from npucall_conformance.stating.kernels import dtype_of
-from npucall_conformance.stating.parts import Contradiction, In, Out, Setup
-from npucall_conformance.stating.setups import crossed
+from npucall_conformance.stating.parts import Contradiction, In, Out, Setup, crossed
+from npucall_conformance.stating.promotion import dtype_of
 from npucall_conformance.stating.tables import FLOATS_EVERYWHERE
 
 if TYPE_CHECKING:

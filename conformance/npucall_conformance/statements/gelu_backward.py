@@ -11,9 +11,8 @@ from npucall_conformance.statements import _gelu as shared
 from npucall_conformance.stating import defects
 from npucall_conformance.stating.domains import normal
 from npucall_conformance.stating.elementwise import elementwise
-from npucall_conformance.stating.kernels import promotion
-from npucall_conformance.stating.parts import In, Out, Setup
-from npucall_conformance.stating.setups import mixed_floats
+from npucall_conformance.stating.parts import In, Out, Setup, mixed_floats
+from npucall_conformance.stating.promotion import promotion
 from npucall_conformance.stating.tables import FLOATS_EVERYWHERE
 
 if TYPE_CHECKING:

@@ -12,10 +12,9 @@ from npucall_conformance.statements import _npu
 from npucall_conformance.stating import defects
 from npucall_conformance.stating.domains import normal
 from npucall_conformance.stating.elementwise import elementwise
-from npucall_conformance.stating.kernels import promotion
 from npucall_conformance.stating.npu import autograd
-from npucall_conformance.stating.parts import In, Out
-from npucall_conformance.stating.setups import mixed_floats
+from npucall_conformance.stating.parts import In, Out, mixed_floats
+from npucall_conformance.stating.promotion import promotion
 from npucall_conformance.stating.statement import RANK_SHAPES
 from npucall_conformance.stating.tables import FLOATS_EVERYWHERE
 

@@ -11,9 +11,16 @@ from npucall_conformance.statements import _npu
 from npucall_conformance.stating import defects
 from npucall_conformance.stating.domains import normal
 from npucall_conformance.stating.elementwise import elementwise
-from npucall_conformance.stating.kernels import dtype_of
-from npucall_conformance.stating.parts import Contradiction, In, Invalid, Out, Refusal, Setup
-from npucall_conformance.stating.setups import crossed
+from npucall_conformance.stating.parts import (
+    Contradiction,
+    In,
+    Invalid,
+    Out,
+    Refusal,
+    Setup,
+    crossed,
+)
+from npucall_conformance.stating.promotion import dtype_of
 from npucall_conformance.stating.statement import RANK_SHAPES, WITHOUT_BFLOAT16
 from npucall_conformance.stating.tables import FLOATS_EVERYWHERE
 

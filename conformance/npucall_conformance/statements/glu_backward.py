@@ -11,9 +11,9 @@ from npucall.dtypes import DOUBLE, FLOAT16, FLOATS, INT32
 from npucall_conformance.statements.glu import even
 from npucall_conformance.stating import defects, reals
 from npucall_conformance.stating.domains import normal
-from npucall_conformance.stating.kernels import dtype_of
 from npucall_conformance.stating.npu import aten
 from npucall_conformance.stating.parts import In, Out, Setup
+from npucall_conformance.stating.promotion import dtype_of
 from npucall_conformance.stating.rowwise import rowwise
 from npucall_conformance.stating.tables import FLOATS_AND_DOUBLE
 

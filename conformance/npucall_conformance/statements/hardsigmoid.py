@@ -12,9 +12,9 @@ from npucall.tensors import Format
 from npucall_conformance.statements import _activations as shared
 from npucall_conformance.stating import defects
 from npucall_conformance.stating.elementwise import elementwise
-from npucall_conformance.stating.kernels import dtype_of
 from npucall_conformance.stating.npu import aten
 from npucall_conformance.stating.parts import Invalid, Out
+from npucall_conformance.stating.promotion import dtype_of
 from npucall_conformance.stating.tables import everywhere
 
 if TYPE_CHECKING:

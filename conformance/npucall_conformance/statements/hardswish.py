@@ -10,10 +10,9 @@ from npucall.dtypes import INT32
 from npucall_conformance.statements import _activations as shared
 from npucall_conformance.stating import defects
 from npucall_conformance.stating.elementwise import elementwise
-from npucall_conformance.stating.kernels import dtype_of
 from npucall_conformance.stating.npu import aten
-from npucall_conformance.stating.parts import Contradiction, Out, Setup
-from npucall_conformance.stating.setups import PAIRS_OF_FLOATS
+from npucall_conformance.stating.parts import PAIRS_OF_FLOATS, Contradiction, Out, Setup
+from npucall_conformance.stating.promotion import dtype_of
 from npucall_conformance.stating.statement import RANK_SHAPES
 from npucall_conformance.stating.tables import FLOATS_EVERYWHERE
 

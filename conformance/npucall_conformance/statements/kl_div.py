@@ -11,10 +11,19 @@ from npucall_conformance.statements import _npu
 from npucall_conformance.stating import defects, reals
 from npucall_conformance.stating.domains import log_probabilities, probabilities
 from npucall_conformance.stating.elementwise import capped, elementwise
-from npucall_conformance.stating.kernels import promotion
 from npucall_conformance.stating.npu import within
-from npucall_conformance.stating.parts import Contradiction, In, Out, Refusal, Setup
-from npucall_conformance.stating.setups import crossed, halfway, immense, mixed_floats
+from npucall_conformance.stating.parts import (
+    Contradiction,
+    In,
+    Out,
+    Refusal,
+    Setup,
+    crossed,
+    halfway,
+    immense,
+    mixed_floats,
+)
+from npucall_conformance.stating.promotion import promotion
 from npucall_conformance.stating.tables import FLOATS_EVERYWHERE
 
 if TYPE_CHECKING:

@@ -14,16 +14,21 @@ from npucall_conformance.stating import defects, reals
 from npucall_conformance.stating.arguments import Arguments
 from npucall_conformance.stating.domains import log_probabilities, probabilities, upstream
 from npucall_conformance.stating.elementwise import capped, elementwise
-from npucall_conformance.stating.kernels import float16_if_all
-from npucall_conformance.stating.parts import Contradiction, In, Invalid, Out, Refusal, Setup
-from npucall_conformance.stating.setups import (
+from npucall_conformance.stating.parts import (
     HALFWAY,
+    Contradiction,
+    In,
+    Invalid,
+    Out,
+    Refusal,
+    Setup,
     crossed,
     halfway,
     immense,
     mixed_floats,
     of_reductions,
 )
+from npucall_conformance.stating.promotion import float16_if_all
 from npucall_conformance.stating.tables import FLOATS_BUT_ON_310B
 
 INPUTS = ("grad_output", "self", "target")

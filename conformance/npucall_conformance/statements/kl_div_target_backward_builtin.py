@@ -14,9 +14,13 @@ from npucall_conformance.statements._torch import gradient
 from npucall_conformance.statements.kl_div_backward import factor
 from npucall_conformance.stating import defects, reals
 from npucall_conformance.stating.elementwise import capped, elementwise
-from npucall_conformance.stating.parts import Contradiction, Invalid, Out, Refusal, Setup
-from npucall_conformance.stating.setups import (
+from npucall_conformance.stating.parts import (
     HALFWAY,
+    Contradiction,
+    Invalid,
+    Out,
+    Refusal,
+    Setup,
     halfway,
     immense,
     mixed_floats,

@@ -11,9 +11,16 @@ from npucall.errors import ShapeError
 from npucall_conformance.statements import _kl_div_target as shared
 from npucall_conformance.stating import defects, reals
 from npucall_conformance.stating.elementwise import capped, elementwise
-from npucall_conformance.stating.kernels import float16_if_all
-from npucall_conformance.stating.parts import Contradiction, Invalid, Out, Setup
-from npucall_conformance.stating.setups import HALFWAY, halfway, immense
+from npucall_conformance.stating.parts import (
+    HALFWAY,
+    Contradiction,
+    Invalid,
+    Out,
+    Setup,
+    halfway,
+    immense,
+)
+from npucall_conformance.stating.promotion import float16_if_all
 from npucall_conformance.stating.statement import Statement
 from npucall_conformance.stating.tables import on
 

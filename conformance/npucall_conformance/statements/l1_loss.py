@@ -14,10 +14,21 @@ from npucall_conformance.stating import defects, reals
 from npucall_conformance.stating.arguments import FLOAT_INSIDE
 from npucall_conformance.stating.domains import near, normal
 from npucall_conformance.stating.elementwise import elementwise
-from npucall_conformance.stating.kernels import promotion
 from npucall_conformance.stating.npu import aten
-from npucall_conformance.stating.parts import Contradiction, In, Invalid, Out, Refusal, Setup
-from npucall_conformance.stating.setups import EVEN, SIGNS, crossed, halfway, mixed_floats
+from npucall_conformance.stating.parts import (
+    EVEN,
+    SIGNS,
+    Contradiction,
+    In,
+    Invalid,
+    Out,
+    Refusal,
+    Setup,
+    crossed,
+    halfway,
+    mixed_floats,
+)
+from npucall_conformance.stating.promotion import promotion
 from npucall_conformance.stating.tables import everywhere
 
 if TYPE_CHECKING:

@@ -13,10 +13,18 @@ from npucall_conformance.statements._torch import gradient
 from npucall_conformance.stating import defects, reals
 from npucall_conformance.stating.domains import near, normal, upstream
 from npucall_conformance.stating.elementwise import elementwise
-from npucall_conformance.stating.kernels import promotion
 from npucall_conformance.stating.npu import aten
-from npucall_conformance.stating.parts import Contradiction, In, Invalid, Out, Refusal, Setup
-from npucall_conformance.stating.setups import crossed, mixed_floats
+from npucall_conformance.stating.parts import (
+    Contradiction,
+    In,
+    Invalid,
+    Out,
+    Refusal,
+    Setup,
+    crossed,
+    mixed_floats,
+)
+from npucall_conformance.stating.promotion import promotion
 from npucall_conformance.stating.tables import FLOATS_EVERYWHERE, INTEGERS
 
 if TYPE_CHECKING:

@@ -25,10 +25,9 @@ from npucall.errors import DTypeError
 from npucall_conformance.statements import _activations as shared
 from npucall_conformance.stating import defects
 from npucall_conformance.stating.elementwise import elementwise
-from npucall_conformance.stating.kernels import dtype_of
 from npucall_conformance.stating.npu import aten
-from npucall_conformance.stating.parts import Invalid, Out, Setup
-from npucall_conformance.stating.setups import HALFWAY, PAIRS_OF_FLOATS, halfway
+from npucall_conformance.stating.parts import HALFWAY, PAIRS_OF_FLOATS, Invalid, Out, Setup, halfway
+from npucall_conformance.stating.promotion import dtype_of
 from npucall_conformance.stating.tables import FLOATS_AND_DOUBLE
 
 if TYPE_CHECKING:

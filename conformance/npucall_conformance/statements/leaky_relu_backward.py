@@ -27,10 +27,18 @@ from npucall_conformance.statements import _npu
 from npucall_conformance.stating import defects, reals
 from npucall_conformance.stating.domains import choice, mixed, normal
 from npucall_conformance.stating.elementwise import elementwise
-from npucall_conformance.stating.kernels import promotion
 from npucall_conformance.stating.npu import aten
-from npucall_conformance.stating.parts import In, Invalid, Out, Setup
-from npucall_conformance.stating.setups import HALFWAY, crossed, halfway, mixed_floats
+from npucall_conformance.stating.parts import (
+    HALFWAY,
+    In,
+    Invalid,
+    Out,
+    Setup,
+    crossed,
+    halfway,
+    mixed_floats,
+)
+from npucall_conformance.stating.promotion import promotion
 from npucall_conformance.stating.statement import WITHOUT_BFLOAT16
 from npucall_conformance.stating.tables import FLOATS_AND_DOUBLE
 

@@ -11,9 +11,8 @@ from npucall_conformance.statements import _npu
 from npucall_conformance.statements import _softmax as shared
 from npucall_conformance.stating import defects, reals
 from npucall_conformance.stating.domains import normal
-from npucall_conformance.stating.parts import Contradiction, In, Out, Setup
+from npucall_conformance.stating.parts import Contradiction, In, Out, Setup, mixed_floats
 from npucall_conformance.stating.rowwise import rowwise
-from npucall_conformance.stating.setups import mixed_floats
 from npucall_conformance.stating.tables import FLOATS_AND_DOUBLE
 
 if TYPE_CHECKING:

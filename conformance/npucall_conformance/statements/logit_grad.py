@@ -11,10 +11,9 @@ from npucall.errors import AclnnStatus
 from npucall_conformance.stating import defects, reals
 from npucall_conformance.stating.domains import mixed, normal, probabilities, uniform
 from npucall_conformance.stating.elementwise import elementwise
-from npucall_conformance.stating.kernels import dtype_of
 from npucall_conformance.stating.npu import aten
-from npucall_conformance.stating.parts import In, Out
-from npucall_conformance.stating.setups import crossed
+from npucall_conformance.stating.parts import In, Out, crossed
+from npucall_conformance.stating.promotion import dtype_of
 from npucall_conformance.stating.tables import FLOATS_WITH_BFLOAT16
 
 if TYPE_CHECKING:

@@ -15,10 +15,8 @@ from npucall_conformance.statements import _written as written
 from npucall_conformance.stating import defects, reals
 from npucall_conformance.stating.arguments import Arguments, Terms
 from npucall_conformance.stating.domains import normal
-from npucall_conformance.stating.kernels import promotion
-from npucall_conformance.stating.parts import In, Invalid, Out, Setup
-from npucall_conformance.stating.promotion import common_shape
-from npucall_conformance.stating.setups import EVEN, SIGNS, halfway
+from npucall_conformance.stating.parts import EVEN, SIGNS, In, Invalid, Out, Setup, halfway
+from npucall_conformance.stating.promotion import common_shape, promotion
 from npucall_conformance.stating.statement import Statement
 from npucall_conformance.stating.tables import FLOATS_EVERYWHERE
 

@@ -16,8 +16,7 @@ from npucall_conformance.stating import defects, reals
 from npucall_conformance.stating.arguments import Arguments, Terms, wide
 from npucall_conformance.stating.domains import uniform
 from npucall_conformance.stating.npu import aten
-from npucall_conformance.stating.parts import In, Invalid, Out, Setup
-from npucall_conformance.stating.setups import EVEN, SIGNS, halfway
+from npucall_conformance.stating.parts import EVEN, SIGNS, In, Invalid, Out, Setup, halfway
 from npucall_conformance.stating.statement import Statement
 from npucall_conformance.stating.tables import ARITHMETIC, everywhere
 

@@ -12,10 +12,19 @@ from npucall_conformance.statements import _npu
 from npucall_conformance.stating import defects, reals
 from npucall_conformance.stating.domains import near, normal, upstream
 from npucall_conformance.stating.elementwise import elementwise
-from npucall_conformance.stating.kernels import dtype_of
 from npucall_conformance.stating.npu import aten
-from npucall_conformance.stating.parts import In, Invalid, Out, Setup
-from npucall_conformance.stating.setups import HALFWAY, PAIRS_OF_FLOATS, crossed, halfway, immense
+from npucall_conformance.stating.parts import (
+    HALFWAY,
+    PAIRS_OF_FLOATS,
+    In,
+    Invalid,
+    Out,
+    Setup,
+    crossed,
+    halfway,
+    immense,
+)
+from npucall_conformance.stating.promotion import dtype_of
 from npucall_conformance.stating.statement import WITHOUT_BFLOAT16
 from npucall_conformance.stating.tables import FLOATS_EVERYWHERE
 

@@ -11,10 +11,9 @@ from npucall_conformance.statements import _arithmetic as shared
 from npucall_conformance.statements import _written_arithmetic as written
 from npucall_conformance.stating import defects
 from npucall_conformance.stating.elementwise import elementwise
-from npucall_conformance.stating.kernels import promotion
 from npucall_conformance.stating.npu import aten
-from npucall_conformance.stating.parts import Setup
-from npucall_conformance.stating.setups import HALFWAY, crossed, halfway, mixed_floats
+from npucall_conformance.stating.parts import HALFWAY, Setup, crossed, halfway, mixed_floats
+from npucall_conformance.stating.promotion import promotion
 from npucall_conformance.stating.tables import ARITHMETIC_EVERYWHERE
 
 if TYPE_CHECKING:

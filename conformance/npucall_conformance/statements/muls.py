@@ -25,10 +25,9 @@ from npucall_conformance.statements import _written_arithmetic as written
 from npucall_conformance.stating import defects
 from npucall_conformance.stating.domains import normal
 from npucall_conformance.stating.elementwise import elementwise
-from npucall_conformance.stating.kernels import promotion
 from npucall_conformance.stating.npu import aten
-from npucall_conformance.stating.parts import In, Invalid, Out, Setup
-from npucall_conformance.stating.setups import HALFWAY, crossed, halfway
+from npucall_conformance.stating.parts import HALFWAY, In, Invalid, Out, Setup, crossed, halfway
+from npucall_conformance.stating.promotion import promotion
 from npucall_conformance.stating.statement import WITHOUT_BFLOAT16
 from npucall_conformance.stating.tables import ARITHMETIC_EVERYWHERE
 

@@ -11,10 +11,9 @@ from npucall_conformance.statements import _npu
 from npucall_conformance.statements import _written as written
 from npucall_conformance.statements._nll_loss import NO_LABELS
 from npucall_conformance.stating import defects, reals
-from npucall_conformance.stating.kernels import dtype_of
 from npucall_conformance.stating.npu import aten
-from npucall_conformance.stating.parts import Contradiction, Invalid, Setup
-from npucall_conformance.stating.setups import HALFWAY, halfway
+from npucall_conformance.stating.parts import HALFWAY, Contradiction, Invalid, Setup, halfway
+from npucall_conformance.stating.promotion import dtype_of
 from npucall_conformance.stating.statement import WITHOUT_BFLOAT16, Statement
 from npucall_conformance.stating.tables import FLOATS_EVERYWHERE
 

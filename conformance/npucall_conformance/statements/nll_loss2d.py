@@ -8,9 +8,9 @@ from npucall_conformance.statements import _nll_loss_forward as nll
 from npucall_conformance.statements import _npu
 from npucall_conformance.statements._nll_loss import NO_LABELS
 from npucall_conformance.stating import defects
-from npucall_conformance.stating.kernels import dtype_of
 from npucall_conformance.stating.npu import aten
 from npucall_conformance.stating.parts import Invalid, Setup
+from npucall_conformance.stating.promotion import dtype_of
 from npucall_conformance.stating.statement import Statement
 from npucall_conformance.stating.tables import FLOATS_EVERYWHERE
 

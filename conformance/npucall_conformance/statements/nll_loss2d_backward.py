@@ -9,9 +9,9 @@ from npucall_conformance.statements import _nll_loss as nll
 from npucall_conformance.statements import _npu
 from npucall_conformance.statements import _written as written
 from npucall_conformance.stating import defects
-from npucall_conformance.stating.kernels import dtype_of
 from npucall_conformance.stating.npu import aten
 from npucall_conformance.stating.parts import Invalid, Out, Setup
+from npucall_conformance.stating.promotion import dtype_of
 from npucall_conformance.stating.statement import Statement
 from npucall_conformance.stating.tables import FLOATS_EVERYWHERE
 

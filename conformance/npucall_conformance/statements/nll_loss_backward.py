@@ -12,10 +12,9 @@ from npucall_conformance.statements import _nll_loss as nll
 from npucall_conformance.statements import _npu
 from npucall_conformance.statements import _written as written
 from npucall_conformance.stating import defects
-from npucall_conformance.stating.kernels import dtype_of
 from npucall_conformance.stating.npu import aten
-from npucall_conformance.stating.parts import Invalid, Out, Setup
-from npucall_conformance.stating.setups import HALFWAY, halfway
+from npucall_conformance.stating.parts import HALFWAY, Invalid, Out, Setup, halfway
+from npucall_conformance.stating.promotion import dtype_of
 from npucall_conformance.stating.statement import WITHOUT_BFLOAT16, Statement
 from npucall_conformance.stating.tables import FLOATS_EVERYWHERE
 

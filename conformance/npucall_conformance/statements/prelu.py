@@ -13,9 +13,8 @@ from npucall_conformance.statements import _written as written
 from npucall_conformance.stating import defects, reals
 from npucall_conformance.stating.arguments import Arguments, Terms
 from npucall_conformance.stating.domains import mixed, normal, uniform
-from npucall_conformance.stating.kernels import promotion
-from npucall_conformance.stating.parts import In, Out, Setup
-from npucall_conformance.stating.setups import HALFWAY, halfway, mixed_floats
+from npucall_conformance.stating.parts import HALFWAY, In, Out, Setup, halfway, mixed_floats
+from npucall_conformance.stating.promotion import promotion
 from npucall_conformance.stating.statement import Statement
 from npucall_conformance.stating.tables import FLOATS_EVERYWHERE
 

@@ -14,10 +14,9 @@ from npucall_conformance.statements._torch import gradient
 from npucall_conformance.stating import defects, reals
 from npucall_conformance.stating.arguments import Arguments, Terms
 from npucall_conformance.stating.domains import mixed, normal, uniform
-from npucall_conformance.stating.kernels import dtype_of
 from npucall_conformance.stating.npu import autograd
-from npucall_conformance.stating.parts import In, Out, Setup
-from npucall_conformance.stating.setups import HALFWAY, halfway
+from npucall_conformance.stating.parts import HALFWAY, In, Out, Setup, halfway
+from npucall_conformance.stating.promotion import dtype_of
 from npucall_conformance.stating.statement import Statement
 from npucall_conformance.stating.tables import FLOATS_EVERYWHERE
 

@@ -26,8 +26,14 @@ from npucall_conformance.statements import _written as written
 from npucall_conformance.stating import defects, reals
 from npucall_conformance.stating.elementwise import elementwise
 from npucall_conformance.stating.npu import aten
-from npucall_conformance.stating.parts import Contradiction, Invalid, Out, Refusal, Setup
-from npucall_conformance.stating.setups import PAIRS_OF_FLOATS
+from npucall_conformance.stating.parts import (
+    PAIRS_OF_FLOATS,
+    Contradiction,
+    Invalid,
+    Out,
+    Refusal,
+    Setup,
+)
 from npucall_conformance.stating.tables import FRACTIONAL, INTEGERS, everywhere
 
 if TYPE_CHECKING:

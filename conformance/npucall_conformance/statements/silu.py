@@ -11,10 +11,9 @@ from npucall.errors import DTypeError
 from npucall_conformance.stating import defects, reals
 from npucall_conformance.stating.domains import normal
 from npucall_conformance.stating.elementwise import elementwise
-from npucall_conformance.stating.kernels import dtype_of
 from npucall_conformance.stating.npu import aten
-from npucall_conformance.stating.parts import In, Invalid, Out
-from npucall_conformance.stating.setups import crossed
+from npucall_conformance.stating.parts import In, Invalid, Out, crossed
+from npucall_conformance.stating.promotion import dtype_of
 from npucall_conformance.stating.statement import RANK_SHAPES, WITHOUT_BFLOAT16
 from npucall_conformance.stating.tables import FLOATS_EVERYWHERE
 

@@ -11,10 +11,19 @@ from npucall_conformance.statements._torch import loss
 from npucall_conformance.stating import defects, reals
 from npucall_conformance.stating.domains import near, normal
 from npucall_conformance.stating.elementwise import elementwise
-from npucall_conformance.stating.kernels import promotion
 from npucall_conformance.stating.npu import aten
-from npucall_conformance.stating.parts import Contradiction, In, Out, Refusal, Setup
-from npucall_conformance.stating.setups import SQUARES, crossed, halfway, mixed_floats
+from npucall_conformance.stating.parts import (
+    SQUARES,
+    Contradiction,
+    In,
+    Out,
+    Refusal,
+    Setup,
+    crossed,
+    halfway,
+    mixed_floats,
+)
+from npucall_conformance.stating.promotion import promotion
 from npucall_conformance.stating.tables import FLOATS_EVERYWHERE
 
 if TYPE_CHECKING:

@@ -12,10 +12,18 @@ from npucall_conformance.statements._torch import loss
 from npucall_conformance.stating import defects, reals
 from npucall_conformance.stating.domains import choice, mixed, normal
 from npucall_conformance.stating.elementwise import elementwise
-from npucall_conformance.stating.kernels import promotion
 from npucall_conformance.stating.npu import aten
-from npucall_conformance.stating.parts import Contradiction, In, Out, Refusal, Setup
-from npucall_conformance.stating.setups import crossed, mixed_floats, of_reductions
+from npucall_conformance.stating.parts import (
+    Contradiction,
+    In,
+    Out,
+    Refusal,
+    Setup,
+    crossed,
+    mixed_floats,
+    of_reductions,
+)
+from npucall_conformance.stating.promotion import promotion
 from npucall_conformance.stating.tables import FLOATS_EVERYWHERE
 
 if TYPE_CHECKING:

@@ -11,10 +11,9 @@ from npucall_conformance.statements import _npu
 from npucall_conformance.statements import _softmax as shared
 from npucall_conformance.stating import defects, reals
 from npucall_conformance.stating.elementwise import capped
-from npucall_conformance.stating.kernels import dtype_of
-from npucall_conformance.stating.parts import In, Out, Setup
+from npucall_conformance.stating.parts import HALFWAY, In, Out, Setup, halfway
+from npucall_conformance.stating.promotion import dtype_of
 from npucall_conformance.stating.rowwise import rowwise
-from npucall_conformance.stating.setups import HALFWAY, halfway
 from npucall_conformance.stating.tables import FLOATS_EVERYWHERE
 
 if TYPE_CHECKING:

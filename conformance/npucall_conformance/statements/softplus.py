@@ -13,10 +13,16 @@ from npucall.errors import DTypeError
 from npucall_conformance.statements import _activations as shared
 from npucall_conformance.stating import defects, reals
 from npucall_conformance.stating.elementwise import elementwise
-from npucall_conformance.stating.kernels import dtype_of
 from npucall_conformance.stating.npu import aten
-from npucall_conformance.stating.parts import Contradiction, Invalid, Out, Refusal, Setup
-from npucall_conformance.stating.setups import PAIRS_OF_FLOATS
+from npucall_conformance.stating.parts import (
+    PAIRS_OF_FLOATS,
+    Contradiction,
+    Invalid,
+    Out,
+    Refusal,
+    Setup,
+)
+from npucall_conformance.stating.promotion import dtype_of
 from npucall_conformance.stating.tables import FLOATS_EVERYWHERE
 
 if TYPE_CHECKING:

@@ -29,8 +29,7 @@ from npucall_conformance.stating import defects, reals
 from npucall_conformance.stating.domains import normal
 from npucall_conformance.stating.elementwise import capped, elementwise
 from npucall_conformance.stating.npu import aten
-from npucall_conformance.stating.parts import In, Invalid, Out, Setup
-from npucall_conformance.stating.setups import crossed, mixed_floats
+from npucall_conformance.stating.parts import In, Invalid, Out, Setup, crossed, mixed_floats
 from npucall_conformance.stating.tables import FLOATS_AND_DOUBLE
 
 if TYPE_CHECKING:

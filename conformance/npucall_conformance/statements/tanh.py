@@ -14,8 +14,7 @@ from npucall_conformance.statements import _activations as shared
 from npucall_conformance.stating import defects
 from npucall_conformance.stating.elementwise import elementwise
 from npucall_conformance.stating.npu import aten
-from npucall_conformance.stating.parts import Invalid, Out
-from npucall_conformance.stating.setups import PAIRS_OF_FLOATS
+from npucall_conformance.stating.parts import PAIRS_OF_FLOATS, Invalid, Out
 from npucall_conformance.stating.tables import INTEGERS, everywhere
 
 if TYPE_CHECKING:

@@ -11,10 +11,9 @@ from npucall_conformance.statements import _written as written
 from npucall_conformance.stating import defects, reals
 from npucall_conformance.stating.domains import normal, uniform
 from npucall_conformance.stating.elementwise import elementwise
-from npucall_conformance.stating.kernels import dtype_of
 from npucall_conformance.stating.npu import aten
-from npucall_conformance.stating.parts import In, Out
-from npucall_conformance.stating.setups import HALFWAY, crossed, halfway
+from npucall_conformance.stating.parts import HALFWAY, In, Out, crossed, halfway
+from npucall_conformance.stating.promotion import dtype_of
 from npucall_conformance.stating.tables import FLOATS_AND_DOUBLE
 
 if TYPE_CHECKING:

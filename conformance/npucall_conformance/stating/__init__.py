@@ -2,8 +2,8 @@
 
 From the bottom: ``tables`` and ``promotion`` state rules a second time. ``arguments`` has a call's
 arguments as float64, ``reals`` has IEEE arithmetic, ``domains`` draws numbers, ``rounding`` rounds
-them to a dtype. A statement consists of ``parts``, ``setups`` and ``kernels``, which ``statement``
-puts together. ``elementwise`` and ``rowwise`` make statements from functions of one element, or of
+them to a dtype. A statement consists of ``parts``, which ``statement`` puts
+together. ``elementwise`` and ``rowwise`` make statements from functions of one element, or of
 one row. ``defects`` has rows of error tables that several operators share.
 
 **How to state an operator** (``statements/kl_div_backward.py`` and ``l1_loss_backward.py`` are

@@ -15,8 +15,7 @@ import numpy as np
 
 from npucall_conformance.stating import reals
 from npucall_conformance.stating.arguments import Arguments, Terms, wide
-from npucall_conformance.stating.parts import In, Out, Setup
-from npucall_conformance.stating.setups import LARGE
+from npucall_conformance.stating.parts import LARGE, In, Out, Setup
 from npucall_conformance.stating.statement import Statement
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""What two element types promote to, and two shapes stretch to, stated a second time.
+"""What two types promote to, two shapes stretch to, and which dtype an operator computes in.
 
 The kinds of types are, in order: BOOL, integers, floats, complex numbers. Within a kind the wider
 type wins; between kinds the type of the later kind wins [src:promotion]. The functions below have
@@ -27,7 +27,10 @@ from npucall.dtypes import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from npucall.tensors import Shape
+    from npucall_conformance.stating.parts import DTypes
 
 
 def common_shape(*shapes: Shape) -> Shape | None:
@@ -87,3 +90,30 @@ def _whole(first: DType, second: DType) -> DType:
         return INT16
     integers = [each for each in (first, second) if each is not BOOL]
     return max(integers, key=lambda each: each.itemsize)
+
+
+def dtype_of(name: str) -> Callable[[DTypes], DType]:
+    """Kernel dtype: that of a parameter."""
+    return lambda dtypes: dtypes[name]
+
+
+def promotion(*names: str) -> Callable[[DTypes], DType]:
+    """Kernel dtype: these are promoted one after the other; absent ones do not count."""
+
+    def kernel(dtypes: DTypes) -> DType:
+        first, *rest = [dtypes[name] for name in names if name in dtypes]
+        for dtype in rest:
+            first = common_type(first, dtype) or FLOAT
+        return first
+
+    return kernel
+
+
+def float16_if_all(*names: str) -> Callable[[DTypes], DType]:
+    """Kernel dtype: FLOAT16 if all of them are, otherwise FLOAT."""
+    return lambda dtypes: FLOAT16 if all(dtypes[n] is FLOAT16 for n in names) else FLOAT
+
+
+def never(_: DType) -> bool:
+    """No kernel dtype makes every step round."""
+    return False

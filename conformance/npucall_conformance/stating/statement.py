@@ -12,9 +12,9 @@ from typing import Any, TypeAlias
 from npucall.dtypes import FLOAT, FLOATS, DType
 from npucall.tensors import Shape
 from npucall_conformance.stating.arguments import FLOAT_INSIDE, Arguments, Terms
-from npucall_conformance.stating.kernels import never
 from npucall_conformance.stating.npu import Way
 from npucall_conformance.stating.parts import (
+    LARGE,
     Attributes,
     Contradiction,
     DTypes,
@@ -23,7 +23,7 @@ from npucall_conformance.stating.parts import (
     Out,
     Setup,
 )
-from npucall_conformance.stating.setups import LARGE
+from npucall_conformance.stating.promotion import never
 from npucall_conformance.stating.tables import Takes
 from npucall_conformance.stating.written import WrittenCall
 

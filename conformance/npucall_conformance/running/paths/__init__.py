@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from npucall_conformance.cases.case import Case
-    from npucall_conformance.running.observation import Observation
+    from npucall_conformance.running.crowd import Observation
     from npucall_conformance.running.paths.path import AnswerOrError
     from npucall_conformance.running.subject import Subject
 

@@ -22,7 +22,7 @@ from npucall_conformance.wire import ON_CPU
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from npucall_conformance.running.observation import Observation
+    from npucall_conformance.running.crowd import Observation
     from npucall_conformance.running.paths.path import PathCall
     from npucall_conformance.running.paths.resources import Resources
 
