@@ -38,11 +38,6 @@ def words(
 # --- what -----------------------------------------------------------------------------------------
 
 
-def turned(expected: Any, by: int) -> Any:
-    """The elements, each at the place of another."""
-    return np.roll(expected.reshape(-1), by).reshape(expected.shape)
-
-
 def coarse(expected: Any) -> Any:
     """What BF16 holds of it."""
     bits = expected.astype(np.float32).view(np.uint32) & np.uint32(0xFFFF0000)
@@ -56,20 +51,9 @@ CHANGES: list[tuple[str, Change]] = [
     ("all elements 3 times too large, sign flipped", lambda e: e * -3),
     ("all elements: sign flipped", lambda e: -e),
     ("wrong elements: sign flipped", lambda e: np.concatenate([-e[:1], e[1:]])),
-    ("all elements 0.5 too large", lambda e: e + 0.5),
-    ("all elements 4 too small", lambda e: e - 4),
-    ("off by one element", lambda e: turned(e, 1)),
-    ("off by one element, from behind", lambda e: turned(e, -1)),
-    ("off by 3 elements", lambda e: turned(e, 3)),
-    ("in reverse order", lambda e: e.reshape(-1)[::-1].reshape(e.shape)),
-    ("7 in all of them", lambda e: np.full(e.shape, 7.0)),
     ("rounded towards zero", lambda e: e * (1 - 2.0**-9)),
     ("rounded away from zero", lambda e: e * (1 + 2.0**-9)),
     ("no more digits than BF16 has", coarse),
-]
-OF_ROWS: list[tuple[str, Change]] = [
-    ("off by one row", lambda e: np.roll(e, 1, axis=0)),
-    ("rows and columns exchanged", lambda e: np.ascontiguousarray(e.T).reshape(e.shape)),
 ]
 
 
@@ -83,10 +67,7 @@ def untold(expected: Any, changes: list[tuple[str, Change]]) -> list[str]:
 def test_what_was_done_to_all_elements_is_told(shape: tuple[int, ...], seed: int) -> None:
     expected = drawn(shape, seed)
     assert untold(expected, CHANGES) == []
-    mixed = np.random.default_rng(seed).permutation(expected.reshape(-1)).reshape(shape)
-    assert "the right numbers at wrong places" in words(expected, mixed)
     assert "no more digits than BF16 has" not in words(expected, coarse(expected), fraction=7)
-    assert untold(drawn((7, 9), seed), OF_ROWS) == []
 
 
 @QUICK
@@ -98,15 +79,6 @@ def test_what_inputs_explain_is_told_by_their_names(shape: tuple[int, ...], seed
     inputs = {"grad_output": drawn(shape, seed + 2), "self": other}
     assert "the input self unchanged" in words(expected, other, inputs)
     assert "the input grad_output unchanged" not in words(expected, other, inputs)
-
-
-@QUICK
-@given(SHAPES, SEEDS)
-def test_a_lost_sign_and_what_is_cut_off_are_told(shape: tuple[int, ...], seed: int) -> None:
-    expected = drawn(shape, seed)
-    assume((expected < 0).sum() > 3 and (np.abs(expected) > 0.5).sum() > 6)
-    assert "without their sign" in words(expected, np.abs(expected))
-    assert "cut off at 0.5" in words(expected, np.clip(expected, -0.5, 0.5))
 
 
 @each(
@@ -178,39 +150,6 @@ def test_large_inputs_and_a_sign_are_told(shape: tuple[int, ...], seed: int) -> 
     assume((given_ < 0).mean() < 0.6 and (given_ < 0).sum() > 8)
     told = words(expected, altered(expected, given_ < 0, seed), {"self": given_})
     assert "only where self is negative" in told
-
-
-PLACES: list[tuple[tuple[int, ...], Change, str]] = [
-    ((40,), lambda n: n == 39, "only the last element"),
-    ((40,), lambda n: n >= 20, "only beyond element 20"),
-    ((8, 12), lambda n: n % 2 == 1, "only every second element"),
-    ((8, 12), lambda n: n % 3 == 1, "only every third element"),
-    ((8, 12), lambda n: n % 4 == 1, "only every fourth element"),
-    ((8, 12), lambda n: n % 8 == 1, "only every 8th element"),
-    ((131_072,), lambda n: (n >= 98_304) & (n % 7 == 1), "only beyond element 98,304"),
-    ((20, 12), lambda n: n // 12 >= 19, "only in the last rows, 19 of 20"),
-    ((20, 12), lambda n: n // 12 >= 17, "only in the last rows, 17-19 of 20"),
-    ((20, 12), lambda n: n % 12 < 1, "only in the first columns, 0 of 12"),
-    ((20, 12), lambda n: n % 12 < 4, "only in the first columns, 0-3 of 12"),
-    ((20, 12), lambda n: n // 12 == 5, "only in row 5 of 20"),
-]
-"""Which of the elements, counted in flat order, are wrong, and what is said of it."""
-
-
-@QUICK
-@given(SEEDS)
-def test_where_the_wrong_elements_are_is_told(seed: int) -> None:
-    told = {}
-    for shape, which, said in PLACES:
-        expected, there = drawn(shape, seed), which(np.arange(np.prod(shape))).reshape(shape)
-        told[said] = words(expected, altered(expected, there, seed))
-    assert {said: found for said, found in told.items() if said not in found} == {}
-
-
-def test_a_few_wrong_elements_near_the_end_are_no_pattern() -> None:
-    expected, numbers = drawn((40,), 1), np.arange(40)
-    few = altered(expected, (numbers >= 20) & (numbers % 5 == 0), 1)
-    assert "only beyond element 20" not in words(expected, few)
 
 
 # --- all of them ----------------------------------------------------------------------------------

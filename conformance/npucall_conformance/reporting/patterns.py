@@ -1,9 +1,10 @@
 """What the wrong elements of an output have in common, in words.
 
 A pattern of the kind ``what`` says what the wrong numbers are: "3 times too large", "the input self
-unchanged". One of the kind ``where`` says where they are: "only where self is NaN", "only beyond
-element 98,304". Each holds for all wrong elements, and says whether there are enough of them that
-this is no chance. The more a pattern says, the earlier it comes.
+unchanged". One of the kind ``where`` says by the inputs and the expected numbers where they are:
+"only where self is NaN"; which places that are, ``elements`` says. Each holds for all wrong
+elements, and says whether there are enough of them that this is no chance. The more a pattern says,
+the earlier it comes.
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from npucall.dtypes import DTYPES
-from npucall_conformance.reporting.elements import ranges
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,16 +30,11 @@ _NEAR = 2.0**-7
 the error of rounding to BF16."""
 _SMALL = 2.0**-6
 """Errors up to this share of the number are those of rounding."""
-_FEW, _ENOUGH, _LEAST = 256, 3, 8
-"""A sample of many numbers; elements that show a pattern; those of which one place is told."""
+_FEW, _ENOUGH = 256, 3
+"""Numbers that are a sample of many; elements that show a pattern."""
 _CHANCE, _MOST = 0.02, 0.75
 """A pattern is sure if it is at most this likely among elements that are wrong by chance, and if it
 holds for no larger share of all elements."""
-_BLOCKED, _ROUND = 16_384, 1024
-"""From so many elements on, their places are told in multiples of ``_ROUND``."""
-_LONGEST, _SHIFTS = 64, 4
-"""Elements from one that is wrong to the next; by which an output may be shifted."""
-_ORDINALS = {2: "second", 3: "third", 4: "fourth"}
 _SHORT = sorted((dtype for dtype in DTYPES if dtype.is_short), key=lambda dtype: dtype.fraction)
 
 
@@ -163,7 +158,7 @@ def _all_of(numbers: Any) -> str:
 
 
 def _computed(seen: Difference) -> _Told:
-    """Every number follows from the expected one: by a factor, its sign, a distance, an end."""
+    """Every number follows from the expected one: by a factor, or its sign."""
     should, was, usable, enough = *_numbers(seen), len(seen.should) >= _ENOUGH
     everything = (seen.wrong | (seen.expected == 0) | ~np.isfinite(seen.expected)).all()
     who = "all elements" if everything else "wrong elements"
@@ -174,18 +169,6 @@ def _computed(seen: Difference) -> _Told:
         size = _times(abs(factor)) + (", sign flipped" if factor < 0 else "")
         yield f"{who} {size}", size, enough
         yield from ((words, "", enough) for words in _by_count(seen, factor))
-    if _alike(was, np.abs(should)) and (should < 0).all():
-        yield "without their sign", "", enough
-    size, further = np.abs(was), (np.abs(should) > np.abs(was)) & (should * was > 0)
-    if (size == size[0]).all() and size[0] > 0 and np.isfinite(size[0]) and further.all():
-        yield f"cut off at {size[0]:,.6g}", "", _varied(should)
-    yield from _moved(seen)
-    step = float(np.median(_few(was - should))) if usable and enough and _varied(should) else 0.0
-    if step and (np.abs(was - should - step) <= _NEAR * abs(step)).all():
-        words = f"{abs(step):.3g} too {'large' if step > 0 else 'small'}"
-        yield f"{who} {words}", words, True
-    if was[0] != 0 and (was == was[0]).all() and enough and _varied(should):
-        yield f"{was[0]:.6g} in all of them", "one number in all of them", True
 
 
 def _by_count(seen: Difference, factor: float) -> Iterator[str]:
@@ -193,12 +176,10 @@ def _by_count(seen: Difference, factor: float) -> Iterator[str]:
     for name, array in seen.inputs.items():
         for of, many in {
             "elements": array.size,
-            "columns": (*array.shape, 1)[array.ndim - 1],
+            "columns": array.shape[-1] if array.ndim else 1,
         }.items():
-            for share, how in (
-                ((factor / many, "large"), (factor * many, "small")) if many > 1 else ()
-            ):
-                if abs(share - 1) <= _NEAR:
+            for share, how in ((factor / many, "large"), (factor * many, "small")):
+                if many > 1 and abs(share - 1) <= _NEAR:
                     yield f"as many times too {how} as {name} has {of}"
 
 
@@ -206,32 +187,6 @@ def _times(factor: float) -> str:
     size = max(factor, 1 / factor)
     text = f"{round(size):,}" if abs(size / round(size) - 1) <= _NEAR else f"{size:.3g}"
     return f"{text} times too {'large' if factor > 1 else 'small'}"
-
-
-def _moved(seen: Difference) -> _Told:
-    """The right numbers at wrong places."""
-    expected, found, shape = seen.expected.reshape(-1), seen.found.reshape(-1), seen.expected.shape
-    if not _varied(expected) or len(expected) <= _ENOUGH:
-        return
-    steps = {f"off by {n} elements": n for n in range(1, _SHIFTS + 1)}
-    if len(shape) > 1 and 1 < shape[-1] < len(expected):
-        steps["off by one row"] = shape[-1]
-    for words, step in steps.items():
-        for way, sign in (("", 1), (", from behind", -1)):
-            if _is_shifted(seen, found, expected, sign * step):
-                yield words.replace("1 elements", "one element") + way, "", True
-    if _alike(found, expected[::-1]):
-        yield "in reverse order", "", True
-    if len(shape) > 1 and _alike(found, seen.expected.T.reshape(-1)):
-        yield "rows and columns exchanged", "", True
-    if _alike(np.sort(found), np.sort(expected)):
-        yield "the right numbers at wrong places", "", True
-
-
-def _is_shifted(seen: Difference, found: Reals, expected: Reals, step: int) -> bool:
-    places = np.flatnonzero(seen.wrong)
-    valid = places[(places >= step) & (places < len(expected) + step)]
-    return len(valid) >= _ENOUGH and _alike(found[valid], expected[valid - step])
 
 
 def _rounded(seen: Difference) -> _Told:
@@ -320,56 +275,7 @@ def _sizes(seen: Difference) -> _Place:
             )
 
 
-def _ends(seen: Difference) -> _Place:
-    """The wrong elements are at the start of the output, or at its end.
-
-    Of few elements, most there must be wrong: edge values come in an order that shows such places.
-    """
-    wrong, size = np.flatnonzero(seen.wrong), seen.wrong.size
-    first, last, flat, large = int(wrong[0]), int(wrong[-1]), np.arange(size), size > _BLOCKED
-    if first == last and size >= _LEAST and first in (0, size - 1):
-        yield "the last element" if first else "the first element", "", np.zeros(1), True
-    start = first - first % _ROUND if large else first
-    end = min(last + (-last % _ROUND) if large else last, size)
-    if start > 0:
-        most = large or 2 * len(wrong) > size - start
-        yield f"beyond element {start:,}", "", flat >= start, most
-    if end < size - 1:
-        yield f"before element {end:,}", "", flat <= end, large or 2 * len(wrong) > end
-
-
-def _every_so_many(seen: Difference) -> _Place:
-    """The wrong elements are every second one, or every eighth."""
-    wrong = np.flatnonzero(seen.wrong)
-    period = int(np.gcd.reduce(np.diff(wrong))) if len(wrong) >= _ENOUGH else 0
-    if 1 < period <= _LONGEST:
-        every = np.arange(seen.wrong.size) % period == wrong[0] % period
-        if len(wrong) == every.sum():
-            yield f"every {_ORDINALS.get(period, f'{period}th')} element", "", every, True
-
-
-def _rows(seen: Difference) -> _Place:
-    """The wrong elements are in some rows, or in some columns."""
-    if seen.wrong.ndim < 2 or 1 in (columns := seen.wrong.shape[-1], seen.wrong.size // columns):  # noqa: PLR2004
-        return
-    table = seen.wrong.reshape(-1, columns)
-    for axis, name in ((1, "row"), (0, "column")):
-        has = np.asarray(table.any(axis=axis))
-        lines, many = np.flatnonzero(has), len(has)
-        there = np.broadcast_to(np.expand_dims(has, axis), table.shape)
-        kinds = {
-            f"in the last {name}s": lines[0] == many - len(lines),
-            f"in the first {name}s": lines[-1] == len(lines) - 1,
-            f"in one {name}": len(lines) == 1,
-            f"in some {name}s": (table == there).all(),
-        }
-        kind = next((kind for kind, holds in kinds.items() if holds), "")
-        if kind and len(lines) < many:
-            lead = f"in {name}" if kind == f"in one {name}" else f"{kind},"
-            yield f"{lead} {ranges(lines.tolist())} of {many:,}", kind, there, True
-
-
 WHAT: tuple[Callable[[Difference], _Told], ...] = (_replaced, _computed, _rounded)
 WHERE: tuple[Callable[[Difference], _Place], ...] = (
-    _special, _every_so_many, _rows, _ends, _sizes, _signs,
+    _special, _sizes, _signs,
 )  # fmt: skip
