@@ -59,7 +59,7 @@ def by_kept_outputs(resources: Resources, samples: Sequence[PathCall]) -> list[A
     kept = [{name: Keep(new_handle()) for name in sample.output_bytes} for sample in samples]
     for call, places in zip(calls, kept, strict=True):
         call.home = resources.home
-        call.kept.update(places)
+        call.kept = places
     try:
         return _executed(resources, calls, partial(_download, resources))
     finally:
