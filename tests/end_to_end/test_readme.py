@@ -107,8 +107,9 @@ def test_generated_pages_are_up_to_date() -> None:
 )
 def test_a_generated_page_that_was_edited_is_named(name: str, word: str, tmp_path: Path) -> None:
     shutil.copytree(ROOT / "docs", tmp_path / "docs")
-    for needed in "tests/abi/proofs.json", "proto/npucall/environment/known_variables.py":
-        (tmp_path / needed).parent.mkdir(parents=True)
+    written = "proto/npucall/ops.pyi", "proto/npucall/environment/known_variables.py"
+    for needed in "tests/abi/proofs.json", *written:
+        (tmp_path / needed).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / needed, tmp_path / needed)
     page = tmp_path / name
     page.write_text(page.read_text(encoding="utf-8").replace(word, "edited"), encoding="utf-8")

@@ -78,6 +78,16 @@ def follow(page: str, folder: Path, target: str, commands: Path | None = None) -
         assert same(step.printed, done.stdout), f"$ {step.line}\n{done.stdout}"
 
 
+def test_the_notebook_prints_what_it_shows(capsys: pytest.CaptureFixture[str]) -> None:
+    names: dict[str, Any] = {}
+    cells = json.loads(text("examples/first_hour.ipynb"))["cells"]
+    for cell in (cell for cell in cells if cell["cell_type"] == "code"):
+        exec("".join(cell["source"]), names)
+        assert capsys.readouterr().out == "".join(
+            "".join(output["text"]) for output in cell["outputs"]
+        )
+
+
 def same(shown: str, printed: str) -> bool:
     """Whether a command printed what the page shows."""
     pattern = "".join(
