@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Self, TypeVar, overload
 
 from npucall.wire.rpcs import GET_ACTIVITY, GET_SERVER_INFO, GET_USAGE, LIST_OPERATORS
 from npucall_client.base import ClientBase, ReservedBase, opened, settings_of
@@ -39,6 +39,7 @@ def connect(  # noqa: PLR0913  # one a setting
     key: str | PathLike[str] | None = None,
     server_name: str | None = None,
     proxy: str | None = None,
+    carrier: Literal["auto", "grpc"] | None = None,
     token: str | Callable[[], str] | None = None,
     token_file: str | PathLike[str] | None = None,
     token_url: str | None = None,
@@ -78,6 +79,8 @@ def connect(  # noqa: PLR0913  # one a setting
     proxy: ``http://HOST:PORT`` of the HTTP proxy to the server, with ``NAME:PASSWORD@`` before the
         host if the proxy asks for that; ``none``: no proxy (NPUCALL_PROXY, else grpc_proxy,
         https_proxy or http_proxy in the environment).
+    carrier: ``auto``: calls travel in frames, which cost less, where the server offers them and the
+        client can reach them, else over gRPC; ``grpc``: always over gRPC (NPUCALL_CARRIER, auto).
     token: a token that tells the server who calls, or a function that returns one; the client calls
         it again before the token ends (NPUCALL_TOKEN). Without TLS it travels to this machine
         alone.
@@ -121,6 +124,7 @@ def connect(  # noqa: PLR0913  # one a setting
         key=key,
         server_name=server_name,
         proxy=proxy,
+        carrier=carrier,
         token=token,
         token_file=token_file,
         token_url=token_url,

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import field, fields
 from numbers import Real
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, ValidationError
 from pydantic.dataclasses import dataclass
@@ -107,6 +107,9 @@ class ClientSettings:
     ``none`` or empty: no proxy. Not given: the first of the variables grpc_proxy, https_proxy and
     http_proxy, except for servers of this machine and those in no_grpc_proxy or no_proxy.
     NPUCALL_PROXY."""
+    carrier: Literal["auto", "grpc"] = "auto"
+    """``auto``: calls travel in frames, which cost less, where the server offers them and the
+    client can reach them, else over gRPC; ``grpc``: always over gRPC. NPUCALL_CARRIER."""
     token: str | Callable[[], str] = field(default="", repr=False)
     """A token that tells the server who calls. ``connect`` also takes a function that returns one;
     the client calls it again before the token expires. NPUCALL_TOKEN."""

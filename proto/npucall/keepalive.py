@@ -1,4 +1,4 @@
-"""How a silent peer is found: gRPC's options for both sides, in this one place.
+"""How a silent peer is found, in this one place: gRPC's options for both sides, and the kernel's.
 
 A client pings while a call runs; a server must allow it. Three things can be silent:
 
@@ -10,9 +10,11 @@ after ``_SILENCE_MS``. It cannot be as short as above, because a ping waits in t
 until the caller's data is sent: with 1 s, a call of 3 MiB over 1.5 Mbit/s, with 2 s of queue on the
 way, broke eleven times in 98 s and never succeeded; with 30 s the call took 30 s and succeeded. The
 same time holds for a link that is cut on the far side of a proxy, and on systems without
-TCP_USER_TIMEOUT.
+TCP_USER_TIMEOUT. Frames have no ping: there only the kernel's own finds a cut link.
 - Nothing: if a process is stopped for less than that, or has no processor, it loses no call.
 """
+
+import socket
 
 _PING_MS = 2000
 _UNACKNOWLEDGED_MS = 1000
@@ -35,3 +37,13 @@ SERVER = [
     ("grpc.http2.max_pings_without_data", 0),
     ("grpc.http2.min_ping_interval_without_data_ms", _ALLOWED_MS),
 ]
+
+
+def for_calls(connection: socket.socket) -> None:
+    """Makes the kernel send at once, and find a link that is cut, as gRPC does for a client."""
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    seconds = {"TCP_KEEPIDLE": _PING_MS // 1000, "TCP_KEEPINTVL": _UNACKNOWLEDGED_MS // 1000}
+    for name, value in {**seconds, "TCP_USER_TIMEOUT": _UNACKNOWLEDGED_MS}.items():
+        if hasattr(socket, name):
+            connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
+from tests.client import fake_frames
 from tests.client.fake_server import FakeServer
 from tests.conftest import ASYNCIO, DEVICES, HAS_SERVER
 
@@ -73,6 +74,16 @@ def session(connected: Client) -> Iterator[Session]:
 @pytest.fixture
 def server() -> FakeServer:
     return FakeServer()
+
+
+@pytest.fixture(params=[pytest.param("grpc", id=pytest.HIDDEN_PARAM), "frames"])
+def carrier(request: pytest.FixtureRequest, server: FakeServer) -> Iterator[str]:
+    """Each way in which calls come to the fake server."""
+    if request.param == "grpc":
+        yield request.param
+        return
+    with fake_frames.listening(server):
+        yield request.param
 
 
 @pytest.fixture

@@ -39,6 +39,8 @@ class FakeServer:
 
     def __init__(self) -> None:
         self.limits = pb.Limits(stream_window=4)
+        self.told = pb.GetServerInfoResponse()
+        """What else it says it is."""
         self.answer: Answer = echo_once
         self.behaviours: list[Behaviour] = []
         """One for each stream, in order; the others echo."""
@@ -64,7 +66,8 @@ class FakeServer:
 
     def info(self, _: bytes, context: grpc.ServicerContext) -> bytes:
         self.guard(context)
-        return pb.GetServerInfoResponse(limits=self.limits).SerializeToString()
+        self.told.limits.CopyFrom(self.limits)
+        return self.told.SerializeToString()
 
     def execute(self, request: bytes, context: grpc.ServicerContext) -> bytes:
         self.guard(context)

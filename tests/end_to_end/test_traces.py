@@ -99,10 +99,11 @@ def test_client_server_and_device_are_one_trace(spans: list[dict[str, Any]]) -> 
     assert set(ends) == {"SpanKind.CLIENT", "SpanKind.SERVER"}
     who = {
         "npucall.operator": "aclnnL1LossBackward",
-        "npucall.caller": "ipv4:127.0.0.1",
+        "npucall.caller": "unix",
         "rpc.method": "Execute",
     }
     assert ends["SpanKind.SERVER"]["attributes"].items() >= who.items()
+    assert {end["attributes"]["rpc.system"] for end in ends.values()} == {"frames"}
 
 
 def test_calls_on_streams_are_in_the_trace_of_the_span_that_they_were_made_in(

@@ -52,7 +52,7 @@ class CallForm:
 
     def read(self, message: bytes) -> Response | None:
         """The answer in a message that differs from one before only in its numbers; else None."""
-        known = self._answers.get(message[: self._before])
+        known = self._answers.get(bytes(message[: self._before]))
         if known is None or (data := known.message.split(message)) is None:
             return None
         timings, *storage = data

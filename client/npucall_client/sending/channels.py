@@ -100,11 +100,17 @@ class Connections:
         self._next_look = time.monotonic() + _LOOK_SECONDS
         self._lock = threading.Lock()
 
+    def files(self) -> Files | None:
+        """What the files of certificates say, which new connections take; None without TLS."""
+        if (self._files or self._retired) and time.monotonic() >= self._next_look:
+            with self._lock:
+                self._look()
+        return self._contents
+
     def take(self) -> Channels:
         """The channels for a call, which gives them back when it ends."""
+        self.files()
         with self._lock:
-            if (self._files or self._retired) and time.monotonic() >= self._next_look:
-                self._look()
             self._current.users += 1
             return self._current
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from npucall_client.calls.answers import response_to
 from npucall_client.sending.large_call import LargeCall
 from npucall_client.sending.server_limits import CHECKED_FROM
-from npucall_client.sending.transfer import message_of, place_nothing_in_chunks
+from npucall_client.sending.transfer import parts_of, place_nothing_in_chunks
 
 if TYPE_CHECKING:
     from npucall.wire.messages import Response
@@ -23,9 +23,10 @@ async def executed(link: Link, attempts: Attempts) -> Response:
         link.memories.place(call)
     if attempts.in_chunks or limits.travels_in_chunks(call):
         return await _in_chunks(link, attempts, call)
-    message = message_of(call)
-    if len(message) >= CHECKED_FROM:
-        limits.check_message(call, len(message))
+    message = parts_of(call)
+    size = sum(map(len, message))
+    if size >= CHECKED_FROM:
+        limits.check_message(call, size)
     return response_to(call, await link.send_once("Execute", message, attempts))
 
 

@@ -73,8 +73,13 @@ def _unavailable(origin: Origin, message: str) -> NpucallError:
         return ServerUnreachableError(
             f"no server answers at {origin.target}{origin.way}: {message}"
         )
+    return broken(origin.target, message)
+
+
+def broken(target: str, message: str) -> ConnectionLostError:
+    """The error of a call whose connection broke."""
     return ConnectionLostError(
-        f"the connection to the server at {origin.target} broke before it answered: {message}"
+        f"the connection to the server at {target} broke before it answered: {message}"
     )
 
 

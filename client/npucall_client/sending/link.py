@@ -7,19 +7,22 @@ from __future__ import annotations
 
 import time
 from contextlib import contextmanager
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import grpc
 
 from npucall.errors import NpucallError, ServerUnreachableError, UnauthenticatedError
 from npucall.v1 import operator_service_pb2 as pb
+from npucall.wire.headers import join_metadata
 from npucall.wire.status import AUTHORIZATION, REQUEST_ID, RESERVATION, SESSION, TRACEPARENT
 from npucall_client.calls.options import closed
 from npucall_client.sending import tracing
 from npucall_client.sending.attempts import Attempts
 from npucall_client.sending.channels import Connections
 from npucall_client.sending.credentials import credential_of, none
-from npucall_client.sending.failures import Origin, failure, lateness
+from npucall_client.sending.failures import Origin, broken, failure, lateness
+from npucall_client.sending.frames.frame_carrier import KINDS, FrameCarrier
 from npucall_client.sending.paths import MANY_FRAMES
 from npucall_client.sending.request import Request
 from npucall_client.sending.reservations import keys_of
@@ -28,8 +31,9 @@ from npucall_client.sending.transfer import place_nothing_in_chunks
 from npucall_client.shared.memory import SharedMemories
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
+    from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 
+    from npucall.tensors import Buffer
     from npucall_client.calls.arguments import BoundCall
     from npucall_client.sending.large_call import StreamOpener
     from npucall_client.sending.senders import Messages, MessageStream, Metadata, Sender
@@ -37,6 +41,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_NOTHING: Mapping[str, str] = MappingProxyType({})
 _NOBODY = ("Connection refused", "No such file")
 """gRPC's texts if no process listens."""
 _REFUSED = "RST_STREAM with error code 7"
@@ -67,6 +72,7 @@ class Link:
         self.memories = SharedMemories()
         self.credential = credential_of(settings) if trusted else none()
         self.connections = Connections(settings, sender)
+        self.frames = FrameCarrier(settings, sender, self.connections, self._doubt)
         self.spans = tracing.spans()
         self._stream_from = settings.stream_from
         self._closed = sender.event()
@@ -95,6 +101,7 @@ class Link:
     async def close(self) -> None:
         """Closes the connection and the memory; calls under way are cancelled."""
         self._closed.set()
+        self.frames.close()
         await self.connections.close()
         self.memories.close()
 
@@ -106,20 +113,30 @@ class Link:
     # --- Attempts ---------------------------------------------------------------------------------
 
     async def send_once(
-        self, method: str, message: bytes, attempts: Attempts, *, waits: bool | None = None
+        self,
+        method: str,
+        message: bytes | Sequence[Buffer],
+        attempts: Attempts,
+        *,
+        waits: bool | None = None,
     ) -> bytes:
-        """Makes one attempt at a method of one request and one response.
+        """Makes one attempt at a method of one request, or its parts, and one response.
 
         It waits until the channel is ready, so that a restart of the server costs time, but no
         attempts.
         """
         who = self.credential.at_hand()
         attempts.sent = await self.authorization() if who is None else who
+        if self.frames.is_offered and method in KINDS:
+            answer = await self._answer_in_frames(method, message, attempts)
+            if answer is not None:
+                return answer
+            self._travels("grpc")
         connections = self.connections
         channels = connections.take()
         try:
             return await channels.methods[method](
-                message,
+                message if isinstance(message, bytes) else b"".join(message),
                 max(0.0, attempts.ends - time.monotonic()),
                 self._metadata(attempts),
                 waits=self.waits if waits is None else waits,
@@ -129,6 +146,32 @@ class Link:
             raise self.failure(error, attempts.request.timeout) from None
         finally:
             connections.give_back(channels)
+
+    async def _answer_in_frames(
+        self, method: str, message: bytes | Sequence[Buffer], attempts: Attempts
+    ) -> bytes | None:
+        """One attempt; None if the call has to travel over gRPC."""
+        self._travels("frames")
+        beside = self._beside(attempts)
+        try:
+            return await self.frames.answer(
+                KINDS[method],
+                (message,) if isinstance(message, bytes) else message,
+                join_metadata(beside) if beside else b"",
+                attempts,
+            )
+        except NpucallError:  # of which some are one of the others too
+            raise
+        except TimeoutError:
+            found: NpucallError = lateness(self._origin(lambda: True), attempts.request.timeout)
+        except (OSError, EOFError) as error:
+            self.check_open()
+            found = broken(self.target, str(error) or "Socket closed")
+        raise found
+
+    def _travels(self, carrier: str) -> None:
+        if self.spans is not None:
+            self.spans.travels(carrier)
 
     async def server_info(
         self, attempts: Attempts, *, waits: bool | None = None
@@ -152,7 +195,12 @@ class Link:
         self.info = info
         self.instance = info.server.instance
         self.limits = ServerLimits(info.limits, self._stream_from)
+        self.frames.learn(info)
         return info
+
+    def _doubt(self) -> None:
+        """Asks again what the server is, before the next call."""
+        self.instance = None
 
     def open_stream(
         self,
@@ -201,19 +249,32 @@ class Link:
 
         Plain metadata, since gRPC's own call credentials cost a call 360 us [src:grpc-credentials].
         """
-        request = attempts.request
-        pairs: list[tuple[str, str]] = []
+        beside = self._beside(attempts)
         if attempts.sent:
-            pairs.append((AUTHORIZATION, attempts.sent))
+            beside = {AUTHORIZATION: attempts.sent, **beside}
+        return tuple(beside.items()) or None
+
+    def _beside(self, attempts: Attempts) -> Mapping[str, str]:
+        """What a call has beside its message, but for the credential."""
+        request = attempts.request
+        if not (
+            request.request_id
+            or request.reservation
+            or request.session
+            or request.home is not None
+            or self.spans
+        ):
+            return _NOTHING
+        pairs = {}
         if request.request_id:
-            pairs.append((REQUEST_ID, request.request_id))
+            pairs[REQUEST_ID] = request.request_id
         if request.reservation and (key := self._key_of(request.reservation)):
-            pairs.append((RESERVATION, key))
+            pairs[RESERVATION] = key
         if request.session or request.home is not None:
-            pairs.append((SESSION, request.session_id))
+            pairs[SESSION] = request.session_id
         if self.spans is not None and (parent := self.spans.traceparent()):
-            pairs.append((TRACEPARENT, parent))
-        return tuple(pairs) or None
+            pairs[TRACEPARENT] = parent
+        return pairs
 
     def _key_of(self, reservation: str) -> str:
         """The key of a reservation; of a pool's reservation the member's own."""
@@ -294,11 +355,11 @@ class Link:
         """The error of a call that got no answer in time."""
         return lateness(self._origin(), timeout)
 
-    def _origin(self) -> Origin:
+    def _origin(self, is_connected: Callable[[], bool] | None = None) -> Origin:
         is_closed = self._closed.is_set()
         return Origin(
             self.target,
-            lambda: not is_closed and self.connections.is_connected(),
+            is_connected or (lambda: not is_closed and self.connections.is_connected()),
             is_closed,
             self.connections.way.told,
         )

@@ -8,11 +8,15 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from npucall_client.sending.frames.loop_socket import LoopSocket
 from npucall_client.sending.loop_carrier import LoopChannel
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Callable, Coroutine, Sequence
 
+    from npucall_client.sending.frames.frame_connection import FrameSocket
+    from npucall_client.sending.frames.frame_places import FramesPlace
     from npucall_client.sending.senders import Files, Work
 
 T = TypeVar("T")
@@ -176,3 +180,8 @@ class LoopSender:
         self, target: str, options: Sequence[tuple[str, str | int]], files: Files | None
     ) -> LoopChannel:
         return LoopChannel(target, options, files)
+
+    async def frame_socket(
+        self, place: FramesPlace, tls: ssl.SSLContext | None, ends: float
+    ) -> FrameSocket:
+        return await LoopSocket.opened(place, tls, ends)

@@ -75,9 +75,16 @@ def is_local(target: str) -> bool:
     """Whether a target is on this machine."""
     if target.startswith(_UNIX):
         return True
-    host = _host_of(target)
+    host = host_of(target)
     address = _address(host)
     return host == "localhost" or (address is not None and address.is_loopback)
+
+
+def host_of(target: str) -> str:
+    """The name or address of a server's host; empty for a Unix socket."""
+    if target.startswith(_UNIX):
+        return ""
+    return _without_scheme(target).rpartition(":")[0].strip("[]")
 
 
 def _proxy_of(settings: ClientSettings) -> tuple[Proxy | None, str]:
@@ -125,7 +132,7 @@ def _parsed(name: str, url: str) -> Proxy:
 def _is_excepted(target: str, environment: Mapping[str, str]) -> bool:
     """Whether ``no_proxy`` names a target: by the end of its name, or as a range of addresses."""
     variable = next((each for each in _EXCEPTIONS if each in environment), "")
-    host = _host_of(target)
+    host = host_of(target)
     address = _address(host)
     for entry in environment.get(variable, "").split(","):
         named = entry.strip().lower()
@@ -143,10 +150,6 @@ def _without_scheme(target: str) -> str:
         if target.startswith(scheme):
             return target[len(scheme) :].rpartition("/")[2]
     return target
-
-
-def _host_of(target: str) -> str:
-    return _without_scheme(target).rpartition(":")[0].strip("[]")
 
 
 def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, TypeAlias, Ty
 from npucall.errors import NpucallError
 
 if TYPE_CHECKING:
+    import ssl
     import threading
     from collections.abc import (
         AsyncIterator,
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
         Iterator,
         Sequence,
     )
+
+    from npucall_client.sending.frames.frame_connection import FrameSocket
+    from npucall_client.sending.frames.frame_places import FramesPlace
 
     Metadata: TypeAlias = "tuple[tuple[str, str], ...] | None"
     Messages: TypeAlias = "Iterator[bytes] | AsyncIterator[bytes]"
@@ -221,3 +225,11 @@ class Sender(Protocol):
         self, target: str, options: Sequence[tuple[str, str | int]], files: Files | None
     ) -> Channel:
         """A channel; ``files``: of the certificates, if it is encrypted."""
+
+    async def frame_socket(
+        self, place: FramesPlace, tls: ssl.SSLContext | None, ends: float
+    ) -> FrameSocket:
+        """A connection for frames, until ``ends`` on the clock of ``monotonic``.
+
+        ``tls``: if it is encrypted. Raises OSError.
+        """

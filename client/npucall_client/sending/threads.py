@@ -7,12 +7,16 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from npucall_client.sending.frames.thread_socket import ThreadSocket
 from npucall_client.sending.senders import finished
 from npucall_client.sending.thread_carrier import ThreadChannel
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Callable, Sequence
 
+    from npucall_client.sending.frames.frame_connection import FrameSocket
+    from npucall_client.sending.frames.frame_places import FramesPlace
     from npucall_client.sending.senders import Files, Work
 
 T = TypeVar("T")
@@ -119,6 +123,11 @@ class ThreadSender:
         self, target: str, options: Sequence[tuple[str, str | int]], files: Files | None
     ) -> ThreadChannel:
         return ThreadChannel(target, options, files)
+
+    async def frame_socket(
+        self, place: FramesPlace, tls: ssl.SSLContext | None, ends: float
+    ) -> FrameSocket:
+        return ThreadSocket.opened(place, tls, ends)
 
 
 THREADS = ThreadSender()

@@ -18,11 +18,17 @@ class Spans:
     """Makes a span for each call, below whatever span is current."""
 
     def __init__(self, tracer: Any) -> None:
-        from opentelemetry.trace import SpanKind, Status, StatusCode  # noqa: PLC0415
+        from opentelemetry.trace import (  # noqa: PLC0415
+            SpanKind,
+            Status,
+            StatusCode,
+            get_current_span,
+        )
         from opentelemetry.trace.propagation.tracecontext import (  # noqa: PLC0415
             TraceContextTextMapPropagator,
         )
 
+        self._current = get_current_span
         self._tracer, self._kind = tracer, SpanKind.CLIENT
         self._failed: Callable[[str], Status] = partial(Status, StatusCode.ERROR)
         self._inject: Any = TraceContextTextMapPropagator().inject
@@ -48,6 +54,10 @@ class Spans:
                 span.set_attribute("npucall.reason", error.reason)
                 span.set_status(self._failed(str(error)))
                 raise
+
+    def travels(self, carrier: str) -> None:
+        """The call of the current span travels so; gRPC if nobody says otherwise."""
+        self._current().set_attribute("rpc.system", carrier)
 
     def traceparent(self) -> str:
         """What tells a server of the current span; empty where there is none."""

@@ -24,7 +24,7 @@ from npucall.limits import FRAME_BYTES, INLINE_BYTES
 from npucall.memory import fresh
 from npucall.places import Discard, HandlePart, Keep, RegionPart, StepOutput
 from npucall.wire.frames import join_begin, join_chunk, join_end
-from npucall.wire.messages import Response, join_request, split_response
+from npucall.wire.messages import Response, join_request, request_parts, split_response
 from npucall.wire.program_messages import StepRequest
 from npucall.wire.status import from_bytes
 from npucall_client.calls import arrays
@@ -106,14 +106,14 @@ def planned_step_of(call: BoundCall) -> StepRequest:
     return StepRequest(call.call, results, {})
 
 
-def message_of(call: BoundCall) -> bytes:
-    """A call in one message."""
+def parts_of(call: BoundCall) -> list[Buffer]:
+    """The parts of the message that is a call."""
     if call.placement is None:
         form = call.form
         if form is not None and form.request is not None and not call.kept:
-            return form.request.join(call.storage.values())  # type: ignore[arg-type]  # no places
-        return join_request(call.call, list(call.storage.values()), call.kept)
-    return join_request(call.call, storages_of(call), output_places_of(call))
+            return form.request.parts(call.storage.values())  # type: ignore[arg-type]  # no places
+        return request_parts(call.call, list(call.storage.values()), call.kept)
+    return request_parts(call.call, storages_of(call), output_places_of(call))
 
 
 def outgoing(  # noqa: PLR0913  # all that they say
@@ -127,7 +127,7 @@ def outgoing(  # noqa: PLR0913  # all that they say
 ) -> Iterator[bytes]:
     """The frames that send a call; ``early_outputs``: outputs are taken before the reply."""
     if not is_chunked(call, chunk_bytes):
-        message = message_of(call)
+        message = b"".join(parts_of(call))
         begin = Begin(message, chunked=False, timeout_ns=timeout_ns, request_id=request_id)
         yield join_begin(call_id, begin)
         return

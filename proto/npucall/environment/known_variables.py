@@ -10,6 +10,7 @@ SETTINGS = frozenset(
         "NPUCALL_CA",
         "NPUCALL_CALL_TIMEOUT",
         "NPUCALL_CAREFUL",
+        "NPUCALL_CARRIER",
         "NPUCALL_CERTIFICATE",
         "NPUCALL_CHUNK_BYTES",
         "NPUCALL_COMPUTATION_LIMIT",

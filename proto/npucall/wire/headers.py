@@ -12,6 +12,8 @@ from npucall.wire import status
 from npucall.wire.messages import parsed_as
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from npucall.tensors import Buffer
 
 _FIELDS = Struct("<IIBBHI")
@@ -69,6 +71,17 @@ def join_hello(server: str, max_message_bytes: int, window: int) -> bytes:
     ).SerializeToString()
 
 
+def hello_in(data: bytes) -> tuple[str, int]:
+    """The instance of a server, and the most bytes of a message for it. Raises MessageError."""
+    hello: pb.FrameHello = parsed_as(pb.FrameHello, data)
+    return hello.server, hello.max_message_bytes
+
+
+def join_credential(authorization: str) -> bytes:
+    """What a client says first."""
+    return operator_service_pb2.Credential(authorization=authorization).SerializeToString()
+
+
 def authorization_in(credential: bytes) -> str:
     """What a credential says; may be empty. Raises MessageError."""
     told: str = parsed_as(operator_service_pb2.Credential, credential).authorization
@@ -92,6 +105,16 @@ def memory_request(data: bytes) -> shared_memory_pb2.SharedMemoryRequest:
 def join_memory(name: bytes) -> bytes:
     """The memory's id, in answer to that."""
     return shared_memory_pb2.SharedMemoryResponse(id=name).SerializeToString()
+
+
+def join_metadata(pairs: Mapping[str, str]) -> bytes:
+    """What a call has beside its message, by gRPC's keys."""
+    return pb.FrameMetadata(
+        request_id=pairs.get(status.REQUEST_ID, ""),
+        traceparent=pairs.get(status.TRACEPARENT, ""),
+        reservation=pairs.get(status.RESERVATION, ""),
+        session=pairs.get(status.SESSION, ""),
+    ).SerializeToString()
 
 
 def metadata_in(data: bytes) -> dict[str, str]:

@@ -107,11 +107,15 @@ class KnownMessage:
         """What stays at their beginning."""
         return self._parts[0][1]
 
-    def join(self, data: Collection[Buffer]) -> bytes:
-        """The message with these parts that differ. Copies each of them once."""
+    def parts(self, data: Collection[Buffer]) -> list[Buffer]:
+        """The message with these parts that differ."""
         parts = self._stays.copy()
         parts[1::2] = data
-        return b"".join(parts)
+        return parts
+
+    def join(self, data: Collection[Buffer]) -> bytes:
+        """Its bytes. Copies each of the parts once."""
+        return b"".join(self.parts(data))
 
     def split(self, message: bytes) -> list[memoryview] | None:
         """The parts that differ, views of the message; None if it looks otherwise."""
@@ -299,9 +303,9 @@ def split_response_in(message: bytes, begin: int, end: int) -> Response:
     """``split_response`` for one that stands within a longer message."""
     try:
         start, position = bytes_at(message, begin, end, _FIRST_TAG)
-        reply = message[start:position]
+        reply = bytes(message[start:position])
         start, position = bytes_at(message, position, end, _SECOND_TAG)
-        timings = message[start:position]
+        timings = bytes(message[start:position])
         storage, position = _storages(message, position, end, _THIRD_TAG)
         if position == end:
             return Response(reply, timings, storage)

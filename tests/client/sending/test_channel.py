@@ -37,6 +37,7 @@ from npucall.wire.status import TRAILER
 from npucall_client import Client, aio
 
 BOTH_SENDERS = pytest.mark.usefixtures("sender")
+EVERY_WAY = pytest.mark.usefixtures("sender", "carrier")
 PAUSES = "npucall_client.sending.attempts.PAUSES"
 PAIR = fake.numbers(8)
 LOST, DRAINING = DeviceLostError("restarting"), DrainingError("going down")
@@ -56,7 +57,7 @@ def client(target: str) -> Iterator[Client]:
         yield client
 
 
-@BOTH_SENDERS
+@EVERY_WAY
 def test_a_deadline_that_ends_at_a_server_that_is_there_is_a_deadline_error(
     server: fake.FakeServer, client: Client
 ) -> None:
@@ -164,7 +165,7 @@ def of_a_proxy(_: bytes, context: grpc.ServicerContext) -> bytes:
     context.abort(grpc.StatusCode.CANCELLED, "refused")
 
 
-@BOTH_SENDERS
+@EVERY_WAY
 @pytest.mark.usefixtures("no_pauses")
 @each(
     ("failures", "why"),
@@ -219,7 +220,7 @@ def test_a_call_is_repeated_while_its_timeout_allows_and_raises_what_was_said_la
     assert server.unary - before == times + 1
 
 
-@BOTH_SENDERS
+@EVERY_WAY
 @pytest.mark.usefixtures("no_pauses")
 @each(
     ("error", "raised"),
@@ -247,7 +248,7 @@ def test_an_error_that_is_forgotten_keeps_nothing_of_its_call(
         gc.enable()
 
 
-@BOTH_SENDERS
+@EVERY_WAY
 def test_a_client_that_is_closed_between_two_attempts_makes_no_further_one(
     server: fake.FakeServer, target: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -263,6 +264,7 @@ def test_a_client_that_is_closed_between_two_attempts_makes_no_further_one(
     assert server.unary == 1
 
 
+@EVERY_WAY
 def test_the_request_id_goes_along(server: fake.FakeServer, client: Client) -> None:
     fake.run(client.options(request_id="mine-7"), PAIR)
     fake.run(client, PAIR)
@@ -309,7 +311,7 @@ def test_a_client_that_is_closed_refuses_every_use(target: str) -> None:
                 use(client)
 
 
-@BOTH_SENDERS
+@EVERY_WAY
 def test_a_call_under_way_ends_with_its_client(server: fake.FakeServer, target: str) -> None:
     client = npucall_client.connect(target)
     ended = threading.Event()

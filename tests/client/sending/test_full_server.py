@@ -13,7 +13,7 @@ from tests.rows import each
 import npucall_client
 from npucall.errors import CancelledError, NpucallError, QueueFullError, QuotaError
 
-pytestmark = pytest.mark.usefixtures("sender")
+pytestmark = pytest.mark.usefixtures("sender", "carrier")
 
 SOON, NEVER = 0.01, 1000.0
 PAIR = fake.numbers(8)

@@ -10,7 +10,7 @@ from npucall.errors import DeadlineError, NpucallError
 from npucall.limits import INLINE_BYTES, MAX_MESSAGE_BYTES
 from npucall.wire.messages import split_response
 from npucall_client.sending.large_call import LargeCall
-from npucall_client.sending.transfer import message_of, size_of
+from npucall_client.sending.transfer import parts_of, size_of
 from npucall_conformance.running.paths.path import (
     AnswerOrError,
     OutOfReachError,
@@ -41,7 +41,7 @@ def by_execute(resources: Resources, samples: Sequence[PathCall]) -> list[Answer
     most = resources.info.limits.max_message_bytes or MAX_MESSAGE_BYTES
 
     async def send(call: BoundCall) -> Response:
-        message = message_of(call)
+        message = b"".join(parts_of(call))
         if len(message) > most:
             raise OutOfReachError(f"no message of the server has more than {most} bytes")
 

@@ -1,0 +1,256 @@
+"""The frames of a link: whether its calls travel so, and its connections. Safe to use from threads.
+
+A connection has one call at a time, whose caller sends and receives itself.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+import weakref
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING
+
+from npucall.errors import NpucallError, UnauthenticatedError
+from npucall.wire.headers import EXECUTE, PROGRAM
+from npucall_client.sending.frames.frame_connection import FrameConnection
+from npucall_client.sending.frames.frame_places import context_of, places_of
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Callable, Sequence
+
+    from npucall.tensors import Buffer
+    from npucall.v1 import operator_service_pb2 as pb
+    from npucall_client.sending.attempts import Attempts
+    from npucall_client.sending.channels import Connections
+    from npucall_client.sending.frames.frame_places import FramesPlace
+    from npucall_client.sending.senders import Files, Sender
+    from npucall_client.settings import ClientSettings
+
+KINDS = {"Execute": EXECUTE, "ExecuteProgram": PROGRAM}
+"""The methods whose calls can be frames."""
+_MOST_CONNECTIONS = 64
+"""To a server; calls beyond them travel over gRPC."""
+_NEAR_SECONDS, _FAR_SECONDS = 2.0, 10.0
+"""Time to open a connection: while a call waits for it, or in the background."""
+_SHORT_SECONDS = 1.0
+"""A call that has less left says nothing about the place."""
+_FRESH_SECONDS = 0.05
+"""A connection that had a call so shortly before is taken without a look at it."""
+_SHORTEST_REST, _LONGEST_REST = 1.0, 600.0
+"""Until a place that could not be reached is tried again; twice as long each time."""
+
+_log = logging.getLogger("npucall_client")
+_carriers: weakref.WeakSet[FrameCarrier] = weakref.WeakSet()
+
+
+class _Entrance:
+    """A place, and what is known of it."""
+
+    def __init__(self, place: FramesPlace) -> None:
+        self.place = place
+        self.is_reached = self.is_tried = False
+        """Whether a connection came about; whether one is being opened in the background."""
+        self.rests_until = 0.0
+        self._rest = _SHORTEST_REST
+
+    def reached(self) -> None:
+        """A connection has come about."""
+        self.is_reached, self._rest = True, _SHORTEST_REST
+
+    def failed(self) -> None:
+        """None has: it rests."""
+        self.is_reached = False
+        self.rests_until = time.monotonic() + self._rest
+        self._rest = min(2 * self._rest, _LONGEST_REST)
+
+
+class FrameCarrier:
+    """``doubt`` is called if the server is no longer where it was."""
+
+    def __init__(
+        self,
+        settings: ClientSettings,
+        sender: Sender,
+        connections: Connections,
+        doubt: Callable[[], object],
+    ) -> None:
+        self._settings, self._sender, self._channels = settings, sender, connections
+        self._doubt = doubt
+        self._instance = ""
+        self._entrances: tuple[_Entrance, ...] = ()
+        self._idle: list[FrameConnection] = []
+        """The one that was used last comes first."""
+        self._every: set[FrameConnection] = set()
+        self._lock = threading.Lock()
+        """For what follows, while no connection is opened."""
+        self._context: tuple[Files, ssl.SSLContext] | None = None
+        self._is_closed = False
+        _carriers.add(self)
+
+    @property
+    def is_offered(self) -> bool:
+        """Whether a call may travel so."""
+        return bool(self._entrances)
+
+    def learn(self, info: pb.GetServerInfoResponse) -> None:
+        """Takes where the server says that it takes calls."""
+        places = places_of(info, self._settings, self._channels.way)
+        known = tuple(each.place for each in self._entrances)
+        if (places, info.server.instance) != (known, self._instance):
+            self._instance = info.server.instance
+            self._entrances = tuple(map(_Entrance, places))
+            self._end_idle()
+
+    async def answer(
+        self, kind: int, message: Sequence[Buffer], metadata: bytes, attempts: Attempts
+    ) -> bytes | None:
+        """The answer to a call; None if it has to travel over gRPC.
+
+        Raises the error that the server answers, TimeoutError, OSError, EOFError.
+        """
+        while (connection := await self.taken(attempts)) is not None:
+            was_used = connection.has_sent
+            try:
+                answer = await connection.call(kind, message, metadata, attempts.ends)
+            except NpucallError:
+                self.give_back(connection)
+                raise
+            except BaseException as error:
+                self.end(connection)
+                if was_used and not connection.has_sent and isinstance(error, ConnectionError):
+                    continue  # it was closed while it was idle
+                raise
+            self._idle.append(connection)
+            return answer
+        return None
+
+    async def taken(self, attempts: Attempts) -> FrameConnection | None:
+        """A connection that nobody else uses; None if there is none to be had."""
+        now = time.monotonic()
+        files = self._channels.files()
+        while self._idle:
+            try:
+                connection = self._idle.pop()
+            except IndexError:  # another thread took it
+                break
+            if (
+                connection.authorization == attempts.sent
+                and connection.files is files
+                and (now - connection.used < _FRESH_SECONDS or connection.socket.is_quiet())
+            ):
+                return connection
+            self.end(connection)
+        for entrance in self._entrances:
+            if now < entrance.rests_until or len(self._every) >= _MOST_CONNECTIONS:
+                continue
+            if entrance.is_reached or entrance.place.path:
+                ends = min(attempts.ends, now + _NEAR_SECONDS)
+                if (opened := await self._opened(entrance, attempts.sent, ends)) is not None:
+                    return opened
+            elif not entrance.is_tried:
+                entrance.is_tried = True
+                self._sender.start(partial(self._try, entrance, attempts.sent), "npucall-frames")
+        return None
+
+    def give_back(self, connection: FrameConnection) -> None:
+        """A call has ended, and with it the connection, perhaps."""
+        if connection.is_open:
+            self._idle.append(connection)
+        else:
+            self.end(connection)
+
+    def end(self, connection: FrameConnection) -> None:
+        """Ends a connection that nobody uses; a call that runs there ends too."""
+        self._every.discard(connection)
+        connection.socket.cut()
+        connection.socket.close()
+
+    def close(self) -> None:
+        """Ends all connections; calls under way hear of it."""
+        self._is_closed, self._entrances = True, ()
+        self._end_idle()
+        for connection in self._every.copy():
+            connection.socket.cut()
+
+    def forget(self) -> None:
+        """In a forked process: the connections are those of the other one."""
+        every, self._every = self._every, set()
+        self._idle, self._lock = [], threading.Lock()
+        for connection in every:
+            connection.socket.close()
+        self._entrances = tuple(_Entrance(each.place) for each in self._entrances)
+
+    def _end_idle(self) -> None:
+        while self._idle:
+            with suppress(IndexError):
+                self.end(self._idle.pop())
+
+    async def _try(self, entrance: _Entrance, authorization: str) -> None:
+        """Opens a connection in the background: then further ones are worth waiting for."""
+        ends = time.monotonic() + _FAR_SECONDS
+        opened = await self._opened(entrance, authorization, ends)
+        entrance.is_tried = False
+        if opened is not None:
+            self._idle.append(opened)
+
+    async def _opened(
+        self, entrance: _Entrance, authorization: str, ends: float
+    ) -> FrameConnection | None:
+        """A new connection; None if it does not come about."""
+        place, is_short = entrance.place, ends - time.monotonic() < _SHORT_SECONDS
+        try:
+            connection = await self._entered(place, authorization, ends)
+        except (OSError, EOFError, ValueError, NpucallError) as error:
+            _log.debug("frames: calls do not go to %s now: %s", place, error or type(error))
+            if isinstance(error, UnauthenticatedError) or is_short:
+                return None  # gRPC says the same of a credential; the call had little time
+            was_reached = entrance.is_reached
+            entrance.failed()
+            if was_reached:
+                self._doubt()
+            return None
+        if not entrance.is_reached:
+            _log.debug("frames: calls go to %s", place)
+        entrance.reached()
+        return connection
+
+    async def _entered(
+        self, place: FramesPlace, authorization: str, ends: float
+    ) -> FrameConnection:
+        files = self._channels.files()
+        context = self._tls(files) if place.name and files is not None else None
+        socket = await self._sender.frame_socket(place, context, ends)
+        connection = FrameConnection(socket, authorization, files)
+        self._every.add(connection)
+        try:
+            self._check_open()
+            await connection.enter(self._instance)
+            self._check_open()
+        except BaseException:
+            self.end(connection)
+            raise
+        return connection
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise EOFError
+
+    def _tls(self, files: Files) -> ssl.SSLContext:
+        with self._lock:
+            if self._context is None or self._context[0] is not files:
+                self._context = files, context_of(files, self._settings)
+            return self._context[1]
+
+
+def _after_fork() -> None:
+    for carrier in list(_carriers):
+        carrier.forget()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

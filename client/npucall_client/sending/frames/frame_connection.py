@@ -1,0 +1,161 @@
+"""One connection of frames, from the server's hello to its end. It does no I/O by itself."""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import TYPE_CHECKING, Protocol
+
+from npucall.errors import InternalError, ServerUnreachableError
+from npucall.memory import fresh
+from npucall.wire import headers
+from npucall.wire.headers import HEADER_BYTES, pack, unpack
+from npucall.wire.status import from_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from npucall.tensors import Buffer
+    from npucall.wire.headers import Header
+    from npucall_client.sending.senders import Files
+
+_BUFFER_BYTES = 64 * 2**10
+_ONLY = 1
+"""The number of a call that has a connection alone."""
+_MOST_MS = 2**32 - 1
+
+
+class FrameSocket(Protocol):
+    """Moves bytes for a connection. A sender opens it."""
+
+    is_trusted: bool
+    """Whether it may see a credential."""
+
+    def until(self, ends: float, left: float) -> None:
+        """What follows has to be done by then, in so many seconds; else it raises TimeoutError."""
+
+    async def receive_into(self, memory: memoryview) -> int:
+        """The next bytes, as many as there are; none if the peer has gone."""
+
+    async def send(self, parts: Sequence[Buffer], size: int) -> None:
+        """Sends all of the parts, which have so many bytes."""
+
+    def is_quiet(self) -> bool:
+        """Whether nothing has come, not even the end."""
+
+    def cut(self) -> None:
+        """Nothing more comes or goes: whoever waits hears of it."""
+
+    def close(self) -> None:
+        """Gives the descriptor back. In a forked process the connection stays as it is."""
+
+
+class FrameConnection:
+    """One call at a time, or one stream. ``files``: of the certificates with which it was made."""
+
+    def __init__(self, socket: FrameSocket, authorization: str, files: Files | None) -> None:
+        self.socket, self.authorization, self.files = socket, authorization, files
+        self.used = time.monotonic()
+        """When its last call ended."""
+        self.is_open = True
+        """Whether further calls may follow."""
+        self.has_sent = False
+        """Whether the kernel has taken all of its current call."""
+        self.max_message_bytes = 0
+        self._buffer = memoryview(bytearray(_BUFFER_BYTES))
+        self._begin = self._end = 0
+
+    async def enter(self, instance: str) -> None:
+        """Until the server takes calls.
+
+        Raises the error with which it refuses, and ServerUnreachableError if it is another process
+        than ``instance``, which then learns nothing.
+        """
+        hello = headers.hello_in(bytes(await self._expect(headers.HELLO)))
+        server, self.max_message_bytes = hello
+        if server != instance:
+            raise ServerUnreachableError(
+                f"frames: expected the server {instance}, found {server}, to which they lead now"
+            )
+        if self.authorization and not self.socket.is_trusted:
+            raise ServerUnreachableError("frames: expected a connection that may see a credential")
+        await self.send(headers.CREDENTIAL, [headers.join_credential(self.authorization)])
+        await self._expect(headers.WELCOME)
+
+    async def call(
+        self, kind: int, message: Sequence[Buffer], metadata: bytes, ends: float
+    ) -> bytes:
+        """The answer to a call. Raises the error that the server answers; OSError, EOFError."""
+        left = ends - time.monotonic()
+        self.socket.until(ends, left)
+        size, beside = sum(map(len, message)), len(metadata)
+        timeout = min(max(math.ceil(left * 1e3), 1), _MOST_MS)
+        head = pack(kind, beside + size, _ONLY, beside, timeout)
+        self.has_sent = False
+        await self.socket.send((head, metadata, *message), HEADER_BYTES + beside + size)
+        self.has_sent = True
+        header, answer = await self.next()
+        self.used = time.monotonic()
+        if header.kind == headers.RESPONSE and header.call_id == _ONLY:
+            return answer
+        raise self.error_in(header, answer)
+
+    async def send(self, kind: int, message: Sequence[Buffer] = (), metadata: bytes = b"") -> None:
+        """Sends one frame of the connection itself."""
+        size = len(metadata) + sum(map(len, message))
+        head = pack(kind, size, 0, len(metadata))
+        await self.socket.send((head, metadata, *message), HEADER_BYTES + size)
+
+    async def next(self) -> tuple[Header, bytes]:
+        """The next frame, and its message, which is read as bytes are, in memory of its own.
+
+        Raises EOFError.
+        """
+        if self._end - self._begin < HEADER_BYTES:
+            await self._fill(HEADER_BYTES)
+        header = unpack(self._buffer, self._begin)
+        self._begin += HEADER_BYTES
+        length = header.length
+        if length <= _BUFFER_BYTES - HEADER_BYTES:
+            if self._end - self._begin < length:
+                await self._fill(length)
+            begin = self._begin + header.metadata
+            self._begin += length
+            message = bytearray(self._buffer[begin : self._begin])
+            return header, message  # type: ignore[return-value]
+        memory = memoryview(fresh(length))
+        have = self._end - self._begin
+        memory[:have] = self._buffer[self._begin : self._end]
+        self._begin = self._end = 0
+        while have < length:
+            have += await self._some(memory[have:])
+        return header, memory[header.metadata :]  # type: ignore[return-value]
+
+    def error_in(self, header: Header, message: bytes) -> Exception:
+        """The error in a frame; after one that is not of a call there are no more calls."""
+        if not header.call_id or header.kind != headers.ERROR:
+            self.is_open = False
+        if header.kind == headers.ERROR:
+            return from_bytes(bytes(message))
+        return InternalError(f"frames: expected an answer, found a frame of kind {header.kind}")
+
+    async def _expect(self, kind: int) -> bytes:
+        header, message = await self.next()
+        if header.kind != kind:
+            raise self.error_in(header, message)
+        return message
+
+    async def _fill(self, size: int) -> None:
+        """Until so many bytes are there."""
+        have = self._end - self._begin
+        if self._begin:
+            self._buffer[:have] = bytes(self._buffer[self._begin : self._end])
+            self._begin, self._end = 0, have
+        while self._end < size:
+            self._end += await self._some(self._buffer[self._end :])
+
+    async def _some(self, memory: memoryview) -> int:
+        count = await self.socket.receive_into(memory)
+        if not count:
+            raise EOFError
+        return count

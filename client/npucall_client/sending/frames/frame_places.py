@@ -1,0 +1,73 @@
+"""Where a server takes calls in frames, as the client sees it. No I/O but to read certificates."""
+
+from __future__ import annotations
+
+import os
+import socket
+import ssl
+import struct
+from typing import TYPE_CHECKING, NamedTuple
+
+from npucall_client.sending.proxy import host_of
+
+if TYPE_CHECKING:
+    from npucall.v1 import operator_service_pb2 as pb
+    from npucall_client.sending.proxy import Way
+    from npucall_client.sending.senders import Files
+    from npucall_client.settings import ClientSettings
+
+_HAS_MESSAGES = hasattr(socket.socket, "sendmsg")
+_HAS_PATHS = hasattr(socket, "AF_UNIX")
+_ROOT = 0
+_CREDENTIALS = struct.Struct("iII")
+"""C's ``struct ucred``: process, user, group."""
+
+
+class FramesPlace(NamedTuple):
+    """A path, or a port of a host."""
+
+    path: str = ""
+    host: str = ""
+    port: int = 0
+    name: str = ""
+    """In the server's certificate; empty: no TLS."""
+
+    def __str__(self) -> str:
+        return f"unix:{self.path}" if self.path else f"{self.host}:{self.port}"
+
+
+def places_of(
+    info: pb.GetServerInfoResponse, settings: ClientSettings, way: Way
+) -> tuple[FramesPlace, ...]:
+    """Where the client may try, the best first; none if calls have to travel over gRPC."""
+    if settings.carrier == "grpc" or not way.is_straight or not _HAS_MESSAGES:
+        return ()
+    places = []
+    if info.frames_socket and _HAS_PATHS:
+        places.append(FramesPlace(info.frames_socket))
+    host = host_of(settings.target)
+    if info.frames_port and host and info.frames_tls == settings.encrypts:
+        name = (settings.server_name or host) if settings.encrypts else ""
+        places.append(FramesPlace("", host, info.frames_port, name))
+    return tuple(places)
+
+
+def context_of(files: Files, settings: ClientSettings) -> ssl.SSLContext:
+    """TLS that verifies the server, by what ``files`` say. Raises OSError and ValueError."""
+    context = ssl.create_default_context(cadata=files.ca.decode() if files.ca else None)
+    if files.certificate is not None:
+        context.load_cert_chain(settings.certificate, settings.key, password="")
+    return context
+
+
+def may_see_credential(connection: socket.socket) -> bool:
+    """Whether what is at the other end of a connection may learn who calls.
+
+    A server that TLS has verified, or a process of root, or of the user of this process.
+    """
+    if isinstance(connection, ssl.SSLSocket):
+        return True
+    if connection.family != getattr(socket, "AF_UNIX", None) or not hasattr(socket, "SO_PEERCRED"):
+        return False
+    told = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    return _CREDENTIALS.unpack(told)[1] in (_ROOT, os.geteuid())

@@ -1,0 +1,167 @@
+"""A connection of frames for callers that block: the thread that calls sends and receives."""
+
+from __future__ import annotations
+
+import math
+import socket
+import ssl
+import struct
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from npucall import keepalive
+from npucall_client.sending.frames.frame_places import may_see_credential
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from npucall.tensors import Buffer
+    from npucall_client.sending.frames.frame_places import FramesPlace
+
+_JOINED_BYTES = 64 * 2**10
+"""To copy so little is quicker than to name its parts to the kernel."""
+_MOST_PARTS = 512
+"""The kernel takes 1,024 at a time."""
+_LONGEST_WAIT = 5.0
+"""Seconds in which the kernel returns to look at the clock."""
+_LEAST_WAIT = 1e-3
+"""0 would mean for ever."""
+_TIMEVAL = struct.Struct("@ll")
+"""C's ``struct timeval``."""
+_AT_ONCE = getattr(socket, "MSG_DONTWAIT", 0)
+
+
+class ThreadSocket:
+    """Sends and receives until ``ends``, on the clock of ``monotonic``: then TimeoutError."""
+
+    __slots__ = ("_is_encrypted", "_socket", "_waits", "ends", "is_trusted")
+
+    def __init__(self, connection: socket.socket, ends: float) -> None:
+        self._socket, self.ends, self._waits = connection, ends, math.inf
+        self._is_encrypted = isinstance(connection, ssl.SSLSocket)
+        self.is_trusted = may_see_credential(connection)
+        """Whether it may see a credential."""
+        self._look()
+
+    @classmethod
+    def opened(cls, place: FramesPlace, tls: ssl.SSLContext | None, ends: float) -> ThreadSocket:
+        """A connection there; ``tls`` if it is encrypted. Raises OSError."""
+        connection = _connected(place, tls, ends)
+        try:
+            return cls(connection, ends)
+        except BaseException:
+            connection.close()
+            raise
+
+    def until(self, ends: float, left: float) -> None:
+        """What follows has to be done by then, in so many seconds."""
+        self.ends = ends
+        if left < self._waits:
+            self._look()
+
+    async def receive_into(self, memory: memoryview) -> int:
+        """The next bytes, as many as there are; none if the peer has gone."""
+        while True:
+            try:
+                return self._socket.recv_into(memory)
+            except (BlockingIOError, TimeoutError):
+                self._look()
+
+    async def send(self, parts: Sequence[Buffer], size: int) -> None:
+        """Sends all of the parts, which have so many bytes."""
+        if size <= _JOINED_BYTES:
+            rest = memoryview(b"".join(parts))
+            while rest:
+                rest = rest[self._some(rest) :]
+        else:
+            self._send_large(parts)
+
+    def is_quiet(self) -> bool:
+        """Whether nothing has come, not even the end."""
+        try:
+            socket.socket.recv(self._socket, 1, socket.MSG_PEEK | _AT_ONCE)
+        except BlockingIOError:
+            return True
+        except OSError:
+            pass
+        return False
+
+    def cut(self) -> None:
+        """Nothing more comes or goes: whoever waits hears of it."""
+        with suppress(OSError):
+            socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """Gives the descriptor back. In a forked process the connection stays as it is."""
+        self._socket.close()
+
+    def _send_large(self, parts: Sequence[Buffer]) -> None:
+        rest = [memoryview(part) for part in parts if len(part)]
+        while rest:
+            sent = self._some_of(rest)
+            done = 0
+            while done < len(rest) and sent >= len(rest[done]):
+                sent -= len(rest[done])
+                done += 1
+            del rest[:done]
+            if sent:
+                rest[0] = rest[0][sent:]
+
+    def _some_of(self, rest: Sequence[memoryview]) -> int:
+        if self._is_encrypted:
+            return self._some(rest[0])
+        try:
+            return self._socket.sendmsg(rest[:_MOST_PARTS])
+        except BlockingIOError:
+            self._look()
+            return 0
+
+    def _some(self, rest: memoryview) -> int:
+        try:
+            return self._socket.send(rest)
+        except (BlockingIOError, TimeoutError):
+            self._look()
+            return 0
+
+    def _look(self) -> None:
+        """How long the kernel may wait next. Raises TimeoutError if the time is over."""
+        left = self.ends - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        waits = min(max(left, _LEAST_WAIT), _LONGEST_WAIT)
+        if waits != self._waits:
+            self._waits = waits
+            if self._is_encrypted:
+                self._socket.settimeout(waits)
+            else:
+                _wait_at_most(self._socket, waits)
+
+
+def _connected(place: FramesPlace, tls: ssl.SSLContext | None, ends: float) -> socket.socket:
+    """A connection to a place, which blocks; ``tls`` if it is encrypted. Raises OSError."""
+    left = max(ends - time.monotonic(), _LEAST_WAIT)
+    if place.path:
+        connection = socket.socket(socket.AF_UNIX)
+    else:
+        connection = socket.create_connection((place.host, place.port), left)
+    try:
+        if place.path:
+            _wait_at_most(connection, left)  # Python's own timeout would fail at once
+            connection.connect(place.path)
+        else:
+            keepalive.for_calls(connection)
+        if tls is not None:
+            connection = tls.wrap_socket(connection, server_hostname=place.name)
+        connection.settimeout(None)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _wait_at_most(connection: socket.socket, seconds: float) -> None:
+    """A connection for which a call of the kernel waits so long, then raises BlockingIOError."""
+    wait = _TIMEVAL.pack(int(seconds), int(seconds % 1 * 1e6))
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, wait)
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, wait)

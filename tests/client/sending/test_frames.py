@@ -1,0 +1,266 @@
+"""Calls in frames: what the fake server does there is what gRPC never does."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.client import fake_frames
+from tests.client import fake_server as fake
+from tests.client.fake_frames import FakeConnection
+from tests.rows import each
+
+from npucall.errors import ConnectionLostError, CredentialExpiredError, QueueFullError
+from npucall.wire import headers
+from npucall.wire.status import to_status
+from npucall_client.sending.frames import frame_carrier, frame_places
+from npucall_client.sending.proxy import way_to
+from npucall_client.settings import ClientSettings
+
+PAIR = fake.numbers(8)
+BOTH_SENDERS = pytest.mark.usefixtures("sender")
+
+
+def answers(client: Any, times: int = 1) -> None:
+    for _ in range(times):
+        assert np.array_equal(fake.run(client, PAIR), PAIR)
+
+
+def over_grpc(server: fake.FakeServer) -> int:
+    """Calls that came so."""
+    return sum("user-agent" in sent for sent in server.metadata)
+
+
+@BOTH_SENDERS
+def test_one_caller_needs_one_connection_and_callers_do_not_wait_for_each_other(
+    server: fake.FakeServer,
+) -> None:
+    together = threading.Barrier(4)
+
+    def meet(request: bytes, context: Any) -> bytes:
+        together.wait(fake.PATIENCE)
+        return fake.echo_once(request, context)
+
+    with fake_frames.listening(server) as listener, fake.connected(server) as client:
+        answers(client, 3)
+        assert (listener.opened, server.unary) == (1, 3)
+        server.answer = meet
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(answers, [client] * 4))
+        assert (listener.opened, server.unary, over_grpc(server)) == (4, 7, 0)
+
+
+@BOTH_SENDERS
+@each("size", [4, 60_000, 66_000, 2_000_000])
+def test_answers_of_every_size_are_whole_and_can_be_written(size: int) -> None:
+    server, array = fake.FakeServer(), fake.numbers(size)
+    with fake_frames.listening(server), fake.connected(server) as client:
+        for _ in range(2):
+            got = fake.run(client, array)
+            np.testing.assert_array_equal(got, array)
+            got[:] = 0
+    assert not over_grpc(server)
+
+
+def another(peer: FakeConnection) -> None:
+    peer.hello("another")
+    with pytest.raises(EOFError):  # it hears nothing
+        peer.receive()
+
+
+def gone(_: FakeConnection) -> None:
+    pass
+
+
+def gone_after_the_credential(peer: FakeConnection) -> None:
+    peer.hello()
+    peer.receive()
+
+
+def silent(peer: FakeConnection) -> None:
+    peer.socket.recv(1)
+
+
+def full(peer: FakeConnection) -> None:
+    peer.hello()
+    peer.receive()
+    peer.send(headers.ERROR, to_status(QueueFullError("all in use")).SerializeToString())
+
+
+def strange(peer: FakeConnection) -> None:
+    peer.send(headers.RESPONSE, b"\xff")
+
+
+@BOTH_SENDERS
+@each("serve", [another, gone, gone_after_the_credential, silent, full, strange])
+@each("port", [False, True])
+def test_calls_travel_over_grpc_where_frames_do_not_come_about_and_ask_only_once(
+    monkeypatch: pytest.MonkeyPatch, serve: Callable[[FakeConnection], None], port: bool
+) -> None:
+    server = fake.FakeServer()
+    for name in "_NEAR_SECONDS", "_FAR_SECONDS":
+        monkeypatch.setattr(frame_carrier, name, 0.2 if serve is silent else fake.PATIENCE)
+    monkeypatch.setattr(frame_carrier, "_SHORT_SECONDS", 0.0)
+    monkeypatch.setattr(frame_carrier, "_SHORTEST_REST", 1000.0)
+    served = threading.Semaphore(0)
+
+    def once(peer: FakeConnection) -> None:
+        try:
+            serve(peer)
+        finally:
+            served.release()
+
+    with fake_frames.listening(server, once, port=port) as listener:
+        with fake.connected(server) as client:
+            answers(client)
+            assert served.acquire(timeout=fake.PATIENCE)
+            answers(client, 2)
+        assert listener.opened == 1
+    assert over_grpc(server) == server.unary == 3
+
+
+@BOTH_SENDERS
+def test_a_port_is_tried_while_calls_go_on_and_then_has_them(server: fake.FakeServer) -> None:
+    with fake_frames.listening(server, port=True), fake.connected(server) as client:
+
+        def travels_in_frames() -> bool:
+            answers(client)
+            return over_grpc(server) < server.unary
+
+        fake.until(travels_in_frames, "the port was reached")
+        before = over_grpc(server)
+        answers(client, 3)
+    assert over_grpc(server) == before
+
+
+def test_a_credential_goes_to_a_process_of_the_same_user_and_to_nobody_whom_tls_does_not_prove(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    heard: list[str] = []
+
+    def listen(peer: FakeConnection) -> None:
+        peer.hello()
+        heard.append(headers.authorization_in(peer.receive()[2]))
+
+    for port, user, hears in (False, os.geteuid(), True), (False, 1, False), (True, 1, False):
+        server = fake.FakeServer()
+        monkeypatch.setattr(os, "geteuid", partial(int, user))
+        monkeypatch.setattr(frame_places, "_ROOT", user)
+        with (
+            fake_frames.listening(server, listen, port=port) as listener,
+            fake.connected(server, token="mine") as client,
+        ):
+            answers(client)
+            assert listener.tried.wait(fake.PATIENCE)
+        assert over_grpc(server) == 1
+        assert heard == (["Bearer mine"] if hears else [])
+        heard.clear()
+
+
+def test_a_caller_that_wants_grpc_a_proxy_or_has_no_sockets_for_them_uses_grpc(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    server = fake.FakeServer()
+    with fake_frames.listening(server) as listener:
+        with fake.connected(server, carrier="grpc") as client:
+            answers(client)
+        monkeypatch.setattr(frame_places, "_HAS_PATHS", False)
+        with fake.connected(server) as client:
+            answers(client)
+        assert (over_grpc(server), listener.opened) == (2, 0)
+    server.told.frames_port = 1
+
+    def places(**given: Any) -> int:
+        settings = ClientSettings(target="far:1", **given)
+        return len(frame_places.places_of(server.told, settings, way_to(settings)))
+
+    assert (places(), places(proxy="http://proxy:1"), places(tls=True)) == (1, 0, 0)
+    server.told.frames_tls = True
+    assert (places(), places(tls=True)) == (0, 1)
+    monkeypatch.setattr(frame_places, "_HAS_MESSAGES", False)
+    assert not places(tls=True)
+
+
+@BOTH_SENDERS
+def test_a_connection_that_the_server_closed_while_it_was_idle_costs_nothing(
+    server: fake.FakeServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with fake_frames.listening(server) as listener, fake.connected(server) as client:
+        for fresh in 0.0, 1000.0:  # it is looked at; it is not
+            monkeypatch.setattr(frame_carrier, "_FRESH_SECONDS", fresh)
+            answers(client)
+            listener.cut()
+            fake.until(lambda: not listener.serving, "they are closed")
+            answers(client)
+    assert (listener.opened, server.unary, over_grpc(server)) == (3, 4, 0)
+
+
+@BOTH_SENDERS
+@pytest.mark.usefixtures("no_pauses")
+@each("state", ["call", "header", "message"])
+def test_a_call_whose_connection_breaks_is_sent_again(state: str) -> None:
+    server, left = fake.FakeServer(), [1]
+
+    def breaks(peer: FakeConnection) -> None:
+        if not left:
+            fake_frames.calls(server)(peer)
+        left.pop()
+        peer.welcome()
+        header, _, message = peer.receive()
+        answer = fake.echo_once(message, None)  # type: ignore[arg-type]
+        frame = headers.pack(headers.RESPONSE, len(answer), header.call_id) + answer
+        peer.socket.sendall(frame[: {"call": 0, "header": 7, "message": len(frame) - 1}[state]])
+
+    with fake_frames.listening(server, breaks) as listener, fake.connected(server) as client:
+        answers(client)
+    assert (listener.opened, server.unary, over_grpc(server)) == (2, 1, 0)
+
+
+def test_a_connection_that_breaks_is_told_as_over_grpc(server: fake.FakeServer) -> None:
+    def breaks(peer: FakeConnection) -> None:
+        peer.welcome()
+        peer.receive()
+
+    with fake_frames.listening(server, breaks), fake.connected(server, timeout=0.05) as client:
+        with pytest.raises(ConnectionLostError, match="the connection to the server at 127") as it:
+            fake.run(client, PAIR)
+        assert str(it.value).endswith("broke before it answered: Socket closed")
+
+
+def test_a_forked_process_has_connections_of_its_own(server: fake.FakeServer) -> None:
+    with fake_frames.listening(server) as listener, fake.connected(server) as client:
+        answers(client)
+        if not (child := os.fork()):
+            try:
+                answers(client)
+                os._exit(7)
+            finally:
+                os._exit(1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+        assert listener.opened == 2
+        answers(client)
+    assert (listener.opened, server.unary, over_grpc(server)) == (2, 3, 0)
+
+
+def test_another_token_travels_on_another_connection(server: fake.FakeServer) -> None:
+    tokens = iter(["first", "second"])
+
+    def guard(context: Any) -> None:
+        if dict(context.invocation_metadata())["authorization"] == "Bearer first" and server.unary:
+            fake.fail(CredentialExpiredError("over"))(b"", context)
+
+    server.guard = guard
+    with (
+        fake_frames.listening(server) as listener,
+        fake.connected(server, token=lambda: next(tokens)) as client,
+    ):
+        answers(client, 2)
+    assert listener.opened == 2
+    seen = [sent["authorization"] for sent in server.metadata]
+    assert seen == ["Bearer first", "Bearer second"]
