@@ -20,6 +20,7 @@ from npucall_client.settings import ClientSettings, checked_seconds
 from npucall_client.targets import LOCAL, POOL
 
 if TYPE_CHECKING:
+    from npucall.v1 import operator_service_pb2 as pb
     from npucall_client.sending.senders import Sender
     from npucall_client.sending.transport import Transport
     from npucall_client.sessions.remote import RemoteTensor
@@ -91,6 +92,10 @@ class ClientBase:
     @property
     def _transport(self) -> Transport:
         return self._calls.transport
+
+    def _info(self) -> pb.GetServerInfoResponse:
+        """What the server, or a member of the pool, said it was when the client connected."""
+        return self._transport.first_info
 
     async def _close(self) -> None:
         await self._calls.shared.close()

@@ -18,7 +18,9 @@ import numpy as np
 
 import npucall_client
 from npucall.declare.call import element
+from npucall.declare.declaration import Operator
 from npucall.errors import NpucallError
+from npucall.operators import CATALOGUE
 from npucall.texts import missing_extra, missing_suite
 from npucall.wire.listing import declare
 from npucall_client.calls.argument_texts import arguments_of
@@ -120,7 +122,7 @@ def info(target: Target = None, target_option: TargetOption = None, soc: Soc = "
         npucall info --target local: --soc Ascend310P3
     """
     with connect(the_target(target, target_option), soc=soc or None) as client:
-        answer = client.server_info()
+        answer = client._info()  # noqa: SLF001  # connect has asked
     console = output()
     show(console, facts(server_facts(answer), console.width))
 
@@ -217,7 +219,7 @@ def run(  # noqa: PLR0913  # options of a command
     """
     operator = _c_name(operator)
     with connect(target, timeout=timeout, soc=soc or None) as client:
-        described = declare(client.operator(operator, variant))
+        described = _declared(operator, variant) or declare(client.operator(operator, variant))
         values, outputs = arguments_of(arguments, described, dtype, written or ())
         result = client.execute(operator, variant=variant, outputs=outputs, **values)
     console = Console(stderr=True, markup=False, highlight=False, soft_wrap=True)
@@ -236,6 +238,12 @@ def run(  # noqa: PLR0913  # options of a command
         f"{f'{operator} {result.variant}'.strip()} on {server.device} as {server.soc}: "
         f"{result.timings.run_ns / 1e6:.3f} ms on the device, {result.total_ns / 1e6:.3f} ms in all"
     )
+
+
+def _declared(name: str, variant: str) -> Operator[Any, Any] | None:
+    """The operator as the contract declares it; None if only the server knows which one it is."""
+    found = CATALOGUE.of_name(name)
+    return next((each for each in found if each.variant == variant or len(found) == 1), None)
 
 
 def _help(text: str) -> str:

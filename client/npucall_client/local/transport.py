@@ -85,6 +85,11 @@ class LocalTransport:
         answer.timings.check_ns = time.perf_counter_ns() - start
         return answer
 
+    @property
+    def first_info(self) -> pb.GetServerInfoResponse:
+        """What this process is."""
+        return self.get_server_info(pb.GetServerInfoRequest())
+
     async def answer(self, request: Request, rpc: Rpc[Q, A], asked: Q) -> A:
         """What the method with the RPC's name answers."""
         del request

@@ -28,7 +28,7 @@ class Candidate(Generic[T]):
         self.address = member.address
         self.member = member
         self.link: T | None = None
-        self.opened = ""
+        self.opened: str | None = None
         """The process that has said over the link what it is."""
         self.opening = opening
         """A lock, held by the task that opens the link, or asks the member again what it is."""

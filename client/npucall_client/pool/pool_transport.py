@@ -23,6 +23,7 @@ from npucall_client.sending.remote_sessions import RemoteSessions
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from npucall.v1 import operator_service_pb2 as pb
     from npucall.wire.rpcs import A, Q, Rpc
     from npucall_client.pool.members import Source
     from npucall_client.sending.attempts import Attempts
@@ -59,6 +60,12 @@ class PoolTransport(RemoteTransport):
             await self.close()
             raise
         return self
+
+    @property
+    def first_info(self) -> pb.GetServerInfoResponse:
+        """What one of the members said it was."""
+        known = self.members.table.known.values()
+        return next(each.link.info for each in known if each.link is not None)
 
     async def close(self) -> None:
         """Closes all links; calls under way are cancelled."""

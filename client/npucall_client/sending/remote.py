@@ -88,6 +88,11 @@ class ServerTransport(RemoteTransport):
         super().__init__(link, link.sender, link.target)
         self.link = link
 
+    @property
+    def first_info(self) -> pb.GetServerInfoResponse:
+        """What the server said it was."""
+        return self.link.info
+
     async def close(self) -> None:
         """Closes the connection; calls under way are cancelled."""
         await self.link.close()

@@ -23,6 +23,10 @@ class Transport(Protocol):
     def sender(self) -> Sender:
         """What waits and sends."""
 
+    @property
+    def first_info(self) -> pb.GetServerInfoResponse:
+        """What it said it was when the client connected."""
+
     async def execute(self, request: Request) -> Response:
         """Runs a call."""
 

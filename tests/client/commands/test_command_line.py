@@ -10,6 +10,7 @@ from importlib.metadata import entry_points, version
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
+from tests.client import fake_server as fake
 from tests.rows import each
 
 typer = pytest.importorskip("typer", reason="the extra cli is not installed")
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+GIVEN = ["grad_output=[1,2]", "self=1", "target=1", "reduction=0"]
 NOBODY = "127.0.0.1:1"
 ELLIPSIS = "\N{HORIZONTAL ELLIPSIS}"
 NAMES = sorted(point.name for point in entry_points(group="npucall.commands"))
@@ -64,6 +66,23 @@ def said(run: Callable[..., Ended]) -> Callable[..., str]:
         return ended.stdout
 
     return called
+
+
+@each(("words", "asked"), [(["info"], 0), (["run", "L1LossBackward", *GIVEN], 1)])
+def test_a_command_asks_a_far_server_as_little_as_can_be(
+    run: Callable[..., Ended], words: list[str], asked: int
+) -> None:
+    """Each question is a round trip; another one and a half open the connection.
+
+    Before, `info` asked twice what the server is, and `run` for an operator that it knows.
+    """
+    for kind in "", "pool:":
+        server = fake.FakeServer()
+        infos: list[str] = []
+        server.guard = lambda context: infos.append(context.peer())  # noqa: B023  # at once
+        with fake.serving(server) as target:  # has no other methods
+            assert run(*words, "--target", kind + target).returncode == 0
+        assert (len(infos), server.unary) == (1 + asked, asked)
 
 
 @pytest.fixture(scope="module")
