@@ -44,8 +44,8 @@ def did_you_mean(found: str, known: Iterable[str]) -> str:
     """
     if len(found) > _LONGEST_NAME:
         return ""
-    names = {_plain(name): name for name in known}
-    wanted = _plain(found)
+    names = {plain(name): name for name in known}
+    wanted = plain(found)
     near = [wanted] if wanted in names else get_close_matches(wanted, names, cutoff=_ALIKE)
     return f"; did you mean {' or '.join(names[each] for each in near)}?" if near else ""
 
@@ -61,5 +61,6 @@ def missing_suite(what: str) -> str:
     return f"{what}: {distribution}; pip install ./conformance, in npucall's sources"
 
 
-def _plain(name: str) -> str:
+def plain(name: str) -> str:
+    """A name without what does not matter: upper case, underscores, a leading ``aclnn``."""
     return name.lower().replace("_", "").removeprefix("aclnn")

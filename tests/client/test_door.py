@@ -7,6 +7,7 @@ import importlib.metadata
 from importlib.metadata import EntryPoints
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import npucall
@@ -54,3 +55,16 @@ def test_ops_has_every_operator_by_its_name_in_python() -> None:
         assert getattr(npucall.ops, operator.__name__) is operator
     assert len(dir(npucall.ops)) == len(CATALOGUE)
     assert set(dir(npucall.ops)) == names_of(STUB.with_name("ops.pyi"))
+
+
+def test_an_operator_has_its_name_in_c_and_its_name_in_python_everywhere() -> None:
+    x = np.linspace(-2, 2, 5, dtype=np.float32)
+    with npucall.connect("local:") as npu:
+        expected = npu.run(npucall.ops.gelu_backward, x, x)
+        for name in "aclnnGeluBackward", "GeluBackward", "gelu_backward":
+            np.testing.assert_array_equal(npu.run(name, x, x), expected)
+            assert npu.operator(name).name == "aclnnGeluBackward"
+        with pytest.raises(
+            LookupError, match="'aclnnGeluBackwards'; did you mean aclnnGeluBackward"
+        ):
+            npu.run("gelu_backwards", x, x)

@@ -152,7 +152,7 @@ def operators(
     """
     with connect(the_target(target, target_option), soc=soc or None) as client:
         if name is not None:
-            describe(client.operator(_c_name(name), variant))
+            describe(client.operator(name, variant))
             return
         listed = client.operators()
     rows = []
@@ -217,7 +217,6 @@ def run(  # noqa: PLR0913  # options of a command
         npucall run Softmax 'self=[[1,2,3]]' dim=1 --target local:
         npucall run KlDiv self=x.npy target=y.npy reduction=1 --save results
     """
-    operator = _c_name(operator)
     with connect(target, timeout=timeout, soc=soc or None) as client:
         described = _declared(operator, variant) or declare(client.operator(operator, variant))
         values, outputs = arguments_of(arguments, described, dtype, written or ())
@@ -226,7 +225,7 @@ def run(  # noqa: PLR0913  # options of a command
     for warning in result.warnings:
         console.print(f"warning: {warning}", style="yellow")
     if not described.reference:
-        console.print(f"{operator}: {UNVALIDATED}", style="yellow")
+        console.print(f"{described.name}: {UNVALIDATED}", style="yellow")
     for name, array in _one_by_one(result.outputs):
         if save is None:
             print(f"{name} = {np.array2string(array, separator=', ')}")
@@ -235,7 +234,7 @@ def run(  # noqa: PLR0913  # options of a command
             np.save(save / f"{name}.npy", array)
     server = result.server
     console.print(
-        f"{f'{operator} {result.variant}'.strip()} on {server.device} as {server.soc}: "
+        f"{f'{described.name} {result.variant}'.strip()} on {server.device} as {server.soc}: "
         f"{result.timings.run_ns / 1e6:.3f} ms on the device, {result.total_ns / 1e6:.3f} ms in all"
     )
 
@@ -249,11 +248,6 @@ def _declared(name: str, variant: str) -> Operator[Any, Any] | None:
 def _help(text: str) -> str:
     """A help text whose examples keep their lines (click looks for a backspace)."""
     return re.sub(r"\nExamples:\n+", "\nExamples:\n\n\b\n", text)
-
-
-def _c_name(name: str) -> str:
-    """An operator's name in C; the user may leave out the prefix that nearly all of them have."""
-    return name if name.startswith("acl") else f"aclnn{name}"
 
 
 def _one_by_one(outputs: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

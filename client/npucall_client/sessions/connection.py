@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from npucall.declare import Operator
 from npucall.errors import NpucallError
+from npucall.operators import CATALOGUE
 from npucall.wire.rpcs import GET_OPERATOR, GET_SERVER_INFO
 from npucall_client.calls.arguments import BoundCall
 from npucall_client.calls.hints import add_hint
@@ -125,6 +126,7 @@ class Connection:
         self, name: str, variant: str = "", timeout: float | None = None
     ) -> pb.OperatorInfo:
         """One operator of the server, or of a member of the pool that has it."""
+        name = CATALOGUE.c_name(name)
         wanted = BoundCall(name, variant=variant)
         asked = GET_OPERATOR.request(operator=name, variant=variant)
         request = self.request(timeout)._replace(call=wanted)
@@ -160,6 +162,8 @@ class Connection:
         """
         binding = self.binding
         options = binding.options_of(operator, kwargs)
+        if isinstance(operator, str):
+            operator = CATALOGUE.c_name(operator)
         if not (isinstance(operator, Operator) or binding.knows(operator)):
             binding.declare(await self.operator(operator, timeout=options.timeout))
         call = binding.bind(operator, args, kwargs, options, home, within, planning=planning)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from zlib import crc32
 
+from npucall.texts import plain
 from npucall_conformance.cases.blocks import cases_of
 from npucall_conformance.cases.case import BLOCKS, Case
 
@@ -74,9 +75,8 @@ def select(statements: Iterable[Statement], selection: Selection) -> Iterator[Ca
 
 def wanted(statement: Statement, selection: Selection) -> bool:
     """Whether a run has cases of the statement."""
-    names = {statement.operator.lower(), statement.title.lower()}
-    names |= {name.removeprefix("aclnn") for name in names}
-    if selection.operators and not names & {each.lower() for each in selection.operators}:
+    names = {plain(statement.operator), plain(statement.title)}
+    if selection.operators and not names & set(map(plain, selection.operators)):
         return False
     return not selection.cases or any(
         case.partition("/")[0] == statement.title for case in selection.cases

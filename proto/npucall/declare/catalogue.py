@@ -10,7 +10,7 @@ from typing import Any
 from npucall.declare.declaration import Operator
 from npucall.errors import OperatorUnknownError
 from npucall.products import Product
-from npucall.texts import did_you_mean
+from npucall.texts import did_you_mean, plain
 
 
 class Catalogue:
@@ -23,6 +23,7 @@ class Catalogue:
             variants = self._operators.setdefault(operator.name, {})
             if variants.setdefault(operator.variant, operator) is not operator:
                 raise ValueError(f"{operator.title} is declared twice")
+        self._spelled = {plain(name): name for name in self._operators}
 
     def __repr__(self) -> str:
         return (
@@ -49,6 +50,15 @@ class Catalogue:
         """Every operator, by name, then variant."""
         for variants in self._operators.values():
             yield from variants.values()
+
+    def c_name(self, name: str) -> str:
+        """An operator's name in C; ``KlDivBackward`` and ``kl_div_backward`` mean the same one.
+
+        ``AnyOther`` gets the prefix that nearly all of them have.
+        """
+        if name in self._operators or name.startswith("acl"):
+            return name
+        return self._spelled.get(plain(name), f"aclnn{name}" if name[:1].isupper() else name)
 
     def of_name(self, name: str) -> tuple[Operator[Any, Any], ...]:
         """The variants of an operator, or the only one there is; empty for an unknown name."""
