@@ -64,7 +64,5 @@ def test_an_operator_has_its_name_in_c_and_its_name_in_python_everywhere() -> No
         for name in "aclnnGeluBackward", "GeluBackward", "gelu_backward":
             np.testing.assert_array_equal(npu.run(name, x, x), expected)
             assert npu.operator(name).name == "aclnnGeluBackward"
-        with pytest.raises(
-            LookupError, match="'aclnnGeluBackwards'; did you mean aclnnGeluBackward"
-        ):
-            npu.run("gelu_backwards", x, x)
+        with pytest.raises(LookupError, match="'aclnnGeluBack'; did you mean aclnnGeluBackward"):
+            npu.run("GeluBack", x, x)
