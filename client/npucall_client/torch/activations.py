@@ -7,9 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from npucall_client.torch.declarations import Steps, function
-
-INPUT = ("input",)
+from npucall_client.torch.declarations import Steps, function, two_operators
 
 
 def _not_in_place(inplace: bool) -> None:  # as torch has it
@@ -24,30 +22,28 @@ def _not_in_place(inplace: bool) -> None:  # as torch has it
 def gelu(input: Tensor, approximate: str = "none") -> Steps:
     if approximate not in ("none", "tanh"):
         raise ValueError(f"approximate: expected 'none' or 'tanh', found {approximate!r}")
-    return Steps(
-        lambda run: run("aclnnGeluV2", x=input, approximate=int(approximate == "tanh")),
-        {
-            INPUT: lambda run, grad: run(
-                "aclnnGeluBackwardV2", grad_output=grad, self=input, approximate=approximate
-            )
-        },
-    )
+    told = {"x": input, "approximate": int(approximate == "tanh")}
+    back = {"self": input, "approximate": approximate}
+    return two_operators("aclnnGeluV2", "aclnnGeluBackwardV2", told, back)
 
 
 @function()
 def silu(input: Tensor, inplace: bool = False) -> Steps:
-    return _plain("aclnnSilu", "aclnnSiluBackward", input, inplace)
+    _not_in_place(inplace)
+    return two_operators("aclnnSilu", "aclnnSiluBackward", {"self": input})
 
 
 @function()
 def hardsigmoid(input: Tensor, inplace: bool = False) -> Steps:
-    return _plain("aclnnHardsigmoid", "aclnnHardsigmoidBackward", input, inplace)
+    _not_in_place(inplace)
+    return two_operators("aclnnHardsigmoid", "aclnnHardsigmoidBackward", {"self": input})
 
 
 @function()
 def hardswish(input: Tensor, inplace: bool = False) -> Steps:
+    _not_in_place(inplace)
     # The first aclnnHardswishBackward differs from torch at -3 and 3.
-    return _plain("aclnnHardswish", "aclnnHardswishBackwardV2", input, inplace)
+    return two_operators("aclnnHardswish", "aclnnHardswishBackwardV2", {"self": input})
 
 
 @function()
@@ -76,98 +72,50 @@ def relu6(input: Tensor, inplace: bool = False) -> Steps:
 def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Steps:
     _not_in_place(inplace)
     scalars = {"alpha": alpha, "scale": 1.0, "input_scale": 1.0}
-    return Steps(
-        lambda run: run("aclnnElu", self=input, **scalars),
-        {
-            INPUT: lambda run, grad: run(
-                "aclnnEluBackward",
-                grad_output=grad,
-                self_or_result=input,
-                is_result=False,
-                **scalars,
-            )
-        },
-    )
+    back = {"self_or_result": input, "is_result": False, **scalars}
+    return two_operators("aclnnElu", "aclnnEluBackward", {"self": input, **scalars}, back)
 
 
 @function()
 def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Steps:
     _not_in_place(inplace)
-    slope = {"negative_slope": negative_slope}
-    return Steps(
-        lambda run: run("aclnnLeakyRelu", self=input, **slope),
-        {
-            INPUT: lambda run, grad: run(
-                "aclnnLeakyReluBackward", grad_output=grad, self=input, **slope
-            )
-        },
-    )
+    told = {"self": input, "negative_slope": negative_slope}
+    return two_operators("aclnnLeakyRelu", "aclnnLeakyReluBackward", told)
 
 
 @function()
 def softplus(input: Tensor, beta: float = 1, threshold: float = 20) -> Steps:
-    scalars = {"beta": beta, "threshold": threshold}
-    return Steps(
-        lambda run: run("aclnnSoftplus", self=input, **scalars),
-        {
-            INPUT: lambda run, grad: run(
-                "aclnnSoftplusBackward", grad_output=grad, self=input, **scalars
-            )
-        },
-    )
+    told = {"self": input, "beta": beta, "threshold": threshold}
+    return two_operators("aclnnSoftplus", "aclnnSoftplusBackward", told)
 
 
 @function()
 def logit(input: Tensor, eps: float | None = None) -> Steps:
-    margin = -1.0 if eps is None else eps
-    return Steps(
-        lambda run: run("aclnnLogit", input=input, eps=margin),
-        {INPUT: lambda run, grad: run("aclnnLogitGrad", x=input, dy=grad, eps=margin)},
-    )
+    margin = {"eps": -1.0 if eps is None else eps}
+    told, back = {"input": input, **margin}, {"x": input, **margin}
+    return two_operators("aclnnLogit", "aclnnLogitGrad", told, back, grad="dy")
 
 
 @function()
 def glu(input: Tensor, dim: int = -1) -> Steps:
-    return Steps(
-        lambda run: run("aclnnGlu", self=input, dim=dim),
-        {INPUT: lambda run, grad: run("aclnnGluBackward", grad_out=grad, self=input, dim=dim)},
-    )
+    told = {"self": input, "dim": dim}
+    return two_operators("aclnnGlu", "aclnnGluBackward", told, grad="grad_out")
 
 
 @function("input", "weight")
 def prelu(input: Tensor, weight: Tensor) -> Steps:
-    return Steps(
-        lambda run: run("aclnnPrelu", self=input, weight=weight),
-        {
-            ("input", "weight"): lambda run, grad: run(
-                "aclnnPreluBackward", grad_output=grad, self=input, weight=weight
-            )
-        },
-    )
+    told = {"self": input, "weight": weight}
+    return two_operators("aclnnPrelu", "aclnnPreluBackward", told, of=("input", "weight"))
 
 
 @function(saves_result=True)
 def sigmoid(input: Tensor) -> Steps:
-    return Steps(
-        lambda run: run("aclnnSigmoid", self=input),
-        {
-            INPUT: lambda run, grad, output: run(
-                "aclnnSigmoidBackward", grad_output=grad, output=output
-            )
-        },
-    )
+    return _by_result("aclnnSigmoid", "aclnnSigmoidBackward", input)
 
 
 @function(saves_result=True)
 def tanh(input: Tensor) -> Steps:
-    return Steps(
-        lambda run: run("aclnnTanh", self=input),
-        {
-            INPUT: lambda run, grad, output: run(
-                "aclnnTanhBackward", grad_output=grad, output=output
-            )
-        },
-    )
+    return _by_result("aclnnTanh", "aclnnTanhBackward", input)
 
 
 @function(saves_result=True)
@@ -190,43 +138,32 @@ def log_softmax(
     return _along("aclnnLogSoftmax", "aclnnLogSoftmaxBackward", input, dim, dtype)
 
 
-def _plain(forward: str, backward: str, x: Tensor, inplace: bool) -> Steps:
-    _not_in_place(inplace)
-    return Steps(
-        lambda run: run(forward, self=x),
-        {INPUT: lambda run, grad: run(backward, grad_output=grad, self=x)},
-    )
-
-
 def _threshold(x: Tensor, threshold: float, value: float, inplace: bool) -> Steps:
     _not_in_place(inplace)
-    return Steps(
-        lambda run: run("aclnnThreshold", self=x, threshold=threshold, value=value),
-        {
-            INPUT: lambda run, grad: run(
-                "aclnnThresholdBackward", grad_output=grad, self=x, threshold=threshold
-            )
-        },
-    )
+    back = {"self": x, "threshold": threshold}
+    return two_operators("aclnnThreshold", "aclnnThresholdBackward", {**back, "value": value}, back)
 
 
 def _clipped(x: Tensor, low: float, high: float, inplace: bool) -> Steps:
     _not_in_place(inplace)
-    return Steps(
-        lambda run: run("aclnnHardtanh", self=x, clip_value_min=low, clip_value_max=high),
-        {
-            INPUT: lambda run, grad: run(
-                "aclnnHardtanhBackward", grad_output=grad, self=x, min=low, max=high
-            )
-        },
-    )
+    told = {"self": x, "clip_value_min": low, "clip_value_max": high}
+    back = {"self": x, "min": low, "max": high}
+    return two_operators("aclnnHardtanh", "aclnnHardtanhBackward", told, back)
 
 
 def _along(forward: str, backward: str, x: Tensor, dim: int | None, dtype: Any) -> Steps:
     if dim is None:
         raise ValueError("dim: expected a dimension, found None; npucall does not guess one")
-    converted = x if dtype is None else x.to(dtype)
+    return _by_result(forward, backward, x if dtype is None else x.to(dtype), dim=dim)
+
+
+def _by_result(forward: str, backward: str, x: Tensor, **told: Any) -> Steps:
+    """The second operator takes the result of the first."""
     return Steps(
-        lambda run: run(forward, self=converted, dim=dim),
-        {INPUT: lambda run, grad, output: run(backward, grad_output=grad, output=output, dim=dim)},
+        lambda run: run(forward, self=x, **told),
+        {
+            ("input",): lambda run, grad, output: run(
+                backward, grad_output=grad, output=output, **told
+            )
+        },
     )

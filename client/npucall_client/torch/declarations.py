@@ -54,6 +54,26 @@ class Steps:
     """Tensors of the same shapes, if torch itself cannot find them without data."""
 
 
+def two_operators(  # noqa: PLR0913  # what each of both takes
+    forward: str,
+    backward: str,
+    told: Mapping[str, Any],
+    back: Mapping[str, Any] | None = None,
+    *,
+    grad: str = "grad_output",
+    of: tuple[str, ...] = ("input",),
+) -> Steps:
+    """A function by an operator, and the gradients ``of`` its arguments by another one.
+
+    ``told``: to both, but ``back`` to the second if it takes other arguments, beside the gradient.
+    """
+    again = told if back is None else back
+    return Steps(
+        lambda run: run(forward, **told),
+        {of: lambda run, upstream: run(backward, **{grad: upstream}, **again)},
+    )
+
+
 @dataclass(frozen=True)
 class Function(Generic[P]):
     """A function that replaces one of torch."""

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from npucall_client.torch.declarations import Run, Steps, function
+from npucall_client.torch.declarations import Run, Steps, function, two_operators
 
 CODES = {"none": 0, "mean": 1, "sum": 2}
 PAIR = ("input", "target")
@@ -130,14 +130,7 @@ def soft_margin_loss(
             "its loss"
         )
     told = {"self": input, "target": target, "reduction": code}
-    return Steps(
-        lambda run: run("aclnnSoftMarginLoss", **told),
-        {
-            ("input",): lambda run, grad: run(
-                "aclnnSoftMarginLossBackward", grad_output=grad, **told
-            )
-        },
-    )
+    return two_operators("aclnnSoftMarginLoss", "aclnnSoftMarginLossBackward", told)
 
 
 @function()
@@ -155,14 +148,7 @@ def binary_cross_entropy(
         "weight": None if weight is None else weight.expand(target.shape).to(input.dtype),
         "reduction": code_of(reduction, size_average, reduce),
     }
-    return Steps(
-        lambda run: run("aclnnBinaryCrossEntropy", **told),
-        {
-            ("input",): lambda run, grad: run(
-                "aclnnBinaryCrossEntropyBackward", grad_output=grad, **told
-            )
-        },
-    )
+    return two_operators("aclnnBinaryCrossEntropy", "aclnnBinaryCrossEntropyBackward", told)
 
 
 @function("input", "target")

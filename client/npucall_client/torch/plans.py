@@ -112,10 +112,6 @@ def _item(operator: Operator[Any, Any], name: str, value: Any, numbers: Mapping[
     return TensorSpec(FLOAT if dtype is DOUBLE else dtype, shape, name=name)
 
 
-def _pairs(first: TensorSpec, second: TensorSpec) -> zip[tuple[int, int]]:
-    return zip(first.shape, second.shape, strict=True)
-
-
 def _open(extent: Any) -> bool:
     """Whether it is a symbol, and no number."""
     return isinstance(extent, torch.SymInt) and not str(extent).isdigit()

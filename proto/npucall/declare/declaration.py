@@ -247,13 +247,6 @@ class Operator(Generic[P, R]):
         return f"aclnnStatus {self.name}GetWorkspaceSize({listed});"
 
 
-def _formula_of(operator: Operator[P, R]) -> Callable[Concatenate[Facts, P], R]:
-    """The source that ``??`` and ``inspect.getsource`` show."""
-    if operator.formula is None:
-        raise AttributeError(f"{operator.title} has no formula")
-    return operator.formula
-
-
 help_texts.like_a_function(Operator)
 
 

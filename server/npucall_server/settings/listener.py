@@ -40,8 +40,6 @@ from npucall_server.settings.watching import MetricsSettings
 S = TypeVar("S", bound="ListenerSettings")
 
 _ALL = "--help-all"
-_LONGEST_SECONDS = 1e9
-"""Thirty years; a lock cannot wait for infinity."""
 
 
 class _CommandSettings(BaseModel):

@@ -4,55 +4,48 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from npucall.declare.rules.rule import Rule, listed
+from npucall.declare.rules.rule import Rule, listed, refuses
 from npucall.errors import PARAM_INVALID, AttributeValueError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from npucall.declare.draft import Draft
+    from npucall.declare.rules.rule import Fault
 
 
 def dim_of(name: str, attribute: str = "dim") -> Rule:
     """The attribute names a dimension of the tensor; rank 0 counts as rank 1."""
 
-    def check(draft: Draft) -> None:
+    def faults(draft: Draft) -> Iterator[Fault]:
         rank = max(len(draft.shape(name)), 1)
-        if not -rank <= draft.attribute(attribute) < rank:
-            raise AttributeValueError(
-                f"{attribute}: expected {-rank} to {rank - 1}, a dimension of {name}, "
-                f"found {draft.attribute(attribute)}",
-                parameter=attribute,
-                aclnn_status=PARAM_INVALID,
-            )
+        given = draft.attribute(attribute)
+        if not -rank <= given < rank:
+            yield attribute, f"{-rank} to {rank - 1}, a dimension of {name}", given
 
-    return Rule(f"{attribute} is a dimension of {name}", (attribute,), PARAM_INVALID, check)
+    text = f"{attribute} is a dimension of {name}"
+    return refuses(AttributeValueError, text, (attribute,), faults)
 
 
 def not_negative(name: str) -> Rule:
     """The number is 0 or more; NaN is not."""
 
-    def check(draft: Draft) -> None:
+    def faults(draft: Draft) -> Iterator[Fault]:
         if not draft.attribute(name) >= 0:
-            raise AttributeValueError(
-                f"{name}: expected 0 or more, found {draft.attribute(name)}",
-                parameter=name,
-                aclnn_status=PARAM_INVALID,
-            )
+            yield name, "0 or more", draft.attribute(name)
 
-    return Rule(f"{name} is 0 or more", (name,), PARAM_INVALID, check)
+    return refuses(AttributeValueError, f"{name} is 0 or more", (name,), faults)
 
 
 def one_of(name: str, *values: int | str, status: int = PARAM_INVALID) -> Rule:
     """The attribute has one of these values; whether it may be absent is for others to say."""
 
-    def check(draft: Draft) -> None:
+    def faults(draft: Draft) -> Iterator[Fault]:
         if not draft.absent(name) and draft.attribute(name) not in values:
-            raise AttributeValueError(
-                f"{name}: expected one of {values}, found {draft.attribute(name)}",
-                parameter=name,
-                aclnn_status=status,
-            )
+            yield name, f"one of {values}", draft.attribute(name)
 
-    return Rule(f"{name} is one of {listed(tuple(map(str, values)))}", (name,), status, check)
+    text = f"{name} is one of {listed(tuple(map(str, values)))}"
+    return refuses(AttributeValueError, text, (name,), faults, status=status)
 
 
 def warn_unless(name: str, *values: int, meaning: str) -> Rule:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from npucall.declare.rules.rule import Rule, is_unknown, listed
+from npucall.declare.rules.rule import Rule, is_unknown, listed, refuses
 from npucall.dtypes import BF16, FLOAT, DType, can_cast, promote
 from npucall.errors import PARAM_INVALID, DTypeError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from npucall.declare.draft import Draft
+    from npucall.declare.rules.rule import Fault
 
 
 def supported(*names: str, blames: tuple[str, ...] = (), besides: tuple[DType, ...] = ()) -> Rule:
@@ -21,59 +22,49 @@ def supported(*names: str, blames: tuple[str, ...] = (), besides: tuple[DType, .
     the parameter to blame.
     """
 
-    def check(draft: Draft) -> None:
+    def faults(draft: Draft) -> Iterator[Fault]:
         allowed = draft.operator.dtypes_on(draft.product)
         allowed += besides if allowed else ()
         for name in names:
             if not is_unknown(name, draft) and draft.dtype(name) not in allowed:
-                blamed = listed(blames) if blames else name
                 found = f"{draft.dtype(name)} (their {name})" if blames else draft.dtype(name)
-                raise DTypeError(
-                    f"{blamed}: {_expected(draft, allowed, found)}",
-                    parameter=blames or name,
-                    aclnn_status=PARAM_INVALID,
-                )
+                yield blames or name, *_expected(draft, allowed, found)
 
     more = f", or {listed(tuple(map(str, besides)), 'or')}" if besides else ""
     text = f"dtype of {listed(names)} is one that the product takes{more}"
-    return Rule(text, blames or names, PARAM_INVALID, check)
+    return refuses(DTypeError, text, blames or names, faults)
 
 
 def castable(name: str, *, to: str, blames: tuple[str, ...] = ()) -> Rule:
     """The dtype of ``name`` can be cast to that of the output ``to``."""
 
-    def check(draft: Draft) -> None:
+    def faults(draft: Draft) -> Iterator[Fault]:
         for _, target in draft.tensors((to,)):
             if not can_cast(draft.dtype(name), target.dtype):
-                raise DTypeError(
-                    f"{to}: expected a dtype that {draft.dtype(name)} ({name}) can be cast to, "
-                    f"found {target.dtype}",
-                    parameter=to,
-                    aclnn_status=PARAM_INVALID,
-                )
+                expected = f"a dtype that {draft.dtype(name)} ({name}) can be cast to"
+                yield to, expected, target.dtype
 
-    return Rule(f"{name} can be cast to the dtype of {to}", blames or (to,), PARAM_INVALID, check)
+    return refuses(DTypeError, f"{name} can be cast to the dtype of {to}", blames or (to,), faults)
 
 
 def promoted(*names: str, into: str) -> Rule:
     """The dtypes promote, one after the other, to one type; found as ``into``."""
 
-    def check(draft: Draft) -> None:
+    def faults(draft: Draft) -> Iterator[Fault]:
         given = tuple(name for name in names if not draft.absent(name))
         result = draft.dtype(given[0])
-        for index, name in enumerate(given[1:], start=1):
+        for index, name in enumerate(given[1:], start=2):
             common = promote(result, draft.dtype(name))
             if common is None:
-                raise DTypeError(
-                    f"{listed(given[: index + 1])}: expected dtypes that promote to one, "
-                    f"found {result} and {draft.dtype(name)}",
-                    parameter=given[: index + 1],
-                    aclnn_status=PARAM_INVALID,
-                )
+                found = f"{result} and {draft.dtype(name)}"
+                yield given[:index], "dtypes that promote to one", found
+                return
             result = common
         draft.found_dtypes[into] = result
 
-    return Rule(f"dtypes of {listed(names)} promote to one", names, PARAM_INVALID, check, into)
+    return refuses(
+        DTypeError, f"dtypes of {listed(names)} promote to one", names, faults, finds=into
+    )
 
 
 def dtype_from(name: str, *, into: str, make: Callable[[Draft], DType]) -> Rule:
@@ -88,34 +79,24 @@ def dtype_from(name: str, *, into: str, make: Callable[[Draft], DType]) -> Rule:
 def same_dtype(*names: str, as_: str) -> Rule:
     """Their dtypes are that of ``as_``; the first that differs is to blame."""
 
-    def check(draft: Draft) -> None:
+    def faults(draft: Draft) -> Iterator[Fault]:
         for name, spec in draft.tensors(names):
             if not is_unknown(as_, draft) and spec.dtype is not draft.dtype(as_):
-                raise DTypeError(
-                    f"{name}: expected {draft.dtype(as_)}, the dtype of {as_}, found {spec.dtype}",
-                    parameter=name,
-                    aclnn_status=PARAM_INVALID,
-                )
+                yield name, f"{draft.dtype(as_)}, the dtype of {as_}", spec.dtype
 
-    return Rule(f"dtype of {listed(names)} is that of {as_}", names, PARAM_INVALID, check)
+    return refuses(DTypeError, f"dtype of {listed(names)} is that of {as_}", names, faults)
 
 
 def dtype_in(name: str, *dtypes: DType, status: int = PARAM_INVALID) -> Rule:
     """The dtype of a tensor, or of an aclScalar, is one of these, whatever the product."""
     expected = listed(tuple(map(str, dtypes)), "or")
 
-    def check(draft: Draft) -> None:
-        if draft.absent(name):
-            return
-        given = draft.tensor(name) or draft.scalar(name)
+    def faults(draft: Draft) -> Iterator[Fault]:
+        given = None if draft.absent(name) else draft.tensor(name) or draft.scalar(name)
         if given is not None and given.dtype not in dtypes:
-            raise DTypeError(
-                f"{name}: expected {expected}, found {given.dtype}",
-                parameter=name,
-                aclnn_status=status,
-            )
+            yield name, expected, given.dtype
 
-    return Rule(f"dtype of {name} is {expected}", (name,), status, check)
+    return refuses(DTypeError, f"dtype of {name} is {expected}", (name,), faults, status=status)
 
 
 def float_of(name: str, *, into: str) -> Rule:
@@ -131,17 +112,13 @@ def float_of(name: str, *, into: str) -> Rule:
 def real(*names: str) -> Rule:
     """None of these aclScalars is complex: they can be cast to FLOAT."""
 
-    def check(draft: Draft) -> None:
+    def faults(draft: Draft) -> Iterator[Fault]:
         for name in names:
             given = draft.scalar(name)
             if given is not None and not can_cast(given.dtype, FLOAT):
-                raise DTypeError(
-                    f"{name}: expected a real number, found {given.dtype}",
-                    parameter=name,
-                    aclnn_status=PARAM_INVALID,
-                )
+                yield name, "a real number", given.dtype
 
-    return Rule(f"{listed(names)} can be cast to FLOAT", names, PARAM_INVALID, check)
+    return refuses(DTypeError, f"{listed(names)} can be cast to FLOAT", names, faults)
 
 
 def bfloat16_if_product_has(*names: str, blames: tuple[str, ...] = ()) -> Rule:
@@ -151,28 +128,24 @@ def bfloat16_if_product_has(*names: str, blames: tuple[str, ...] = ()) -> Rule:
     blame.
     """
 
-    def check(draft: Draft) -> None:
+    def faults(draft: Draft) -> Iterator[Fault]:
         for name in names:
             if is_unknown(name, draft) or draft.product.bfloat16:
                 continue
             if draft.dtype(name) is BF16:
-                blamed, found = (listed(blames), f"BF16 (their {name})") if blames else (name, BF16)
-                raise DTypeError(
-                    f"{blamed}: expected another dtype than BF16, which {draft.product} does not "
-                    f"have, found {found}",
-                    parameter=blames or name,
-                    aclnn_status=PARAM_INVALID,
-                )
+                found = f"BF16 (their {name})" if blames else BF16
+                expected = f"another dtype than BF16, which {draft.product} does not have"
+                yield blames or name, expected, found
 
     text = f"{listed(names)} not BF16 where the product has none"
-    return Rule(text, blames or names, PARAM_INVALID, check)
+    return refuses(DTypeError, text, blames or names, faults)
 
 
-def _expected(draft: Draft, allowed: tuple[DType, ...], found: object) -> str:
-    """What ``supported`` expected, or why the product takes nothing at all."""
+def _expected(draft: Draft, allowed: tuple[DType, ...], found: object) -> tuple[str, object]:
+    """What ``supported`` expected and found, or why the product takes nothing at all."""
     if allowed:
         names = listed(tuple(map(str, allowed)), "or")
-        return f"expected {names} on {draft.product}, found {found}"
+        return f"{names} on {draft.product}", found
     variants = draft.catalogue.variants_on(draft.operator.name, draft.product)
     instead = f", which has the variant {listed(variants, 'or')}" if variants else ""
-    return f"expected a product that has {draft.operator.title}, found {draft.product}{instead}"
+    return f"a product that has {draft.operator.title}", f"{draft.product}{instead}"

@@ -4,40 +4,34 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from npucall.declare.rules.rule import Rule, listed
-from npucall.errors import PARAM_INVALID, FormatError
+from npucall.declare.rules.rule import Rule, listed, refuses
+from npucall.errors import FormatError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from npucall.declare.draft import Draft
+    from npucall.declare.rules.rule import Fault
 
 
 def same_format(name: str, like: str) -> Rule:
     """Two tensors, if both are given, have one format."""
 
-    def check(draft: Draft) -> None:
+    def faults(draft: Draft) -> Iterator[Fault]:
         one, other = draft.tensor(name), draft.tensor(like)
         if one is not None and other is not None and one.format is not other.format:
-            raise FormatError(
-                f"{name}: expected {other.format.name}, the format of {like}, "
-                f"found {one.format.name}",
-                parameter=name,
-                aclnn_status=PARAM_INVALID,
-            )
+            yield name, f"{other.format.name}, the format of {like}", one.format.name
 
-    return Rule(f"format of {name} is that of {like}", (name,), PARAM_INVALID, check)
+    return refuses(FormatError, f"format of {name} is that of {like}", (name,), faults)
 
 
 def public_format(*names: str) -> Rule:
     """None of them is in a private format of the device."""
 
-    def check(draft: Draft) -> None:
+    def faults(draft: Draft) -> Iterator[Fault]:
         for name, spec in draft.tensors(names):
             if spec.format.private:
-                raise FormatError(
-                    f"{name}: expected a public format such as ND, found {spec.format.name}, which "
-                    "is private to the device",
-                    parameter=name,
-                    aclnn_status=PARAM_INVALID,
-                )
+                found = f"{spec.format.name}, which is private to the device"
+                yield name, "a public format such as ND", found
 
-    return Rule(f"{listed(names)} are not in a private format", names, PARAM_INVALID, check)
+    return refuses(FormatError, f"{listed(names)} are not in a private format", names, faults)

@@ -5,29 +5,27 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from npucall.declare.parameters import c_name
-from npucall.declare.rules.rule import EndOfChecks, Rule, listed
+from npucall.declare.rules.rule import EndOfChecks, Rule, listed, refuses
 from npucall.errors import PARAM_NULLPTR, ArgumentMissingError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from npucall.declare.draft import Draft
+    from npucall.declare.rules.rule import Fault
 
 
 def present(*names: str) -> Rule:
     """None of them is absent; the first that is gives 161001."""
 
-    def check(draft: Draft) -> None:
+    def faults(draft: Draft) -> Iterator[Fault]:
         for name in names:
             if draft.absent(name):
                 null = c_name(draft.operator.by_name[name])
-                raise ArgumentMissingError(
-                    f"{name}: expected a value, found none (a null {null})",
-                    parameter=name,
-                    aclnn_status=PARAM_NULLPTR,
-                )
+                yield name, "a value", f"none (a null {null})"
 
-    return Rule(f"{listed(names)} must not be null", names, PARAM_NULLPTR, check)
+    text = f"{listed(names)} must not be null"
+    return refuses(ArgumentMissingError, text, names, faults, status=PARAM_NULLPTR)
 
 
 def succeed_if_empty(*names: str) -> Rule:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
-from npucall.errors import PARAM_INVALID, ArgumentError, ShapeError
+from npucall.errors import PARAM_INVALID, ArgumentError, NpucallError, ShapeError
 
 if TYPE_CHECKING:
     from npucall.declare.draft import Draft
@@ -36,6 +36,30 @@ class Rule:
     check: Callable[[Draft], None]
     finds: str | None = None
     """The name under which it leaves a shape or dtype for others."""
+
+
+Fault: TypeAlias = "tuple[str | tuple[str, ...], str, object]"
+"""The parameters to blame, what was expected of them, and what was found."""
+
+
+def refuses(  # noqa: PLR0913  # all that a rule says
+    error: type[NpucallError],
+    description: str,
+    blames: tuple[str, ...],
+    faults: Callable[[Draft], Iterable[Fault]],
+    *,
+    status: int = PARAM_INVALID,
+    finds: str | None = None,
+) -> Rule:
+    """A rule that refuses a call for the first of the faults that it finds."""
+
+    def check(draft: Draft) -> None:
+        for blamed, expected, found in faults(draft):
+            names = blamed if isinstance(blamed, str) else listed(blamed)
+            sentence = f"{names}: expected {expected}, found {found}"
+            raise error(sentence, parameter=blamed, aclnn_status=status)
+
+    return Rule(description, blames, status, check, finds)
 
 
 def requires(

@@ -4,116 +4,93 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from npucall.declare.rules.rule import Rule, is_unknown, listed
+from npucall.declare.rules.rule import Rule, is_unknown, listed, refuses
 from npucall.errors import PARAM_INVALID, ShapeError
 from npucall.tensors import Shape
 from npucall.tensors import broadcast as broadcast_shape
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from npucall.declare.draft import Draft
+    from npucall.declare.rules.rule import Fault
 
 
 def rank_at_most(limit: int, *names: str) -> Rule:
     """None of them has more than ``limit`` dimensions."""
 
-    def check(draft: Draft) -> None:
+    def faults(draft: Draft) -> Iterator[Fault]:
         for name, spec in draft.tensors(names):
             if len(spec.shape) > limit:
-                raise ShapeError(
-                    f"{name}: expected at most {limit} dimensions, found {len(spec.shape)}",
-                    parameter=name,
-                    aclnn_status=PARAM_INVALID,
-                )
+                yield name, f"at most {limit} dimensions", len(spec.shape)
 
-    return Rule(f"{listed(names)} have at most {limit} dimensions", names, PARAM_INVALID, check)
+    return refuses(ShapeError, f"{listed(names)} have at most {limit} dimensions", names, faults)
 
 
 def rank_is(name: str, *ranks: int, status: int = PARAM_INVALID) -> Rule:
     """The tensor has one of these numbers of dimensions."""
-    expected = listed(tuple(map(str, ranks)), "or")
+    expected = f"{listed(tuple(map(str, ranks)), 'or')} dimensions"
 
-    def check(draft: Draft) -> None:
+    def faults(draft: Draft) -> Iterator[Fault]:
         for _, spec in draft.tensors((name,)):
             if len(spec.shape) not in ranks:
-                raise ShapeError(
-                    f"{name}: expected {expected} dimensions, found {len(spec.shape)}",
-                    parameter=name,
-                    aclnn_status=status,
-                )
+                yield name, expected, len(spec.shape)
 
-    return Rule(f"{name} has {expected} dimensions", (name,), status, check)
+    return refuses(ShapeError, f"{name} has {expected}", (name,), faults, status=status)
 
 
 def one_element(name: str) -> Rule:
     """The tensor has one element, whatever its rank."""
 
-    def check(draft: Draft) -> None:
+    def faults(draft: Draft) -> Iterator[Fault]:
         for _, spec in draft.tensors((name,)):
             if spec.elements != 1:
-                raise ShapeError(
-                    f"{name}: expected one element, found shape {spec.shape}",
-                    parameter=name,
-                    aclnn_status=PARAM_INVALID,
-                )
+                yield name, "one element", f"shape {spec.shape}"
 
-    return Rule(f"{name} has one element", (name,), PARAM_INVALID, check)
+    return refuses(ShapeError, f"{name} has one element", (name,), faults)
 
 
 def broadcast(*names: str, into: str) -> Rule:
     """They broadcast, one after the other, to one shape; found as ``into``."""
 
-    def check(draft: Draft) -> None:
+    def faults(draft: Draft) -> Iterator[Fault]:
         result = draft.shape(names[0])
-        for index, name in enumerate(names[1:], start=1):
+        for index, name in enumerate(names[1:], start=2):
             common = broadcast_shape(result, draft.shape(name))
             if common is None:
-                raise ShapeError(
-                    f"{listed(names[: index + 1])}: expected shapes that broadcast to one, "
-                    f"found {' and '.join(str(draft.shape(n)) for n in names[: index + 1])}",
-                    parameter=names[: index + 1],
-                    aclnn_status=PARAM_INVALID,
-                )
+                found = " and ".join(str(draft.shape(each)) for each in names[:index])
+                yield names[:index], "shapes that broadcast to one", found
+                return
             result = common
         draft.found_shapes[into] = result
 
-    return Rule(f"{listed(names)} broadcast to one shape", names, PARAM_INVALID, check, into)
+    return refuses(ShapeError, f"{listed(names)} broadcast to one shape", names, faults, finds=into)
 
 
 def expandable(name: str, *, to: str, meaning: str) -> Rule:
     """``name`` broadcasts to the shape found as ``to`` (``meaning`` for people), not beyond it."""
 
-    def check(draft: Draft) -> None:
+    def faults(draft: Draft) -> Iterator[Fault]:
         if draft.absent(name):
             return
         shape, target = draft.shape(name), draft.shape(to)
         if broadcast_shape(shape, target) != target:
-            raise ShapeError(
-                f"{name}: expected a shape that broadcasts to {target}, {meaning}, without "
-                f"enlarging it, found {shape}",
-                parameter=name,
-                aclnn_status=PARAM_INVALID,
-            )
+            expected = f"a shape that broadcasts to {target}, {meaning}, without enlarging it"
+            yield name, expected, shape
 
-    return Rule(f"{name} broadcasts to {meaning}", (name,), PARAM_INVALID, check)
+    return refuses(ShapeError, f"{name} broadcasts to {meaning}", (name,), faults)
 
 
 def same_shape(name: str, like: str, meaning: str = "", status: int = PARAM_INVALID) -> Rule:
     """``name`` has exactly the shape ``like``, rank included."""
+    meaning = meaning or f"that of {like}"
 
-    def check(draft: Draft) -> None:
+    def faults(draft: Draft) -> Iterator[Fault]:
         for _, spec in draft.tensors((name,)):
             if not is_unknown(like, draft) and spec.shape != draft.shape(like):
-                raise ShapeError(
-                    f"{name}: expected shape {draft.shape(like)}, {meaning or f'that of {like}'},"
-                    f" found {spec.shape}",
-                    parameter=name,
-                    aclnn_status=status,
-                )
+                yield name, f"shape {draft.shape(like)}, {meaning}", spec.shape
 
-    text = f"shape of {name} is {meaning or f'that of {like}'}"
-    return Rule(text, (name,), status, check)
+    return refuses(ShapeError, f"shape of {name} is {meaning}", (name,), faults, status=status)
 
 
 def one_for_each(
@@ -128,19 +105,16 @@ def one_for_each(
     ``meaning`` says the condition to people, as in "if reduction is 0".
     """
 
-    def check(draft: Draft) -> None:
+    def faults(draft: Draft) -> Iterator[Fault]:
         for _, spec in draft.tensors((name,)):
             allowed = (draft.shape(like),) if condition(draft) else ((), (1,))
             if spec.shape not in allowed:
-                raise ShapeError(
-                    f"{name}: expected shape {listed(tuple(map(str, allowed)), 'or')}, one element "
-                    f"for each of {like} {meaning} and a single one otherwise, found {spec.shape}",
-                    parameter=name,
-                    aclnn_status=status,
-                )
+                shapes = listed(tuple(map(str, allowed)), "or")
+                one = f"one element for each of {like} {meaning} and a single one otherwise"
+                yield name, f"shape {shapes}, {one}", spec.shape
 
     text = f"shape of {name} is that of {like} {meaning}, otherwise () or (1,)"
-    return Rule(text, (name,), status, check)
+    return refuses(ShapeError, text, (name,), faults, status=status)
 
 
 def same_extent(like: str, axis: int, meaning: str, **axes: int) -> Rule:
@@ -150,19 +124,14 @@ def same_extent(like: str, axis: int, meaning: str, **axes: int) -> Rule:
     """
     names = tuple(axes)
 
-    def check(draft: Draft) -> None:
-        expected = draft.shape(like)[axis]
+    def faults(draft: Draft) -> Iterator[Fault]:
+        extent = draft.shape(like)[axis]
         for name, spec in draft.tensors(names):
-            if spec.shape[axes[name]] != expected:
-                raise ShapeError(
-                    f"{name}: expected extent {expected} of dimension {axes[name]}, the {meaning} "
-                    f"of {like}, found shape {spec.shape}",
-                    parameter=name,
-                    aclnn_status=PARAM_INVALID,
-                )
+            if spec.shape[axes[name]] != extent:
+                expected = f"extent {extent} of dimension {axes[name]}, the {meaning} of {like}"
+                yield name, expected, f"shape {spec.shape}"
 
-    text = f"{listed(names)} have the {meaning} of {like}"
-    return Rule(text, names, PARAM_INVALID, check)
+    return refuses(ShapeError, f"{listed(names)} have the {meaning} of {like}", names, faults)
 
 
 def shape_of(name: str, *, into: str, make: Callable[[Draft], Shape]) -> Rule:
