@@ -23,26 +23,26 @@ from npucall_server.devices.stopwatch import Stopwatch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from contextlib import AbstractContextManager
     from ctypes import c_int64
 
 TO_LANE, FROM_LANE = "turn, to the lane's thread", "back to the caller's thread"
 DESCRIPTORS, BETWEEN, PHASE_TWO = "descriptors", "between phases", "phase two"
 REST = "memory map, outputs, reply"
 _METHODS: tuple[tuple[str, Any, str], ...] = (
-    (REST, Lane, "run"),  # what of it is in no other step
+    (REST, Lane, "go_on"),  # what of it is in no other step
     ("reserve memory", Transfer, "reserve"),
     ("stage", Transfer, "stage"),
-    ("copy in", Transfer, "copy_in"),
+    ("copy in", Transfer, "send"),
+    (DESCRIPTORS, KeptDescriptors, "arguments"),
     ("phase one", launch_module, "_phase_one"),
-    ("copy out", Transfer, "copy_out"),
+    ("copy out", Transfer, "fetch"),
     ("synchronise", Lane, "_synchronise"),
     ("collect", Transfer, "collect"),
     ("events: record", Stopwatch, "mark"),
     ("events: elapsed", Stopwatch, "between"),
 )
 STEPS = (
-    TO_LANE, "reserve memory", DESCRIPTORS, "stage", "copy in", "phase one", BETWEEN, PHASE_TWO,
+    TO_LANE, "reserve memory", "stage", "copy in", DESCRIPTORS, "phase one", BETWEEN, PHASE_TWO,
     "copy out", "synchronise", "collect", "events: record", "events: elapsed", REST, FROM_LANE,
 )  # fmt: skip
 """In the order of a call."""
@@ -76,7 +76,6 @@ class Steps:
             for step, owner, name in _METHODS:
                 wrap(owner, name, self._step(step, getattr(owner, name)))
             wrap(Launcher, "launch", self._launch(Launcher.launch))
-            wrap(KeptDescriptors, "of", self._both_ends(DESCRIPTORS, KeptDescriptors.of))
             yield
 
     def of(self, run: Callable[[], object]) -> dict[str, Step]:
@@ -121,21 +120,6 @@ class Steps:
             return launch(*others, self._step(BETWEEN, before_phase_two))
 
         return self._step(PHASE_TWO, noted)
-
-    def _both_ends(
-        self, step: str, method: Callable[..., AbstractContextManager[Any]]
-    ) -> Callable[..., AbstractContextManager[Any]]:
-        """A method with a context manager: its beginning and its end are the step."""
-
-        @contextmanager
-        def noted(*arguments: Any) -> Iterator[Any]:
-            with ExitStack() as stack:
-                manager = method(*arguments)
-                entered = self._step(step, manager.__enter__)()
-                stack.push(self._step(step, manager.__exit__))
-                yield entered
-
-        return noted
 
 
 def medians(calls: Sequence[dict[str, Step]]) -> dict[str, Step]:

@@ -141,7 +141,7 @@ class _Noted:
     @contextmanager
     def while_it_runs(self) -> Iterator[None]:
         with ExitStack() as patches:
-            patches.enter_context(mock.patch.object(Lane, "run", self._run(Lane.run)))
+            patches.enter_context(mock.patch.object(Lane, "go_on", self._run(Lane.go_on)))
             for step, owner, name in _HOST_STEPS:
                 timed = self._host_step(step, getattr(owner, name))
                 patches.enter_context(mock.patch.object(owner, name, timed))

@@ -5,17 +5,15 @@ It shows what a second kind of device consists of; a test opens it, and calls it
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from npucall.compute.evaluate import NO_TARGETS
-from npucall.compute.steps import peak_bytes
 from npucall.operators import CATALOGUE
+from npucall.places import StepOutput
 from npucall.products import DEFAULT_SOC, product_of
+from npucall.programs import at_step
 from npucall_server.devices.base import Phases, Ran
-from npucall_server.devices.host_memory import HostResident
+from npucall_server.devices.host_memory import HostResident, as_asked, in_host_memory, memory_of
 from npucall_server.devices.lane_pool import Lanes
-from npucall_server.devices.memory_map import memory_map_of
-from npucall_server.devices.one_by_one import run_steps
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -59,8 +57,21 @@ class EchoDevice:
     """Its lanes have threads of their own."""
 
     def run(self, steps: Sequence[Step], turn: DeviceTurn, pieces: Pieces | None = None) -> Ran:
+        """Each step is a call on a lane, and takes its own turn."""
         del pieces
-        return run_steps(self._run, steps, turn)
+        results: dict[object, Any] = {}
+        answers: list[list[Any]] = []
+        for number, step in enumerate(steps):
+            storages = {
+                name: results.get(source, source) if isinstance(source, StepOutput) else source
+                for name, source in in_host_memory(step.storages).items()
+            }
+            with at_step(number, of=len(steps)), turn():
+                outputs = self._run(step.call, storages, turn, memory_of(step.targets))
+            for name, output in zip(step.call.outputs, outputs, strict=True):
+                results[StepOutput(number, name)] = output
+            answers.append(as_asked(step.call, outputs, step.targets, step.discarded))
+        return Ran(answers, Phases(1, 2, 3, 4))
 
     def takes_pieces(self, call: Prepared) -> bool:
         """It takes its inputs whole."""
@@ -68,7 +79,8 @@ class EchoDevice:
         return False
 
     def program_bytes(self, steps: Sequence[Step]) -> int:
-        return peak_bytes(steps)
+        """All outputs: each stays until the program has ended."""
+        return sum(step.call.replied_bytes for step in steps)
 
     def allocate(self, nbytes: int, dtype: DType | None = None) -> HostResident:
         del dtype
@@ -94,19 +106,18 @@ class EchoDevice:
     def _run(
         self,
         call: Prepared,
-        storages: Mapping[str, Buffer],
+        storages: Mapping[str, Any],
         turn: DeviceTurn,
         targets: Mapping[str, Buffer],
-    ) -> Ran:
-        with turn():
-            return self._lanes.run(call, storages, turn.check, targets, turn.owner)
+    ) -> list[Buffer]:
+        return self._lanes.do(lambda lane: lane.run(call, storages, turn.check, targets))
 
     def _report_lost(self, error: NpucallError) -> None:
         self._lost(error)
 
 
 class EchoLane:
-    """One memory, into which inputs are copied, and from which outputs are."""
+    """One memory, into which the first input is copied, and from which outputs are."""
 
     broken = None
     spent = False
@@ -115,36 +126,27 @@ class EchoLane:
         self._memory = bytearray()
 
     def plan(self, call: Prepared) -> int:
-        return memory_map_of(call, _bytes_taken).size
+        sizes = *call.stored_bytes, *(spec.storage_bytes for spec in call.outputs.values())
+        return sum(-(-size // 64) * 64 for size in sizes)
 
     def run(
         self,
         call: Prepared,
-        storages: Mapping[str, Buffer],
+        storages: Mapping[str, Any],
         check: Callable[[], None],
-        targets: Mapping[str, Buffer] = NO_TARGETS,
-        owner: str = "",
-    ) -> Ran:
-        del owner  # its memory is new for each call
-        memory_map = memory_map_of(call, _bytes_taken)
-        self._memory = bytearray(memory_map.size)
-        for name, start, length in memory_map.sent:
-            self._memory[start : start + length] = storages[name]
+        targets: Mapping[str, Buffer],
+    ) -> list[Buffer]:
+        self._memory[:] = storages[call.stored[0]]
         check()
-        first = memory_map.sent[0].start
         outputs: dict[str, Buffer] = dict(targets)
-        for name, _, length in memory_map.outputs:
-            memoryview(outputs.setdefault(name, bytearray(length)))[:] = self._memory[
-                first : first + length
-            ]
-        return Ran([[outputs[name] for name in call.outputs]], Phases(1, 2, 3, 4))
+        for name, spec in call.outputs.items():
+            length = spec.storage_bytes
+            output = memoryview(outputs.setdefault(name, bytearray(length)))
+            output[:] = self._memory[:length]
+        return [outputs[name] for name in call.outputs]
 
     def empty(self) -> None:
         self._memory = bytearray()
 
     def close(self) -> None:
         self.empty()
-
-
-def _bytes_taken(length: int) -> int:
-    return -(-length // 64) * 64

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from queue import Empty, LifoQueue
 from typing import Generic, TypeVar
 
-from npucall.compute.evaluate import NO_TARGETS
-from npucall.declare.prepare import Prepared
 from npucall.errors import NpucallError, OutOfMemoryError
-from npucall.tensors import Buffer
-from npucall_server.devices.base import Ran
 from npucall_server.devices.cleanup import Cleanup
 from npucall_server.devices.lane_thread import AnyLane
 from npucall_server.devices.native_threads import EndingThreads
@@ -57,17 +53,6 @@ class Lanes(Generic[L]):
                 opening.callback(lane.close)
                 self._free.put(lane)
             self._open = opening.pop_all()
-
-    def run(
-        self,
-        call: Prepared,
-        storages: Mapping[str, Buffer],
-        check: Callable[[], None],
-        targets: Mapping[str, Buffer] = NO_TARGETS,
-        owner: str = "",
-    ) -> Ran:
-        """``AnyLane.run`` on a free lane. The calling thread waits."""
-        return self.do(lambda lane: lane.run(call, storages, check, targets, owner))
 
     def do(self, work: Callable[[L], T]) -> T:
         """Runs a function on a free lane, perhaps twice. The calling thread waits."""

@@ -8,15 +8,11 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any, Generic, Protocol, TypeVar
 
-from npucall.compute.evaluate import NO_TARGETS
-from npucall.declare.prepare import Prepared
 from npucall.errors import NpucallError
-from npucall.tensors import Buffer
-from npucall_server.devices.base import Ran
 from npucall_server.devices.native_threads import NativeThread
 
 T = TypeVar("T")
@@ -39,21 +35,7 @@ class InThread(Protocol):
 
 
 class AnyLane(InThread, Protocol):
-    """Runs one call at a time."""
-
-    def run(
-        self,
-        call: Prepared,
-        storages: Mapping[str, Buffer],
-        check: Callable[[], None],
-        targets: Mapping[str, Buffer] = NO_TARGETS,
-        owner: str = "",
-    ) -> Ran:
-        """Runs a call. When this returns or raises, the device no longer works on the call.
-
-        ``check`` is called while the call can still be stopped; an error that it raises ends the
-        call. The call cannot read what calls of another ``owner`` left in the lane's memory.
-        """
+    """Runs one call at a time. The call cannot read what calls of another owner left there."""
 
     def empty(self) -> None:
         """Gives back everything that is kept for later calls."""

@@ -1,4 +1,4 @@
-"""Where the tensors of a program lie: in memory that a lane gives to the program, or in handles.
+"""Where the tensors of a call or a program lie: in memory that a lane gives, or in handles.
 
 First come the tensors that are sent, then those that are answered, so that one copy sends
 everything, and one copy fetches everything. Then come the tensors that only steps need. After the
@@ -67,8 +67,6 @@ class ProgramMap(NamedTuple):
     steps: Sequence[StepMap]
     sent: Sequence[HostStorage]
     answered: Sequence[Answered]
-    sent_end: int
-    """One copy brings everything before this byte from the host."""
     staged: int
     """How many bytes from the start on come from the host, or go to it."""
     size: int
@@ -149,13 +147,12 @@ class _Maker:
     def made(self) -> ProgramMap:
         sent_inputs = self._sent_inputs()
         sent_outputs = self._sent_outputs()
-        sent_end = self._end
         answered = self._answered()
         staged = self._end
         steps = [self._step(number, sent_inputs) for number in range(len(self._steps))]
         sent = [*sent_inputs.values(), *sent_outputs]
         zeros = max((t.unread for t in self._tensors), default=0)
-        return ProgramMap(steps, sent, answered, sent_end, staged, self._end, zeros)
+        return ProgramMap(steps, sent, answered, staged, self._end, zeros)
 
     def _sent_inputs(self) -> dict[tuple[int, str], HostStorage]:
         sent = {}

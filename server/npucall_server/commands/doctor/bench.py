@@ -13,7 +13,9 @@ from npucall import memory
 from npucall.compute import evaluate
 from npucall.declare.samples import sample_storages
 from npucall.dtypes import BF16, FLOAT16, DType
+from npucall_server.devices.base import Step
 from npucall_server.devices.cann.lane import Lane, LaneLimits
+from npucall_server.devices.cann.program import ProgramRun
 from npucall_server.devices.cann.resident import HandleMemory
 from npucall_server.devices.lane_thread import InThread, LaneThread
 from npucall_server.devices.native_threads import EndingThreads
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
     from npucall_server.devices.cann.operators import OpApi
     from npucall_server.devices.cann.runtime import DeviceContext
 
-Step = Callable[["Bench"], Any]
+Trying = Callable[["Bench"], Any]
 """Yields sections and findings. If its result is False, no other step is tried."""
 L = TypeVar("L", bound="InThread")
 
@@ -93,6 +95,14 @@ class Bench:
         return bool(self.broken) or self.lane.broken is not None
 
 
+def run(lane: Lane, steps: Sequence[Step]) -> ProgramRun:
+    """Runs a call, or a program, to its end. Raises errors of the device."""
+    program = ProgramRun(steps, owner="")
+    while not lane.go_on(program, lambda: None):
+        pass
+    return program
+
+
 def check(lane: Lane, call: Prepared, seed: int) -> tuple[str, Phases | None]:
     """Runs a call; answers what is wrong with its numbers, and its phases.
 
@@ -100,8 +110,8 @@ def check(lane: Lane, call: Prepared, seed: int) -> tuple[str, Phases | None]:
     reference. Raises errors of the device.
     """
     storages: dict[str, Buffer] = {**sample_storages(call, seed)}
-    ran = lane.run(call, storages, lambda: None)
-    outputs: Any = ran.outputs[0]  # no output is in a handle
+    ran = run(lane, [Step(call, storages)])
+    (outputs,) = ran.outputs()
     wrong = difference(call, storages, outputs)
     return NOTHING if wrong and is_untouched(call, storages, outputs) else wrong, ran.phases
 

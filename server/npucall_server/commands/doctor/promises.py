@@ -17,7 +17,7 @@ from npucall.dtypes import FLOAT16
 from npucall.errors import NpucallError, OutOfMemoryError
 from npucall.places import StepOutput
 from npucall.tensors import Buffer
-from npucall_server.commands.doctor.bench import NOTHING, Bench, check, difference
+from npucall_server.commands.doctor.bench import NOTHING, Bench, check, difference, run
 from npucall_server.commands.doctor.finding import (
     WRONG,
     Finding,
@@ -35,7 +35,6 @@ from npucall_server.devices.cann.device_memory import device_buffer
 from npucall_server.devices.cann.functions import NnOpBase
 from npucall_server.devices.cann.lane import Lane
 from npucall_server.devices.cann.planner import Planner
-from npucall_server.devices.cann.program import ProgramRun
 from npucall_server.devices.lane_thread import LaneThread
 
 ELEMENTS = 1 << 20
@@ -76,10 +75,7 @@ def programs(bench: Bench) -> Iterator[Section | Finding]:
                 {first: evaluate.run(call, given)[0]},
                 {first: StepOutput(number, output)},
             )
-    program = ProgramRun(steps, owner="")
-    while not bench.lane.go_on(program, lambda: None):
-        pass
-    (found,) = program.outputs()[-1]
+    (found,) = run(bench.lane, steps).outputs()[-1]
     wrong = difference(call, given, [found], _STEPS)
     said = f"a program of {_STEPS} steps{'' if wrong else ', each on what the one before gave'}"
     yield judged(said, wrong, "moved-descriptors", "stream-order")
@@ -95,8 +91,8 @@ def overflow(bench: Bench) -> Iterator[Section | Finding]:
     yield Section("trial", f"an overflow of {_OVERFLOWS} in FLOAT16")
     numbers = {"grad_output": 2, "self": 0, "target": 60000}
     storages = {name: np.float16(numbers[name]).tobytes() for name in call.stored}
-    ran = bench.lane.run(call, storages, lambda: None)
-    (found,) = np.frombuffer(ran.outputs[0][0], np.float16)  # type: ignore[arg-type]  # no handle
+    ((output,),) = run(bench.lane, [Step(call, storages)]).outputs()
+    (found,) = np.frombuffer(output, np.float16)
     if found == -np.inf:
         yield ok("what FLOAT16 cannot hold is infinite", "infnan")
     else:

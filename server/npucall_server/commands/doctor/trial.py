@@ -13,7 +13,7 @@ from npucall.declare.samples import Form
 from npucall.errors import NpucallError
 from npucall.products import Product
 from npucall_server.commands.doctor import promises
-from npucall_server.commands.doctor.bench import Bench, Step, check
+from npucall_server.commands.doctor.bench import Bench, Trying, check
 from npucall_server.commands.doctor.finding import (
     WRONG,
     Finding,
@@ -151,7 +151,7 @@ def _again(bench: Bench) -> Iterator[Section | Finding]:
     )
 
 
-_STEPS: tuple[Step, ...] = (
+_STEPS: tuple[Trying, ...] = (
     _runs,
     _again,
     promises.programs,

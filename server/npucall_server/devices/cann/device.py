@@ -38,7 +38,6 @@ from npucall_server.devices.cann.resident import (
 )
 from npucall_server.devices.cann.runtime import DeviceContext, open_libraries
 from npucall_server.devices.cleanup import Cleanup
-from npucall_server.devices.host_memory import as_asked
 from npucall_server.devices.lane_pool import Lanes, with_room
 from npucall_server.devices.native_threads import EndingThreads
 from npucall_server.devices.program_map import program_map_of
@@ -138,13 +137,9 @@ class CannDevice:
         The calling thread waits, even if its caller no longer does.
         """
         del pieces  # it takes none
-        used = [
-            m for step in steps for m in residents(step.storages.values(), step.targets.values())
-        ]
-        if len(steps) == 1 and not used:
-            return self._run_call(steps[0], turn)
-        with in_use(used):
-            return self._run_program(ProgramRun(steps, turn.owner, careful=self._careful), turn)
+        program = ProgramRun(steps, turn.owner, careful=self._careful)
+        with in_use(program.residents):
+            return self._run(program, turn)
 
     def program_bytes(self, steps: Sequence[Step]) -> int:
         """The bytes of its tensors and of the handles that it fills, without workspace."""
@@ -179,18 +174,7 @@ class CannDevice:
         """Closes the lanes, then the device. All handles must have been given back."""
         self._open.close()
 
-    def _run_call(self, step: Step, turn: DeviceTurn) -> Ran:
-        """A call without handles."""
-        call, storages, targets, discarded = step
-        values.check(call, storages, turn.check)
-        with turn():
-            ran = self._lanes.run(call, storages, turn.check, targets, turn.owner)  # type: ignore[arg-type]  # no handles
-            turn.check()
-        if not discarded:
-            return ran
-        return ran._replace(outputs=[as_asked(call, ran.outputs[0], {}, discarded)])  # type: ignore[arg-type]
-
-    def _run_program(self, program: ProgramRun, turn: DeviceTurn) -> Ran:
+    def _run(self, program: ProgramRun, turn: DeviceTurn) -> Ran:
         for number, step in enumerate(program.steps):
             if step.call.checked_inputs:
                 try:

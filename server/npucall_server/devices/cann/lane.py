@@ -10,19 +10,13 @@ from contextlib import contextmanager, suppress
 from ctypes import byref, c_void_p
 from typing import NamedTuple
 
-import numpy as np
-
-from npucall.compute.evaluate import NO_TARGETS
-from npucall.declare.prepare import Prepared, once_a_call
+from npucall.declare.prepare import Prepared
 from npucall.errors import NpucallError, OutOfMemoryError
-from npucall.memory import fresh_array
-from npucall.tensors import Buffer
-from npucall_server.devices.base import BrokenDeviceError, Phases, Ran, device_lost
+from npucall_server.devices.base import BrokenDeviceError, device_lost
 from npucall_server.devices.cann import functions as c
 from npucall_server.devices.cann.clearing import Clearing
 from npucall_server.devices.cann.copies import Copies
 from npucall_server.devices.cann.descriptors import KeptDescriptors
-from npucall_server.devices.cann.device_memory import piece_bytes
 from npucall_server.devices.cann.events import StreamEvents
 from npucall_server.devices.cann.launch import Launcher
 from npucall_server.devices.cann.operators import OpApi
@@ -31,9 +25,7 @@ from npucall_server.devices.cann.runtime import DeviceContext
 from npucall_server.devices.cann.scratch import Scratch
 from npucall_server.devices.cann.transfer import Transfer
 from npucall_server.devices.cleanup import Cleanup
-from npucall_server.devices.memory_map import MemoryMap, memory_map_of
 from npucall_server.devices.stopwatch import Stopwatch
-from npucall_server.devices.unwritten import begun
 
 _START, _COPIED_IN, _PLANNED, _RUN, _COPIED_OUT, _MARKS = range(6)
 """The marks of a call on the stream, and how many there are."""
@@ -90,6 +82,8 @@ class Lane:
             opening.callback(self._copies.close)
             self._clearing = Clearing(acl, self._stream, self._launch, note)
             self._transfer = self._new_transfer()
+            self._empty: Transfer | None = None
+            """Without memory, for the time in which a program has the other one."""
             self._scratch = Scratch(acl, self._clearing)
             self._descriptors = KeptDescriptors(base, limits.kept_calls)
             opening.callback(self.empty)
@@ -113,34 +107,8 @@ class Lane:
             every.callback(self._scratch.give_back)
             every.callback(self._descriptors.close)
 
-    def run(
-        self,
-        call: Prepared,
-        storages: Mapping[str, Buffer],
-        check: Callable[[], None],
-        targets: Mapping[str, Buffer] = NO_TARGETS,
-        owner: str = "",
-    ) -> Ran:
-        """Runs a call. When this returns or raises, the device no longer works on the call.
-
-        ``check`` is called before the first phase; an error that it raises ends the call. After the
-        first phase the call is launched if there is memory for its workspace. Outputs go into
-        ``targets``; an output without a target goes into new memory. If the call before was of
-        another ``owner``, kept memory is cleared first.
-        """
-        with self._unbroken():
-            self._begin_for(owner)
-            try:
-                ran = self._run(call, storages, check, targets)
-            except BaseException as error:
-                self._unless_broken(error, self._keep_no_more_than_allowed)
-                raise
-            self._keep_no_more_than_allowed()
-            self._owner = owner
-            return ran
-
     def go_on(self, program: ProgramRun, check: Callable[[], None]) -> bool:
-        """Runs the next steps of a program for a few ms; whether the program has ended.
+        """Runs a call, or the next steps of a program for a few ms; whether the program has ended.
 
         When this returns or raises, the device no longer works on the program. After an error the
         program begins again. ``check`` is called before each first phase. The program keeps its
@@ -149,7 +117,11 @@ class Lane:
         with self._unbroken():
             self._begin_for(program.owner)
             if program.transfer is None:
-                program.transfer, self._transfer = self._transfer, self._new_transfer()
+                program.transfer, self._transfer = (
+                    self._transfer,
+                    self._empty or self._new_transfer(),
+                )
+                self._empty = None
             program.transfer.on(self._copies, self._clearing)
             first = program.next
             try:
@@ -178,11 +150,15 @@ class Lane:
     def _go_on(self, program: ProgramRun, transfer: Transfer, check: Callable[[], None]) -> None:
         first, mark, between = program.next, self._stopwatch.mark, self._stopwatch.between
         zeros = self._scratch.reserve_zeros(program.map.zeros)
+        if not first:
+            program.reserve(transfer)
         with self._settled():
             self._scratch.clear()
+            if not first:
+                program.stage(transfer)
             mark(_START)
             if not first:
-                program.begin(transfer)
+                program.send(transfer)
             mark(_COPIED_IN)
             planned = self._queue(program, transfer, zeros, check)
             mark(_RUN)
@@ -192,7 +168,8 @@ class Lane:
         ran = between(_PLANNED, _RUN)
         copies = between(_START, _COPIED_IN), between(_RUN, _COPIED_OUT)
         program.spend(copies[0], planned, ran, copies[1])
-        learn(program.steps[first : program.next], ran)
+        if len(program.steps) > 1:
+            learn(program.steps[first : program.next], ran)
         if program.has_ended:
             program.collect(transfer)
 
@@ -260,7 +237,9 @@ class Lane:
         if transfer.kept >= self._transfer.kept:
             transfer, self._transfer = self._transfer, transfer
             self._transfer.on(self._copies, self._clearing)
-        transfer.give_back()
+        if not transfer.is_empty:
+            transfer.give_back()
+        self._empty = transfer
         self._keep_no_more_than_allowed()
 
     def _new_transfer(self) -> Transfer:
@@ -274,51 +253,6 @@ class Lane:
                 memory.distrust()
             elif owner != before:
                 memory.disown()
-
-    def _run(
-        self,
-        call: Prepared,
-        storages: Mapping[str, Buffer],
-        check: Callable[[], None],
-        targets: Mapping[str, Buffer],
-    ) -> Ran:
-        function, transfer = self._operators.needed(call.operator), self._transfer
-        memory_map, storages = _memory_map_of(call), begun(call, storages)
-        mark, between = self._stopwatch.mark, self._stopwatch.between
-        outputs = {
-            name: np.frombuffer(targets[name], np.uint8)
-            if name in targets
-            else fresh_array((spec.storage_bytes,), np.uint8)
-            for name, spec in call.outputs.items()
-        }
-
-        def ready(workspace_size: int) -> int | None:
-            workspace = self._scratch.reserve_workspace(call, workspace_size)
-            mark(_PLANNED)
-            return workspace
-
-        addresses = transfer.reserve(memory_map)
-        self._scratch.expect(call)
-        if memory_map.zeros:
-            zeros = self._scratch.reserve_zeros(memory_map.zeros)
-            addresses.update(dict.fromkeys(memory_map.unread, zeros))
-        with self._descriptors.of(call, addresses) as arguments, self._settled():
-            self._scratch.clear()
-            transfer.clear()
-            transfer.stage(memory_map, storages)
-            mark(_START)
-            transfer.copy_in(memory_map, storages)
-            mark(_COPIED_IN)
-            check()
-            planned = self._launcher.launch(function, arguments, ready)
-            mark(_RUN)
-            transfer.copy_out(memory_map, outputs)
-            mark(_COPIED_OUT)
-        transfer.collect(memory_map, outputs)
-        copied_in, ran = between(_START, _COPIED_IN), between(_PLANNED, _RUN)
-        copied_out = between(_RUN, _COPIED_OUT)
-        phases = Phases(copied_in, planned, ran, copied_out)
-        return Ran([[output.data for output in outputs.values()]], phases)
 
     @contextmanager
     def _unbroken(self) -> Iterator[None]:
@@ -368,8 +302,3 @@ class Lane:
     def _keep_no_more_than_allowed(self) -> None:
         if self._transfer.kept + self._scratch.kept > self._limits.kept_memory:
             self.empty()
-
-
-@once_a_call
-def _memory_map_of(call: Prepared) -> MemoryMap:
-    return memory_map_of(call, piece_bytes)

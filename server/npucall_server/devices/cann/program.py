@@ -21,7 +21,7 @@ from npucall.errors import NpucallError
 from npucall.memory import fresh_array
 from npucall_server.devices.base import Phases, Step
 from npucall_server.devices.cann.device_memory import piece_bytes
-from npucall_server.devices.cann.resident import address_of, is_aligned
+from npucall_server.devices.cann.resident import address_of, is_aligned, residents
 from npucall_server.devices.cann.transfer import Transfer
 from npucall_server.devices.program_map import Place, ProgramMap, StepMap, program_map_of
 from npucall_server.devices.unwritten import begun
@@ -62,6 +62,12 @@ def learn(steps: Sequence[Step], ran_ns: int) -> None:
             pace_of(call).correct(ran_ns / expected)
 
 
+@once_a_call
+def _map_of(call: Prepared) -> ProgramMap:
+    """The map of a call of which all bytes come from the host, and go there."""
+    return program_map_of([Step(call, {})], piece_bytes, is_aligned)
+
+
 class ProgramRun:
     """A run of several steps, or of a single call, for ``owner``. One lane at a time has it.
 
@@ -71,13 +77,26 @@ class ProgramRun:
     def __init__(self, steps: Sequence[Step], owner: str, *, careful: bool = False) -> None:
         self.owner, self._is_call = owner, len(steps) == 1
         self.steps = [self._begun(number, step) for number, step in enumerate(steps)]
-        self.map: ProgramMap = program_map_of(self.steps, piece_bytes, is_aligned)
+        self.residents = [
+            each
+            for step in steps
+            for each in residents(step.storages.values(), step.targets.values())
+        ]
+        """The memory of handles that it reads or writes."""
+        is_plain = self._is_call and not (self.residents or steps[0].discarded)
+        self.map: ProgramMap = (
+            _map_of(steps[0].call)
+            if is_plain
+            else program_map_of(self.steps, piece_bytes, is_aligned)
+        )
         self.transfer: Transfer | None = None
         """Its memory, from the first step to the last."""
         self.next = 0
         """Number of the step that is queued next."""
         self.careful = careful or self._is_call
         self._spent = [0, 0, 0, 0]
+        self._sent: list[tuple[int, Any]] = []
+        """What goes from the host into its own memory, in that order."""
         self._arrays: dict[tuple[int, str], AnyArray] = {}
 
     @property
@@ -95,18 +114,31 @@ class ProgramRun:
         self.next = 0
         self._spent = [0, 0, 0, 0]
 
-    def begin(self, transfer: Transfer) -> None:
-        """Reserves memory, clears other owners' data in it, and queues copies from the host."""
-        transfer.reserve_for_program(self.map.size, self.map.staged)
+    def reserve(self, transfer: Transfer) -> None:
+        """Takes its memory. Raises OutOfMemoryError."""
+        transfer.reserve(self.map.size, self.map.staged)
+
+    def stage(self, transfer: Transfer) -> None:
+        """Clears other owners' data in its memory, and prepares the copies from the host."""
         transfer.clear()
-        sent: list[tuple[int, Any]] = []
-        for step, name, place, _ in self.map.sent:
-            data: Any = self.steps[step].storages[name]
-            if type(place) is int:
-                sent.append((place, data))
-            else:
-                transfer.send_to(self._address(transfer, place), data)
-        transfer.send_parts(sent, self.map.sent_end)
+        if memory.is_poisoned():
+            transfer.spoil(self.map.size)
+        self._sent = [
+            (place, self.steps[step].storages[name])
+            for step, name, place, _ in self.map.sent
+            if type(place) is int
+        ]
+        transfer.stage(self._sent)
+
+    def send(self, transfer: Transfer) -> None:
+        """Queues the copies from the host; those into handles are waited for."""
+        if len(self._sent) < len(self.map.sent):
+            for step, name, place, _ in self.map.sent:
+                if type(place) is not int:
+                    data: Any = self.steps[step].storages[name]
+                    transfer.send_to(self._address(transfer, place), data)
+        transfer.send(self._sent)
+        self._sent = []
 
     def prepare(self, number: int, transfer: Transfer, zeros: int) -> dict[str, int]:
         """Queues the work before the launch of a step; answers the addresses of its tensors.
@@ -128,11 +160,11 @@ class ProgramRun:
     def end(self, transfer: Transfer) -> None:
         """Queues the copies to the host, or copies at once."""
         self._arrays = {(a.step, a.name): self._array(a.step, a.name) for a in self.map.answered}
-        transfer.fetch_parts(self._answered(), self.map.staged)
+        transfer.fetch(self._answered())
 
     def collect(self, transfer: Transfer) -> None:
         """Fills the outputs when the stream is done: the next call will use the staging memory."""
-        transfer.collect_parts(self._answered())
+        transfer.collect(self._answered())
 
     def _answered(self) -> list[tuple[int, AnyArray]]:
         return [(a.start, self._arrays[a.step, a.name]) for a in self.map.answered]

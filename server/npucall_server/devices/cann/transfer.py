@@ -7,7 +7,7 @@ synchronous.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from operator import itemgetter
 
 import numpy as np
@@ -21,7 +21,6 @@ from npucall_server.devices.cann.copies import Copies, Part, pinned_bytes, pinne
 from npucall_server.devices.cann.device_memory import PinnedBuffer, device_buffer
 from npucall_server.devices.cann.functions import AscendCL
 from npucall_server.devices.cleanup import Cleanup
-from npucall_server.devices.memory_map import MemoryMap
 
 _SMALL = 1 << 14
 """Below so many bytes a copy by Python is faster than one by NumPy."""
@@ -44,28 +43,23 @@ class Transfer:
         """Bytes of device memory that are kept."""
         return self._memory.size
 
-    def reserve(self, memory_map: MemoryMap) -> dict[str, int]:
-        """Device addresses of the tensors of a call. Raises OutOfMemoryError."""
-        base = self._memory.reserve(memory_map.size) or 0
-        self._choose(memory_map.size)
-        return {name: base + start for name, start in memory_map.starts.items()}
+    @property
+    def is_empty(self) -> bool:
+        """Whether it has no memory at all."""
+        return not (self._memory.size or self._staging.size)
 
     def on(self, copies: Copies, clearing: Clearing) -> None:
         """Uses another lane's stream from now on. The old stream must have done all its work."""
         self._copies, self._clearing = copies, clearing
 
-    def reserve_for_program(self, size: int, copied: int) -> None:
+    def reserve(self, size: int, copied: int) -> None:
         """Reserves ``size`` bytes. The first ``copied`` of them come from the host, or go to it.
 
         Raises OutOfMemoryError.
         """
         self._memory.reserve(size)
-        self._choose(copied)
-
-    def _choose(self, size: int) -> None:
-        """Chooses how ``size`` bytes are copied: as a whole, in pieces, or synchronously."""
-        self._staged = size <= self._staging_limit
-        self._staging.reserve(size if self._staged else pinned_bytes(self._staging_limit))
+        self._staged = copied <= self._staging_limit
+        self._staging.reserve(copied if self._staged else pinned_bytes(self._staging_limit))
 
     def disown(self) -> None:
         """The owner changes: the calls until now had another owner."""
@@ -89,69 +83,48 @@ class Transfer:
         else:
             self._clearing.clear(address, length)
 
-    def stage(self, memory_map: MemoryMap, storages: Mapping[str, Buffer]) -> None:
-        """Prepares the copy: queues the clearing, and meanwhile fills staging."""
-        if memory.is_poisoned():
-            self._spoil(memory_map.size)
-        for span in memory_map.cleared:
-            self.fill(self.device(span.start), span.length)
-        for span in memory_map.sent if self._staged else ():
-            source = np.frombuffer(storages[span.name], np.uint8)
-            np.copyto(self.pinned(span.start, span.length), source)
+    def spoil(self, size: int) -> None:
+        """Fills the memory of a run with the pattern of the debug mode."""
+        if size:
+            self.fill(self.device(0), size, memory.PATTERN)
+        self._staging.bytes.fill(memory.PATTERN)
 
-    def _stage_bytes(self, start: int, data: Buffer) -> None:
-        size = len(data)
-        if size < _SMALL:
-            self._staging.bytes.data[start : start + size] = data
-        else:  # other threads can compute meanwhile
-            np.copyto(self.pinned(start, size), np.frombuffer(data, np.uint8))
+    def stage(self, parts: Sequence[tuple[int, Buffer]]) -> None:
+        """Fills staging with what is copied to the device as a whole."""
+        for start, data in parts if self._staged else ():
+            size = len(data)
+            if size < _SMALL:
+                self._staging.bytes.data[start : start + size] = data
+            else:  # other threads can compute meanwhile
+                np.copyto(self.pinned(start, size), np.frombuffer(data, np.uint8))
 
-    def copy_in(self, memory_map: MemoryMap, storages: Mapping[str, Buffer]) -> None:
-        """Queues the copy to the device. After it returns, ``storages`` may change."""
+    def send(self, parts: Sequence[tuple[int, Buffer]]) -> None:
+        """Queues the copies to the device, in the order of ``start``. Then the bytes may change."""
         if not self._staged:
-            self._send((span.start, storages[span.name]) for span in memory_map.sent)
-            return
-        first, length = memory_map.copied_in
-        if length:
-            self.copy_to_device(self.device(first), self.staging(first), length)
-
-    def copy_out(self, memory_map: MemoryMap, outputs: Mapping[str, AnyArray]) -> None:
-        """Queues the copy from the device, or fills the outputs at once."""
-        if not self._staged:
-            self._fetch((span.start, outputs[span.name]) for span in memory_map.outputs)
-            return
-        first, length = memory_map.copied_out
-        if length:
-            self.copy_to_host(self.staging(first), self.device(first), length)
-
-    def collect(self, memory_map: MemoryMap, outputs: Mapping[str, AnyArray]) -> None:
-        """Fills the outputs when the stream is done: the next call will use the staging memory."""
-        for span in memory_map.outputs if self._staged else ():
-            np.copyto(outputs[span.name], self.pinned(span.start, span.length))
-
-    def send_parts(self, parts: Sequence[tuple[int, Buffer]], end: int) -> None:
-        """Queues the copies of a program to the device; all bytes lie before ``end``."""
-        if not self._staged:
-            self._send(parts)
+            sources = [Part(self.device(at), np.frombuffer(data, np.uint8)) for at, data in parts]
+            self._copies.send(sources, pinned_pieces(self._staging, self._staging_limit))
         elif parts:
-            for start, data in parts:
-                self._stage_bytes(start, data)
-            self.copy_to_device(self.device(0), self.staging(0), end)
+            first, (last, data) = parts[0][0], parts[-1]
+            length = last + len(data) - first
+            self._copy(self.device(first), self.staging(first), length, c.ACL_MEMCPY_HOST_TO_DEVICE)
 
     def send_to(self, address: int, data: Buffer) -> None:
         """Copies to device memory outside the program's memory, and waits for that."""
         self._copies.send([Part(address, np.frombuffer(data, np.uint8))], ())
 
-    def fetch_parts(self, parts: Sequence[tuple[int, AnyArray]], end: int) -> None:
-        """Queues a program's copies from the device, or copies at once; all before ``end``."""
+    def fetch(self, parts: Sequence[tuple[int, AnyArray]]) -> None:
+        """Queues the copies from the device, or copies at once."""
+        in_order = sorted(parts, key=itemgetter(0))
         if not self._staged:
-            self._fetch(parts)
+            targets = [Part(self.device(start), array) for start, array in in_order]
+            self._copies.fetch(targets, pinned_pieces(self._staging, self._staging_limit))
         elif parts:
-            first = min(start for start, _ in parts)
-            self.copy_to_host(self.staging(first), self.device(first), end - first)
+            first, (last, array) = in_order[0][0], in_order[-1]
+            length = last + len(array) - first
+            self._copy(self.staging(first), self.device(first), length, c.ACL_MEMCPY_DEVICE_TO_HOST)
 
-    def collect_parts(self, parts: Sequence[tuple[int, AnyArray]]) -> None:
-        """Fills the arrays when the stream is done."""
+    def collect(self, parts: Sequence[tuple[int, AnyArray]]) -> None:
+        """Fills the arrays when the stream is done: the next call will use the staging memory."""
         for start, array in parts if self._staged else ():
             np.copyto(array, self.pinned(start, len(array)))
 
@@ -160,21 +133,6 @@ class Transfer:
         with Cleanup() as every:
             every.callback(self._memory.give_back)
             every.callback(self._staging.give_back)
-
-    def _send(self, parts: Iterable[tuple[int, Buffer]]) -> None:
-        sources = [Part(self.device(start), np.frombuffer(data, np.uint8)) for start, data in parts]
-        self._copies.send(sources, pinned_pieces(self._staging, self._staging_limit))
-
-    def _fetch(self, parts: Iterable[tuple[int, AnyArray]]) -> None:
-        in_order = sorted(parts, key=itemgetter(0))
-        targets = [Part(self.device(start), array) for start, array in in_order]
-        self._copies.fetch(targets, pinned_pieces(self._staging, self._staging_limit))
-
-    def _spoil(self, size: int) -> None:
-        if size:
-            self.fill(self.device(0), size, memory.PATTERN)
-        pinned = size if self._staged else pinned_bytes(self._staging_limit)
-        self.pinned(0, pinned).fill(memory.PATTERN)
 
     def device(self, start: int) -> int:
         """Address of a byte of device memory."""
@@ -187,14 +145,6 @@ class Transfer:
     def pinned(self, start: int, length: int) -> AnyArray:
         """A part of staging."""
         return self._staging.bytes[start : start + length]
-
-    def copy_to_device(self, target: int, source: int, length: int) -> None:
-        """Queues a copy from host memory, both by their addresses."""
-        self._copy(target, source, length, c.ACL_MEMCPY_HOST_TO_DEVICE)
-
-    def copy_to_host(self, target: int, source: int, length: int) -> None:
-        """Queues a copy to host memory."""
-        self._copy(target, source, length, c.ACL_MEMCPY_DEVICE_TO_HOST)
 
     def copy_on_device(self, target: int, source: int, length: int) -> None:
         """Queues a copy from device memory to device memory."""

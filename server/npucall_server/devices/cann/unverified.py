@@ -141,7 +141,7 @@ UNVERIFIED = (
         "Documented, and torch_npu does so [src:pinned-copies]. If this is wrong, calls are "
         "slower, or the doctor's copies show wrong numbers.",
         Stake.FAST, 0.97,
-        ("devices/cann/device_memory.py: PinnedBuffer", "devices/cann/transfer.py: copy_in"),
+        ("devices/cann/device_memory.py: PinnedBuffer", "devices/cann/transfer.py: send"),
         "Look at a timeline of msprof: copy and phase one of a large call overlap.",
     ),
     Claim(

@@ -10,8 +10,8 @@ from tests.simulator.control import Simulator
 
 from npucall_server.commands.doctor import promises, trial
 from npucall_server.commands.doctor.finding import Verdict
-from npucall_server.devices.base import Ran
 from npucall_server.devices.cann.lane import Lane
+from npucall_server.devices.cann.program import ProgramRun
 from npucall_server.devices.cann.resident import HandleMemory
 
 from .conftest import Examined, not_ok
@@ -41,15 +41,15 @@ def order(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def infinities(monkeypatch: pytest.MonkeyPatch) -> None:
-    right = Lane.run
+    right = ProgramRun.outputs
 
-    def saturated(self: Lane, call: Any, *given: Any, **more: Any) -> Ran:
-        ran = right(self, call, *given, **more)
-        if ran.outputs == [[np.float16(-np.inf).tobytes()]]:
-            return ran._replace(outputs=[[np.float16(-65504).tobytes()]])
-        return ran
+    def saturated(self: ProgramRun) -> list[list[Any]]:
+        found = right(self)
+        if [bytes(each) for each in found[0]] == [np.float16(-np.inf).tobytes()]:
+            return [[np.float16(-65504).tobytes()]]
+        return found
 
-    monkeypatch.setattr(Lane, "run", saturated)
+    monkeypatch.setattr(ProgramRun, "outputs", saturated)
 
 
 def handles(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -141,10 +141,10 @@ def test_staging_is_filled_before_the_time_of_the_copy_begins(
         noted = lambda *arguments: (steps.append(name), method(*arguments))[1]  # noqa: E731
         monkeypatch.setattr(owner, name, noted)
 
-    for owner, name in (Transfer, "stage"), (Stopwatch, "mark"), (Transfer, "copy_in"):
+    for owner, name in (Transfer, "stage"), (Stopwatch, "mark"), (Transfer, "send"):
         note(owner, name)
     device.run(l1(device))
-    assert steps[:4] == ["stage", "mark", "copy_in", "mark"]
+    assert steps[:4] == ["stage", "mark", "send", "mark"]
 
 
 @given(limit=st.integers(1, 1 << 40))

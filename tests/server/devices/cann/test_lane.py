@@ -7,7 +7,10 @@ from typing import Any
 import pytest
 from grpc import StatusCode
 
+from npucall.declare.call import Call
+from npucall.declare.catalogue import Catalogue
 from npucall.declare.declaration import prototype_only
+from npucall.declare.prepare import prepare
 from npucall.errors import (
     CancelledError,
     DeadlineError,
@@ -15,8 +18,11 @@ from npucall.errors import (
     OperatorUnavailableError,
     OutOfMemoryError,
 )
+from npucall.products import A2
+from npucall_server.devices.base import Step
 from npucall_server.devices.cann.lane import Lane, LaneLimits
 from npucall_server.devices.cann.planner import Planner
+from npucall_server.devices.cann.program import ProgramRun
 from npucall_server.devices.cann.runtime import DeviceContext
 from npucall_server.settings.npu import AscendPaths
 
@@ -125,9 +131,10 @@ def test_a_lane_waits_asleep_or_awake_and_so_long(
 
 def test_an_operator_that_no_library_has_is_unavailable(context: DeviceContext) -> None:
     lane = lane_of(context)
-    call: Any = type("Call", (), {"operator": prototype_only("aclnnNowhere", (), "")})
-    planner = Planner(context, lane._operators)
-    for work in (lambda: planner.plan(call), lambda: lane.run(call, {}, lambda: None)):
+    operator = prototype_only("aclnnNowhere", (), "")
+    call = prepare(Call(operator, {}), A2, Catalogue([operator]))
+    planner, program = Planner(context, lane._operators), ProgramRun([Step(call, {})], "somebody")
+    for work in (lambda: planner.plan(call), lambda: lane.go_on(program, lambda: None)):
         with pytest.raises(OperatorUnavailableError, match="expected aclnnNowhere in a library"):
             work()
     lane.close()
