@@ -48,8 +48,10 @@ class Scratch:
         self._zeros.clear(self._clearing.clear)
 
     def expect(self, call: Prepared) -> None:
-        """Reserves the workspace that a call is known to need, before its first phase."""
-        self._workspace.reserve_beside(known_workspace(call) or 0)
+        """Reserves and clears the workspace that a call is known to need, before its first phase."""
+        if size := known_workspace(call):
+            self._workspace.reserve_beside(size)
+            self._workspace.clear(self._clearing.clear)
 
     def reserve_workspace(self, call: Prepared, size: int) -> int | None:
         """Address of ``size`` bytes; None if ``size`` is 0. Raises OutOfMemoryError.
