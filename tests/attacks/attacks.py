@@ -14,6 +14,7 @@ from typing import Any
 from . import requests
 from .http2 import (
     HEALTH,
+    LONG,
     MOST,
     REFLECTION,
     Connection,
@@ -67,7 +68,7 @@ def working_memory(target: str, operator: str, share: int, count: int = 4) -> At
     """
     parts = message(requests.begun(1, requests.WORKING_MEMORY[operator](share)))
     return calls(
-        target, [("ExecuteStream", *parts)] * count, seconds=90, until=answered,
+        target, [("ExecuteStream", *parts)] * count, seconds=LONG, until=answered,
         connections=count, window=0, end=False,
     )  # fmt: skip
 
@@ -82,7 +83,7 @@ def bodies_one_byte_short(target: str, count: int, size: int) -> Attack:
 def gzip_bombs(target: str, path: str, bomb: bytes) -> Attack:
     """A message that is many times as large once it is unpacked."""
     wanted = [(path, *message(bomb, compressed=True))]
-    return calls(target, wanted, seconds=20, until=over, encoding="gzip")
+    return calls(target, wanted, seconds=LONG, until=over, encoding="gzip")
 
 
 def padding(target: str, count: int, size: int) -> Attack:
@@ -96,7 +97,7 @@ def small_fields(target: str, kind: str, size: int, count: int = 4) -> Attack:
     """Messages that are full of small fields."""
     path, body = requests.crowded(size)[kind]
     wanted = [(path, *message(body))] * count
-    return calls(target, wanted, seconds=50, until=over, connections=count)
+    return calls(target, wanted, seconds=LONG, until=over, connections=count)
 
 
 @contextmanager

@@ -30,8 +30,10 @@ from npucall_client import Client
 
 from .http2 import HEALTH
 
-PATIENCE = 10.0
-"""Seconds after which a polite call is lost."""
+PATIENCE = 20.0
+"""Seconds after which a polite call is lost, and a health check: sooner than anything that makes no
+progress is given back.
+"""
 _SIZES = {"small": 256, "large": 2 * 2**20}
 _PAUSES = {"small": 0.02, "large": 1.0, "health": 0.5}
 _SERVING = b"\x08\x01"
@@ -48,7 +50,7 @@ class Seen:
     lost: list[str] = field(default_factory=list)
     """Why the others were lost."""
     health: list[str] = field(default_factory=list)
-    """What fresh connections were told within a second."""
+    """What fresh connections were told."""
     running: int = 0
 
     @property
@@ -126,11 +128,11 @@ def _patiently(client: Client, numbers: np.ndarray) -> np.ndarray:
 
 
 def health_of(target: str) -> str:
-    """What a fresh connection is told within a second."""
+    """What a fresh connection is told."""
     with wire.bare_channel(target) as channel:
         check: Any = channel.unary_unary(HEALTH)  # type: ignore[call-arg]
         try:
-            return "SERVING" if check(b"", timeout=1) == _SERVING else "NOT_SERVING"
+            return "SERVING" if check(b"", timeout=PATIENCE) == _SERVING else "NOT_SERVING"
         except grpc.RpcError as error:
             return f"health {error.code().name}"
 

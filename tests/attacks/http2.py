@@ -186,6 +186,8 @@ class Connection:
 
 
 Connections = list[Connection]
+LONG = 300.0
+"""Seconds in which anything that has to happen does, on a machine that is busy."""
 
 
 @contextmanager

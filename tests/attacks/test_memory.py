@@ -11,7 +11,7 @@ from npucall.operators.l1_loss_backward import l1_loss_backward
 
 from . import attacks, requests
 from .attacks import endings
-from .http2 import answered, connected, message, over, pump
+from .http2 import LONG, answered, connected, message, over, pump
 from .servers import GIB, MIB, AttackedServer, Start
 
 pytestmark = pytest.mark.long
@@ -47,7 +47,7 @@ def test_bodies_one_byte_short_are_bounded_and_cut(start: Start, limit: int) -> 
     with start(limit=limit) as server:
         calls, size = crowd(server, 50 * MIB)
         with attacks.bodies_one_byte_short(server.target, calls, size) as made:
-            pump(made, 25, over)  # 10 s for room, then 10 s for a byte
+            pump(made, LONG, over)  # 10 s for room, then 10 s for a byte
             server.note(calls, endings(made))
             assert over(made)
         assert server.peak() < server.promise
@@ -62,7 +62,7 @@ def test_a_body_that_comes_slowly_is_not_cut_while_nobody_waits(start: Start) ->
             pump([hand], 2)
             hand.send(call, bytes([byte]))
         hand.send(call, end=True)
-        pump([hand], 5, over)
+        pump([hand], LONG, over)
         assert hand.ended == {call: "0"}
 
 
@@ -92,7 +92,7 @@ def test_answers_that_nobody_reads_are_counted_and_cancelled(start: Start, limit
         calls, size = crowd(server, 75 * MIB)
         with attacks.unread_answers(server.target, calls, size) as made:
             _, held = server.in_flight()
-            pump(made, 45, over)  # 30 s without a byte, since the last call was opened
+            pump(made, LONG, over)  # 30 s without a byte, since the last call was opened
             server.note(calls, f"{held / MIB:,.0f} MiB counted", endings(made))
             assert over(made)
         assert server.peak() < server.promise
@@ -109,7 +109,7 @@ def test_long_names_stay_neither_in_memory_nor_in_the_log(start: Start, method: 
                 named = requests.field(1, b"%d" % number + b"x" * size)
                 request = requests.field(1, named) if method == "Execute" else named
                 made[0].call(method, *message(request))
-                pump(made, 10, over)
+                pump(made, LONG, over)
             server.note(endings(made))
         kept = wire.resident_bytes(server.process.pid) - server.resident_at_start
         log = server.log.stat().st_size

@@ -17,7 +17,7 @@ import pytest
 from . import attacks, requests
 from .attacks import Attack
 from .clients import clients, polite
-from .http2 import pump
+from .http2 import LONG, pump
 from .servers import GIB, Start
 
 pytestmark = pytest.mark.long
@@ -26,8 +26,6 @@ QUIET_SECONDS = 10.0
 HOSTILE, COUNT = "tests.attacks.test_soak", 3
 HOLD_SECONDS = 4.0
 """For which an attack stands, with its connections open."""
-IDLE_SECONDS = 60.0
-"""After which all that hostile callers held has been given back."""
 THREADS = 256
 """More than a server keeps for calls and streams."""
 
@@ -45,14 +43,14 @@ def test_polite_callers_lose_nothing_beside_hostile_ones(start: Start) -> None:
                 server.process.wait(seconds)
             beside = seen()
         assert not server.killed
-        idle = server.seconds_until_idle(IDLE_SECONDS)
+        idle = server.seconds_until_idle(LONG)
         server.note(
             beside, f"idle after {idle:.0f} s", f"threads {threads} -> {server.threads()}",
             f"descriptors {descriptors} -> {server.descriptors()}",
         )  # fmt: skip
         assert not beside.lost
         assert server.peak() < server.promise
-        assert idle < IDLE_SECONDS
+        assert idle < LONG
         assert server.threads() < threads + THREADS
         assert server.descriptors() <= descriptors + 8
         assert '"traceback"' not in server.log.read_text()

@@ -31,7 +31,7 @@ from .servers import Start
 pytestmark = pytest.mark.long
 
 WEIGHTS = {"one": 1, "two": 2, "four": 4}
-SECONDS, CALLS = 10.0, 500
+SECONDS, CALLS, PATIENCE = 10.0, 500, 300.0
 GREEDY = "tests.attacks.test_tenants"
 DAY = 86_400.0
 
@@ -71,14 +71,19 @@ def test_tenants_have_the_device_by_their_weights(start: Start, tmp_path: Path) 
                 stack.enter_context(asking)
         time.sleep(2)
         look = partial(usage, server.target, token_of["office"])
-        calls, before = look()
-        wire.until(lambda: look()[0] > calls + CALLS, "they have computed", 300)
-        _, after = look()
-        spent = {name: after[name] - before[name] for name in WEIGHTS}
-        shares = {name: spent[name] / sum(spent.values()) * 7 for name in WEIGHTS}
+        begun, before = look()
+        shares: dict[str, float] = {}
+
+        def are_even() -> bool:
+            """After many calls, since one that is slow counts for as long as it took."""
+            calls, after = look()
+            spent = {name: after[name] - before[name] for name in WEIGHTS}
+            shares.update({name: spent[name] / sum(spent.values()) * 7 for name in WEIGHTS})
+            return calls > begun + CALLS and shares == pytest.approx(WEIGHTS, rel=0.1)
+
+        wire.until(lambda: look()[0] > begun, "they compute", PATIENCE)
+        wire.until(are_even, "shares are as weights", PATIENCE)
         server.note(shares)
-    for name, weight in WEIGHTS.items():
-        assert shares[name] == pytest.approx(weight, rel=0.1)
 
 
 @pytest.mark.parametrize("kind", ["unary", "streams", "large", "ctc"])
@@ -128,8 +133,9 @@ def greedy_call(target: str, kind: str) -> Callable[[], object]:
 
 
 def greedy(target: str, kind: str, callers: str) -> None:
-    """Callers take all that the server gives; with the lowest priority, as other machines."""
-    os.nice(19)
+    """Callers take all that the server gives; those who compute as if on other machines."""
+    if kind not in _LONG:
+        os.nice(19)
 
     def repeat(call: Callable[[], object]) -> None:
         while True:

@@ -8,7 +8,7 @@ import pytest
 
 from . import requests
 from .clients import polite
-from .http2 import HEALTH, connected, message, over, pump
+from .http2 import HEALTH, LONG, connected, message, over, pump
 from .servers import MIB, Start
 
 
@@ -23,7 +23,7 @@ def test_calls_by_hand_are_answered_and_those_of_many_windows_travel_whole(start
         wanted = requests.SMALL, requests.data(size), *made
         calls = [read, hand.call(HEALTH, *message(b""))]
         calls += [hand.call("Execute", *message(request)) for request in wanted]
-        pump([hand], 60, over)
+        pump([hand], LONG, over)
         assert hand.ended == dict.fromkeys(calls, "0")
         assert hand.received[read] > size
 

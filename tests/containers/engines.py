@@ -20,7 +20,7 @@ TOOLS = Path(sys.executable).parent
 FOLDER = ROOT / "build" / "containers"
 """Kept between runs: the base image, and what podman has built."""
 CLIENT = "localhost/npucall-client"
-PATIENCE = 120
+PATIENCE = 600
 PODMAN = (
     "catatonit iproute2 iptables mmdebstrap podman runc aardvark-dns netavark", "catatonit",
     "iptables", "mmdebstrap", "podman", "runc", "/usr/lib/podman/aardvark-dns",

@@ -19,7 +19,7 @@ import pytest
 from tests.pool.hosts import need, until
 
 from . import images
-from .engines import FOLDER, ROOT, TOOLS, Engine, Podman, own_network
+from .engines import FOLDER, PATIENCE, ROOT, TOOLS, Engine, Podman, own_network
 from .test_pool import NETWORK, POOL, UNDER_LOAD
 
 pytestmark = [pytest.mark.containers, pytest.mark.long]
@@ -87,7 +87,7 @@ def daemon(enter: list[str]) -> Iterator[Docker]:
             yield docker
         finally:
             process.terminate()
-            process.wait(timeout=60)
+            process.wait(PATIENCE)
             shutil.rmtree(data, ignore_errors=True)
 
 

@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.containers, pytest.mark.long]
 SYSTEM = FOLDER / "systemd"
 DEBIAN = "systemd,systemd-sysv,python3,python3-venv,ca-certificates"
 HEALTH = "npucall-server health 127.0.0.1:50052"
-PATIENCE = 120
+PATIENCE = 600
 BLOCKS = re.findall(
     r"^```sh\n(.*?)^```$",
     (ROOT / "docs/lab.md").read_text(encoding="utf-8"),

@@ -28,7 +28,7 @@ METHODS = (
 )  # fmt: skip
 FLOAT = tensor_pb2.DATA_TYPE_FLOAT
 
-PATIENCE = 30.0
+PATIENCE = 120.0
 """Seconds after which a test gives up; none takes so long unless something is broken."""
 
 LANES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 2

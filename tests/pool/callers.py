@@ -42,10 +42,18 @@ class Seen:
 
 
 class Calls:
-    """Callers who go on until they are told to stop. ``stop`` answers what their program said."""
+    """Callers who go on until they are told to stop. ``stop`` answers what their program said.
 
-    def __init__(self, stop: Callable[[], str]) -> None:
-        self._stop = stop
+    ``read``: the next line that it says.
+    """
+
+    def __init__(self, stop: Callable[[], str], read: Callable[[], str] | None = None) -> None:
+        self._stop, self._read = stop, read
+
+    def wait_until_enough(self) -> None:
+        """Until they have had as many answers as ``--enough`` said."""
+        assert self._read is not None
+        assert self._read() == "enough\n"
 
     def stop(self) -> Seen:
         """Lets the calls under way end."""
@@ -73,6 +81,6 @@ def calling(
             assert process.stdout is not None
             first = process.stdout.readline()
             assert first == "calls\n", first
-            yield Calls(stop)
+            yield Calls(stop, process.stdout.readline)
         finally:
             process.kill()

@@ -1,7 +1,7 @@
 """Calls without end until SIGTERM, and compares each answer; then says what was seen, as JSON.
 
-Prints "calls" once each caller has had an answer. A program of its own, since it runs on hosts and
-in containers that have the client alone.
+Prints "calls" once each caller has had an answer, "enough" after ``--enough`` of them. A program of
+its own, since it runs on hosts and in containers that have the client alone.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import signal
+import sys
 import threading
 import time
 from collections import Counter
@@ -74,6 +75,7 @@ def main() -> None:
     parser.add_argument("--clients", type=int, default=1)
     parser.add_argument("--sizes", type=int, nargs="+", default=[4096, 4096, 4096, 262_144])
     parser.add_argument("--timeout", type=float, default=60.0)
+    parser.add_argument("--enough", type=int, default=sys.maxsize)
     options = parser.parse_args()
     over = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: over.set())
@@ -94,6 +96,9 @@ def main() -> None:
     for thread in threads:
         thread.start()
     print("calls", flush=True)
+    while not over.wait(0.1) and sum(caller.right for caller in callers) < options.enough:
+        pass
+    print("enough", flush=True)
     over.wait()
     for thread in threads:
         thread.join()

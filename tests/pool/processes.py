@@ -15,7 +15,7 @@ from pathlib import Path
 
 from .hosts import Host
 
-START_SECONDS = 90.0
+START_SECONDS = 400.0
 _POLL_SECONDS = 0.02
 _KEEPER = """
 while :; do

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -28,16 +27,17 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
 
 
 @pytest.mark.parametrize("source", ["directory", "static"])
-@pytest.mark.parametrize(("megabytes", "seconds"), [(1, 60), (16, 120), (64, 300)])
+@pytest.mark.parametrize(("megabytes", "enough"), [(1, 4000), (16, 2000)])
 def test_members_are_equally_busy_and_nobody_starves(
-    many: Bench, source: str, megabytes: int, seconds: float
+    many: Bench, source: str, megabytes: int, enough: int
 ) -> None:
     sizes = [4096, 4096, 4096, megabytes * MIB]
     flags = ["--clients", f"{CLIENTS_EACH}", "--threads", "1", "--timeout", "300"]
-    flags += ["--sizes", *map(str, sizes)]
+    flags += ["--enough", f"{enough}", "--sizes", *map(str, sizes)]
     with ExitStack() as stack:
         callers = [stack.enter_context(many.calling(source, *flags)) for _ in range(PROCESSES)]
-        time.sleep(seconds)
+        for each in callers:
+            each.wait_until_enough()
         seen = [each.stop() for each in callers]
     for each in seen:
         each.check()

@@ -300,7 +300,7 @@ def survives(served: Served, data: bytes) -> None:
     until(served.is_idle, "nothing is left")
 
 
-@pytest.mark.parametrize("examples", [500, pytest.param(100_000, marks=pytest.mark.long)])
+@pytest.mark.parametrize("examples", [500, pytest.param(20_000, marks=pytest.mark.long)])
 def test_any_bytes_end_the_connection_or_are_answered(shared: Served, examples: int) -> None:
     @settings(max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck))
     @given(st.data())
