@@ -2,34 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import ExitStack
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
+
+import typer
 
 from npucall.products import product_of
 from npucall_client.client import connect as connect_and_wait
 from npucall_client.commands.console import Soc, Target, TargetOption, the_target
 from npucall_client.targets import LOCAL
 from npucall_conformance import bundle
-from npucall_conformance.cases.case import BLOCKS, dtype_named
+from npucall_conformance.cases.case import BLOCKS, Case, dtype_named
 from npucall_conformance.cases.select import Selection, select
 from npucall_conformance.golden import Golden
 from npucall_conformance.judging.profiles import PROFILES
 from npucall_conformance.options import RunOptions, judge, on_every_product, versions
 from npucall_conformance.reporting.coverage import Matrix
+from npucall_conformance.reporting.report import Report
 from npucall_conformance.running.runner import QUICK_REPEAT, REPEAT
 from npucall_conformance.running.subject import ADAPTERS, SubjectOpener
 from npucall_conformance.statements import statements
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from npucall_conformance.cases.case import Case
-    from npucall_conformance.reporting.report import Report
-
-import typer
 
 _REPORTS = "npucall_conformance.reporting"
 _FAILURES = "npucall-failures"

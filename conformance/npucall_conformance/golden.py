@@ -10,9 +10,11 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -20,19 +22,12 @@ from npucall.declare.parameters import Scalar
 from npucall.dtypes import BF16, DType
 from npucall.tensors import TensorSpec, view
 from npucall_conformance.bundle import plain
-from npucall_conformance.cases.made_call import call_of
-from npucall_conformance.judging.check import expectation_of
+from npucall_conformance.cases.case import Case
+from npucall_conformance.cases.made_call import MadeCall, call_of
+from npucall_conformance.judging.check import Expectation, expectation_of
 from npucall_conformance.judging.profiles import tolerance
+from npucall_conformance.judging.truth import Expected
 from npucall_conformance.stating.statement import WITHOUT_BFLOAT16
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from pathlib import Path
-
-    from npucall_conformance.cases.case import Case
-    from npucall_conformance.cases.made_call import MadeCall
-    from npucall_conformance.judging.check import Expectation
-    from npucall_conformance.judging.truth import Expected
 
 FORMAT, VERSION = "npucall golden data", 1
 _STORED = {

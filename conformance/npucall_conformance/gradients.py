@@ -3,32 +3,26 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from npucall.dtypes import BY_NUMPY
 from npucall.errors import NpucallError
 from npucall_client.calls import arrays
+from npucall_client.client import Client
 from npucall_client.torch.checking import Checked, GradientRow
-from npucall_client.torch.functional import FUNCTIONS, functional
-from npucall_conformance.judging.tolerance import judge
+from npucall_client.torch.declarations import Function
+from npucall_client.torch.functional import FUNCTIONS, Functional, functional
+from npucall_conformance.judging.tolerance import Judgement, judge
 from npucall_conformance.judging.truth import Expected
 from npucall_conformance.stating.rounding import ulp
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from torch import Tensor
-
-    from npucall_client.client import Client
-    from npucall_client.torch.declarations import Function
-    from npucall_client.torch.functional import Functional
-    from npucall_conformance.judging.tolerance import Judgement
 
 _FAMILY = ("torch.nn.modules.activation", "torch.nn.modules.loss")
 """Modules whose layers are losses and activations."""

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from npucall.declare.declaration import Operator
 from npucall.declare.names import python_name
-from npucall.declare.parameters import Attribute, Kind, Output
+from npucall.declare.parameters import Attribute, Kind, Output, Parameter
 from npucall.dtypes import BY_NUMPY
 from npucall.operators import CATALOGUE
 from npucall.texts import did_you_mean
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
-
-    from npucall.declare.declaration import Operator
-    from npucall.declare.parameters import Parameter
 
 _AS_TYPED = (Kind.STRING, Kind.DTYPE)
 """Attributes that are taken as they are typed; quotes are not needed."""

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+import numpy as np
 
-    import numpy as np
-
-    from npucall.errors import NpucallError
-    from npucall.places import HandlePart, StepOutput
-    from npucall.tensors import Buffer, Shape
+from npucall.errors import NpucallError
+from npucall.places import HandlePart, StepOutput
+from npucall.tensors import Buffer, Shape
 
 Tensor: TypeAlias = "tuple[np.dtype[Any], Shape, Shape | None, Shape | None]"
 """Dtype, shape, strides and shape of the storage, as ``arrays.Sent`` begins."""

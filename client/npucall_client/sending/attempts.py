@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from npucall.errors import (
@@ -23,8 +23,6 @@ from npucall.errors import (
 from npucall_client.sending.follow_ups import MENDING, Next, delay_of, follows
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
     from npucall_client.sending.request import Request
 
 T = TypeVar("T")

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, Self, TypeV
 
 from npucall.errors import CancelledError, NpucallError
 from npucall_client.calls.hints import add_hint, warn
-from npucall_client.calls.options import result_of
-from npucall_client.sending.senders import finished, shortened
+from npucall_client.calls.options import Result, result_of
+from npucall_client.sending.senders import Sender, finished, shortened
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Mapping
@@ -20,9 +20,7 @@ if TYPE_CHECKING:
     from npucall.declare.declaration import Operator
     from npucall.wire.messages import Response
     from npucall_client.calls.arguments import BoundCall
-    from npucall_client.calls.options import Result
     from npucall_client.sending.request import Request
-    from npucall_client.sending.senders import Sender
 
 P = ParamSpec("P")
 R = TypeVar("R")

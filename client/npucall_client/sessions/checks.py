@@ -6,7 +6,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from npucall.declare.catalogue import Catalogue
-from npucall.declare.prepare import once_a_call
+from npucall.declare.prepare import Prepared, once_a_call
 from npucall.errors import NpucallError
 from npucall.operators import CATALOGUE
 from npucall.products import PRODUCTS, product_of
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from npucall.declare.declaration import Operator
-    from npucall.declare.prepare import Prepared
     from npucall.v1 import operator_service_pb2 as pb
     from npucall_client.calls.arguments import BoundCall
     from npucall_client.calls.tensors import Tensor

@@ -6,25 +6,20 @@ import time
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from npucall.dtypes import BY_NUMPY
-from npucall.errors import HandleEmptyError, HandleLostError, HandleReleasedError
+from npucall.dtypes import BY_NUMPY, AnyArray
+from npucall.errors import HandleEmptyError, HandleLostError, HandleReleasedError, NpucallError
 from npucall.limits import CACHED_CALLS
-from npucall.places import HandlePart
-from npucall.tensors import TensorSpec
+from npucall.places import HandlePart, StepOutput
+from npucall.tensors import Buffer, Shape, TensorSpec
 from npucall_client.calls import arrays
-from npucall_client.calls.tensors import HeldTensor
+from npucall_client.calls.tensors import HeldTensor, Tensor
 from npucall_client.sending.senders import finished
 from npucall_client.settings import checked_seconds
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from npucall.dtypes import AnyArray
-    from npucall.errors import NpucallError
-    from npucall.places import StepOutput
-    from npucall.tensors import Buffer, Shape
     from npucall_client.calls.options import Progress
-    from npucall_client.calls.tensors import Tensor
     from npucall_client.sessions.session_link import SessionLink
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, overload
 
-from npucall.dtypes import BY_NUMPY
+from npucall.dtypes import BY_NUMPY, AnyArray, Array
 from npucall.places import Keep
 from npucall_client.calls import answers, arrays
 from npucall_client.calls.hints import warn
@@ -18,11 +18,9 @@ from npucall_client.sessions.results import new_handle, results_of
 from npucall_client.settings import checked_seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from types import TracebackType
 
     from npucall.declare import Operator
-    from npucall.dtypes import AnyArray, Array
     from npucall_client.calls.options import Progress
     from npucall_client.sessions.connection import Connection
     from npucall_client.sessions.session_link import SessionLink

@@ -5,15 +5,12 @@ from __future__ import annotations
 from enum import Enum
 from functools import lru_cache
 from math import prod
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import numpy as np
 
-from npucall.tensors import TensorSpec
-
-if TYPE_CHECKING:
-    from npucall.dtypes import AnyArray, DType
-    from npucall.tensors import Buffer, Shape
+from npucall.dtypes import AnyArray, DType
+from npucall.tensors import Buffer, Shape, TensorSpec
 
 SENTINEL = b"\xa5"
 """The bytes that fill storage which no element owns, unless a case has bytes of its own."""

@@ -5,27 +5,21 @@ Everything is drawn from small whole numbers, which Hypothesis makes smaller.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from math import prod
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn, SearchStrategy
 
-from npucall.tensors import TensorSpec, broadcast, row_major
-from npucall_conformance.cases.arrangements import Arrangement
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from hypothesis.strategies import DrawFn, SearchStrategy
-
-    from npucall.dtypes import DType
-    from npucall.tensors import Shape
-    from npucall_conformance.cases.arrangements import StorageLayout
-    from npucall_conformance.stating.parts import Attributes
-    from npucall_conformance.stating.statement import Statement
+from npucall.dtypes import DType
+from npucall.tensors import Shape, TensorSpec, broadcast, row_major
+from npucall_conformance.cases.arrangements import Arrangement, StorageLayout
+from npucall_conformance.stating.parts import Attributes
+from npucall_conformance.stating.statement import Statement
 
 T = TypeVar("T")
 _MOST = 99

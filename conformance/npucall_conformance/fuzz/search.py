@@ -3,28 +3,22 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
 from time import monotonic
-from typing import TYPE_CHECKING
 
 from hypothesis import Phase, Verbosity, find, reject, settings
 from hypothesis.errors import Flaky, NoSuchExample, Unsatisfiable
+from hypothesis.strategies import SearchStrategy
 
-from npucall_conformance.fuzz.draws import drawn
+from npucall.dtypes import DType
+from npucall_conformance.cases.case import Case
+from npucall_conformance.fuzz.draws import Draws, drawn
 from npucall_conformance.fuzz.random_calls import Within, invalid, valid, words
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from hypothesis.strategies import SearchStrategy
-
-    from npucall.dtypes import DType
-    from npucall_conformance.cases.case import Case
-    from npucall_conformance.fuzz.draws import Draws
-    from npucall_conformance.reporting.report import CaseOutcome
-    from npucall_conformance.running.runner import Evidence, Runner
-    from npucall_conformance.stating.statement import Statement
+from npucall_conformance.reporting.report import CaseOutcome
+from npucall_conformance.running.runner import Evidence, Runner
+from npucall_conformance.stating.statement import Statement
 
 _FIRST, _MOST = 10, 100
 """Calls of an operator in the first round, and in the fifth and all after it."""

@@ -23,20 +23,16 @@ an ulp is eight times that, and half of the mean that cutting off causes.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from npucall.dtypes import DOUBLE, FLOAT, FLOAT16
+from npucall.dtypes import DOUBLE, FLOAT, FLOAT16, DType
+from npucall_conformance.judging.truth import Expected
+from npucall_conformance.stating.arguments import Reals
 from npucall_conformance.stating.rounding import nearest, ulp
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from npucall.dtypes import DType
-    from npucall_conformance.judging.truth import Expected
-    from npucall_conformance.stating.arguments import Reals
 
 CPU_STRICT = "cpu-strict"
 """The profile of a CPU reference, in which everything has to be right."""

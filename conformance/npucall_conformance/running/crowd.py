@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
 from itertools import islice
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from npucall.errors import NpucallError
 from npucall_client.base import opened
@@ -16,21 +17,14 @@ from npucall_client.sending.remote import ServerTransport
 from npucall_client.sending.senders import finished
 from npucall_client.sending.threads import THREADS
 from npucall_conformance.cases.blocks import cases_of
-from npucall_conformance.cases.made_call import call_of
-from npucall_conformance.judging.check import check, described, expectation_of
+from npucall_conformance.cases.case import Case
+from npucall_conformance.cases.made_call import MadeCall, call_of
+from npucall_conformance.judging.check import Expectation, check, described, expectation_of
 from npucall_conformance.running.not_judged import applies
+from npucall_conformance.running.subject import Subject
 from npucall_conformance.statements import statements
-from npucall_conformance.wire import ServerAdapter
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from npucall_conformance.cases.case import Case
-    from npucall_conformance.cases.made_call import MadeCall
-    from npucall_conformance.judging.check import Expectation
-    from npucall_conformance.running.subject import Subject
-    from npucall_conformance.stating.statement import Statement
-    from npucall_conformance.wire import WireAnswer
+from npucall_conformance.stating.statement import Statement
+from npucall_conformance.wire import ServerAdapter, WireAnswer
 
 
 @dataclass

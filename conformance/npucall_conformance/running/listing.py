@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from npucall.dtypes import BY_WIRE, DType
 from npucall.errors import NpucallError
 from npucall.v1 import operator_service_pb2 as pb
+from npucall_conformance.reporting.report import JudgedServer
+from npucall_conformance.running.subject import Subject
+from npucall_conformance.stating.parts import Invalid
+from npucall_conformance.stating.statement import Parameter, Statement
 from npucall_conformance.stating.tables import product_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from npucall_conformance.reporting.report import JudgedServer
-    from npucall_conformance.running.subject import Subject
-    from npucall_conformance.stating.parts import Invalid
-    from npucall_conformance.stating.statement import Parameter, Statement
 
 _ROLES = {pb.ROLE_INPUT: "input", pb.ROLE_OUTPUT: "output", pb.ROLE_ATTRIBUTE: "attribute"}
 

@@ -14,7 +14,7 @@ import secrets
 from functools import cache
 from importlib import import_module
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -30,18 +30,15 @@ from npucall.errors import (
     OutOfMemoryError,
 )
 from npucall.products import taken_for
-from npucall.tensors import Format, TensorSpec
+from npucall.tensors import Buffer, Format, TensorSpec
 from npucall.wire.replies import Reply, ServerIdentity, Timings
+from npucall_client.client import Client
+from npucall_conformance.cases.made_call import MadeCall
 from npucall_conformance.reporting.report import JudgedServer
 from npucall_conformance.running.not_judged import NotJudgedError
 from npucall_conformance.statements import statements
 from npucall_conformance.stating.npu import InexpressibleError, TorchArguments, Way
 from npucall_conformance.wire import WireAnswer
-
-if TYPE_CHECKING:
-    from npucall.tensors import Buffer
-    from npucall_client.client import Client
-    from npucall_conformance.cases.made_call import MadeCall
 
 NAME = "torch_npu"
 _BUILTIN = "builtin"

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import prod
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from npucall.dtypes import DOUBLE, FLOAT
+from npucall.dtypes import DOUBLE, FLOAT, DType
 from npucall.tensors import Shape
 from npucall_conformance.stating.promotion import common_shape
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from npucall.dtypes import DType
 
 Reals: TypeAlias = NDArray[np.float64]
 """The arrays in which the truth is computed."""

@@ -5,7 +5,7 @@ The valid call has tensors of FLOAT and of the statement's ``layout_shape``.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from npucall.dtypes import BF16, DOUBLE, INT32, DType
 from npucall.errors import (
@@ -16,12 +16,9 @@ from npucall.errors import (
     FormatError,
     ShapeError,
 )
-from npucall.tensors import Format
+from npucall.tensors import Format, Shape
 from npucall_conformance.stating.parts import Invalid
 from npucall_conformance.stating.statement import LEFT_OUT, WITHOUT_BFLOAT16
-
-if TYPE_CHECKING:
-    from npucall.tensors import Shape
 
 NINE: Shape = (1,) * 9
 """One dimension more than any operator takes; broadcasts with everything."""

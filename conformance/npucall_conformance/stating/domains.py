@@ -7,20 +7,16 @@ before it: ``draw["self"]``.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import prod
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.random import Generator
 
+from npucall.tensors import Shape
 from npucall_conformance.stating.arguments import BATCHMEAN, MEAN
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from npucall.tensors import Shape
 
 
 @dataclass(frozen=True)

@@ -6,15 +6,12 @@ It uses only powers of two, and shares no code with the rounding of the packages
 from __future__ import annotations
 
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from npucall.dtypes import DOUBLE
-
-if TYPE_CHECKING:
-    from npucall.dtypes import DType
-    from npucall_conformance.stating.arguments import Reals
+from npucall.dtypes import DOUBLE, DType
+from npucall_conformance.stating.arguments import Reals
 
 _EXPONENT = np.int64(0x7FF << 52)
 """The bits of a float64 that are its exponent."""

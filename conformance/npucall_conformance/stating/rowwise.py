@@ -6,20 +6,17 @@ whose last axis is the row, and returns the value or ``(value, size)``.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from itertools import product
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from npucall.tensors import Shape
 from npucall_conformance.stating.arguments import Arguments, Terms
 from npucall_conformance.stating.parts import In, Out, Setup
 from npucall_conformance.stating.statement import Statement
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from npucall.tensors import Shape
 
 
 def rowwise(  # noqa: PLR0913  # the parts of a statement

@@ -7,12 +7,23 @@ class reads every other encoding of the same message, and copies.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from google.protobuf.message import DecodeError
 
 from npucall.errors import MessageError
-from npucall.exchange import Begin, Cancel, Chunk, Credential, End, Error, ReplyFrame, Resolved
+from npucall.exchange import (
+    Begin,
+    Cancel,
+    Chunk,
+    Credential,
+    End,
+    Error,
+    ReplyFrame,
+    RequestFrame,
+    Resolved,
+    ResponseFrame,
+)
 from npucall.limits import (
     ALIGNMENT,
     MAX_CHUNK_BYTES,
@@ -22,6 +33,7 @@ from npucall.limits import (
     MAX_REQUEST_ID_CHARACTERS,
     MAX_STORAGE_INDEX,
 )
+from npucall.tensors import Buffer
 from npucall.v1 import operator_service_pb2 as pb
 from npucall.wire.messages import check_overhead
 from npucall.wire.protobuf import (
@@ -35,10 +47,6 @@ from npucall.wire.protobuf import (
     tag_at,
     varint,
 )
-
-if TYPE_CHECKING:
-    from npucall.exchange import RequestFrame, ResponseFrame
-    from npucall.tensors import Buffer
 
 Parsed = TypeVar("Parsed", pb.ExecuteStreamRequest, pb.ExecuteStreamResponse)
 

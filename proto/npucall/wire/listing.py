@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from npucall.declare.declaration import Operator
-from npucall.declare.parameters import Attribute, Input, Output, c_name, parameter_of
+from npucall.declare.parameters import Attribute, Input, Output, Parameter, c_name, parameter_of
 from npucall.dtypes import BY_WIRE, DType
+from npucall.products import Product
 from npucall.v1 import operator_service_pb2 as pb
-
-if TYPE_CHECKING:
-    from npucall.declare.parameters import Parameter
-    from npucall.products import Product
 
 
 def describe(

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from npucall.errors import MessageError
 from npucall.limits import DIGEST_BYTES, HANDLE_BYTES
-from npucall.places import Digest, Discard, HandlePart, Keep, RegionPart, StepOutput
+from npucall.places import Digest, Discard, HandlePart, Keep, OutputPlace, RegionPart, StepOutput
 from npucall.wire.protobuf import header, number
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from npucall.places import OutputPlace
     from npucall.v1 import operator_service_pb2 as pb
     from npucall.v1 import tensor_pb2
 

@@ -7,13 +7,11 @@ none; then the protobuf class decides.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from npucall.limits import MAX_DEPTH, MAX_FIELDS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 # Wire types of protobuf; tags are `number << 3 | type`.
 _VARINT, _FIXED64, _LENGTH, _START_GROUP, _END_GROUP, _FIXED32 = range(6)

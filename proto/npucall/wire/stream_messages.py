@@ -8,15 +8,13 @@ limits of a frame hold for the whole message.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 from npucall.errors import MessageError
 from npucall.limits import FRAMES_PER_MESSAGE
 from npucall.wire.frames import read_request, read_response
 from npucall.wire.protobuf import Malformed, bytes_at, content_at, header, number_at
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
 
 _CALL_ID, _MORE = 0x08, 0x7A
 """Tags."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from collections.abc import Sequence
+from typing import Any, NamedTuple, TypeAlias
 
 from google.protobuf.message import DecodeError
 
-from npucall.dtypes import BY_WIRE
+from npucall.dtypes import BY_WIRE, DType
 from npucall.errors import DTypeError, MessageError
 from npucall.exchange import Chunk, End
 from npucall.limits import (
@@ -20,11 +21,6 @@ from npucall.v1 import session_service_pb2 as pb
 from npucall.wire.frames import chunk_of_class, split_chunk
 from npucall.wire.messages import check_overhead
 from npucall.wire.protobuf import Malformed, data_bytes_in
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from npucall.dtypes import DType
 
 
 class UploadEntry(NamedTuple):

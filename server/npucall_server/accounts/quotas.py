@@ -6,18 +6,14 @@ The limits are the current ones of the settings file (``access.tenants``).
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
-from npucall.errors import HandleMemoryError, QuotaError, TooLargeError
+from npucall.errors import HandleMemoryError, NpucallError, QuotaError, TooLargeError
 from npucall.texts import retry_in
 from npucall_server import retries
-from npucall_server.accounts.ledger import Ledger, Quota
-
-if TYPE_CHECKING:
-    from npucall.errors import NpucallError
-    from npucall_server.access.callers import Caller
-    from npucall_server.accounts.ledger import Entry, Holder
-    from npucall_server.settings.tenants import Tenants
+from npucall_server.access.callers import Caller
+from npucall_server.accounts.ledger import Entry, Holder, Ledger, Quota
+from npucall_server.settings.tenants import Tenants
 
 
 class DeviceTime(Protocol):

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
+from npucall.declare.prepare import Prepared
 from npucall.errors import TooLargeError
 from npucall.limits import MAX_ANSWER_BYTES
+from npucall.places import Place
 from npucall.programs import Program
 from npucall.wire.replies import encode_timings
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from npucall.declare.prepare import Prepared
-    from npucall.places import Place
-    from npucall_server.calls.known_call import KnownCall
-    from npucall_server.calls.open_places import OpenPlaces
-    from npucall_server.devices.base import Outputs
-    from npucall_server.scheduling.executor import Executor
-    from npucall_server.telemetry.log import Record
+from npucall_server.calls.known_call import KnownCall
+from npucall_server.calls.open_places import OpenPlaces
+from npucall_server.devices.base import Outputs
+from npucall_server.scheduling.executor import Executor
+from npucall_server.telemetry.log import Record
 
 
 class Answer(NamedTuple):

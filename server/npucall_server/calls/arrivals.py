@@ -5,18 +5,15 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from typing import TYPE_CHECKING, NamedTuple, Self
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Self
 
 from npucall.compute.pieces import Piece
+from npucall.declare.prepare import Prepared
 from npucall.errors import CancelledError
 from npucall.exchange import Receiving, into
 from npucall.memory import fresh
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from npucall.declare.prepare import Prepared
-    from npucall.tensors import Buffer
+from npucall.tensors import Buffer
 
 _GATHERED_BYTES = 1 << 19
 """Small chunks become parts of this length, so that blocks are worth their turns."""

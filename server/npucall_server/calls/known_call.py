@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from npucall.declare.prepare import Prepared
 from npucall.wire.messages import response_head
-from npucall.wire.replies import encode_reply
-
-if TYPE_CHECKING:
-    from npucall.declare.prepare import Prepared
-    from npucall.wire.replies import ServerIdentity
-    from npucall_server.scheduling.executor import Executor
+from npucall.wire.replies import ServerIdentity, encode_reply
+from npucall_server.scheduling.executor import Executor
 
 
 class KnownCall:

@@ -17,23 +17,29 @@ from npucall.errors import (
     NpucallError,
     TensorLayoutError,
 )
-from npucall.places import Digest, Discard, HandlePart, Keep, RegionPart, StepOutput
+from npucall.places import (
+    Digest,
+    Discard,
+    HandlePart,
+    Keep,
+    OutputPlace,
+    Place,
+    RegionPart,
+    StepOutput,
+)
 from npucall_server.calls.region_checks import check_apart, check_length, is_addressed_with
-from npucall_server.devices.base import Step
-from npucall_server.sessions.session import Reading
+from npucall_server.devices.base import Resident, Source, Step, Target
+from npucall_server.sessions.session import Filling, OpenSession, Reading
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from npucall.declare.prepare import Prepared
-    from npucall.places import OutputPlace, Place
     from npucall.programs import Program, ProgramStep
     from npucall.tensors import Buffer
     from npucall_server.access.callers import Caller, Waiting
-    from npucall_server.devices.base import Resident, Source, Target
     from npucall_server.sessions.digests import Digests
     from npucall_server.sessions.open_sessions import Sessions
-    from npucall_server.sessions.session import Filling, OpenSession
     from npucall_server.shared.regions import Regions
 
     _Found: TypeAlias = "Source | Reading | StepOutput | None"

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from npucall.declare.prepare import Prepared
 from npucall.errors import TensorLayoutError
 from npucall.places import RegionPart, clashes
-
-if TYPE_CHECKING:
-    from npucall.declare.prepare import Prepared
-    from npucall.programs import Program
+from npucall.programs import Program
 
 
 def is_addressed_with(call: Prepared, name: str) -> bool:

@@ -13,13 +13,11 @@ import os
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, ParamSpec
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from typing import Any, ParamSpec
 
 P = ParamSpec("P")
 

@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import TYPE_CHECKING, Self
+from contextlib import AbstractContextManager
+from types import TracebackType
+from typing import Self
 
 from npucall.errors import DeadlineError, QueueFullError
 from npucall.texts import retry_in
 from npucall_server import retries
-from npucall_server.access.callers import went_away
-
-if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
-    from types import TracebackType
-
-    from npucall_server.access.callers import Caller
-    from npucall_server.devices.base import Pieces
-    from npucall_server.scheduling.schedule import Grant, Schedule
-    from npucall_server.scheduling.shares import Share
-    from npucall_server.scheduling.ticket import Ticket
-
+from npucall_server.access.callers import Caller, went_away
+from npucall_server.devices.base import Pieces
+from npucall_server.scheduling.schedule import Grant, Schedule
+from npucall_server.scheduling.shares import Share
+from npucall_server.scheduling.ticket import Ticket
 
 _SECONDS_BETWEEN_PAUSES = 0.01
 """How long a call keeps its turn between pauses. Others may wait so long for each such call."""

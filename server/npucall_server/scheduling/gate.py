@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from npucall.errors import CancelledError, NpucallError, UnauthenticatedError
 from npucall.wire.status import RESERVATION
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from npucall_server.access.callers import Caller
-    from npucall_server.access.identity import Identity
-    from npucall_server.scheduling.reservations import (
-        CurrentReservation,
-        Granted,
-        Reservations,
-        Wish,
-    )
+from npucall_server.access.callers import Caller
+from npucall_server.access.identity import Identity
+from npucall_server.scheduling.reservations import (
+    CurrentReservation,
+    Granted,
+    Reservations,
+    Wish,
+)
 
 RUNNING_SECONDS = 5.0
 """Calls of others get this long to end, even if the one who reserves would wait for less."""

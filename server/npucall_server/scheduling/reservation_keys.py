@@ -5,12 +5,9 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from npucall_server.access.identity import KnownBy
-
-if TYPE_CHECKING:
-    from npucall_server.access.identity import Identity
+from npucall_server.access.identity import Identity, KnownBy
 
 _MOST_CHARACTERS = 128
 _NONCE_BYTES = 8

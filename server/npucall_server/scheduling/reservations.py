@@ -24,18 +24,14 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from npucall.errors import MessageError, ReservedError
 from npucall.texts import retry_in, shown
-from npucall_server.scheduling.reservation_keys import Term, person_of, same
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from npucall_server.access.identity import Identity
-    from npucall_server.scheduling.reservation_keys import ReservationKeys
+from npucall_server.access.identity import Identity
+from npucall_server.scheduling.reservation_keys import ReservationKeys, Term, person_of, same
 
 GAP_SECONDS = 60.0
 """The most that a tenant waits between two of its reservations, so that others get their turn."""

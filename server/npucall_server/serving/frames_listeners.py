@@ -5,29 +5,24 @@ from __future__ import annotations
 import socket
 import threading
 import time
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from npucall.errors import NpucallError
+from npucall_server.access.tenants_guard import TenantsGuard
 from npucall_server.carriers.connections import name_of
+from npucall_server.carriers.frames.frame_service import FrameService
 from npucall_server.carriers.frames.tls_socket import TlsSocket
+from npucall_server.services.operators import OperatorService
 from npucall_server.serving import binding
-from npucall_server.settings.addresses import Security
+from npucall_server.serving.tls import Certificates
+from npucall_server.settings.addresses import Address, Security
+from npucall_server.settings.server import ServerSettings
 from npucall_server.shared import unix_sockets
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from npucall_server.access.tenants_guard import TenantsGuard
-    from npucall_server.carriers.frames.frame_service import FrameService
-    from npucall_server.services.operators import OperatorService
-    from npucall_server.serving.tls import Certificates
-    from npucall_server.settings.addresses import Address
-    from npucall_server.settings.server import ServerSettings
-    from npucall_server.telemetry.log import Log
+from npucall_server.telemetry.log import Log
 
 _BACKLOG = 512
 _SILENCE_MS = 30_000

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable
+from typing import NamedTuple
 
 from google.protobuf.message import DecodeError
 
@@ -10,9 +11,6 @@ from npucall.errors import MessageError
 from npucall.membership import check_address
 from npucall.v1 import directory_service_pb2 as pb
 from npucall_client.pool.members import Load, Member, MemberState
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 _STATES = {
     pb.MEMBER_STATE_DRAINING: MemberState.DRAINING,

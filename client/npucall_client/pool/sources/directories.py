@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from random import random
-from typing import TYPE_CHECKING
 
 from npucall.errors import (
     NpucallError,
@@ -15,21 +15,16 @@ from npucall.errors import (
     UnauthenticatedError,
 )
 from npucall.membership import QUIET_SECONDS
+from npucall_client.pool.members import Update
 from npucall_client.pool.sources.changes import read
 from npucall_client.pool.sources.known_members import KnownMembers
 from npucall_client.pool.sources.poller import heard_by
 from npucall_client.sending.attempts import Attempts
 from npucall_client.sending.link import Link
 from npucall_client.sending.request import Request
-from npucall_client.sending.senders import finished
+from npucall_client.sending.senders import MessageStream, finished
 from npucall_client.sending.threads import THREADS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from npucall_client.pool.members import Update
-    from npucall_client.sending.senders import MessageStream
-    from npucall_client.settings import ClientSettings
+from npucall_client.settings import ClientSettings
 
 FIRST_SECONDS = 5.0
 """Time for the first message of a stream."""

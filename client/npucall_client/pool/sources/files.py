@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Generic, TypeVar
 
 from npucall.environment.watched_file import WatchedFile
 from npucall.membership import check_address, fault_of_labels
 from npucall.texts import cut, shown
 from npucall_client.pool.members import Member
-from npucall_client.pool.sources.poller import Poller
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
-
-    from npucall_client.pool.sources.poller import Lister
-    from npucall_client.settings import ClientSettings
+from npucall_client.pool.sources.poller import Lister, Poller
+from npucall_client.settings import ClientSettings
 
 T = TypeVar("T")
 

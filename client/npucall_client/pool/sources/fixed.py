@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
-from npucall_client.pool.members import Member
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from npucall_client.pool.members import Update
-    from npucall_client.settings import ClientSettings
+from npucall_client.pool.members import Member, Update
+from npucall_client.settings import ClientSettings
 
 
 def opened(_: ClientSettings, told: Sequence[str]) -> FixedSource:

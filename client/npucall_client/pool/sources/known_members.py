@@ -6,13 +6,9 @@ A directory that has just started knows no members for a moment [src:pool-direct
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
-from npucall_client.pool.members import MemberState
-
-if TYPE_CHECKING:
-    from npucall_client.pool.members import Member
-    from npucall_client.pool.sources.changes import Changes
+from npucall_client.pool.members import Member, MemberState
+from npucall_client.pool.sources.changes import Changes
 
 
 class KnownMembers:

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import socket
-from typing import TYPE_CHECKING
 
 from npucall.membership import check_address
 from npucall_client.pool.members import Member
 from npucall_client.pool.sources.poller import Poller
 from npucall_client.sending.credentials import credential_of
-
-if TYPE_CHECKING:
-    from npucall_client.settings import ClientSettings
+from npucall_client.settings import ClientSettings
 
 PAUSE_SECONDS = 10.0
 """Time between two questions."""

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import threading
 import weakref
+from collections.abc import Callable, Sequence
 from inspect import ismethod
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from npucall_client.pool.members import Member, Update
+from npucall_client.pool.members import Member, Update
 
 _SOONEST_SECONDS = 0.2
 """The shortest time between two looks, even if many members fail at once."""

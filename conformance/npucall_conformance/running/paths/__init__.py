@@ -6,16 +6,18 @@ sends the call, and the same call with other data. So an answer to the wrong cal
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from math import prod
-from typing import TYPE_CHECKING
 
 from grpc import StatusCode
 
 from npucall.errors import HandleMemoryError, NpucallError
 from npucall.tensors import TensorSpec
+from npucall_conformance.cases.case import Case
 from npucall_conformance.cases.made_call import call_of
 from npucall_conformance.judging.check import described
+from npucall_conformance.running.crowd import Observation
 from npucall_conformance.running.not_judged import BUSY, NotJudgedError
 from npucall_conformance.running.paths.memory_way import by_shared_memory
 from npucall_conformance.running.paths.message_ways import (
@@ -27,6 +29,7 @@ from npucall_conformance.running.paths.message_ways import (
     by_stream,
 )
 from npucall_conformance.running.paths.path import (
+    AnswerOrError,
     OutOfReachError,
     Path,
     PathCall,
@@ -41,15 +44,8 @@ from npucall_conformance.running.paths.session_ways import (
     by_kept_outputs,
     by_program,
 )
+from npucall_conformance.running.subject import Subject
 from npucall_conformance.wire import unreadable
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from npucall_conformance.cases.case import Case
-    from npucall_conformance.running.crowd import Observation
-    from npucall_conformance.running.paths.path import AnswerOrError
-    from npucall_conformance.running.subject import Subject
 
 PATHS = (
     Path("execute", by_execute, "messages"),

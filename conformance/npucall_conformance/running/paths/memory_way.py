@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from npucall.dtypes import AnyArray
 from npucall.errors import InternalError, TooLargeError
-from npucall.places import RegionPart
+from npucall.places import Place, RegionPart
+from npucall_client.calls.arguments import BoundCall
+from npucall_client.shared.memory import SharedMemory
 from npucall_conformance.running.paths.path import (
     AnswerOrError,
     OutOfReachError,
     PathCall,
     ended,
 )
-from npucall_conformance.running.paths.resources import request_of
+from npucall_conformance.running.paths.resources import Resources, request_of
 from npucall_conformance.wire import in_message
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from npucall.dtypes import AnyArray
-    from npucall.places import Place
-    from npucall_client.calls.arguments import BoundCall
-    from npucall_client.shared.memory import SharedMemory
-    from npucall_conformance.running.paths.resources import Resources
 
 _UNTOUCHED = 0x5A
 """Every byte of the memory around what a call reads and writes."""

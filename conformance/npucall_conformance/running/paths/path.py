@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, TypeAlias
@@ -10,17 +10,14 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from npucall.errors import NpucallError
-from npucall.tensors import view
+from npucall.tensors import TensorSpec, view
 from npucall_conformance.cases.arrangements import gaps
 from npucall_conformance.judging.check import described
 from npucall_conformance.wire import WireAnswer, in_message, received, unreadable
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
-
     from npucall.dtypes import AnyArray
     from npucall.places import Place
-    from npucall.tensors import TensorSpec
     from npucall.wire.messages import Response
     from npucall.wire.replies import Reply, Timings
     from npucall_client.calls.arguments import BoundCall

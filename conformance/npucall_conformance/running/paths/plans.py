@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from time import perf_counter_ns
-from typing import TYPE_CHECKING
 
 from npucall.errors import NpucallError
 from npucall.wire.replies import decode_timings
@@ -13,18 +13,12 @@ from npucall_client.sending.request import Request
 from npucall_client.sending.senders import finished
 from npucall_conformance.cases.made_call import call_of
 from npucall_conformance.judging.check import described
+from npucall_conformance.running.crowd import Observation
 from npucall_conformance.running.not_judged import BUSY
-from npucall_conformance.running.paths.path import of_errors, of_replies, of_timings
-from npucall_conformance.running.paths.resources import SECONDS, request_of
+from npucall_conformance.running.paths.path import PathCall, of_errors, of_replies, of_timings
+from npucall_conformance.running.paths.resources import SECONDS, Resources, request_of
 from npucall_conformance.running.paths.session_ways import step_of
 from npucall_conformance.wire import ON_CPU
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from npucall_conformance.running.crowd import Observation
-    from npucall_conformance.running.paths.path import PathCall
-    from npucall_conformance.running.paths.resources import Resources
 
 
 def plan_problems(resources: Resources, seen: Observation) -> list[str]:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-if TYPE_CHECKING:
-    from npucall_server.accounts.ledger import Ledger
-    from npucall_server.calls.beginning import Executions
-    from npucall_server.carriers.door import Door, Exchange
-    from npucall_server.carriers.peers import Peers
-    from npucall_server.carriers.threads import Threads
-    from npucall_server.shared.regions import Regions
+from npucall_server.accounts.ledger import Ledger
+from npucall_server.calls.beginning import Executions
+from npucall_server.carriers.door import Door, Exchange
+from npucall_server.carriers.peers import Peers
+from npucall_server.carriers.threads import Threads
+from npucall_server.shared.regions import Regions
 
 
 class FrameParts(NamedTuple):

@@ -5,18 +5,14 @@ from __future__ import annotations
 import socket
 import struct
 import threading
+from collections.abc import Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
+from npucall.tensors import Buffer
 from npucall.wire.headers import pack
-from npucall_server.carriers.peers import ANSWER, Visitor
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from npucall.tensors import Buffer
-    from npucall_server.carriers.frames.tls_socket import TlsSocket
-    from npucall_server.carriers.peers import Peers
+from npucall_server.carriers.frames.tls_socket import TlsSocket
+from npucall_server.carriers.peers import ANSWER, Peers, Visitor
 
 _LOOK_SECONDS = 1
 """How long one call of the kernel may wait, so that it is seen whether bytes move."""

@@ -5,12 +5,9 @@ from __future__ import annotations
 import socket
 import ssl
 import threading
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from npucall.tensors import Buffer
+from npucall.tensors import Buffer
 
 _RECORD_BYTES = 32 * 2**10
 """Read from the kernel at a time; a record of TLS has up to 16 KiB and a little."""

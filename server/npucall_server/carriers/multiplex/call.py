@@ -4,25 +4,20 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 from npucall.errors import DeadlineError, StalledError
-from npucall.exchange import TRANSITIONS, Event, Sending, State, event_of
+from npucall.exchange import TRANSITIONS, Begin, Chunk, Event, Receiving, Sending, State, event_of
 from npucall.wire.frames import join_chunk, join_end, join_reply
 from npucall.wire.messages import join_response
 from npucall.wire.rpcs import EXECUTE_STREAM
-from npucall_server.carriers.door import Outcome
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from npucall.exchange import Begin, Chunk, Receiving
-    from npucall_server.calls.beginning import Executions
-    from npucall_server.calls.execution import Execution
-    from npucall_server.carriers.door import Door
-    from npucall_server.carriers.multiplex.early_outputs import EarlyFrames
-    from npucall_server.carriers.peers import Peers, Visitor
-    from npucall_server.carriers.threads import Threads
+from npucall_server.calls.beginning import Executions
+from npucall_server.calls.execution import Execution
+from npucall_server.carriers.door import Door, Outcome
+from npucall_server.carriers.multiplex.early_outputs import EarlyFrames
+from npucall_server.carriers.peers import Peers, Visitor
+from npucall_server.carriers.threads import Threads
 
 
 class Streaming(NamedTuple):

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Self
+from collections.abc import Iterator
+from typing import Self
 
 from npucall.exchange import Sending
 from npucall.wire.frames import join_chunk, join_resolved
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from npucall_server.calls.arrivals import Computed
+from npucall_server.calls.arrivals import Computed
 
 
 class EarlyFrames:

@@ -7,19 +7,15 @@ import time
 from array import array
 from bisect import bisect_right
 from collections import deque
-from typing import TYPE_CHECKING
+from collections.abc import Container
 
 from npucall.errors import MessageError
 from npucall.exchange import COMING, Event, State, after
 from npucall.limits import MAX_ID_GAPS
-
-if TYPE_CHECKING:
-    from collections.abc import Container
-
-    from npucall_server.accounts.ledger import Entry
-    from npucall_server.calls.arrivals import Computed
-    from npucall_server.carriers.multiplex.call import StreamCall
-    from npucall_server.carriers.peers import Peers
+from npucall_server.accounts.ledger import Entry
+from npucall_server.calls.arrivals import Computed
+from npucall_server.carriers.multiplex.call import StreamCall
+from npucall_server.carriers.peers import Peers
 
 _ANY = frozenset(State)
 """The call may be in any state."""

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Self
+from collections.abc import Callable
+from typing import Self
 
 from npucall.limits import FRAMES_PER_MESSAGE, MIB
 from npucall.wire.status import FRAMES_PER_MESSAGE as METADATA
 from npucall.wire.stream_messages import join_frames
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from npucall_server.access.callers import Caller
-    from npucall_server.carriers.multiplex.call import StreamCall
+from npucall_server.access.callers import Caller
+from npucall_server.carriers.multiplex.call import StreamCall
 
 _MESSAGE_BYTES = MIB
 """The most bytes of frames in one message, except a single longer frame. Joining frames copies

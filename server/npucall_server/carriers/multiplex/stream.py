@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Container, Generator, Iterable, Iterator
 from functools import partial
 from itertools import cycle
-from typing import TYPE_CHECKING
 
 from npucall.errors import CancelledError, MessageError, UnauthenticatedError
 from npucall.exchange import (
@@ -16,6 +16,7 @@ from npucall.exchange import (
     Chunk,
     Credential,
     Event,
+    RequestFrame,
     State,
     after,
     event_of,
@@ -24,19 +25,14 @@ from npucall.limits import KIB
 from npucall.wire.frames import join_error, split_request_frame
 from npucall.wire.stream_messages import request_frames
 from npucall_server.access.callers import went_away
+from npucall_server.accounts.ledger import Entry
 from npucall_server.carriers.multiplex.call import StreamCall, Streaming, answered, opened
 from npucall_server.carriers.multiplex.early_outputs import EarlyFrames
 from npucall_server.carriers.multiplex.open_calls import OpenCalls
 from npucall_server.carriers.multiplex.packing import Packing
+from npucall_server.carriers.peers import Visitor
 from npucall_server.carriers.threads import TaskLine
 from npucall_server.scheduling.executor import going_down
-
-if TYPE_CHECKING:
-    from collections.abc import Container, Generator, Iterable, Iterator
-
-    from npucall.exchange import RequestFrame
-    from npucall_server.accounts.ledger import Entry
-    from npucall_server.carriers.peers import Visitor
 
 STREAM_WINDOW = 32
 """Calls of one stream that may be without a complete answer; no more are read meanwhile."""

@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
+from collections.abc import Generator, Iterator
 
 from npucall.errors import QueueFullError
 from npucall.texts import retry_in
 from npucall_server import retries
+from npucall_server.accounts.budget import Budget
 from npucall_server.accounts.ledger import Ledger
 from npucall_server.accounts.quotas import quota_of
+from npucall_server.calls.beginning import Executions
+from npucall_server.carriers.door import Door
 from npucall_server.carriers.multiplex.call import Streaming
 from npucall_server.carriers.multiplex.stream import Stream
+from npucall_server.carriers.peers import Peers, Visitor
 from npucall_server.carriers.threads import Threads
 from npucall_server.scheduling.executor import going_down
-
-if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
-
-    from npucall_server.accounts.budget import Budget
-    from npucall_server.calls.beginning import Executions
-    from npucall_server.carriers.door import Door
-    from npucall_server.carriers.peers import Peers, Visitor
-    from npucall_server.settings.server import ServerSettings
-    from npucall_server.telemetry.log import Record
+from npucall_server.settings.server import ServerSettings
+from npucall_server.telemetry.log import Record
 
 
 class StreamService:

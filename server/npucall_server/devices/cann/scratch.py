@@ -48,7 +48,7 @@ class Scratch:
         self._zeros.clear(self._clearing.clear)
 
     def expect(self, call: Prepared) -> None:
-        """Reserves and clears the workspace that a call is known to need, before its first phase."""
+        """Before a first phase: reserves and clears the workspace that a call is known to need."""
         if size := known_workspace(call):
             self._workspace.reserve_beside(size)
             self._workspace.clear(self._clearing.clear)
