@@ -11,7 +11,7 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Self
 
 from npucall.errors import CancelledError, NpucallError, QueueFullError
-from npucall.limits import INLINE_BYTES, KIB
+from npucall.limits import INLINE_BYTES, KIB, MIB
 from npucall.programs import Program
 from npucall.wire.messages import answer_parts, response_parts
 from npucall.wire.program_messages import join_program_response
@@ -40,6 +40,10 @@ if TYPE_CHECKING:
 
 QUICK_ELEMENTS = 16 * KIB
 """A call of so many elements takes far less than a millisecond, whatever its operator."""
+
+
+SHORT_ELEMENTS = MIB
+"""A call of so many takes some milliseconds."""
 
 
 class Execution:
@@ -141,11 +145,20 @@ class Execution:
 
         It could run at once, waits for no bytes, and nobody waits for a turn.
         """
-        if self.is_program or self._places is not None or self._arrivals is not None:
+        return self._places is None and self._runs_at_once(QUICK_ELEMENTS)
+
+    @property
+    def is_short(self) -> bool:
+        """Whether a thread may run it that has nothing else to do for some milliseconds."""
+        return self._runs_at_once(SHORT_ELEMENTS)
+
+    def _runs_at_once(self, most: int) -> bool:
+        if self.is_program or self._arrivals is not None or self.asked.computation > most:
+            return False
+        if self._places is not None and self._places.may_wait:
             return False
         executor = self._common.executor
-        little = self.asked.computation <= QUICK_ELEMENTS
-        return little and executor.device.runs_in_calling_thread and executor.has_spare_turn
+        return executor.device.runs_in_calling_thread and executor.has_spare_turn
 
     def answer_early(self, tell: Callable[[Computed], object]) -> bytes | None:
         """Has ``tell`` called while it runs, with how much of its outputs is computed.

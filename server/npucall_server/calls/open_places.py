@@ -94,6 +94,13 @@ class OpenPlaces:
             len(step.output_places) < len(step.call.outputs) for step in self.program.steps
         )
 
+    @property
+    def may_wait(self) -> bool:
+        """Whether it reads handles, or fills some, so that it may have to wait for other calls."""
+        return bool(self._fillings) or any(
+            isinstance(found, Reading) for sources in self._sources for found in sources.values()
+        )
+
     def wait(self, caller: Waiting) -> None:
         """Waits for handles that others fill: those that it reads, and those that it fills too.
 

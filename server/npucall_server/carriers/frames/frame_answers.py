@@ -62,8 +62,11 @@ class FrameAnswers:
 
     def run(self, call: FrameCall) -> None:
         """Runs an admitted call, here or in another thread."""
-        if call.execution.is_quick:
+        execution, incoming = call.execution, self._incoming
+        if execution.is_quick or (execution.is_short and not incoming.has_more()):
+            incoming.rests = True
             call.run()
+            incoming.rests = False
             self.add(call)
             return
         try:

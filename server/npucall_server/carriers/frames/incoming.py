@@ -79,6 +79,16 @@ class IncomingFrames:
         self.take_into(memory)
         return memory  # type: ignore[return-value]
 
+    def has_more(self) -> bool:
+        """Whether more has come, or the peer has gone."""
+        if self._begin != self._end:
+            return True
+        try:
+            self._socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return False
+        return True
+
     @property
     def has_frame(self) -> bool:
         """Whether a whole frame is here."""

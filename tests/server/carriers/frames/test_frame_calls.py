@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 import pytest
-from tests.server.fakes import BlockingDevice, FakeDevice, device_that_answers, until, waiting
+from tests.server.fakes import (
+    PATIENCE,
+    BlockingDevice,
+    FakeDevice,
+    device_that_answers,
+    until,
+    waiting,
+)
 from tests.server.raw import call_of, channel_to, info_of
 
 from npucall.errors import BusyError
@@ -19,7 +26,17 @@ from npucall.v1 import tensor_pb2
 from npucall.wire.status import TRAILER
 from npucall_server.carriers.multiplex.stream import STREAM_WINDOW as WINDOW
 
-from .peer import EXECUTE, PROGRAM, RESPONSE, FramePeer, QuickDevice, connected, framed, request
+from .peer import (
+    EXECUTE,
+    PROGRAM,
+    RESPONSE,
+    FramePeer,
+    QuickDevice,
+    connected,
+    framed,
+    packed,
+    request,
+)
 
 if TYPE_CHECKING:
     from tests.server.serving import Served
@@ -255,3 +272,53 @@ def test_a_call_that_comes_while_a_turn_is_taken_waits_in_another_thread(tmp_pat
     assert device.entered[0] == "npucall-frames"
     assert device.entered[1] != "npucall-frames"
     assert threading.current_thread().name not in device.entered
+
+
+class WhereDevice(QuickDevice):
+    """Remembers which thread ran each call; runs none before it may."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.threads: list[str] = []
+        self.may_run = threading.Event()
+
+    def run(self, steps: Any, turn: Any, pieces: Any = None) -> Any:
+        self.threads.append(threading.current_thread().name)
+        self.may_run.wait(PATIENCE)
+        return super().run(steps, turn, pieces)
+
+
+@pytest.mark.parametrize(
+    ("sent", "is_read_by_it"),
+    [
+        ([20_000], True),
+        ([MIB + 1], False),  # long
+        ([20_000, 20_000], False),  # the second one came meanwhile
+    ],
+)
+def test_a_call_runs_in_the_thread_that_has_read_it_unless_that_has_more_to_do(
+    tmp_path: Path, sent: list[int], is_read_by_it: bool
+) -> None:
+    device = WhereDevice()
+    with framed(tmp_path, device, memory_limit=2**30) as served, connected(served) as peer:
+        frames = [packed(EXECUTE, request(size), call) for call, size in enumerate(sent, 1)]
+        threading.Thread(target=peer.socket.sendall, args=(b"".join(frames),)).start()
+        until(lambda: device.threads, "the first one runs")
+        device.may_run.set()
+        assert {peer.receive().call for _ in sent} == set(range(1, len(sent) + 1))
+    assert (device.threads[0] == "npucall-frames") is is_read_by_it
+
+
+def test_a_peer_that_goes_while_its_call_runs_in_the_thread_that_reads_is_noticed(
+    tmp_path: Path,
+) -> None:
+    device = WhereDevice()
+    with framed(tmp_path, device) as served:
+        with connected(served) as peer:
+            peer.execute(elements=20_000)
+            until(lambda: device.threads, "it runs")
+        (connection,) = served.parts.methods.frames._connections
+        served.look()
+        assert not connection.is_active()
+        device.may_run.set()
+        until(served.is_idle, "nothing is left")
