@@ -30,15 +30,6 @@ Its modules, from the top::
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from npucall_client.calls.hints import CallWarning
-from npucall_client.calls.options import Plan, Result
-from npucall_client.calls.tensors import Empty
-from npucall_client.client import Client, connect
-from npucall_client.sessions.program import Program, ProgramPlan
-from npucall_client.sessions.remote import Remote
-from npucall_client.sessions.session import Session
-from npucall_client.shared.memory import SharedMemory
-
 __all__ = [
     "CallWarning",
     "Client",
@@ -55,10 +46,45 @@ __all__ = [
 
 __version__: str
 
-if not TYPE_CHECKING:
+if TYPE_CHECKING:
+    from npucall_client.calls.hints import CallWarning
+    from npucall_client.calls.options import Plan, Result
+    from npucall_client.calls.tensors import Empty
+    from npucall_client.client import Client, connect
+    from npucall_client.sessions.program import Program, ProgramPlan
+    from npucall_client.sessions.remote import Remote
+    from npucall_client.sessions.session import Session
+    from npucall_client.shared.memory import SharedMemory
+else:
+    _PLACES = {
+        "CallWarning": "calls.hints",
+        "Client": "client",
+        "Empty": "calls.tensors",
+        "Plan": "calls.options",
+        "Program": "sessions.program",
+        "ProgramPlan": "sessions.program",
+        "Remote": "sessions.remote",
+        "Result": "calls.options",
+        "Session": "sessions.session",
+        "SharedMemory": "shared.memory",
+        "connect": "client",
+    }
 
-    def __getattr__(name: str) -> str:
-        """The version, read from the distribution's metadata when a program asks for it."""
+    def __getattr__(name: str) -> object:
+        """A name of this package, or a module, loaded where somebody asks for it."""
         if name == "__version__":
             return import_module("importlib.metadata").version("npucall-client")
+        if name in _PLACES:
+            value = getattr(import_module(f"{__name__}.{_PLACES[name]}"), name)
+            globals()[name] = value
+            return value
+        module = f"{__name__}.{name}"
+        try:
+            return import_module(module)
+        except ModuleNotFoundError as error:
+            if error.name != module:
+                raise
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})

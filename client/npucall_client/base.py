@@ -8,9 +8,6 @@ from typing import TYPE_CHECKING, Any
 from npucall import memory
 from npucall.products import DEFAULT_SOC
 from npucall_client.calls.options import Binding
-from npucall_client.local.transport import LocalTransport
-from npucall_client.pool.pool_transport import PoolTransport
-from npucall_client.pool.sources import source_of
 from npucall_client.sending.probe import connected
 from npucall_client.sending.remote import ServerTransport
 from npucall_client.sending.reservations import Renewal, keys_of
@@ -64,10 +61,18 @@ def _check_wishes(target: str, wishes: dict[str, object]) -> None:
 
 
 async def opened(settings: ClientSettings, sender: Sender) -> Transport:
-    """The transport to the place that computes calls. Raises the errors of ``connect``."""
+    """The transport to the place that computes calls. Raises the errors of ``connect``.
+
+    What only some targets need is imported where it is needed, since that takes time.
+    """
     if settings.target == LOCAL:
+        from npucall_client.local.transport import LocalTransport  # noqa: PLC0415
+
         return LocalTransport(settings.soc or DEFAULT_SOC, sender)
     if settings.target.startswith(POOL):
+        from npucall_client.pool.pool_transport import PoolTransport  # noqa: PLC0415
+        from npucall_client.pool.sources import source_of  # noqa: PLC0415
+
         if settings.reservation:
             keys_of(settings.reservation)
         return await PoolTransport(settings, source_of(settings), sender).open()

@@ -75,10 +75,10 @@ class _Answer(NamedTuple):
 
 
 class _Sent(NamedTuple):
-    """How a tensor travels that is the argument at ``index``, lists one by one."""
+    """How a tensor travels that was given at this place, those of lists one by one."""
 
     name: str
-    index: int
+    place: int
     way: int | None
     """As ``arrays.reach_of`` says; or one of those below."""
 

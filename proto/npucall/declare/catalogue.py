@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cached_property
 from typing import Any
 
 from npucall.declare.declaration import Operator
@@ -14,16 +15,27 @@ from npucall.texts import did_you_mean, plain
 
 
 class Catalogue:
-    """Operators by name and variant. Never changes once it exists."""
+    """Operators by name and variant. Never changes once it exists.
 
-    def __init__(self, operators: Iterable[Operator[Any, Any]]) -> None:
-        ordered = sorted(operators, key=lambda operator: (operator.name, operator.variant))
-        self._operators: dict[str, dict[str, Operator[Any, Any]]] = {}
-        for operator in ordered:
-            variants = self._operators.setdefault(operator.name, {})
-            if variants.setdefault(operator.variant, operator) is not operator:
-                raise ValueError(f"{operator.title} is declared twice")
-        self._spelled = {plain(name): name for name in self._operators}
+    A function that finds them is called when somebody first asks: to import all takes time.
+    """
+
+    def __init__(
+        self, operators: Iterable[Operator[Any, Any]] | Callable[[], Iterable[Operator[Any, Any]]]
+    ) -> None:
+        if callable(operators):
+            self._find = operators
+        else:
+            self._operators = _by_name(operators)
+
+    @cached_property
+    def _operators(self) -> Mapping[str, Mapping[str, Operator[Any, Any]]]:
+        return _by_name(self._find())
+
+    @cached_property
+    def _spelled(self) -> Mapping[str, str]:
+        """Names by their plain spelling."""
+        return {plain(name): name for name in self._operators}
 
     def __repr__(self) -> str:
         return (
@@ -109,6 +121,18 @@ class Catalogue:
         """The variants of an operator that a product has."""
         there = (operator for operator in self.of_name(name) if operator.dtypes_on(product))
         return tuple(operator.variant for operator in there if operator.variant)
+
+
+def _by_name(
+    operators: Iterable[Operator[Any, Any]],
+) -> Mapping[str, Mapping[str, Operator[Any, Any]]]:
+    """Operators by name, then variant. Raises ValueError if two have the same."""
+    found: dict[str, dict[str, Operator[Any, Any]]] = {}
+    for operator in sorted(operators, key=lambda operator: (operator.name, operator.variant)):
+        variants = found.setdefault(operator.name, {})
+        if variants.setdefault(operator.variant, operator) is not operator:
+            raise ValueError(f"{operator.title} is declared twice")
+    return found
 
 
 def operators_of(package: str, path: Iterable[str]) -> Iterator[Operator[Any, Any]]:

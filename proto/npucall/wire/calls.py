@@ -74,10 +74,10 @@ class PreparedCalls:
         storages in it. None for every other message.
         """
         kept = self.kept.get(call_in(message))
-        if kept is None or kept.request is None:
+        if kept is None:
             return None
         call, request = kept
-        storages = request.split(message)
+        storages = None if request is None else request.split(message)
         return None if storages is None else (call, dict(zip(call.stored, storages, strict=True)))
 
     def _prepare(self, call: bytes, owner: str) -> Prepared:

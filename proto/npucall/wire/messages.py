@@ -146,16 +146,13 @@ def known_answer(message: bytes, answer: Response) -> KnownMessage | None:
 
     None if npucall would not have written it so, or if it has places.
     """
-    data = answer.storage
-    if not data or not all(type(each) is memoryview for each in data):
+    sizes = [len(each) for each in answer.storage if isinstance(each, memoryview)]
+    if not sizes or len(sizes) != len(answer.storage):
         return None
     spent = len(answer.timings)
     before = response_head(answer.reply) + header(_TIMINGS, spent)
-    parts = [
-        (before, spent),
-        *_storage_parts(b"", _RESPONSE_STORAGE, list(map(len, data)), len(before) + spent),
-    ]  # type: ignore[arg-type]
-    known = KnownMessage(parts)
+    storages = _storage_parts(b"", _RESPONSE_STORAGE, sizes, len(before) + spent)
+    known = KnownMessage([(before, spent), *storages])
     return None if known.split(message) is None else known
 
 
