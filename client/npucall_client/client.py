@@ -356,6 +356,14 @@ class Client(ClientBase):
         """What the server is and allows, as a message of the contract."""
         return finished(self._calls.answer(GET_SERVER_INFO))
 
+    def carrier(self) -> str:
+        """How calls travel now: in ``frames``, over ``grpc``, or ``local`` if they do not.
+
+        Waits until that is known. A call that frames do not reach goes over gRPC all the same. Of a
+        pool it is how they travel to one of its members.
+        """
+        return finished(self._calls.open().carrier(self._calls.request()))
+
     def usage(self, last_seconds: float = 0) -> access_pb.GetUsageResponse:
         """What callers used in the last seconds (0: all that the server knows), as a message.
 

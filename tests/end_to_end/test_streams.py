@@ -17,6 +17,8 @@ from npucall.dtypes import AnyArray
 from npucall.errors import CancelledError, NpucallError, ShapeError
 from npucall.operators.l1_loss_backward import l1_loss_backward
 from npucall_client import Client
+from npucall_client.sending.frames import frame_carrier
+from npucall_client.sending.frames.frame_places import FramesPlace
 from npucall_client.testing import ServerProcess, running_server
 
 from . import wire
@@ -38,7 +40,7 @@ CUTS = [
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[ServerProcess]:
-    with running_server() as server:
+    with running_server("--frames-listen=127.0.0.1:0") as server:
         yield server
 
 
@@ -72,14 +74,25 @@ def test_a_large_call_travels_in_chunks_unasked(server: ServerProcess) -> None:
     assert caught.value.details["request_id"] == "mine"
 
 
+@pytest.mark.parametrize("carrier", ["grpc", "frames"])
 def test_a_call_whose_connection_is_cut_anywhere_is_answered_all_the_same(
-    server: ServerProcess, observer: grpc.Channel
+    server: ServerProcess, observer: grpc.Channel, monkeypatch: pytest.MonkeyPatch, carrier: str
 ) -> None:
+    host, target = "127.0.0.1", server.target
+    if carrier == "frames":
+        target = f"{host}:{wire.server_info(observer).frames_port}"
     for cut in CUTS:
-        with cutting(server.target) as proxy, npucall_client.connect(proxy.target) as client:
+        with cutting(target) as proxy:
+            port = int(proxy.target.rpartition(":")[2])
+            places = (FramesPlace(host=host, port=port),) if carrier == "frames" else ()
+            monkeypatch.setattr(frame_carrier, "places_of", lambda *_, places=places: places)
+            client = npucall_client.connect(server.target if places else proxy.target)
             proxy.cuts = [cut]
+            if cut.to_server != 0:
+                assert client.carrier() == carrier
             assert np.array_equal(large_call(client), EXPECTED), cut
             assert proxy.cut_count == 1, cut
+            client.close()
         wire.until(lambda: is_idle(observer), f"the server is idle after {cut}")
 
 
@@ -87,7 +100,10 @@ def test_a_call_whose_connection_is_cut_anywhere_is_answered_all_the_same(
 def test_a_call_whose_connection_is_always_cut_is_a_typed_error(
     server: ServerProcess, observer: grpc.Channel, cut: Cut
 ) -> None:
-    with cutting(server.target) as proxy, npucall_client.connect(proxy.target) as client:
+    with (
+        cutting(server.target) as proxy,
+        npucall_client.connect(proxy.target, carrier="grpc") as client,
+    ):
         proxy.cut_always = cut
         with pytest.raises(NpucallError) as caught:
             large_call(client.options(timeout=PAUSE))

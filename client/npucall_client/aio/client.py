@@ -220,6 +220,10 @@ class Client(ClientBase):
         """What the server is and allows, as a message of the contract."""
         return await self._calls.answer(GET_SERVER_INFO)
 
+    async def carrier(self) -> str:
+        """How calls travel now: in ``frames``, over ``grpc``, or ``local`` if they do not."""
+        return await self._calls.open().carrier(self._calls.request())
+
     async def usage(self, last_seconds: float = 0) -> access_pb.GetUsageResponse:
         """What callers used in the last seconds (0: all that the server knows), as a message."""
         asked = GET_USAGE.request(last_seconds=last_seconds)

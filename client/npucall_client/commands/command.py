@@ -114,7 +114,8 @@ def _options(
 def info(target: Target = None, target_option: TargetOption = None, soc: Soc = "") -> None:
     """Shows a server: its device, its limits, its version.
 
-    Also: as whom the server knows you, who has reserved the device, and how an NPU is.
+    Also: how calls travel, as whom the server knows you, who has reserved the device, and how an
+    NPU is.
 
     Examples:
         npucall info
@@ -123,8 +124,9 @@ def info(target: Target = None, target_option: TargetOption = None, soc: Soc = "
     """
     with connect(the_target(target, target_option), soc=soc or None) as client:
         answer = client._info()  # noqa: SLF001  # connect has asked
+        carrier = client.carrier()
     console = output()
-    show(console, facts(server_facts(answer), console.width))
+    show(console, facts(server_facts(answer, carrier), console.width))
 
 
 def operators(

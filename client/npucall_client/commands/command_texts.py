@@ -19,7 +19,10 @@ _ROLES = {pb.ROLE_INPUT: "in", pb.ROLE_OUTPUT: "out", pb.ROLE_INPUT_OUTPUT: "in/
 _HEALTH = {pb.DEVICE_HEALTH_NORMAL: "normal", pb.DEVICE_HEALTH_ABNORMAL: "abnormal"}
 
 
-def server_facts(answer: pb.GetServerInfoResponse) -> dict[str, str]:
+_CARRIERS = {"frames": "in frames", "grpc": "over gRPC"}
+
+
+def server_facts(answer: pb.GetServerInfoResponse, carrier: str) -> dict[str, str]:
     """What ``npucall info`` shows; a fact without text is not shown."""
     server, limits = answer.server, answer.limits
     return {
@@ -33,6 +36,7 @@ def server_facts(answer: pb.GetServerInfoResponse) -> dict[str, str]:
         "queue": f"{answer.calls_in_flight} calls in flight, {limits.queue_length} may wait"
         if limits.queue_length
         else "",
+        "calls travel": _CARRIERS.get(carrier, ""),
         "known as": _known_as(answer.caller),
         "reserved": _reserved(answer),
         "longest call": f"{limits.call_timeout_seconds:g} s" if limits.call_timeout_seconds else "",

@@ -153,6 +153,11 @@ class LocalTransport:
     async def close(self) -> None:
         """Does nothing: it holds nothing."""
 
+    async def carrier(self, request: Request) -> str:
+        """They do not travel."""
+        del request
+        return "local"
+
     def calls(self) -> OneByOne:
         """Calls of a pipeline, computed when they are sent."""
         return OneByOne(self.execute)

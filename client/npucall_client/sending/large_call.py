@@ -83,7 +83,7 @@ class LargeCall:
             for frame in response_frames(message):
                 response = incoming.take(split_response_frame(frame)[1])
                 if response is not None:
-                    with suppress(grpc.RpcError):  # the answer is whole
+                    with suppress(grpc.RpcError, NpucallError):  # the answer is whole
                         [_ async for _ in messages]
                     return response
         raise ProtocolError("stream: expected an answer, found the end of the stream")

@@ -21,8 +21,8 @@ from npucall_client.sending import tracing
 from npucall_client.sending.attempts import Attempts
 from npucall_client.sending.channels import Connections
 from npucall_client.sending.credentials import credential_of, none
-from npucall_client.sending.failures import Origin, broken, failure, lateness
-from npucall_client.sending.frames.frame_carrier import KINDS, FrameCarrier
+from npucall_client.sending.failures import Origin, failure, lateness
+from npucall_client.sending.frames.frame_carrier import KINDS, STREAM, FrameCarrier
 from npucall_client.sending.paths import MANY_FRAMES
 from npucall_client.sending.request import Request
 from npucall_client.sending.reservations import keys_of
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from npucall.tensors import Buffer
     from npucall_client.calls.arguments import BoundCall
+    from npucall_client.sending.frames.frame_connection import FrameConnection
     from npucall_client.sending.large_call import StreamOpener
     from npucall_client.sending.senders import Messages, MessageStream, Metadata, Sender
     from npucall_client.settings import ClientSettings
@@ -49,6 +50,10 @@ _REFUSED = "RST_STREAM with error code 7"
 _END_SECONDS = 2.0
 """Time in which a process answers that has not ended."""
 _BETWEEN_LOOKS = 0.05
+
+
+def _nothing() -> None:
+    pass
 
 
 class Link:
@@ -152,22 +157,14 @@ class Link:
     ) -> bytes | None:
         """One attempt; None if the call has to travel over gRPC."""
         self._travels("frames")
+        parts = (message,) if isinstance(message, bytes) else message
+        beside = self._framed(attempts)
+        return await self.frames.answer(KINDS[method], parts, beside, attempts)
+
+    def _framed(self, attempts: Attempts) -> bytes:
+        """The metadata of a frame."""
         beside = self._beside(attempts)
-        try:
-            return await self.frames.answer(
-                KINDS[method],
-                (message,) if isinstance(message, bytes) else message,
-                join_metadata(beside) if beside else b"",
-                attempts,
-            )
-        except NpucallError:  # of which some are one of the others too
-            raise
-        except TimeoutError:
-            found: NpucallError = lateness(self._origin(lambda: True), attempts.request.timeout)
-        except (OSError, EOFError) as error:
-            self.check_open()
-            found = broken(self.target, str(error) or "Socket closed")
-        raise found
+        return join_metadata(beside) if beside else b""
 
     def _travels(self, carrier: str) -> None:
         if self.spans is not None:
@@ -202,24 +199,27 @@ class Link:
         """Asks again what the server is, before the next call."""
         self.instance = None
 
-    def open_stream(
+    def open_stream(  # noqa: PLR0913  # all that makes one
         self,
         method: str,
         messages: Messages,
         attempts: Attempts,
         *,
         seconds: float | None,
-        ended: Callable[[], object] | None = None,
+        ended: Callable[[], object] = _nothing,
+        connection: FrameConnection | None = None,
     ) -> MessageStream:
         """Opens a method of streams; returns the messages that come. Calls ``ended`` at its end.
 
-        ``attempts.sent`` is its credential.
+        ``attempts.sent`` is its credential; ``connection``: of frames, if it travels in them.
         """
+        if connection is not None:
+            beside, timeout = self._framed(attempts), attempts.request.timeout
+            return self.frames.stream(connection, messages, beside, seconds, timeout, ended)
 
         def over() -> None:
             self.connections.give_back(channels)
-            if ended is not None:
-                ended()
+            ended()
 
         metadata = (*(self._metadata(attempts) or ()), MANY_FRAMES)
         channels = self.connections.take()
@@ -240,8 +240,11 @@ class Link:
         """Makes one attempt at an exchange on a stream of its own."""
         with self.errors(attempts.request.timeout):
             attempts.sent = await self.authorization()
+            connection = await self.frames.taken(attempts) if method == STREAM else None
             return await exchange(
-                lambda messages: self.open_stream(method, messages, attempts, seconds=attempts.left)
+                lambda messages: self.open_stream(
+                    method, messages, attempts, seconds=attempts.left, connection=connection
+                )
             )
 
     def _metadata(self, attempts: Attempts) -> Metadata:
@@ -355,11 +358,11 @@ class Link:
         """The error of a call that got no answer in time."""
         return lateness(self._origin(), timeout)
 
-    def _origin(self, is_connected: Callable[[], bool] | None = None) -> Origin:
+    def _origin(self) -> Origin:
         is_closed = self._closed.is_set()
         return Origin(
             self.target,
-            is_connected or (lambda: not is_closed and self.connections.is_connected()),
+            lambda: not is_closed and self.connections.is_connected(),
             is_closed,
             self.connections.way.told,
         )

@@ -12,7 +12,6 @@ from npucall_client.sending.frames.loop_socket import LoopSocket
 from npucall_client.sending.loop_carrier import LoopChannel
 
 if TYPE_CHECKING:
-    import ssl
     from collections.abc import Callable, Coroutine, Sequence
 
     from npucall_client.sending.frames.frame_connection import FrameSocket
@@ -181,7 +180,5 @@ class LoopSender:
     ) -> LoopChannel:
         return LoopChannel(target, options, files)
 
-    async def frame_socket(
-        self, place: FramesPlace, tls: ssl.SSLContext | None, ends: float
-    ) -> FrameSocket:
-        return await LoopSocket.opened(place, tls, ends)
+    async def frame_socket(self, place: FramesPlace, ends: float) -> FrameSocket:
+        return await LoopSocket.opened(place, ends)

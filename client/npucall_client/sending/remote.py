@@ -76,6 +76,15 @@ class RemoteTransport:
         data = await self._send(request, rpc.name, asked.SerializeToString())
         return rpc.answer.FromString(data)
 
+    async def carrier(self, request: Request) -> str:
+        """How calls travel now; of a pool to one of its members."""
+
+        async def reached(link: Link, attempts: Attempts) -> str:
+            attempts.sent = await link.authorization()
+            return "frames" if await link.frames.reached(attempts) else "grpc"
+
+        return await self.ask(request, reached)
+
     def calls(self) -> Calls:
         """Where a pipeline sends its calls."""
         return PipelineCalls(self.where, self.sender)

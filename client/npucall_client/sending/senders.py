@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, TypeAlias, Ty
 from npucall.errors import NpucallError
 
 if TYPE_CHECKING:
-    import ssl
     import threading
     from collections.abc import (
         AsyncIterator,
@@ -226,10 +225,5 @@ class Sender(Protocol):
     ) -> Channel:
         """A channel; ``files``: of the certificates, if it is encrypted."""
 
-    async def frame_socket(
-        self, place: FramesPlace, tls: ssl.SSLContext | None, ends: float
-    ) -> FrameSocket:
-        """A connection for frames, until ``ends`` on the clock of ``monotonic``.
-
-        ``tls``: if it is encrypted. Raises OSError.
-        """
+    async def frame_socket(self, place: FramesPlace, ends: float) -> FrameSocket:
+        """A connection for frames; until ``ends``, on the clock of ``monotonic``, or OSError."""

@@ -180,12 +180,14 @@ class CallStream:
             await self._know()
             with self.link.errors(0.0):
                 attempts.sent = opened.authorization = await self.link.authorization()
+                connection = await self.link.frames.taken(attempts)
                 opened.stream = self.link.open_stream(
                     "ExecuteStream",
                     self._writer.messages(opened),
                     attempts,
                     seconds=None,
                     ended=self._end,
+                    connection=connection,
                 )
                 async for message in opened.stream:
                     self._has_heard = True

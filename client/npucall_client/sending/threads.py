@@ -12,7 +12,6 @@ from npucall_client.sending.senders import finished
 from npucall_client.sending.thread_carrier import ThreadChannel
 
 if TYPE_CHECKING:
-    import ssl
     from collections.abc import Callable, Sequence
 
     from npucall_client.sending.frames.frame_connection import FrameSocket
@@ -124,10 +123,8 @@ class ThreadSender:
     ) -> ThreadChannel:
         return ThreadChannel(target, options, files)
 
-    async def frame_socket(
-        self, place: FramesPlace, tls: ssl.SSLContext | None, ends: float
-    ) -> FrameSocket:
-        return ThreadSocket.opened(place, tls, ends)
+    async def frame_socket(self, place: FramesPlace, ends: float) -> FrameSocket:
+        return ThreadSocket.opened(place, ends)
 
 
 THREADS = ThreadSender()

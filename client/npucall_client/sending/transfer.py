@@ -149,7 +149,7 @@ def _beside_chunks(places: Sequence[Place]) -> Sequence[Place]:
 
 def _stored(reply: bytes) -> list[tuple[str, TensorSpec]]:
     """The outputs of a reply that have a storage."""
-    read = decode_reply(reply)
+    read = decode_reply(bytes(reply))
     return [(name, read.outputs[name]) for name in read.stored]
 
 

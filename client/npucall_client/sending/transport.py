@@ -33,6 +33,9 @@ class Transport(Protocol):
     async def plan(self, request: Request) -> pb.PlanResponse:
         """Checks a call."""
 
+    async def carrier(self, request: Request) -> str:
+        """How calls travel: ``frames``, ``grpc``, or ``local`` if they do not."""
+
     def calls(self) -> Calls:
         """Where a pipeline sends its calls."""
 

@@ -138,6 +138,7 @@ def test_what_a_device_says_of_itself_is_shown(server: Server) -> None:
 
 def test_who_the_server_takes_the_caller_for_is_shown(server: Server) -> None:
     assert "known as" not in said("info")
+    assert "calls travel over gRPC" in lines("info")
     caller = server.info.caller
     caller.tenant, caller.name, caller.expires_seconds = "vision", "alice", 90 * 86_400
     caller.role, caller.known_by = pb.CALLER_ROLE_USER, pb.KNOWN_BY_LOCAL_USER

@@ -6,8 +6,8 @@ A connection has one call at a time, whose caller sends and receives itself.
 from __future__ import annotations
 
 import logging
+import math
 import os
-import threading
 import time
 import weakref
 from contextlib import suppress
@@ -16,23 +16,28 @@ from typing import TYPE_CHECKING
 
 from npucall.errors import NpucallError, UnauthenticatedError
 from npucall.wire.headers import EXECUTE, PROGRAM
-from npucall_client.sending.frames.frame_connection import FrameConnection
-from npucall_client.sending.frames.frame_places import context_of, places_of
+from npucall_client.calls.options import closed
+from npucall_client.sending.failures import Origin, broken, lateness
+from npucall_client.sending.frames.frame_opener import FrameOpener
+from npucall_client.sending.frames.frame_places import places_of
+from npucall_client.sending.frames.frame_stream import FrameStream
 
 if TYPE_CHECKING:
-    import ssl
     from collections.abc import Callable, Sequence
 
     from npucall.tensors import Buffer
     from npucall.v1 import operator_service_pb2 as pb
     from npucall_client.sending.attempts import Attempts
     from npucall_client.sending.channels import Connections
+    from npucall_client.sending.frames.frame_connection import FrameConnection
     from npucall_client.sending.frames.frame_places import FramesPlace
-    from npucall_client.sending.senders import Files, Sender
+    from npucall_client.sending.senders import Messages, Sender
     from npucall_client.settings import ClientSettings
 
 KINDS = {"Execute": EXECUTE, "ExecuteProgram": PROGRAM}
 """The methods whose calls can be frames."""
+STREAM = "ExecuteStream"
+"""The method whose streams can be connections."""
 _MOST_CONNECTIONS = 64
 """To a server; calls beyond them travel over gRPC."""
 _NEAR_SECONDS, _FAR_SECONDS = 2.0, 10.0
@@ -80,15 +85,12 @@ class FrameCarrier:
         doubt: Callable[[], object],
     ) -> None:
         self._settings, self._sender, self._channels = settings, sender, connections
+        self._opener = FrameOpener(settings, sender, connections)
         self._doubt = doubt
         self._instance = ""
         self._entrances: tuple[_Entrance, ...] = ()
         self._idle: list[FrameConnection] = []
         """The one that was used last comes first."""
-        self._every: set[FrameConnection] = set()
-        self._lock = threading.Lock()
-        """For what follows, while no connection is opened."""
-        self._context: tuple[Files, ssl.SSLContext] | None = None
         self._is_closed = False
         _carriers.add(self)
 
@@ -111,7 +113,7 @@ class FrameCarrier:
     ) -> bytes | None:
         """The answer to a call; None if it has to travel over gRPC.
 
-        Raises the error that the server answers, TimeoutError, OSError, EOFError.
+        Raises the error that the server answers, or that of a connection that breaks.
         """
         while (connection := await self.taken(attempts)) is not None:
             was_used = connection.has_sent
@@ -120,14 +122,57 @@ class FrameCarrier:
             except NpucallError:
                 self.give_back(connection)
                 raise
-            except BaseException as error:
+            except (OSError, EOFError) as error:
                 self.end(connection)
                 if was_used and not connection.has_sent and isinstance(error, ConnectionError):
                     continue  # it was closed while it was idle
+                raise self.told(error, attempts.request.timeout) from None
+            except BaseException:
+                self.end(connection)
                 raise
             self._idle.append(connection)
             return answer
         return None
+
+    def stream(  # noqa: PLR0913  # all that makes one
+        self,
+        connection: FrameConnection,
+        messages: Messages,
+        metadata: bytes,
+        seconds: float | None,
+        timeout: float,
+        ended: Callable[[], object],
+    ) -> FrameStream:
+        """Makes a connection that was taken a stream."""
+        left = math.inf if seconds is None else seconds
+        connection.socket.until(time.monotonic() + left, left)
+        return FrameStream(
+            connection,
+            self._sender,
+            messages,
+            metadata,
+            ended,
+            partial(self.end, connection),
+            partial(self.told, timeout=timeout),
+        )
+
+    def told(self, error: Exception, timeout: float) -> Exception:
+        """What the caller hears of a connection that broke, as over gRPC."""
+        target = self._settings.target
+        if isinstance(error, TimeoutError):
+            return lateness(Origin(target, lambda: True, is_closed=False), timeout)
+        return closed() if self._is_closed else broken(target, str(error) or "Socket closed")
+
+    async def reached(self, attempts: Attempts) -> bool:
+        """Whether calls travel in frames; waits until that is known."""
+        ends = min(attempts.ends, time.monotonic() + _FAR_SECONDS)
+        for entrance in self._entrances:
+            if not entrance.is_reached:
+                if (opened := await self._opened(entrance, attempts.sent, ends)) is None:
+                    continue
+                self._idle.append(opened)
+            return True
+        return False
 
     async def taken(self, attempts: Attempts) -> FrameConnection | None:
         """A connection that nobody else uses; None if there is none to be had."""
@@ -146,7 +191,7 @@ class FrameCarrier:
                 return connection
             self.end(connection)
         for entrance in self._entrances:
-            if now < entrance.rests_until or len(self._every) >= _MOST_CONNECTIONS:
+            if now < entrance.rests_until or len(self._opener.every) >= _MOST_CONNECTIONS:
                 continue
             if entrance.is_reached or entrance.place.path:
                 ends = min(attempts.ends, now + _NEAR_SECONDS)
@@ -166,23 +211,18 @@ class FrameCarrier:
 
     def end(self, connection: FrameConnection) -> None:
         """Ends a connection that nobody uses; a call that runs there ends too."""
-        self._every.discard(connection)
-        connection.socket.cut()
-        connection.socket.close()
+        self._opener.end(connection)
 
     def close(self) -> None:
         """Ends all connections; calls under way hear of it."""
         self._is_closed, self._entrances = True, ()
         self._end_idle()
-        for connection in self._every.copy():
-            connection.socket.cut()
+        self._opener.close()
 
     def forget(self) -> None:
         """In a forked process: the connections are those of the other one."""
-        every, self._every = self._every, set()
-        self._idle, self._lock = [], threading.Lock()
-        for connection in every:
-            connection.socket.close()
+        self._idle = []
+        self._opener.forget()
         self._entrances = tuple(_Entrance(each.place) for each in self._entrances)
 
     def _end_idle(self) -> None:
@@ -204,7 +244,7 @@ class FrameCarrier:
         """A new connection; None if it does not come about."""
         place, is_short = entrance.place, ends - time.monotonic() < _SHORT_SECONDS
         try:
-            connection = await self._entered(place, authorization, ends)
+            connection = await self._opener.entered(place, authorization, self._instance, ends)
         except (OSError, EOFError, ValueError, NpucallError) as error:
             _log.debug("frames: calls do not go to %s now: %s", place, error or type(error))
             if isinstance(error, UnauthenticatedError) or is_short:
@@ -218,33 +258,6 @@ class FrameCarrier:
             _log.debug("frames: calls go to %s", place)
         entrance.reached()
         return connection
-
-    async def _entered(
-        self, place: FramesPlace, authorization: str, ends: float
-    ) -> FrameConnection:
-        files = self._channels.files()
-        context = self._tls(files) if place.name and files is not None else None
-        socket = await self._sender.frame_socket(place, context, ends)
-        connection = FrameConnection(socket, authorization, files)
-        self._every.add(connection)
-        try:
-            self._check_open()
-            await connection.enter(self._instance)
-            self._check_open()
-        except BaseException:
-            self.end(connection)
-            raise
-        return connection
-
-    def _check_open(self) -> None:
-        if self._is_closed:
-            raise EOFError
-
-    def _tls(self, files: Files) -> ssl.SSLContext:
-        with self._lock:
-            if self._context is None or self._context[0] is not files:
-                self._context = files, context_of(files, self._settings)
-            return self._context[1]
 
 
 def _after_fork() -> None:

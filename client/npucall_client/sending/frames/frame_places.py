@@ -61,12 +61,7 @@ def context_of(files: Files, settings: ClientSettings) -> ssl.SSLContext:
 
 
 def may_see_credential(connection: socket.socket) -> bool:
-    """Whether what is at the other end of a connection may learn who calls.
-
-    A server that TLS has verified, or a process of root, or of the user of this process.
-    """
-    if isinstance(connection, ssl.SSLSocket):
-        return True
+    """Whether it comes from a process of root, or of the user of this one, who may see it."""
     if connection.family != getattr(socket, "AF_UNIX", None) or not hasattr(socket, "SO_PEERCRED"):
         return False
     told = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)

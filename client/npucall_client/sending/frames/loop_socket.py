@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import ssl
 import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -34,12 +33,8 @@ class LoopSocket:
         self.is_trusted = may_see_credential(connection)
 
     @classmethod
-    async def opened(
-        cls, place: FramesPlace, tls: ssl.SSLContext | None, ends: float
-    ) -> LoopSocket:
+    async def opened(cls, place: FramesPlace, ends: float) -> LoopSocket:
         """A connection there. Raises OSError."""
-        if tls is not None:
-            raise OSError("frames with TLS are for callers that block")
         loop = asyncio.get_running_loop()
         where: list[Any] = [(getattr(socket, "AF_UNIX", 0), place.path)]
         async with asyncio.timeout(max(ends - time.monotonic(), 0.0)):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import socket
-import ssl
 import struct
 import time
 from contextlib import suppress
@@ -35,19 +34,18 @@ _AT_ONCE = getattr(socket, "MSG_DONTWAIT", 0)
 class ThreadSocket:
     """Sends and receives until ``ends``, on the clock of ``monotonic``: then TimeoutError."""
 
-    __slots__ = ("_is_encrypted", "_socket", "_waits", "ends", "is_trusted")
+    __slots__ = ("_ends", "_socket", "_waits", "is_trusted")
 
     def __init__(self, connection: socket.socket, ends: float) -> None:
-        self._socket, self.ends, self._waits = connection, ends, math.inf
-        self._is_encrypted = isinstance(connection, ssl.SSLSocket)
+        self._socket, self._ends, self._waits = connection, ends, math.inf
         self.is_trusted = may_see_credential(connection)
         """Whether it may see a credential."""
         self._look()
 
     @classmethod
-    def opened(cls, place: FramesPlace, tls: ssl.SSLContext | None, ends: float) -> ThreadSocket:
-        """A connection there; ``tls`` if it is encrypted. Raises OSError."""
-        connection = _connected(place, tls, ends)
+    def opened(cls, place: FramesPlace, ends: float) -> ThreadSocket:
+        """A connection there. Raises OSError."""
+        connection = _connected(place, ends)
         try:
             return cls(connection, ends)
         except BaseException:
@@ -56,7 +54,7 @@ class ThreadSocket:
 
     def until(self, ends: float, left: float) -> None:
         """What follows has to be done by then, in so many seconds."""
-        self.ends = ends
+        self._ends = ends
         if left < self._waits:
             self._look()
 
@@ -65,7 +63,7 @@ class ThreadSocket:
         while True:
             try:
                 return self._socket.recv_into(memory)
-            except (BlockingIOError, TimeoutError):
+            except BlockingIOError:
                 self._look()
 
     async def send(self, parts: Sequence[Buffer], size: int) -> None:
@@ -80,7 +78,7 @@ class ThreadSocket:
     def is_quiet(self) -> bool:
         """Whether nothing has come, not even the end."""
         try:
-            socket.socket.recv(self._socket, 1, socket.MSG_PEEK | _AT_ONCE)
+            self._socket.recv(1, socket.MSG_PEEK | _AT_ONCE)
         except BlockingIOError:
             return True
         except OSError:
@@ -90,7 +88,7 @@ class ThreadSocket:
     def cut(self) -> None:
         """Nothing more comes or goes: whoever waits hears of it."""
         with suppress(OSError):
-            socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
+            self._socket.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
         """Gives the descriptor back. In a forked process the connection stays as it is."""
@@ -109,8 +107,6 @@ class ThreadSocket:
                 rest[0] = rest[0][sent:]
 
     def _some_of(self, rest: Sequence[memoryview]) -> int:
-        if self._is_encrypted:
-            return self._some(rest[0])
         try:
             return self._socket.sendmsg(rest[:_MOST_PARTS])
         except BlockingIOError:
@@ -120,26 +116,23 @@ class ThreadSocket:
     def _some(self, rest: memoryview) -> int:
         try:
             return self._socket.send(rest)
-        except (BlockingIOError, TimeoutError):
+        except BlockingIOError:
             self._look()
             return 0
 
     def _look(self) -> None:
         """How long the kernel may wait next. Raises TimeoutError if the time is over."""
-        left = self.ends - time.monotonic()
+        left = self._ends - time.monotonic()
         if left <= 0:
             raise TimeoutError
         waits = min(max(left, _LEAST_WAIT), _LONGEST_WAIT)
         if waits != self._waits:
             self._waits = waits
-            if self._is_encrypted:
-                self._socket.settimeout(waits)
-            else:
-                _wait_at_most(self._socket, waits)
+            _wait_at_most(self._socket, waits)
 
 
-def _connected(place: FramesPlace, tls: ssl.SSLContext | None, ends: float) -> socket.socket:
-    """A connection to a place, which blocks; ``tls`` if it is encrypted. Raises OSError."""
+def _connected(place: FramesPlace, ends: float) -> socket.socket:
+    """A connection to a place, which blocks. Raises OSError."""
     left = max(ends - time.monotonic(), _LEAST_WAIT)
     if place.path:
         connection = socket.socket(socket.AF_UNIX)
@@ -151,8 +144,6 @@ def _connected(place: FramesPlace, tls: ssl.SSLContext | None, ends: float) -> s
             connection.connect(place.path)
         else:
             keepalive.for_calls(connection)
-        if tls is not None:
-            connection = tls.wrap_socket(connection, server_hostname=place.name)
         connection.settimeout(None)
     except BaseException:
         connection.close()
