@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from npucall.dtypes import BY_NUMPY, DTYPES, INT8
-from npucall.errors import DTypeError, TensorLayoutError
+from npucall.errors import ArgumentError, DTypeError, TensorLayoutError
 from npucall.tensors import TensorSpec, view
 
 if TYPE_CHECKING:
@@ -245,6 +245,12 @@ def _from_torch(name: str, tensor: Any) -> AnyArray:
     """A NumPy array of a torch CPU tensor's memory; torch itself is not imported."""
     if tensor.device.type != "cpu":
         raise TypeError(f"{name}: expected a tensor in CPU memory, found one on {tensor.device}")
+    if tensor.requires_grad and sys.modules["torch"].is_grad_enabled():
+        raise ArgumentError(
+            f"{name}: expected a tensor without requires_grad, since its gradient would be lost; "
+            f"use npucall.torch.functional, whose gradients flow, or give {name}.detach()",
+            parameter=name,
+        )
     tensor = tensor.detach().resolve_conj().resolve_neg()
     if str(tensor.dtype) not in _TORCH_ONLY:
         return np.asarray(tensor.numpy())

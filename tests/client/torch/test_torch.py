@@ -61,12 +61,22 @@ DTYPES = ["float32", "float16", "bfloat16"]
 @each("dtype", DTYPES)
 def test_an_operator_takes_tensors_of_any_layout(client: Client, dtype: str) -> None:
     kind = getattr(torch, dtype)
-    result = run(client, torch.tensor(VALUES, dtype=kind, requires_grad=True))
+    result = run(client, torch.tensor(VALUES, dtype=kind))
     assert result.dtype is kind
     np.testing.assert_array_equal(result.float(), -np.array(VALUES, np.float32))
     parts = run(client, torch.tensor(VALUES, dtype=kind).t()[::2])
     np.testing.assert_array_equal(parts.float(), [[-1, -4], [-3, -6]])
     assert run(client, torch.tensor(3.0, dtype=kind)) == -3
+
+
+def test_a_tensor_whose_gradient_would_be_lost_is_refused(client: Client) -> None:
+    weight = torch.ones(2, requires_grad=True)
+    with pytest.raises(
+        ValueError, match=r"^target: .*use npucall.torch.functional, .* target.detach\(\)"
+    ):
+        run(client, weight)
+    with torch.no_grad():  # here torch asks for none
+        assert run(client, weight).tolist() == run(client, weight.detach()).tolist() == [-1, -1]
 
 
 def test_a_tensor_that_torch_negates_lazily_is_taken_negated(client: Client) -> None:
