@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -37,6 +37,10 @@ class Server(FakeTransport):
     def __init__(self) -> None:
         super().__init__(FUNCTIONS)
         self.info = pb.GetServerInfoResponse()
+
+    async def carrier(self, request: Any) -> str:
+        del request
+        return "grpc"
 
     def list_operators(self, asked: pb.ListOperatorsRequest) -> pb.ListOperatorsResponse:
         missing = describe(EXP2, A2, "expected aclnnExp2 in a library [of this host]")
