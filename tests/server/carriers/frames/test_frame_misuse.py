@@ -14,6 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.server.fakes import BlockingDevice, FakeDevice, device_that_answers, until
 
+from npucall.v1 import operator_service_pb2 as pb
+from npucall.v1 import tensor_pb2
 from npucall_server.carriers.frames import frame_service
 from npucall_server.carriers.frames.incoming import BUFFER_BYTES
 
@@ -122,6 +124,40 @@ def test_a_number_is_free_again_once_its_call_is_answered(tmp_path: Path) -> Non
             for _ in range(2):
                 peer.execute(1)
                 assert peer.receive().response
+
+
+SIZES = {
+    "too short": ([8, 8, 7], "TENSOR_LAYOUT"),
+    "too long": ([8, 9, 8], "TENSOR_LAYOUT"),
+    "none": ([8, 8, 0], "TENSOR_LAYOUT"),
+    "a part that the next one has": ([8, 4, 12], "TENSOR_LAYOUT"),
+    "one is missing": ([8, 8], "TENSOR_LAYOUT"),
+    "one more": ([8, 8, 8, 8], "TENSOR_LAYOUT"),
+}
+
+
+@pytest.mark.parametrize("what", SIZES)
+def test_a_known_call_with_arrays_of_other_sizes_is_refused(shared: Served, what: str) -> None:
+    sizes, reason = SIZES[what]
+    known = pb.ExecuteRequest.FromString(request())
+    storage = [tensor_pb2.Storage(data=bytes(size)) for size in sizes]
+    other = pb.ExecuteRequest(call=known.call, storage=storage)
+    with connected(shared) as peer:
+        for number, message in enumerate((request(), request(), other.SerializeToString()), 1):
+            peer.send(EXECUTE, message, number)
+        assert [peer.receive().kind for _ in range(2)] == [RESPONSE] * 2
+        assert peer.reason() == reason
+        peer.execute(4)
+        assert peer.receive().response
+
+
+def test_a_known_call_that_lies_about_the_length_of_an_array_is_refused(shared: Served) -> None:
+    message = request()
+    assert message[-10:-8] == b"\x7a\x08"  # the last array: its tag, and 8 bytes
+    with connected(shared) as peer:
+        for number, length in enumerate((7, 9, 127), 1):
+            peer.send(EXECUTE, message[:-9] + bytes([length]) + message[-8:], number)
+            assert peer.reason() == "MESSAGE_MALFORMED"
 
 
 # --- Peers that stand still -----------------------------------------------------------------------

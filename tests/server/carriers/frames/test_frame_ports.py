@@ -5,6 +5,8 @@ from __future__ import annotations
 import socket
 import ssl
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from tests.server.fakes import device_that_answers, until
 from tests.server.raw import channel_to
 from tests.server.serving import Served, serving
 from tests.server.tenant_server import SERVICE, TenantServer
+from tests.summary import figures
 
 from npucall.v1 import operator_service_pb2 as pb
 from npucall_server.settings.server import ServerSettings
@@ -134,6 +137,50 @@ def test_a_new_certificate_counts_for_new_connections(tmp_path: Path) -> None:
             assert another.socket.getpeercert(binary_form=True) != before
         peer.execute()
         assert peer.receive().response
+
+
+ROTATIONS = [20, pytest.param(1000, marks=pytest.mark.long)]
+
+
+@pytest.mark.parametrize("rotations", ROTATIONS)
+def test_nobody_fails_while_certificates_are_rotated(tmp_path: Path, rotations: int) -> None:
+    """Certificate and key are replaced one after the other, while others connect."""
+    own = Authority(tmp_path)
+    anna = trusting(own, own.client("anna"))
+    given = {"frames_listen": "127.0.0.1:0", "tls_client_ca": own.ca, **files(own)}
+    with (
+        serving(QuickDevice(), **given) as served,
+        FramePeer(port=port_of(served), tls=anna) as lasting,
+        ThreadPoolExecutor(1) as threads,
+    ):
+        lasting.enter()
+        shown = set()
+        rotated = threads.submit(lambda: [own.server() for _ in range(rotations)])
+        while not rotated.done() or not shown:
+            with FramePeer(port=port_of(served), tls=anna) as peer:
+                assert peer.enter().kind == 3
+                shown.add(peer.socket.getpeercert(binary_form=True))
+                for each in (peer, lasting):
+                    each.execute()
+                    assert each.receive().response
+        assert len(rotated.result()) == rotations
+    figures(f"{rotations} rotations", f"{len(shown)} certificates were seen, nobody failed")
+
+
+def test_handshakes_that_never_end_take_no_place_of_who_is_known(
+    encrypted: Served, authority: Authority
+) -> None:
+    connections = encrypted.parts.methods.frames._connections
+    with ExitStack() as open_:
+        for _ in range(200):
+            address = ("127.0.0.1", port_of(encrypted))
+            open_.enter_context(socket.create_connection(address))
+        with FramePeer(port=port_of(encrypted), tls=trusting(authority)) as peer:
+            assert peer.enter().kind == 3
+            until(lambda: len(connections) <= 1 + 64, "the oldest are closed")
+            assert encrypted.parts.methods.frames.places.used == 1
+            peer.execute()
+            assert peer.receive().response
 
 
 ABOVE = {
