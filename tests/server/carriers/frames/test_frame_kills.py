@@ -36,9 +36,7 @@ WELCOMED = {
     "calls that wait": b"".join(packed(EXECUTE, kl_div(50 * MIB), call) for call in range(1, 5)),
     "a large answer that nobody reads": packed(EXECUTE, request(MIB), 1),
     "a stream": packed(STREAM, pb.ExecuteStreamRequest().SerializeToString()),
-    "memory": packed(
-        MEMORY, shared_memory_pb2.SharedMemoryRequest(bytes=4096).SerializeToString(), 1
-    ),
+    "memory": packed(MEMORY, SharedMemoryRequest(bytes=4096).SerializeToString(), 1),
 }
 
 
