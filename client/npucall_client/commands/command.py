@@ -243,7 +243,7 @@ def run(  # noqa: PLR0913  # options of a command
 
 def _declared(name: str, variant: str) -> Operator[Any, Any] | None:
     """The operator as the contract declares it; None if only the server knows which one it is."""
-    found = CATALOGUE.of_name(name)
+    found = CATALOGUE.of_name(CATALOGUE.c_name(name))
     return next((each for each in found if each.variant == variant or len(found) == 1), None)
 
 

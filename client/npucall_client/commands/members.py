@@ -12,9 +12,9 @@ from typing import Annotated, Any, NamedTuple
 import typer
 from rich.markup import escape
 
-from npucall.errors import NpucallError, ServerUnreachableError
+from npucall.errors import NpucallError, ServerUnreachableError, SettingError
 from npucall.products import DEFAULT_SOC
-from npucall.wire.rpcs import GET_ACTIVITY, GET_SERVER_INFO
+from npucall.wire.rpcs import GET_ACTIVITY, GET_SERVER_INFO, LIFT_PAUSE
 from npucall_client.commands.console import (
     Column,
     Target,
@@ -31,6 +31,7 @@ from npucall_client.pool.links import said, serves, settings_of, trusts
 from npucall_client.pool.members import Load, Member, MemberState, Source
 from npucall_client.pool.picking import ANY, Requirements
 from npucall_client.pool.sources import source_of
+from npucall_client.sending.link import Link
 from npucall_client.sending.probe import connected
 from npucall_client.sending.remote import ServerTransport
 from npucall_client.sending.request import Request
@@ -55,6 +56,9 @@ class ListedMember(NamedTuple):
     is_odd: bool = False
     """Whether it is of another kind than most, so that clients which do not ask for it leave it
     out."""
+    slowed: tuple[str, ...] = ()
+    """Whose calls ended processes there, with the pause between them now; as far as the caller of
+    this command may know."""
 
     @property
     def state(self) -> str:
@@ -70,6 +74,13 @@ def members(
     as_json: Annotated[  # noqa: FBT002  # a flag
         bool, typer.Option("--json", help="Print JSON, with everything as numbers.")
     ] = False,
+    lift: Annotated[
+        str,
+        typer.Option(
+            metavar="TENANT/NAME",
+            help="For admins: forget on all members which processes calls of that person ended.",
+        ),
+    ] = "",
 ) -> None:
     """Lists the members of a pool and how busy they are.
 
@@ -81,6 +92,8 @@ def members(
     """
     settings = ClientSettings.of(target=the_target(target, target_option))
     found, why = listed(settings)
+    for member in found if lift else ():
+        _lift(member, lift, settings)
     seen = all_seen(found, settings)
     if as_json:
         print(json.dumps([as_data(each) for each in seen], indent=2))
@@ -90,6 +103,9 @@ def members(
     rows = [[*_facts(each), *_numbers(each.member)] for each in seen]
     show(console, table(columns, rows, console.width))
     for each in seen:
+        for person in each.slowed:
+            said = f"{escape(each.member.address)}: calls of {escape(person)}"
+            console.print(f"[yellow]{said}[/yellow]", soft_wrap=True)
         if each.failure:
             failure = f"[red]{escape(each.member.address)}[/red]: {escape(each.failure)}"
             console.print(failure, soft_wrap=True)
@@ -146,25 +162,23 @@ def all_seen(found: Sequence[Member], settings: ClientSettings) -> list[ListedMe
 
 
 def _seen(member: Member, settings: ClientSettings) -> ListedMember:
-    if member.soc:
+    if member.soc and not member.slowed:
         return ListedMember(member)
     try:
-        return ListedMember(_asked(member, settings))
+        return _asked(member, settings)
     except NpucallError as error:
         return ListedMember(member, f"{error} ({error.reason})")
 
 
-def _asked(member: Member, settings: ClientSettings) -> Member:
+def _asked(member: Member, settings: ClientSettings) -> ListedMember:
     """What a member says of itself. Raises what keeps it from doing so."""
     if member.address == LOCAL:
         local = LocalTransport(settings.soc or DEFAULT_SOC)
         info = local.get_server_info(GET_SERVER_INFO.request())
-        return said(member, info)
-    own = settings_of(member, settings, _PATIENCE_SECONDS)
-    trusted = not settings.target.startswith(POOL) or trusts(settings)
-    link = finished(connected(own, THREADS, waits=False, trusted=trusted))
+        return ListedMember(said(member, info))
+    link = _linked(member, settings)
+    request = Request(_PATIENCE_SECONDS, once=True)
     try:
-        request = Request(_PATIENCE_SECONDS, once=True)
         now = finished(ServerTransport(link).answer(request, GET_ACTIVITY, GET_ACTIVITY.request()))
         state = (
             MemberState.SERVING
@@ -180,14 +194,40 @@ def _asked(member: Member, settings: ClientSettings) -> Member:
         link.info.bytes_in_flight,
         reserved=now.HasField("reservation"),
     )
-    return said(replace(member, load=load, state=state), link.info)
+    slowed = tuple(
+        f"{each.caller.tenant}/{each.caller.name} ended {each.processes_ended:.3g} processes and "
+        f"go one at a time, {each.pause_seconds:g} s apart"
+        for each in now.callers
+        if each.pause_seconds
+    )
+    return ListedMember(said(replace(member, load=load, state=state), link.info), slowed=slowed)
+
+
+def _lift(member: Member, person: str, settings: ClientSettings) -> None:
+    """Raises PermissionDeniedError if the caller is no admin."""
+    tenant, slash, name = person.partition("/")
+    if not (slash and tenant and name):
+        raise SettingError(f"--lift: expected TENANT/NAME, found {person!r}", setting="lift")
+    link, asked = _linked(member, settings), LIFT_PAUSE.request(tenant=tenant, name=name)
+    try:
+        request = Request(_PATIENCE_SECONDS, once=True)
+        finished(ServerTransport(link).answer(request, LIFT_PAUSE, asked))
+    finally:
+        finished(link.close())
+
+
+def _linked(member: Member, settings: ClientSettings) -> Link:
+    own = settings_of(member, settings, _PATIENCE_SECONDS)
+    trusted = not settings.target.startswith(POOL) or trusts(settings)
+    return finished(connected(own, THREADS, waits=False, trusted=trusted))
 
 
 def as_data(seen: ListedMember) -> dict[str, Any]:
     """A member as what JSON can hold."""
     member = seen.member
     load = None if member.load is None else member.load._asdict()
-    return {**asdict(member), "state": seen.state, "load": load, "failure": seen.failure}
+    told = {"state": seen.state, "load": load, "failure": seen.failure, "slowed": seen.slowed}
+    return {**asdict(member), **told}
 
 
 def _facts(seen: ListedMember) -> list[str]:

@@ -129,6 +129,11 @@ class LocalTransport:
         del asked
         return access_pb.GetActivityResponse()
 
+    def lift_pause(self, asked: access_pb.LiftPauseRequest) -> access_pb.LiftPauseResponse:
+        """Nothing: no call here ends another process."""
+        del asked
+        return access_pb.LiftPauseResponse()
+
     async def shared(self, request: Request, nbytes: int, socket: str) -> SharedMemory:
         """Memory of this process: nothing travels."""
         del request, socket

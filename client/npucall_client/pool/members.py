@@ -54,6 +54,8 @@ class Member:
     state: MemberState = MemberState.SERVING
     load: Load | None = None
     """None if the source does not know it."""
+    slowed: int = 0
+    """Callers whose calls ended processes there, and go one at a time now."""
 
     @property
     def is_leaving(self) -> bool:

@@ -91,6 +91,7 @@ SETTINGS = frozenset(
         "NPUCALL_SHARED_MEMORY_USERS",
         "NPUCALL_SOC",
         "NPUCALL_STAGING_LIMIT",
+        "NPUCALL_STATE_FOLDER",
         "NPUCALL_STREAM_FROM",
         "NPUCALL_TARGET",
         "NPUCALL_TENANTS",

@@ -317,6 +317,8 @@ class CallerActivity(google.protobuf.message.Message):
     DEVICE_SECONDS_FIELD_NUMBER: builtins.int
     CALLS_ANSWERED_FIELD_NUMBER: builtins.int
     CALLS_IN_FRAMES_FIELD_NUMBER: builtins.int
+    PROCESSES_ENDED_FIELD_NUMBER: builtins.int
+    PAUSE_SECONDS_FIELD_NUMBER: builtins.int
     calls: builtins.int
     """Its calls that wait, run, or have an answer that it has not read."""
     bytes: builtins.int
@@ -329,6 +331,12 @@ class CallerActivity(google.protobuf.message.Message):
     """Its calls that were answered in the last minute."""
     calls_in_frames: builtins.int
     """Those of them that came in frames (`frames.proto`), not over gRPC."""
+    processes_ended: builtins.float
+    """Processes of this server that ended while a call of this caller had the device; if several
+    callers had it, a part of each.
+    """
+    pause_seconds: builtins.float
+    """Set if it ended two or more: its calls then go one at a time, so many seconds apart."""
     @property
     def caller(self) -> npucall.v1.operator_service_pb2.CallerInfo:
         """Who."""
@@ -343,8 +351,44 @@ class CallerActivity(google.protobuf.message.Message):
         device_seconds: builtins.float = ...,
         calls_answered: builtins.int = ...,
         calls_in_frames: builtins.int = ...,
+        processes_ended: builtins.float = ...,
+        pause_seconds: builtins.float = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["caller", b"caller"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["bytes", b"bytes", "caller", b"caller", "calls", b"calls", "calls_answered", b"calls_answered", "calls_in_frames", b"calls_in_frames", "device_seconds", b"device_seconds", "streams", b"streams"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["bytes", b"bytes", "caller", b"caller", "calls", b"calls", "calls_answered", b"calls_answered", "calls_in_frames", b"calls_in_frames", "device_seconds", b"device_seconds", "pause_seconds", b"pause_seconds", "processes_ended", b"processes_ended", "streams", b"streams"]) -> None: ...
 
 global___CallerActivity = CallerActivity
+
+@typing.final
+class LiftPauseRequest(google.protobuf.message.Message):
+    """Request of LiftPause."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    TENANT_FIELD_NUMBER: builtins.int
+    NAME_FIELD_NUMBER: builtins.int
+    tenant: builtins.str
+    """Of the caller, as in `CallerInfo`."""
+    name: builtins.str
+    """Likewise."""
+    def __init__(
+        self,
+        *,
+        tenant: builtins.str = ...,
+        name: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["name", b"name", "tenant", b"tenant"]) -> None: ...
+
+global___LiftPauseRequest = LiftPauseRequest
+
+@typing.final
+class LiftPauseResponse(google.protobuf.message.Message):
+    """Response of LiftPause."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+
+global___LiftPauseResponse = LiftPauseResponse

@@ -47,6 +47,11 @@ class AccessServiceStub(object):
                 request_serializer=npucall_dot_v1_dot_access__service__pb2.GetActivityRequest.SerializeToString,
                 response_deserializer=npucall_dot_v1_dot_access__service__pb2.GetActivityResponse.FromString,
                 )
+        self.LiftPause = channel.unary_unary(
+                '/npucall.v1.AccessService/LiftPause',
+                request_serializer=npucall_dot_v1_dot_access__service__pb2.LiftPauseRequest.SerializeToString,
+                response_deserializer=npucall_dot_v1_dot_access__service__pb2.LiftPauseResponse.FromString,
+                )
 
 
 class AccessServiceServicer(object):
@@ -122,6 +127,17 @@ class AccessServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def LiftPause(self, request, context):
+        """Forgets which processes a caller's calls have ended, so that they no longer go one at a time. It
+        is no error if there is nothing to forget.
+
+        Other errors:
+        * PERMISSION_DENIED, PERMISSION_DENIED: the caller's role is not admin.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AccessServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -149,6 +165,11 @@ def add_AccessServiceServicer_to_server(servicer, server):
                     servicer.GetActivity,
                     request_deserializer=npucall_dot_v1_dot_access__service__pb2.GetActivityRequest.FromString,
                     response_serializer=npucall_dot_v1_dot_access__service__pb2.GetActivityResponse.SerializeToString,
+            ),
+            'LiftPause': grpc.unary_unary_rpc_method_handler(
+                    servicer.LiftPause,
+                    request_deserializer=npucall_dot_v1_dot_access__service__pb2.LiftPauseRequest.FromString,
+                    response_serializer=npucall_dot_v1_dot_access__service__pb2.LiftPauseResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -250,5 +271,22 @@ class AccessService(object):
         return grpc.experimental.unary_unary(request, target, '/npucall.v1.AccessService/GetActivity',
             npucall_dot_v1_dot_access__service__pb2.GetActivityRequest.SerializeToString,
             npucall_dot_v1_dot_access__service__pb2.GetActivityResponse.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+    @staticmethod
+    def LiftPause(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(request, target, '/npucall.v1.AccessService/LiftPause',
+            npucall_dot_v1_dot_access__service__pb2.LiftPauseRequest.SerializeToString,
+            npucall_dot_v1_dot_access__service__pb2.LiftPauseResponse.FromString,
             options, channel_credentials,
             insecure, call_credentials, compression, wait_for_ready, timeout, metadata)

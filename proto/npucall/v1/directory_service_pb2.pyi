@@ -85,6 +85,7 @@ class Member(google.protobuf.message.Message):
     VERSION_FIELD_NUMBER: builtins.int
     MEMORY_LIMIT_FIELD_NUMBER: builtins.int
     SHARED_MEMORY_SOCKET_FIELD_NUMBER: builtins.int
+    SLOWED_CALLERS_FIELD_NUMBER: builtins.int
     address: builtins.str
     """Where clients reach it, as HOST:PORT. This is also the member's name. Its certificate has to
     name HOST.
@@ -103,6 +104,10 @@ class Member(google.protobuf.message.Message):
     """As `Limits.memory_limit`."""
     shared_memory_socket: builtins.str
     """As `GetServerInfoResponse.shared_memory_socket`."""
+    slowed_callers: builtins.int
+    """Callers whose calls ended processes of this server, and go one at a time now; GetActivity tells
+    admins who they are.
+    """
     @property
     def server(self) -> npucall.v1.operator_service_pb2.ServerIdentity:
         """This process, its device and its SoC, as `GetServerInfoResponse.server`."""
@@ -129,9 +134,10 @@ class Member(google.protobuf.message.Message):
         version: builtins.str = ...,
         memory_limit: builtins.int = ...,
         shared_memory_socket: builtins.str = ...,
+        slowed_callers: builtins.int = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["load", b"load", "server", b"server"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["address", b"address", "catalogue", b"catalogue", "host", b"host", "labels", b"labels", "load", b"load", "memory_limit", b"memory_limit", "product", b"product", "server", b"server", "shared_memory_socket", b"shared_memory_socket", "state", b"state", "version", b"version"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["address", b"address", "catalogue", b"catalogue", "host", b"host", "labels", b"labels", "load", b"load", "memory_limit", b"memory_limit", "product", b"product", "server", b"server", "shared_memory_socket", b"shared_memory_socket", "slowed_callers", b"slowed_callers", "state", b"state", "version", b"version"]) -> None: ...
 
 global___Member = Member
 

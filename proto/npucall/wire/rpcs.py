@@ -96,6 +96,7 @@ RELEASE_RESERVATION = Rpc(
 )
 GET_USAGE = Rpc(_LISTING, access.GetUsageRequest, access.GetUsageResponse)
 GET_ACTIVITY = Rpc(_LISTING, access.GetActivityRequest, access.GetActivityResponse)
+LIFT_PAUSE = Rpc(_LISTING, access.LiftPauseRequest, access.LiftPauseResponse)
 
 OPEN_SESSION = Rpc(_LISTING, sessions.OpenSessionRequest, sessions.OpenSessionResponse)
 RENEW = Rpc(_LISTING, sessions.RenewRequest, sessions.RenewResponse)

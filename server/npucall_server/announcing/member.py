@@ -11,6 +11,7 @@ from importlib.metadata import version
 from npucall.v1 import directory_service_pb2 as pb
 from npucall.v1 import operator_service_pb2
 from npucall.wire.replies import ServerIdentity, encode_identity
+from npucall_server.accounts.endings import Endings
 from npucall_server.scheduling.executor import Executor
 from npucall_server.scheduling.gate import Gate
 from npucall_server.settings.server import ServerSettings
@@ -26,6 +27,7 @@ class MemberParts:
     gate: Gate
     catalogue: Callable[[], int]
     is_serving: Callable[[], bool]
+    endings: Endings | None = None
 
 
 class Beats:
@@ -53,7 +55,9 @@ class Beats:
 
     def next(self) -> bytes:
         """A beat with the current state."""
-        member = pb.Member(state=self._state(), load=self._load())
+        endings = self._parts.endings
+        slowed = len(endings.slowed()) if endings is not None else 0
+        member = pb.Member(state=self._state(), load=self._load(), slowed_callers=slowed)
         member.MergeFrom(self._lasting)
         with self._lock:
             self._sequence += 1

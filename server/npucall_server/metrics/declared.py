@@ -82,6 +82,16 @@ INFO = Metric(
     ("version", "device", "soc"),
 )
 SERVING = Metric("npucall_serving", "gauge", "1 while health is SERVING, else 0.")
+ENDED_UNDRAINED = Metric(
+    "npucall_ended_without_drain_total",
+    "counter",
+    "Processes of this server that ended without a drain; 0 if it has no state_folder.",
+)
+SLOWED_CALLERS = Metric(
+    "npucall_slowed_callers",
+    "gauge",
+    "Callers whose calls ended two processes of this server, and now go one at a time.",
+)
 CALLS_IN_FLIGHT = Metric(
     "npucall_calls_in_flight",
     "gauge",

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib.metadata import version
 
+from npucall_server.accounts.endings import Endings
 from npucall_server.accounts.ledger import Ledger
 from npucall_server.devices.base import DeviceFacts
 from npucall_server.metrics import declared
@@ -31,6 +32,7 @@ class Gauges:
     digests: Digests
     gate: Gate
     is_serving: Callable[[], bool]
+    endings: Endings | None = None
 
     def samples(self) -> list[MetricSample]:
         """All current values. Those that the device does not tell are left out."""
@@ -48,6 +50,8 @@ class Gauges:
             declared.CALLS_IN_FLIGHT: executor.calls_in_flight,
             declared.CALLS_RUNNING: executor.turns.running,
             declared.CALLS_WAITING: executor.turns.waiting,
+            declared.ENDED_UNDRAINED: self.endings.undrained if self.endings is not None else 0,
+            declared.SLOWED_CALLERS: len(self.endings.slowed()) if self.endings is not None else 0,
             declared.LANES: executor.device.lanes,
             declared.QUEUE_LIMIT: executor.limits.queue_length,
             declared.BYTES_IN_FLIGHT: executor.bytes_in_flight,

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from npucall.declare.prepare import Prepared
     from npucall.programs import Program
     from npucall_server.access.callers import Caller
+    from npucall_server.accounts.endings import Endings
     from npucall_server.devices.base import Device, Outputs, Pieces, Step
     from npucall_server.scheduling.ticket import Ticket
     from npucall_server.telemetry.log import Record
@@ -42,13 +43,14 @@ class Limits(NamedTuple):
 class Executor:
     """Admits calls and runs them on a device, within limits."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # all that bounds calls, and what is told of them
         self,
         device: Device,
         limits: Limits,
         tenants: Tenants | None = None,
         usage: Usage | None = None,
         clock: Callable[[], float] = time.monotonic,
+        endings: Endings | None = None,
     ) -> None:
         """``clock`` counts seconds: whether turns end is judged by it."""
         self.device = device
@@ -62,7 +64,8 @@ class Executor:
         self._places = Ledger(limits.queue_length + device.lanes, self._queue_full)
         self._admitted: dict[Ticket, str] = {}
         """Calls in flight, and their owners. A step on it is one step for all threads."""
-        self.turns = Schedule(device.lanes, tenants, usage.spent, clock)
+        self._endings = endings
+        self.turns = Schedule(device.lanes, tenants, usage.spent, clock, endings)
         self._idle = threading.Condition()
         self._is_awaited = False
         """Whether somebody waits until no call is in flight."""
@@ -120,6 +123,8 @@ class Executor:
         try:
             if caller.identity.tenant:
                 ticket.quotas = self._quotas.take(caller, size)
+                if self._endings and (turnstile := self._endings.enter(caller.identity)):
+                    ticket.quotas = [*ticket.quotas, turnstile]
             ticket.place = self._places.take(caller, 1, end)
             ticket.memory = self.memory.take(caller, size, end)
             ticket.executor, ticket.asked = self, asked

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from npucall.errors import NpucallError
     from npucall_server.access.identity import Identity
+    from npucall_server.accounts.endings import Endings
     from npucall_server.scheduling.call_turn import CallTurn
     from npucall_server.scheduling.shares import Share
 
@@ -54,6 +55,7 @@ class Schedule:
 
     ``tenants`` have the shares. ``spent`` hears now and then of a call that holds turns for long,
     for how many ns more; ``CallTurn.told_ns`` says of how many in all. ``clock`` counts seconds.
+    ``endings`` is told who has turns.
     """
 
     def __init__(
@@ -62,11 +64,12 @@ class Schedule:
         tenants: Tenants | None = None,
         spent: Callable[[Identity, int], object] = _nobody_counts,
         clock: Callable[[], float] = time.monotonic,
+        endings: Endings | None = None,
     ) -> None:
         self.refusal: Callable[[], NpucallError] | None = None
         self._count = self._free = count
         self._tenants = tenants or Tenants({})
-        self._spent, self._clock = spent, clock
+        self._spent, self._clock, self._endings = spent, clock, endings
         self._moved = clock()
         """When the first turn was taken, or the last one given back."""
         self._lock = threading.Lock()
@@ -108,6 +111,8 @@ class Schedule:
         with self._lock:
             self._moved = now = self._clock()
             del self._granted[grant]
+            if self._endings is not None:
+                self._endings.is_over(turn.identity)
             self._free += 1
             seconds, share = now - grant.since, grant.share
             if share is not None:
@@ -182,6 +187,8 @@ class Schedule:
         grant = Grant()
         grant.schedule, grant.turn, grant.since, grant.share = self, turn, now, share
         self._granted[grant] = None
+        if self._endings is not None:
+            self._endings.begins(turn.identity)
         if share is not None:
             self._charge(grant)
         elif self._all.active:

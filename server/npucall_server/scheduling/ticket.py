@@ -33,7 +33,7 @@ class Ticket:
     permit: Permit | None = None
     place: Entry | None = None
     memory: Entry | None = None
-    quotas: Sequence[Entry] = ()
+    quotas: Sequence[_Part] = ()
     executor: Executor | None = None
     """Where it counts as a call in flight, once it is admitted."""
     asked: Prepared | Program

@@ -10,7 +10,9 @@ from npucall.errors import MessageError
 from npucall.v1 import access_service_pb2 as pb
 from npucall.v1.operator_service_pb2 import CallerInfo
 from npucall_server.access.callers import Caller
+from npucall_server.access.guard import require
 from npucall_server.access.identity import Identity, whose
+from npucall_server.accounts.endings import Endings
 from npucall_server.accounts.ledger import Ledger
 from npucall_server.accounts.usage import Usage, UsageLine
 from npucall_server.scheduling.executor import Executor
@@ -31,6 +33,7 @@ class AccountService:
     executor: Executor
     streams: Ledger
     gate: Gate
+    endings: Endings | None = None
 
     def get_usage(self, request: bytes, _: Record, caller: Caller) -> bytes:
         """How long each caller used the device."""
@@ -75,7 +78,9 @@ class AccountService:
         calls = _by_caller(self.executor.calls_by_owner())
         held = _by_caller(self.executor.memory.owners)
         streams = _by_caller(self.streams.owners)
-        for who in sorted({*calls, *held, *streams, *minute}):
+        ended = self.endings.held_against() if self.endings is not None else {}
+        by_who = {whose(person): each for person, each in ended.items()}
+        for who in sorted({*calls, *held, *streams, *minute, *by_who}):
             if _sees(told, *who):
                 line = minute.get(who, _NOTHING)
                 yield pb.CallerActivity(
@@ -86,7 +91,17 @@ class AccountService:
                     device_seconds=line.device_ns / 1e9,
                     calls_answered=line.calls,
                     calls_in_frames=line.in_frames,
+                    processes_ended=by_who[who].processes if who in by_who else 0.0,
+                    pause_seconds=by_who[who].pause if who in by_who else 0.0,
                 )
+
+    def lift_pause(self, request: bytes, _: Record, caller: Caller) -> bytes:
+        """Forgets what somebody's calls have ended."""
+        require(caller.identity, Role.ADMIN, "lift the pause between a caller's calls")
+        asked = parse(pb.LiftPauseRequest, request)
+        if self.endings is not None:
+            self.endings.lift(f"{asked.tenant}/{asked.name}")
+        return pb.LiftPauseResponse().SerializeToString()
 
 
 def _sees(told: Identity, tenant: str, name: str) -> bool:

@@ -119,6 +119,8 @@ class Server:
     def start(self) -> None:
         """Starts to serve, then writes the ready file."""
         parts, settings = self.parts, self.parts.core.settings
+        if parts.core.endings is not None:
+            parts.core.endings.start()
         for part in (parts.watch, parts.idle):
             if part is not None:
                 part.start()
@@ -177,6 +179,8 @@ class Server:
         parts.methods.metrics.close()
         if parts.usage_file is not None:
             parts.usage_file.stop()
+        if core.endings is not None:
+            core.endings.drained()
 
     def _report_not_serving(self) -> None:
         self.parts.listener.report_not_serving()
@@ -229,7 +233,7 @@ def _methods_of(core: Core) -> Methods:
     services = grpc_server.Services(door, core.peers, budget, core.is_well)
     operators = OperatorService(executions, settings, budget, core.identity)
     streams = StreamService(executions, settings, budget, door, core.peers)
-    account = AccountService(core.usage, core.executor, streams.places, core.gate)
+    account = AccountService(core.usage, core.executor, streams.places, core.gate, core.endings)
     kept = Kept(
         core.sessions, core.digests, core.executor, core.gate, streams.places, budget.chunk_bytes,
         core.guard, core.peers,
@@ -260,7 +264,7 @@ def _announcer_of(core: Core, methods: Methods, listener: Listener) -> Announcer
         return None
     parts = member.MemberParts(
         settings, core.identity, core.executor, core.gate, lambda: service.catalogue,
-        lambda: health.is_serving,
+        lambda: health.is_serving, core.endings,
     )  # fmt: skip
     address = settings.advertised(listener.addresses)
     return Announcer(settings, member.Beats(address, parts), core.log)
@@ -279,6 +283,8 @@ def _watch_of(core: Core, methods: Methods, listener: Listener, side: SideSocket
     looks += [core.access.look, methods.streams.look, methods.frames.look, core.sessions.look]
     if side is not None:
         looks.append(side.look)
+    if core.endings is not None:
+        looks.append(core.endings.look)
     return Watch(_LOOK_SECONDS, core.log, *looks)
 
 
@@ -286,7 +292,7 @@ def _gauges_of(core: Core, methods: Methods) -> Gauges:
     streams, health = methods.streams.places, methods.services.health
     return Gauges(
         core.executor, streams, core.regions, core.sessions, core.digests, core.gate,
-        lambda: health.is_serving,
+        lambda: health.is_serving, core.endings,
     )  # fmt: skip
 
 

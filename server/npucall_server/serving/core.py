@@ -12,6 +12,7 @@ from npucall.wire.replies import ServerIdentity
 from npucall_server.access.guard import Guard
 from npucall_server.access.identity import Identity
 from npucall_server.access.setup import Access
+from npucall_server.accounts.endings import Endings
 from npucall_server.accounts.quotas import quota_of
 from npucall_server.accounts.usage import Usage
 from npucall_server.calls.beginning import Executions
@@ -24,6 +25,7 @@ from npucall_server.scheduling.gate import Gate
 from npucall_server.scheduling.kept_memory import KeptMemory
 from npucall_server.scheduling.reservation_keys import ReservationKeys
 from npucall_server.scheduling.reservations import GAP_SECONDS, ReservationRules, Reservations
+from npucall_server.serving.binding import SettingsError
 from npucall_server.serving.listener import access_of
 from npucall_server.sessions.digests import Digests
 from npucall_server.sessions.open_sessions import Sessions
@@ -57,6 +59,7 @@ class Core:
     access: Access
     guard: Guard
     usage: Usage
+    endings: Endings | None
     executor: Executor
     peers: Peers
     gate: Gate
@@ -84,7 +87,8 @@ def core_of(
     access = access_of(settings, log, settings.shared_memory)
     guard = guard or access.guard
     usage = Usage(operators_of(device), clock.wall)
-    executor = Executor(device, _limits(settings), access.tenants, usage, clock.monotonic)
+    endings = _endings_of(settings, device, log, clock)
+    executor = Executor(device, _limits(settings), access.tenants, usage, clock.monotonic, endings)
     identity = ServerIdentity(secrets.token_hex(6), device.name, device.soc)
     memory, tenants = executor.memory, access.tenants
     kept = KeptMemory(settings.memory_limit)
@@ -99,9 +103,21 @@ def core_of(
     executions = Executions(executor, identity, Places(regions, sessions, digests), kept, gate)
     peers = Peers(log, settings.peer_timeout, clock=clock.monotonic)
     return Core(
-        settings, device, log, identity, access, guard, usage, executor, peers, gate, regions,
-        sessions, digests, executions,
+        settings, device, log, identity, access, guard, usage, endings, executor, peers, gate,
+        regions, sessions, digests, executions,
     )  # fmt: skip
+
+
+def _endings_of(settings: ServerSettings, device: Device, log: Log, clock: Clock) -> Endings | None:
+    folder = settings.state_folder
+    if folder is None:
+        return None
+    try:
+        return Endings(folder, device.name, log, clock.wall, clock.monotonic)
+    except OSError as error:
+        raise SettingsError(
+            f"state_folder: expected a folder that the server can write, found {folder}: {error}"
+        ) from error
 
 
 def operators_of(device: Device) -> list[str]:

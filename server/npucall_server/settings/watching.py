@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, Field
+
+from npucall_server.settings.expert import EXPERT
 
 _HOST_AND_PORT = re.compile(r"(?:\[[0-9a-fA-F:.%]+\]|[^:\[\]]+):([0-9]{1,5})")
 _LAST_PORT = 65535
@@ -31,6 +34,12 @@ class MetricsSettings(BaseModel):
     )
 
 
+def _folder_of_systemd() -> Path | None:
+    """What ``StateDirectory=`` of a unit has made."""
+    named = os.environ.get("STATE_DIRECTORY", "").partition(":")[0]
+    return Path(named) if named else None
+
+
 class WatchSettings(MetricsSettings):
     """Where what the server counts is kept."""
 
@@ -40,4 +49,11 @@ class WatchSettings(MetricsSettings):
         "each caller and minute. The server reads it at its start, so that quotas survive a "
         "restart. At 16 MiB it is renamed to FILE.1, FILE.1 to FILE.2, and so on up to FILE.8. "
         "Default: the server keeps the account in memory only.",
+    )
+    state_folder: Path | None = Field(
+        default_factory=_folder_of_systemd,
+        json_schema_extra=EXPERT,
+        description="Folder in which the server remembers, beyond its process, whether it drained, "
+        "and of which tenants' callers calls ended processes: after two of them, these callers' "
+        "calls go one at a time. Default: the StateDirectory of its systemd unit, else none.",
     )

@@ -169,6 +169,7 @@ def test_gauges_of_a_server_at_rest() -> None:
         "npucall_streams", "npucall_reserved", "npucall_reservation_waiting",
         "npucall_sessions", "npucall_handle_bytes", "npucall_digest_bytes",
         "npucall_digest_hits_total", "npucall_digest_misses_total",
+        "npucall_ended_without_drain_total", "npucall_slowed_callers",
     }  # fmt: skip
     assert found["npucall_serving"] == 1
 

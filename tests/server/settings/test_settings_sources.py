@@ -174,6 +174,7 @@ OTHERS: dict[str, Any] = {
     "oidc_tenant_claim": "repository",
     "oidc_name_claim": "actor",
     "usage_file": "/var/lib/npucall/usage.jsonl",
+    "state_folder": "/var/lib/npucall/state",
     "metrics_listen": "127.0.0.1:9464",
     "device_lock": "/run/npucall/device.lock",
     "device_lock_wait": 1.25,

@@ -71,4 +71,5 @@ def _member(told: pb.Member) -> Member:
             load.bytes_in_flight,
             reserved=load.HasField("reservation"),
         ),
+        slowed=told.slowed_callers,
     )
