@@ -18,8 +18,8 @@ from npucall_server.devices.cann import launch as launch_module
 from npucall_server.devices.cann.descriptors import KeptDescriptors
 from npucall_server.devices.cann.lane import Lane
 from npucall_server.devices.cann.launch import Launcher
+from npucall_server.devices.cann.stopwatch import Stopwatch
 from npucall_server.devices.cann.transfer import Transfer
-from npucall_server.devices.stopwatch import Stopwatch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -8,7 +8,7 @@ import time
 import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import jwt
 
@@ -28,27 +28,15 @@ _LARGEST = 2**20
 _DISCOVERY = "/.well-known/openid-configuration"
 
 
-class Keys(Protocol):
-    """Finds public keys by their names (``kid``). Safe to use from several threads."""
-
-    def find(self, name: str | None) -> jwt.PyJWK | None:
-        """The key of that name; without a name, the only key. None if there is no such key."""
-
-    def look(self) -> bool:
-        """Whether the keys have changed since the last look."""
-
-    def stop(self) -> None:
-        """Stops asking for keys."""
-
-
-class _Known:
-    """The keys that were read last."""
+class Keys:
+    """Public keys by their names (``kid``), as they were read last. Safe in several threads."""
 
     def __init__(self) -> None:
         self._keys: Mapping[str, jwt.PyJWK] = {}
         self._has_changed = False
 
     def find(self, name: str | None) -> jwt.PyJWK | None:
+        """The key of that name; without a name, the only key. None if there is no such key."""
         keys = self._keys
         if name is None and len(keys) == 1:
             return next(iter(keys.values()))
@@ -60,14 +48,15 @@ class _Known:
         self._has_changed = True
 
     def look(self) -> bool:
+        """Whether the keys have changed since the last look."""
         changed, self._has_changed = self._has_changed, False
         return changed
 
     def stop(self) -> None:
-        pass
+        """Stops asking for keys."""
 
 
-class FileKeys(_Known):
+class FileKeys(Keys):
     """The keys in a file, read again when it changes.
 
     Raises OSError and ValueError if the first read fails.
@@ -87,7 +76,7 @@ class FileKeys(_Known):
         return super().look()
 
 
-class FetchedKeys(_Known):
+class FetchedKeys(Keys):
     """The keys at an address. A thread asks for them regularly, and when a token has another key.
 
     ``find`` of an unknown key makes the thread ask, at most once a minute; the call does not wait.

@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, Field
 from pydantic_settings import SettingsConfigDict
 
 from npucall.membership import DIRECTORY_PORT
-from npucall_server.settings.expert import EXPERT
+from npucall_server.settings.expert import expert
 from npucall_server.settings.listener import ListenerSettings, read_as
 from npucall_server.settings.listening import LISTEN, with_commas
 
@@ -33,10 +33,9 @@ class DirectorySettings(ListenerSettings):
     listen: Annotated[str, BeforeValidator(with_commas)] = Field(
         f"127.0.0.1:{DIRECTORY_PORT}", description=LISTEN
     )
-    max_connections: int = Field(
+    max_connections: int = expert(
         4096,
         ge=1,
-        json_schema_extra=EXPERT,
         description="Connections that may be open, one for each server and each client; the "
         "directory closes any more at once. Never more than the process may have open files, less "
         "a few.",

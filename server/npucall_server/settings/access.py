@@ -8,7 +8,7 @@ from pathlib import Path
 from pydantic import BaseModel, Field, ValidationInfo, field_validator, model_validator
 
 from npucall.texts import missing_extra
-from npucall_server.settings.expert import EXPERT
+from npucall_server.settings.expert import expert
 from npucall_server.settings.issuers import checked_url, is_url
 from npucall_server.settings.tenants import TenantTables
 
@@ -41,23 +41,20 @@ class AccessSettings(BaseModel):
         min_length=1,
         description="The audience that such tokens must have: a name of this server.",
     )
-    oidc_keys: str | None = Field(
+    oidc_keys: str | None = expert(
         None,
-        json_schema_extra=EXPERT,
         description="The issuer's public keys (JWKS): an address, or a file. Default: the "
         "address that the issuer gives at /.well-known/openid-configuration.",
     )
-    oidc_tenant_claim: str = Field(
+    oidc_tenant_claim: str = expert(
         "sub",
         min_length=1,
-        json_schema_extra=EXPERT,
         description="The claim of a token that decides its tenant: the lists `claims` of the "
         "tenants name its values.",
     )
-    oidc_name_claim: str = Field(
+    oidc_name_claim: str = expert(
         "sub",
         min_length=1,
-        json_schema_extra=EXPERT,
         description="The claim of a token that holds the caller's name.",
     )
 

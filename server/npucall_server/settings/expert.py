@@ -6,15 +6,20 @@ import argparse
 from collections.abc import Iterable
 from typing import Any
 
+from pydantic import Field
 from pydantic.fields import FieldInfo
 
-EXPERT: dict[str, Any] = {"expert": True}
-"""The ``json_schema_extra`` of a setting that an administrator seldom touches."""
+_EXPERT: dict[str, Any] = {"expert": True}
+
+
+def expert(*default: Any, **told: Any) -> Any:
+    """The field of a setting that an administrator seldom touches."""
+    return Field(*default, json_schema_extra=_EXPERT, **told)
 
 
 def is_expert(field: FieldInfo) -> bool:
     """Whether a setting is declared as one for experts."""
-    return field.json_schema_extra == EXPERT
+    return field.json_schema_extra == _EXPERT
 
 
 def formatter_of(fields: dict[str, FieldInfo]) -> type[argparse.HelpFormatter]:

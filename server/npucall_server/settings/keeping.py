@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import BaseModel, ByteSize, Field, SecretStr
+from pydantic import BaseModel, ByteSize, SecretStr
 
-from npucall_server.settings.expert import EXPERT
+from npucall_server.settings.expert import expert
 
 _LONGEST_LEASE = 3600.0
 _LONGEST_RESERVATION = 7 * 24 * 3600.0
@@ -20,34 +20,30 @@ def _digest_share(values: dict[str, Any]) -> ByteSize:
 class SessionSettings(BaseModel):
     """What callers may leave on the server. A limit of 0 turns that off."""
 
-    handle_memory: ByteSize | None = Field(
+    handle_memory: ByteSize | None = expert(
         None,
         ge=0,
-        json_schema_extra=EXPERT,
         description="Bytes that the handles of all sessions may hold, for example 32GiB: of the "
         "device's own memory, or, if the device has none, of --memory-limit. 0: no sessions. "
         "Default: what the device suggests, or half of --memory-limit.",
     )
-    max_sessions: int = Field(
+    max_sessions: int = expert(
         256,
         ge=0,
         le=10_000,
-        json_schema_extra=EXPERT,
         description="Sessions that may be open; the server refuses any more. 0: no sessions.",
     )
-    session_lease: float = Field(
+    session_lease: float = expert(
         60.0,
         ge=0,
         allow_inf_nan=False,
         le=_LONGEST_LEASE,
-        json_schema_extra=EXPERT,
         description="Longest lease of a session, in seconds. If a caller disappears, the server "
         "frees its session after that time. 0: no sessions.",
     )
-    digest_cache_bytes: ByteSize = Field(
+    digest_cache_bytes: ByteSize = expert(
         default_factory=_digest_share,
         ge=0,
-        json_schema_extra=EXPERT,
         description="Bytes that the server remembers by their digests, for all tenants "
         "together, so that clients send constants only once. They count towards --memory-limit, "
         "and the server drops them when calls need the room. 0: none. Default: an eighth of "
@@ -58,19 +54,17 @@ class SessionSettings(BaseModel):
 class ReservationSettings(BaseModel):
     """How long somebody may have the device alone, and what a reservation is known by."""
 
-    max_reservation: float = Field(
+    max_reservation: float = expert(
         7200.0,
         gt=0,
         allow_inf_nan=False,
         le=_LONGEST_RESERVATION,
-        json_schema_extra=EXPERT,
         description="Longest reservation of the device that the server grants, in seconds.",
     )
-    reservation_key: SecretStr | None = Field(
+    reservation_key: SecretStr | None = expert(
         None,
         min_length=16,
         exclude=True,  # `npucall-server settings` does not tell it
-        json_schema_extra=EXPERT,
         description="Secret of 16 characters or more from which the server makes the keys of "
         "reservations; give each server another one. With it, reservations survive a restart of "
         "the server, and the server grants no new one in the first 30 s. Put it into a file or "

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ByteSize, Field
 
 from npucall.limits import CHUNK_BYTES
-from npucall_server.settings.expert import EXPERT
+from npucall_server.settings.expert import expert
 
 _CGROUPS, _OWN_CGROUP = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 _UserId = Annotated[int, Field(ge=0, lt=2**32 - 1)]
@@ -71,18 +71,16 @@ class MemorySettings(BaseModel):
         "process takes less than 1.5 times as much and 256 MiB. Default: half of the memory of "
         "the control group, or of this server's part of the machine.",
     )
-    keep_memory: ByteSize = Field(
+    keep_memory: ByteSize = expert(
         ByteSize(2**30),
         ge=0,
-        json_schema_extra=EXPERT,
         description="Bytes of freed host memory that the server keeps for the next calls, at "
         "most 2GiB: that makes large calls several times as fast. 0 keeps none. The server gives "
         "it back when no call has come for ten seconds, or when calls need the room within "
         "--memory-limit. Needs Linux with glibc; has no effect elsewhere.",
     )
-    poison: bool = Field(
+    poison: bool = expert(
         default=False,
-        json_schema_extra=EXPERT,
         description="For tests: fill new memory with a pattern, so that answers show bytes that "
         "nobody wrote.",
     )
@@ -91,17 +89,15 @@ class MemorySettings(BaseModel):
         description="Path of a Unix socket that the server makes. It gives shared memory to "
         "processes of the same user on this host, so that tensors need not be sent. Linux only.",
     )
-    shared_memory_limit: ByteSize = Field(
+    shared_memory_limit: ByteSize = expert(
         default_factory=_half_of_the_limit,
         gt=0,
-        json_schema_extra=EXPERT,
         description="Bytes of shared memory that may be in use at a time, for example 8GiB. "
         "They count towards --memory-limit. One process gets at most half of them. Default: half "
         "of --memory-limit.",
     )
-    shared_memory_users: tuple[_UserId, ...] = Field(
+    shared_memory_users: tuple[_UserId, ...] = expert(
         (),
-        json_schema_extra=EXPERT,
         description="Numbers of users who also get shared memory, for example 1000,1001. The "
         "server's own user always does.",
     )
@@ -110,28 +106,25 @@ class MemorySettings(BaseModel):
 class PeerSettings(BaseModel):
     """How many connections there may be, and how long a peer may do nothing."""
 
-    max_connections: int = Field(
+    max_connections: int = expert(
         256,
         ge=1,
-        json_schema_extra=EXPERT,
         description="Connections that may be open; the server closes any more at once. When "
         "most of them are in use, it closes some without calls to make room. Never more than the "
         "process may have open files, less a few.",
     )
-    peer_timeout: float = Field(
+    peer_timeout: float = expert(
         30.0,
         gt=0,
         allow_inf_nan=False,
         le=2_000_000,
-        json_schema_extra=EXPERT,
         description="Seconds in which a caller that sends a request in parts has to send some "
         "bytes, or has to read some of its answer; for the first bytes of a call a third of that. "
         "Otherwise the server ends the call. It also ends a stream that has had no open call for "
         "so long.",
     )
-    reflection: bool | None = Field(
+    reflection: bool | None = expert(
         None,
-        json_schema_extra=EXPERT,
         description="Tell clients such as grpcurl about the services (gRPC reflection). "
         "Default: only on a loopback address.",
     )
@@ -140,52 +133,46 @@ class PeerSettings(BaseModel):
 class ConnectionSettings(PeerSettings):
     """What callers may have open, and what travels at a time."""
 
-    frames_socket: _FramesSocket = Field(
+    frames_socket: _FramesSocket = expert(
         "auto",
-        json_schema_extra=EXPERT,
         description="Path of a Unix socket that the server makes, where clients on this host call "
         "it in frames, which cost much less than gRPC. Processes of the same user may connect, of "
         "users in --shared-memory-users, and callers of tenants. auto: on Linux a path of this "
         "server alone, in the folder npucall-USER of the system's temporary folder. off: none.",
     )
-    frames_listen: str = Field(
+    frames_listen: str = expert(
         "",
-        json_schema_extra=EXPERT,
         description="Address at which clients of other hosts call in frames: HOST:PORT, secured "
         "as --listen says, with the same prefixes; or +NUMBER, for the first HOST:PORT of --listen "
         "at a port that is so much higher, for example +1000. Default: none.",
     )
-    frames_advertise: int | None = Field(
+    frames_advertise: int | None = expert(
         None,
         ge=1,
         le=65535,
-        json_schema_extra=EXPERT,
         description="The port of --frames-listen as clients see it, if something maps it. "
         "Default: the one that it has.",
     )
-    max_message_bytes: ByteSize | None = Field(
+    max_message_bytes: ByteSize | None = expert(
         None,
         gt=0,
         le=2**31 - 1,
-        json_schema_extra=EXPERT,
         description="Largest message in bytes, for example 64MiB; larger calls go over streams, "
         "in chunks. gRPC's own limit is 2 GiB. Default: 16MiB, or a 32nd of --memory-limit if "
         "that is less.",
     )
-    max_streams: int | None = Field(
+    max_streams: int | None = expert(
         None,
         ge=0,
         le=1000,
-        json_schema_extra=EXPERT,
         description="Streams that may be open; the server refuses any more. Default: as many as "
         "fit into an eighth of --memory-limit and 32MiB, at --max-message-bytes each, and at most "
         "64.",
     )
-    chunk_bytes: ByteSize = Field(
+    chunk_bytes: ByteSize = expert(
         ByteSize(CHUNK_BYTES),
         ge=64 * 2**10,
         le=3 * 2**20,  # and the rest of its frame: gRPC's clients receive 4 MiB unless told more
-        json_schema_extra=EXPERT,
         description="Most bytes in one chunk of a large call, for example 256KiB. The server "
         "sends such chunks, and asks clients for no longer ones. Long chunks make large calls "
         "faster and use less CPU time; short ones keep small calls quick that run at the same "

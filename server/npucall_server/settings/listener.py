@@ -30,7 +30,7 @@ from pydantic_settings import (
 from npucall.environment import variables
 from npucall.texts import missing_extra
 from npucall_server.settings.access import AccessSettings
-from npucall_server.settings.expert import EXPERT, formatter_of
+from npucall_server.settings.expert import expert, formatter_of
 from npucall_server.settings.faults import sentences
 from npucall_server.settings.issuers import is_url
 from npucall_server.settings.limits import PeerSettings
@@ -48,9 +48,8 @@ class _CommandSettings(BaseModel):
     config: Path | None = Field(
         None, description="TOML file of settings. Paths in it count from the file's folder."
     )
-    ready_file: Path | None = Field(
+    ready_file: Path | None = expert(
         None,
-        json_schema_extra=EXPERT,
         description="File into which the server writes its address as soon as it answers: of "
         "several addresses the first, or the one of --advertise. Clients of a pool can read a "
         "folder of such files.",

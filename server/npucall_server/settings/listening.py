@@ -11,7 +11,7 @@ from pydantic import BaseModel, BeforeValidator, Field, model_validator
 
 from npucall_server.settings import addresses
 from npucall_server.settings.addresses import Address, Security
-from npucall_server.settings.expert import EXPERT
+from npucall_server.settings.expert import expert
 
 _PORT = 50051
 LISTEN = (
@@ -38,9 +38,8 @@ class TransportSettings(BaseModel):
         f"127.0.0.1:{_PORT}",
         description=LISTEN,
     )
-    listen_host: str = Field(
+    listen_host: str = expert(
         "",
-        json_schema_extra=EXPERT,
         description="Only the host of that address, for supervisors that choose the port "
         "themselves. If --listen has a host too, both have to be the same.",
     )

@@ -6,9 +6,9 @@ import os
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
-from pydantic import BaseModel, ByteSize, Field, model_validator
+from pydantic import BaseModel, ByteSize, model_validator
 
-from npucall_server.settings.expert import EXPERT
+from npucall_server.settings.expert import expert
 
 _CAREFUL: dict[str, Any] = {
     "lanes": 1,
@@ -23,67 +23,58 @@ _CAREFUL: dict[str, Any] = {
 class NpuSettings(BaseModel):
     """How the server uses an NPU; on another device they mean nothing."""
 
-    careful: bool = Field(
+    careful: bool = expert(
         default=False,
-        json_schema_extra=EXPERT,
         description="For the first run on a new kind of host: turn off everything that makes an "
         "NPU faster. The server then uses one lane, waits for each copy and for each step of a "
         "program, and keeps no memory, descriptors or first phases. To turn these on again one by "
         f"one, set {', '.join(_CAREFUL)} too: what you set counts.",
     )
-    lanes: int = Field(
+    lanes: int = expert(
         2,
         ge=1,
         le=8,
-        json_schema_extra=EXPERT,
         description="Calls that run on an NPU at a time, each on a stream of its own.",
     )
-    device_timeout: float = Field(
+    device_timeout: float = expert(
         120.0,
         gt=0,
         allow_inf_nan=False,
         le=2_000_000,
-        json_schema_extra=EXPERT,
         description="Seconds that a call may take on an NPU. If one takes longer, the server "
         "treats the device as lost and exits with code 70, so that a supervisor starts it again.",
     )
-    staging_limit: ByteSize = Field(
+    staging_limit: ByteSize = expert(
         ByteSize(8 * 2**20),
         ge=0,
-        json_schema_extra=EXPERT,
         description="Bytes of pinned host memory that each lane may keep for copies, for "
         "example 8MiB; a larger call goes through it in four pieces. 0: no pinned memory, and "
         "each copy is waited for.",
     )
-    kept_device_memory: ByteSize = Field(
+    kept_device_memory: ByteSize = expert(
         ByteSize(2**30),
         ge=0,
-        json_schema_extra=EXPERT,
         description="Bytes of freed device memory that each lane keeps for its next calls.",
     )
-    kept_calls: int = Field(
+    kept_calls: int = expert(
         256,
         ge=0,
-        json_schema_extra=EXPERT,
         description="Calls of which each lane keeps the descriptors, to run them again faster; "
         "0 keeps none.",
     )
-    phase_one_cache: int = Field(
+    phase_one_cache: int = expert(
         10_000,
         ge=0,
         le=10_000_000,
-        json_schema_extra=EXPERT,
         description="Calls of which CANN remembers the first phase, for each lane (CANN's "
         "ACLNN_CACHE_LIMIT); 0 turns that off (CANN's DISABLE_L2_CACHE).",
     )
-    deterministic: bool = Field(
+    deterministic: bool = expert(
         default=False,
-        json_schema_extra=EXPERT,
         description="Make the NPU use algorithms that give the same bits each time; slower.",
     )
-    busy_wait: bool = Field(
+    busy_wait: bool = expert(
         default=False,
-        json_schema_extra=EXPERT,
         description="Wait for the NPU without sleeping: less delay, but each lane uses one core.",
     )
 

@@ -19,7 +19,7 @@ from npucall.products import DEFAULT_SOC, product_of
 from npucall_server.settings import addresses, device_kinds
 from npucall_server.settings.addresses import Address, Security
 from npucall_server.settings.announcing import AnnounceSettings
-from npucall_server.settings.expert import EXPERT
+from npucall_server.settings.expert import expert
 from npucall_server.settings.keeping import ReservationSettings, SessionSettings
 from npucall_server.settings.limits import ConnectionSettings, MemorySettings
 from npucall_server.settings.listener import ListenerSettings, read_as
@@ -61,27 +61,24 @@ class _ServingSettings(BaseModel):
         + "".join(f"{kind.form}, {kind.meaning}; " for kind in device_kinds.KINDS)
         + "or one of an installed package.",
     )
-    device_lock: Path | None = Field(
+    device_lock: Path | None = expert(
         None,
-        json_schema_extra=EXPERT,
         description="File that the server locks before it opens the device, and keeps locked "
         "until it ends. Servers with the same file use the device one after the other.",
     )
-    device_lock_wait: float = Field(
+    device_lock_wait: float = expert(
         60.0,
         ge=0,
         allow_inf_nan=False,
         le=_LONGEST_SECONDS,
-        json_schema_extra=EXPERT,
         description="Seconds to wait for that lock; after them the server exits with code 72.",
     )
     soc: Annotated[str, AfterValidator(_known_soc)] = Field(
         DEFAULT_SOC,
         description="The SoC whose rules the device cpu applies, for example Ascend910_9391.",
     )
-    variant: Annotated[str, AfterValidator(_known_variant)] = Field(
+    variant: Annotated[str, AfterValidator(_known_variant)] = expert(
         "",
-        json_schema_extra=EXPERT,
         description="The variant that runs if an operator has several and a call names none: "
         f"{', '.join(CATALOGUE.variants())}. Default: on cpu {DEFAULT_VARIANT}, or the first that "
         "the product has; on an NPU the installed one.",
@@ -92,32 +89,29 @@ class _ServingSettings(BaseModel):
         le=1000,
         description="Calls that may wait for the device; the server refuses any more.",
     )
-    call_timeout: float = Field(
+    call_timeout: float = expert(
         300.0,
         gt=0,
         allow_inf_nan=False,
         le=_LONGEST_SECONDS,
-        json_schema_extra=EXPERT,
         description="Seconds after which the server ends a call, even if its deadline is later. "
         "The time in which its bytes are sent does not count.",
     )
-    computation_limit: int = Field(
+    computation_limit: int = expert(
         10**12,
         ge=1,
         lt=2**63,
-        json_schema_extra=EXPERT,
         description="Elements that one call may compute; the server refuses a larger call "
         "before it computes anything. For elementwise operators these are the elements of the "
         "shape that the inputs broadcast to, for others those of the largest tensor; "
         "CtcLossBackward counts the states and classes of every item at every step, Matmul the "
         "products of two numbers.",
     )
-    drain_timeout: float = Field(
+    drain_timeout: float = expert(
         30.0,
         ge=0,
         allow_inf_nan=False,
         le=_LONGEST_SECONDS,
-        json_schema_extra=EXPERT,
         description="Seconds that running calls have to finish after SIGTERM.",
     )
 

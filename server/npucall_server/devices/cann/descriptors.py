@@ -72,15 +72,10 @@ class Descriptors:
 
     def close(self) -> None:
         """Destroys all of them, even if destroying one fails; raises the first failure."""
-        first: Exception | None = None
-        while self._owned:
-            destroy, handle = self._owned.pop()
-            try:
-                destroy(handle)
-            except Exception as error:  # noqa: BLE001  # the others must go too
-                first = first or error
-        if first is not None:
-            raise first
+        with Cleanup() as every:
+            for destroy, handle in self._owned:
+                every.callback(destroy, handle)
+            self._owned = []
 
     def _own(self, destroy: Callable[[int], None], handle: int) -> int:
         self._owned.append((destroy, handle))

@@ -17,15 +17,14 @@ from npucall_server.devices.cann import functions as c
 from npucall_server.devices.cann.clearing import Clearing
 from npucall_server.devices.cann.copies import Copies
 from npucall_server.devices.cann.descriptors import KeptDescriptors
-from npucall_server.devices.cann.events import StreamEvents
 from npucall_server.devices.cann.launch import Launcher
 from npucall_server.devices.cann.operators import OpApi
 from npucall_server.devices.cann.program import SLICE_NS, ProgramRun, learn, pace_of
 from npucall_server.devices.cann.runtime import DeviceContext
 from npucall_server.devices.cann.scratch import Scratch
+from npucall_server.devices.cann.stopwatch import Stopwatch
 from npucall_server.devices.cann.transfer import Transfer
 from npucall_server.devices.cleanup import Cleanup
-from npucall_server.devices.stopwatch import Stopwatch
 
 _START, _COPIED_IN, _PLANNED, _RUN, _COPIED_OUT, _MARKS = range(6)
 """The marks of a call on the stream, and how many there are."""
@@ -87,7 +86,7 @@ class Lane:
             self._scratch = Scratch(acl, self._clearing)
             self._descriptors = KeptDescriptors(base, limits.kept_calls)
             opening.callback(self.empty)
-            self._stopwatch = Stopwatch(StreamEvents(acl, self._stream), _MARKS, note)
+            self._stopwatch = Stopwatch(acl, self._stream, _MARKS, note)
             opening.callback(self._stopwatch.close)
             self._open = opening.pop_all()
 

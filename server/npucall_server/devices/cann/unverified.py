@@ -128,7 +128,7 @@ UNVERIFIED = (
         "Documented, and torch_npu prefers these events [src:events]. If this is wrong, times "
         "are 0 with a note in the log, and large calls wait for their stream.",
         Stake.FAST, 0.96,
-        ("devices/cann/events.py: StreamEvents", "devices/cann/copies.py: Copies"),
+        ("devices/cann/stopwatch.py: Stopwatch", "devices/cann/copies.py: Copies"),
         "Compare `run_ns` of 1,000 equal calls with msprof; the log has no note that nothing is "
         "timed.",
     ),

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from npucall_server.devices.base import Step
 from npucall_server.devices.cann.copies import COUNT, Part, pieces_of, pinned_bytes
 from npucall_server.devices.cann.launch import Launcher
+from npucall_server.devices.cann.stopwatch import Stopwatch
 from npucall_server.devices.cann.transfer import Transfer
-from npucall_server.devices.stopwatch import Stopwatch
 
 from .calls import SMALL_ASKS, WAYS, Case, in_place, l1, large, longer
 from .faults import OVERFLOW, failure

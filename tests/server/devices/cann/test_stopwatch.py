@@ -5,9 +5,8 @@ from ctypes import c_void_p
 import pytest
 from tests.simulator.control import Simulator
 
-from npucall_server.devices.cann.events import StreamEvents
 from npucall_server.devices.cann.runtime import DeviceContext
-from npucall_server.devices.stopwatch import Stopwatch
+from npucall_server.devices.cann.stopwatch import Stopwatch
 
 from .calls import l1
 from .faults import TIMING
@@ -32,7 +31,7 @@ def test_an_event_is_waited_for_once_each_time_that_it_is_recorded(
 ) -> None:
     notes: list[str] = []
     acl = context.libraries.acl
-    watch = Stopwatch(StreamEvents(acl, DEFAULT_STREAM), MARKS, notes.append)
+    watch = Stopwatch(acl, DEFAULT_STREAM, MARKS, notes.append)
     for laps in (1, 2):
         for index in range(MARKS):
             watch.mark(index)

@@ -1,4 +1,4 @@
-"""Times on the device's own clock: events between the steps that a stream runs.
+"""Times on the device's own clock: events between the steps that a stream runs [src:events].
 
 A device without such times still runs calls; then the times are 0.
 """
@@ -6,27 +6,12 @@ A device without such times still runs calls; then the times are 0.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from ctypes import byref, c_float, c_void_p
 
 from npucall.errors import NpucallError
 from npucall_server.devices.base import BrokenDeviceError
+from npucall_server.devices.cann.functions import ACL_EVENT_TIME_LINE, AscendCL
 from npucall_server.devices.cleanup import Cleanup
-
-
-class Events(Protocol):
-    """The events of one stream of the device. Each function can raise NpucallError."""
-
-    def create(self) -> int:
-        """A new event."""
-
-    def record(self, event: int) -> None:
-        """The event gets its time when the stream has done what is queued so far."""
-
-    def milliseconds(self, first: int, second: int) -> float:
-        """The time between two events that the stream has passed."""
-
-    def destroy(self, event: int) -> None:
-        """Destroys an event that the stream has passed."""
 
 
 class Stopwatch:
@@ -35,9 +20,14 @@ class Stopwatch:
     If the device cannot measure time, ``note`` is called once with the reason.
     """
 
-    def __init__(self, clock: Events, marks: int, note: Callable[[str], None]) -> None:
-        self._clock, self._note = clock, note
+    def __init__(
+        self, acl: AscendCL, stream: c_void_p, marks: int, note: Callable[[str], None]
+    ) -> None:
+        self._acl, self._stream, self._note = acl, stream, note
         self._events: list[int] = []
+        self._waited: set[int] = set()
+        """Events whose time is on the host: they were waited for after they were recorded."""
+        self._found = c_float()
         self._times = True
         with Cleanup() as opening:
             opening.callback(self.close)
@@ -47,8 +37,10 @@ class Stopwatch:
     def mark(self, index: int) -> None:
         """Marks the time when the stream has done what is queued so far."""
         if self._times:
+            event = self._events[index]
+            self._waited.discard(event)
             try:
-                self._clock.record(self._events[index])
+                self._acl.aclrtRecordEvent(event, self._stream)
             except NpucallError as error:
                 self._give_up(error)
 
@@ -56,23 +48,30 @@ class Stopwatch:
         """Nanoseconds between two marks that the stream has passed."""
         if not self._times:
             return 0
+        events = self._events[first], self._events[second]
         try:
-            found = self._clock.milliseconds(self._events[first], self._events[second])
+            for event in events:
+                if event not in self._waited:
+                    self._acl.aclrtSynchronizeEvent(event)
+                    self._waited.add(event)
+            self._acl.aclrtEventElapsedTime(byref(self._found), *events)
         except NpucallError as error:
             self._give_up(error)
             return 0
-        return int(found * 1e6) if found > 0 else 0
+        return max(int(self._found.value * 1e6), 0)
 
     def close(self) -> None:
         """Destroys the events. The stream must have passed them."""
         with Cleanup() as every:
             while self._events:
-                every.callback(self._clock.destroy, self._events.pop())
+                every.callback(self._acl.aclrtDestroyEvent, self._events.pop())
 
     def _create(self, marks: int) -> None:
         try:
             for _ in range(marks):
-                self._events.append(self._clock.create())
+                event = c_void_p()
+                self._acl.aclrtCreateEventExWithFlag(byref(event), ACL_EVENT_TIME_LINE)
+                self._events.append(event.value or 0)
         except NpucallError as error:
             self._give_up(error)
 
