@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -23,6 +23,8 @@ from tests.summary import figures
 import npucall_client
 from npucall.errors import ServerUnreachableError
 from npucall_client import Client
+from npucall_client.sending.frames import frame_carrier
+from npucall_client.sending.frames.frame_places import FramesPlace
 
 from . import wire
 from .every_way import LARGE, call_every_way
@@ -50,7 +52,8 @@ def served(authority: Authority, *, ca: Path | None = None, **settings: Any) -> 
     """A server of this process. ``ca``: whose certificates callers bring, if they have to."""
     pair = authority.server()
     files = {"tls_certificate": pair.certificate, "tls_key": pair.key, "tls_client_ca": ca}
-    with wire.server_here(**files, **settings) as server:
+    frames = {"frames_listen": "127.0.0.1:0", "frames_socket": "off"}
+    with wire.server_here(**files, **frames, **settings) as server:
         yield server.address
 
 
@@ -66,9 +69,26 @@ def identity(authority: Authority, name: str = "anna") -> dict[str, Path]:
     return {"ca": authority.ca, "certificate": pair.certificate, "key": pair.key}
 
 
-def test_calls_of_every_way_travel_over_mutual_tls(server: str, authority: Authority) -> None:
-    with npucall_client.connect(server, **identity(authority)) as client:
+@pytest.mark.parametrize(("carrier", "travels"), [("auto", "frames"), ("grpc", "grpc")])
+def test_calls_of_every_way_travel_over_mutual_tls(
+    server: str, authority: Authority, carrier: Literal["auto", "grpc"], travels: str
+) -> None:
+    with npucall_client.connect(server, **identity(authority), carrier=carrier) as client:
+        assert client.carrier() == travels
         call_every_way(client)
+
+
+def test_a_port_of_frames_with_a_certificate_of_others_gets_nothing(
+    authority: Authority, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with served(authority) as target, served(Authority(tmp_path)) as other:
+        with npucall_client.connect(other, ca=tmp_path / "ca.pem") as client:
+            port = client.server_info().frames_port
+        place = FramesPlace("", "127.0.0.1", port, "127.0.0.1")
+        monkeypatch.setattr(frame_carrier, "places_of", lambda *_: (place,))
+        with npucall_client.connect(target, ca=authority.ca) as client:
+            assert client.carrier() == "grpc"
+            run(client)
 
 
 def test_the_command_takes_certificates_of_the_environment(
@@ -137,7 +157,7 @@ def test_new_certificates_of_a_client_count_for_new_calls_once_they_are_whole(
     clients.write_bytes(before.ca.read_bytes())
     with (
         served(before, ca=clients) as target,
-        npucall_client.connect(target, **identity(before)) as client,
+        npucall_client.connect(target, **identity(before), carrier="grpc") as client,
         client.pipeline() as pipeline,
     ):
         pipeline.submit("aclnnL1LossBackward", ONE, self=ONE, target=ONE).result(wire.PATIENCE)
