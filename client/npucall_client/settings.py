@@ -10,10 +10,12 @@ import reprlib
 import warnings
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import Field, dataclass, field, fields
+from dataclasses import field, fields
 from numbers import Real
-from operator import index
-from typing import Any
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, ValidationError
+from pydantic.dataclasses import dataclass
 
 from npucall.environment import variables
 from npucall.errors import SettingError
@@ -46,113 +48,44 @@ def checked_seconds(value: Any, name: str = "timeout", *, zero: bool = False) ->
     )
 
 
-def _connect_seconds(value: Any) -> float:
-    return checked_seconds(value, "connect_timeout")
+def _labels(given: object) -> object:
+    """Labels as a text such as ``rack=3,kind=cpu`` become a mapping."""
+    if not isinstance(given, str):
+        return given
+    pairs = [pair.strip().partition("=") for pair in given.split(",") if pair.strip()]
+    for key, equals, value in pairs:
+        if not (key and equals):
+            raise ValueError(f"labels: expected KEY=VALUE, found {key}{equals}{value}")
+    return {key: value for key, _, value in pairs}
 
 
-def _text(value: object) -> str:
-    if isinstance(value, str):
-        return value
-    raise ValueError("expected a text")
+def _seconds(given: object) -> float:
+    return checked_seconds(given)  # old versions of pydantic would give it more than one argument
 
 
-def _text_if_any(value: object) -> str | None:
-    return None if value is None else _text(value)
-
-
-def _token(value: object) -> str | Callable[[], str]:
-    if isinstance(value, str) or callable(value):
-        return value
-    raise ValueError("expected a text, or a function that returns one")
-
-
-def _bytes(value: object) -> int:
-    """A number of bytes; of the environment it is a text."""
-    with suppress(TypeError, ValueError):
-        number = int(value) if isinstance(value, str) else index(value)  # type: ignore[arg-type]
-        if number >= 0:
-            return number
-    raise ValueError("expected an integer, 0 or more")
-
-
-def _switch(value: object) -> bool:
-    """True or False; of the environment it is one of the words for them."""
-    given = value.strip().lower() if isinstance(value, str) else value
-    for switch, words in _SWITCHES.items():
-        if given in words:
-            return switch
-    raise ValueError("expected true or false")
-
-
-def _switch_if_any(value: object) -> bool | None:
-    return None if value is None else _switch(value)
-
-
-_SWITCHES = {
-    True: (True, "true", "1", "yes", "on", "y", "t"),
-    False: (False, "false", "0", "no", "off", "n", "f"),
-}
-
-
-def _labels(value: object) -> Mapping[str, str]:
-    """Labels, which may be a text such as ``rack=3,kind=cpu``."""
-    if isinstance(value, str):
-        pairs = [pair.strip().partition("=") for pair in value.split(",") if pair.strip()]
-        for key, equals, label in pairs:
-            if not (key and equals):
-                raise ValueError(f"expected KEY=VALUE, found {key}{equals}{label}")
-        return {key: label for key, _, label in pairs}
-    if isinstance(value, Mapping) and all(isinstance(e, str) for e in (*value, *value.values())):
-        return dict(value)
-    raise ValueError("expected texts by their names")
-
-
-def _carrier(value: object) -> str:
-    if value in _CARRIERS:
-        return str(value)
-    raise ValueError(f"expected {' or '.join(_CARRIERS)}")
-
-
-_CARRIERS = "auto", "grpc"
-
-
-_OF_TYPE: Mapping[str, Callable[[Any], Any]] = {
-    "str": _text,
-    "str | None": _text_if_any,
-    "bool": _switch,
-    "bool | None": _switch_if_any,
-    "int": _bytes,
-}
-_OF_NAME: Mapping[str, Callable[[Any], Any]] = {
-    "target": checked_target,
-    "timeout": checked_seconds,
-    "connect_timeout": _connect_seconds,
-    "token": _token,
-    "labels": _labels,
-    "carrier": _carrier,
-}
-"""What gives a setting its value, or raises ValueError for one that cannot be."""
+def _connect_seconds(given: object) -> float:
+    return checked_seconds(given, "connect_timeout")
 
 
 @dataclass(frozen=True)
 class ClientSettings:
     """How a client reaches its server, and what it asks for if a call does not say."""
 
-    target: str = "127.0.0.1:50051"
+    target: Annotated[str, BeforeValidator(checked_target)] = "127.0.0.1:50051"
     """HOST:PORT or unix:PATH of a server, ``local:``, or a pool: ``pool:HOST:PORT,HOST:PORT``,
     ``pool:dns:NAME:PORT``, ``pool:file:PATH``, ``pool:directory:HOST:PORT``. A HOST alone means
     port 50051. NPUCALL_TARGET."""
-    timeout: float = 60.0
+    timeout: Annotated[float, BeforeValidator(_seconds)] = 60.0
     """Seconds until a call fails, retries included. NPUCALL_TIMEOUT."""
-    connect_timeout: float = 10.0
+    connect_timeout: Annotated[float, BeforeValidator(_connect_seconds)] = 10.0
     """Seconds that ``connect`` waits for a server to answer. NPUCALL_CONNECT_TIMEOUT."""
     wait: bool = True
     """Wait for a server that is full, or for a quota, as long as the server says and the timeout of
     the call allows, and send the call again. False: raise the refusal at once. NPUCALL_WAIT."""
-    stream_from: int = 4 * 2**20
+    stream_from: Annotated[int, Field(ge=0)] = 4 * 2**20
     """The client sends the arrays of a call in chunks if they have so many bytes or more, or more
     than the server's max_message_bytes. NPUCALL_STREAM_FROM."""
-    keep_memory: int = 0
+    keep_memory: Annotated[int, Field(ge=0)] = 0
     """Bytes of freed memory that this process keeps for its next large arrays, at most 2 GiB; only
     on Linux with glibc. NPUCALL_KEEP_MEMORY."""
     tls: bool | None = None
@@ -174,7 +107,7 @@ class ClientSettings:
     ``none`` or empty: no proxy. Not given: the first of the variables grpc_proxy, https_proxy and
     http_proxy, except for servers of this machine and those in no_grpc_proxy or no_proxy.
     NPUCALL_PROXY."""
-    carrier: str = "auto"
+    carrier: Literal["auto", "grpc"] = "auto"
     """``auto``: calls travel in frames, which cost less, where the server offers them and the
     client can reach them, else over gRPC; ``grpc``: always over gRPC. NPUCALL_CARRIER."""
     token: str | Callable[[], str] = field(default="", repr=False)
@@ -208,7 +141,7 @@ class ClientSettings:
     product: str = ""
     """With a pool, the family (``npucall info`` shows it) of the members to call; empty: any.
     NPUCALL_PRODUCT."""
-    labels: Mapping[str, str] = field(default_factory=dict)
+    labels: Annotated[Mapping[str, str], BeforeValidator(_labels)] = field(default_factory=dict)
     """With a pool, the labels that members to call must have: ``rack=3,kind=cpu``.
     NPUCALL_LABELS."""
 
@@ -232,19 +165,11 @@ class ClientSettings:
         for name in environment.keys() & set(_TIMEOUTS) - named.keys():
             with suppress(ValueError):  # else the rule says what is wrong
                 values[name] = float(environment[name])
-        return cls(**values)
-
-    def __post_init__(self) -> None:
-        """Makes each value what it means. Raises SettingError."""
-        for each in fields(self):
-            given = getattr(self, each.name)
-            try:
-                read = _OF_NAME.get(each.name) or _OF_TYPE[str(each.type)]
-                object.__setattr__(self, each.name, read(given))
-            except SettingError:
-                raise
-            except ValueError as error:
-                raise _refused(each, given, error) from None
+        try:
+            return cls(**values)
+        except ValidationError as error:
+            refused = _refused(error)
+        raise refused
 
     @property
     def encrypts(self) -> bool:
@@ -266,11 +191,18 @@ def _warn_of_unknown() -> None:
         warnings.warn(fault, stacklevel=5)
 
 
-def _refused(setting: Field[Any], given: object, error: ValueError) -> SettingError:
-    """What is wrong with a setting, without a value that may be a secret."""
-    name, said = setting.name, str(error)
-    found = f", found {given!r}" if setting.repr and "found" not in said else ""
-    return SettingError(f"{name}: {said}{found} (NPUCALL_{name.upper()})", setting=name)
+def _refused(error: ValidationError) -> SettingError:
+    """What is wrong with the first of the settings, without a value that may be a secret."""
+    fault = error.errors(include_url=False)[0]
+    own = fault.get("ctx", {}).get("error")
+    if isinstance(own, SettingError):
+        return own
+    name = str(fault["loc"][0])
+    shown = {each.name: each.repr for each in fields(ClientSettings)}
+    said = fault["msg"].removeprefix("Value error, ")
+    found = f", found {fault['input']!r}" if shown.get(name) and own is None else ""
+    said = said if said.startswith(f"{name}: ") else f"{name}: {said}"
+    return SettingError(f"{said}{found} ({name}, NPUCALL_{name.upper()})", setting=name)
 
 
 def environment_under(target: str, reservation: str) -> dict[str, str]:
