@@ -9,7 +9,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, Field
 
-from npucall_server.settings.expert import EXPERT
+from npucall_server.settings.expert import expert
 
 _HOST_AND_PORT = re.compile(r"(?:\[[0-9a-fA-F:.%]+\]|[^:\[\]]+):([0-9]{1,5})")
 _LAST_PORT = 65535
@@ -50,9 +50,8 @@ class WatchSettings(MetricsSettings):
         "restart. At 16 MiB it is renamed to FILE.1, FILE.1 to FILE.2, and so on up to FILE.8. "
         "Default: the server keeps the account in memory only.",
     )
-    state_folder: Path | None = Field(
+    state_folder: Path | None = expert(
         default_factory=_folder_of_systemd,
-        json_schema_extra=EXPERT,
         description="Folder in which the server remembers, beyond its process, whether it drained, "
         "and of which tenants' callers calls ended processes: after two of them, these callers' "
         "calls go one at a time. Default: the StateDirectory of its systemd unit, else none.",
