@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from npucall_client.calls.arguments import BoundCall
 
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
+_CAME = {memoryview}
 
 decode_reply = lru_cache(CACHED_CALLS)(replies.decode_reply)
 """Decodes a reply; cached, since the same call gets the same bytes."""
@@ -123,13 +124,14 @@ def placed(bound: BoundCall, reply: Reply, places: Sequence[Place]) -> dict[str,
     Raises ProtocolError if a length differs from the reply's, and if the server kept or discarded
     other outputs than it was told to.
     """
-    found = tuple(map(_length, places, reply.stored_bytes))
+    came = not bound.kept and set(map(type, places)) <= _CAME
+    found = tuple(map(len, places) if came else map(_length, places, reply.stored_bytes))  # type: ignore[arg-type]
     if found != reply.stored_bytes or len(places) != len(found):
         raise ProtocolError(
             f"response: expected storages of {list(reply.stored_bytes)} bytes, found {list(found)}"
         )
     by_name = dict(zip(reply.stored, places, strict=True))
-    for name, place in by_name.items():
+    for name, place in () if came else by_name.items():
         if place is None or isinstance(place, HandlePart) or name in bound.kept:
             _check_kept(bound, name, place)
     return by_name

@@ -45,7 +45,7 @@ class Checks:
         self._product = next(named, None) or product_of(info.server.soc)
         self._variant = info.default_variant
         self._calls = PreparedCalls(CATALOGUE, self._product, self._variant)
-        self._others: dict[str, PreparedCalls] = {}
+        self._of_operator: dict[str, PreparedCalls] = {}
         self._declared = declared
 
     def results_of(self, call: BoundCall) -> Mapping[str, ExpectedOutput]:
@@ -58,12 +58,14 @@ class Checks:
             raise
 
     def _of(self, operator: str) -> PreparedCalls:
-        if CATALOGUE.of_name(operator):
-            return self._calls
-        if operator not in self._others:
-            only = Catalogue([self._declared(operator)])
-            self._others[operator] = PreparedCalls(only, self._product, self._variant)
-        return self._others[operator]
+        calls = self._of_operator.get(operator)
+        if calls is None:
+            calls = self._calls
+            if not CATALOGUE.of_name(operator):
+                only = Catalogue([self._declared(operator)])
+                calls = PreparedCalls(only, self._product, self._variant)
+            self._of_operator[operator] = calls
+        return calls
 
 
 @once_a_call

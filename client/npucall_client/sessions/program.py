@@ -193,7 +193,7 @@ class ProgramBase:
 def _take(call: BoundCall, remotes: Mapping[str, RemoteTensor], answer: Response) -> None:
     """Tells the results that their bytes are there now."""
     reply = answers.decode_reply(answer.reply)
-    for name, place in answers.placed(call, reply, answer.storage).items():
+    for name, place in zip(reply.stored, answer.storage, strict=True):  # as it was checked
         if name in call.targets:
             answers.receive(call, name, reply.outputs[name], place)
         elif name in remotes:

@@ -63,7 +63,7 @@ class RemoteTensor(HeldTensor):
         self._program = program
         self._step = step
         """Its step in its program, until the program has run."""
-        self._here: Buffer | None = None
+        self._here: bytes | None = None
         self._fault: NpucallError | None = None
         self._filling = home.filling
         self._made = time.monotonic()
@@ -106,7 +106,7 @@ class RemoteTensor(HeldTensor):
         place = self.place(None)
         if isinstance(place, HandlePart):
             return arrays.receive(spec, await self.home.download(self, place, timeout, progress))
-        return arrays.receive(spec, memoryview(place)).copy()  # type: ignore[arg-type]  # no step
+        return arrays.receive(spec, memoryview(place))  # type: ignore[arg-type]  # bytes: no step
 
     async def _torch(self, progress: Progress | None, timeout: float | None) -> Any:
         return arrays.to_torch(await self._numpy(progress, timeout))
@@ -149,7 +149,7 @@ class RemoteTensor(HeldTensor):
             )
         return HandlePart(self._handle, 0, self._nbytes)
 
-    def filled(self, here: Buffer | None = None) -> None:
+    def filled(self, here: bytes | None = None) -> None:
         """Its program has run. ``here``: its bytes, if they came back."""
         self._program = self._step = None
         self._here = here

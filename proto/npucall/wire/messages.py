@@ -134,11 +134,17 @@ def known_request(call: bytes, sizes: Sequence[int]) -> KnownMessage | None:
 
     None if there are none, or if npucall would refuse them. ``sizes``: of the storages, in bytes.
     """
-    before = header(_CALL, len(call)) + call
-    known = KnownMessage(_storage_parts(before, _REQUEST_STORAGE, sizes))
+    known = KnownMessage(known_request_parts(call, sizes))
     overhead = known.length - known.data_bytes
     is_short = overhead <= MAX_OVERHEAD_BYTES and known.length <= MAX_MESSAGE_BYTES
     return known if sizes and is_short else None
+
+
+def known_request_parts(
+    call: bytes, sizes: Sequence[int], position: int = 0
+) -> Iterator[tuple[bytes, int]]:
+    """What stays of a request that begins there, each part with the bytes of the storage behind."""
+    return _storage_parts(header(_CALL, len(call)) + call, _REQUEST_STORAGE, sizes, position)
 
 
 def known_answer(message: bytes, answer: Response) -> KnownMessage | None:

@@ -6,20 +6,25 @@ class reads every other encoding.
 
 from __future__ import annotations
 
-from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from npucall.errors import MessageError
 from npucall.limits import (
+    ALIGNMENT,
+    CACHED_CALL_BYTES,
+    CACHED_CALLS,
     MAX_NESTED_FIELDS,
     MAX_PROGRAM_OVERHEAD_BYTES,
     MAX_PROGRAM_STEPS,
 )
 from npucall.v1 import operator_service_pb2 as pb
 from npucall.wire.messages import (
+    KnownMessage,
     RequestParts,
     Response,
     check_length,
+    known_request_parts,
     parsed_as,
     request_parts,
     response_parts,
@@ -36,6 +41,7 @@ if TYPE_CHECKING:
 
 _STEPS, _TIMINGS = 1, 2
 _STEPS_TAG, _TIMINGS_TAG = 0x0A, 0x12
+_DATA = {memoryview}
 _USUAL_STEP_BYTES = 1024
 """The length of most steps takes so many bytes; other steps are built twice."""
 
@@ -60,8 +66,32 @@ def join_program(steps: Iterable[StepRequest]) -> bytes:
     parts: list[Buffer] = []
     position = 0
     for step in steps:
-        position = _add(parts, position, partial(request_parts, *step))
+        if step.output_places or set(map(type, step.storage)) != _DATA:
+            position = _add(parts, position, partial(request_parts, *step))
+            continue
+        data: Any = step.storage
+        sizes = tuple(map(len, data))
+        known = (_kept_step if len(step.call) <= CACHED_CALL_BYTES else _known_step)(
+            step.call, sizes, position % ALIGNMENT
+        )
+        parts += known.parts(data)
+        position += known.length
     return b"".join(parts)
+
+
+def _known_step(call: bytes, sizes: tuple[int, ...], position: int) -> KnownMessage:
+    """The steps with this call whose storages are all in the message; see ``_add``."""
+
+    def made(before: bytes) -> tuple[bytes, list[tuple[bytes, int]]]:
+        inner = [*known_request_parts(call, sizes, position + len(before))]
+        return header(_STEPS, sum(len(stays) + size for stays, size in inner)), inner
+
+    before, _ = made(header(_STEPS, _USUAL_STEP_BYTES))
+    before, ((stays, size), *others) = made(before)
+    return KnownMessage([(before + stays, size), *others])
+
+
+_kept_step = lru_cache(CACHED_CALLS)(_known_step)
 
 
 def join_program_response(steps: Iterable[tuple[bytes, Sequence[Place]]], timings: bytes) -> bytes:

@@ -125,9 +125,12 @@ def test_a_program_with_steps_of_any_length_is_what_the_generated_class_reads(ed
         made = [pb.Call(operator="a" * before), pb.Call(operator="b" * length)]
         first, second = (call.SerializeToString() for call in made)
         steps = [StepRequest(first, [], {}), StepRequest(second, [DATA], {})]
-        read = pb.ExecuteProgramRequest.FromString(join_program(steps))
+        message = join_program(steps)
+        read = pb.ExecuteProgramRequest.FromString(message)
         assert [step.call for step in read.steps] == made
         assert [storage.data for step in read.steps for storage in step.storage] == [DATA]
+        known = StepRequest(second, [memoryview(DATA)], {})
+        assert [join_program([steps[0], known]) for _ in range(2)] == [message] * 2
 
 
 def test_storages_are_views_of_the_message_with_little_padding() -> None:
