@@ -10,7 +10,6 @@ from npucall_server.metrics.counters import Counters, MetricSample
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
-    from pathlib import Path
 
     from npucall_server.metrics.exposition import Exposition
     from npucall_server.settings.listener import ListenerSettings
@@ -21,35 +20,6 @@ class ExtraMissingError(Exception):
     """A package that the metrics need is not installed."""
 
 
-class ServerTls:
-    """TLS with the certificate that is in the files when a connection comes.
-
-    With ``client_ca`` the client needs a certificate of that authority.
-    """
-
-    def __init__(self, certificate: Path, key: Path, client_ca: Path | None) -> None:
-        self._files = certificate, key, client_ca
-        self._good: ssl.SSLContext | None = None
-
-    def __call__(self) -> ssl.SSLContext:
-        """The context for a new connection. Raises OSError if the files have never been good."""
-        try:
-            self._good = _context(*self._files)
-        except (OSError, ValueError):  # one of the files is being changed
-            if self._good is None:
-                raise
-        return self._good
-
-
-def _context(certificate: Path, key: Path, client_ca: Path | None) -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate, key, password="")
-    if client_ca is not None:
-        context.load_verify_locations(client_ca)
-        context.verify_mode = ssl.CERT_REQUIRED
-    return context
-
-
 class Metrics:
     """The metrics of a server; without ``metrics_listen`` there are none, and they cost nothing.
 
@@ -58,10 +28,6 @@ class Metrics:
 
     def __init__(self, settings: ListenerSettings, operators: list[str]) -> None:
         self._address = settings.metrics_listen
-        self._tls = None
-        if settings.tls_certificate is not None and settings.tls_key is not None:
-            certificate, key = settings.tls_certificate, settings.tls_key
-            self._tls = ServerTls(certificate, key, settings.tls_client_ca)
         self._counters = Counters(operators)
         self._exposition: Exposition | None = None
         if self._address:
@@ -72,11 +38,15 @@ class Metrics:
         """What has to be told of each call that was answered: nothing without metrics."""
         return [self._counters.called] if self._address else []
 
-    def show(self, gauges: Callable[[], Iterable[MetricSample]]) -> str:
+    def show(
+        self,
+        gauges: Callable[[], Iterable[MetricSample]],
+        tls: Callable[[], ssl.SSLContext] | None,
+    ) -> str:
         """Starts to answer scrapes. Answers the address; empty without ``metrics_listen``.
 
-        ``gauges`` answers the current values. With TLS if the server has a certificate. Raises
-        OSError if the address cannot be bound.
+        ``gauges`` answers the current values. ``tls`` is called for each connection; None: without
+        TLS. Raises OSError if the address cannot be bound.
         """
         if not self._address:
             return ""
@@ -84,7 +54,7 @@ class Metrics:
 
         host, _, port = self._address.rpartition(":")
         sources = self._counters.samples, gauges
-        self._exposition = Exposition(host.strip("[]"), int(port), sources, self._tls)
+        self._exposition = Exposition(host.strip("[]"), int(port), sources, tls)
         return f"{host}:{self._exposition.port}"
 
     def close(self) -> None:

@@ -30,9 +30,10 @@ class SettingsError(BindError):
     code = ExitCode.SETTINGS
 
 
-def bind(server: grpc.Server, settings: TransportSettings, log: Log) -> list[Address]:
+def bind(
+    server: grpc.Server, settings: TransportSettings, certificates: Certificates | None
+) -> list[Address]:
     """Binds every address of ``listen``. Answers the addresses with the ports that they got."""
-    certificates = certificates_of(settings, log)
     return [_bind("listen", server, each, certificates) for each in settings.listens]
 
 

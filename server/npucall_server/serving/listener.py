@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 
 import grpc
@@ -16,6 +18,7 @@ from npucall_server.services.health import Health
 from npucall_server.serving import binding, process_limits, ready_file
 from npucall_server.serving.health_server import HealthServer
 from npucall_server.settings import addresses
+from npucall_server.settings.addresses import Security
 from npucall_server.settings.listener import ListenerSettings
 from npucall_server.telemetry.log import Log
 
@@ -35,7 +38,8 @@ class Listener:
     ) -> None:
         self._grpc, self._settings, self._log = server, settings, log
         self._health = health
-        self._addresses = binding.bind(server, settings, log)
+        self._certificates = binding.certificates_of(settings, log)
+        self._addresses = binding.bind(server, settings, self._certificates)
         where = settings.health_listen
         self._probes = HealthServer(where, names, is_well, peers) if where else None
         self._metrics_address = ""
@@ -48,7 +52,7 @@ class Listener:
     def show_metrics(self, metrics: Metrics, gauges: Callable[[], Iterable[MetricSample]]) -> None:
         """Shows metrics if the settings ask for them."""
         try:
-            address = metrics.show(gauges)
+            address = metrics.show(gauges, self._tls)
         except OSError as error:
             raise binding.BindError(
                 "metrics_listen: expected a free address, found "
@@ -59,6 +63,14 @@ class Listener:
                 "warning", message=f"everybody who reaches {address} can read the metrics"
             )
         self._metrics_address = address
+
+    @property
+    def _tls(self) -> Callable[[], ssl.SSLContext] | None:
+        """What makes a context for a new connection, if the server has a certificate."""
+        if self._certificates is None:
+            return None
+        security = Security.TLS if self._settings.tls_client_ca is None else Security.MTLS
+        return partial(self._certificates.context, security)
 
     def start(self, advertised: str = "", **told: str | float) -> None:
         """Starts to serve, then writes the ready file. ``told``: facts for the line in the log.

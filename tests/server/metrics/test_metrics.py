@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import socket
 import ssl
 import urllib.error
 import urllib.request
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -30,10 +32,11 @@ from npucall_server.metrics.counters import Counters, MetricSample
 from npucall_server.metrics.declared import METRICS
 from npucall_server.metrics.exposition import Exposition
 from npucall_server.metrics.gauges import Gauges
-from npucall_server.metrics.shown import ServerTls
+from npucall_server.serving.tls import Certificates
 from npucall_server.sessions.digests import DIGEST_BYTES
+from npucall_server.settings.addresses import Security
 from npucall_server.settings.server import ServerSettings
-from npucall_server.telemetry.log import FRAMES, GRPC, Record
+from npucall_server.telemetry.log import FRAMES, GRPC, Log, Record
 
 KL = "aclnnKlDivBackward"
 ONE = np.ones(1, np.float32)
@@ -266,7 +269,8 @@ def trusting(pair: Pair) -> ssl.SSLContext:
 @contextmanager
 def exposed(pair: Pair, client_ca: Path | None = None) -> Iterator[str]:
     """The address of an exposition over TLS."""
-    tls = ServerTls(pair.certificate, pair.key, client_ca)
+    certificates = Certificates(pair.certificate, pair.key, client_ca, Log(stream=io.StringIO()))
+    tls = partial(certificates.context, Security.MTLS if client_ca else Security.TLS)
     exposition = Exposition("127.0.0.1", 0, [lambda: [MetricSample(declared.SERVING, (), 1)]], tls)
     try:
         yield f"127.0.0.1:{exposition.port}"

@@ -1,36 +1,25 @@
 """The ways of copying: as a whole, in pieces, waiting. Ordinary memory is never copied late."""
 
-from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from npucall_server.devices.base import Step
 from npucall_server.devices.cann.copies import COUNT, Part, pieces_of, pinned_bytes
 from npucall_server.devices.cann.launch import Launcher
 from npucall_server.devices.cann.stopwatch import Stopwatch
 from npucall_server.devices.cann.transfer import Transfer
 
-from .calls import SMALL_ASKS, WAYS, Case, in_place, l1, large, longer
+from .calls import SMALL_ASKS, WAYS, in_place, l1, large, longer
 from .faults import OVERFLOW, failure
 from .opened import Open, Opened, bytes_of
 
-Run: TypeAlias = Callable[[Opened, Case], list[bytes]]
 SLOWLY = 100_000
 """Bytes a second: what a copy reads late is not read before the host has gone on."""
-
-
-def program(device: Opened, case: Case) -> list[bytes]:
-    (outputs,) = device.program([Step(case.call, case.storages)])
-    return outputs
-
-
-call_or_program = pytest.mark.parametrize("run", [Opened.answers, program])
 
 
 @pytest.fixture
@@ -38,15 +27,12 @@ def in_pieces(open_device: Open) -> Opened:
     return open_device(**WAYS["in pieces"])
 
 
-@call_or_program
 @pytest.mark.parametrize("way", WAYS)
-def test_no_asynchronous_copy_is_given_ordinary_memory(
-    open_device: Open, run: Run, way: str
-) -> None:
+def test_no_asynchronous_copy_is_given_ordinary_memory(open_device: Open, way: str) -> None:
     device, wrong = open_device(**WAYS[way]), []
     for ask in SMALL_ASKS if way == "in pieces" else [*SMALL_ASKS, large]:
         case = ask(device)
-        wrong += [] if run(device, case) == case.answers else [ask]
+        wrong += [] if device.answers(case) == case.answers else [ask]
         wrong += [ask] * device.simulator.counters()["pageable_copies"]
     assert wrong == []
 
@@ -61,9 +47,8 @@ def test_nor_where_an_output_that_is_sent_goes_into_a_handle(any_way: Opened) ->
     kept.free()
 
 
-@call_or_program
 def test_what_happens_to_inputs_behind_their_copy_is_not_seen(
-    any_way: Opened, run: Run, monkeypatch: pytest.MonkeyPatch
+    any_way: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     case = longer(any_way)
     storages = {name: bytearray(data) for name, data in case.storages.items()}
@@ -76,7 +61,7 @@ def test_what_happens_to_inputs_behind_their_copy_is_not_seen(
 
     any_way.simulator.set_delays(bytes_per_second=SLOWLY)
     monkeypatch.setattr(Launcher, "launch", changed)
-    assert run(any_way, case._replace(storages=storages)) == case.answers
+    assert any_way.answers(case._replace(storages=storages)) == case.answers
 
 
 class Fresh(dict[str, bytes]):
@@ -86,26 +71,20 @@ class Fresh(dict[str, bytes]):
         return bytes(bytearray(super().__getitem__(name)))
 
 
-@call_or_program
 @pytest.mark.parametrize(("way", "count"), [("whole", 100_000), ("in pieces", 2_000),
                                             ("waiting", 100_000)])  # fmt: skip
-def test_inputs_are_held_while_they_are_copied(
-    open_device: Open, run: Run, way: str, count: int
-) -> None:
+def test_inputs_are_held_while_they_are_copied(open_device: Open, way: str, count: int) -> None:
     device = open_device(**WAYS[way])
     case = l1(device, count)
-    assert run(device, case._replace(storages=Fresh(case.storages))) == case.answers
+    assert device.answers(case._replace(storages=Fresh(case.storages))) == case.answers
 
 
-@call_or_program
-def test_where_no_event_can_be_had_copies_in_pieces_wait_for_the_stream(
-    in_pieces: Opened, run: Run
-) -> None:
+def test_where_no_event_can_be_had_copies_in_pieces_wait_for_the_stream(in_pieces: Opened) -> None:
     case = longer(in_pieces)
     in_pieces.simulator.fail("aclrtCreateEventExWithFlag", status=OVERFLOW)
     for nth in range(1, 40, 3):
         in_pieces.simulator.fail("aclrtRecordEvent", nth, status=OVERFLOW)
-    assert run(in_pieces, case) == case.answers
+    assert in_pieces.answers(case) == case.answers
 
 
 def test_events_are_made_once(in_pieces: Opened) -> None:
