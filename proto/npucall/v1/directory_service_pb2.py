@@ -15,7 +15,7 @@ _sym_db = _symbol_database.Default()
 from npucall.v1 import operator_service_pb2 as npucall_dot_v1_dot_operator__service__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"npucall/v1/directory_service.proto\x12\nnpucall.v1\x1a!npucall/v1/operator_service.proto\"\x81\x03\n\x06Member\x12\x0f\n\x07\x61\x64\x64ress\x18\x01 \x01(\t\x12*\n\x06server\x18\x02 \x01(\x0b\x32\x1a.npucall.v1.ServerIdentity\x12\x0f\n\x07product\x18\x03 \x01(\t\x12\x0c\n\x04host\x18\x04 \x01(\t\x12\x11\n\tcatalogue\x18\x05 \x01(\x06\x12&\n\x05state\x18\x06 \x01(\x0e\x32\x17.npucall.v1.MemberState\x12$\n\x04load\x18\x07 \x01(\x0b\x32\x16.npucall.v1.MemberLoad\x12.\n\x06labels\x18\x08 \x03(\x0b\x32\x1e.npucall.v1.Member.LabelsEntry\x12\x0f\n\x07version\x18\t \x01(\t\x12\x14\n\x0cmemory_limit\x18\n \x01(\x04\x12\x1c\n\x14shared_memory_socket\x18\x0b \x01(\t\x12\x16\n\x0eslowed_callers\x18\x0c \x01(\r\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\x84\x01\n\nMemberLoad\x12\x0f\n\x07running\x18\x01 \x01(\r\x12\x0f\n\x07waiting\x18\x02 \x01(\r\x12\r\n\x05lanes\x18\x03 \x01(\r\x12\x17\n\x0f\x62ytes_in_flight\x18\x04 \x01(\x04\x12,\n\x0breservation\x18\x05 \x01(\x0b\x32\x17.npucall.v1.Reservation\"G\n\x0f\x41nnounceRequest\x12\"\n\x06member\x18\x01 \x01(\x0b\x32\x12.npucall.v1.Member\x12\x10\n\x08sequence\x18\x02 \x01(\x04\"$\n\x10\x41nnounceResponse\x12\x10\n\x08sequence\x18\x01 \x01(\x04\"\x15\n\x13WatchMembersRequest\"{\n\x14WatchMembersResponse\x12\r\n\x05\x65poch\x18\x01 \x01(\x06\x12\x0f\n\x07version\x18\x02 \x01(\x04\x12\x10\n\x08\x63omplete\x18\x03 \x01(\x08\x12#\n\x07\x63hanged\x18\x04 \x03(\x0b\x32\x12.npucall.v1.Member\x12\x0c\n\x04gone\x18\x05 \x03(\t*\x91\x01\n\x0bMemberState\x12\x1c\n\x18MEMBER_STATE_UNSPECIFIED\x10\x00\x12\x18\n\x14MEMBER_STATE_SERVING\x10\x01\x12\x19\n\x15MEMBER_STATE_DRAINING\x10\x02\x12\x18\n\x14MEMBER_STATE_SUSPECT\x10\x03\x12\x15\n\x11MEMBER_STATE_GONE\x10\x04\x32\xb2\x01\n\x10\x44irectoryService\x12I\n\x08\x41nnounce\x12\x1b.npucall.v1.AnnounceRequest\x1a\x1c.npucall.v1.AnnounceResponse(\x01\x30\x01\x12S\n\x0cWatchMembers\x12\x1f.npucall.v1.WatchMembersRequest\x1a .npucall.v1.WatchMembersResponse0\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\"npucall/v1/directory_service.proto\x12\nnpucall.v1\x1a!npucall/v1/operator_service.proto\"\x81\x03\n\x06Member\x12\x0f\n\x07\x61\x64\x64ress\x18\x01 \x01(\t\x12*\n\x06server\x18\x02 \x01(\x0b\x32\x1a.npucall.v1.ServerIdentity\x12\x0f\n\x07product\x18\x03 \x01(\t\x12\x0c\n\x04host\x18\x04 \x01(\t\x12\x11\n\tcatalogue\x18\x05 \x01(\x06\x12&\n\x05state\x18\x06 \x01(\x0e\x32\x17.npucall.v1.MemberState\x12$\n\x04load\x18\x07 \x01(\x0b\x32\x16.npucall.v1.MemberLoad\x12.\n\x06labels\x18\x08 \x03(\x0b\x32\x1e.npucall.v1.Member.LabelsEntry\x12\x0f\n\x07version\x18\t \x01(\t\x12\x14\n\x0cmemory_limit\x18\n \x01(\x04\x12\x1c\n\x14shared_memory_socket\x18\x0b \x01(\t\x12\x16\n\x0eslowed_callers\x18\x0c \x01(\r\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\x84\x01\n\nMemberLoad\x12\x0f\n\x07running\x18\x01 \x01(\r\x12\x0f\n\x07waiting\x18\x02 \x01(\r\x12\r\n\x05lanes\x18\x03 \x01(\r\x12\x17\n\x0f\x62ytes_in_flight\x18\x04 \x01(\x04\x12,\n\x0breservation\x18\x05 \x01(\x0b\x32\x17.npucall.v1.Reservation\"o\n\x0f\x41nnounceRequest\x12\"\n\x06member\x18\x01 \x01(\x0b\x32\x12.npucall.v1.Member\x12\x10\n\x08sequence\x18\x02 \x01(\x04\x12&\n\x05\x65nded\x18\x03 \x03(\x0b\x32\x17.npucall.v1.CallerEnded\"L\n\x10\x41nnounceResponse\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12&\n\x05\x65nded\x18\x02 \x03(\x0b\x32\x17.npucall.v1.CallerEnded\"N\n\x0b\x43\x61llerEnded\x12\x0e\n\x06tenant\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x11\n\tprocesses\x18\x03 \x01(\x01\x12\x0e\n\x06member\x18\x04 \x01(\t\"\x15\n\x13WatchMembersRequest\"{\n\x14WatchMembersResponse\x12\r\n\x05\x65poch\x18\x01 \x01(\x06\x12\x0f\n\x07version\x18\x02 \x01(\x04\x12\x10\n\x08\x63omplete\x18\x03 \x01(\x08\x12#\n\x07\x63hanged\x18\x04 \x03(\x0b\x32\x12.npucall.v1.Member\x12\x0c\n\x04gone\x18\x05 \x03(\t*\x91\x01\n\x0bMemberState\x12\x1c\n\x18MEMBER_STATE_UNSPECIFIED\x10\x00\x12\x18\n\x14MEMBER_STATE_SERVING\x10\x01\x12\x19\n\x15MEMBER_STATE_DRAINING\x10\x02\x12\x18\n\x14MEMBER_STATE_SUSPECT\x10\x03\x12\x15\n\x11MEMBER_STATE_GONE\x10\x04\x32\xb2\x01\n\x10\x44irectoryService\x12I\n\x08\x41nnounce\x12\x1b.npucall.v1.AnnounceRequest\x1a\x1c.npucall.v1.AnnounceResponse(\x01\x30\x01\x12S\n\x0cWatchMembers\x12\x1f.npucall.v1.WatchMembersRequest\x1a .npucall.v1.WatchMembersResponse0\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -24,8 +24,8 @@ if _descriptor._USE_C_DESCRIPTORS == False:
   DESCRIPTOR._options = None
   _globals['_MEMBER_LABELSENTRY']._options = None
   _globals['_MEMBER_LABELSENTRY']._serialized_options = b'8\001'
-  _globals['_MEMBERSTATE']._serialized_start=868
-  _globals['_MEMBERSTATE']._serialized_end=1013
+  _globals['_MEMBERSTATE']._serialized_start=1028
+  _globals['_MEMBERSTATE']._serialized_end=1173
   _globals['_MEMBER']._serialized_start=86
   _globals['_MEMBER']._serialized_end=471
   _globals['_MEMBER_LABELSENTRY']._serialized_start=426
@@ -33,13 +33,15 @@ if _descriptor._USE_C_DESCRIPTORS == False:
   _globals['_MEMBERLOAD']._serialized_start=474
   _globals['_MEMBERLOAD']._serialized_end=606
   _globals['_ANNOUNCEREQUEST']._serialized_start=608
-  _globals['_ANNOUNCEREQUEST']._serialized_end=679
-  _globals['_ANNOUNCERESPONSE']._serialized_start=681
-  _globals['_ANNOUNCERESPONSE']._serialized_end=717
-  _globals['_WATCHMEMBERSREQUEST']._serialized_start=719
-  _globals['_WATCHMEMBERSREQUEST']._serialized_end=740
-  _globals['_WATCHMEMBERSRESPONSE']._serialized_start=742
-  _globals['_WATCHMEMBERSRESPONSE']._serialized_end=865
-  _globals['_DIRECTORYSERVICE']._serialized_start=1016
-  _globals['_DIRECTORYSERVICE']._serialized_end=1194
+  _globals['_ANNOUNCEREQUEST']._serialized_end=719
+  _globals['_ANNOUNCERESPONSE']._serialized_start=721
+  _globals['_ANNOUNCERESPONSE']._serialized_end=797
+  _globals['_CALLERENDED']._serialized_start=799
+  _globals['_CALLERENDED']._serialized_end=877
+  _globals['_WATCHMEMBERSREQUEST']._serialized_start=879
+  _globals['_WATCHMEMBERSREQUEST']._serialized_end=900
+  _globals['_WATCHMEMBERSRESPONSE']._serialized_start=902
+  _globals['_WATCHMEMBERSRESPONSE']._serialized_end=1025
+  _globals['_DIRECTORYSERVICE']._serialized_start=1176
+  _globals['_DIRECTORYSERVICE']._serialized_end=1354
 # @@protoc_insertion_point(module_scope)

@@ -188,6 +188,7 @@ class AnnounceRequest(google.protobuf.message.Message):
 
     MEMBER_FIELD_NUMBER: builtins.int
     SEQUENCE_FIELD_NUMBER: builtins.int
+    ENDED_FIELD_NUMBER: builtins.int
     sequence: builtins.int
     """Counts from 1 in each process. Of two beats of one instance the one with the higher number
     counts.
@@ -196,14 +197,19 @@ class AnnounceRequest(google.protobuf.message.Message):
     def member(self) -> global___Member:
         """The member, with all fields, in each beat."""
 
+    @property
+    def ended(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___CallerEnded]:
+        """What callers' calls have ended of this server in the last hour."""
+
     def __init__(
         self,
         *,
         member: global___Member | None = ...,
         sequence: builtins.int = ...,
+        ended: collections.abc.Iterable[global___CallerEnded] | None = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["member", b"member"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["member", b"member", "sequence", b"sequence"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["ended", b"ended", "member", b"member", "sequence", b"sequence"]) -> None: ...
 
 global___AnnounceRequest = AnnounceRequest
 
@@ -214,16 +220,54 @@ class AnnounceResponse(google.protobuf.message.Message):
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     SEQUENCE_FIELD_NUMBER: builtins.int
+    ENDED_FIELD_NUMBER: builtins.int
     sequence: builtins.int
     """The number of the beat."""
+    @property
+    def ended(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___CallerEnded]:
+        """Of all members together: callers whose calls have ended two processes or more. Their calls go
+        one at a time, to one member.
+        """
+
     def __init__(
         self,
         *,
         sequence: builtins.int = ...,
+        ended: collections.abc.Iterable[global___CallerEnded] | None = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["sequence", b"sequence"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["ended", b"ended", "sequence", b"sequence"]) -> None: ...
 
 global___AnnounceResponse = AnnounceResponse
+
+@typing.final
+class CallerEnded(google.protobuf.message.Message):
+    """Processes that ended while a call of a caller had the device."""
+
+    DESCRIPTOR: google.protobuf.descriptor.Descriptor
+
+    TENANT_FIELD_NUMBER: builtins.int
+    NAME_FIELD_NUMBER: builtins.int
+    PROCESSES_FIELD_NUMBER: builtins.int
+    MEMBER_FIELD_NUMBER: builtins.int
+    tenant: builtins.str
+    """Of the caller, as in `CallerInfo`."""
+    name: builtins.str
+    """Likewise."""
+    processes: builtins.float
+    """How many; if several callers had the device, a part of each."""
+    member: builtins.str
+    """Only in answers: the only member that takes this caller's calls; empty: each may."""
+    def __init__(
+        self,
+        *,
+        tenant: builtins.str = ...,
+        name: builtins.str = ...,
+        processes: builtins.float = ...,
+        member: builtins.str = ...,
+    ) -> None: ...
+    def ClearField(self, field_name: typing.Literal["member", b"member", "name", b"name", "processes", b"processes", "tenant", b"tenant"]) -> None: ...
+
+global___CallerEnded = CallerEnded
 
 @typing.final
 class WatchMembersRequest(google.protobuf.message.Message):

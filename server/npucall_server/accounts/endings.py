@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from npucall.environment.watched_file import WatchedFile
-from npucall.errors import QuotaError
+from npucall.errors import QueueFullError, QuotaError
 from npucall.texts import retry_in
 from npucall_server.access.identity import Identity
 from npucall_server.telemetry.log import Log
@@ -30,6 +30,10 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 300.0
 """Seconds between two of these calls; twice as long after each further process."""
 _FORGOTTEN_SECONDS = 3600.0
 """After this time without another one, nothing is held against anybody."""
+
+
+_HEARD_SECONDS = 30.0
+"""For which time what a directory said counts."""
 
 
 class Ended(NamedTuple):
@@ -45,6 +49,9 @@ class Ended(NamedTuple):
         if self.processes < _MANY:
             return 0.0
         return float(min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** (int(self.processes + 1e-6) - 2)))
+
+
+_NOTHING = Ended(0.0, 0.0)
 
 
 class Endings:
@@ -69,6 +76,8 @@ class Endings:
         self._earliest: dict[str, float] = {}
         """When the next call of a person may begin, by ``monotonic``."""
         self._ended: dict[str, Ended] = {}
+        self._in_pool: Mapping[str, tuple[float, str]] = {}
+        self._heard_until = 0.0
         self.undrained = 0
         """Processes before this one that ended without a drain, as far as is remembered."""
         name = device.replace(":", "-")
@@ -166,19 +175,40 @@ class Endings:
     # --- Calls of those who have ended processes --------------------------------------------------
 
     def enter(self, identity: Identity) -> Turnstile | None:
-        """Lets a call in; what it answers is given back at its end. Raises QuotaError."""
-        if not self._ended:
+        """Lets a call in; what it answers is given back at its end.
+
+        Raises QuotaError, and QueueFullError if another member of the pool has to take it.
+        """
+        if not (self._ended or self._in_pool):
             return None
         person = identity.person
         with self._lock:
-            ended = self._ended.get(person)
-            if ended is None or not ended.pause or self._is_forgotten(ended):
+            ended, member = self._of(person)
+            if not ended.pause:
                 return None
+            if member:
+                raise _at_another(person, member, ended.pause)
             wait = self._earliest.get(person, 0.0) - self._monotonic()
             if person in self._under_way or wait > 0:
                 raise _one_at_a_time(person, ended, max(wait, _FIRST_PAUSE / 2))
             self._under_way.add(person)
         return Turnstile(self, person, ended.pause)
+
+    def _of(self, person: str) -> tuple[Ended, str]:
+        """What a person has ended, here or in the pool, and which member takes the calls."""
+        own, processes, member = self._ended.get(person, _NOTHING), 0.0, ""
+        if self._is_forgotten(own):
+            own = _NOTHING
+        if self._monotonic() < self._heard_until:
+            processes, member = self._in_pool.get(person, (0.0, ""))
+        return own._replace(processes=max(own.processes, processes)), member
+
+    def hear(self, in_pool: Mapping[str, tuple[float, str]]) -> None:
+        """Takes what a directory adds up: how many processes each person has ended in the pool.
+
+        And which other member has to take the calls; empty: this one may.
+        """
+        self._in_pool, self._heard_until = in_pool, self._monotonic() + _HEARD_SECONDS
 
     def leave(self, person: str, pause: float) -> None:
         """That call is over."""
@@ -213,6 +243,15 @@ class Turnstile:
         endings, self._endings = self._endings, None
         if endings is not None:
             endings.leave(self._person, self._pause)
+
+
+def _at_another(person: str, member: str, wait: float) -> QueueFullError:
+    return QueueFullError(
+        f"calls of {person} ended processes of this pool, so only {member} takes them, one at a "
+        f"time; {retry_in(wait)}, or ask the administrator",
+        retry_after=wait,
+        setting="state_folder",
+    )
 
 
 def _one_at_a_time(person: str, ended: Ended, wait: float) -> QuotaError:

@@ -106,7 +106,8 @@ class _Link(threading.Thread):
         """One stream, until it ends."""
         with _channel(self._directory, self._settings) as channel:
             method: Any = channel.stream_stream(ANNOUNCE.path)  # type: ignore[call-arg]
-            for _ in method(self._requests(), metadata=_metadata(self._settings)):
+            for answer in method(self._requests(), metadata=_metadata(self._settings)):
+                self._beats.hear(answer)
                 self._find()
 
     def _requests(self) -> Iterator[bytes]:

@@ -11,6 +11,7 @@ from importlib.metadata import version
 from npucall.v1 import directory_service_pb2 as pb
 from npucall.v1 import operator_service_pb2
 from npucall.wire.replies import ServerIdentity, encode_identity
+from npucall_server.access.identity import whose
 from npucall_server.accounts.endings import Endings
 from npucall_server.scheduling.executor import Executor
 from npucall_server.scheduling.gate import Gate
@@ -61,7 +62,26 @@ class Beats:
         member.MergeFrom(self._lasting)
         with self._lock:
             self._sequence += 1
-            return pb.AnnounceRequest(member=member, sequence=self._sequence).SerializeToString()
+            request = pb.AnnounceRequest(member=member, sequence=self._sequence)
+        for person, each in endings.held_against().items() if endings is not None else ():
+            tenant, name = whose(person)
+            request.ended.add(tenant=tenant, name=name, processes=each.processes)
+        return request.SerializeToString()
+
+    def hear(self, answer: bytes) -> None:
+        """Takes what a directory answers."""
+        endings = self._parts.endings
+        if endings is not None:
+            told = pb.AnnounceResponse.FromString(answer).ended
+            endings.hear(
+                {
+                    f"{each.tenant}/{each.name}": (
+                        each.processes,
+                        "" if each.member == self.address else each.member,
+                    )
+                    for each in told
+                }
+            )
 
     def end(self) -> None:
         """From now on the beats say that the server is gone."""

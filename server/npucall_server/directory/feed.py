@@ -98,6 +98,10 @@ class Feed:
         with self._changed:
             self._changed.notify_all()
 
+    def knows(self, address: str) -> bool:
+        """Whether a member has reported from there lately."""
+        return self.ask(lambda table: table.knows(address))
+
     def counts(self) -> dict[str, int]:
         """How many members are in each state."""
         return self.ask(lambda table: table.counts())

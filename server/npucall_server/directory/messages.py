@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from npucall import membership
 from npucall.errors import MessageError
 from npucall.limits import MAX_MEMBER_BYTES, MAX_NAME_BYTES
 from npucall.v1 import directory_service_pb2 as pb
 from npucall.wire import protobuf
-from npucall_server.directory.table import Beat, ReportedState, TableChanges
+from npucall_server.directory.table import Beat, CallerEnds, ReportedState, TableChanges
 from npucall_server.services.parsing import parse
 
 _STATES = {
     pb.MEMBER_STATE_DRAINING: ReportedState.DRAINING,
     pb.MEMBER_STATE_GONE: ReportedState.GONE,
 }
+_MOST_PROCESSES = 1e9
 _SUSPECT = pb.Member(state=pb.MEMBER_STATE_SUSPECT).SerializeToString()
 """Appended to a member: if a message has a field twice, the last one counts."""
 _CHANGED = pb.WatchMembersResponse.DESCRIPTOR.fields_by_name["changed"].number
@@ -34,12 +37,21 @@ def read_beat(message: bytes) -> Beat:
     # Fields of a newer server that this directory does not know stay in the body.
     state = _STATES.get(member.state, ReportedState.SERVING)
     body = member.SerializeToString(deterministic=True)
-    return Beat(member.address, member.server.instance, request.sequence, state, body)
+    ended = tuple(
+        CallerEnds(each.tenant, each.name, each.processes)
+        for each in request.ended
+        if 0 < each.processes < _MOST_PROCESSES  # no NaN
+    )
+    return Beat(member.address, member.server.instance, request.sequence, state, body, ended)
 
 
-def answer(beat: Beat) -> bytes:
-    """The answer to a beat."""
-    return pb.AnnounceResponse(sequence=beat.sequence).SerializeToString()
+def answer(beat: Beat, ended: Mapping[CallerEnds, str]) -> bytes:
+    """The answer to a beat; ``ended``: in all, and which member takes the caller's calls."""
+    told = [
+        pb.CallerEnded(tenant=each.tenant, name=each.name, processes=each.processes, member=member)
+        for each, member in ended.items()
+    ]
+    return pb.AnnounceResponse(sequence=beat.sequence, ended=told).SerializeToString()
 
 
 def members(changes: TableChanges) -> bytes:

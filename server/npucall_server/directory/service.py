@@ -11,9 +11,11 @@ from npucall.texts import retry_in
 from npucall.v1 import directory_service_pb2 as pb
 from npucall_server import retries
 from npucall_server.access.guard import Guard
+from npucall_server.access.identity import KnownBy
 from npucall_server.accounts.ledger import Ledger
 from npucall_server.carriers.peers import Peers, Visitor
 from npucall_server.directory import messages
+from npucall_server.directory.endings import PoolEndings
 from npucall_server.directory.feed import Feed
 from npucall_server.directory.hosts import Hosts
 from npucall_server.directory.table import Beat
@@ -40,6 +42,7 @@ class DirectoryService:
         self._feed, self._hosts, self._guard, self._peers = feed, hosts, guard, peers
         self.announcers = Ledger(most, lambda *_: _full("announce", most))
         self.watchers = Ledger(most, lambda *_: _full("watch", most))
+        self._endings = PoolEndings()
         self._draining = False
 
     def announce(
@@ -90,7 +93,9 @@ class DirectoryService:
         if self._draining:
             raise _draining()
         self._feed.beat(beat, caller.identity.person)
-        return messages.answer(beat)
+        if is_private or caller.identity.known_by is not KnownBy.NOTHING:
+            self._endings.hear(beat.address, beat.ended)
+        return messages.answer(beat, self._endings.in_all(self._feed.knows))
 
     def drain(self) -> None:
         """Ends all streams. New ones are refused from now on."""

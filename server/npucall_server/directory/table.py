@@ -25,6 +25,14 @@ class ReportedState(Enum):
     GONE = "gone"
 
 
+class CallerEnds(NamedTuple):
+    """Processes that ended while a call of a caller had the device."""
+
+    tenant: str
+    name: str
+    processes: float
+
+
 class Beat(NamedTuple):
     """What a server says about itself."""
 
@@ -35,6 +43,8 @@ class Beat(NamedTuple):
     state: ReportedState
     body: bytes
     """The rest of the beat. The table only compares it."""
+    ended: tuple[CallerEnds, ...] = ()
+    """What callers' calls ended of this server."""
 
 
 class Shown(NamedTuple):
@@ -133,6 +143,10 @@ class MemberTable:
         members = [each for each in self._shown.values() if each.version > version]
         gone = [name for name, at in self._gone.items() if at > version] if version else []
         return TableChanges(self.version, members, gone)
+
+    def knows(self, address: str) -> bool:
+        """Whether a member has reported from there lately."""
+        return address in self._heard
 
     def counts(self) -> dict[str, int]:
         """How many members are serving, draining or suspect."""

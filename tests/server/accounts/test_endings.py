@@ -10,7 +10,7 @@ import pytest
 from tests.rows import each
 from tests.server.fakes import FakeClock, person
 
-from npucall.errors import QuotaError, Repeat
+from npucall.errors import QueueFullError, QuotaError, Repeat
 from npucall_server.access.identity import Identity, anybody
 from npucall_server.accounts.endings import Endings
 from npucall_server.telemetry.log import Log
@@ -119,6 +119,23 @@ def test_an_administrator_lifts_it_and_time_does_too(host: Host) -> None:
     file.write_text("{half")
     now.look()
     assert not now.slowed()
+
+
+def test_what_the_pool_knows_counts_too_and_another_member_may_have_to_take_the_calls(
+    host: Host,
+) -> None:
+    now = host.ends_under(ALICE)  # one: too few by itself
+    now.hear({"vision/alice": (3.0, "npu-b:1")})
+    with pytest.raises(QueueFullError, match="only npu-b:1 takes them") as refused:
+        now.enter(ALICE)
+    assert refused.value.repeat is Repeat.LATER  # another member of the pool may take it
+    assert now.enter(BOB) is None
+    now.hear({"vision/alice": (3.0, "")})
+    turnstile = now.enter(ALICE)
+    assert turnstile is not None
+    turnstile.give_back()
+    host.clock.advance(31)  # no directory has said so again
+    assert now.enter(ALICE) is None
 
 
 def test_a_folder_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
