@@ -11,6 +11,8 @@ from npucall.tensors import Buffer
 
 _RECORD_BYTES = 32 * 2**10
 """Read from the kernel at a time; a record of TLS has up to 16 KiB and a little."""
+_MOST_RECEIVED_BYTES = 256 * 2**10
+"""The same, while the rest of a large message is awaited."""
 _SENT_BYTES = 64 * 2**10
 """Encrypted at a time. So much of an answer is kept twice."""
 
@@ -30,6 +32,8 @@ class TlsSocket:
         self._left = memoryview(b"")
         """Encrypted, and not sent yet; of so many bytes:"""
         self._taken = 0
+        self._has_ended = False
+        """Whether the peer has said that nothing more comes."""
         self.setsockopt, self.shutdown = connection.setsockopt, connection.shutdown
         self.recv, self.close = connection.recv, connection.close
 
@@ -51,14 +55,11 @@ class TlsSocket:
     def recv_into(self, memory: memoryview) -> int:
         """The next bytes; none if the peer has gone."""
         while True:
-            with self._lock:
-                try:
-                    return self._tls.read(len(memory), memory)  # type: ignore[return-value]
-                except ssl.SSLWantReadError:
-                    pass
-                except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
-                    return 0
-            if not self._receive():
+            if self._in.pending or self._tls.pending():
+                count = self._decrypted(memory)
+                if count or self._has_ended:
+                    return count
+            if not self._receive(len(memory)):
                 return 0
 
     def sendmsg(self, parts: Sequence[Buffer], beside: object = (), flags: int = 0) -> int:
@@ -93,11 +94,25 @@ class TlsSocket:
                     break
             return memoryview(self._out.read()), taken
 
-    def _receive(self) -> bool:
-        data = self._socket.recv(_RECORD_BYTES)
+    def _decrypted(self, memory: memoryview) -> int:
+        """What has come, as much as the memory holds. Asks only while there is something."""
+        count = 0
+        with self._lock:
+            try:
+                while count < len(memory):
+                    rest = memory[count:]
+                    count += self._tls.read(len(rest), rest)  # type: ignore[operator]
+                    if not (self._in.pending or self._tls.pending()):
+                        break
+            except ssl.SSLWantReadError:  # a part of a record
+                pass
+            except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
+                self._has_ended = True
+        return count
+
+    def _receive(self, wanted: int = 0) -> bool:
+        data = self._socket.recv(min(max(_RECORD_BYTES, wanted), _MOST_RECEIVED_BYTES))
         with self._lock:
             if data:
                 self._in.write(data)
-            else:
-                self._in.write_eof()
         return bool(data)
