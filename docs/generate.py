@@ -10,7 +10,6 @@ import ast
 import inspect
 import sys
 import textwrap
-from dataclasses import MISSING, Field, fields
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Union, get_args, get_origin
@@ -35,7 +34,7 @@ from npucall.errors import (
 )
 from npucall.operators import CATALOGUE
 from npucall_client.commands.exits import ExitCode as CommandExit
-from npucall_client.settings import ClientSettings
+from npucall_client.settings import ClientSettings, Options
 from npucall_server.directory.settings import DirectorySettings
 from npucall_server.exits import ExitCode
 from npucall_server.metrics.declared import BOUNDS_NS, METRICS
@@ -240,7 +239,9 @@ def settings_page() -> str:
         page_parts.table(("flag", "environment", "TOML", "type", "default", "meaning"), directory),
         "## Client",
         """
-        Each is an argument of `npucall.connect`, else an environment variable.
+        The first seven are arguments of `npucall.connect`, the others of `npucall.Options`:
+        `connect(target, options=Options(proxy="none"))`. What a program does not give comes from
+        the environment.
         """,
         page_parts.table(
             ("argument", "environment", "type", "default", "meaning"), list(_client_rows())
@@ -256,7 +257,7 @@ def names_of_operators() -> str:
 
 def known_variables() -> str:
     """The module that lists the variables of all settings, for whoever warns of others."""
-    names = {f"NPUCALL_{each.name.upper()}" for each in fields(ClientSettings)}
+    names = {f"NPUCALL_{name.upper()}" for name in ClientSettings.model_fields}
     for settings in ServerSettings, DirectorySettings:
         prefix = settings.model_config["env_prefix"]
         names |= {f"{prefix}{name.upper()}" for name in settings.model_fields}
@@ -330,27 +331,25 @@ _CLIENT_TYPES = {
 }
 
 
-def _client_default(field: Field[object]) -> object:
-    return field.default if field.default_factory is MISSING else field.default_factory()
-
-
-def _client_type(field: Field[object]) -> str:
-    default = _client_default(field)
-    if default is None:  # its annotation says what it is if it is given
-        return _CLIENT_TYPES[{"bool | None": bool, "str | None": str}[str(field.type)]]
-    return _CLIENT_TYPES[type(default)]
+def _client_type(field: FieldInfo) -> str:
+    if field.default is None:  # its annotation says what it is if it is given
+        return _CLIENT_TYPES[get_args(field.annotation)[0]]
+    return _CLIENT_TYPES[type(field.get_default(call_default_factory=True))]
 
 
 def _client_rows() -> Iterator[tuple[str, ...]]:
-    meanings = _attribute_docstrings(ClientSettings)
-    for field in fields(ClientSettings):
-        variable = f"NPUCALL_{field.name.upper()}"
+    meanings = _attribute_docstrings(Options) | _attribute_docstrings(ClientSettings)
+    own = ClientSettings.model_fields.keys() - Options.model_fields.keys()
+    for name, field in sorted(
+        ClientSettings.model_fields.items(), key=lambda each: each[0] not in own
+    ):
+        variable = f"NPUCALL_{name.upper()}"
         yield (
-            f"`{field.name}`",
+            f"`{name}`",
             f"`{variable}`",
             _client_type(field),
-            _default(_client_default(field)),
-            meanings[field.name].removesuffix(f" {variable}."),
+            _default(field.get_default(call_default_factory=True)),
+            meanings[name].removesuffix(f" {variable}."),
         )
 
 

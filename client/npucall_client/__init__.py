@@ -34,6 +34,7 @@ __all__ = [
     "CallWarning",
     "Client",
     "Empty",
+    "Options",
     "Plan",
     "Program",
     "ProgramPlan",
@@ -54,12 +55,14 @@ if TYPE_CHECKING:
     from npucall_client.sessions.program import Program, ProgramPlan
     from npucall_client.sessions.remote import Remote
     from npucall_client.sessions.session import Session
+    from npucall_client.settings import Options
     from npucall_client.shared.memory import SharedMemory
 else:
     _PLACES = {
         "CallWarning": "calls.hints",
         "Client": "client",
         "Empty": "calls.tensors",
+        "Options": "settings",
         "Plan": "calls.options",
         "Program": "sessions.program",
         "ProgramPlan": "sessions.program",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from os import fspath
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from npucall import memory
@@ -13,32 +13,31 @@ from npucall_client.sending.remote import ServerTransport
 from npucall_client.sending.reservations import Renewal, keys_of
 from npucall_client.sessions.connection import Connection, Exclusive, Shared
 from npucall_client.sessions.session_link import SessionLink
-from npucall_client.settings import ClientSettings, checked_seconds
+from npucall_client.settings import ClientSettings, Options, checked_seconds
 from npucall_client.targets import LOCAL, POOL
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from npucall.v1 import operator_service_pb2 as pb
     from npucall_client.sending.senders import Sender
     from npucall_client.sending.transport import Transport
     from npucall_client.sessions.remote import RemoteTensor
     from npucall_client.shared.memory import SharedMemory
 
-_KEPT = 2**30
-"""Bytes that ``keep_memory=True`` keeps."""
-_PATHS = ("ca", "certificate", "key", "token_file")
 _WISHES = ("soc", "product", "labels")
 
 
-def settings_of(**given: Any) -> ClientSettings:
+def settings_of(
+    options: Options | None = None, older: Mapping[str, Any] = MappingProxyType({}), /, **given: Any
+) -> ClientSettings:
     """The settings from the arguments of ``connect``; applies those that hold for the process.
 
     Raises ValueError for an invalid setting.
     """
-    for name in _PATHS:
-        if given.get(name) is not None:
-            given[name] = fspath(given[name])
-    if given.get("keep_memory") is True:
-        given["keep_memory"] = _KEPT
+    if options is not None:
+        older = {**{name: getattr(options, name) for name in options.model_fields_set}, **older}
+    given = {**older, **given}
     settings = ClientSettings.of(**given)
     _check_wishes(settings.target, {name: given.get(name) for name in _WISHES})
     if settings.poison:

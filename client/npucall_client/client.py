@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, overload
 
 from npucall.wire.rpcs import GET_ACTIVITY, GET_SERVER_INFO, GET_USAGE, LIST_OPERATORS
 from npucall_client.base import ClientBase, ReservedBase, opened, settings_of
@@ -21,41 +21,29 @@ if TYPE_CHECKING:
     from npucall.v1 import access_service_pb2 as access_pb
     from npucall.v1 import operator_service_pb2 as pb
     from npucall_client.calls.options import Plan, Progress, Result
+    from npucall_client.settings import Options
     from npucall_client.shared.memory import SharedMemory
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def connect(  # noqa: PLR0913  # one a setting
+def connect(  # noqa: PLR0913  # what most people give
     target: str | None = None,
     *,
     timeout: float | None = None,
-    connect_timeout: float | None = None,
     wait: bool | None = None,
-    tls: bool | None = None,
-    ca: str | PathLike[str] | None = None,
-    certificate: str | PathLike[str] | None = None,
-    key: str | PathLike[str] | None = None,
-    server_name: str | None = None,
-    proxy: str | None = None,
-    carrier: Literal["auto", "grpc"] | None = None,
     token: str | Callable[[], str] | None = None,
-    token_file: str | PathLike[str] | None = None,
-    token_url: str | None = None,
-    token_url_bearer: str | None = None,
-    stream_from: int | None = None,
-    keep_memory: bool | int | None = None,
-    send_unread: bool | None = None,
-    shared_memory_socket: str | None = None,
-    reservation: str | None = None,
+    ca: str | PathLike[str] | None = None,
     variant: str | None = None,
-    poison: bool | None = None,
     soc: str | None = None,
-    product: str | None = None,
-    labels: Mapping[str, str] | None = None,
+    options: Options | None = None,
+    **older: Any,
 ) -> Client:
     """Connects to a server or to a pool of them. As a context manager it closes at the end.
+
+    What is not given here is taken from the environment, a variable ``NPUCALL_...`` for each
+    setting (docs/settings.md).
 
     target: ``HOST:PORT``, ``HOST`` (port 50051) or ``unix:PATH`` of a server; ``local:`` computes
         in this process. Of a pool ``pool:HOST:PORT,HOST:PORT`` with all its servers,
@@ -64,81 +52,34 @@ def connect(  # noqa: PLR0913  # one a setting
         directory to which they announce themselves (you may name several, with commas; the client
         watches one that answers). If not given: NPUCALL_TARGET, else 127.0.0.1:50051.
     timeout: seconds until a call fails, retries included (NPUCALL_TIMEOUT, 60).
-    connect_timeout: seconds to wait here for a server that is starting (NPUCALL_CONNECT_TIMEOUT,
-        10).
     wait: wait for a server that is full, or for a quota, as long as the server says and ``timeout``
         allows, and send the call again; False raises the refusal at once (NPUCALL_WAIT, True).
-    tls: encrypt the connection, and make the server prove who it is (NPUCALL_TLS, True if ``ca``,
-        ``certificate`` or ``server_name`` is given and the target is no Unix socket).
-    ca: file of the authorities that may have signed the server's certificate (NPUCALL_CA, else
-        those that gRPC comes with).
-    certificate, key: files of the client's certificate and its key, for servers that ask for one.
-        When they change, new calls travel on a new connection (NPUCALL_CERTIFICATE, NPUCALL_KEY).
-    server_name: the name in the server's certificate, if ``target`` has another name, such as the
-        near end of a tunnel (NPUCALL_SERVER_NAME, else that of the target).
-    proxy: ``http://HOST:PORT`` of the HTTP proxy to the server, with ``NAME:PASSWORD@`` before the
-        host if the proxy asks for that; ``none``: no proxy (NPUCALL_PROXY, else grpc_proxy,
-        https_proxy or http_proxy in the environment).
-    carrier: ``auto``: calls travel in frames, which cost less, where the server offers them and the
-        client can reach them, else over gRPC; ``grpc``: always over gRPC (NPUCALL_CARRIER, auto).
     token: a token that tells the server who calls, or a function that returns one; the client calls
         it again before the token ends (NPUCALL_TOKEN). Without TLS it travels to this machine
         alone.
-    token_file: a file that holds the token, read again when it changes (NPUCALL_TOKEN_FILE).
-    token_url, token_url_bearer: an address that returns a token as JSON, as in CI jobs of GitHub,
-        and the token that the client shows there (NPUCALL_TOKEN_URL, NPUCALL_TOKEN_URL_BEARER).
-    stream_from: the client sends the arrays of a call in chunks if they have so many bytes or more;
-        that needs little more memory than their own (NPUCALL_STREAM_FROM, 4 MiB).
-    keep_memory: keep freed memory in this process for its next large arrays, which makes large
-        calls about three times as fast; True for 1 GiB, or the bytes. It applies to the whole
-        process, and needs Linux with glibc (NPUCALL_KEEP_MEMORY, 0).
-    send_unread: send also the values of inputs that an operator never reads (``self`` of
-        ``kl_div_backward``), not only their shape and dtype (NPUCALL_SEND_UNREAD, False).
-    shared_memory_socket: the path on this side of the server's socket for ``Client.shared``, if it
-        differs from the server's own path (NPUCALL_SHARED_MEMORY_SOCKET, the server's own).
-    reservation: key of a reservation that somebody else renews, such as ``npucall reserve``; calls
-        run under it (NPUCALL_RESERVATION, none).
+    ca: file of the authorities that may have signed the server's certificate; turns TLS on
+        (NPUCALL_CA).
     variant: the variant to run if an operator called by name has several (NPUCALL_VARIANT, else
         the server's own default).
-    poison: for tests, fill new memory of this process with a pattern, so that you see bytes that
-        nobody wrote (NPUCALL_POISON, False).
-    soc: with a pool, the SoC of the members to call, or ``any``; if not given, all of them must
-        have the same one, since results differ (NPUCALL_SOC). With ``local:``, the SoC whose rules
-        apply (NPUCALL_SOC, Ascend910B1). A single server has its own.
-    product: with a pool, the family of the members to call, such as ``Ascend910B``
-        (NPUCALL_PRODUCT, any).
-    labels: with a pool, the labels that members to call must have (NPUCALL_LABELS such as
-        ``rack=3,kind=cpu``, any).
+    soc: with a pool, the SoC of the members to call, or ``any``; if not given, that of most
+        members, since results differ (NPUCALL_SOC). With ``local:``, the SoC whose rules apply
+        (NPUCALL_SOC, Ascend910B1). A single server has its own.
+    options: everything else, such as ``npucall.Options(certificate=..., key=...)``.
+    older: the same by name, as in 0.1.
 
     Raises ServerUnreachableError if nothing answers in time, UnauthenticatedError if the server
     does not know who calls, SettingError (a ValueError) for an invalid setting.
     """
     settings = settings_of(
+        options,
+        older,
         target=target,
         timeout=timeout,
-        connect_timeout=connect_timeout,
         wait=wait,
-        tls=tls,
-        ca=ca,
-        certificate=certificate,
-        key=key,
-        server_name=server_name,
-        proxy=proxy,
-        carrier=carrier,
         token=token,
-        token_file=token_file,
-        token_url=token_url,
-        token_url_bearer=token_url_bearer,
-        stream_from=stream_from,
-        keep_memory=keep_memory,
-        send_unread=send_unread,
-        shared_memory_socket=shared_memory_socket,
-        reservation=reservation,
+        ca=ca,
         variant=variant,
-        poison=poison,
         soc=soc,
-        product=product,
-        labels=labels,
     )
     return Client(finished(opened(settings, THREADS)), settings)
 

@@ -10,15 +10,15 @@ import reprlib
 import warnings
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import field, fields
 from numbers import Real
-from typing import Annotated, Any, Literal
+from os import fspath
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, ValidationError
-from pydantic.dataclasses import dataclass
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from npucall.environment import variables
 from npucall.errors import SettingError
+from npucall.texts import did_you_mean
 from npucall_client.targets import checked_target
 
 _TOGETHER = (
@@ -28,6 +28,8 @@ _TOGETHER = (
 """Settings that belong together: with one of them as an argument the others' variables do not
 count."""
 
+_KEPT = 2**30
+"""Bytes that ``keep_memory=True`` keeps."""
 _TIMEOUTS = ("timeout", "connect_timeout")
 _LONGEST_SECONDS = 1e9
 """Of a timeout: gRPC and the clocks of threads count a little further."""
@@ -67,8 +69,84 @@ def _connect_seconds(given: object) -> float:
     return checked_seconds(given, "connect_timeout")
 
 
-@dataclass(frozen=True)
-class ClientSettings:
+def _kept(given: object) -> object:
+    return _KEPT if given is True else given
+
+
+class Options(BaseModel):
+    """What few programs set: ``connect(target, options=Options(stream_from=0))``.
+
+    Raises SettingError, a ValueError, for a value that cannot be, TypeError for an unknown name.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    connect_timeout: Annotated[float, BeforeValidator(_connect_seconds)] = 10.0
+    """Seconds that ``connect`` waits for a server to answer. NPUCALL_CONNECT_TIMEOUT."""
+    stream_from: Annotated[int, Field(ge=0)] = 4 * 2**20
+    """The client sends the arrays of a call in chunks if they have so many bytes or more, or more
+    than the server's max_message_bytes. NPUCALL_STREAM_FROM."""
+    keep_memory: Annotated[int, Field(ge=0), BeforeValidator(_kept)] = 0
+    """Bytes of freed memory that this process keeps for its next large arrays, at most 2 GiB; only
+    on Linux with glibc. NPUCALL_KEEP_MEMORY."""
+    tls: bool | None = None
+    """Encrypt the connection, and make the server prove who it is (TLS). Not given: on, if ca,
+    certificate or server_name is set and the target is no Unix socket. NPUCALL_TLS."""
+    certificate: Annotated[str, BeforeValidator(fspath)] = ""
+    """File with the client's certificate, as PEM, for servers that ask for one; needs key. The
+    client reads both files again when they change. NPUCALL_CERTIFICATE."""
+    key: Annotated[str, BeforeValidator(fspath)] = ""
+    """File with the private key of certificate, as PEM, not encrypted. NPUCALL_KEY."""
+    server_name: str = ""
+    """Name in the server's certificate, if the target has another name, such as the near end of a
+    tunnel; turns TLS on. NPUCALL_SERVER_NAME."""
+    proxy: str | None = Field(default=None, repr=False)
+    """HTTP proxy to the server (CONNECT), as http://HOST:PORT or http://NAME:PASSWORD@HOST:PORT;
+    ``none`` or empty: no proxy. Not given: the first of the variables grpc_proxy, https_proxy and
+    http_proxy, except for servers of this machine and those in no_grpc_proxy or no_proxy.
+    NPUCALL_PROXY."""
+    carrier: Literal["auto", "grpc"] = "auto"
+    """``auto``: calls travel in frames, which cost less, where the server offers them and the
+    client can reach them, else over gRPC; ``grpc``: always over gRPC. NPUCALL_CARRIER."""
+    token_file: Annotated[str, BeforeValidator(fspath)] = ""
+    """File with a token; the client reads it again when it changes. NPUCALL_TOKEN_FILE."""
+    token_url: str = ""
+    """Address that returns a token as JSON (``value``), as in CI jobs of GitHub.
+    NPUCALL_TOKEN_URL."""
+    token_url_bearer: str = Field(default="", repr=False)
+    """The token that the client shows to token_url. NPUCALL_TOKEN_URL_BEARER."""
+    send_unread: bool = False
+    """Also send the values of inputs that an operator never reads, not only their shape and dtype.
+    NPUCALL_SEND_UNREAD."""
+    shared_memory_socket: str = ""
+    """Path of the server's socket for shared memory on this side, if it is mounted at another path
+    than the server's. NPUCALL_SHARED_MEMORY_SOCKET."""
+    reservation: str = Field(default="", repr=False)
+    """Key of the reservation of the device under which calls run; empty: none.
+    NPUCALL_RESERVATION."""
+    poison: bool = False
+    """For tests: fill new memory of this process with a pattern, so that you see bytes that nobody
+    wrote. NPUCALL_POISON."""
+    product: str = ""
+    """With a pool, the family (``npucall info`` shows it) of the members to call; empty: any.
+    NPUCALL_PRODUCT."""
+    labels: Annotated[Mapping[str, str], BeforeValidator(_labels)] = Field(default_factory=dict)
+    """With a pool, the labels that members to call must have: ``rack=3,kind=cpu``.
+    NPUCALL_LABELS."""
+
+    if not TYPE_CHECKING:  # type checkers know what the fields are
+
+        def __init__(self, **given: Any) -> None:
+            try:
+                super().__init__(**given)
+            except ValidationError as error:
+                refused = _refused(error)
+            else:
+                return
+            raise refused
+
+
+class ClientSettings(Options):
     """How a client reaches its server, and what it asks for if a call does not say."""
 
     target: Annotated[str, BeforeValidator(checked_target)] = "127.0.0.1:50051"
@@ -77,73 +155,21 @@ class ClientSettings:
     port 50051. NPUCALL_TARGET."""
     timeout: Annotated[float, BeforeValidator(_seconds)] = 60.0
     """Seconds until a call fails, retries included. NPUCALL_TIMEOUT."""
-    connect_timeout: Annotated[float, BeforeValidator(_connect_seconds)] = 10.0
-    """Seconds that ``connect`` waits for a server to answer. NPUCALL_CONNECT_TIMEOUT."""
     wait: bool = True
     """Wait for a server that is full, or for a quota, as long as the server says and the timeout of
     the call allows, and send the call again. False: raise the refusal at once. NPUCALL_WAIT."""
-    stream_from: Annotated[int, Field(ge=0)] = 4 * 2**20
-    """The client sends the arrays of a call in chunks if they have so many bytes or more, or more
-    than the server's max_message_bytes. NPUCALL_STREAM_FROM."""
-    keep_memory: Annotated[int, Field(ge=0)] = 0
-    """Bytes of freed memory that this process keeps for its next large arrays, at most 2 GiB; only
-    on Linux with glibc. NPUCALL_KEEP_MEMORY."""
-    tls: bool | None = None
-    """Encrypt the connection, and make the server prove who it is (TLS). Not given: on, if ca,
-    certificate or server_name is set and the target is no Unix socket. NPUCALL_TLS."""
-    ca: str = ""
+    ca: Annotated[str, BeforeValidator(fspath)] = ""
     """File with the authorities that may have signed the server's certificate, as PEM; empty: those
     that gRPC comes with. NPUCALL_CA."""
-    certificate: str = ""
-    """File with the client's certificate, as PEM, for servers that ask for one; needs key. The
-    client reads both files again when they change. NPUCALL_CERTIFICATE."""
-    key: str = ""
-    """File with the private key of certificate, as PEM, not encrypted. NPUCALL_KEY."""
-    server_name: str = ""
-    """Name in the server's certificate, if the target has another name, such as the near end of a
-    tunnel; turns TLS on. NPUCALL_SERVER_NAME."""
-    proxy: str | None = field(default=None, repr=False)
-    """HTTP proxy to the server (CONNECT), as http://HOST:PORT or http://NAME:PASSWORD@HOST:PORT;
-    ``none`` or empty: no proxy. Not given: the first of the variables grpc_proxy, https_proxy and
-    http_proxy, except for servers of this machine and those in no_grpc_proxy or no_proxy.
-    NPUCALL_PROXY."""
-    carrier: Literal["auto", "grpc"] = "auto"
-    """``auto``: calls travel in frames, which cost less, where the server offers them and the
-    client can reach them, else over gRPC; ``grpc``: always over gRPC. NPUCALL_CARRIER."""
-    token: str | Callable[[], str] = field(default="", repr=False)
+    token: str | Callable[[], str] = Field(default="", repr=False)
     """A token that tells the server who calls. ``connect`` also takes a function that returns one;
     the client calls it again before the token expires. NPUCALL_TOKEN."""
-    token_file: str = ""
-    """File with a token; the client reads it again when it changes. NPUCALL_TOKEN_FILE."""
-    token_url: str = ""
-    """Address that returns a token as JSON (``value``), as in CI jobs of GitHub.
-    NPUCALL_TOKEN_URL."""
-    token_url_bearer: str = field(default="", repr=False)
-    """The token that the client shows to token_url. NPUCALL_TOKEN_URL_BEARER."""
-    send_unread: bool = False
-    """Also send the values of inputs that an operator never reads, not only their shape and dtype.
-    NPUCALL_SEND_UNREAD."""
-    shared_memory_socket: str = ""
-    """Path of the server's socket for shared memory on this side, if it is mounted at another path
-    than the server's. NPUCALL_SHARED_MEMORY_SOCKET."""
-    reservation: str = field(default="", repr=False)
-    """Key of the reservation of the device under which calls run; empty: none.
-    NPUCALL_RESERVATION."""
     variant: str = ""
     """The variant to run if an operator has several; empty: the server's default.
     NPUCALL_VARIANT."""
-    poison: bool = False
-    """For tests: fill new memory of this process with a pattern, so that you see bytes that nobody
-    wrote. NPUCALL_POISON."""
     soc: str = ""
     """With a pool, the SoC of the members to call; empty: the pool may have only one. With
     ``local:``, the SoC whose rules apply; empty: Ascend910B1. NPUCALL_SOC."""
-    product: str = ""
-    """With a pool, the family (``npucall info`` shows it) of the members to call; empty: any.
-    NPUCALL_PRODUCT."""
-    labels: Annotated[Mapping[str, str], BeforeValidator(_labels)] = field(default_factory=dict)
-    """With a pool, the labels that members to call must have: ``rack=3,kind=cpu``.
-    NPUCALL_LABELS."""
 
     @classmethod
     def of(cls, **given: Any) -> ClientSettings:
@@ -154,9 +180,9 @@ class ClientSettings:
         _warn_of_unknown()
         named = {key: value for key, value in given.items() if value is not None}
         environment = {
-            field.name: os.environ[variable]
-            for field in fields(cls)
-            if (variable := f"NPUCALL_{field.name.upper()}") in os.environ
+            name: os.environ[variable]
+            for name in cls.model_fields
+            if (variable := f"NPUCALL_{name.upper()}") in os.environ
         }
         for group in _TOGETHER:
             if group & named.keys():
@@ -165,11 +191,7 @@ class ClientSettings:
         for name in environment.keys() & set(_TIMEOUTS) - named.keys():
             with suppress(ValueError):  # else the rule says what is wrong
                 values[name] = float(environment[name])
-        try:
-            return cls(**values)
-        except ValidationError as error:
-            refused = _refused(error)
-        raise refused
+        return cls(**values)
 
     @property
     def encrypts(self) -> bool:
@@ -191,16 +213,18 @@ def _warn_of_unknown() -> None:
         warnings.warn(fault, stacklevel=5)
 
 
-def _refused(error: ValidationError) -> SettingError:
+def _refused(error: ValidationError) -> SettingError | TypeError:
     """What is wrong with the first of the settings, without a value that may be a secret."""
     fault = error.errors(include_url=False)[0]
     own = fault.get("ctx", {}).get("error")
     if isinstance(own, SettingError):
         return own
     name = str(fault["loc"][0])
-    shown = {each.name: each.repr for each in fields(ClientSettings)}
+    known = ClientSettings.model_fields
+    if name not in known:
+        return TypeError(f"{name}: no setting has this name{did_you_mean(name, known)}")
     said = fault["msg"].removeprefix("Value error, ")
-    found = f", found {fault['input']!r}" if shown.get(name) and own is None else ""
+    found = f", found {fault['input']!r}" if known[name].repr and own is None else ""
     said = said if said.startswith(f"{name}: ") else f"{name}: {said}"
     return SettingError(f"{said}{found} ({name}, NPUCALL_{name.upper()})", setting=name)
 

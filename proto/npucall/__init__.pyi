@@ -3,6 +3,7 @@ from npucall import ops as ops
 from npucall_client import CallWarning as CallWarning
 from npucall_client import Client as Client
 from npucall_client import Empty as Empty
+from npucall_client import Options as Options
 from npucall_client import Plan as Plan
 from npucall_client import Program as Program
 from npucall_client import ProgramPlan as ProgramPlan

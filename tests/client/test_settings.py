@@ -16,7 +16,8 @@ import npucall_client
 from npucall.errors import ArgumentError, SettingError
 from npucall.operators.kl_div_backward import kl_div_backward
 from npucall_client import Client
-from npucall_client.settings import ClientSettings
+from npucall_client.base import settings_of
+from npucall_client.settings import ClientSettings, Options
 
 ONES = np.ones((2, 3), np.float32)
 # Name, default, text of the environment, its value, an argument and its value.
@@ -74,6 +75,21 @@ def test_a_value_that_cannot_be_is_an_error_that_names_the_setting(
     with pytest.raises(kind, match=said) as caught:
         npucall_client.connect(**{"target": "local:", **given})
     assert not any(word in str(caught.value) for word in ("pydantic", "secret"))
+
+
+def test_options_come_before_the_environment_and_know_their_names(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("NPUCALL_SEND_UNREAD", "1")
+    monkeypatch.setenv("NPUCALL_STREAM_FROM", "7")
+    settings = settings_of(Options(send_unread=False), {"poison": False}, target="local:")
+    assert (settings.send_unread, settings.stream_from) == (False, 7)
+    with pytest.raises(TypeError, match=r"^stream_fron: no setting .*; did you mean stream_from"):
+        Options(stream_fron=0)  # type: ignore[call-arg]
+    with pytest.raises(SettingError, match=r"^stream_from: .*greater than or equal to 0, found -1"):
+        Options(stream_from=-1)
+    with npucall_client.connect("local:", options=Options(poison=False)) as client:
+        assert client.server_info().device == "cpu"
 
 
 def test_target_and_soc_decide_who_computes_by_which_rules(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -45,7 +45,8 @@ def connect(*args: Any, **kwargs: Any) -> Opening[Client]:
     Settings and errors are those of ``npucall_client.connect``. The client belongs to the event
     loop on which it was opened. Raises ValueError at once for an invalid setting.
     """
-    settings = settings_of(**inspect.signature(client.connect).bind(*args, **kwargs).arguments)
+    given = inspect.signature(client.connect).bind(*args, **kwargs).arguments
+    settings = settings_of(given.pop("options", None), given.pop("older", {}), **given)
 
     async def open_() -> Client:
         return Client(await opened(settings, LoopSender()), settings)

@@ -195,7 +195,9 @@ def settings_of(member: Member, settings: ClientSettings, seconds: float) -> Cli
     timeout, name = max(_SHORTEST, min(seconds, settings.connect_timeout)), settings.server_name
     if settings.encrypts:
         name = name or member.server_name
-    return replace(settings, target=member.address, connect_timeout=timeout, server_name=name)
+    return settings.model_copy(
+        update={"target": member.address, "connect_timeout": timeout, "server_name": name}
+    )
 
 
 async def serves(link: Link, seconds: float) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from random import random
 
 from npucall.errors import (
@@ -148,7 +147,7 @@ class _Directory:
 
     def __init__(self, settings: ClientSettings, address: str) -> None:
         self.address = address
-        self.link = Link(replace(settings, target=address), THREADS, waits=False)
+        self.link = Link(settings.model_copy(update={"target": address}), THREADS, waits=False)
         self.failure = "it has not answered yet"
         """Why it gives no members; empty if it does."""
         self.refusal: NpucallError | None = None
