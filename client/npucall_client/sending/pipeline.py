@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import weakref
 from concurrent.futures import Future
+from concurrent.futures._base import FINISHED, RUNNING
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, Self, TypeVar, overload
 
@@ -164,19 +165,62 @@ def _deliver(call: Pending, bound: BoundCall, outcome: Response | Exception, sta
         call.set_result(answer.value)
 
 
-class PendingCall(Future[R], Generic[R]):
-    """A call of a pipeline: a future of what ``client.run`` answers."""
+def _nothing() -> None:
+    pass
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.answered: Result | None = None
-        self.end: Callable[[], object] = lambda: None
-        self.set_running_or_notify_cancel()
+
+class PendingCall(Future[R], Generic[R]):
+    """A call of a pipeline: a future of what ``client.run`` answers.
+
+    It makes a condition only for somebody who waits: the condition of an ordinary future costs as
+    much as half of a call. Who ends the call first says so, and looks then whether a condition is
+    there; who waits makes it first, and looks then whether the call has ended.
+    """
+
+    answered: Result | None = None
+    end: Callable[[], object] = staticmethod(_nothing)
+    _result: Any = None
+    _exception: BaseException | None = None
+
+    def __init__(self) -> None:  # not that of the base, which makes a condition
+        self._state = RUNNING
+        self._waiters: list[Any] = []
+        self._done_callbacks: list[Any] = []
+
+    @property
+    def _condition(self) -> threading.Condition:
+        """What those wait with who wait; the base's methods use it too."""
+        made = self.__dict__.get("condition")
+        return made or self.__dict__.setdefault("condition", threading.Condition())
+
+    def done(self) -> bool:
+        """Whether the call has ended."""
+        return self._state == FINISHED
+
+    def set_result(self, result: R) -> None:
+        """The call ended with this."""
+        self._result = result
+        self._finish()
+
+    def set_exception(self, exception: BaseException | None) -> None:
+        """The call failed with this."""
+        self._exception = exception
+        self._finish()
+
+    def _finish(self) -> None:
+        self._state = FINISHED
+        if "condition" in self.__dict__:
+            with self._condition:
+                for waiter in self._waiters:
+                    (waiter.add_exception if self._exception else waiter.add_result)(self)
+                self._condition.notify_all()
+        self._invoke_callbacks()  # type: ignore[attr-defined]  # those of the base
 
     def result(self, timeout: float | None = None) -> R:
         """Waits for the call, and returns and warns as ``client.run`` does."""
         try:
-            value = super().result(timeout)
+            is_there = self._state == FINISHED and self._exception is None
+            value: R = self._result if is_there else super().result(timeout)
         except BaseException:
             del self  # the traceback of its own error would keep it, and its arrays
             raise

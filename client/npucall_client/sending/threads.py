@@ -37,17 +37,34 @@ class ThreadEvent:
 class ThreadCondition:
     """See ``senders.Condition``."""
 
-    __slots__ = ("_condition", "notify", "notify_all")
+    __slots__ = ("_condition", "_waiting")
 
     def __init__(self, lock: threading.Lock) -> None:
         self._condition = threading.Condition(lock)
-        self.notify, self.notify_all = self._condition.notify, self._condition.notify_all
+        self._waiting = 0
+        """How many wait: most often nobody does, and then there is nothing to do."""
+
+    def notify(self, count: int = 1) -> None:
+        if self._waiting:
+            self._condition.notify(count)
+
+    def notify_all(self) -> None:
+        if self._waiting:
+            self._condition.notify_all()
 
     async def wait_for(self, predicate: Callable[[], Any], seconds: float | None = None) -> bool:
-        return bool(self._condition.wait_for(predicate, seconds))
+        self._waiting += 1
+        try:
+            return bool(self._condition.wait_for(predicate, seconds))
+        finally:
+            self._waiting -= 1
 
     async def wait(self, seconds: float | None = None) -> None:
-        self._condition.wait(seconds)
+        self._waiting += 1
+        try:
+            self._condition.wait(seconds)
+        finally:
+            self._waiting -= 1
 
 
 class ThreadLock:

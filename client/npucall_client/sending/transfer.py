@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 def size_of(call: BoundCall) -> int:
     """Bytes of the storages of a call that travel."""
     if call.placement is None:
+        if call.form is not None and call.form.request is not None:
+            return call.form.request.data_bytes
         return sum([0 if isinstance(data, tuple) else len(data) for data in call.storage.values()])
     return sum(map(len, travelling(call).values()))
 
