@@ -89,7 +89,7 @@ def test_options_come_before_the_environment_and_know_their_names(
     with pytest.raises(SettingError, match=r"^stream_from: .*greater than or equal to 0, found -1"):
         Options(stream_from=-1)
     with npucall_client.connect("local:", options=Options(poison=False)) as client:
-        assert client.server_info().device == "cpu"
+        assert client.server_info().server.device == "local"
 
 
 def test_target_and_soc_decide_who_computes_by_which_rules(monkeypatch: pytest.MonkeyPatch) -> None:
