@@ -26,7 +26,7 @@ settings.load_profile("npucall")
 def endless_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     """A server that no test ends, which takes ENDLESS calls and shares memory."""
     side = tmp_path_factory.mktemp("s") / "side.sock"  # AF_UNIX takes 107 bytes
-    flags = f"--shared-memory={side}", "--shared-memory-limit=128MiB", wire.ENDLESS_LIMIT
+    flags = f"--shared-memory={side}", "--shared-memory-limit=128MiB", *wire.ENDLESS_LIMIT
     with running_server(*flags) as server:
         yield server
 

@@ -76,7 +76,7 @@ def test_it_says_why_it_cannot_ask_or_nobody_answers(capsys: pytest.CaptureFixtu
 
 def test_of_a_server_that_drains_it_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     with (
-        running_server(wire.ENDLESS_LIMIT) as server,
+        running_server(*wire.ENDLESS_LIMIT) as server,
         wire.bare_channel(server.target) as channel,
         wire.endless_call(channel),
     ):

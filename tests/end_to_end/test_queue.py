@@ -30,7 +30,7 @@ ENDLESS = (kl_div_backward, ONES[:1], ONES[:1], np.broadcast_to(ONES[:1], wire.E
 
 @pytest.fixture(scope="module")
 def target() -> Iterator[str]:
-    with running_server(wire.ENDLESS_LIMIT, f"--queue-length={QUEUE_LENGTH}") as server:
+    with running_server(*wire.ENDLESS_LIMIT, f"--queue-length={QUEUE_LENGTH}") as server:
         yield server.target
 
 

@@ -239,7 +239,7 @@ def test_a_server_that_stops_without_a_word_is_left_for_the_next_one(tmp_path: P
 def test_a_call_that_takes_long_keeps_its_connection_although_the_client_pings() -> None:
     """gRPC's servers end one on which three pings came sooner than they allow; these are 65."""
     with (
-        running_server(wire.ENDLESS_LIMIT) as server,
+        running_server(*wire.ENDLESS_LIMIT) as server,
         wire.bare_channel(server.target, *OPTIONS) as channel,
     ):
         execute, request = wire.method(channel, "Execute"), wire.long_call(*wire.ENDLESS)
@@ -259,7 +259,7 @@ npucall_client.connect(sys.argv[1]).run(
 @pytest.mark.long
 def test_a_caller_that_stops_without_a_word_is_found_out_too() -> None:
     """Before: after 80 s, since gRPC's option for it does nothing alone."""
-    with running_server(wire.ENDLESS_LIMIT) as server, wire.bare_channel(server.target) as channel:
+    with running_server(*wire.ENDLESS_LIMIT) as server, wire.bare_channel(server.target) as channel:
         caller = subprocess.Popen([sys.executable, "-c", STOPPING, server.target])
         try:
             wire.until(lambda: wire.calls_in_flight(channel) == 1, "its call runs")

@@ -103,7 +103,7 @@ def test_one_long_row_takes_little_beside_its_answer() -> None:
 def test_three_gibibytes_in_one_tensor_go_there_and_back_in_little_more_memory() -> None:
     array = np.zeros(3 * GIB // 4, np.float32)
     array[::1000] = 2.0
-    with served("--memory-limit=8GiB", timeout=300) as (server, client):
+    with served("--memory-limit=8GiB", "--overcommit", timeout=300) as (server, client):
         client.run(l1_loss_backward, ONE, array[: 10 * MIB], ONE, reduction=2)
         mine, its = wire.peak_bytes(os.getpid()), wire.resident_bytes(server.process.pid)
         out = client.run(l1_loss_backward, ONE, array, ONE, reduction=2)
@@ -120,6 +120,6 @@ def test_three_gibibytes_in_one_tensor_go_there_and_back_in_little_more_memory()
 @pytest.mark.long
 def test_a_small_request_may_have_an_answer_of_more_than_a_message_holds() -> None:
     unread = np.broadcast_to(np.float32(0), (2**29 + 2**20,))  # only its shape is sent
-    with served("--memory-limit=8GiB", timeout=300) as (_, client):
+    with served("--memory-limit=8GiB", "--overcommit", timeout=300) as (_, client):
         out = client.run(kl_div_backward, ONE, unread, ONE, reduction=2)
     assert (out.nbytes, out.min(), out.max()) == (2**31 + 2**22, -1, -1)

@@ -27,7 +27,7 @@ CONNECTIONS = 6
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[ServerProcess]:
-    flags = (wire.ENDLESS_LIMIT, f"--max-connections={CONNECTIONS}", "--max-message-bytes=1MiB")
+    flags = (*wire.ENDLESS_LIMIT, f"--max-connections={CONNECTIONS}", "--max-message-bytes=1MiB")
     with running_server(*flags) as server:
         yield server
 

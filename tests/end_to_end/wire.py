@@ -37,7 +37,7 @@ LANES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 2
 ENDLESS = (4096, 4096, 32768)
 """2**39 elements: about ten minutes. A server takes it with a memory limit of ENDLESS_LIMIT."""
 
-ENDLESS_LIMIT = "--memory-limit=16TiB"
+ENDLESS_LIMIT = ("--memory-limit=16TiB", "--overcommit")
 
 __all__ = ["until"]  # beside what is defined here
 

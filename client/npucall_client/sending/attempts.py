@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from npucall.errors import (
+    DeadlineError,
     DeviceLostError,
     NpucallError,
     PoisonedCallError,
@@ -175,6 +176,8 @@ class Attempts:
         """Seconds until the next attempt; None if there is none. Raises PoisonedCallError."""
         server = where.only or self.server
         step = self.next(where, error)
+        if self.lost and isinstance(error, DeadlineError):
+            self.check(error, self._restarts(error))
         if step in MENDING:
             return 0.0 if await self.mend(step, error, server) else None
         if step is not Next.NEVER and server is not None and error.repeat is Repeat.FEW_TIMES:
@@ -220,7 +223,7 @@ class Attempts:
         return self._poisoned() if len(self.lost) >= MOST_LOST else None
 
     @staticmethod
-    def check(error: NpucallError, poisoned: PoisonedCallError | None) -> None:
+    def check(error: NpucallError, poisoned: NpucallError | None) -> None:
         """Raises the second one."""
         if poisoned is not None:
             try:
@@ -250,6 +253,15 @@ class Attempts:
     def said(self) -> NpucallError:
         """The error of the last member that was asked."""
         return copy.copy([*self.tried.values()][-1])
+
+    def _restarts(self, error: DeadlineError) -> DeadlineError:
+        """What to say of a call whose time ended after its servers had."""
+        servers = ", ".join(dict.fromkeys(each.address for each in self.lost))
+        count = "once" if len(self.lost) == 1 else f"{len(self.lost)} times"
+        return type(error)(
+            f"the time of the call ended; the server ({servers}) ended {count} while the call ran "
+            "there: its log, or the kernel's, says why, and a longer timeout does not help"
+        )
 
     def _poisoned(self) -> PoisonedCallError:
         servers = ", ".join(

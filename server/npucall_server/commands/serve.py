@@ -6,6 +6,8 @@ import gc
 import signal
 from typing import NoReturn
 
+from pydantic import ByteSize
+
 from npucall import memory
 from npucall.errors import NpucallError
 from npucall_server.commands import command_line
@@ -16,6 +18,7 @@ from npucall_server.exits import ExitCode
 from npucall_server.serving import device_lock, process
 from npucall_server.serving.app import Server, build
 from npucall_server.serving.binding import BindError
+from npucall_server.settings.limits import largest_limit, memory_for
 from npucall_server.settings.listener import quiet_grpc
 from npucall_server.settings.server import ServerSettings, read
 from npucall_server.telemetry.log import Log
@@ -31,6 +34,8 @@ def serve(settings: ServerSettings) -> ExitCode:
     """Serves until SIGTERM or SIGINT, then drains."""
     if settings.poison:
         memory.poison()
+    if fault := fault_of_memory(settings):
+        return _fail(ExitCode.SETTINGS, fault)
     log = process.open_log(settings)
     try:
         device = _take_device(settings, log)
@@ -50,6 +55,24 @@ def serve(settings: ServerSettings) -> ExitCode:
         _close(device, log)
     log.flush()
     return code
+
+
+def fault_of_memory(settings: ServerSettings) -> str:
+    """What is wrong with a memory_limit that the server cannot keep; empty if nothing is.
+
+    The default is never wrong.
+    """
+    memory, limit = memory_for(settings.servers_per_host), settings.memory_limit
+    most = ByteSize(largest_limit(memory))
+    if settings.overcommit or limit <= most or "memory_limit" not in settings.model_fields_set:
+        return ""
+    has = ByteSize(memory).human_readable(separator=" ")
+    return (
+        f"memory_limit: expected at most {most.human_readable(separator=' ')} ({int(most)}), since "
+        f"the process may take 1.5 times as much and 256 MiB, and its control group or its part of "
+        f"the machine has {has}; found {limit.human_readable(separator=' ')}; lower it "
+        "(NPUCALL_MEMORY_LIMIT), or set overcommit (--overcommit) to take it all the same"
+    )
 
 
 def _take_device(settings: ServerSettings, log: Log) -> Device:

@@ -12,6 +12,8 @@ from pydantic import BaseModel, BeforeValidator, ByteSize, Field
 from npucall.limits import CHUNK_BYTES
 from npucall_server.settings.expert import expert
 
+_BESIDE = 256 * 2**20
+"""What a process takes at most beside 1.5 times its memory_limit."""
 _CGROUPS, _OWN_CGROUP = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 _UserId = Annotated[int, Field(ge=0, lt=2**32 - 1)]
 _FramesSocket = Annotated[
@@ -19,8 +21,8 @@ _FramesSocket = Annotated[
 ]
 
 
-def half_of_memory(servers: int = 1) -> ByteSize:
-    """Half of what one of so many servers can have, in bytes.
+def memory_for(servers: int = 1) -> int:
+    """What one of so many servers can have, in bytes.
 
     That is its share of the machine, or what its control group allows, whatever is less.
     """
@@ -28,7 +30,12 @@ def half_of_memory(servers: int = 1) -> ByteSize:
     for file in _limits():
         if file.exists() and (limit := file.read_text().strip()).isdecimal():
             total = min(total, int(limit))
-    return ByteSize(total // 2)
+    return total
+
+
+def largest_limit(memory: int) -> int:
+    """The largest memory_limit with which a process keeps within so much memory."""
+    return max(0, memory - _BESIDE) * 2 // 3
 
 
 def _limits() -> Iterator[Path]:
@@ -45,7 +52,7 @@ def _limits() -> Iterator[Path]:
 
 
 def _share(values: dict[str, Any]) -> ByteSize:
-    return half_of_memory(values.get("servers_per_host", 1))
+    return ByteSize(memory_for(values.get("servers_per_host", 1)) // 2)
 
 
 def _half_of_the_limit(values: dict[str, Any]) -> ByteSize:
@@ -70,6 +77,11 @@ class MemorySettings(BaseModel):
         "answer has been read; also the most that one tensor may have. For example 8GiB. The "
         "process takes less than 1.5 times as much and 256 MiB. Default: half of the memory of "
         "the control group, or of this server's part of the machine.",
+    )
+    overcommit: bool = expert(
+        default=False,
+        description="Also take a --memory-limit with which the process may need more memory than "
+        "the control group and the machine have, so that the system may kill it.",
     )
     keep_memory: ByteSize = expert(
         ByteSize(2**30),

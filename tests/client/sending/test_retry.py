@@ -12,6 +12,7 @@ from npucall.errors import (
     BY_REASON,
     ConnectionLostError,
     CredentialInvalidError,
+    DeadlineError,
     DeviceLostError,
     DrainingError,
     NpucallError,
@@ -33,6 +34,7 @@ ELSEWHERE = {
     "NO_MEMBER",
     "DEVICE_MEMORY",
     "OPERATOR_UNAVAILABLE",
+    "PROTOCOL",
     "VARIANT_UNAVAILABLE",
 }
 
@@ -126,6 +128,19 @@ def test_what_follows_from_an_error_is_what_the_table_says(key: Any, situation: 
         assert 0.5 <= place.waited[0] <= 0.625
     else:
         assert place.waited == []
+
+
+def test_a_call_whose_server_ended_while_its_time_went_by_says_so() -> None:
+    """Before: "give the call a longer timeout", where the system killed the server for memory."""
+    for endings, said in ((1, "ended once while"), (2, "ended 2 times while")):
+        place = Place()
+        place.ended = True
+        lost = [ConnectionLostError("it broke")] * endings
+        with pytest.raises(DeadlineError, match=said) as raised:
+            tried(place, *lost, DeadlineError("give the call a longer timeout"))
+        assert "a:50051" in str(raised.value)
+    with pytest.raises(DeadlineError, match="give the call a longer timeout"):
+        tried(Place(), DeadlineError("give the call a longer timeout"))
 
 
 def error_of_table(kind: type[NpucallError]) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -10,8 +11,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.rows import each
 
 from npucall.environment import variables
+from npucall_server.commands.serve import fault_of_memory
 from npucall_server.directory.settings import read as read_directory
 from npucall_server.settings import limits as module
 from npucall_server.settings.server import ServerSettings
@@ -129,6 +132,7 @@ OTHERS: dict[str, Any] = {
     "ready_file": '/run/ready é 😀 "quoted" \\ \t',
     "queue_length": 7,
     "memory_limit": 12345,
+    "overcommit": True,
     "max_message_bytes": 54321,
     "call_timeout": 1e-3,
     "drain_timeout": 0.0,
@@ -261,6 +265,30 @@ HALVES: list[tuple[str | None, int, int]] = [
     (f"{2**29}\n", 1, 2**28),
 ]
 """The limit, servers on this host, and half of what each of them has."""
+
+
+@each(
+    ("group", "servers", "limit", "said"),
+    [
+        ("1073741824", 1, "8GiB", "at most 512.0 MiB .536870912., .* 1.0 GiB; found 8.0 GiB"),
+        ("1073741824", 1, "536870913", "found 512.0 ?MiB"),
+        ("1073741824", 1, "512MiB", ""),
+        (None, 2, "170MiB", ""),
+        (None, 2, "171MiB", "at most 170.7 ?MiB"),
+        ("67108864", 1, "1MiB", r"at most 0 ?B"),
+    ],
+)
+def test_a_memory_limit_that_cannot_be_kept_is_refused_with_the_one_that_can(
+    machine: Machine, group: str | None, servers: int, limit: str, said: str
+) -> None:
+    """Before: 8 GiB in a container of 1 GiB was taken; eight calls had it killed ten times."""
+    own, file = LIMIT_FILES["version 2, in a container"]
+    machine(own, file, group)
+    told: dict[str, Any] = {"memory_limit": limit, "servers_per_host": servers}
+    fault = fault_of_memory(ServerSettings(**told))
+    assert re.search(said, fault) if said else fault == ""
+    assert fault_of_memory(ServerSettings(**told, overcommit=True)) == ""
+    assert fault_of_memory(ServerSettings(servers_per_host=servers)) == ""  # the default is
 
 
 def test_the_memory_limit_is_half_of_what_machine_and_control_group_allow(
