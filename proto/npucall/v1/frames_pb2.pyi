@@ -47,8 +47,8 @@ sides are then the messages of one ExecuteStream, whose ids stand in the message
 metadata of the first one is that of the stream. With a frame STREAM without a message the client
 says that it has sent all. The server ends a stream, and the connection, with the same where gRPC
 has OK, and with ERROR where gRPC has another status. Its messages have up to
-`Limits.frames_per_message` frames. What is too large for `FrameHello.max_message_bytes` goes in
-chunks on a stream.
+`Limits.frames_per_message` frames and `Limits.max_message_bytes` bytes. What is too large for
+`FrameHello.max_message_bytes` goes in chunks on a stream.
 
 MEMORY that both sides map saves sending the bytes of tensors; over a Unix socket only. The client
 sends a frame MEMORY with `SharedMemoryRequest.bytes`, and a `call` as if it were a call. The
@@ -154,7 +154,9 @@ class FrameHello(google.protobuf.message.Message):
     server: builtins.str
     """The instance of the server, as `ServerIdentity.instance`."""
     max_message_bytes: builtins.int
-    """The most bytes of the message of a frame that the server takes."""
+    """The most bytes of an EXECUTE or PROGRAM that the server takes: `Limits.max_message_bytes` or
+    more, since it receives them straight into the memory of the call.
+    """
     window: builtins.int
     """The most calls of this connection at a time."""
     def __init__(

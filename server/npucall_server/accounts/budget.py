@@ -17,7 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from npucall.limits import FRAME_BYTES, MAX_CALL_BYTES, MIB
+from npucall.limits import FRAME_BYTES, MAX_CALL_BYTES, MAX_MESSAGE_BYTES, MIB
 
 if TYPE_CHECKING:
     from npucall_server.settings.server import ServerSettings
@@ -46,6 +46,8 @@ class Budget:
     messages: int
     """Calls without a stream that may be on their way in at a time."""
     max_connections: int
+    frame_bytes: int
+    """Of a call in a frame, which takes the room of as many messages as it is long."""
 
     @classmethod
     def of(cls, settings: ServerSettings, descriptors: int) -> Budget:
@@ -58,12 +60,15 @@ class Budget:
         streams = settings.max_streams
         if streams is None:
             streams = _count(memory, _ALWAYS_FOR_STREAMS, message, _MOST_STREAMS)
+        messages = _count(memory, _ALWAYS_FOR_MESSAGES, message, _MOST_MESSAGES)
+        longer = 1 if settings.max_message_bytes else messages // _LEAST
         return cls(
             max_message_bytes=message,
             chunk_bytes=max(min(settings.chunk_bytes, message - FRAME_BYTES), 1),
             max_streams=streams,
-            messages=_count(memory, _ALWAYS_FOR_MESSAGES, message, _MOST_MESSAGES),
+            messages=messages,
             max_connections=min(settings.max_connections, descriptors),
+            frame_bytes=min(longer * message, MAX_MESSAGE_BYTES),
         )
 
 

@@ -294,15 +294,19 @@ def test_all_of_it_keeps_the_promise_of_the_memory_limit(memory: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("memory", "message", "streams", "messages"),
-    [(256 * MIB, 8 * MIB, 8, 12), (GIB, 16 * MIB, 10, 12), (12 * GIB, 16 * MIB, 64, 100)],
+    ("memory", "message", "streams", "messages", "frame"),
+    [
+        (256 * MIB, 8 * MIB, 8, 12, 24 * MIB),
+        (GIB, 16 * MIB, 10, 12, 48 * MIB),
+        (12 * GIB, 16 * MIB, 64, 100, 400 * MIB),
+    ],
 )
 def test_what_follows_from_the_memory(
-    memory: int, message: int, streams: int, messages: int
+    memory: int, message: int, streams: int, messages: int, frame: int
 ) -> None:
     budget = budget_of(memory)
-    found = (budget.max_message_bytes, budget.max_streams, budget.messages)
-    assert found == (message, streams, messages)
+    found = (budget.max_message_bytes, budget.max_streams, budget.messages, budget.frame_bytes)
+    assert found == (message, streams, messages, frame)
 
 
 def test_a_small_server_takes_a_few_of_everything() -> None:
@@ -314,6 +318,7 @@ def test_a_small_server_takes_a_few_of_everything() -> None:
 def test_what_is_set_counts() -> None:
     budget = budget_of(GIB, max_message_bytes="1MiB", max_streams=0, max_connections=3)
     assert (budget.max_message_bytes, budget.max_streams, budget.max_connections) == (MIB, 0, 3)
+    assert budget.frame_bytes == MIB
 
 
 def test_a_chunk_fits_into_a_message() -> None:

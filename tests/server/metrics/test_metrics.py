@@ -235,7 +235,7 @@ def metrics_of(server: Served) -> str:
 
 def test_a_scrape_shows_what_was_called(server: Served) -> None:
     shown = scraped(metrics_of(server))
-    labels = "carrier=grpc,method=Execute,operator=aclnnL1LossBackward,reason=OK,tenant="
+    labels = "carrier=frames,method=Execute,operator=aclnnL1LossBackward,reason=OK,tenant="
     assert shown["npucall_calls_total"][labels] == 3
     assert shown["npucall_call_seconds_count"]["operator=aclnnL1LossBackward"] == 3
     assert shown["npucall_call_seconds_bucket"]["le=+Inf,operator=aclnnL1LossBackward"] == 3

@@ -44,7 +44,7 @@ class FrameConnection(FrameVisitor):
         self._outgoing = Outgoing(connection, parts.peers)
         super().__init__(peer, parts.door.guard, of_user, self._outgoing.cut)
         self._outgoing.belongs_to(self)
-        self._incoming = IncomingFrames(connection, self, parts.peers, parts.max_message_bytes)
+        self._incoming = IncomingFrames(connection, self, parts.peers, parts.budget.frame_bytes)
         self._parts, self._channel = parts, connection
         self._memory = FrameMemory(parts.regions, parts.door, holders)
         self.came = parts.peers.clock()
@@ -136,6 +136,7 @@ class FrameConnection(FrameVisitor):
             self._incoming.skip(header.length)
             answers.cancel(header.call_id)
         elif header.kind == headers.STREAM:
+            self._incoming.most = self._parts.budget.max_message_bytes
             run_stream(header, self._incoming, self._outgoing, self, self._parts.streams)
             raise EOFError  # that was all of the connection
         elif header.kind == headers.MEMORY:
@@ -167,7 +168,7 @@ class FrameConnection(FrameVisitor):
                 place.give_back()
         call.outcome.begun_ns = time.perf_counter_ns()
         try:
-            call.admit(message, streams=self._parts.has_streams)
+            call.admit(message, streams=self._parts.budget.max_streams > 0)
         except Exception as error:  # noqa: BLE001  # `Outcome` tells bugs from errors
             call.refuse(error)
             answers.add(call)
@@ -179,4 +180,7 @@ class FrameConnection(FrameVisitor):
         """For a message that does not fit into the buffer."""
         if self.is_doubted:
             self.check()
-        return self._parts.room.take(call.caller, 1, self.cancel) if size > BUFFER_BYTES else None
+        if size <= BUFFER_BYTES:
+            return None
+        messages = -(-size // self._parts.budget.max_message_bytes)
+        return self._parts.room.take(call.caller, messages, self.cancel)

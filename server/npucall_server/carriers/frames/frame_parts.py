@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from npucall_server.accounts.budget import Budget
 from npucall_server.accounts.ledger import Ledger
 from npucall_server.calls.beginning import Executions
 from npucall_server.carriers.door import Door, Exchange
@@ -24,8 +25,7 @@ class FrameParts(NamedTuple):
     """Of connections whose callers are known."""
     room: Ledger
     """For messages on their way in."""
-    max_message_bytes: int
+    budget: Budget
     streams: Exchange
     regions: Regions
-    has_streams: bool
     hello: bytes

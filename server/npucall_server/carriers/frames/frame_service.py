@@ -50,10 +50,10 @@ class FrameService:
         most = budget.max_connections
         self.places = Ledger(most, lambda *_: _too_many(most))
         self.instance = door.identity.instance
-        hello = join_hello(self.instance, budget.max_message_bytes, STREAM_WINDOW)
+        hello = join_hello(self.instance, budget.frame_bytes, STREAM_WINDOW)
         self._parts = FrameParts(
-            executions, door, peers, threads, self.places, room, budget.max_message_bytes,
-            streams, regions, budget.max_streams > 0, hello,
+            executions, door, peers, threads, self.places, room, budget, streams, regions,
+            hello,
         )  # fmt: skip
         self._connections: dict[FrameConnection, None] = {}
         """The oldest first."""

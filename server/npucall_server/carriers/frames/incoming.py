@@ -32,8 +32,8 @@ class IncomingFrames:
     def __init__(
         self, connection: socket.socket | TlsSocket, peer: Visitor, peers: Peers, most: int
     ) -> None:
-        """``most``: bytes of a message."""
-        self._socket, self._clock, self._most = connection, peers.clock, most
+        self._socket, self._clock, self.most = connection, peers.clock, most
+        """Bytes of a message."""
         self._peer: Visitor | None = peer
         self.reading = threading.Lock()
         """Held while the kernel may write for the descriptor, which is not closed meanwhile."""
@@ -55,7 +55,7 @@ class IncomingFrames:
 
     def size_of(self, header: Header) -> int:
         """Bytes of its message. Raises TooLargeError, or MessageError for too much metadata."""
-        size, most = header.length - header.metadata, self._most
+        size, most = header.length - header.metadata, self.most
         if size > most:
             raise TooLargeError(
                 f"length: expected a message of at most {most} bytes, found {size}",

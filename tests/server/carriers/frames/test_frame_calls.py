@@ -68,7 +68,9 @@ def test_the_server_says_first_who_it_is_and_where(shared: Served) -> None:
     with FramePeer(info.frames_socket) as peer:
         hello = peer.hello()
     assert hello.server == info.server.instance
-    assert (hello.max_message_bytes, hello.window) == (info.limits.max_message_bytes, WINDOW)
+    budget = shared.parts.methods.budget
+    assert (hello.max_message_bytes, hello.window) == (budget.frame_bytes, WINDOW)
+    assert hello.max_message_bytes >= info.limits.max_message_bytes
 
 
 def test_a_call_and_a_program_have_the_answers_that_grpc_gives(shared: Served) -> None:

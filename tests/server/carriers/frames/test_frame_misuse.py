@@ -198,6 +198,19 @@ def test_a_peer_that_stops_within_a_frame_is_cut(tmp_path: Path, what: str) -> N
     assert served.events("cut")
 
 
+def test_a_long_message_takes_the_room_of_several(tmp_path: Path) -> None:
+    whole = packed(EXECUTE, request(3 * MIB), 1)  # 36 MiB
+    with (
+        framed(tmp_path, memory_limit=4 * 2**30) as served,
+        begun(served, whole[:MIB]) as peer,
+    ):
+        room = served.parts.methods.services.call_room
+        assert room.used == 3
+        peer.socket.sendall(whole[MIB:])
+        assert peer.receive().response
+        assert room.used == 0
+
+
 def test_a_byte_a_second_is_no_progress(tmp_path: Path) -> None:
     whole = packed(EXECUTE, request(MIB), 1)
     with framed(tmp_path) as served, begun(served, whole[:MIB]) as peer:
