@@ -147,6 +147,13 @@ def known_request_parts(
     return _storage_parts(header(_CALL, len(call)) + call, _REQUEST_STORAGE, sizes, position)
 
 
+def known_answers(reply: bytes, timings: int, sizes: Sequence[int]) -> KnownMessage:
+    """The answers to one call as npucall writes them: timings and outputs of these sizes differ."""
+    before = header(_REPLY, len(reply)) + reply + header(_TIMINGS, timings)
+    outputs = _storage_parts(b"", _RESPONSE_STORAGE, sizes, len(before) + timings)
+    return KnownMessage([(before, timings), *outputs])
+
+
 def known_answer(message: bytes, answer: Response) -> KnownMessage | None:
     """The answers that differ from this one in their timings and data alone.
 
@@ -155,10 +162,7 @@ def known_answer(message: bytes, answer: Response) -> KnownMessage | None:
     sizes = [len(each) for each in answer.storage if isinstance(each, memoryview)]
     if not sizes or len(sizes) != len(answer.storage):
         return None
-    spent = len(answer.timings)
-    before = response_head(answer.reply) + header(_TIMINGS, spent)
-    storages = _storage_parts(b"", _RESPONSE_STORAGE, sizes, len(before) + spent)
-    known = KnownMessage([(before, spent), *storages])
+    known = known_answers(answer.reply, len(answer.timings), sizes)
     return None if known.split(message) is None else known
 
 
@@ -235,23 +239,6 @@ def response_parts(
     if timings:
         before += (header(_TIMINGS, len(timings)), timings)
     return _parts(before, _RESPONSE_STORAGE, storage, position)
-
-
-def response_head(reply: bytes) -> bytes:
-    """How the answers to a call begin, before the timings, which differ."""
-    return header(_REPLY, len(reply)) + reply
-
-
-def answer_parts(head: bytes, timings: bytes, outputs: Sequence[Buffer]) -> list[Buffer]:
-    """``response_parts`` for outputs that are all in the message, with its ``response_head``."""
-    timings_header = header(_TIMINGS, len(timings))
-    parts: list[Buffer] = [head, timings_header, timings]
-    position = len(head) + len(timings_header) + len(timings)
-    for data in outputs:
-        before = _storage_header(_RESPONSE_STORAGE, len(data), position % ALIGNMENT)
-        parts += (before, data)
-        position += len(before) + len(data)
-    return parts
 
 
 def split_request(message: bytes) -> RequestParts:

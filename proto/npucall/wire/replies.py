@@ -135,6 +135,8 @@ def decode_identity(message: pb.ServerIdentity) -> ServerIdentity:
 
 
 _TIMINGS = struct.Struct("<" + "BQ" * 8)
+TIMINGS_BYTES = _TIMINGS.size
+"""Of timings as we write them."""
 _TAGS = (0x09, 0x11, 0x19, 0x21, 0x29, 0x31, 0x39, 0x41)
 
 

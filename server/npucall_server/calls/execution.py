@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 from npucall.errors import CancelledError, NpucallError, QueueFullError
 from npucall.limits import INLINE_BYTES, KIB, MIB
 from npucall.programs import Program
-from npucall.wire.messages import answer_parts, response_parts
+from npucall.wire.messages import response_parts
 from npucall.wire.program_messages import join_program_response
 from npucall_server.access.callers import YieldingCaller
 from npucall_server.calls.answers import Answer, replies_of, timings_of
@@ -266,7 +266,7 @@ class Execution:
         record.encode_ns = perf_counter_ns() - start
         timings = timings_of(record)
         self.is_answered()
-        return answer_parts(known.head, timings, outputs)
+        return known.answers.parts([timings, *outputs])
 
     def is_answered(self) -> None:
         """The call is answered, so its inputs are no longer read."""

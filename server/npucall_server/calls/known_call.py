@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from npucall.declare.prepare import Prepared
-from npucall.wire.messages import response_head
-from npucall.wire.replies import ServerIdentity, encode_reply
+from npucall.wire.messages import known_answers
+from npucall.wire.replies import TIMINGS_BYTES, ServerIdentity, encode_reply
 from npucall_server.scheduling.executor import Executor
 
 
 class KnownCall:
     """The prepared call keeps it (``once_a_call``), and its formula (``compute.recipes``)."""
 
-    __slots__ = ("_call", "head", "reply", "room")
+    __slots__ = ("_call", "answers", "reply", "room")
 
     def __init__(self, call: Prepared, identity: ServerIdentity) -> None:
         self._call = call
         self.reply = encode_reply(call, identity)
-        self.head = response_head(self.reply)
-        """How an answer in one message begins."""
+        sizes = [spec.storage_bytes for spec in call.outputs.values()]
+        self.answers = known_answers(self.reply, TIMINGS_BYTES, sizes)
+        """Those in one message, of timings and outputs."""
         self.room = 0
         """Bytes that the call takes, once ``find_room`` has found them."""
 

@@ -18,10 +18,9 @@ from npucall.places import RegionPart
 from npucall.v1 import operator_service_pb2 as pb
 from npucall.v1 import tensor_pb2
 from npucall.wire.messages import (
-    answer_parts,
     join_request,
     join_response,
-    response_head,
+    known_answers,
     split_request,
     split_response,
 )
@@ -101,7 +100,7 @@ def test_an_answer_with_its_head_known_has_the_bytes_of_any_other(
     reply: bytes, outputs: list[bytes]
 ) -> None:
     spent = encode_timings(Timings(1, 2))
-    parts = answer_parts(response_head(reply), spent, outputs)
+    parts = known_answers(reply, len(spent), list(map(len, outputs))).parts([spent, *outputs])
     assert b"".join(parts) == join_response(reply, spent, outputs)
 
 
