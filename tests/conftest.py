@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 # Memory that nobody wrote shows in every test, in this process and in servers that tests start.
 os.environ["NPUCALL_POISON"] = "1"
+os.environ["NPUCALL_LOG_CALLS"] = "all"  # tests read what servers say of calls
 memory.poison()
 
 pytest_plugins = ["npucall_client.testing", "tests.alone", "tests.summary"]

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from npucall.caches import BoundedCache
 from npucall.declare.call import element
 from npucall.dtypes import BY_NUMPY, DType
 from npucall.limits import CACHED_CALL_BYTES, CACHED_CALL_VALUES, MIB
+from npucall.wire.caches import BoundedCache
 from npucall.wire.messages import (
     KnownMessage,
     Response,

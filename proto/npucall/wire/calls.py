@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from google.protobuf.message import DecodeError
 
-from npucall.caches import BoundedCache
 from npucall.declare.attributes import check_range
 from npucall.declare.call import Argument, Call, element, tensors_of
 from npucall.declare.parameters import Attribute, Input, Kind, Output, Scalar
@@ -34,6 +33,7 @@ from npucall.limits import (
 from npucall.tensors import Format, TensorSpec, row_major
 from npucall.v1 import operator_service_pb2 as pb
 from npucall.v1 import tensor_pb2
+from npucall.wire.caches import BoundedCache
 from npucall.wire.messages import KnownMessage, call_in, known_request
 from npucall.wire.protobuf import Malformed, data_bytes_in
 

@@ -55,7 +55,7 @@ class _CommandSettings(BaseModel):
         "folder of such files.",
     )
     log_calls: Literal["all", "errors", "slow"] = Field(
-        "all",
+        "slow",
         description="Which calls get a log line; slow: errors, and calls that take "
         "a second or longer.",
     )

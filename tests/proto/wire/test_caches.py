@@ -1,8 +1,8 @@
-"""npucall.caches: what is kept has a bound, and nobody pushes out what others brought."""
+"""npucall.wire.caches: what is kept has a bound, and nobody pushes out what others brought."""
 
 from __future__ import annotations
 
-from npucall.caches import BoundedCache
+from npucall.wire.caches import BoundedCache
 
 
 def test_the_oldest_values_of_who_has_most_give_room_and_all_others_stay() -> None:
