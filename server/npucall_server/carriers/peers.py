@@ -28,6 +28,8 @@ _HURRIED_SECONDS = 2.0
 _LOOK_SECONDS = 1.0
 _BYTES_A_SECOND = 4
 """So many bytes must move to count as progress: more than the pings of an idle connection."""
+_HURRIED_BYTES_A_SECOND = 32 * 2**10
+"""The same, while others want the room: or a trickle would keep it for ever."""
 
 
 ANSWER = "its answer to be read"
@@ -174,6 +176,8 @@ def _has_moved(caller: Visitor, moved: int | None, seconds: float) -> bool:
         return False
     if caller.moved is None:
         caller.moved = moved
-    enough = moved - caller.moved >= _BYTES_A_SECOND * seconds
+    is_hurried = caller.room is not None and caller.room.is_wanted
+    least = _HURRIED_BYTES_A_SECOND if is_hurried else _BYTES_A_SECOND
+    enough = moved - caller.moved >= least * seconds
     caller.moved = moved if enough else caller.moved
     return enough

@@ -223,6 +223,28 @@ def test_a_byte_a_second_is_no_progress(tmp_path: Path) -> None:
         assert peer.is_closed()
 
 
+def test_a_trickle_is_no_progress_while_others_want_its_room(tmp_path: Path) -> None:
+    whole = packed(EXECUTE, request(MIB), 1)
+    with (
+        framed(tmp_path) as served,
+        begun(served, whole[:MIB]) as slow,
+        connected(served) as other,
+    ):
+        room = served.parts.methods.services.call_room
+        rest = room.hold("others", room.limit - room.used)
+        other.execute(1, elements=10_000)
+        assert other.reason() == "BUSY"
+        for second in range(1, 5):
+            slow.socket.sendall(whole[MIB + 1000 * second : MIB + 1000 * (second + 1)])
+            served.clock.advance(1.0)
+            served.look()
+            if served.events("cut"):
+                break
+        assert slow.is_closed()
+        until(lambda: room.used == room.limit - 1, "its room is free")
+        rest.give_back()
+
+
 def test_a_peer_that_sends_slowly_is_waited_for(tmp_path: Path) -> None:
     whole = packed(EXECUTE, request(MIB), 1)
     with framed(tmp_path) as served, begun(served, whole[:MIB]) as peer:
