@@ -158,7 +158,7 @@ ray: .venv-ray/.setup  ## Ray in an environment of its own, for the tests of poo
 
 # Containers, Ray, Slurm, aarch64: what is not there is skipped, and said.
 test-long: .venv/.dev  ## the tests that take long, an hour (make torch ray; root); writes docs/test-long.txt
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m "long or containers" --summary=docs/test-long.txt
+	$(BIN)/python -m pytest -n $(AT_ONCE) --dist loadfile -m "long or containers" --summary=docs/test-long.txt
 
 test-steady: .venv/.dev  ## make test twenty times in random orders, ten of them beside eight busy processes
 	$(BIN)/python benchmarks/steady.py

@@ -191,9 +191,10 @@ def servers(host: Host) -> list[int]:
 
 def test_a_killed_server_is_started_again(whole_pool: RayPool) -> None:
     host = whole_pool.workers[0]
+    before = _starts(whole_pool)
     with unharmed(whole_pool, "kill -9 server"):
         kill(servers(host)[:1])
-        until(lambda: _starts(whole_pool) == 1, "Ray's keeper tells of another start")
+        until(lambda: _starts(whole_pool) > before, "Ray's keeper tells of another start")
         whole_pool.wait_for_all()
 
 
@@ -249,23 +250,21 @@ def test_a_host_that_was_cut_off_for_90_s_comes_back(whole_pool: RayPool) -> Non
         whole_pool.wait_for_all()
 
 
-def test_the_head_may_be_away_for_100_s(whole_pool: RayPool) -> None:
+def test_the_head_may_be_away_for_100_s_and_without_memory_needs_up_once_more(
+    whole_pool: RayPool,
+) -> None:
     """Raylets give up a head after 60 s, unless the units raise that time."""
     before = {host.name: servers(host) for host in whole_pool.workers}
     with unharmed(whole_pool, "head killed for 100 s"):
         whole_pool.stop_ray(whole_pool.head)
         time.sleep(100)
         assert {host.name: servers(host) for host in whole_pool.workers} == before
-
-
-def test_a_head_that_comes_back_without_memory_needs_up_once_more(pool: RayPool) -> None:
-    """The last one here: it begins with the pool whose head the test before has killed."""
-    pool.start_ray(pool.head)
-    until(lambda: alive(pool) == 3, "Ray knows all hosts again", START_SECONDS)
-    pool.up()
-    pool.wait_for_all()
+    whole_pool.start_ray(whole_pool.head)
+    until(lambda: alive(whole_pool) == 3, "Ray knows all hosts again", START_SECONDS)
+    whole_pool.up()
+    whole_pool.wait_for_all()
 
 
 def _starts(pool: RayPool) -> int:
-    """Servers that have been started twice."""
-    return sum(row["starts"] > 1 for row in pool.status())
+    """How often servers have been started."""
+    return sum(row["starts"] for row in pool.status())
