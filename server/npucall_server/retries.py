@@ -1,5 +1,14 @@
 """The seconds after which a refused caller is told to try again, each with its reason."""
 
+from __future__ import annotations
+
+from typing import TypeVar
+
+from npucall.errors import NpucallError
+from npucall.texts import retry_in
+
+E = TypeVar("E", bound=NpucallError)
+
 MESSAGE_ROOM = 0.1
 """Messages on their way in make room within milliseconds."""
 HANDLE_FILLING = 0.1
@@ -26,3 +35,9 @@ DIRECTORY = 5.0
 """A directory starts again within seconds, and its streams stay open."""
 DIRECTORY_TABLE = 30.0
 """After so long without a word a member leaves the table, and makes room."""
+
+
+def refusal(kind: type[E], sentence: str, seconds: float, **details: object) -> E:
+    """The error of a caller who may try again after so many seconds, which it says."""
+    told = {name: str(value) for name, value in details.items()}
+    return kind(f"{sentence}; {retry_in(seconds)}", retry_after=seconds, **told)

@@ -90,6 +90,8 @@ class Tables(RuleBasedStateMachine):
             if before is not None and before[0].instance == instance:
                 del self.heard[address]
                 self.ended[address, instance] = self.now
+                if len(self.ended) > MOST:  # it remembers no more ends than it takes members
+                    del self.ended[next(iter(self.ended))]
         elif counts and self.has_room(address, caller):
             self.heard[address] = (said, caller, self.now)
         elif counts:

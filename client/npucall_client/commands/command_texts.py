@@ -16,7 +16,7 @@ UNVALIDATED = "no reference, unvalidated"
 """The text for an operator that nothing here can check."""
 
 _ROLES = {pb.ROLE_INPUT: "in", pb.ROLE_OUTPUT: "out", pb.ROLE_INPUT_OUTPUT: "in/out"}
-_HEALTH = {pb.DEVICE_HEALTH_NORMAL: "normal", pb.DEVICE_HEALTH_ABNORMAL: "abnormal"}
+HEALTH = {pb.DEVICE_HEALTH_NORMAL: "normal", pb.DEVICE_HEALTH_ABNORMAL: "abnormal"}
 
 
 _CARRIERS = {"frames": "in frames", "grpc": "over gRPC"}
@@ -95,22 +95,28 @@ def _titled(console: Console, title: str, columns: Sequence[Column], rows: list[
     show(console, table(columns, cells, console.width, title))
 
 
+def busy_units(device: pb.DeviceInfo) -> list[str]:
+    """How busy the units of a device are, as far as it tells."""
+    used, names = device.utilization, {"cube": "cube", "vector": "vector", "aicpu": "AI CPU"}
+    told = {name: f"{unit}_percent" for unit, name in names.items()}
+    return [f"{name} {getattr(used, f)} %" for name, f in told.items() if used.HasField(f)]
+
+
+def holder_of(reservation: pb.Reservation) -> str:
+    """Who has reserved a device."""
+    return "/".join(filter(None, (reservation.holder.tenant, reservation.holder.name)))
+
+
 def _device_rows(device: pb.DeviceInfo) -> dict[str, str]:
     """What a device says about itself; rows without text are not shown."""
-    used = device.utilization
-    units = {
-        "cube": used.cube_percent if used.HasField("cube_percent") else None,
-        "vector": used.vector_percent if used.HasField("vector_percent") else None,
-        "AI CPU": used.aicpu_percent if used.HasField("aicpu_percent") else None,
-    }
     free, total = _size(device.memory_free_bytes), _size(device.memory_total_bytes)
     return {
         "CANN": device.cann_version,
         "driver": device.driver_version,
         "runtime": device.runtime_version,
         "device memory": f"{free or 'none'} free of {total}" if total else "",
-        "busy": ", ".join(f"{n} {value} %" for n, value in units.items() if value is not None),
-        "health": _HEALTH.get(device.health, ""),
+        "busy": ", ".join(busy_units(device)),
+        "health": HEALTH.get(device.health, ""),
         "guess": device.product_guess,
     }
 
@@ -137,9 +143,8 @@ def _reserved(answer: pb.GetServerInfoResponse) -> str:
     """Who has the device alone."""
     if not answer.HasField("reservation"):
         return ""
-    reservation, holder = answer.reservation, answer.reservation.holder
-    who = "/".join(name for name in (holder.tenant, holder.name) if name)
-    return f"by {who}, for {reservation.ends_seconds:.0f} s more; {reservation.waiting} wait"
+    held = answer.reservation
+    return f"by {holder_of(held)}, for {held.ends_seconds:.0f} s more; {held.waiting} wait"
 
 
 def _names(dtypes: Iterable[int]) -> str:

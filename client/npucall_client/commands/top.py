@@ -15,6 +15,7 @@ from rich.text import Text
 from npucall.errors import NpucallError
 from npucall.v1 import access_service_pb2, operator_service_pb2
 from npucall_client.client import Client, connect
+from npucall_client.commands.command_texts import HEALTH, busy_units, holder_of
 from npucall_client.commands.console import Column, Targets, TargetsOption, output, show, table
 from npucall_client.commands.texts import duration, size
 
@@ -22,10 +23,6 @@ _PAUSE_SECONDS = 1.0
 _PATIENCE_SECONDS = 5.0
 _MINUTE = 60.0
 _HEADINGS = ("calls", "streams", "holds", "calls/min", "frames/min", "device s/min")
-_HEALTH = {
-    operator_service_pb2.DEVICE_HEALTH_NORMAL: "normal",
-    operator_service_pb2.DEVICE_HEALTH_ABNORMAL: "[red]abnormal[/red]",
-}
 
 
 class Seen(NamedTuple):
@@ -133,27 +130,22 @@ def _facts(seen: Seen) -> list[str]:
         facts.append(device)
     if now.HasField("reservation"):
         held = now.reservation
-        holder = "/".join(filter(None, (held.holder.tenant, held.holder.name)))
         facts.append(
-            f"[yellow]reserved by {escape(holder)}[/yellow] for {duration(held.ends_seconds)}, "
-            f"{held.waiting} wait for it"
+            f"[yellow]reserved by {escape(holder_of(held))}[/yellow] for "
+            f"{duration(held.ends_seconds)}, {held.waiting} wait for it"
         )
     return facts
 
 
 def _device(device: operator_service_pb2.DeviceInfo) -> str:
-    used, facts = device.utilization, []
+    facts = []
     if device.memory_total_bytes:
         taken = device.memory_total_bytes - device.memory_free_bytes
         facts.append(f"device memory {size(taken)} of {size(device.memory_total_bytes)}")
-    percents = {
-        "cube": used.cube_percent if used.HasField("cube_percent") else None,
-        "vector": used.vector_percent if used.HasField("vector_percent") else None,
-        "AI CPU": used.aicpu_percent if used.HasField("aicpu_percent") else None,
-    }
-    facts += [f"{name} {value} %" for name, value in percents.items() if value is not None]
-    if device.health in _HEALTH:
-        facts.append(f"health {_HEALTH[device.health]}")
+    facts += busy_units(device)
+    if health := HEALTH.get(device.health):
+        well = device.health == operator_service_pb2.DEVICE_HEALTH_NORMAL
+        facts.append(f"health {health if well else f'[red]{health}[/red]'}")
     return ", ".join(facts)
 
 

@@ -7,7 +7,6 @@ from collections.abc import Generator, Iterator
 
 from npucall.errors import DrainingError, MessageError, QueueFullError
 from npucall.membership import split_address
-from npucall.texts import retry_in
 from npucall.v1 import directory_service_pb2 as pb
 from npucall_server import retries
 from npucall_server.access.guard import Guard
@@ -19,6 +18,7 @@ from npucall_server.directory.endings import PoolEndings
 from npucall_server.directory.feed import Feed
 from npucall_server.directory.hosts import Hosts
 from npucall_server.directory.table import Beat
+from npucall_server.retries import refusal
 from npucall_server.services.parsing import parse
 from npucall_server.telemetry.log import Record
 
@@ -120,17 +120,11 @@ class _Pace:
 
 
 def _draining() -> DrainingError:
-    return DrainingError(
-        f"the directory is shutting down; {retry_in(retries.DIRECTORY)}",
-        retry_after=retries.DIRECTORY,
-    )
+    return refusal(DrainingError, "the directory is shutting down", retries.DIRECTORY)
 
 
 def _full(what: str, most: int) -> QueueFullError:
-    return QueueFullError(
-        f"as many already {what} as the directory allows (max_connections = {most}); "
-        f"{retry_in(retries.DIRECTORY)}",
-        retry_after=retries.DIRECTORY,
-        limit=str(most),
-        setting="max_connections",
+    sentence = f"as many already {what} as the directory allows (max_connections = {most})"
+    return refusal(
+        QueueFullError, sentence, retries.DIRECTORY, limit=most, setting="max_connections"
     )

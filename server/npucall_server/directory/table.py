@@ -13,7 +13,6 @@ from typing import NamedTuple
 from npucall.errors import QueueFullError
 from npucall.limits import MAX_MEMBERS, MAX_MEMBERS_OF_CALLER
 from npucall.membership import COMPLETE_SECONDS, REMOVED_SECONDS, SUSPECT_SECONDS
-from npucall.texts import retry_in
 from npucall_server import retries
 
 
@@ -217,9 +216,5 @@ def _is_urgent(before: Beat, now: Beat) -> bool:
 
 
 def _full(what: str, most: int) -> QueueFullError:
-    return QueueFullError(
-        f"the directory has {most} {what}, as many as it takes; "
-        f"{retry_in(retries.DIRECTORY_TABLE)}",
-        retry_after=retries.DIRECTORY_TABLE,
-        limit=str(most),
-    )
+    sentence = f"the directory has {most} {what}, as many as it takes"
+    return retries.refusal(QueueFullError, sentence, retries.DIRECTORY_TABLE, limit=most)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from npucall.errors import MessageError, QueueFullError
-from npucall.texts import retry_in
 from npucall.v1 import access_service_pb2 as pb
 from npucall_server import retries
 from npucall_server.access.callers import Caller
 from npucall_server.access.guard import require
 from npucall_server.accounts.ledger import Ledger
+from npucall_server.retries import refusal
 from npucall_server.scheduling.gate import Gate
 from npucall_server.services.parsing import parse
 from npucall_server.settings.tenants import Role
@@ -69,9 +69,5 @@ class AccessService:
 
 
 def _too_many_wait(*_: object) -> QueueFullError:
-    return QueueFullError(
-        f"{MOST_WAITING} callers wait for a reservation, as many as may; "
-        f"{retry_in(retries.RESERVATION)}",
-        retry_after=retries.RESERVATION,
-        limit=str(MOST_WAITING),
-    )
+    sentence = f"{MOST_WAITING} callers wait for a reservation, as many as may"
+    return refusal(QueueFullError, sentence, retries.RESERVATION, limit=MOST_WAITING)

@@ -9,7 +9,6 @@ import grpc
 
 from npucall import keepalive
 from npucall.errors import BusyError, QueueFullError
-from npucall.texts import retry_in
 from npucall.wire.rpcs import RpcKind, rpcs_of
 from npucall_server import retries
 from npucall_server.access.guard import check_method
@@ -18,6 +17,7 @@ from npucall_server.accounts.ledger import Ledger
 from npucall_server.carriers.connections import IDLE_SECONDS
 from npucall_server.carriers.grpc_carrier import GrpcCaller, GrpcCarrier, on, refusals_told
 from npucall_server.carriers.threads import Threads
+from npucall_server.retries import refusal
 from npucall_server.services import access_service, operators, reflection
 from npucall_server.services.health import NAME as HEALTH
 from npucall_server.services.health import Health
@@ -92,7 +92,7 @@ class Listings:
     ) -> None:
         self._names, self._guard, self._peers = tuple(names), door.guard, peers
         self._listing_room = room_for_messages(LISTING_MESSAGES)
-        self._standing_room = Ledger(_STANDING, _too_many_standing)
+        self._standing_room = room_for_watchers(_STANDING, "watch health or use reflection")
         self._listing_threads = ThreadPoolExecutor(
             LISTING_MESSAGES + _SPARE_THREADS, "npucall-listing"
         )
@@ -200,22 +200,14 @@ def health_handlers(
 
 def room_for_messages(count: int) -> Ledger:
     """Room for so many messages on their way in."""
-    return Ledger(
-        count,
-        lambda *_: BusyError(
-            f"the server is receiving {count} requests, as many as a share of memory_limit allows; "
-            f"{retry_in(retries.MESSAGE_ROOM)}",
-            retry_after=retries.MESSAGE_ROOM,
-            limit=str(count),
-            setting="memory_limit",
-        ),
+    sentence = (
+        f"the server is receiving {count} requests, as many as a share of memory_limit allows"
     )
+    told = {"limit": count, "setting": "memory_limit"}
+    return Ledger(count, lambda *_: refusal(BusyError, sentence, retries.MESSAGE_ROOM, **told))
 
 
-def _too_many_standing(*_: object) -> QueueFullError:
-    return QueueFullError(
-        f"{_STANDING} callers watch health or use reflection, as many as may; "
-        f"{retry_in(retries.WATCHER)}",
-        retry_after=retries.WATCHER,
-        limit=str(_STANDING),
-    )
+def room_for_watchers(most: int, what: str) -> Ledger:
+    """Room for callers who stay. ``what``: what they do."""
+    sentence = f"{most} callers {what}, as many as may"
+    return Ledger(most, lambda *_: refusal(QueueFullError, sentence, retries.WATCHER, limit=most))

@@ -7,14 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import grpc
 
-from npucall.errors import QueueFullError
-from npucall.texts import retry_in
-from npucall_server import retries
-from npucall_server.accounts.ledger import Ledger
 from npucall_server.carriers.peers import Peers
 from npucall_server.services.health import Health
 from npucall_server.serving.binding import bind_plain
-from npucall_server.serving.grpc_server import health_handlers, room_for_messages
+from npucall_server.serving.grpc_server import health_handlers, room_for_messages, room_for_watchers
 
 _CHECKS, _WATCHERS = 4, 4
 """The most at a time."""
@@ -41,7 +37,8 @@ class HealthServer:
     def __init__(
         self, where: str, names: Sequence[str], is_well: Callable[[], bool], peers: Peers
     ) -> None:
-        room, watchers = room_for_messages(_CHECKS), Ledger(_WATCHERS, _too_many)
+        room = room_for_messages(_CHECKS)
+        watchers = room_for_watchers(_WATCHERS, "watch the server's health")
         self.health = Health(names, is_well, peers, room, watchers)
         threads = ThreadPoolExecutor(_CHECKS + _WATCHERS + _SPARE_THREADS, "npucall-health")
         self._grpc = grpc.server(threads, options=_OPTIONS)
@@ -56,12 +53,3 @@ class HealthServer:
     def stop(self) -> None:
         """Stops at once."""
         self._grpc.stop(None)
-
-
-def _too_many(*_: object) -> QueueFullError:
-    return QueueFullError(
-        f"{_WATCHERS} callers watch the server's health, as many as may; "
-        f"{retry_in(retries.WATCHER)}",
-        retry_after=retries.WATCHER,
-        limit=str(_WATCHERS),
-    )

@@ -11,7 +11,6 @@ from npucall.errors import (
     InternalError,
     NpucallError,
 )
-from npucall.texts import retry_in
 from npucall_server import retries
 
 
@@ -21,11 +20,8 @@ def of_another(error: NpucallError | None, failure: str) -> NpucallError:
     If that call's caller gave up, the retry may be repeated.
     """
     if error is None or isinstance(error, (CancelledError, DeadlineError)):
-        return BusyError(
-            f"the call that should fill the handle gave up ({failure}); "
-            f"{retry_in(retries.HANDLE_FILLING)}",
-            retry_after=retries.HANDLE_FILLING,
-        )
+        sentence = f"the call that should fill the handle gave up ({failure})"
+        return retries.refusal(BusyError, sentence, retries.HANDLE_FILLING)
     return as_told(error)
 
 

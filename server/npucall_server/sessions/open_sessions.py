@@ -18,13 +18,13 @@ from npucall.errors import (
     SessionExpiredError,
     UnauthenticatedError,
 )
-from npucall.texts import retry_in
 from npucall.wire.status import SESSION
 from npucall_server import retries
 from npucall_server.access.callers import Caller
 from npucall_server.access.identity import Identity
 from npucall_server.accounts.ledger import Entry, Holder, Ledger, Quota
 from npucall_server.devices.base import Device
+from npucall_server.retries import refusal
 from npucall_server.sessions.handle_room import HandleRoom
 from npucall_server.sessions.ids import SECRET_BYTES, SessionIds, unknown
 from npucall_server.sessions.monitor import Monitor
@@ -245,12 +245,9 @@ def _expired(seconds: float) -> SessionExpiredError:
 
 
 def _too_many(places: Holder, _: int) -> QueueFullError:
-    return QueueFullError(
-        f"all sessions of the server are in use (max_sessions = {places.limit}); "
-        f"{retry_in(retries.SESSION)}",
-        retry_after=retries.SESSION,
-        limit=str(places.limit),
-        setting="max_sessions",
+    sentence = f"all sessions of the server are in use (max_sessions = {places.limit})"
+    return refusal(
+        QueueFullError, sentence, retries.SESSION, limit=places.limit, setting="max_sessions"
     )
 
 

@@ -23,6 +23,7 @@ from npucall.texts import retry_in
 from npucall_server import retries
 from npucall_server.access.identity import Identity
 from npucall_server.accounts.ledger import Holder, Ledger, Quota
+from npucall_server.retries import refusal
 
 _OWNER = "shared memory"
 """Whose the memory is, in its ledger: regions have limits of their own."""
@@ -120,12 +121,8 @@ class Regions:
                 setting="shared_memory_limit",
             )
         if self._memory.parts(_OWNER) >= MAX_REGIONS:
-            raise QueueFullError(
-                f"{MAX_REGIONS} regions of shared memory are in use, as many as may be; "
-                f"{retry_in(retries.SHARED_MEMORY)}",
-                retry_after=retries.SHARED_MEMORY,
-                limit=str(MAX_REGIONS),
-            )
+            sentence = f"{MAX_REGIONS} regions of shared memory are in use, as many as may be"
+            raise refusal(QueueFullError, sentence, retries.SHARED_MEMORY, limit=MAX_REGIONS)
 
     def _check_share(self, size: int, holder: str) -> None:
         share = self._limit // 2
@@ -150,13 +147,12 @@ class Regions:
 
 
 def _no_room(shared: Holder, size: int) -> QueueFullError:
-    return QueueFullError(
+    sentence = (
         f"shared memory has {shared.limit - shared.used} bytes free, and {size} were asked for "
-        f"(shared_memory_limit = {shared.limit}); {retry_in(retries.SHARED_MEMORY)}",
-        retry_after=retries.SHARED_MEMORY,
-        limit=str(shared.limit),
-        setting="shared_memory_limit",
+        f"(shared_memory_limit = {shared.limit})"
     )
+    told = {"limit": shared.limit, "setting": "shared_memory_limit"}
+    return refusal(QueueFullError, sentence, retries.SHARED_MEMORY, **told)
 
 
 def _sealed(size: int) -> tuple[int, mmap.mmap]:

@@ -6,7 +6,6 @@ import threading
 from collections.abc import Generator, Iterator
 
 from npucall.errors import QueueFullError
-from npucall.texts import retry_in
 from npucall_server import retries
 from npucall_server.accounts.budget import Budget
 from npucall_server.accounts.ledger import Ledger
@@ -90,9 +89,7 @@ class StreamService:
 
 
 def _too_many(limit: int) -> QueueFullError:
-    return QueueFullError(
-        f"all streams of the server are in use (max_streams = {limit}); {retry_in(retries.STREAM)}",
-        retry_after=retries.STREAM,
-        limit=str(limit),
-        setting="max_streams",
+    sentence = f"all streams of the server are in use (max_streams = {limit})"
+    return retries.refusal(
+        QueueFullError, sentence, retries.STREAM, limit=limit, setting="max_streams"
     )
