@@ -102,7 +102,7 @@ class Options(BaseModel):
     tunnel; turns TLS on. NPUCALL_SERVER_NAME."""
     proxy: str | None = Field(default=None, repr=False)
     """HTTP proxy to the server (CONNECT), as http://HOST:PORT or http://NAME:PASSWORD@HOST:PORT;
-    ``none`` or empty: no proxy. Not given: the first of the variables grpc_proxy, https_proxy and
+    ``none``: no proxy. Not given: the first of the variables grpc_proxy, https_proxy and
     http_proxy, except for servers of this machine and those in no_grpc_proxy or no_proxy.
     NPUCALL_PROXY."""
     carrier: Literal["auto", "grpc"] = "auto"
@@ -180,9 +180,9 @@ class ClientSettings(Options):
         _warn_of_unknown()
         named = {key: value for key, value in given.items() if value is not None}
         environment = {
-            name: os.environ[variable]
+            name: value
             for name in cls.model_fields
-            if (variable := f"NPUCALL_{name.upper()}") in os.environ
+            if (value := os.environ.get(f"NPUCALL_{name.upper()}"))  # an empty one counts as unset
         }
         for group in _TOGETHER:
             if group & named.keys():

@@ -14,6 +14,7 @@ from npucall_pool.cluster import ClusterError
 
 app = typer.Typer(
     no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
     add_completion=False,
     pretty_exceptions_enable=False,
     help="Keeps one npucall-server running for each device on the hosts of a Ray cluster. Run "

@@ -71,6 +71,7 @@ def main() -> None:
     app = typer.Typer(
         help=_help(_HELP),
         no_args_is_help=True,
+        context_settings={"help_option_names": ["-h", "--help"]},
         add_completion=False,
         pretty_exceptions_enable=False,
         rich_markup_mode=None,  # plain text, which no width cuts

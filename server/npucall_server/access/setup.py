@@ -33,7 +33,7 @@ def tenants_in(content: bytes) -> dict[str, Tenant]:
         tables = tomllib.loads(content.decode()).get("tenants", {})
         tenants = _TABLES.validate_python(tables)
     except ValidationError as error:
-        raise ValueError(sentences(error, "tenants")) from error
+        raise ValueError(sentences(error, "tenants", Tenant.model_fields)) from error
     if not tenants:
         raise ValueError("tenants: expected at least one table [tenants.NAME], found none")
     return tenants

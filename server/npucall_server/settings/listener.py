@@ -75,6 +75,7 @@ class ListenerSettings(
         cli_kebab_case=True,
         cli_implicit_flags=True,
         cli_hide_none_type=True,
+        env_ignore_empty=True,
         extra="forbid",
         frozen=True,
     )
@@ -210,11 +211,12 @@ def read_as(kind: type[S], arguments: Sequence[str]) -> S:
         argparse.RawDescriptionHelpFormatter if help_all else formatter_of(kind.model_fields)
     )
     source = CliSettingsSource[Any](kind, formatter_class=formatter)
+    source.env_ignore_empty = False  # an empty option is a mistake, an empty variable is none
     try:
         removed, kept = _removed_options(kind, arguments)
         return CliApp.run(kind, cli_args=kept, cli_settings_source=source, **removed)
     except (OSError, ValueError) as error:  # pydantic's errors are ValueErrors
-        raise ValueError(sentences(error)) from error
+        raise ValueError(sentences(error, known=kind.model_fields)) from error
 
 
 def _removed_options(

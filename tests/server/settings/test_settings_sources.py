@@ -79,6 +79,13 @@ def test_paths_of_a_file_count_from_its_folder_and_those_of_flags_from_here(
     assert found.oidc_keys == url
 
 
+def test_an_empty_variable_counts_as_unset(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in "QUEUE_LENGTH", "LISTEN", "DIRECTORY_LISTEN":
+        monkeypatch.setenv(f"NPUCALL_{name}", "")
+    assert read_flags([]) == read_flags(["--listen=127.0.0.1:50051"])
+    assert read_directory([]).listen
+
+
 def test_a_setting_that_is_no_longer_there_is_a_warning_that_says_what_to_do(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, subtests: pytest.Subtests
 ) -> None:
