@@ -5,7 +5,7 @@ its messages: at most one of ``max_message_bytes`` for each of
 
 - ``max_streams`` streams, which read one at a time;
 - ``messages`` other calls on their way in; more are refused before anything is read;
-- ``LISTING_MESSAGES`` of listings and health checks.
+- ``LISTING_MESSAGES`` of listings, ``HEALTH_MESSAGES`` of health checks.
 
 What it knows of calls that came before takes ``KNOWN_CALLS_BYTES`` more. By default all of these
 are a quarter of ``memory_limit`` and 240 MiB at most, so all of it is less than 1.5 times
@@ -17,15 +17,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from npucall.limits import FRAME_BYTES, MAX_CALL_BYTES, MAX_MESSAGE_BYTES, MIB
+from npucall.limits import FRAME_BYTES, KIB, MAX_CALL_BYTES, MAX_MESSAGE_BYTES, MIB
 
 if TYPE_CHECKING:
     from npucall_server.settings.server import ServerSettings
 
 CONNECTION_CALLS = 64
 """Calls and streams of one connection at a time. The client makes more of them wait."""
-LISTING_MESSAGES = 8
-"""Messages of listings and health checks that may be on their way in at a time."""
+LISTING_MESSAGES, HEALTH_MESSAGES = 6, 2
+"""Messages of listings, and of health checks, that may be on their way in at a time."""
 _ALWAYS_FOR_STREAMS, _ALWAYS_FOR_MESSAGES = 32 * MIB, 64 * MIB
 """Added to a share, so that a small server takes some calls at a time too."""
 _MESSAGE_SHARE, _SHARE = 32, 8
@@ -33,6 +33,8 @@ _LONGEST_MESSAGE = 16 * MIB
 _SHORTEST_MESSAGE = 4 * MAX_CALL_BYTES
 _MOST_STREAMS, _MOST_MESSAGES = 64, 128
 _LEAST = 4
+_CONNECTION_SHARE = 256 * KIB
+_LEAST_CONNECTIONS, _MOST_CONNECTIONS = 256, 4096
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,8 @@ class Budget:
     max_connections: int
     frame_bytes: int
     """Of a call in a frame, which takes the room of as many messages as it is long."""
+    frame_connections: int
+    """Each has a thread."""
 
     @classmethod
     def of(cls, settings: ServerSettings, descriptors: int) -> Budget:
@@ -67,9 +71,16 @@ class Budget:
             chunk_bytes=max(min(settings.chunk_bytes, message - FRAME_BYTES), 1),
             max_streams=streams,
             messages=messages,
-            max_connections=min(settings.max_connections, descriptors),
             frame_bytes=min(longer * message, MAX_MESSAGE_BYTES),
+            max_connections=min(
+                settings.max_connections or _usual_connections(memory), descriptors
+            ),
+            frame_connections=min(settings.max_connections or _LEAST_CONNECTIONS, descriptors),
         )
+
+
+def _usual_connections(memory: int) -> int:
+    return min(max(memory // _CONNECTION_SHARE, _LEAST_CONNECTIONS), _MOST_CONNECTIONS)
 
 
 def _usual_message(memory: int) -> int:

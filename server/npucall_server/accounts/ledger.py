@@ -2,10 +2,10 @@
 
 It is a tree. Below all of it are the tenants, below each tenant its owners, and there may be a
 session instead of an owner. What somebody takes counts in one walk up, at each of them. Each may
-have a limit of its own.
+have a limit of its own. Strangers, of whom nobody knows anything yet, have one limit together.
 
-While there is room, nobody looks further. Where there is none, no owner keeps more than half while
-others ask: what can be ended of it is ended for them.
+While there is room, nobody looks further. Where there is none, ``giving_way`` says what is ended
+for those who ask.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from __future__ import annotations
 import math
 import sys
 import threading
-import time
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+from npucall_server.accounts.giving_way import is_greedy, path_of, who_gives_way
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,10 +30,6 @@ if TYPE_CHECKING:
 NO_LIMIT = sys.maxsize
 _GIVE_WAY_SECONDS = 1.0
 """How long a caller waits until others have given back what they were told to."""
-_WANTED_SECONDS = 2.0
-"""A refused caller that has not asked again after this time no longer counts as asking."""
-_IDLE_SECONDS = 1.0
-"""What has not been used for this long may be ended for others."""
 _MANY_OWNERS = 256
 """So many owners may be remembered, though they hold nothing."""
 
@@ -119,8 +116,9 @@ class Holder:
 class Ledger:
     """An amount of something that callers take parts of.
 
-    ``limit`` and ``refusal``: for all together. ``quota``: for each tenant. If others can be told
-    to give way, the asking caller first waits for that, at most a second.
+    ``limit`` and ``refusal``: for all together. ``quota``: for each tenant. ``is_known``: whether
+    an owner without a tenant is no stranger; None: no owner is one. Strangers have three quarters.
+    If others can be told to give way, the asking caller first waits for that, at most a second.
     """
 
     def __init__(
@@ -128,15 +126,18 @@ class Ledger:
         limit: int = NO_LIMIT,
         refusal: Refusal | None = None,
         quota: Quota | None = None,
+        is_known: Callable[[str], bool] | None = None,
     ) -> None:
         self.lock = threading.RLock()  # the garbage collector gives regions back in any thread
         self.waiting: dict[Entry, threading.Event] = {}
         """Those who wait for others to give way, and what tells them that they have it."""
         self.all = Holder("", self, None, limit, refusal)
         """What everybody holds."""
+        self._is_known = is_known or (lambda _: True)
+        self.strangers = Holder("", self, self.all, max(limit * 3 // 4, 1), refusal)
+        """What those hold of whom nothing is known yet."""
         self._quota = quota
         self._tables = quota.tenants.by_name if quota is not None else None
-        self._refused_at = -math.inf
         self._tenants: dict[str, Holder] = {}
         self._owners: dict[str, Holder] = {}
         self._many = _MANY_OWNERS
@@ -183,6 +184,15 @@ class Ledger:
             entry.idle_since = -math.inf
             return entry if not self.waiting and self._adds(entry) else None
 
+    def count(self, owner: str, amount: int) -> None:
+        """An owner holds so much, whether there is room for it or not."""
+        with self.lock:
+            holder = self._owners.get(owner) or (amount and self._new(owner, ""))
+            if holder and (more := amount - holder.used):
+                for node in (*path_of(holder), self.all):
+                    node.used += more
+                self.grant()
+
     def child(self, tenant: str, limit: int, refusal: Refusal) -> Holder:
         """Somebody of a tenant with a limit of its own, such as a session."""
         with self.lock:
@@ -198,15 +208,11 @@ class Ledger:
         return self._wait(entry, ending)
 
     @property
-    def is_wanted(self) -> bool:
-        """Whether somebody waits for a part, or was refused a moment ago."""
-        return bool(self.waiting) or time.monotonic() - self._refused_at < _WANTED_SECONDS
-
-    @property
     def peers(self) -> set[str]:
         """Connections that hold a part, or wait for one."""
         with self.lock:
-            return {entry.peer for entry in (*self._held(), *self.waiting)}
+            held = (entry for owner in self._owners.values() for entry in owner.entries)
+            return {entry.peer for entry in (*held, *self.waiting)}
 
     @property
     def owners(self) -> dict[str, int]:
@@ -231,7 +237,7 @@ class Ledger:
 
         While others wait, there is none for an owner who has more than half.
         """
-        if self.waiting and not has_waited and self._is_greedy(entry):
+        if self.waiting and not has_waited and is_greedy(entry):
             return False
         if self._quota is not None and self._quota.tenants.by_name is not self._tables:
             self._read(self._quota)
@@ -251,9 +257,14 @@ class Ledger:
     def _new(self, owner: str, tenant: str) -> Holder:
         """Remembers an owner. Forgets those who hold nothing where there are many."""
         if len(self._owners) >= self._many and not self.waiting:
-            self._owners = {name: each for name, each in self._owners.items() if each.entries}
+            self._owners = {
+                name: each for name, each in self._owners.items() if each.entries or each.used
+            }
             self._many = max(_MANY_OWNERS, 2 * len(self._owners))
-        made = Holder(owner, self, self._parent(tenant), NO_LIMIT, None)
+        parent = (
+            self.strangers if not tenant and not self._is_known(owner) else self._parent(tenant)
+        )
+        made = Holder(owner, self, parent, NO_LIMIT, None)
         return self._owners.setdefault(owner, made)
 
     def _parent(self, tenant: str) -> Holder:
@@ -277,11 +288,27 @@ class Ledger:
 
     def _ask(self, entry: Entry) -> list[Callable[[], object]]:
         """Has it wait for others; answers what ends them. Raises the refusal if nobody can end."""
-        if (full := _full(entry)) is not None and full is not self.all:
+        if self._have_met() and self._adds(entry):
+            return []
+        full = self._full(entry) or self.all
+        found = who_gives_way(entry, full, self._owners.values(), self.waiting)
+        if found is None:
             raise self._refused(full, entry)
-        ending = self._who_gives_way(entry)
         self.waiting[entry] = threading.Event()
-        return ending
+        return found
+
+    def _have_met(self) -> bool:
+        """Whether some are no strangers any more."""
+        strangers = self.strangers
+        met = [
+            each
+            for each in (self._owners.values() if strangers.used else ())
+            if each.parent is strangers and self._is_known(each.name)
+        ]
+        for each in met:
+            each.parent = self.all
+            strangers.used -= each.used
+        return bool(met)
 
     def _wait(self, entry: Entry, ending: list[Callable[[], object]]) -> Entry:
         granted = self.waiting.get(entry)
@@ -292,66 +319,31 @@ class Ledger:
         with self.lock:
             if self.waiting.pop(entry, None) is None:
                 return entry
-            raise self._refused(_full(entry) or self.all, entry)
+            raise self._refused(self._full(entry) or self.all, entry)
 
     def grant(self) -> None:
-        """Gives free parts to those who wait, first to the owner who holds least. With the lock."""
+        """Gives free parts to those who wait, first to those who hold least. With the lock."""
         while self.waiting:
-            able = [each for each in self.waiting if _full(each) in (None, self.all)]
-            entry = min(able, key=lambda each: each.holder.used, default=None)
-            if entry is None or not self._adds(entry, has_waited=True):
+            able = [each for each in self.waiting if self._full(each) in (None, self.all)]
+            least = min(able, key=_held_by, default=None)
+            if least is None or not self._adds(least, has_waited=True):
                 return
-            self.waiting.pop(entry).set()
+            self.waiting.pop(least).set()
 
-    def _who_gives_way(self, asking: Entry) -> list[Callable[[], object]]:
-        """Functions that end enough entries. Raises the refusal if not enough can be ended."""
-        everybody = self._held()
-        leaving = sum(entry.amount for entry in everybody if entry.leaving)
-        wanted = asking.amount + sum(entry.amount for entry in self.waiting)
-        missing = self.used + wanted - leaving - self.limit
-        ending = []
-        for entry in (*filter(_is_idle, everybody), *self._of_who_has_most(asking)):
-            if missing > 0 and entry.yields is not None and not entry.leaving:
-                ending.append(entry)
-                missing -= entry.amount
-        if missing > 0:
-            raise self._refused(self.all, asking)
-        for entry in ending:
-            entry.leaving = True
-        return [entry.yields for entry in ending if entry.yields is not None]
+    @staticmethod
+    def _full(entry: Entry) -> Holder | None:
+        """The first of its holders, from below, that has no room for it."""
+        node: Holder | None = entry.holder
+        while node is not None and node.used + entry.amount <= node.limit:
+            node = node.parent
+        return node
 
-    def _of_who_has_most(self, asking: Entry) -> list[Entry]:
-        """The parts of owners with more than half, the newest first.
-
-        None of them if the asking owner would have more than half too.
-        """
-        if self._is_greedy(asking):
-            return []
-        greedy = [each for each in self._owners.values() if each.used > self.limit // 2]
-        return [entry for owner in greedy for entry in reversed(owner.entries)]
-
-    def _is_greedy(self, asking: Entry) -> bool:
-        """Whether the asking owner would have more than half."""
-        return asking.holder.used + asking.amount > self.limit // 2
-
-    def _held(self) -> list[Entry]:
-        return [entry for owner in self._owners.values() for entry in owner.entries]
-
-    def _refused(self, full: Holder, asking: Entry) -> NpucallError:
-        if full is self.all:
-            self._refused_at = time.monotonic()
+    @staticmethod
+    def _refused(full: Holder, asking: Entry) -> NpucallError:
         assert full.refusal is not None  # noqa: S101  # it has a limit
         return full.refusal(full, asking.amount)
 
 
-def _full(entry: Entry) -> Holder | None:
-    """The first of its holders, from below, that has no room for it."""
-    node: Holder | None = entry.holder
-    while node is not None and node.used + entry.amount <= node.limit:
-        node = node.parent
-    return node
-
-
-def _is_idle(entry: Entry) -> bool:
-    since = entry.idle_since
-    return since is not None and time.monotonic() - since >= _IDLE_SECONDS
+def _held_by(entry: Entry) -> list[int]:
+    """How much the tenant of a part holds, its owner ..."""
+    return [node.used for node in path_of(entry.holder)]

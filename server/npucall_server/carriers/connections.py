@@ -8,12 +8,16 @@ from __future__ import annotations
 import os
 import socket
 import struct
+import time
 from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from npucall import memory
+from npucall.limits import MIB
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from npucall_server.telemetry.log import Log
 
@@ -22,11 +26,13 @@ IDLE_SECONDS = 300.0
 _DESCRIPTORS = Path("/proc/self/fd")
 _TCP_INFO = getattr(socket, "TCP_INFO", 11)
 # Of struct tcp_info in linux/tcp.h.
-_SILENCE, _SILENCE_AT = struct.Struct("I"), 52
-"""``tcpi_last_data_recv``: ms since data last came."""
 _MOVED, _MOVED_AT = struct.Struct("QQ"), 120
 """``tcpi_bytes_acked`` and ``tcpi_bytes_received``."""
-_IDLE_MS = 1000
+_RECEIVED, _RECEIVED_AT = struct.Struct("Q"), 128
+"""``tcpi_bytes_received``."""
+_GROWN_BYTES, _STRAY_BYTES = 16 * MIB, MIB
+"""So much the process has to grow before anybody looks; so much a connection sends in vain."""
+_MOST_REMEMBERED = 8192
 _MAPPED = "::ffff:"
 
 
@@ -42,43 +48,81 @@ def bytes_moved() -> dict[str, int]:
     return moved
 
 
-class IdleConnections:
-    """Closes connections without a call once a port has nearly as many as may be open.
+class Connections:
+    """Closes connections that keep others out, or that fill the process.
 
-    Otherwise idle connections would keep everybody out: gRPC keeps those that it has and refuses
-    new ones. ``busy`` answers the peers with a call. A client whose connection is closed opens
-    another one with its next call.
+    gRPC refuses new ones where as many are open as may be, and keeps unfinished headers without a
+    bound; it tells of neither. ``most``: how many a port may have. ``busy`` answers the peers with
+    a call; ``finished`` says of others when their last call was. A client whose connection is
+    closed opens another one with its next call.
     """
 
-    def __init__(self, port: int, most: int, busy: Callable[[], set[str]], log: Log) -> None:
-        self._port = port
-        self._many = most * 3 // 4
-        self._few = most // 2
-        self._busy = busy
-        self._log = log
+    def __init__(
+        self,
+        most: Mapping[int, int],
+        busy: Callable[[], set[str]],
+        finished: dict[str, int],
+        log: Log,
+        resident: Callable[[], int] = memory.resident_bytes,
+    ) -> None:
+        self._most, self._busy, self._finished, self._log = most, busy, finished, log
+        self._many = min(most.values(), default=0) * 3 // 4
+        self._resident, self._bytes = resident, resident()
+        self._looked_ns = 0
+        self._come: dict[str, int] = {}
+        """Bytes from each connection up to the last look, the oldest first."""
 
     def look(self) -> None:
-        """Closes connections if there are too many, first those that are silent for longest."""
-        if _open_descriptors() <= self._many:
-            return
-        with ExitStack() as open_:
-            every = [open_.enter_context(closing(each)) for each in _connections()]
-            connections = [each for each in every if each.getsockname()[1] == self._port]
-            surplus = len(connections) - self._few
-            if len(connections) > self._many and (idle := self._idle(connections)[:surplus]):
-                for connection in idle:
-                    with suppress(OSError):  # it has gone
-                        connection.shutdown(socket.SHUT_RDWR)
-                self._log.event("idle connections closed", connections=len(idle))
+        """Looks at all of them if there are many, or if the process has grown."""
+        resident = self._resident()
+        has_grown = resident > self._bytes + _GROWN_BYTES
+        many = _open_descriptors() > self._many or len(self._finished) > _MOST_REMEMBERED
+        if has_grown:
+            self._bytes = resident
+        if has_grown or many:
+            with ExitStack() as open_:
+                every = [open_.enter_context(closing(each)) for each in _connections()]
+                own = [each for each in every if each.getsockname()[1] in self._most]
+                self._look_at({name_of(each): each for each in own})
 
-    def _idle(self, connections: Iterable[socket.socket]) -> list[socket.socket]:
-        busy, silences = self._busy(), {}
-        for connection in connections:
-            with suppress(OSError):
-                if name_of(connection) not in busy:
-                    silences[connection] = _SILENCE.unpack_from(_info(connection), _SILENCE_AT)[0]
-        idle = [connection for connection, silence in silences.items() if silence >= _IDLE_MS]
-        return sorted(idle, key=silences.__getitem__, reverse=True)
+    def _look_at(self, connections: Mapping[str, socket.socket]) -> None:
+        before, busy, come = self._come, self._busy(), _bytes_come(connections)
+        stray = [each for each in come if each not in busy and self._strays(each, come[each])]
+        self._looked_ns = time.perf_counter_ns()
+        self._come = {each: come[each] for each in (*before, *come) if each in come}
+        for gone in self._finished.keys() - come.keys():
+            self._finished.pop(gone, None)
+        if stray:
+            _close(stray, connections)
+            self._log.event("stray connections closed", connections=len(stray))
+        for port, most in self._most.items():
+            own = [each for each in self._come if connections[each].getsockname()[1] == port]
+            idle = [each for each in own if each in before and each not in busy]
+            idle.sort(key=lambda each: self._finished.get(each, 0))
+            if len(own) > most * 3 // 4 and (surplus := idle[: len(own) - most // 2]):
+                _close(surplus, connections)
+                self._log.event("idle connections closed", connections=len(surplus))
+
+    def _strays(self, name: str, come: int) -> bool:
+        """Whether much has come since the last look, and no call was among it."""
+        calls, before = self._finished.get(name), self._come.get(name)
+        if calls is not None and (before is None or calls >= self._looked_ns):
+            return False
+        return come - (before or 0) > _STRAY_BYTES
+
+
+def _close(names: Sequence[str], connections: Mapping[str, socket.socket]) -> None:
+    for name in names:
+        with suppress(OSError):  # it has gone
+            connections[name].shutdown(socket.SHUT_RDWR)
+
+
+def _bytes_come(connections: Mapping[str, socket.socket]) -> dict[str, int]:
+    found = {}
+    for name, connection in connections.items():
+        with suppress(OSError):
+            found[name] = _RECEIVED.unpack_from(_info(connection), _RECEIVED_AT)[0]
+    return found
 
 
 def _open_descriptors() -> int:
@@ -89,14 +133,22 @@ def _open_descriptors() -> int:
 
 
 def _connections() -> Iterator[socket.socket]:
-    """Each TCP socket of this process, with a descriptor of its own."""
+    """Each TCP connection of this process, with a descriptor of its own."""
     for descriptor in _descriptors():
         with suppress(OSError):
             connection = socket.socket(fileno=os.dup(descriptor))
-            if connection.family in (socket.AF_INET, socket.AF_INET6):
+            if connection.family in (socket.AF_INET, socket.AF_INET6) and _has_peer(connection):
                 yield connection
             else:
                 connection.close()
+
+
+def _has_peer(connection: socket.socket) -> bool:
+    """A listener has none."""
+    with suppress(OSError):
+        connection.getpeername()
+        return True
+    return False
 
 
 def _descriptors() -> list[int]:

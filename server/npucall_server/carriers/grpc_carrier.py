@@ -18,7 +18,7 @@ from npucall.wire import status
 from npucall_server.access.callers import went_away
 from npucall_server.access.identity import anybody
 from npucall_server.carriers.door import Visit
-from npucall_server.carriers.peers import ANSWER, Visitor
+from npucall_server.carriers.peers import Visitor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
     RpcMethodHandler: TypeAlias = grpc.RpcMethodHandler[bytes, bytes]
 
+_GRACE_SECONDS = 1.0
+"""How long a call's message does not give way to others."""
 A = TypeVar("A")
 R = TypeVar("R")
 
@@ -73,23 +75,29 @@ class GrpcCarrier:
     ) -> RpcMethodHandler:
         """The handler of a method with one request, from bytes to bytes.
 
-        ``room``: for messages on their way in. ``threads``: for the calls; None: the server's.
+        ``room``: for messages on their way in. ``threads``: for the calls, which are listings;
+        None: the server's.
         """
-        door, peers = self._door, self._peers
+        door, peers, finished = self._door, self._peers, self._peers.finished
+        grace = 0.0 if threads else _GRACE_SECONDS
 
         def handle(messages: Iterator[bytes], context: grpc.ServicerContext) -> bytes:
             caller = GrpcCaller(context)
             with Visit(door, name, caller) as visit:
                 try:
-                    request = [peers.message(messages, caller, room)]
+                    request = [peers.message(messages, caller, room, grace)]
                 except grpc.RpcError as error:
                     _forget_frames(error)
                     raise CancelledError("the caller's message did not arrive") from None
                 record, visit.begun_ns = visit.record, perf_counter_ns()
                 record.request_bytes = len(request[0])
                 response = method(request.pop(), record, caller)  # it owns it from here on
-                record.response_bytes = len(response)
-            caller.since, caller.awaited = peers.clock(), ANSWER
+                record.response_bytes = size = len(response)
+                if threads:
+                    peers.answers_counted(caller, size)
+                else:
+                    peers.answers(caller, size)
+            finished[caller.peer] = visit.begun_ns
             return response
 
         return grpc.stream_unary_rpc_method_handler(on(threads, handle) if threads else handle)
@@ -104,6 +112,7 @@ class GrpcCarrier:
             with Visit(door, name, caller) as visit:
                 visit.is_quiet = quiet
                 yield from peers.read(method(_sent(messages), visit.record, caller), caller)
+            peers.finished[caller.peer] = visit.begun_ns
 
         return grpc.stream_stream_rpc_method_handler(handle)
 

@@ -1,17 +1,26 @@
 """Waits for peers to send a message or to read an answer. Cuts peers that make no progress.
 
-There is no limit on the total time: a call may go on as long as its bytes move.
+Only the kernel tells which bytes have moved, and of a connection as a whole. So what one message
+may take has an end, whatever else moves there; and a message that others want the room of gives
+way once it has been on its way for a moment.
 """
 
 from __future__ import annotations
 
+import math
 import time
+from collections import Counter
 from contextlib import closing
 from functools import partial
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, NoReturn, TypeVar
 
-from npucall.errors import MessageError
+from npucall.errors import MessageError, QueueFullError
+from npucall.limits import KIB, MIB
+from npucall_server import retries
+from npucall_server.accounts.giving_way import IDLE_SECONDS
+from npucall_server.accounts.ledger import Ledger
 from npucall_server.carriers.connections import bytes_moved
+from npucall_server.retries import refusal
 from npucall_server.telemetry.log import GRPC
 
 if TYPE_CHECKING:
@@ -20,18 +29,26 @@ if TYPE_CHECKING:
     from npucall.errors import NpucallError
     from npucall_server.access.guard import ProvedPeer
     from npucall_server.access.identity import Identity
-    from npucall_server.accounts.ledger import Ledger
+    from npucall_server.accounts.ledger import Entry
     from npucall_server.telemetry.log import Log
 
-_HURRIED_SECONDS = 2.0
-"""The longest time without progress while others want the room that a message holds."""
+T = TypeVar("T")
+
+_LONGEST_SECONDS = 300.0
+"""After this time a message has come, or its call ends."""
+_LEAST_RATE = 64 * KIB
+"""Bytes a second: an answer may take so much longer than the time without progress."""
+_ANSWERS_BYTES = 16 * MIB
+"""Of answers that count nowhere else, until they have been read."""
+_CALL_BYTES = 16 * KIB
+"""What such a call takes beside its answer."""
 _LOOK_SECONDS = 1.0
+_FAST_BYTES_A_SECOND = 16 * KIB
+"""A message that comes so fast does not give way, if all of its connection do."""
 _BYTES_A_SECOND = 4
 """So many bytes must move to count as progress: more than the pings of an idle connection."""
-_HURRIED_BYTES_A_SECOND = 32 * 2**10
-"""The same, while others want the room: or a trickle would keep it for ever."""
 
-
+MESSAGE = "its message"
 ANSWER = "its answer to be read"
 
 
@@ -62,8 +79,10 @@ class Visitor:
     """What has to come from it, or to be read; empty while the server itself is at work."""
     since = 0.0
     """Since when, or its last progress."""
-    room: Ledger | None = None
-    """The room for messages of which it holds a part meanwhile."""
+    ends = math.inf
+    """When that has to be over, whatever moves."""
+    arriving: Entry | None = None
+    """What it holds meanwhile of the room for messages; it is idle while few bytes move."""
     moved: int | None = None
     """The bytes of its connection that had moved at its last progress, if anybody has looked."""
 
@@ -95,6 +114,11 @@ class Peers:
         self.clock = clock
         self._log, self._moved = log, moved
         self._open: dict[Visitor, None] = {}
+        self.finished: dict[str, int] = {}
+        """Connections with a finished call of a caller that is known, and when the last one was."""
+        self._answers = Ledger(
+            _ANSWERS_BYTES, lambda *_: _too_much_unread(), is_known=self.finished.__contains__
+        )
 
     def enter(self, caller: Visitor) -> None:
         """From now on, until its call is over, it has to make progress with what is awaited."""
@@ -102,27 +126,34 @@ class Peers:
         if not caller.add_callback(partial(self._open.pop, caller, None)):
             self._open.pop(caller, None)
 
-    def message(self, messages: Iterator[bytes], caller: Visitor, room: Ledger) -> bytes:
+    def message(
+        self, messages: Iterator[bytes], caller: Visitor, room: Ledger, grace: float = 0.0
+    ) -> bytes:
         """The one message of a call that enters, once there is room for it.
+
+        So many seconds it does not give way to others.
 
         Raises MessageError if the call has no message, the refusal of ``room`` if there is no room,
         and the carrier's error if the call ends.
         """
         place = room.take(caller, 1, caller.cancel)
-        caller.room, caller.since, caller.awaited = room, self.clock(), "its message"
+        caller.since = now = self.clock()
+        caller.ends, caller.awaited = now + _LONGEST_SECONDS, MESSAGE
+        caller.arriving, place.idle_since = place, now + grace - IDLE_SECONDS
         self.enter(caller)
         try:
             return next(messages)
         except StopIteration:
             raise MessageError("request: expected one message, found none") from None
         finally:
-            caller.awaited, caller.room = "", None
+            caller.awaited, caller.arriving = "", None
             place.give_back()
 
     def messages(self, messages: Iterator[bytes], caller: Visitor) -> Iterator[bytes]:
         """The messages of a stream. The peer has to send each of them in time."""
         while True:
-            caller.since, caller.awaited = self.clock(), "a message of its stream"
+            caller.since, caller.ends = self.clock(), math.inf
+            caller.awaited = "a message of its stream"
             try:
                 message = next(messages, None)
             finally:
@@ -131,13 +162,31 @@ class Peers:
                 return
             yield message
 
-    def read(self, answers: Generator[bytes, None, None], caller: Visitor) -> Iterator[bytes]:
+    def read(
+        self,
+        answers: Generator[T, None, None],
+        caller: Visitor,
+        size: Callable[[T], int] = len,  # type: ignore[assignment]  # of bytes
+    ) -> Iterator[T]:
         """The messages of an answer. The peer has to read each of them in time."""
         with closing(answers):
             for message in answers:
-                caller.since, caller.awaited = self.clock(), ANSWER
+                self.answers(caller, size(message))
                 yield message
                 caller.awaited = ""
+
+    def answers(self, caller: Visitor, size: int) -> None:
+        """The peer has to read so many bytes in time."""
+        caller.since = now = self.clock()
+        caller.ends, caller.awaited = now + self.timeout + size / _LEAST_RATE, ANSWER
+
+    def answers_counted(self, caller: Visitor, size: int) -> None:
+        """And until they are read they count. Raises QueueFullError."""
+        entry = self._answers.take(caller, size + _CALL_BYTES, caller.cancel)
+        self.answers(caller, size)
+        entry.idle_since = caller.since
+        if not caller.add_callback(entry.give_back):
+            entry.give_back()
 
     def look(self) -> None:
         """Cuts peers that have made no progress for too long."""
@@ -146,23 +195,25 @@ class Peers:
         if not late:
             return
         moved, now = self._moved(), self.clock()
+        awaited = Counter(each.peer for each in late)
         for caller in late:
             since, what = caller.since, caller.awaited
             seconds = now - since
             count = caller.bytes_moved()
-            if _has_moved(caller, moved.get(caller.peer) if count is None else count, seconds):
+            count = moved.get(caller.peer) if count is None else count
+            few = 0 if caller.moved is None or count is None else count - caller.moved
+            if now < caller.ends and _has_moved(caller, count, seconds):
                 caller.since = now
-            elif seconds >= self._patience(caller) and what and caller.since == since:
-                self._cut(caller, what, seconds)
-
-    def _patience(self, caller: Visitor) -> float:
-        """Seconds without progress: few if others want the room and progress can be seen."""
-        room = caller.room
-        if room is None:
-            return self.timeout
-        return (
-            _HURRIED_SECONDS if room.is_wanted and caller.moved is not None else self.first_timeout
-        )
+                place = caller.arriving
+                if (
+                    place is not None
+                    and few >= _FAST_BYTES_A_SECOND * seconds * awaited[caller.peer]
+                ):
+                    place.idle_since = now
+            else:
+                patience = self.timeout if caller.arriving is None else self.first_timeout
+                if seconds >= patience and what and caller.since == since:
+                    self._cut(caller, what, seconds)
 
     def _cut(self, caller: Visitor, what: str, seconds: float) -> None:
         self._open.pop(caller, None)
@@ -176,8 +227,14 @@ def _has_moved(caller: Visitor, moved: int | None, seconds: float) -> bool:
         return False
     if caller.moved is None:
         caller.moved = moved
-    is_hurried = caller.room is not None and caller.room.is_wanted
-    least = _HURRIED_BYTES_A_SECOND if is_hurried else _BYTES_A_SECOND
-    enough = moved - caller.moved >= least * seconds
+    enough = moved - caller.moved >= _BYTES_A_SECOND * seconds
     caller.moved = moved if enough else caller.moved
     return enough
+
+
+def _too_much_unread() -> QueueFullError:
+    sentence = (
+        f"callers have not read {_ANSWERS_BYTES // MIB} MiB of answers to listings, as many as may "
+        "wait"
+    )
+    return refusal(QueueFullError, sentence, retries.WATCHER, limit=_ANSWERS_BYTES)

@@ -63,8 +63,8 @@ class Directory:
                 self._grpc, settings, self._listings.health, [service.NAME], _is_well, peers, log
             )
         self._listener.show_metrics(self._metrics, self._samples)
-        idle = self._listener.looks(connections, self._busy_peers)
-        self._watch = Watch(_LOOK_SECONDS, log, peers.look, self._access.look, *idle)
+        looks = self._listener.connections(connections, self._busy_peers, peers.finished)
+        self._watch = Watch(_LOOK_SECONDS, log, peers.look, self._access.look, looks.look)
 
     def start(self) -> None:
         """Starts to answer, then writes the ready file."""

@@ -1,19 +1,24 @@
-"""Gives kept memory back to the kernel when no call comes for a while, or a call needs room."""
+"""Memory of the process that no call counts: what it keeps for the next ones, and what strays."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from npucall import memory
+from npucall.limits import MIB
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from npucall_server.accounts.ledger import Ledger
     from npucall_server.scheduling.executor import Executor
 
 
 _LARGE = 16
 """For calls that need at least 1/16 of the limit, the memory of the process is looked at."""
+_USUAL_BYTES = 128 * MIB
+"""What a process takes beside calls, and half of the limit: messages, threads, connections."""
+_OWNER = "process"
 
 
 class KeptMemory:
@@ -57,3 +62,32 @@ class IdleMemory:
             self._give_back()
             self._kept = False
         self._seen = admitted
+
+
+class StrayMemory:
+    """Counts in the ledger of calls what the process has that no call explains.
+
+    Such as what gRPC keeps of unfinished headers: then fewer calls are admitted, and the process
+    keeps its promise all the same.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        give_back: Callable[[], object] = memory.give_back,
+        resident: Callable[[], int] = memory.resident_bytes,
+    ) -> None:
+        self._ledger, self._give_back, self._resident = ledger, give_back, resident
+        self._usual = resident() + ledger.limit // 2 + _USUAL_BYTES
+
+    def look(self) -> None:
+        """To be called every second."""
+        stray = self._unexplained()
+        if stray > 0:
+            self._give_back()
+            stray = self._unexplained()
+        self._ledger.count(_OWNER, max(stray, 0))
+
+    def _unexplained(self) -> int:
+        ledger = self._ledger
+        return self._resident() - self._usual - (ledger.used - ledger.held(_OWNER))

@@ -11,6 +11,7 @@ This is a state machine without threads. It is given its clocks. ``gate`` has th
 | granted | ``withdraw``, or an admin releases | free, and the tenant's gap begins |
 | held | ``renew``, or a call with its key | held: ends a lease later, never later than granted |
 | held | its end; a lease without renewal; ``release`` | free, and the tenant's gap begins |
+| free, and calls were refused meanwhile | nobody gets it for as long as it was taken | free |
 | free or held, just started | an earlier key that has not ended | held by the key granted last |
 
 "Just started" lasts one lease, and only if keys outlive the process. In that time the server grants
@@ -37,6 +38,8 @@ GAP_SECONDS = 60.0
 """The most that a tenant waits between two of its reservations, so that others get their turn."""
 LEASE_SECONDS = 30.0
 """A reservation ends so long after its last renewal."""
+_LEAST_GAP_SECONDS = 0.125
+"""Calls that a reservation kept out have the device for so long at least."""
 _SOON_SECONDS = 1.0
 _LOOKS, _LOOK_SECONDS = 10, 5.0
 """A refused call looks so often whether the reservation has ended, or after so many seconds."""
@@ -81,13 +84,13 @@ class _ReservationState:
     holder: Identity
     seconds: float
     wish: Wish | None
+    since: float
+    """When it was granted: from then on calls of others are kept out."""
     key: str = ""
     ends: float = math.inf
     lease_ends: float = math.inf
-
-    def lasted(self, when: float) -> float:
-        """How many seconds it had held the device by then."""
-        return max(0.0, when - self.ends + self.seconds) if self.key else 0.0
+    kept_out: bool = False
+    """Whether calls of others were refused meanwhile."""
 
     @property
     def over(self) -> float:
@@ -119,6 +122,8 @@ class Reservations:
         self._queue: list[Wish] = []
         self._gaps: dict[str, float] = {}
         """When the gap of each tenant is over."""
+        self._free_until = -math.inf
+        """Until when the device is for these calls."""
         self._restores_until = now() + (rules.lease if keys.outlive_the_process else 0.0)
         self._last_start = -math.inf
         """When the latest reservation that is known here was granted, since 1970."""
@@ -212,18 +217,18 @@ class Reservations:
         if held is not None and now >= held.over:
             event = "reservation ended" if held.over == held.ends else "reservation not renewed"
             self._end(event, held.over)
-        if self._held is None and now >= self._restores_until:
+        if self._held is None and now >= max(self._restores_until, self._free_until):
             ready = (wish for wish in self._queue if now >= self._gap_of(wish))
             if (wish := next(ready, None)) is not None:
                 self._queue.remove(wish)
-                self._held = _ReservationState(wish.holder, wish.seconds, wish)
+                self._held = _ReservationState(wish.holder, wish.seconds, wish, now)
 
     def seconds_to_change(self) -> float:
         """Seconds until ``settle`` has work to do, if nothing happens before; may be infinite."""
         if self._held is not None:
             return max(0.0, self._held.over - self._now())
         gaps = min((self._gap_of(wish) for wish in self._queue), default=math.inf)
-        return max(0.0, max(gaps, self._restores_until) - self._now())
+        return max(0.0, max(gaps, self._restores_until, self._free_until) - self._now())
 
     # --- What is told -----------------------------------------------------------------------------
 
@@ -247,6 +252,8 @@ class Reservations:
 
     def refusal(self, wish: Wish | None = None) -> ReservedError:
         """The error for other callers. ``wish``: of a caller that asked for a reservation."""
+        if wish is None and self._held is not None:
+            self._held.kept_out = True
         before = self._queue.index(wish) if wish in self._queue else len(self._queue)
         left = 0.0 if self._held is None else self._left(self._held)
         wait = left + sum(each.seconds for each in self._queue[:before])
@@ -272,6 +279,8 @@ class Reservations:
             who = "somebody else" if self._held is None else shown(self._held.holder.person)
             return f"{who} has reserved the device for {left:.0f} s more"
         seconds = self._earliest(wish) - self._now()
+        if self._free_until > max(self._gap_of(wish), self._restores_until):
+            return f"calls that were kept out have the device, for {seconds:.1f} s more"
         if self._gap_of(wish) > self._restores_until:
             return f"a tenant waits between two reservations, {seconds:.0f} s now"
         return (
@@ -305,7 +314,9 @@ class Reservations:
             return None
         left = min(term.end - wall, term.end - term.start)
         self._last_start = term.start
-        self._held = _ReservationState(caller, left, None, key, now + left, now + self._rules.lease)
+        self._held = _ReservationState(
+            caller, left, None, now, key, now + left, now + self._rules.lease
+        )
         self._tell("reservation restored", caller, left)
         return self._held
 
@@ -314,14 +325,17 @@ class Reservations:
         assert held is not None  # noqa: S101  # there is one
         self._held = None
         self._gaps = {tenant: end for tenant, end in self._gaps.items() if end > when}
-        gap = when + min(self._rules.gap, held.lasted(when))
+        lasted = max(0.0, when - held.since)
+        gap = when + min(self._rules.gap, lasted)
+        if held.kept_out:
+            self._free_until = when + min(self._rules.gap, max(lasted, _LEAST_GAP_SECONDS))
         tenant = held.holder.tenant
         self._gaps[tenant] = max(gap, self._gaps.get(tenant, gap))
         self._tell(event, held.holder, 0.0)
 
     def _earliest(self, wish: Wish) -> float:
         """When it can be granted, if the device is free."""
-        return max(self._gap_of(wish), self._restores_until)
+        return max(self._gap_of(wish), self._restores_until, self._free_until)
 
     def _gap_of(self, wish: Wish) -> float:
         return self._gaps.get(wish.holder.tenant, -math.inf)

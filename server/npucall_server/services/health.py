@@ -57,11 +57,15 @@ class Health:
 
     def check(self, messages: Iterator[bytes], context: grpc.ServicerContext) -> bytes:
         """The status now; NOT_FOUND for a service that this server does not have."""
+        caller = GrpcCaller(context)
         with refusals_told(context):
-            service = self._service(messages, GrpcCaller(context))
+            service = self._service(messages, caller)
         if service not in self._services:
             context.abort(StatusCode.NOT_FOUND, "service: expected a service of this server")
-        return _response(self._status())
+        response = _response(self._status())
+        with refusals_told(context):
+            self._peers.answers_counted(caller, len(response))
+        return response
 
     def watch(self, messages: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
         """The status now, and each time that it changes."""

@@ -20,6 +20,7 @@ NAME = ALPHA.replace("v1alpha", "v1")
 METHOD = "ServerReflectionInfo"
 read_request = reflection_pb2.ServerReflectionRequest.FromString
 write_response = reflection_pb2.ServerReflectionResponse.SerializeToString
+size_of = reflection_pb2.ServerReflectionResponse.ByteSize
 
 
 def answers_for(names: Iterable[str]) -> Callable[..., Any]:

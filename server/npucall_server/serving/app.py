@@ -279,7 +279,8 @@ def _watch_of(core: Core, methods: Methods, listener: Listener, side: SideSocket
         return core.executor.peers() | streams | waiting
 
     most = methods.budget.max_connections  # on each address, since gRPC counts so
-    looks = [core.peers.look, core.gate.look, *listener.looks(most, busy_peers)]
+    connections = listener.connections(most, busy_peers, core.peers.finished)
+    looks = [core.peers.look, core.gate.look, connections.look, core.stray.look]
     looks += [core.access.look, methods.streams.look, methods.frames.look, core.sessions.look]
     if side is not None:
         looks.append(side.look)

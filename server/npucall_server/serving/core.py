@@ -22,7 +22,7 @@ from npucall_server.carriers.peers import Peers
 from npucall_server.devices.base import Device
 from npucall_server.scheduling.executor import Executor, Limits
 from npucall_server.scheduling.gate import Gate
-from npucall_server.scheduling.kept_memory import KeptMemory
+from npucall_server.scheduling.kept_memory import KeptMemory, StrayMemory
 from npucall_server.scheduling.reservation_keys import ReservationKeys
 from npucall_server.scheduling.reservations import GAP_SECONDS, ReservationRules, Reservations
 from npucall_server.serving.binding import SettingsError
@@ -67,6 +67,7 @@ class Core:
     sessions: Sessions
     digests: Digests
     executions: Executions
+    stray: StrayMemory
 
     def is_well(self) -> bool:
         """Whether the device still makes progress: turns that are taken also end."""
@@ -104,7 +105,7 @@ def core_of(
     peers = Peers(log, settings.peer_timeout, clock=clock.monotonic)
     return Core(
         settings, device, log, identity, access, guard, usage, endings, executor, peers, gate,
-        regions, sessions, digests, executions,
+        regions, sessions, digests, executions, StrayMemory(memory),
     )  # fmt: skip
 
 

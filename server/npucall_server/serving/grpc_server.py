@@ -12,7 +12,7 @@ from npucall.errors import BusyError, QueueFullError
 from npucall.wire.rpcs import RpcKind, rpcs_of
 from npucall_server import retries
 from npucall_server.access.guard import check_method
-from npucall_server.accounts.budget import CONNECTION_CALLS, LISTING_MESSAGES
+from npucall_server.accounts.budget import CONNECTION_CALLS, HEALTH_MESSAGES, LISTING_MESSAGES
 from npucall_server.accounts.ledger import Ledger
 from npucall_server.carriers.connections import IDLE_SECONDS
 from npucall_server.carriers.grpc_carrier import GrpcCaller, GrpcCarrier, on, refusals_told
@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 _SPARE_THREADS = 8
 _STANDING = 16
 """The most watchers of health and streams of reflection at a time."""
+_HANDSHAKE_MS = 10_000
+"""After this time the handshake of TLS is done, or the connection ends."""
 _IDENTITY_ALONE = 1
 """The bit for no compression."""
 
@@ -57,6 +59,7 @@ def options(max_message_bytes: int, max_connections: int) -> list[tuple[str, int
         ("grpc.max_concurrent_streams", CONNECTION_CALLS),
         ("grpc.max_allowed_incoming_connections", max_connections),
         ("grpc.max_connection_idle_ms", int(IDLE_SECONDS * 1000)),
+        ("grpc.server_handshake_timeout_ms", _HANDSHAKE_MS),
         # A compressed message is refused before anything is unpacked.
         ("grpc.compression_enabled_algorithms_bitset", _IDENTITY_ALONE),
         *keepalive.SERVER,
@@ -91,23 +94,26 @@ class Listings:
         self, names: Sequence[str], door: Door, peers: Peers, is_well: Callable[[], bool]
     ) -> None:
         self._names, self._guard, self._peers = tuple(names), door.guard, peers
-        self._listing_room = room_for_messages(LISTING_MESSAGES)
-        self._standing_room = room_for_watchers(_STANDING, "watch health or use reflection")
+        known = peers.finished.__contains__
+        self._listing_room = room_for_messages(LISTING_MESSAGES, known)
+        self._health_room = room_for_messages(HEALTH_MESSAGES, known)
+        self._standing_room = room_for_watchers(_STANDING, "watch health or use reflection", known)
         self._listing_threads = ThreadPoolExecutor(
             LISTING_MESSAGES + _SPARE_THREADS, "npucall-listing"
         )
-        self._standing_threads = ThreadPoolExecutor(
-            LISTING_MESSAGES + _STANDING + _SPARE_THREADS, "npucall-standing"
+        self._health_threads = ThreadPoolExecutor(
+            HEALTH_MESSAGES + _SPARE_THREADS, "npucall-health-check"
         )
-        self.health = Health(names, is_well, peers, self._listing_room, self._standing_room)
+        self._standing_threads = ThreadPoolExecutor(_STANDING + _SPARE_THREADS, "npucall-standing")
+        self.health = Health(names, is_well, peers, self._health_room, self._standing_room)
 
     def health_handlers(self) -> grpc.GenericRpcHandler[bytes, bytes]:
         """The handlers of the service of health."""
-        return health_handlers(self.health, self._listing_threads, self._standing_threads)
+        return health_handlers(self.health, self._health_threads, self._standing_threads)
 
     def busy_peers(self) -> set[str]:
         """The peers that have a call on its way in, or a call that stays open."""
-        return self._listing_room.peers | self._standing_room.peers
+        return self._listing_room.peers | self._health_room.peers | self._standing_room.peers
 
     def add_reflection(self, server: grpc.Server) -> None:
         """Makes the server describe its services to clients such as grpcurl."""
@@ -122,7 +128,8 @@ class Listings:
                 check_method(caller.identity, reflection.METHOD)
                 place = room.take(caller, 1, caller.cancel)
             try:
-                yield from peers.read(answers(peers.messages(messages, caller), context), caller)
+                told = answers(peers.messages(messages, caller), context)
+                yield from peers.read(told, caller, reflection.size_of)
             finally:
                 place.give_back()
 
@@ -142,7 +149,7 @@ class Services(Listings):
     ) -> None:
         super().__init__([operators.NAME, access_service.NAME, sessions.NAME], door, peers, is_well)
         self._carrier = GrpcCarrier(door, peers)
-        self.call_room = room_for_messages(budget.messages)
+        self.call_room = room_for_messages(budget.messages, peers.finished.__contains__)
         self._waiting_threads = ThreadPoolExecutor(
             access_service.MOST_WAITING + LISTING_MESSAGES, "npucall-reserve"
         )
@@ -198,16 +205,26 @@ def health_handlers(
     return grpc.method_handlers_generic_handler(HEALTH, methods)
 
 
-def room_for_messages(count: int) -> Ledger:
-    """Room for so many messages on their way in."""
+def room_for_messages(count: int, is_known: Callable[[str], bool] | None = None) -> Ledger:
+    """Room for so many messages on their way in. ``is_known``: see ``Ledger``."""
     sentence = (
         f"the server is receiving {count} requests, as many as a share of memory_limit allows"
     )
     told = {"limit": count, "setting": "memory_limit"}
-    return Ledger(count, lambda *_: refusal(BusyError, sentence, retries.MESSAGE_ROOM, **told))
+    return Ledger(
+        count,
+        lambda *_: refusal(BusyError, sentence, retries.MESSAGE_ROOM, **told),
+        is_known=is_known,
+    )
 
 
-def room_for_watchers(most: int, what: str) -> Ledger:
-    """Room for callers who stay. ``what``: what they do."""
+def room_for_watchers(
+    most: int, what: str, is_known: Callable[[str], bool] | None = None
+) -> Ledger:
+    """Room for callers who stay. ``what``: what they do. ``is_known``: see ``Ledger``."""
     sentence = f"{most} callers {what}, as many as may"
-    return Ledger(most, lambda *_: refusal(QueueFullError, sentence, retries.WATCHER, limit=most))
+    return Ledger(
+        most,
+        lambda *_: refusal(QueueFullError, sentence, retries.WATCHER, limit=most),
+        is_known=is_known,
+    )

@@ -15,15 +15,16 @@ from npucall_server.serving.grpc_server import health_handlers, room_for_message
 _CHECKS, _WATCHERS = 4, 4
 """The most at a time."""
 _SPARE_THREADS = 2
-_CONNECTIONS = 16
+MOST_PROBES = 256
+"""Connections, of which those without a call are closed for others."""
 _CONNECTION_CALLS = 4
 _MESSAGE_BYTES = 1024
-_IDLE_SECONDS = 60
+_IDLE_SECONDS = 10
 _OPTIONS = [
     ("grpc.max_receive_message_length", _MESSAGE_BYTES),
     ("grpc.so_reuseport", 0),  # a second server on the address must fail
     ("grpc.max_concurrent_streams", _CONNECTION_CALLS),
-    ("grpc.max_allowed_incoming_connections", _CONNECTIONS),
+    ("grpc.max_allowed_incoming_connections", MOST_PROBES),
     ("grpc.max_connection_idle_ms", _IDLE_SECONDS * 1000),
 ]
 

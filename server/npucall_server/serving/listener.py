@@ -10,13 +10,13 @@ from pathlib import Path
 import grpc
 
 from npucall_server.access.setup import Access
-from npucall_server.carriers.connections import IdleConnections
+from npucall_server.carriers.connections import Connections
 from npucall_server.carriers.peers import Peers
 from npucall_server.metrics.counters import MetricSample
 from npucall_server.metrics.shown import ExtraMissingError, Metrics
 from npucall_server.services.health import Health
 from npucall_server.serving import binding, process_limits, ready_file
-from npucall_server.serving.health_server import HealthServer
+from npucall_server.serving.health_server import MOST_PROBES, HealthServer
 from npucall_server.settings import addresses
 from npucall_server.settings.addresses import Security
 from npucall_server.settings.listener import ListenerSettings
@@ -95,10 +95,14 @@ class Listener:
         if settings.ready_file is not None:
             ready_file.write(settings.ready_file, advertised or self.addresses[0])
 
-    def looks(self, most: int, busy: Callable[[], set[str]]) -> list[Callable[[], None]]:
-        """Functions that close connections without a call once nearly ``most`` are open."""
-        ports = {port for each in self.addresses if (port := addresses.port(each))}
-        return [IdleConnections(port, most, busy, self._log).look for port in ports]
+    def connections(
+        self, most: int, busy: Callable[[], set[str]], finished: dict[str, int]
+    ) -> Connections:
+        """Those of its addresses, each of which may have ``most``. See ``Connections``."""
+        ports = {port: most for each in self.addresses if (port := addresses.port(each))}
+        if self._probes is not None and (port := addresses.port(self._probes.address.where)):
+            ports[port] = MOST_PROBES
+        return Connections(ports, busy, finished, self._log)
 
     def report_not_serving(self) -> None:
         """From now on health says that the server takes no calls."""

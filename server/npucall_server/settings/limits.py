@@ -118,12 +118,13 @@ class MemorySettings(BaseModel):
 class PeerSettings(BaseModel):
     """How many connections there may be, and how long a peer may do nothing."""
 
-    max_connections: int = expert(
-        256,
+    max_connections: int | None = expert(
+        None,
         ge=1,
         description="Connections that may be open; the server closes any more at once. When "
-        "most of them are in use, it closes some without calls to make room. Never more than the "
-        "process may have open files, less a few.",
+        "most of them are in use, it closes some without calls to make room, first those that "
+        "never had one. Never more than the process may have open files, less a few. Default: "
+        "one for each 256KiB of --memory-limit, at least 256 and at most 4096; in frames 256.",
     )
     peer_timeout: float = expert(
         30.0,

@@ -14,8 +14,9 @@ from tests.more import every_third
 from tests.server.fakes import PATIENCE, FakeCaller
 
 from npucall.limits import FRAME_BYTES, GIB, KIB, MIB
+from npucall_server.accounts import giving_way
 from npucall_server.accounts import ledger as module
-from npucall_server.accounts.budget import LISTING_MESSAGES, Budget
+from npucall_server.accounts.budget import HEALTH_MESSAGES, LISTING_MESSAGES, Budget
 from npucall_server.accounts.ledger import Entry, Ledger, Quota
 from npucall_server.scheduling.kept_memory import IdleMemory, KeptMemory
 from npucall_server.settings.server import ServerSettings
@@ -99,7 +100,7 @@ def test_what_was_told_to_end_too_late_is_not_waited_for(monkeypatch: pytest.Mon
 def test_what_is_idle_gives_way_however_little_its_owner_holds(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(module, "_IDLE_SECONDS", 0.0)
+    monkeypatch.setattr(giving_way, "IDLE_SECONDS", 0.0)
     subject = of(2)
     entry = subject.take(holder("a"), 1)
     entry.yields = entry.give_back
@@ -121,18 +122,6 @@ def test_who_has_more_than_half_does_not_get_what_was_given_back_for_another() -
             subject.take(holder("hog"), 1)
         entries[4].give_back()
     assert [entry.owner for entry in got] == ["other"]
-
-
-def test_it_is_wanted_while_somebody_waits_and_for_a_moment_behind_a_refusal(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(module, "_WANTED_SECONDS", PATIENCE)
-    subject = of(1)
-    assert not subject.is_wanted
-    subject.take(holder("a"), 1)
-    with pytest.raises(FullError):
-        subject.take(holder("b"), 1)
-    assert subject.is_wanted
 
 
 @pytest.mark.parametrize("seed", every_third(range(3)))
@@ -191,7 +180,6 @@ def test_a_tenant_holds_what_all_of_its_callers_hold_and_no_more_than_its_limit(
     held = [subject.take(who("lab/a"), 1), subject.take(who("lab/b"), 2)]
     with pytest.raises(TenantFullError):
         subject.take(who("lab/c"), 1)
-    assert not subject.is_wanted  # others would not help
     subject.take(who("other/a"), 7)
     with pytest.raises(FullError):
         subject.take(who("none/a"), 1)
@@ -260,6 +248,68 @@ def test_owners_who_hold_nothing_are_forgotten_where_there_are_many(
     assert subject.used == 0
 
 
+# --- Half is half of the tenant, then of the person, then of the connection -----------------------
+
+
+@pytest.mark.parametrize(
+    ("held", "asks", "ended"),
+    [
+        (["hog/b", "hog/a", "hog/c", "hog/a", "hog/b"], "lab/a", "hog/b"),  # names give nothing
+        (["lab/a", "lab/a", "lab/a", "lab/a", "lab/b"], "lab/c", "lab/a"),
+        (["lab/a", "lab/a", "lab/a", "lab/b", "hog/a"], "lab/b", "lab/a"),  # of one's own tenant
+        (["hog/a", "hog/b", "lab/a", "lab/a", "lab/a"], "lab/a", ""),  # another connection of it
+        (["lab/a", "lab/b", "lab/c", "hog/a", "hog/b"], "lab/b", ""),  # nobody has more than half
+    ],
+)
+def test_names_and_connections_give_nobody_more(held: list[str], asks: str, ended: str) -> None:
+    subject, ends = by_tenant()[0], []
+    for name in held:
+        caller = FakeCaller(who=name, peer="first")
+        entry = subject.take(caller, 2)
+        entry.yields = lambda entry=entry: (ends.append(entry.owner), entry.give_back())
+    other = FakeCaller(who=asks, peer="second")
+    if not ended and held.count(asks) < 3:
+        with pytest.raises(FullError):
+            subject.take(other, 1)
+        return
+    subject.take(other, 1)
+    assert ends == [ended or asks]
+
+
+# --- Strangers ------------------------------------------------------------------------------------
+
+
+def test_strangers_have_three_quarters_and_end_nothing_of_who_is_known(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(giving_way, "IDLE_SECONDS", 0.0)
+    known = {"known"}
+    subject = Ledger(4, FullError, is_known=known.__contains__)  # type: ignore[arg-type]
+    kept = subject.take(holder("known"), 1)
+    kept.idle_since, kept.yields = 0.0, pytest.fail
+    for number in range(3):
+        subject.take(holder(f"stranger {number}"), 1)
+    with pytest.raises(FullError):
+        subject.take(holder("stranger 3"), 1)
+    kept.give_back()
+    with pytest.raises(FullError):
+        subject.take(holder("stranger 3"), 1)
+    known.add("stranger 0")
+    subject.take(holder("stranger 3"), 1)
+    assert subject.used == 4
+
+
+def test_what_is_idle_ends_for_its_owner_with_most_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(giving_way, "IDLE_SECONDS", 0.0)
+    subject, ended = of(4), []
+    for name, since in ("a", 1.0), ("b", 3.0), ("b", 2.0), ("c", 0.0):
+        entry = subject.take(holder(name), 1)
+        entry.yields = lambda e=entry, s=since: (ended.append((e.owner, s)), e.give_back())
+        entry.idle_since = since
+    subject.take(holder("d"), 2)
+    assert ended == [("b", 2.0), ("b", 3.0)]
+
+
 # --- What is spare --------------------------------------------------------------------------------
 
 
@@ -288,7 +338,7 @@ def budget_of(memory: int, descriptors: int = 10_000, **settings: object) -> Bud
 @pytest.mark.parametrize("memory", [64 * MIB, 256 * MIB, GIB, 4 * GIB, 12 * GIB, 512 * GIB])
 def test_all_of_it_keeps_the_promise_of_the_memory_limit(memory: int) -> None:
     budget = budget_of(memory)
-    messages = budget.messages + budget.max_streams + LISTING_MESSAGES
+    messages = budget.messages + budget.max_streams + LISTING_MESSAGES + HEALTH_MESSAGES
     most = memory + messages * budget.max_message_bytes + _PROCESS
     assert most < 1.5 * memory + 256 * MIB
 

@@ -6,7 +6,7 @@ import io
 import socket
 from collections.abc import Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,8 +15,9 @@ import pytest
 from tests.server.fakes import PATIENCE, FakeCaller, FakeClock, ledger, until
 
 from npucall.errors import MessageError
+from npucall.limits import MIB
 from npucall_server.carriers import connections
-from npucall_server.carriers.connections import IdleConnections, bytes_moved
+from npucall_server.carriers.connections import Connections, bytes_moved
 from npucall_server.carriers.peers import ANSWER, Peers, Visitor
 from npucall_server.serving.watch import Watch
 from npucall_server.telemetry.log import Log
@@ -40,35 +41,67 @@ class Waits(Peers):
         self.look()
 
 
-WANTED: Any = SimpleNamespace(is_wanted=True)
-"""Room that others want."""
-QUIET: Any = SimpleNamespace(is_wanted=False)
+PLACE: Any = SimpleNamespace(idle_since=None)
+"""What a message holds on its way in."""
 STEPS: dict[str, tuple[Any, list[tuple[float, int | None]], bool]] = {
     "it stands still for a while": (None, [(29, None)], True),
     "it stands still": (None, [(29, None), (1, None)], False),
     "its bytes move": (None, [(20, 1000 * count) for count in range(100)], True),
     "pings of its connection move": (None, [(10, 17 * count) for count in range(3)], False),
-    "its message is awaited, for a third of the time": (QUIET, [(9.9, None)], True),
-    "its message does not begin": (QUIET, [(9.9, None), (0.1, None)], False),
-    "others want the room, and progress can be seen": (WANTED, [(1.5, 0)], True),
-    "others want the room, and there is none": (WANTED, [(1.5, 0), (1.5, 0)], False),
-    # Of a Unix socket nobody knows whether it moves.
-    "others want the room, and no kernel counts": (WANTED, [(9.9, None)], True),
+    "its message is awaited, for a third of the time": (PLACE, [(9.9, None)], True),
+    "its message does not begin": (PLACE, [(9.9, None), (0.1, None)], False),
 }
-"""The room that a peer holds; seconds that pass with what has moved by then; whether it stays."""
+"""What a peer holds; seconds that pass with what has moved by then; whether it stays."""
 
 
 @pytest.mark.parametrize("what", STEPS)
 def test_a_peer_is_cut_where_it_makes_no_progress(what: str) -> None:
-    room, steps, stays = STEPS[what]
+    place, steps, stays = STEPS[what]
     waits, caller = Waits(), Reader()
     waits.enter(caller)
-    caller.since, caller.awaited, caller.room = waits.clock(), ANSWER, room
+    caller.since, caller.awaited, caller.arriving = waits.clock(), ANSWER, place
     for seconds, moved in steps:
         assert caller.is_active()
         waits.after(seconds, moved)
     assert caller.is_active() == stays
     until(lambda: stays == ("s for its answer to be read" not in waits.text.getvalue()), "its line")
+
+
+def test_an_answer_has_an_end_whatever_else_moves_on_its_connection() -> None:
+    """Others read a MiB a second there: 30 s, 16 s for its own MiB, and 30 s without progress."""
+    waits, caller = Waits(), Reader()
+    waits.enter(caller)
+    waits.answers(caller, 1 << 20)
+    for second in range(46):
+        waits.after(1.0, second << 20)
+    assert caller.is_active()
+    for second in range(46, 77):
+        waits.after(1.0, second << 20)
+    assert not caller.is_active()
+
+
+def test_a_message_has_an_end_and_is_idle_unless_all_of_its_connection_come_fast() -> None:
+    """Two are awaited there."""
+    waits, room, callers = Waits(), ledger(10), [Reader(), Reader()]
+    waits.enter(callers[1])
+    begun = callers[1].since = waits.clock()
+    callers[1].awaited = ANSWER
+    idle: list[float | None] = []
+
+    def messages() -> Iterator[bytes]:
+        (entry,) = room._owners["fake"].entries
+        for moved in 0, 70_000, 80_000:
+            waits.after(1.0, moved)
+            idle.append(entry.idle_since)
+        for second in range(300):
+            assert callers[0].is_active()
+            waits.after(1.0, (1 + second) << 20)
+        waits.after(10.0)
+        assert not callers[0].is_active()
+        yield b""
+
+    waits.message(messages(), callers[0], room)
+    assert idle == [begun - 1.0, begun + 2.0, begun + 2.0]
 
 
 def test_nobody_is_cut_while_the_server_works_or_once_the_call_is_over() -> None:
@@ -172,34 +205,86 @@ def test_grpc_calls_a_peer_by_the_same_name(listen: str, target: str) -> None:
     assert (answer, len(names)) == (b"known", 1)
 
 
-def silence(connection: socket.socket) -> int:
-    """Milliseconds since something came, as the kernel tells."""
-    found: int = connections._SILENCE.unpack_from(
-        connections._info(connection), connections._SILENCE_AT
-    )[0]
-    return found
+class Port:
+    """Connections of a listener at which ``most`` may be open, and what looks after them."""
 
-
-def test_connections_without_a_call_are_closed_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of six where there may be four: one has a call, from one something has just come."""
-    with ExitStack() as open_:
+    def __init__(self, open_: ExitStack, most: int) -> None:
         listener = open_.enter_context(socket.create_server(("127.0.0.1", 0)))
-        address = listener.getsockname()
-        peers = [open_.enter_context(socket.create_connection(address)) for _ in range(6)]
-        served = [open_.enter_context(listener.accept()[0]) for _ in peers]
-        busy = {f"ipv4:127.0.0.1:{peer.getsockname()[1]}" for peer in peers[:1]}
-        until(lambda: min(map(silence, served)) > 20, "none has moved for a while")
-        peers[1].sendall(b"moved")
-        until(lambda: silence(served[1]) < silence(served[2]), "the kernel has seen it")
-        seen = {connections.name_of(each): connections._info(each) for each in served}
-        monkeypatch.setattr(connections, "_info", lambda each: seen[connections.name_of(each)])
-        monkeypatch.setattr(connections, "_IDLE_MS", min(map(silence, served[2:])))
-        log = io.StringIO()
-        IdleConnections(address[1], 4, lambda: busy, Log(stream=log)).look()
-        for each in served:
-            each.settimeout(PATIENCE)
-        assert [each.recv(5) for each in served[1:]] == [b"moved", b"", b"", b"", b""]
-        served[0].settimeout(0)
-        with pytest.raises(BlockingIOError):
-            served[0].recv(1)
-    assert '"connections": 4' in log.getvalue()
+        self._open, self._address = open_, listener.getsockname()
+        self._listener, self.text = listener, io.StringIO()
+        self._served: dict[str, socket.socket] = {}
+        self.busy: set[str] = set()
+        self.finished: dict[str, int] = {}
+        self.resident = 0
+        self.looks = Connections(
+            {self._address[1]: most}, lambda: self.busy, self.finished, Log(stream=self.text),
+            lambda: self.resident,
+        )  # fmt: skip
+
+    def connect(self) -> tuple[socket.socket, str]:
+        """A peer, and its name."""
+        peer = self._open.enter_context(socket.create_connection(self._address))
+        served = self._open.enter_context(self._listener.accept()[0])
+        self._served[name := connections.name_of(served)] = served
+        return peer, name
+
+    def come(self, peer: socket.socket) -> int:
+        """Bytes from it, which are read."""
+        name = f"ipv4:127.0.0.1:{peer.getsockname()[1]}"
+        served = self._served[name]
+        served.setblocking(False)
+        with suppress(BlockingIOError):
+            while served.recv(MIB):
+                pass
+        return connections._bytes_come({name: served})[name]
+
+    def grow(self) -> None:
+        """The process does, so that somebody looks."""
+        self.resident += 32 * MIB
+        self.looks.look()
+
+
+def is_closed(peer: socket.socket) -> bool:
+    peer.settimeout(0.05)
+    try:
+        return not peer.recv(1)
+    except TimeoutError:
+        return False
+
+
+def test_connections_without_a_call_are_closed_for_others_first_those_that_never_had_one() -> None:
+    """Of seven where there may be six. One has a call, two had one, one has just come."""
+    with ExitStack() as open_:
+        port = Port(open_, 6)
+        peers, names = zip(*(port.connect() for _ in range(6)), strict=True)
+        port.busy.add(names[2])
+        port.finished.update({names[0]: 2, names[1]: 1, "gone": 3})
+        port.grow()
+        assert not any(map(is_closed, peers))  # they may have come this moment
+        new, _ = port.connect()
+        port.grow()
+        assert [is_closed(each) for each in (*peers, new)] == [
+            False,
+            True,
+            False,
+            *[True] * 3,
+            False,
+        ]
+        assert set(port.finished) == set(names[:2])
+    assert '"connections": 4' in port.text.getvalue()
+
+
+def test_who_sends_much_and_no_call_is_closed_where_the_process_grows() -> None:
+    with ExitStack() as open_:
+        port = Port(open_, 10_000)
+        peers, names = zip(*(port.connect() for _ in range(4)), strict=True)
+        port.busy.add(names[1])
+        port.finished[names[2]] = 1
+        for peer in peers[:3]:
+            peer.setblocking(False)
+            while port.come(peer) <= MIB:
+                peer.send(bytes(MIB))
+        port.looks.look()
+        assert not any(map(is_closed, peers))
+        port.grow()
+        assert [is_closed(each) for each in peers] == [True, False, False, False]

@@ -39,6 +39,8 @@ class Had:
     """When this process granted or restored it."""
     over: float | None = None
     """When it was released, or told to have ended."""
+    kept_out: bool = False
+    """Whether a call of somebody else was refused meanwhile."""
 
     @property
     def end(self) -> float:
@@ -62,6 +64,8 @@ class Schedule:
     waiting: list[Waiting] = field(default_factory=list)
     gaps: dict[str, float] = field(default_factory=dict)
     """When the gap of a tenant is over, behind what this process has granted or restored."""
+    free_until: float = 0.0
+    """Until when the device is for calls that were kept out."""
     passed: list[str] = field(default_factory=list)
     """Keys in the order in which this process let them pass for the first time."""
     told: list[object] = field(default_factory=list)
@@ -84,7 +88,9 @@ class Schedule:
             rules, keys, self.clock.monotonic, self.clock.wall, lambda *told: self.told.append(told)
         )
         self.opens = self.now + (LEASE if self.secret else 0.0)
-        self.waiting, self.passed, self.gaps = [], [], {}
+        self.waiting, self.passed, self.gaps, self.free_until = [], [], {}, 0.0
+        for each in self.had:
+            each.kept_out = False
         if self.secret is None:
             for each in self.had:
                 each.over = min(each.end, self.now)
@@ -143,6 +149,8 @@ class Schedule:
             self.subject.check("", self.random.choice(PEOPLE))
         except ReservedError:
             assert known
+            for each in known:
+                each.kept_out = each.kept_out or each.key == self.passed[-1]
         else:
             assert not known
 
@@ -182,6 +190,8 @@ class Schedule:
             return
         if not known:
             self.restores += 1
+            for other in self.had:  # it takes the place of an earlier one
+                other.kept_out = False
             each.began = self.now
             each.lease_ends = self.now + LEASE
             self.passed.append(each.key)
@@ -201,6 +211,9 @@ class Schedule:
     def begin_gap(self, each: Had, ended: float) -> None:
         """As long as the reservation was, and no longer than the rule."""
         over = ended + min(GAP, ended - each.began)
+        if each.kept_out:
+            least = ended + min(GAP, max(ended - each.began, 0.125))
+            self.free_until = max(self.free_until, least)
         self.gaps[each.who.tenant] = max(over, self.gaps.get(each.who.tenant, 0.0))
 
     def grant(self) -> None:
@@ -221,7 +234,8 @@ class Schedule:
         self.begin(granted[0].wish)
 
     def may_have_it(self, each: Waiting) -> bool:
-        return self.now >= max(self.opens, self.gaps.get(each.wish.holder.tenant, 0.0))
+        gap = self.gaps.get(each.wish.holder.tenant, 0.0)
+        return self.now >= max(self.opens, self.free_until, gap)
 
     def begin(self, wish: Wish) -> None:
         key, ends, renew_within = self.subject.begin(wish)

@@ -122,6 +122,32 @@ def before(clock: FakeClock) -> Reservations:
     return before
 
 
+@pytest.mark.parametrize(("seconds", "quiet"), [(4.0, 0.0), (1 / 1024, 0.0), (1.0, 3.0)])
+def test_reservations_in_turn_leave_half_of_the_time_to_the_calls_that_they_keep_out(
+    subject: Reservations, clock: FakeClock, seconds: float, quiet: float
+) -> None:
+    """Two tenants ask again and again; what they wait for running calls counts too.
+
+    Before, none of 1,135 calls of a third one ran in 24 s, and of 1 ms each time 22 of 244.
+    """
+    refused, granted_at = 0, 0.0
+    wishes = {who: subject.ask(who, seconds) for who in (A, B)}
+    for _ in range(1000):
+        clock.advance(1 / 16)
+        subject.settle()
+        try:
+            subject.check("", C)
+        except ReservedError:
+            refused += 1
+        (granted,) = [each for each in wishes if subject.is_granted(wishes[each])] or [None]
+        if granted is None:
+            granted_at = clock.monotonic() + quiet
+        elif not subject.key and clock.monotonic() >= granted_at:
+            subject.begin(wishes[granted])
+            wishes[granted] = subject.ask(granted, seconds)
+    assert 100 < refused < 550
+
+
 def test_with_a_secret_nobody_is_granted_anything_for_a_lease_after_the_start(
     clock: FakeClock,
 ) -> None:

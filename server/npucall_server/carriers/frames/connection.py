@@ -52,8 +52,8 @@ class FrameConnection(FrameVisitor):
         """Once its caller is known."""
 
     def bytes_moved(self) -> int:
-        """In both directions."""
-        return self._incoming.count + self._outgoing.count
+        """That have come: it is its message that is awaited."""
+        return self._incoming.count
 
     def look(self) -> None:
         """Notices a peer that has gone, and a credential that may have ended."""
@@ -159,11 +159,11 @@ class FrameConnection(FrameVisitor):
             call.refuse(error)
             answers.add(call)
             return
+        self.arriving = place
         try:
-            self.room = self._parts.room if place is not None else None
             message = self._incoming.message(size)
         finally:
-            self.room = None
+            self.arriving = None
             if place is not None:
                 place.give_back()
         call.outcome.begun_ns = time.perf_counter_ns()
@@ -183,4 +183,6 @@ class FrameConnection(FrameVisitor):
         if size <= BUFFER_BYTES:
             return None
         messages = -(-size // self._parts.budget.max_message_bytes)
-        return self._parts.room.take(call.caller, messages, self.cancel)
+        place = self._parts.room.take(call.caller, messages, self.cancel)
+        place.idle_since = self._parts.peers.clock()  # until its bytes are seen to move
+        return place

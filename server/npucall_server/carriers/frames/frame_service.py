@@ -47,7 +47,7 @@ class FrameService:
         streams: Exchange,
         regions: Regions,
     ) -> None:
-        most = budget.max_connections
+        most = budget.frame_connections
         self.places = Ledger(most, lambda *_: _too_many(most))
         self.instance = door.identity.instance
         hello = join_hello(self.instance, budget.frame_bytes, STREAM_WINDOW)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from npucall.errors import MessageError, TooLargeError
 from npucall.memory import fresh
 from npucall.wire.headers import HEADER_BYTES, MOST_METADATA_BYTES, metadata_in, unpack
+from npucall_server.carriers.peers import MESSAGE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -164,7 +165,7 @@ class IncomingFrames:
         peer = self._peer
         if peer is None:
             raise EOFError
-        peer.since, peer.awaited = self._clock(), "its message"
+        peer.since, peer.awaited = self._clock(), MESSAGE
         try:
             yield
         finally:

@@ -1,0 +1,169 @@
+"""Strangers: who is nobody takes nothing that others need, whatever moves on its connections.
+
+The figures of before are of 31bb2f97, with a memory_limit of 256 MiB.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.end_to_end import wire
+
+import npucall_client
+from npucall.errors import NpucallError
+from npucall.operators.l1_loss_backward import l1_loss_backward
+from npucall_client import Client
+
+from .clients import health_of
+from .http2 import HEALTH, Connections, answered, connected, pump, sent
+from .servers import MIB, Start
+
+ONE = np.float32(1)
+_PRIORITY = 2
+"""A frame that says nothing, which gRPC reads and forgets."""
+
+
+@contextmanager
+def kept_moving(made: Connections, pause: float = 0.5) -> Iterator[None]:
+    """Each connection sends 14 bytes every now and then, and answers pings, meanwhile."""
+    over = threading.Event()
+
+    def move() -> None:
+        while not over.is_set():
+            for each in made:
+                each._frame(_PRIORITY, 0, 1, bytes(5))
+            pump(made, pause)
+
+    mover = threading.Thread(target=move)
+    mover.start()
+    try:
+        yield
+    finally:
+        over.set()
+        mover.join()
+
+
+def answers(client: Client, calls: int = 5) -> int:
+    """How many calls are answered, each within three seconds."""
+    found = 0
+    for _ in range(calls):
+        try:
+            client.options(timeout=3).run(l1_loss_backward, ONE, ONE, ONE)
+        except NpucallError:
+            continue
+        found += 1
+    return found
+
+
+def test_requests_without_a_body_hold_no_room_that_others_need(start: Start) -> None:
+    """Before: 0 of 5 answered, BUSY for as long as they like."""
+    with (
+        start() as server,
+        npucall_client.connect(server.target) as client,
+        connected(server.target, 3) as made,
+        kept_moving(made),
+    ):
+        for each in made:
+            for _ in range(20):
+                each.call("Execute", end=False)
+        time.sleep(1)
+        assert answers(client) == 5
+        with npucall_client.connect(server.target) as late:
+            assert answers(late) == 5
+
+
+def test_health_checks_that_never_come_keep_nobody_from_connecting_or_renewing(
+    start: Start,
+) -> None:
+    """Before: connect() failed or took a minute, checks too, and the session's lease ended."""
+    with start() as server, npucall_client.connect(server.target) as client:
+        session = client.session()
+        with connected(server.target, 8) as made, kept_moving(made):
+            for path in (HEALTH, "GetServerInfo") * 8:
+                for each in made:
+                    each.call(path, end=False)
+            time.sleep(1)
+            with npucall_client.connect(server.target) as late:
+                assert answers(late) == 5
+            assert [health_of(server.target) for _ in range(5)] == ["SERVING"] * 5
+            session.put(np.ones(4, np.float32))
+        session.close()
+
+
+def test_idle_and_unfinished_connections_keep_nobody_out(start: Start) -> None:
+    """Before: with 256 of them nobody else connected, if a byte came from each now and then."""
+    with (
+        start("--max-connections=64") as server,
+        connected(server.target, 64) as made,
+        kept_moving(made, 0.2),
+    ):
+        wire.until(lambda: health_of(server.target) == "SERVING", "a place is free")
+        with npucall_client.connect(server.target) as client:
+            assert answers(client) == 5
+
+
+def test_listings_that_nobody_reads_count(start: Start) -> None:
+    """Before: 493 MiB. Of one connection 64 are open at a time."""
+    with start() as server, connected(server.target, 22, window=0) as made:
+        for each in made:
+            for _ in range(64):
+                each.call("ListOperators", b"\0\0\0\0\0")
+        pump(made, 20, lambda all_: sent(all_) and answered(all_))
+        server.note(f"+{(server.peak() - server.resident_at_start) / MIB:.0f} MiB")
+        assert server.peak() - server.resident_at_start < 150 * MIB
+        assert health_of(server.target) == "SERVING"
+
+
+def test_headers_without_an_end_cost_their_connection(start: Start) -> None:
+    """Before: 1,538 MiB after a minute, where the promise is 640."""
+    field = (b"\x00\x01x\x7d" + b"y" * 125) * 120  # a name whose value grows with each
+    frame = len(field).to_bytes(3) + bytes([9, 0]) + (1).to_bytes(4) + field
+    with start() as server, connected(server.target) as (made,):
+        made.socket.settimeout(10)
+        made._frame(1, 0, 1, b"\x00\x01x\x01y")
+        pump([made], 0.5, sent)
+        closed_after, begun = 0, time.monotonic()
+        try:
+            while time.monotonic() - begun < 60:
+                made.socket.sendall(frame)
+                closed_after += len(frame)
+        except (TimeoutError, OSError):
+            pass
+        server.note(f"closed after {closed_after / MIB:.0f} MiB, {time.monotonic() - begun:.0f} s")
+        assert time.monotonic() - begun < 60
+        wire.until(lambda: "stray connections closed" in server.log.read_text(), "its line")
+
+
+def test_the_rule_of_the_page_limits_each_address(tmp_path: Path) -> None:
+    """In a network of its own: 64 of 100 connections are open."""
+    nft, unshare = shutil.which("nft"), shutil.which("unshare")
+    if nft is None or unshare is None:
+        pytest.skip("nftables is not installed")
+    page = (Path(__file__).parents[2] / "docs/operations.md").read_text()
+    rule = page[page.index("table inet npucall {") :]
+    (tmp_path / "rule").write_text(rule[: rule.index("```")])
+    script = f"""ip link set lo up && {nft} -f rule && exec {sys.executable} -c '
+import socket
+listener, opened = socket.create_server(("127.0.0.1", 50051), backlog=200), []
+for _ in range(100):
+    try:
+        opened.append(socket.create_connection(("127.0.0.1", 50051), timeout=5))
+    except ConnectionError:
+        pass
+print(len(opened))'"""
+    done = subprocess.run(
+        [unshare, "-rn", "sh", "-c", script], cwd=tmp_path, capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
+    if "Operation not permitted" in done.stderr:
+        pytest.skip("this user makes no network of its own")
+    assert done.stdout == "64\n", done.stderr
