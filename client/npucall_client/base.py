@@ -93,6 +93,11 @@ class ClientBase:
             waits=settings.wait,
         )
 
+    def __repr__(self) -> str:
+        server = self._transport.first_info.server
+        state = "closed" if self._calls.shared.closed else f"{server.device} as {server.soc}"
+        return f"<{type(self).__name__} of {self._settings.target}, {state}>"
+
     @property
     def _transport(self) -> Transport:
         return self._calls.transport

@@ -66,3 +66,15 @@ def test_an_operator_has_its_name_in_c_and_its_name_in_python_everywhere() -> No
             assert npu.operator(name).name == "aclnnGeluBackward"
         with pytest.raises(LookupError, match="'aclnnGeluBack'; did you mean aclnnGeluBackward"):
             npu.run("GeluBack", x, x)
+
+
+def test_what_calls_go_to_says_what_it_is() -> None:
+    with npucall.connect("local:") as npu:
+        assert repr(npu) == "<Client of local:, local as Ascend910B1>"
+        with npu.session() as session, npu.pipeline() as pipeline:
+            assert repr(pipeline) == "<Pipeline: 0 calls in flight>"
+        assert (repr(session), repr(pipeline)) == (
+            "<Session on local:, closed>",
+            "<Pipeline: closed>",
+        )
+    assert repr(npu) == "<Client of local:, closed>"

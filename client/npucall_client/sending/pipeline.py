@@ -102,6 +102,10 @@ class PipelineBase(Generic[F]):
         self._count = 0
         self._closed = False
 
+    def __repr__(self) -> str:
+        state = "closed" if self._closed else f"{len(self._in_flight)} calls in flight"
+        return f"<{type(self).__name__}: {state}>"
+
     async def _close(self) -> None:
         self._closed = True
         await self._calls.close()

@@ -36,7 +36,8 @@ class SessionBase:
         self._connection = connection
 
     def __repr__(self) -> str:
-        return f"<Session on {self._home.host}, lease {self.lease:g} s, {self.budget} bytes>"
+        told = "closed" if self._home.closed else f"lease {self.lease:g} s, {self.budget} bytes"
+        return f"<Session on {self._home.host}, {told}>"
 
     @property
     def lease(self) -> float:

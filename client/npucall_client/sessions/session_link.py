@@ -77,7 +77,7 @@ class SessionLink:
         self._proofs = Proofs() if refill else None
         self._collected = Collected()
         self._process = os.getpid()
-        self._closed = False
+        self.closed = False
         self._lost: NpucallError | None = None
         self._opening = sender.lock()
         self._wake = sender.event()
@@ -134,7 +134,7 @@ class SessionLink:
         return self.filling
 
     def _check(self) -> None:
-        if self._closed:
+        if self.closed:
             raise CancelledError("the session is closed; client.session() opens another one")
         if self._process != os.getpid():
             raise CancelledError(
@@ -182,7 +182,7 @@ class SessionLink:
         """Releases handles; a session that has ended has none."""
         if self._proofs is not None:
             self._proofs.forget(handles)
-        if self._closed or self._lost is not None or self._process != os.getpid():
+        if self.closed or self._lost is not None or self._process != os.getpid():
             return
         try:
             await self._transport.release(self._own(timeout), handles)
@@ -196,9 +196,9 @@ class SessionLink:
     async def close(self) -> None:
         """Ends the session. If the server does not answer, it ends with its lease."""
         async with self._opening:
-            if self._closed:
+            if self.closed:
                 return
-            self._closed = True
+            self.closed = True
         self._wake.set()
         if self._process != os.getpid():
             return
@@ -213,7 +213,7 @@ class SessionLink:
 
         It goes on while the server does not answer: the server may be starting again.
         """
-        if self._closed:
+        if self.closed:
             return False
         if self._lost is not None:
             return self._proofs is not None

@@ -80,6 +80,9 @@ class Functional:
         self.number = place.number
         self.by_torch = by_torch
 
+    def __repr__(self) -> str:
+        return f"<Functional on {self._place.session or self._place.client!r}>"
+
     kl_div = _method(losses.kl_div)
     l1_loss = _method(losses.l1_loss)
     mse_loss = _method(losses.mse_loss)

@@ -55,7 +55,7 @@ class Place:
         self.session = session
         self.checked: set[tuple[Any, ...]] = set()
         """Calls whose backward would pass its checks."""
-        self._client = client
+        self.client = client
         _places[self.number] = self
 
     def forward(self, arguments: Sequence[Any], *, keep: bool, results: bool) -> Run:
@@ -63,16 +63,16 @@ class Place:
         if self._is_exact(arguments):
             return self._exact
         if keep and self.session is not None:
-            return SessionRun(self._client, arguments, self.session, results=results)
-        return OnClient(self._client)
+            return SessionRun(self.client, arguments, self.session, results=results)
+        return OnClient(self.client)
 
     def backward(self, arguments: Sequence[Any], held: KeptArguments | None) -> Run:
         """Where a backward runs."""
         if self._is_exact(arguments):
             return self._exact
         if held is None:
-            return OnClient(self._client, self._note)
-        return InSession(self._client, arguments, held.arguments, self._note)
+            return OnClient(self.client, self._note)
+        return InSession(self.client, arguments, held.arguments, self._note)
 
     @cached_property
     def planned(self) -> Planned:
@@ -105,7 +105,7 @@ class Place:
 
     @cached_property
     def _info(self) -> Any:
-        return self._client.server_info()
+        return self.client.server_info()
 
     @cached_property
     def _product(self) -> Product:
@@ -119,9 +119,9 @@ class Place:
         if self.is_local or wire <= _MOST_ON_THE_WIRE * result.total_ns:
             return
         with _lock:
-            if self._client in _warned:
+            if self.client in _warned:
                 return
-            _warned.add(self._client)
+            _warned.add(self.client)
         warnings.warn(
             f"this backward spent {wire / result.total_ns:.0%} of its {result.total_ns / 1e6:.1f} "
             "ms on sending and receiving; sessions avoid most of that (docs/torch.md)",
