@@ -87,17 +87,19 @@ class KnownMessage:
     So nothing of them has to be parsed, or written anew.
     """
 
-    __slots__ = ("_parts", "_stays", "data_bytes", "length")
+    __slots__ = ("_parts", "_sizes", "_stays", "data_bytes", "length")
 
     def __init__(self, parts: Iterable[tuple[bytes, int]]) -> None:
         """``parts``: bytes that stay, each with how many follow them that differ."""
         self._parts: list[tuple[int, bytes, int, int]] = []
+        self._sizes: list[int] = []
         self._stays: list[Buffer] = []
         self.data_bytes = position = 0
         for stays, size in parts:
             start = position + len(stays)
             self._parts.append((position, stays, start, start + size))
             self._stays += (stays, b"")
+            self._sizes.append(size)
             self.data_bytes += size
             position = start + size
         self.length = position
@@ -106,6 +108,10 @@ class KnownMessage:
     def begins(self) -> bytes:
         """What stays at their beginning."""
         return self._parts[0][1]
+
+    def fits(self, data: Collection[Buffer]) -> bool:
+        """Whether these parts have the lengths that it says."""
+        return list(map(len, data)) == self._sizes
 
     def parts(self, data: Collection[Buffer]) -> list[Buffer]:
         """The message with these parts that differ."""
