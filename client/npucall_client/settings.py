@@ -83,9 +83,10 @@ class Options(BaseModel):
 
     connect_timeout: Annotated[float, BeforeValidator(_connect_seconds)] = 10.0
     """Seconds that ``connect`` waits for a server to answer. NPUCALL_CONNECT_TIMEOUT."""
-    stream_from: Annotated[int, Field(ge=0)] = 4 * 2**20
+    stream_from: Annotated[int | None, Field(ge=0)] = None
     """The client sends the arrays of a call in chunks if they have so many bytes or more, or more
-    than the server's max_message_bytes. NPUCALL_STREAM_FROM."""
+    than the server's max_message_bytes. Not given: 4 MiB over gRPC; in frames only what has no room
+    in a message, nor in memory that both see. NPUCALL_STREAM_FROM."""
     keep_memory: Annotated[int, Field(ge=0), BeforeValidator(_kept)] = 0
     """Bytes of freed memory that this process keeps for its next large arrays, at most 2 GiB; only
     on Linux with glibc. NPUCALL_KEEP_MEMORY."""

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 
+from npucall.errors import SharedMemoryError
 from npucall.v1 import frames_pb2 as frames
 from npucall.v1 import operator_service_pb2 as pb
 from npucall.wire import headers
-from npucall.wire.status import TRAILER, is_ours
+from npucall.wire.status import TRAILER, is_ours, to_status
 
 if TYPE_CHECKING:
     from tests.client.fake_server import FakeServer
@@ -98,6 +99,10 @@ def calls(server: FakeServer) -> Serve:
         peer.welcome()
         while True:
             header, metadata, message = peer.receive()
+            if header.kind == headers.MEMORY:
+                none = to_status(SharedMemoryError("it has none"))
+                peer.send(headers.ERROR, none.SerializeToString(), header.call_id)
+                continue
             if peer.authorization:
                 metadata["authorization"] = peer.authorization
             context: Any = FrameContext(metadata, peer.socket)

@@ -65,7 +65,7 @@ def test_a_large_call_travels_in_chunks_unasked(server: ServerProcess) -> None:
     def streams() -> int:
         return server.log.read_text().count('"method": "ExecuteStream"')
 
-    with npucall_client.connect(server.target) as client:
+    with npucall_client.connect(server.target, carrier="grpc") as client:
         before = streams()
         assert np.array_equal(large_call(client), EXPECTED)
         wire.until(lambda: streams() == before + 1, "it is logged")

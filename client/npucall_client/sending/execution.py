@@ -21,7 +21,12 @@ async def executed(link: Link, attempts: Attempts) -> Response:
     call, limits = attempts.request.call, link.limits
     if link.memories.regions:
         link.memories.place(call)
-    if attempts.in_chunks or limits.travels_in_chunks(call):
+    in_frames = link.frames.is_offered and call.progress is None
+    if in_frames and link.frames.memory.suits(call) and not attempts.in_chunks:
+        response = await link.placed(call, attempts)
+        if response is not None:
+            return response
+    if attempts.in_chunks or limits.travels_in_chunks(call, in_frames=in_frames):
         return await _in_chunks(link, attempts, call)
     message = parts_of(call)
     size = sum(map(len, message))

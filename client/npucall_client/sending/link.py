@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 
     from npucall.tensors import Buffer
+    from npucall.wire.messages import Response
     from npucall_client.calls.arguments import BoundCall
     from npucall_client.sending.frames.frame_connection import FrameConnection
     from npucall_client.sending.large_call import StreamOpener
@@ -160,6 +161,12 @@ class Link:
         parts = (message,) if isinstance(message, bytes) else message
         beside = self._framed(attempts)
         return await self.frames.answer(KINDS[method], parts, beside, attempts)
+
+    async def placed(self, call: BoundCall, attempts: Attempts) -> Response | None:
+        """One attempt at a large call by memory of a connection; None if it has to travel."""
+        attempts.sent = await self.authorization()
+        self._travels("frames")
+        return await self.frames.memory.answer(call, self._framed(attempts), attempts)
 
     def _framed(self, attempts: Attempts) -> bytes:
         """The metadata of a frame."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from npucall.errors import TooLargeError
-from npucall.limits import CHUNK_BYTES, FRAME_BYTES, MAX_CHUNK_BYTES, MAX_MESSAGE_BYTES
+from npucall.limits import CHUNK_BYTES, FRAME_BYTES, MAX_CHUNK_BYTES, MAX_MESSAGE_BYTES, MIB
 from npucall_client.sending.transfer import held_bytes, is_chunked, size_of, travelling
 
 if TYPE_CHECKING:
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from npucall.v1 import operator_service_pb2 as pb
     from npucall_client.calls.arguments import BoundCall
 
+_STREAM_FROM = 4 * MIB
+"""Bytes of arrays from which a call travels in chunks over gRPC, if the caller does not say."""
 CHECKED_FROM = 1 << 20
 """A request of so many bytes or more is checked against the server's limits before it is sent."""
 
@@ -21,10 +23,12 @@ CHECKED_FROM = 1 << 20
 class ServerLimits:
     """``GetServerInfoResponse.limits``, where 0 is no limit, and the client's ``stream_from``."""
 
-    def __init__(self, limits: pb.Limits, stream_from: int) -> None:
-        self._stream_from = stream_from
+    def __init__(self, limits: pb.Limits, stream_from: int | None) -> None:
         self._memory = limits.memory_limit
         self._message = min(limits.max_message_bytes or MAX_MESSAGE_BYTES, MAX_MESSAGE_BYTES)
+        self._stream_from = _STREAM_FROM if stream_from is None else stream_from
+        self._split_from = self._message if stream_from is None else stream_from
+        """The same for a call in frames, which needs no more memory in one message."""
         self.stream_window: int = limits.stream_window
         """Calls of one stream that may be without an answer; 0: the server has no streams."""
         self.frames_per_message: int = limits.frames_per_message
@@ -42,7 +46,7 @@ class ServerLimits:
         self.remembers: bool = limits.digest_cache_bytes > 0
         """Whether the server keeps bytes by their digests."""
 
-    def travels_in_chunks(self, call: BoundCall) -> bool:
+    def travels_in_chunks(self, call: BoundCall, *, in_frames: bool = False) -> bool:
         """Whether a call gets a stream of its own.
 
         It also gets one if only the answer may be large, since the server has the inputs already;
@@ -50,6 +54,7 @@ class ServerLimits:
         """
         if not self.stream_window:
             return False
+        most = self._split_from if in_frames else self._stream_from
         form = call.form
         if call.home is None and call.placement is None:
             if form is not None and form.request is not None:
@@ -57,13 +62,13 @@ class ServerLimits:
             else:
                 size = sum(map(len, call.storage.values()))
                 length = len(call.call) + FRAME_BYTES * (1 + len(call.storage)) + size
-            return size >= self._stream_from or length > self._message
+            return size >= most or length > self._message
         size = size_of(call)
-        if size >= self._stream_from or self._is_too_long(call, size):
+        if size >= most or self._is_too_long(call, size):
             return True
         if call.kept or is_chunked(call, self.chunk_bytes):
             return False
-        if call.home is not None and size + held_bytes(call) >= self._stream_from:
+        if call.home is not None and size + held_bytes(call) >= most:
             return True
         return call.placement is not None and self._is_too_long(
             call, sum(map(len, call.data.values()))

@@ -69,7 +69,7 @@ def ask(path: str, nbytes: int, timeout: float, authorization: str = "") -> Regi
     try:
         try:
             region_id = _region_id(response)
-            memory = _mapped(files, nbytes)
+            memory = mapped(files, nbytes)
         finally:
             for file in files:
                 os.close(file)
@@ -182,7 +182,7 @@ def _region_id(response: pb.SharedMemoryResponse) -> bytes:
     return response.id
 
 
-def _mapped(files: list[int], nbytes: int) -> AnyArray:
+def mapped(files: list[int], nbytes: int) -> AnyArray:
     """The memory behind the one descriptor. Refuses what could be cut off under this process."""
     import fcntl  # noqa: PLC0415  # exists on Unix only
 

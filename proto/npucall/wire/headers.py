@@ -6,6 +6,7 @@ from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
 
 from npucall.errors import MessageError
+from npucall.limits import REGION_ID_BYTES
 from npucall.v1 import frames_pb2 as pb
 from npucall.v1 import operator_service_pb2, shared_memory_pb2
 from npucall.wire import status
@@ -100,6 +101,19 @@ def memory_request(data: bytes) -> shared_memory_pb2.SharedMemoryRequest:
             f"bytes: expected 1 or more, or `credential` instead, found {request.bytes}"
         )
     return request
+
+
+def join_memory_request(size: int) -> bytes:
+    """Asks for so much of it."""
+    return shared_memory_pb2.SharedMemoryRequest(bytes=size).SerializeToString()
+
+
+def memory_in(response: bytes) -> bytes:
+    """The id of memory that a server shares. Raises MessageError."""
+    name: bytes = parsed_as(shared_memory_pb2.SharedMemoryResponse, response).id
+    if len(name) != REGION_ID_BYTES:
+        raise MessageError(f"id: expected {REGION_ID_BYTES} bytes, found {len(name)}")
+    return name
 
 
 def join_memory(name: bytes) -> bytes:

@@ -10,7 +10,7 @@ import math
 import os
 import time
 import weakref
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -18,12 +18,13 @@ from npucall.errors import NpucallError, UnauthenticatedError
 from npucall.wire.headers import EXECUTE, PROGRAM
 from npucall_client.calls.options import closed
 from npucall_client.sending.failures import Origin, broken, lateness
+from npucall_client.sending.frames.frame_memory import FrameMemory
 from npucall_client.sending.frames.frame_opener import FrameOpener
 from npucall_client.sending.frames.frame_places import places_of
 from npucall_client.sending.frames.frame_stream import FrameStream
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from npucall.tensors import Buffer
     from npucall.v1 import operator_service_pb2 as pb
@@ -92,7 +93,13 @@ class FrameCarrier:
         self._idle: list[FrameConnection] = []
         """The one that was used last comes first."""
         self._is_closed = False
+        self.memory = FrameMemory(self, settings)
         _carriers.add(self)
+
+    @property
+    def shared_bytes(self) -> int:
+        """Of memory that the server shares with the connections."""
+        return sum(each.shared_bytes for each in self._opener.every.copy())
 
     @property
     def is_offered(self) -> bool:
@@ -133,6 +140,22 @@ class FrameCarrier:
             self._idle.append(connection)
             return answer
         return None
+
+    @contextmanager
+    def using(self, connection: FrameConnection, timeout: float) -> Iterator[None]:
+        """Uses a connection, which is free or closed after that."""
+        try:
+            yield
+        except NpucallError:
+            self.give_back(connection)
+            raise
+        except (OSError, EOFError) as error:
+            self.end(connection)
+            raise self.told(error, timeout) from None
+        except BaseException:
+            self.end(connection)
+            raise
+        self.give_back(connection)
 
     def stream(  # noqa: PLR0913  # all that makes one
         self,

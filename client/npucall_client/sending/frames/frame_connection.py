@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import time
 from typing import TYPE_CHECKING, Protocol
 
@@ -11,6 +12,8 @@ from npucall.memory import fresh
 from npucall.wire import headers
 from npucall.wire.headers import HEADER_BYTES, pack, unpack
 from npucall.wire.status import from_bytes
+from npucall_client.sending.frames.frame_region import FrameRegion
+from npucall_client.shared.side_socket import mapped
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,6 +43,9 @@ class FrameSocket(Protocol):
     async def send(self, parts: Sequence[Buffer], size: int) -> None:
         """Sends all of the parts, which have so many bytes."""
 
+    async def receive_files(self, size: int) -> tuple[bytes, list[int]]:
+        """So many bytes, at most, and the file descriptors that come beside the first one."""
+
     def is_quiet(self) -> bool:
         """Whether nothing has come, not even the end."""
 
@@ -62,6 +68,12 @@ class FrameConnection:
         self.has_sent = False
         """Whether the kernel has taken all of its current call."""
         self.max_message_bytes = 0
+        self.is_near = False
+        """Whether the server can share memory with it."""
+        self.region: FrameRegion | None = None
+        """Memory that the server shares with this connection."""
+        self.shared_bytes = 0
+        """All of it, with what was too small."""
         self._buffer = memoryview(bytearray(_BUFFER_BYTES))
         self._begin = self._end = 0
 
@@ -99,6 +111,33 @@ class FrameConnection:
         if header.kind == headers.RESPONSE and header.call_id == _ONLY:
             return answer
         raise self.error_in(header, answer)
+
+    async def share(self, size: int, ends: float) -> FrameRegion:
+        """Memory of so many bytes, used instead of what was shared before.
+
+        Raises the error with which the server refuses; OSError, EOFError.
+        """
+        self.region = None
+        self.socket.until(ends, ends - time.monotonic())
+        message = headers.join_memory_request(size)
+        head = pack(headers.MEMORY, len(message), _ONLY)
+        await self.socket.send((head, message), HEADER_BYTES + len(message))
+        first, files = await self.socket.receive_files(HEADER_BYTES)
+        try:
+            self._buffer[: len(first)] = first
+            self._begin, self._end = 0, len(first)
+            if not first:
+                raise EOFError
+            header, answer = await self.next()
+            if header.kind != headers.MEMORY:
+                raise self.error_in(header, answer)
+            name = headers.memory_in(bytes(answer))
+            self.region = FrameRegion(name, mapped(files, size))
+            self.shared_bytes += size
+        finally:
+            for file in files:
+                os.close(file)
+        return self.region
 
     async def send(self, kind: int, message: Sequence[Buffer] = (), metadata: bytes = b"") -> None:
         """Sends one frame of the connection itself."""

@@ -41,6 +41,7 @@ class FrameOpener:
         socket = await self._sender.frame_socket(place, ends)
         tls = None if context is None else TlsLayer(socket, context, place.name)
         connection = FrameConnection(tls or socket, authorization, files)
+        connection.is_near = bool(place.path)
         self.every.add(connection)
         try:
             self._check_open()

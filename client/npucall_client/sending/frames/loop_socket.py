@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from npucall import keepalive
 from npucall_client.sending.frames.frame_places import may_see_credential
+from npucall_client.sending.frames.thread_socket import MOST_FILES, OWN_FILES
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Sequence
@@ -66,6 +67,17 @@ class LoopSocket:
             return
         for part in parts:
             await self._in_time(self._loop.sock_sendall(self._socket, part))
+
+    async def receive_files(self, size: int) -> tuple[bytes, list[int]]:
+        """See ``FrameSocket``."""
+        came = asyncio.Event()
+        self._loop.add_reader(self._socket, came.set)
+        try:
+            await self._in_time(came.wait())
+        finally:
+            self._loop.remove_reader(self._socket)
+        data, files, _, _ = socket.recv_fds(self._socket, size, MOST_FILES, OWN_FILES)
+        return data, files
 
     def is_quiet(self) -> bool:
         try:

@@ -28,6 +28,9 @@ _LEAST_WAIT = 1e-3
 """0 would mean for ever."""
 _TIMEVAL = struct.Struct("@ll")
 """C's ``struct timeval``."""
+MOST_FILES = 8
+"""Descriptors for which an answer has room; one is right."""
+OWN_FILES = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
 _AT_ONCE = getattr(socket, "MSG_DONTWAIT", 0)
 
 
@@ -74,6 +77,16 @@ class ThreadSocket:
                 rest = rest[self._some(rest) :]
         else:
             self._send_large(parts)
+
+    async def receive_files(self, size: int) -> tuple[bytes, list[int]]:
+        """See ``FrameSocket``."""
+        while True:
+            try:
+                data, files, _, _ = socket.recv_fds(self._socket, size, MOST_FILES, OWN_FILES)
+            except BlockingIOError:
+                self._look()
+            else:
+                return data, files
 
     def is_quiet(self) -> bool:
         """Whether nothing has come, not even the end."""

@@ -69,6 +69,10 @@ class TlsLayer:
                     rest = rest[self._tls.write(rest) :]
             await self._flush()
 
+    async def receive_files(self, size: int) -> tuple[bytes, list[int]]:
+        """None come from another host."""
+        raise NotImplementedError
+
     async def _flush(self) -> None:
         with self._lock:
             data = self._out.read()
