@@ -85,12 +85,13 @@ ENV CANN_SET_ENV=${CANN_SET_ENV} \
     HOME=/tmp \
     NPUCALL_DEVICE=cann:0 \
     NPUCALL_LISTEN=0.0.0.0:50051 \
+    NPUCALL_HEALTH_LISTEN=127.0.0.1:50061 \
     NPUCALL_INSECURE_BIND=true
 USER 10001:10001
 EXPOSE 50051
 # Opening a device takes far longer than starting Python.
 HEALTHCHECK --interval=10s --timeout=5s --start-period=120s --retries=3 \
-    CMD ["npucall-server", "health", "127.0.0.1:50051"]
+    CMD ["npucall-server", "health", "127.0.0.1:50061"]
 # 69 is the exit code for missing libraries. -I: CANN puts its own Python packages on PYTHONPATH,
 # before ours; they stay visible to what CANN starts, and out of the server.
 ENTRYPOINT ["/bin/bash", "-c", "source \"$CANN_SET_ENV\" || exit 69; exec /opt/npucall/bin/python -I -m npucall_server \"$@\"", "npucall-server"]
@@ -126,15 +127,16 @@ FROM ${PYTHON_IMAGE} AS cpu
 RUN useradd --uid 10001 --user-group --no-create-home --home-dir /tmp npucall
 COPY --from=cpu-environment /opt/npucall /opt/npucall
 # Any address inside the container; who reaches it is decided by the port's publishing. Without
-# certificates there is no TLS, hence the consent to an insecure bind. With them set
-# NPUCALL_HEALTH_LISTEN, and have the check ask there.
+# certificates there is no TLS, hence the consent to an insecure bind. Health is asked at an address
+# of its own, which never has TLS.
 ENV PATH=/opt/npucall/bin:${PATH} \
     NPUCALL_DEVICE=cpu \
     NPUCALL_LISTEN=0.0.0.0:50051 \
+    NPUCALL_HEALTH_LISTEN=127.0.0.1:50061 \
     NPUCALL_INSECURE_BIND=true
 USER 10001:10001
 EXPOSE 50051
 HEALTHCHECK --interval=10s --timeout=5s --start-period=30s --retries=3 \
-    CMD ["npucall-server", "health", "127.0.0.1:50051"]
+    CMD ["npucall-server", "health", "127.0.0.1:50061"]
 ENTRYPOINT ["npucall-server"]
 CMD ["serve"]

@@ -175,7 +175,9 @@ def test_an_image_listens_where_it_says_and_asks_its_health_there() -> None:
     for stage in SERVERS:
         assert values(stage, "EXPOSE") == [PORT]
         assert environment(stage)["NPUCALL_LISTEN"] == f"0.0.0.0:{PORT}"
-        assert f"127.0.0.1:{PORT}" in values(stage, "HEALTHCHECK")[0]
+        health = environment(stage)["NPUCALL_HEALTH_LISTEN"]
+        assert health.startswith("127.0.0.1:")
+        assert health in values(stage, "HEALTHCHECK")[0]  # also where the server has TLS
 
 
 def test_what_a_server_promises_to_take_fits_into_the_memory_of_its_service() -> None:

@@ -77,6 +77,10 @@ def test_a_unit_may_drain_and_is_started_again_after_the_exit_codes_that_are_wor
         assert kept_down == {int(code) for code in failures if not code.restart}
 
 
+def test_a_start_waits_until_the_server_serves_and_tells_if_it_ends() -> None:
+    assert {one(unit, "Type") for unit in UNITS} == {"notify"}
+
+
 def test_eight_units_leave_something_of_the_machine_and_each_may_take_what_it_promises() -> None:
     percent = int(one(NPU, "MemoryMax").removesuffix("%"))
     variables = dict(line.split("=", 1) for line in every(NPU, "Environment"))

@@ -94,6 +94,7 @@ class Listener:
         self._log.flush()
         if settings.ready_file is not None:
             ready_file.write(settings.ready_file, advertised or self.addresses[0])
+        ready_file.tell_systemd("READY=1")
 
     def connections(
         self, most: int, busy: Callable[[], set[str]], finished: dict[str, int]
@@ -106,6 +107,7 @@ class Listener:
 
     def report_not_serving(self) -> None:
         """From now on health says that the server takes no calls."""
+        ready_file.tell_systemd("STOPPING=1")
         self._health.set(serving=False)
         if self._probes is not None:
             self._probes.health.set(serving=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import ssl
 import threading
 import time
@@ -114,7 +115,9 @@ class Certificates:
             return any([file.changed() is not None for file in files])  # noqa: C419  # look at all
         except OSError as error:
             self._pending = True
-            raise CertificateError(f"expected a file that the server can read: {error}") from error
+            raise CertificateError(
+                f"expected a file that the server can read: {error}{_who_may(error)}"
+            ) from error
 
     def _checked(self) -> dict[Security, ssl.SSLContext]:
         """Raises CertificateError where the key is not the certificate's, or there is none."""
@@ -147,6 +150,17 @@ class Certificates:
         if fault != self._told:
             self._log.event("warning", message=f"{fault}; the server keeps the old certificate")
         self._told = fault
+
+
+def _who_may(error: OSError) -> str:
+    """What to do about a file that this user may not read."""
+    if not isinstance(error, PermissionError):
+        return ""
+    user, group = os.geteuid(), os.getegid()
+    return (
+        f"; the server runs as the user {user} of the group {group}: give it the file and its "
+        f"folders (chgrp {group}, mode 640, folders 750)"
+    )
 
 
 def _configuration(contents: _Contents, security: Security) -> grpc.ServerCertificateConfiguration:

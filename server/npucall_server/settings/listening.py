@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -149,6 +150,11 @@ class TransportSettings(BaseModel):
                 "oidc_issuer, or tls_client_ca for mtls:, or insecure_bind (--insecure-bind) to "
                 "let in everybody"
             )
+
+
+def socket_of_systemd() -> str:
+    """Where a unit of Type=notify says that it is ready; empty if nobody asks."""
+    return os.environ.get("NOTIFY_SOCKET", "")
 
 
 @contextmanager

@@ -13,6 +13,7 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2 as pb
 from grpc_health.v1 import health_pb2_grpc
+from tests.rows import each
 from tests.server.fakes import PATIENCE, BlockingDevice, until
 from tests.server.raw import channel_to, stream
 from tests.server.serving import Served, serving
@@ -47,6 +48,24 @@ def test_the_ready_file_names_the_address_for_others_until_the_server_has_stoppe
     assert not ready.exists()
     with serving(ready_file=ready, advertise="npu1.lab:50051"):
         assert ready.read_text() == "npu1.lab:50051"
+
+
+@each("kind", ["path", "abstract"])
+def test_systemd_is_told_when_the_server_is_ready_and_when_it_stops(
+    tmp_path_factory: pytest.TempPathFactory, kind: str
+) -> None:
+    """Before: `systemctl start` answered 0, whatever happened then."""
+    path = f"{tmp_path_factory.mktemp('n')}/notify"
+    with (
+        socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager,
+        pytest.MonkeyPatch.context() as m,
+    ):
+        manager.settimeout(PATIENCE)
+        manager.bind(path if kind == "path" else "\0" + path)
+        m.setenv("NOTIFY_SOCKET", path if kind == "path" else "@" + path)
+        with serving():
+            assert manager.recv(100) == b"READY=1"
+        assert manager.recv(100) == b"STOPPING=1"
 
 
 def test_a_unix_socket_that_a_killed_server_left_does_not_keep_the_next_one_out(

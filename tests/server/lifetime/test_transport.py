@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from tests.certificates import Authority, Pair
 from tests.server.fakes import PATIENCE, until
 from tests.server.serving import Served, serving
 
+from npucall.environment.watched_file import WatchedFile
 from npucall_server.commands.health import run as ask_health
 from npucall_server.serving.binding import SettingsError
 
@@ -215,3 +217,21 @@ def test_a_server_does_not_start_with_files_that_are_no_good(
         bad.write_bytes(b"nonsense")
     with pytest.raises(SettingsError, match=said):
         Served(**files(pair, tls_client_ca=authority.ca))
+
+
+def test_a_file_that_the_server_may_not_read_says_who_has_to_get_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Certificates that root made stay root's; root reads them here, so that it is pretended."""
+
+    def refuse(_: WatchedFile) -> bytes:
+        raise PermissionError(13, "Permission denied", "/etc/npucall/tls/server.key")
+
+    pair = Authority(tmp_path).server()
+    monkeypatch.setattr(WatchedFile, "changed", refuse)
+    with pytest.raises(SettingsError) as refused:
+        Served(**files(pair))
+    said = str(refused.value)
+    assert "/etc/npucall/tls/server.key" in said
+    assert f"runs as the user {os.geteuid()} of the group {os.getegid()}" in said
+    assert f"chgrp {os.getegid()}, mode 640, folders 750" in said
