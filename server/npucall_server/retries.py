@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from npucall.errors import NpucallError
 from npucall.texts import retry_in
@@ -39,5 +39,5 @@ DIRECTORY_TABLE = 30.0
 
 def refusal(kind: type[E], sentence: str, seconds: float, **details: object) -> E:
     """The error of a caller who may try again after so many seconds, which it says."""
-    told = {name: str(value) for name, value in details.items()}
+    told: Any = {name: str(value) for name, value in details.items()}
     return kind(f"{sentence}; {retry_in(seconds)}", retry_after=seconds, **told)

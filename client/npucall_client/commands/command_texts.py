@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
@@ -97,7 +98,8 @@ def _titled(console: Console, title: str, columns: Sequence[Column], rows: list[
 
 def busy_units(device: pb.DeviceInfo) -> list[str]:
     """How busy the units of a device are, as far as it tells."""
-    used, names = device.utilization, {"cube": "cube", "vector": "vector", "aicpu": "AI CPU"}
+    used: Any = device.utilization  # its fields by name
+    names = {"cube": "cube", "vector": "vector", "aicpu": "AI CPU"}
     told = {name: f"{unit}_percent" for unit, name in names.items()}
     return [f"{name} {getattr(used, f)} %" for name, f in told.items() if used.HasField(f)]
 

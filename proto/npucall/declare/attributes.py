@@ -14,13 +14,9 @@ from npucall.errors import AttributeValueError
 
 _INT64 = range(-(2**63), 2**63)
 _INT32 = range(-(2**31), 2**31)
-_RANGES = {
-    Kind.INT64: _INT64,
-    Kind.INT32: _INT32,
-    Kind.INT: _INT32,
-    Kind.INT8: range(-(2**7), 2**7),
-    Kind.UINT64: range(2**63),  # as much of it as travels
-}
+_INT8 = range(-(2**7), 2**7)
+_UINT64 = range(2**63)  # as much of it as travels
+_INTEGERS = frozenset({Kind.INT64, Kind.INT32, Kind.INT, Kind.INT8, Kind.UINT64})
 
 
 def attribute_value(name: str, attribute: Attribute, given: Any) -> Value:
@@ -32,26 +28,27 @@ def attribute_value(name: str, attribute: Attribute, given: Any) -> Value:
     for its integer. Raises AttributeValueError, without an aclnn status, for what the C type cannot
     hold.
     """
-    kind = attribute.kind
+    expected, convert = _KINDS[attribute.kind]
     try:
         spelled = attribute.words and isinstance(given, str)
-        value = attribute.words.index(given) if spelled else _CONVERSIONS[kind](given)
+        value = attribute.words.index(given) if spelled else convert(given)
     except (TypeError, ValueError, OverflowError):
         value = None
     if value is None:
         words = f", or one of {', '.join(map(repr, attribute.words))}" if attribute.words else ""
-        raise AttributeValueError(
-            f"{name}: expected {_EXPECTED[kind]}{words}, found {given!r}", parameter=name
-        )
+        raise _unfit(name, f"{expected}{words}", repr(given))
     return value
 
 
 def check_range(name: str, kind: Kind, number: int) -> None:
     """Raises AttributeValueError for an integer that the C type of its attribute cannot hold."""
-    if kind in _RANGES and number not in _RANGES[kind]:
-        raise AttributeValueError(
-            f"{name}: expected {_EXPECTED[kind]}, found {number}", parameter=name
-        )
+    expected, convert = _KINDS[kind]
+    if kind in _INTEGERS and convert(number) is None:
+        raise _unfit(name, expected, str(number))
+
+
+def _unfit(name: str, expected: str, found: str) -> AttributeValueError:
+    return AttributeValueError(f"{name}: expected {expected}, found {found}", parameter=name)
 
 
 def _bool(given: Any) -> bool | None:
@@ -116,33 +113,21 @@ def _holds(dtype: DType, value: float) -> bool:
     return limits.min <= operator.index(value) <= limits.max  # type: ignore[arg-type]
 
 
-_CONVERSIONS = {
-    **{kind: _within(numbers) for kind, numbers in _RANGES.items()},
-    Kind.BOOL: _bool,
-    Kind.FLOAT: _float,
-    Kind.DOUBLE: _float,
-    Kind.DTYPE: _dtype,
-    Kind.STRING: _text,
-    Kind.SCALAR: _scalar,
-    Kind.SCALAR_LIST: _each(_scalar),
-    Kind.INT_ARRAY: _each(_int64),
-    Kind.FLOAT_ARRAY: _each(_float),
-    Kind.BOOL_ARRAY: _each(_bool),
+_KINDS: dict[Kind, tuple[str, Callable[[Any], Any]]] = {
+    Kind.INT64: ("an integer of 64 bits", _int64),
+    Kind.INT32: ("an integer of 32 bits", _within(_INT32)),
+    Kind.INT: ("an integer of 32 bits", _within(_INT32)),
+    Kind.INT8: ("an integer of 8 bits", _within(_INT8)),
+    Kind.UINT64: ("an integer of 0 or more and less than 2^63", _within(_UINT64)),
+    Kind.BOOL: ("True or False", _bool),
+    Kind.FLOAT: ("a number", _float),
+    Kind.DOUBLE: ("a number", _float),
+    Kind.DTYPE: ("an element type", _dtype),
+    Kind.STRING: ("a text without a zero byte", _text),
+    Kind.SCALAR: ("a number", _scalar),
+    Kind.SCALAR_LIST: ("a sequence of numbers", _each(_scalar)),
+    Kind.INT_ARRAY: ("a sequence of integers of 64 bits", _each(_int64)),
+    Kind.FLOAT_ARRAY: ("a sequence of numbers", _each(_float)),
+    Kind.BOOL_ARRAY: ("a sequence of True and False", _each(_bool)),
 }
-_EXPECTED = {
-    Kind.INT64: "an integer of 64 bits",
-    Kind.INT32: "an integer of 32 bits",
-    Kind.INT: "an integer of 32 bits",
-    Kind.INT8: "an integer of 8 bits",
-    Kind.UINT64: "an integer of 0 or more and less than 2^63",
-    Kind.BOOL: "True or False",
-    Kind.FLOAT: "a number",
-    Kind.DOUBLE: "a number",
-    Kind.DTYPE: "an element type",
-    Kind.STRING: "a text without a zero byte",
-    Kind.SCALAR: "a number",
-    Kind.SCALAR_LIST: "a sequence of numbers",
-    Kind.INT_ARRAY: "a sequence of integers of 64 bits",
-    Kind.FLOAT_ARRAY: "a sequence of numbers",
-    Kind.BOOL_ARRAY: "a sequence of True and False",
-}
+"""What is expected of each kind, and what makes its value of what is given; None: it cannot be."""
