@@ -10,7 +10,7 @@ import struct
 import tempfile
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 PAUSE_SECONDS = 0.1
@@ -101,16 +101,21 @@ def _listening(path: Path, kind: socket.SocketKind, mode: int) -> socket.socket:
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
     """No other server makes a socket there: one that does not listen yet looks as one of nobody."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        for _ in range(_TRIES):  # whoever can read the folder could hold it for ever
-            with suppress(BlockingIOError):
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            time.sleep(PAUSE_SECONDS)
+    with ExitStack() as held:
+        with suppress(PermissionError):  # one may make files in it, and not list them
+            descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+            held.callback(os.close, descriptor)
+            _lock(descriptor)
         yield
-    finally:
-        os.close(descriptor)
+
+
+def _lock(descriptor: int) -> None:
+    """Not for ever, since whoever can read a folder could hold it."""
+    for _ in range(_TRIES):
+        with suppress(BlockingIOError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        time.sleep(PAUSE_SECONDS)
 
 
 def _clear(path: Path, kind: socket.SocketKind) -> None:
