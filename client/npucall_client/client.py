@@ -131,9 +131,10 @@ class Client(ClientBase):
         You may also give arguments by their names in C (``gradOutput``), and a number that has
         words as a word (``reduction="mean"``).
 
-        Tensors are NumPy arrays of any memory order, or CPU tensors of torch; lists of tensors are
-        lists of those; None is a null pointer. Results are NumPy arrays in memory of their own, or
-        tensors of torch if tensors of torch came in.
+        Tensors are NumPy arrays of any memory order, CPU tensors of torch, and whatever else has
+        ``__array__``, ``__dlpack__`` or a buffer. Numbers and nested lists have the dtype of the
+        other inputs. Lists of tensors are lists of arrays; None is a null pointer. Results are
+        NumPy arrays in memory of their own, or tensors of torch if tensors of torch came in.
 
         Raises a subclass of ``npucall.errors.NpucallError``, with ``code``, ``reason``,
         ``aclnn_status`` and ``parameter``, and TypeError if a Python call would. A warning of the

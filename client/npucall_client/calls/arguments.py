@@ -18,7 +18,7 @@ from npucall.limits import CACHED_CALLS
 from npucall.places import HandlePart, Keep, RegionPart, StepOutput
 from npucall.tensors import TensorSpec
 from npucall.wire import calls
-from npucall_client.calls import arrays
+from npucall_client.calls import arrays, weak
 from npucall_client.calls.tensors import Empty, HeldTensor
 
 if TYPE_CHECKING:
@@ -60,6 +60,8 @@ class BoundCall:
     send_unread = False
     planning = False
     """Whether the call is only checked, so that tensors need no data."""
+    is_weak = False
+    """Whether the dtype of an input depends on that of others."""
     from_torch = False
     """Whether tensors of torch came in; then its results are such tensors too."""
     tensors: Mapping[str, Any] = MappingProxyType({})
@@ -136,7 +138,8 @@ def bind(  # noqa: PLR0913  # all that makes a call
     roles = {} if operator.reference else _roles(operator, kwargs, outputs)
     called = operator.with_roles(roles) if roles else operator
     items: list[_Item] = []
-    for key, value in called.bind(args, kwargs).items():
+    given = called.bind(args, kwargs)
+    for key, value in given.items():
         parameter = called.by_name[key]
         if value is None:
             items.append(_absent(key))
@@ -144,7 +147,10 @@ def bind(  # noqa: PLR0913  # all that makes a call
             converted = attribute_value(key, parameter, value)
             items.append((key, converted, repr(converted), (), False, False))
         else:
-            items.append(_inputs(bound, parameter, value))
+            tensor = value
+            if called.reference and isinstance(value, weak.KINDS) and not parameter.many:
+                tensor, bound.is_weak = weak.tensor_of(parameter, value, given.values()), True
+            items.append(_inputs(bound, parameter, tensor))
     for key, value in outputs.items():
         if value is None:
             items.append(_absent(key))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -47,8 +48,12 @@ def as_array(name: str, value: Any) -> AnyArray:
         array: AnyArray = value
     elif hasattr(value, "detach"):
         array = _from_torch(name, value)
-    elif hasattr(value, "__array__"):
+    elif hasattr(value, "__array__") or hasattr(value, "__array_interface__"):
         array = np.asarray(value)
+    elif hasattr(value, "__dlpack__"):
+        array = _from_dlpack(name, value)
+    elif _is_buffer(value):
+        array = np.asarray(memoryview(value))
     else:
         raise TypeError(
             f"{name}: expected an array, found {type(value).__name__}; "
@@ -239,6 +244,26 @@ def memory(array: AnyArray) -> memoryview:
     if is_cast(array):
         return array.data.cast("B")  # makes no other array
     return np.asarray(array).reshape(-1).view(np.uint8).data  # a matrix stays two-dimensional
+
+
+def _is_buffer(value: Any) -> bool:
+    """Whether it offers its memory; a text of bytes is none."""
+    with suppress(TypeError):
+        memoryview(value)
+        return not isinstance(value, bytes)
+    return False
+
+
+def _from_dlpack(name: str, value: Any) -> AnyArray:
+    """A NumPy array of what another library has, copied to this host if it is on a device."""
+    try:
+        return np.from_dlpack(value)
+    except (BufferError, RuntimeError):
+        pass
+    try:
+        return np.from_dlpack(value, device="cpu")  # NumPy 2.1 or newer
+    except (BufferError, RuntimeError, TypeError) as error:
+        raise TypeError(f"{name}: expected an array in CPU memory, found: {error}") from error
 
 
 def _from_torch(name: str, tensor: Any) -> AnyArray:

@@ -120,7 +120,11 @@ class KnownCalls:
             operator, variant, args, kwargs, {},
             keep_layout=False, send_unread=send_unread, home=home, within=within,
         )  # fmt: skip
-        if is_known and _is_short(bound, key) and not any(map(_is_converted, given)):
+        if (
+            is_known
+            and _is_short(bound, key)
+            and not (bound.is_weak or any(map(_is_converted, given)))
+        ):
             names = _names(operator.bind(args, kwargs))
             bound.form = form = CallForm(bound, list(_sent(bound, names, given)))
             size = _FORM_BYTES + _BYTES_A_BYTE * len(bound.call) + _KEY_BYTES * len(key)

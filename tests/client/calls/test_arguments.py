@@ -70,8 +70,7 @@ def test_a_default_is_left_to_the_server_and_none_is_sent_as_absent() -> None:
         ((ONES, ONES, ONES), {"target": ONES}, "multiple values for argument 'target'"),
         ((ONES, ONES), {}, "missing a required argument: 'target'"),
         ((ONES, ONES, ONES, 1, True, 5), {}, "too many positional arguments"),
-        ((ONES, ONES, 1.5), {}, "target: expected an array, found float"),
-        ((ONES, ONES, [[1.0]]), {}, "target: expected an array, found list"),
+        ((ONES, ONES, "1.5"), {}, "target: expected an array, found str"),
     ],
 )
 def test_what_a_python_call_would_refuse_is_a_type_error(
