@@ -61,7 +61,7 @@ class Side:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env={**os.environ, "PYTHONPATH": path},
+            env={**os.environ, "PYTHONPATH": path, "NPUCALL_CARRIER": "grpc"},
         )
         found = self._read()
         if not all(Path(each).is_relative_to(tree) for each in found):
