@@ -192,7 +192,7 @@ class PendingCall(Future[R], Generic[R]):
         self._done_callbacks: list[Any] = []
 
     @property
-    def _condition(self) -> threading.Condition:
+    def _condition(self) -> threading.Condition:  # type: ignore[override]  # made when it is asked for
         """What those wait with who wait; the base's methods use it too."""
         made = self.__dict__.get("condition")
         return made or self.__dict__.setdefault("condition", threading.Condition())
