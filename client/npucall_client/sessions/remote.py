@@ -32,6 +32,10 @@ def _spec_of(tensor: Tensor) -> TensorSpec:
     return TensorSpec(BY_NUMPY[dtype], shape, strides, 0, storage_shape)  # type: ignore[arg-type]
 
 
+_HOST = 1, 0
+"""Its device, as DLPack names it."""
+
+
 class RemoteTensor(HeldTensor):
     """A tensor on the server, without the methods that wait for the server."""
 
@@ -165,7 +169,7 @@ class RemoteTensor(HeldTensor):
         """Its program keeps it under this handle."""
         self._handle = handle
 
-    def __array__(self, dtype: Any = None, copy: Any = None, /) -> AnyArray:
+    def __array__(self, dtype: Any = None, copy: Any = None) -> AnyArray:
         """Raises TypeError: only ``numpy`` makes an array, so that downloads are explicit."""
         raise TypeError(f"{self!r}: expected an array, found a Remote; its numpy() downloads it")
 
@@ -207,6 +211,14 @@ class Remote(RemoteTensor):
         DeadlineError.
         """
         return finished(self._numpy(progress, timeout))
+
+    def __dlpack__(self, **wanted: Any) -> Any:
+        """Downloads it for another library: ``torch.from_dlpack(remote)``."""
+        return self.numpy().__dlpack__(**wanted)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """The memory of this host."""
+        return _HOST
 
     def torch(self, *, progress: Progress | None = None, timeout: float | None = None) -> Any:
         """Downloads it, as a torch tensor. Raises ImportError without torch; see ``numpy``."""

@@ -49,6 +49,11 @@ def test_what_was_put_comes_back(session: Session, array: Any) -> None:
     back = remote.numpy()
     assert np.array_equal(back, array)
     assert back.flags.writeable
+    for make in np.array, np.asarray:
+        with pytest.raises(TypeError, match="expected an array, found a Remote; its numpy"):
+            make(remote)
+    if remote.dtype.isbuiltin == 1 and remote.dtype != bool:
+        assert np.array_equal(np.from_dlpack(remote), array)
     assert remote.fetch().dtype == back.dtype
 
 
