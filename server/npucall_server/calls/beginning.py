@@ -51,7 +51,7 @@ class Executions:
         """Checks a call or a program without its data."""
         executor = self.executor
         steps: Sequence[Step] = ()
-        prepared = partial(self.calls.of, owner=caller.owner)
+        prepared = partial(self.calls.of, owner=caller.identity.person)
         if program:
             found, steps = read_program(message, record, prepared, planned=True)
             calls = [step.call for step in found.steps]

@@ -299,7 +299,7 @@ class Execution:
 
     def _read(self, message: bytes, *, chunked: bool) -> None:
         record, common = self.record, self._common
-        prepared = partial(common.calls.of, owner=self.caller.owner)
+        prepared = partial(common.calls.of, owner=self.caller.identity.person)
         if self.is_program:
             self.asked, self._steps = read_program(message, record, prepared)
         else:

@@ -38,7 +38,9 @@ def test_a_caller_with_calls_without_end_pushes_out_none_of_another_caller(
     sends(one, 1)
     for elements in range(2, 50):
         sends(another, elements)
+        sends(FakeCaller(peer=f"ipv4:10.0.0.9:{elements}"), 100 + elements)  # of one host
     assert is_known(1)
+    assert not is_known(102)
     assert not is_known(2)
     assert is_known(49)
     assert service.executions.calls.kept.used <= 100_000
