@@ -136,20 +136,31 @@ class Program:
     @property
     def _discarded_bytes(self) -> int:
         """Most bytes of outputs at a time that are there for later steps alone."""
-        ended = last_reads([dict(step.results) for step in self.steps])
-        read = {result for results in ended for result in results}
-        held = peak = 0
-        for number, step in enumerate(self.steps):
-            own = [StepOutput(number, name) for name in step.discarded]
-            held += sum(map(self._bytes_of, own))
-            peak = max(peak, held)
-            gone = [result for result in own if result not in read]
-            gone += [r for r in ended[number] if r.output in self.steps[r.step].discarded]
-            held -= sum(map(self._bytes_of, gone))
-        return peak
+        passing = [step.discarded for step in self.steps]
+        made = [
+            {name: step.call.outputs[name].storage_bytes for name in step.discarded}
+            for step in self.steps
+        ]
+        return most_held([dict(step.results) for step in self.steps], made, passing)
 
-    def _bytes_of(self, result: StepOutput) -> int:
-        return self.steps[result.step].call.outputs[result.output].storage_bytes
+
+def most_held(
+    reads: Sequence[Mapping[str, object]],
+    made: Sequence[Mapping[str, int]],
+    passing: Sequence[frozenset[str]],
+) -> int:
+    """Most bytes at a time of what steps make: what is passing until it has been read last."""
+    ended = last_reads(reads)
+    read = {source for sources in ended for source in sources}
+    held = peak = 0
+    for number, own in enumerate(made):
+        held += sum(own.values())
+        peak = max(peak, held)
+        unread = {StepOutput(number, name) for name in own} - read
+        for step, output in (*ended[number], *unread):
+            if output in passing[step]:
+                held -= made[step].get(output, 0)
+    return peak
 
 
 def last_reads(storages: Sequence[Mapping[str, object]]) -> list[list[StepOutput]]:

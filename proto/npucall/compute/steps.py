@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import groupby
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from npucall.compute import batching, evaluate
 from npucall.compute.evaluate import NO_TARGETS
@@ -32,19 +32,6 @@ class HostStep(NamedTuple):
     """Memory for outputs, by name, as ``evaluate.run`` takes it."""
     discarded: frozenset[str] = frozenset()
     """Outputs that only later steps need."""
-
-
-class AnyStep(Protocol):
-    """What is common to steps, whatever holds their storages."""
-
-    @property
-    def call(self) -> Prepared: ...
-    @property
-    def storages(self) -> Mapping[str, object]: ...
-    @property
-    def targets(self) -> Mapping[str, object]: ...
-    @property
-    def discarded(self) -> frozenset[str]: ...
 
 
 def run(
@@ -139,28 +126,3 @@ def _is_plain(step: HostStep) -> bool:
     """Whether its bytes come with it, and all outputs are answered."""
     sources = step.storages.values()
     return not (step.targets or step.discarded or StepOutput in map(type, sources))
-
-
-def peak_bytes(steps: Sequence[AnyStep]) -> int:
-    """Most bytes that the outputs of a program take at a time: each until it has been read last.
-
-    Targets stay throughout, and what is not discarded from its step to the end.
-    """
-    ended = last_reads([step.storages for step in steps])
-    read = {source for sources in ended for source in sources}
-    live = sum(_bytes_of(step, name) for step in steps for name in step.targets)
-    peak = live
-    for number, step in enumerate(steps):
-        own = [StepOutput(number, name) for name in step.call.outputs if name not in step.targets]
-        live += sum(_bytes_of(step, source.output) for source in own)
-        peak = max(peak, live)
-        gone = [source for source in own if source not in read] + ended[number]
-        for source in gone:
-            made = steps[source.step]
-            if source.output in made.discarded and source.output not in made.targets:
-                live -= _bytes_of(made, source.output)
-    return peak
-
-
-def _bytes_of(step: AnyStep, name: str) -> int:
-    return step.call.outputs[name].storage_bytes

@@ -10,21 +10,17 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from npucall.declare.call import Call, element, tensors_of
+from npucall.declare.call import Call, element
 from npucall.declare.catalogue import Catalogue
 from npucall.declare.declaration import Operator
 from npucall.declare.domain import Elementwise
 from npucall.declare.draft import Draft
 from npucall.declare.facts import Facts
-from npucall.declare.parameters import Attribute, Output, Value
+from npucall.declare.layout import check_layout
+from npucall.declare.parameters import Attribute, Value
 from npucall.declare.rules import EndOfChecks
 from npucall.dtypes import FLOAT, AnyArray, DType
-from npucall.errors import (
-    ArgumentMissingError,
-    AttributeValueError,
-    NpucallError,
-    TensorLayoutError,
-)
+from npucall.errors import NpucallError, TensorLayoutError
 from npucall.products import Product
 from npucall.tensors import Buffer, TensorSpec
 
@@ -200,7 +196,7 @@ def prepare(call: Call, product: Product, catalogue: Catalogue) -> Prepared:
 
 
 def _prepare(call: Call, product: Product, catalogue: Catalogue) -> Prepared:
-    _check_layout(call)
+    check_layout(call)
     draft = Draft(call, product, catalogue)
     done, fills = False, dict[str, float]()
     for rule in call.operator.checks:
@@ -272,57 +268,3 @@ def _formula_dtype(operator: Operator[Any, Any], kernel_dtype: DType | None) -> 
         return FLOAT.numpy
     widens = kernel_dtype.is_short and operator.over.widen
     return FLOAT.numpy if widens else kernel_dtype.numpy
-
-
-def _check_layout(call: Call) -> None:
-    """Faults that the C function cannot have: these errors have no aclnn status."""
-    for attribute in call.operator.attributes:
-        _check_given(attribute, call)
-    for name, value in call.arguments.items():
-        parameter = call.operator.by_name[name]
-        if isinstance(parameter, Attribute) and value is None and not parameter.kind.nullable:
-            raise AttributeValueError(
-                f"{name}: expected a value, found none; a {parameter.c_type} cannot be null",
-                parameter=name,
-            )
-        if isinstance(parameter, Attribute) or value is None:
-            continue
-        for place, spec in tensors_of(name, value):
-            read = parameter.in_place if isinstance(parameter, Output) else parameter.read
-            if isinstance(parameter, Output):
-                _check_output(place, spec)
-            if read and place not in call.stored:
-                raise _not_sent(place)
-    for output in call.operator.outputs:
-        if not output.shape and output.name not in call.arguments:
-            raise ArgumentMissingError(
-                f"{output.name}: expected the output's shape and dtype, or null, found neither; "
-                f"npucall knows {call.operator.name} by its C header alone and cannot infer them",
-                parameter=output.name,
-            )
-
-
-def _check_given(attribute: Attribute, call: Call) -> None:
-    known = attribute.name in call.arguments or call.operator.default(attribute) is not None
-    if not known and not attribute.kind.nullable:
-        raise AttributeValueError(
-            f"{attribute.name}: expected a value, found none; it has no default",
-            parameter=attribute.name,
-        )
-
-
-def _check_output(name: str, spec: TensorSpec) -> None:
-    if spec.overlaps_itself():
-        raise TensorLayoutError(
-            f"{name}: expected an output whose elements do not share memory, found shape "
-            f"{spec.shape} with strides {spec.strides}",
-            parameter=name,
-        )
-
-
-def _not_sent(name: str) -> TensorLayoutError:
-    return TensorLayoutError(
-        f"{name}: expected its values, which the operator reads, found none; set `stored` and "
-        "send its storage",
-        parameter=name,
-    )

@@ -9,7 +9,7 @@ from typing import Any
 from npucall.compute import evaluate
 from npucall.compute import pieces as in_pieces
 from npucall.compute.helpers import Helpers
-from npucall.compute.steps import HostStep, peak_bytes
+from npucall.compute.steps import HostStep
 from npucall.compute.steps import run as run_steps
 from npucall.declare.declaration import Operator
 from npucall.declare.prepare import Prepared
@@ -17,7 +17,7 @@ from npucall.dtypes import DType
 from npucall.errors import NpucallError
 from npucall.operators import CATALOGUE, DEFAULT_VARIANT
 from npucall.products import product_of
-from npucall.programs import Program
+from npucall.programs import Program, most_held
 from npucall_server.devices.base import (
     DeviceTurn,
     NoDeviceError,
@@ -105,7 +105,11 @@ class CpuDevice:
 
     def program_bytes(self, steps: Sequence[Step]) -> int:
         """The most bytes that the outputs take at a time."""
-        return peak_bytes(steps)
+        made = [{n: spec.storage_bytes for n, spec in s.call.outputs.items()} for s in steps]
+        pairs = zip(steps, made, strict=True)
+        placed = sum(own.pop(name) for step, own in pairs for name in step.targets)
+        passing = [step.discarded for step in steps]
+        return placed + most_held([step.storages for step in steps], made, passing)
 
     def allocate(self, nbytes: int, dtype: DType | None = None) -> HostResident:
         """Host memory. It needs no dtype: the formulas check values. Raises OutOfMemoryError."""

@@ -116,11 +116,9 @@ class Lane:
         with self._unbroken():
             self._begin_for(program.owner)
             if program.transfer is None:
-                program.transfer, self._transfer = (
-                    self._transfer,
-                    self._empty or self._new_transfer(),
-                )
-                self._empty = None
+                own = self._transfer
+                self._transfer, self._empty = self._empty or self._new_transfer(), None
+                program.transfer = own
             program.transfer.on(self._copies, self._clearing)
             first = program.next
             try:
@@ -220,13 +218,9 @@ class Lane:
     def _begin_again(self, program: ProgramRun, error: BaseException) -> None:
         """Resets a program, whose work has ended; not if the device is broken."""
         program.begin_again()
-        self._unless_broken(error, lambda: self._take_back(program))
-
-    def _unless_broken(self, error: BaseException, give_back: Callable[[], None]) -> None:
-        """Gives back after an error, and ignores further errors; not if the device is broken."""
         if self.broken is None and not isinstance(error, BrokenDeviceError):
             with suppress(NpucallError):
-                give_back()
+                self._take_back(program)
 
     def _take_back(self, program: ProgramRun) -> None:
         """Keeps the larger one of two: the program's memory, or the memory that this lane has."""
