@@ -15,6 +15,9 @@ AS_IT_COMES, KEPT, NOT_SENT = "as it comes", "kept memory", "self not sent"
 UNARY, CHUNKED, PIPELINE = "unary", "chunked", "pipeline"
 IN_FLIGHT = "pipeline of one thread"
 FLIGHT = "Arrow Flight"
+FRAMES, FRAMES_TCP, FRAMES_TLS = "frames", "frames over TCP", "frames with TLS"
+FRAMES_IN_FLIGHT = "frames, pipeline of one thread"
+FRAMES_WAYS = (FRAMES, FRAMES_TCP, FRAMES_TLS, FRAMES_IN_FLIGHT)
 COPIED, IN_PLACE, IN_PROCESS = "shared memory copied", "shared memory in place", "in process"
 GRPC_ALONE, COPIES_ALONE = "gRPC alone", "copies alone"
 STEP, TEACHER, RESIDENT = "KL step", "teacher resident", "all resident"
@@ -154,15 +157,17 @@ def service_series(case: Case) -> Iterator[Series]:
 def quick_cases() -> list[Case]:
     """For the goals, in about a minute and a half."""
     large = (AS_IT_COMES, KEPT, NOT_SENT, COPIED, COPIES_ALONE, IN_PLACE, IN_PROCESS, *RESIDENTS)
+    small = (FRAMES, FRAMES_TLS, FRAMES_IN_FLIGHT)
     return [
-        Case(KIB, 1, (AS_IT_COMES, PIPELINE, PROGRAM, GRPC_ALONE), rounds=9),
-        Case(KIB, 8, (AS_IT_COMES, IN_FLIGHT, PROGRAM), rounds=9, seconds=0.4),
-        Case(KIB, 32, (AS_IT_COMES, IN_FLIGHT), rounds=9, seconds=0.4),
-        Case(64 * KIB, 1, (AS_IT_COMES, GRPC_ALONE), rounds=7),
-        Case(MIB, 1, (AS_IT_COMES,), rounds=7),
-        Case(MIB, 4, (AS_IT_COMES, IN_FLIGHT), rounds=7, seconds=0.4),
-        Case(16 * MIB, 1, large),
-        Case(16 * MIB, 4, (AS_IT_COMES, KEPT), seconds=1.0),
+        Case(KIB, 1, (AS_IT_COMES, PIPELINE, PROGRAM, GRPC_ALONE, FRAMES, FRAMES_TLS), rounds=9),
+        Case(KIB, 8, (AS_IT_COMES, IN_FLIGHT, PROGRAM, *small), rounds=9, seconds=0.4),
+        Case(KIB, 32, (AS_IT_COMES, IN_FLIGHT, *small), rounds=9, seconds=0.4),
+        Case(64 * KIB, 1, (AS_IT_COMES, GRPC_ALONE, FRAMES), rounds=7),
+        Case(64 * KIB, 8, (FRAMES,), rounds=7),
+        Case(MIB, 1, (AS_IT_COMES, FRAMES, FRAMES_TCP), rounds=7),
+        Case(MIB, 4, (AS_IT_COMES, IN_FLIGHT, FRAMES, FRAMES_TCP), rounds=7, seconds=0.4),
+        Case(16 * MIB, 1, (*large, FRAMES, FRAMES_TCP)),
+        Case(16 * MIB, 4, (AS_IT_COMES, KEPT, FRAMES, FRAMES_TCP), seconds=1.0),
         Case(256 * MIB, 1, (AS_IT_COMES, KEPT), rounds=3),
     ]
 
@@ -175,6 +180,7 @@ def ways_at(size: int, callers: int) -> tuple[str, ...]:
     ways = ALL_WAYS
     ways += (PROGRAM,) if size < 64 * KIB else ()
     ways += (IN_FLIGHT,) if size <= MIB else ()
+    ways += FRAMES_WAYS[: len(FRAMES_WAYS) - (size > MIB)]
     return (*ways, FLIGHT) if callers <= 4 and size != 64 * KIB else ways  # noqa: PLR2004
 
 

@@ -5,7 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from cases import FLIGHT, IN_FLIGHT, KEPT, PROGRAM, RESIDENT, STEP, TEACHER
+from cases import (
+    FLIGHT,
+    FRAMES,
+    FRAMES_IN_FLIGHT,
+    FRAMES_TCP,
+    FRAMES_TLS,
+    IN_FLIGHT,
+    KEPT,
+    PROGRAM,
+    RESIDENT,
+    STEP,
+    TEACHER,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -46,6 +58,37 @@ FORWARDS = (
     ("Add, float32, 4194304", None, 1.0),
 )
 """Of forward operators: what is measured, the must and the aim."""
+FRAMES_GOALS = (
+    *(
+        Goal(f"1 KiB, {callers}, calls a second, {way}", HIGHER, must, aim, "1/s")
+        for way, callers, must, aim in (
+            (FRAMES, "1 caller", 5.0, 8.0),
+            (FRAMES, "8 callers", 5.0, 8.0),
+            (FRAMES, "32 callers", 4.0, 7.0),
+            (FRAMES_TLS, "1 caller", 3.5, 4.5),
+            (FRAMES_TLS, "8 callers", 3.5, 4.5),
+            (FRAMES_TLS, "32 callers", 2.8, 4.0),
+            (FRAMES_IN_FLIGHT, "8 callers", 8.0, 12.0),
+            (FRAMES_IN_FLIGHT, "32 callers", 8.0, 12.0),
+        )
+    ),
+    *(
+        Goal(f"{case}, throughput, {way}", HIGHER, must, aim, "GB/s")
+        for way, case, must, aim in (
+            (FRAMES, "64 KiB, 1 caller", 6.0, 8.0),
+            (FRAMES, "64 KiB, 8 callers", 3.0, 4.0),
+            (FRAMES, "1 MiB, 1 caller", 10.0, 20.0),
+            (FRAMES, "1 MiB, 4 callers", 7.0, 15.0),
+            (FRAMES_TCP, "1 MiB, 1 caller", 4.0, 6.0),
+            (FRAMES_TCP, "1 MiB, 4 callers", 3.0, 4.5),
+            (FRAMES, "16 MiB, 1 caller", 30.0, 40.0),
+            (FRAMES, "16 MiB, 4 callers", 25.0, 40.0),
+            (FRAMES_TCP, "16 MiB, 1 caller", 10.0, 14.0),
+            (FRAMES_TCP, "16 MiB, 4 callers", 9.0, 13.0),
+        )
+    ),
+)
+"""Of the client's other carrier."""
 GOALS = (
     Goal("1 KiB, 1 caller, p50", LOWER, 1.15, 1.0, "ms"),
     Goal("1 KiB, 1 caller, p50, pipeline", LOWER, None, 0.9, "ms"),
@@ -73,6 +116,7 @@ GOALS = (
     Goal("16 MiB, 1 caller, time, shared memory in place / in process", LOWER, None, 1.5, "ms"),
     Goal(f"16 MiB, 1 caller, calls a second, {TEACHER} / {STEP}", HIGHER, 2.0, 3.0, "1/s"),
     Goal(f"16 MiB, 1 caller, throughput, {RESIDENT}", HIGHER, 50.0, 100.0, "GB/s"),
+    *FRAMES_GOALS,
     Goal("1 KiB, 1 caller beside calls of 1024 MiB, p99 / alone", LOWER, 3.0, None, "ms"),
     Goal("in process, float32, 64 MiB, 1 thread / NumPy", HIGHER, 1.5, None, "ms"),
     Goal("in process, float32, 64 MiB, 1 thread / torch", HIGHER, None, 1.0, "ms"),

@@ -81,7 +81,7 @@ class Plan:
 
 
 def quick() -> Plan:
-    """About two minutes: the goals, and a little more for the plots."""
+    """About three minutes: the goals, and a little more for the plots."""
     return Plan(
         tuple(quick_cases()),
         (MemoryCase(QUICK_WAYS),),

@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING, Any
 import grpc
 import ml_dtypes
 import numpy as np
-from cases import COPIES_ALONE, FLIGHT, GRPC_ALONE, IN_FLIGHT
+from cases import (
+    COPIES_ALONE,
+    FLIGHT,
+    FRAMES,
+    FRAMES_IN_FLIGHT,
+    FRAMES_TCP,
+    FRAMES_TLS,
+    GRPC_ALONE,
+    IN_FLIGHT,
+)
 from flight import flight
 from resident import EXPECTED, RESIDENT_WAYS
 from yardstick import ECHO, UNLIMITED, WINDOWS, YardstickClient
@@ -23,6 +32,8 @@ from npucall.operators.kl_div_backward import kl_div_backward
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from contextlib import AbstractContextManager
+
+    from npucall_client import Client
 
     Arrays = Sequence[np.ndarray[Any, Any]]
     Runs = list[Callable[[], np.ndarray[Any, Any]]]
@@ -67,15 +78,28 @@ def _yardstick(
 
 
 @contextmanager
-def _calls(target: str, arrays: Arrays, callers: int, **settings: Any) -> Iterator[Runs]:
-    with npucall_client.connect(target, timeout=_TIMEOUT, **settings) as client:
+def _calls(
+    target: str, arrays: Arrays, callers: int, *, carrier: str = "grpc", **settings: Any
+) -> Iterator[Runs]:
+    """``target``: with the file of an authority behind it, if the server has a certificate."""
+    address, _, ca = target.partition(" ")
+    given: dict[str, Any] = {"ca": ca} if ca else {}
+    given |= {"carrier": "auto" if carrier == "frames" else carrier, **settings}
+    with npucall_client.connect(address, timeout=_TIMEOUT, **given) as client:
+        if (found := client.carrier()) != carrier:
+            raise RuntimeError(f"carrier: expected {carrier}, found {found}")
         yield [partial(client.run, kl_div_backward, *arrays)] * callers
+
+
+def _sending(target: str, carrier: Any) -> Client:
+    """A client that sends all inputs, as the yardstick does."""
+    return npucall_client.connect(target, timeout=_TIMEOUT, send_unread=True, carrier=carrier)
 
 
 @contextmanager
 def _pipeline(target: str, arrays: Arrays, callers: int) -> Iterator[Runs]:
     with (
-        npucall_client.connect(target, timeout=_TIMEOUT, send_unread=True) as client,
+        _sending(target, carrier="grpc") as client,
         client.pipeline() as pipeline,
     ):
         yield [lambda: pipeline.submit(kl_div_backward, *arrays).result()] * callers
@@ -102,10 +126,12 @@ class _InFlight:
 
 
 @contextmanager
-def _in_flight(target: str, arrays: Arrays, callers: int) -> Iterator[Runs]:
+def _in_flight(
+    target: str, arrays: Arrays, callers: int, *, carrier: str = "grpc"
+) -> Iterator[Runs]:
     """One thread, which has as many calls in flight as there are callers."""
     with (
-        npucall_client.connect(target, timeout=_TIMEOUT, send_unread=True) as client,
+        _sending(target, carrier) as client,
         client.pipeline() as pipeline,
     ):
         yield [_InFlight(lambda: pipeline.submit(kl_div_backward, *arrays), callers)]
@@ -115,7 +141,7 @@ def _in_flight(target: str, arrays: Arrays, callers: int) -> Iterator[Runs]:
 def _shared(target: str, arrays: Arrays, callers: int, *, copied: bool) -> Iterator[Runs]:
     size = arrays[0].nbytes
     with (
-        npucall_client.connect(target, timeout=_TIMEOUT, send_unread=True) as client,
+        _sending(target, carrier="grpc") as client,
         client.shared(callers * (4 * size + _SLACK)) as memory,
     ):
 
@@ -188,6 +214,10 @@ WAYS: dict[str, Way] = {
     "chunked": partial(_calls, send_unread=True, stream_from=1),
     "pipeline": _pipeline,
     IN_FLIGHT: _in_flight,
+    FRAMES: partial(_calls, send_unread=True, carrier="frames"),
+    FRAMES_TCP: partial(_calls, send_unread=True, carrier="frames", keep_memory=True),
+    FRAMES_TLS: partial(_calls, send_unread=True, carrier="frames"),
+    FRAMES_IN_FLIGHT: partial(_in_flight, carrier="auto"),
     FLIGHT: flight,
     "shared memory copied": partial(_shared, copied=True),
     "shared memory in place": partial(_shared, copied=False),

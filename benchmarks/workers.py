@@ -7,17 +7,19 @@ import subprocess
 import sys
 import tempfile
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-from cases import FLIGHT, GRPC_ALONE, PROGRAM, RESIDENT, TEACHER
+from cases import FLIGHT, FRAMES_TCP, FRAMES_TLS, GRPC_ALONE, PROGRAM, RESIDENT, TEACHER
 from flight import running_flight
 from ways import WAYS
 from yardstick import running_yardstick
 
 from npucall_client import Client
 from npucall_client.testing import running_server
+from npucall_server.commands.authority import Authority
 from npucall_server.settings.server import ServerSettings
 
 if TYPE_CHECKING:
@@ -36,19 +38,52 @@ class Server(NamedTuple):
     pid: int
 
 
+@contextmanager
+def _flight() -> Iterator[Server]:
+    with running_flight() as it:
+        yield Server(*it)
+
+
+@contextmanager
+def _frames_port(*, tls: bool) -> Iterator[Server]:
+    """Ours, whose frames come in at a port only."""
+    with tempfile.TemporaryDirectory(prefix="npucall-bench-") as folder:
+        flags, ca = ["--frames-listen=127.0.0.1:0", "--frames-socket=off"], ""
+        if tls:
+            authority, files = Authority.new(), Path(folder)
+            made = authority.server(["127.0.0.1"], 1)
+            (files / "ca").write_bytes(authority.issued.certificate)
+            (files / "certificate").write_bytes(made.certificate)
+            (files / "key").write_bytes(made.key)
+            (files / "key").chmod(0o600)
+            ca = f" {files / 'ca'}"
+            flags += [f"--tls-certificate={files / 'certificate'}", f"--tls-key={files / 'key'}"]
+        with running_server("--queue-length", "64", *flags) as server:
+            yield Server(server.target + ca, server.process.pid)
+
+
+_OTHERS = {
+    FLIGHT: _flight,
+    FRAMES_TCP: partial(_frames_port, tls=False),
+    FRAMES_TLS: partial(_frames_port, tls=True),
+}
+"""Servers of a way alone."""
+
+
 class Servers:
-    """Ours and the yardstick's, and Arrow Flight's once somebody asks for it."""
+    """Ours and the yardstick's, and those of other ways once somebody asks for them."""
 
     def __init__(self, ours: Server, yardstick: Server, opened: ExitStack) -> None:
         self.ours, self.yardstick = ours, yardstick
         self._opened = opened
-        self._flight: Server | None = None
+        self._others: dict[str, Server] = {}
 
     def of(self, way: str) -> Server:
         """The one that a way talks to."""
-        if way == FLIGHT:
-            self._flight = self._flight or Server(*self._opened.enter_context(running_flight()))
-            return self._flight
+        if way in _OTHERS:
+            if way not in self._others:
+                self._others[way] = self._opened.enter_context(_OTHERS[way]())
+            return self._others[way]
         return self.yardstick if way in ("yardstick", GRPC_ALONE) else self.ours
 
 

@@ -16,6 +16,7 @@ from cases import (
     COPIED,
     COPIES_ALONE,
     FLIGHT,
+    FRAMES_WAYS,
     GRPC_ALONE,
     IN_FLIGHT,
     IN_PLACE,
@@ -32,7 +33,16 @@ from page import page
 from plan import Plan
 from workers import shares_memory
 
-WAYS = (*ALL_WAYS, IN_FLIGHT, PROGRAM, *RESIDENTS, GRPC_ALONE, COPIES_ALONE, IN_PROCESS)
+WAYS = (
+    *ALL_WAYS,
+    *FRAMES_WAYS,
+    IN_FLIGHT,
+    PROGRAM,
+    *RESIDENTS,
+    GRPC_ALONE,
+    COPIES_ALONE,
+    IN_PROCESS,
+)
 TINY = Plan(
     cases=(
         Case(KIB, 2, (*WAYS, FLIGHT), rounds=2, seconds=0.01),
