@@ -6,7 +6,6 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from npucall import memory
-from npucall.products import DEFAULT_SOC
 from npucall_client.calls.options import Binding
 from npucall_client.sending.probe import connected
 from npucall_client.sending.remote import ServerTransport
@@ -67,7 +66,7 @@ async def opened(settings: ClientSettings, sender: Sender) -> Transport:
     if settings.target == LOCAL:
         from npucall_client.local.transport import LocalTransport  # noqa: PLC0415
 
-        return LocalTransport(settings.soc or DEFAULT_SOC, sender)
+        return LocalTransport(settings.soc, sender)
     if settings.target.startswith(POOL):
         from npucall_client.pool.pool_transport import PoolTransport  # noqa: PLC0415
         from npucall_client.pool.sources import source_of  # noqa: PLC0415

@@ -20,6 +20,8 @@ SERVER_PORT = 50051
 DIRECTORIES = "directories"
 """The source that other machines can make list anything."""
 
+ANY = "any"
+"""As a wish for the SoC: any SoC, and any kind of device."""
 _UNIX = "unix:"
 _OF_GRPC = ("dns:", "ipv4:", "ipv6:", _UNIX, "unix-abstract:", "vsock:")
 """What gRPC's own spellings begin with. It reads the rest."""

@@ -7,7 +7,6 @@ import weakref
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -212,7 +211,10 @@ def test_the_odd_member_is_left_out_and_members_shows_it(three: list[str]) -> No
         }
         told = ClientSettings(target=f"pool:{','.join([*three, other, NOBODY])}")
         for wish, odd in (("", "left out"), ("any", "serving")):
-            states = [each.state for each in all_seen(listed(told)[0], replace(told, soc=wish))]
+            states = [
+                each.state
+                for each in all_seen(listed(told)[0], told.model_copy(update={"soc": wish}))
+            ]
             assert Counter(states) == Counter(["serving"] * 3 + [odd, "unreachable"])
 
 

@@ -13,7 +13,6 @@ import typer
 from rich.markup import escape
 
 from npucall.errors import NpucallError, ServerUnreachableError, SettingError
-from npucall.products import DEFAULT_SOC
 from npucall.wire.rpcs import GET_ACTIVITY, GET_SERVER_INFO, LIFT_PAUSE
 from npucall_client.commands.console import (
     Column,
@@ -29,7 +28,7 @@ from npucall_client.local.transport import LocalTransport
 from npucall_client.pool.kinds import kind_of, kind_of_most
 from npucall_client.pool.links import said, serves, settings_of, trusts
 from npucall_client.pool.members import Load, Member, MemberState, Source
-from npucall_client.pool.picking import ANY, Requirements
+from npucall_client.pool.picking import Requirements
 from npucall_client.pool.sources import source_of
 from npucall_client.sending.link import Link
 from npucall_client.sending.probe import connected
@@ -38,7 +37,7 @@ from npucall_client.sending.request import Request
 from npucall_client.sending.senders import finished
 from npucall_client.sending.threads import THREADS
 from npucall_client.settings import ClientSettings
-from npucall_client.targets import LOCAL, POOL
+from npucall_client.targets import ANY, LOCAL, POOL
 
 _PATIENCE_SECONDS = 5.0
 """For the answer of one member."""
@@ -173,7 +172,7 @@ def _seen(member: Member, settings: ClientSettings) -> ListedMember:
 def _asked(member: Member, settings: ClientSettings) -> ListedMember:
     """What a member says of itself. Raises what keeps it from doing so."""
     if member.address == LOCAL:
-        local = LocalTransport(settings.soc or DEFAULT_SOC)
+        local = LocalTransport(settings.soc)
         info = local.get_server_info(GET_SERVER_INFO.request())
         return ListedMember(said(member, info))
     link = _linked(member, settings)

@@ -13,7 +13,7 @@ from npucall.declare.prepare import Prepared, once_a_call
 from npucall.errors import NpucallError, OutOfMemoryError
 from npucall.limits import MAX_PROGRAM_STEPS, MAX_RANK
 from npucall.operators import CATALOGUE, DEFAULT_VARIANT
-from npucall.products import product_of
+from npucall.products import DEFAULT_SOC, product_of
 from npucall.v1 import access_service_pb2 as access_pb
 from npucall.v1 import operator_service_pb2 as pb
 from npucall.wire.calls import PreparedCalls
@@ -31,6 +31,7 @@ from npucall_client.sending.pipeline import OneByOne
 from npucall_client.sending.reservations import ServerGrant, check_one
 from npucall_client.sending.threads import THREADS
 from npucall_client.shared.memory import SharedMemory, ordinary
+from npucall_client.targets import ANY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -46,8 +47,9 @@ if TYPE_CHECKING:
 class LocalTransport:
     """Answers as a CPU reference server with that SoC would."""
 
-    def __init__(self, soc: str, sender: Sender = THREADS) -> None:
+    def __init__(self, soc: str = "", sender: Sender = THREADS) -> None:
         self.sender = sender
+        soc = DEFAULT_SOC if soc in ("", ANY) else soc
         self._product = product_of(soc)
         self._identity = ServerIdentity(secrets.token_hex(6), "local", soc)
         self._started = time.monotonic()

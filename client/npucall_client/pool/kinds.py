@@ -7,7 +7,8 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from npucall.errors import MixedPoolError
-from npucall_client.pool.picking import ANY, none_fits
+from npucall_client.pool.picking import none_fits
+from npucall_client.targets import ANY
 
 if TYPE_CHECKING:
     from collections.abc import Collection

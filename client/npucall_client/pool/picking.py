@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
 from npucall.errors import NoMemberError
 from npucall.limits import MIB
 from npucall_client.pool.members import MemberState
+from npucall_client.targets import ANY
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -23,8 +24,6 @@ T = TypeVar("T")
 COST_BYTES = MIB
 """So many bytes cost as much as a call without any."""
 _VERSION = version("npucall")
-ANY = "any"
-"""As a wish for the SoC: any SoC, and any kind of device."""
 
 
 class Requirements(NamedTuple):

@@ -13,6 +13,7 @@ from tests.rows import each
 
 import npucall_client
 from npucall.errors import InternalError, NpucallError, ProtocolError
+from npucall.products import DEFAULT_SOC
 from npucall.v1 import operator_service_pb2 as pb
 from npucall_client import Client
 
@@ -144,3 +145,12 @@ def test_a_reply_that_does_not_fit_the_call_is_no_answer_whatever_carried_it(nam
             fake.run(client.options(), fake.numbers(2**23))  # in chunks
         with client.pipeline() as pipeline, pytest.raises(ProtocolError):
             fake.submit(pipeline, EIGHT).result(fake.PATIENCE)
+
+
+def test_a_wish_for_any_soc_as_callers_of_a_pool_set_it_means_nothing_to_this_process(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Before: ArgumentError from ``local:``, where NPUCALL_SOC=any was set for a pool."""
+    monkeypatch.setenv("NPUCALL_SOC", "any")
+    with npucall_client.connect("local:") as client:
+        assert client.server_info().server.soc == DEFAULT_SOC

@@ -20,11 +20,12 @@ from npucall.errors import (
 )
 from npucall_client.pool.links import Links
 from npucall_client.pool.members import Load, Member, MemberState
-from npucall_client.pool.picking import ANY, Requirements, Wanted
+from npucall_client.pool.picking import Requirements, Wanted
 from npucall_client.pool.table import Table
 from npucall_client.sending.senders import finished
 from npucall_client.sending.threads import THREADS
 from npucall_client.settings import ClientSettings
+from npucall_client.targets import ANY
 
 DOWN, BUG = ServerUnreachableError("down"), InternalError("bug")
 
