@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from beside import BesideCase
 from cases import Case, full_cases, quick_cases, service_series
 from forwards import ForwardCase, forward_cases
+from imports import ImportCase
 from memory import ALL_WAYS as MEMORY_WAYS
 from memory import QUICK_WAYS, MemoryCase
 from operators import OperatorCase, operator_cases
@@ -29,6 +30,7 @@ class Plan:
     beside: tuple[BesideCase, ...]
     operators: tuple[OperatorCase | ForwardCase, ...]
     stages: tuple[int, ...]
+    imports: tuple[ImportCase, ...] = (ImportCase(),)
 
     def series(self) -> Iterator[Series]:
         """All that it will give a figure for."""
@@ -40,6 +42,8 @@ class Plan:
             yield from beside.series()
         for operator in self.operators:
             yield from operator.series()
+        for imported in self.imports:
+            yield from imported.series()
         for size in self.stages:
             yield from stage_series(size)
 
@@ -50,7 +54,7 @@ class Plan:
                 for case in self.cases:
                     say(case.text())
                     yield from bench.figures(case)
-        for part in (*self.memory, *self.beside, *self.operators):
+        for part in (*self.memory, *self.beside, *self.operators, *self.imports):
             say(part.text())
             yield from part.figures()
         for size in self.stages:
@@ -67,6 +71,7 @@ class Plan:
             memory=tuple(replace(case, **fewer) for case in self.memory),
             beside=tuple(replace(case, **fewer) for case in self.beside),
             operators=tuple(replace(case, **fewer) for case in self.operators),
+            imports=tuple(replace(case, **fewer) for case in self.imports),
         )
 
     def only(self, text: str) -> Plan:
@@ -77,6 +82,7 @@ class Plan:
             tuple(case for case in self.beside if text in case.text()),
             tuple(case for case in self.operators if text in case.text()),
             tuple(size for size in self.stages if text in stages_text(size)),
+            tuple(case for case in self.imports if text in case.text()),
         )
 
 
