@@ -11,12 +11,13 @@ from typing import Annotated
 
 import typer
 
+from npucall.dtypes import dtype_named
 from npucall.products import product_of
 from npucall_client.client import connect as connect_and_wait
 from npucall_client.commands.console import Soc, Target, TargetOption, the_target
 from npucall_client.targets import LOCAL
 from npucall_conformance import bundle
-from npucall_conformance.cases.case import BLOCKS, Case, dtype_named
+from npucall_conformance.cases.case import BLOCKS, Case
 from npucall_conformance.cases.select import Selection, select
 from npucall_conformance.golden import Golden
 from npucall_conformance.judging.profiles import PROFILES

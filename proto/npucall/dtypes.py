@@ -164,6 +164,17 @@ _PROMOTED = {
 }
 
 
+def dtype_named(text: str) -> DType:
+    """The dtype of a name such as f32, FLOAT or float32.
+
+    Raises ValueError.
+    """
+    for dtype in DTYPES:
+        if text.lower() in (dtype.short, dtype.name.lower(), str(dtype.numpy)):
+            return dtype
+    raise ValueError(f"dtype: expected one such as f32, f16 or bf16, found {text!r}")
+
+
 def promote(first: DType, second: DType) -> DType | None:
     """The type in which CANN computes with two tensors, or None if it has none.
 

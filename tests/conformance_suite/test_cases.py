@@ -11,12 +11,12 @@ import pytest
 from tests.rows import each
 
 from npucall.declare.parameters import Attribute, Input, Output
-from npucall.dtypes import BF16, FLOAT16, DType
+from npucall.dtypes import BF16, FLOAT16, DType, dtype_named
 from npucall.operators import CATALOGUE
 from npucall.products import PRODUCTS
 from npucall_conformance.cases.arrangements import Arrangement
 from npucall_conformance.cases.blocks import cases_of
-from npucall_conformance.cases.case import BLOCKS, Case, dtype_named
+from npucall_conformance.cases.case import BLOCKS, Case
 from npucall_conformance.cases.large import BEYOND
 from npucall_conformance.cases.made_call import call_of
 from npucall_conformance.cases.maker import Maker

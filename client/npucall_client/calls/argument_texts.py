@@ -12,7 +12,7 @@ import numpy as np
 from npucall.declare.declaration import Operator
 from npucall.declare.names import python_name
 from npucall.declare.parameters import Attribute, Kind, Output, Parameter
-from npucall.dtypes import BY_NUMPY
+from npucall.dtypes import dtype_named
 from npucall.operators import CATALOGUE
 from npucall.texts import did_you_mean
 
@@ -80,12 +80,12 @@ def _value(parameter: Parameter, text: str, dtype: str) -> Any:
     if value is None or isinstance(parameter, Attribute):
         return value
     if not many:
-        return np.array(value, _dtype(dtype))
+        return np.array(value, dtype_named(dtype).numpy)
     if not isinstance(value, list):
         raise ValueError(  # noqa: TRY004  # what was typed is a text, whatever it means
             f"{parameter.name}: expected a list of arrays, found {text!r}"
         )
-    return [np.array(member, _dtype(dtype)) for member in value]
+    return [np.array(member, dtype_named(dtype).numpy) for member in value]
 
 
 def _read_json(name: str, text: str) -> Any:
@@ -103,11 +103,6 @@ def _load(path: str, dtype: str) -> Any:
         array = np.load(Path(path), allow_pickle=False)
     except (EOFError, ValueError) as error:
         raise ValueError(f"{path}: expected a file that numpy.save wrote, found another") from error
-    return array.view(_dtype(dtype)) if array.dtype.kind == "V" else array
-
-
-def _dtype(name: str) -> np.dtype[Any]:
-    known = {str(dtype): dtype for dtype in BY_NUMPY}
-    if name not in known:
-        raise ValueError(f"dtype: expected one of {', '.join(known)}, found {name!r}")
-    return known[name]
+    except OSError as error:
+        raise ValueError(f"{path}: expected a file that can be read: {error.strerror}") from error
+    return array.view(dtype_named(dtype).numpy) if array.dtype.kind == "V" else array

@@ -19,7 +19,7 @@ import numpy as np
 import npucall_client
 from npucall.declare.call import element
 from npucall.declare.declaration import Operator
-from npucall.errors import NpucallError
+from npucall.errors import NpucallError, SettingError
 from npucall.operators import CATALOGUE
 from npucall.texts import missing_extra, missing_suite
 from npucall.wire.listing import declare
@@ -89,7 +89,8 @@ def main() -> None:
     except KeyboardInterrupt:
         sys.exit(ExitCode.INTERRUPTED)
     except NpucallError as error:
-        _fail(error, ExitCode.FAILED)
+        is_setting = isinstance(error, SettingError)
+        _fail(error, ExitCode.USAGE if is_setting else ExitCode.FAILED)
     except (TypeError, ValueError) as error:
         _fail(error, ExitCode.USAGE)
     except (EOFError, OSError) as error:
@@ -264,8 +265,9 @@ def _one_by_one(outputs: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 def _fail(error: Exception, code: ExitCode) -> NoReturn:
     sentence = str(error)
-    if isinstance(error, NpucallError):
+    if isinstance(error, NpucallError) and not isinstance(error, SettingError):
         status = f", {error.aclnn_status} {error.aclnn_name}" if error.aclnn_status else ""
-        sentence += f" ({error.code.name}, {error.reason}{status})"
+        names = dict.fromkeys((error.code.name, error.reason))  # once, if they are the same
+        sentence += f" ({', '.join(names)}{status})"
     print(f"npucall: {sentence}", file=sys.stderr)
     sys.exit(code)

@@ -17,6 +17,7 @@ from npucall.v1 import access_service_pb2, operator_service_pb2
 from npucall_client.client import Client, connect
 from npucall_client.commands.command_texts import HEALTH, busy_units, holder_of
 from npucall_client.commands.console import Column, Targets, TargetsOption, output, show, table
+from npucall_client.commands.exits import ExitCode
 from npucall_client.commands.texts import duration, size
 
 _PAUSE_SECONDS = 1.0
@@ -41,6 +42,11 @@ class WatchedServer:
     def __init__(self, target: str, client: Client | None = None) -> None:
         self.target = target
         self._client = client
+
+    @property
+    def answers(self) -> bool:
+        """Whether it was there when it was asked."""
+        return self._client is not None
 
     def look(self) -> Seen | str:
         """What it says, or why it says nothing."""
@@ -82,6 +88,8 @@ def top(
         with ThreadPoolExecutor(len(watched)) as threads:
             if once or not console.is_terminal:
                 show(console, shown(watched, threads, console.width))
+                if not any(each.answers for each in watched):
+                    raise typer.Exit(ExitCode.FAILED)
                 return
             first = shown(watched, threads, console.width)
             with Live(first, console=console, auto_refresh=False) as live:

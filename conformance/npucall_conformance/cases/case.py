@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from npucall.declare.parameters import Scalar
-from npucall.dtypes import DTYPES, DType
+from npucall.dtypes import DType
 from npucall_conformance.stating.parts import Setup
 
 if TYPE_CHECKING:
@@ -84,17 +84,6 @@ class Case:
     data: str = ""
     """Cases with the same text here have the same numbers in tensors of the same shape; empty: no
     other case has the same numbers."""
-
-
-def dtype_named(text: str) -> DType:
-    """The dtype of a name such as f32, FLOAT or float32.
-
-    Raises ValueError.
-    """
-    for dtype in DTYPES:
-        if text.lower() in (dtype.short, dtype.name.lower(), str(dtype.numpy)):
-            return dtype
-    raise ValueError(f"dtype: expected one such as f32, f16 or bf16, found {text!r}")
 
 
 def label(dtype: str, attributes: Mapping[str, Any], shape: Shape | None, note: str) -> str:

@@ -109,7 +109,7 @@ def test_what_cannot_be_read_is_refused(text: str, message: str) -> None:
 
 
 def test_a_type_that_does_not_travel_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"dtype: expected one of float32, .* found 'float4'"):
+    with pytest.raises(ValueError, match=r"dtype: expected one such as f32, .* found 'float4'"):
         arguments_of(["x=1"], EVERY, "float4")
 
 
