@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import json
+import time
 import weakref
 from collections import Counter
 from collections.abc import Iterator
@@ -21,12 +23,13 @@ from npucall.errors import (
     OperatorUnknownError,
     ReservedError,
     ServerUnreachableError,
+    SettingError,
     ShapeError,
     SharedMemoryError,
 )
 from npucall.operators.l1_loss_backward import l1_loss_backward
 from npucall_client import Client
-from npucall_client.commands.members import all_seen, listed
+from npucall_client.commands.members import all_seen, listed, members
 from npucall_client.settings import ClientSettings
 from npucall_server.serving import core
 
@@ -222,3 +225,20 @@ def call_often(client: Client) -> None:
     with client:
         for _ in range(1000):
             run(client)
+
+
+def test_members_shows_whose_calls_ended_processes_and_lifts_their_pauses(
+    tmp_path: Path, three: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = {"undrained": 3, "people": {"vision/alice": [3.0, time.time()]}}
+    file = tmp_path / "endings-cpu.json"
+    file.write_text(json.dumps(told))
+    with servers(1, state_folder=tmp_path) as (one,):
+        members(f"pool:{three[0]},{one}", as_json=False)
+        shown = f"{one}: calls of vision/alice ended 3 processes and go one at a time, 2 s apart"
+        assert shown in capsys.readouterr().out
+        members(f"pool:{three[0]},{one}", as_json=True, lift="vision/alice")
+        assert [each["slowed"] for each in json.loads(capsys.readouterr().out)] == [[], []]
+        assert json.loads(file.read_text())["people"] == {}
+        with pytest.raises(SettingError, match="TENANT/NAME"):
+            members(one, lift="alice")
