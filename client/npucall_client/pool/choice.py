@@ -65,6 +65,7 @@ class Members:
         """Hears of members, and waits until calls may begin. Raises the errors of ``connect``."""
         attempts = Attempts(Request(seconds))
         self._source.start(self.links.hear)
+        self.links.start()
         while not self.table.begins():
             if not self.table.known and (refusal := self._source.refusal()) is not None:
                 raise refusal

@@ -1,10 +1,12 @@
-"""The links to the members: opened when a call goes there, checked for health after a failure."""
+"""The links to the members: opened in the background, checked for health after a failure."""
 
 from __future__ import annotations
 
 import copy
 import threading
+import weakref
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from npucall.errors import (
@@ -52,6 +54,11 @@ class Links:
         self._is_closed = False
         self._lock = threading.Lock()
         self._retired: list[Candidate[Link]] = []
+
+    def start(self) -> None:
+        """Asks members from here on, until it is closed, or nothing uses it any longer."""
+        look = partial(_look_after, weakref.ref(self), self._table)
+        self._sender.start(look, "npucall-pool")
 
     async def of(self, candidate: Candidate[Link], seconds: float) -> Link:
         """The link to a member. Opens it if there is none. Raises the error if it cannot."""
@@ -161,6 +168,14 @@ class Links:
         with self._lock:
             self._retired += gone
 
+    async def look(self) -> bool:
+        """Has members asked that are to be asked, closes idle links. False once it is closed."""
+        await self.close_idle()
+        for candidate in () if self._is_closed else self._table.to_ask():
+            # Each in a task of its own: one that does not answer must not delay the others.
+            self._sender.start(partial(self.ask, candidate), "npucall-pool-health")
+        return not self._is_closed
+
     async def close_idle(self) -> None:
         """Closes the links to members that are gone, if no call is under way there."""
         with self._lock:
@@ -174,6 +189,12 @@ class Links:
             self._is_closed = True
             every = [*self._retired, *self._table.known.values()]
         await _close(every)
+
+
+async def _look_after(links_of: weakref.ref[Links], table: Table[Link]) -> None:
+    while (links := links_of()) is not None and await links.look():
+        del links
+        await table.pause()
 
 
 async def _close(candidates: Iterable[Candidate[Link]]) -> None:

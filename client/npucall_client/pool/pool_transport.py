@@ -14,7 +14,6 @@ from npucall.errors import (
     WrongServerError,
 )
 from npucall_client.pool.choice import Members
-from npucall_client.pool.health_checks import Looker
 from npucall_client.pool.reservations import PoolReservations
 from npucall_client.pool.sums import SUMS
 from npucall_client.sending.remote import RemoteTransport, ServerTransport
@@ -46,7 +45,6 @@ class PoolTransport(RemoteTransport):
         super().__init__(members, sender, settings.target)
         self.sessions = PoolSessions(settings.target, self.ask, members)
         self._connect_timeout = settings.connect_timeout
-        self._looker = Looker(members.table, members.links, sender)
 
     async def open(self) -> Self:
         """Connects to one of the members. Call this first.
@@ -69,7 +67,6 @@ class PoolTransport(RemoteTransport):
 
     async def close(self) -> None:
         """Closes all links; calls under way are cancelled."""
-        self._looker.close()
         await self.members.close()
 
     def calls(self) -> Calls:
