@@ -7,43 +7,38 @@ from __future__ import annotations
 
 import time
 from contextlib import contextmanager
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import grpc
 
 from npucall.errors import NpucallError, ServerUnreachableError, UnauthenticatedError
 from npucall.v1 import operator_service_pb2 as pb
-from npucall.wire.headers import join_metadata
-from npucall.wire.status import AUTHORIZATION, REQUEST_ID, RESERVATION, SESSION, TRACEPARENT
 from npucall_client.calls.options import closed
-from npucall_client.sending import tracing
 from npucall_client.sending.attempts import Attempts
+from npucall_client.sending.beside import Beside
 from npucall_client.sending.channels import Connections
 from npucall_client.sending.credentials import credential_of, none
 from npucall_client.sending.failures import Origin, failure, lateness
 from npucall_client.sending.frames.frame_carrier import KINDS, STREAM, FrameCarrier
 from npucall_client.sending.paths import MANY_FRAMES
 from npucall_client.sending.request import Request
-from npucall_client.sending.reservations import keys_of
 from npucall_client.sending.server_limits import ServerLimits
 from npucall_client.sending.transfer import place_nothing_in_chunks
 from npucall_client.shared.memory import SharedMemories
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Iterator, Sequence
 
     from npucall.tensors import Buffer
     from npucall.wire.messages import Response
     from npucall_client.calls.arguments import BoundCall
     from npucall_client.sending.frames.frame_connection import FrameConnection
     from npucall_client.sending.large_call import StreamOpener
-    from npucall_client.sending.senders import Messages, MessageStream, Metadata, Sender
+    from npucall_client.sending.senders import Messages, MessageStream, Sender
     from npucall_client.settings import ClientSettings
 
 T = TypeVar("T")
 
-_NOTHING: Mapping[str, str] = MappingProxyType({})
 _NOBODY = ("Connection refused", "No such file")
 """gRPC's texts if no process listens."""
 _REFUSED = "RST_STREAM with error code 7"
@@ -79,7 +74,7 @@ class Link:
         self.credential = credential_of(settings) if trusted else none()
         self.connections = Connections(settings, sender)
         self.frames = FrameCarrier(settings, sender, self.connections, self._doubt)
-        self.spans = tracing.spans()
+        self.beside = Beside(settings.target, waits=waits)
         self._stream_from = settings.stream_from
         self._closed = sender.event()
 
@@ -134,17 +129,18 @@ class Link:
         who = self.credential.at_hand()
         attempts.sent = await self.authorization() if who is None else who
         if self.frames.is_offered and method in KINDS:
-            answer = await self._answer_in_frames(method, message, attempts)
+            parts = (message,) if isinstance(message, bytes) else message
+            beside = self.beside.framed(attempts)
+            answer = await self.frames.answer(KINDS[method], parts, beside, attempts)
             if answer is not None:
                 return answer
-            self._travels("grpc")
         connections = self.connections
         channels = connections.take()
         try:
             return await channels.methods[method](
                 message if isinstance(message, bytes) else b"".join(message),
                 max(0.0, attempts.ends - time.monotonic()),
-                self._metadata(attempts),
+                self.beside.metadata(attempts),
                 waits=self.waits if waits is None else waits,
             )
         except (grpc.RpcError, ValueError) as error:
@@ -153,29 +149,10 @@ class Link:
         finally:
             connections.give_back(channels)
 
-    async def _answer_in_frames(
-        self, method: str, message: bytes | Sequence[Buffer], attempts: Attempts
-    ) -> bytes | None:
-        """One attempt; None if the call has to travel over gRPC."""
-        self._travels("frames")
-        parts = (message,) if isinstance(message, bytes) else message
-        beside = self._framed(attempts)
-        return await self.frames.answer(KINDS[method], parts, beside, attempts)
-
     async def placed(self, call: BoundCall, attempts: Attempts) -> Response | None:
         """One attempt at a large call by memory of a connection; None if it has to travel."""
         attempts.sent = await self.authorization()
-        self._travels("frames")
-        return await self.frames.memory.answer(call, self._framed(attempts), attempts)
-
-    def _framed(self, attempts: Attempts) -> bytes:
-        """The metadata of a frame."""
-        beside = self._beside(attempts)
-        return join_metadata(beside) if beside else b""
-
-    def _travels(self, carrier: str) -> None:
-        if self.spans is not None:
-            self.spans.travels(carrier)
+        return await self.frames.memory.answer(call, self.beside.framed(attempts), attempts)
 
     async def server_info(
         self, attempts: Attempts, *, waits: bool | None = None
@@ -221,14 +198,14 @@ class Link:
         ``attempts.sent`` is its credential; ``connection``: of frames, if it travels in them.
         """
         if connection is not None:
-            beside, timeout = self._framed(attempts), attempts.request.timeout
+            beside, timeout = self.beside.framed(attempts), attempts.request.timeout
             return self.frames.stream(connection, messages, beside, seconds, timeout, ended)
 
         def over() -> None:
             self.connections.give_back(channels)
             ended()
 
-        metadata = (*(self._metadata(attempts) or ()), MANY_FRAMES)
+        metadata = (*(self.beside.metadata(attempts) or ()), MANY_FRAMES)
         channels = self.connections.take()
         try:
             return channels.stream(
@@ -253,42 +230,6 @@ class Link:
                     method, messages, attempts, seconds=attempts.left, connection=connection
                 )
             )
-
-    def _metadata(self, attempts: Attempts) -> Metadata:
-        """The metadata of a call, or of a stream.
-
-        Plain metadata, since gRPC's own call credentials cost a call 360 us [src:grpc-credentials].
-        """
-        beside = self._beside(attempts)
-        if attempts.sent:
-            beside = {AUTHORIZATION: attempts.sent, **beside}
-        return tuple(beside.items()) or None
-
-    def _beside(self, attempts: Attempts) -> Mapping[str, str]:
-        """What a call has beside its message, but for the credential."""
-        request = attempts.request
-        if not (
-            request.request_id
-            or request.reservation
-            or request.session
-            or request.home is not None
-            or self.spans
-        ):
-            return _NOTHING
-        pairs = {}
-        if request.request_id:
-            pairs[REQUEST_ID] = request.request_id
-        if request.reservation and (key := self._key_of(request.reservation)):
-            pairs[RESERVATION] = key
-        if request.session or request.home is not None:
-            pairs[SESSION] = request.session_id
-        if self.spans is not None and (parent := self.spans.traceparent()):
-            pairs[TRACEPARENT] = parent
-        return pairs
-
-    def _key_of(self, reservation: str) -> str:
-        """The key of a reservation; of a pool's reservation the member's own."""
-        return reservation if self.waits else keys_of(reservation).get(self.target, "")
 
     # --- What follows from a failed attempt -------------------------------------------------------
 

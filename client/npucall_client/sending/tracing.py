@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -14,21 +15,19 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Status
 
 
+_own: ContextVar[Any] = ContextVar("npucall_span", default=None)
+"""The span that was made for the call."""
+
+
 class Spans:
     """Makes a span for each call, below whatever span is current."""
 
     def __init__(self, tracer: Any) -> None:
-        from opentelemetry.trace import (  # noqa: PLC0415
-            SpanKind,
-            Status,
-            StatusCode,
-            get_current_span,
-        )
+        from opentelemetry.trace import SpanKind, Status, StatusCode  # noqa: PLC0415
         from opentelemetry.trace.propagation.tracecontext import (  # noqa: PLC0415
             TraceContextTextMapPropagator,
         )
 
-        self._current = get_current_span
         self._tracer, self._kind = tracer, SpanKind.CLIENT
         self._failed: Callable[[str], Status] = partial(Status, StatusCode.ERROR)
         self._inject: Any = TraceContextTextMapPropagator().inject
@@ -48,16 +47,20 @@ class Spans:
             attributes=attributes,
             set_status_on_exception=False,
         ) as span:
+            token = _own.set(span)
             try:
                 yield
             except NpucallError as error:
                 span.set_attribute("npucall.reason", error.reason)
                 span.set_status(self._failed(str(error)))
                 raise
+            finally:
+                _own.reset(token)
 
     def travels(self, carrier: str) -> None:
-        """The call of the current span travels so; gRPC if nobody says otherwise."""
-        self._current().set_attribute("rpc.system", carrier)
+        """The call of the span that ``call`` made, if there is one, travels so."""
+        if (span := _own.get()) is not None:
+            span.set_attribute("rpc.system", carrier)
 
     def traceparent(self) -> str:
         """What tells a server of the current span; empty where there is none."""

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 _FIELDS = Struct("<IIBBHI")
 HEADER_BYTES = _FIELDS.size
+fields_at = _FIELDS.unpack_from
+"""What a ``Header`` has, from bytes and a position, without making one: for each answer."""
 MOST_CREDENTIAL_BYTES = 16 * 2**10
 """Of a credential, which is all that a server takes from somebody whom it does not know yet."""
 

@@ -107,7 +107,7 @@ def test_calls_travel_over_grpc_where_frames_do_not_come_about_and_ask_only_once
     for name in "_NEAR_SECONDS", "_FAR_SECONDS":
         monkeypatch.setattr(frame_carrier, name, 0.2 if serve is silent else fake.PATIENCE)
     monkeypatch.setattr(frame_carrier, "_SHORT_SECONDS", 0.0)
-    monkeypatch.setattr(frame_carrier, "_SHORTEST_REST", 1000.0)
+    monkeypatch.setattr(frame_places, "_SHORTEST_REST", 1000.0)
     served = threading.Semaphore(0)
 
     def once(peer: FakeConnection) -> None:

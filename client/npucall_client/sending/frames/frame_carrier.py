@@ -20,7 +20,7 @@ from npucall_client.calls.options import closed
 from npucall_client.sending.failures import Origin, broken, lateness
 from npucall_client.sending.frames.frame_memory import FrameMemory
 from npucall_client.sending.frames.frame_opener import FrameOpener
-from npucall_client.sending.frames.frame_places import places_of
+from npucall_client.sending.frames.frame_places import Entrance, places_of
 from npucall_client.sending.frames.frame_stream import FrameStream
 
 if TYPE_CHECKING:
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from npucall_client.sending.attempts import Attempts
     from npucall_client.sending.channels import Connections
     from npucall_client.sending.frames.frame_connection import FrameConnection
-    from npucall_client.sending.frames.frame_places import FramesPlace
     from npucall_client.sending.senders import Messages, Sender
     from npucall_client.settings import ClientSettings
 
@@ -47,32 +46,9 @@ _SHORT_SECONDS = 1.0
 """A call that has less left says nothing about the place."""
 _FRESH_SECONDS = 0.05
 """A connection that had a call so shortly before is taken without a look at it."""
-_SHORTEST_REST, _LONGEST_REST = 1.0, 600.0
-"""Until a place that could not be reached is tried again; twice as long each time."""
 
 _log = logging.getLogger("npucall_client")
 _carriers: weakref.WeakSet[FrameCarrier] = weakref.WeakSet()
-
-
-class _Entrance:
-    """A place, and what is known of it."""
-
-    def __init__(self, place: FramesPlace) -> None:
-        self.place = place
-        self.is_reached = self.is_tried = False
-        """Whether a connection came about; whether one is being opened in the background."""
-        self.rests_until = 0.0
-        self._rest = _SHORTEST_REST
-
-    def reached(self) -> None:
-        """A connection has come about."""
-        self.is_reached, self._rest = True, _SHORTEST_REST
-
-    def failed(self) -> None:
-        """None has: it rests."""
-        self.is_reached = False
-        self.rests_until = time.monotonic() + self._rest
-        self._rest = min(2 * self._rest, _LONGEST_REST)
 
 
 class FrameCarrier:
@@ -89,7 +65,9 @@ class FrameCarrier:
         self._opener = FrameOpener(settings, sender, connections)
         self._doubt = doubt
         self._instance = ""
-        self._entrances: tuple[_Entrance, ...] = ()
+        self.is_offered = False
+        """Whether a call may travel so."""
+        self._entrances: tuple[Entrance, ...] = ()
         self._idle: list[FrameConnection] = []
         """The one that was used last comes first."""
         self._is_closed = False
@@ -101,18 +79,14 @@ class FrameCarrier:
         """Of memory that the server shares with the connections."""
         return sum(each.shared_bytes for each in self._opener.every.copy())
 
-    @property
-    def is_offered(self) -> bool:
-        """Whether a call may travel so."""
-        return bool(self._entrances)
-
     def learn(self, info: pb.GetServerInfoResponse) -> None:
         """Takes where the server says that it takes calls."""
         places = places_of(info, self._settings, self._channels.way)
         known = tuple(each.place for each in self._entrances)
         if (places, info.server.instance) != (known, self._instance):
             self._instance = info.server.instance
-            self._entrances = tuple(map(_Entrance, places))
+            self._entrances = tuple(map(Entrance, places))
+            self.is_offered = bool(places)
             self._end_idle()
 
     async def answer(
@@ -137,6 +111,7 @@ class FrameCarrier:
             except BaseException:
                 self.end(connection)
                 raise
+            connection.used = time.monotonic()
             self._idle.append(connection)
             return answer
         return None
@@ -200,7 +175,6 @@ class FrameCarrier:
     async def taken(self, attempts: Attempts) -> FrameConnection | None:
         """A connection that nobody else uses; None if there is none to be had."""
         now = time.monotonic()
-        files = self._channels.files()
         while self._idle:
             try:
                 connection = self._idle.pop()
@@ -208,7 +182,7 @@ class FrameCarrier:
                 break
             if (
                 connection.authorization == attempts.sent
-                and connection.files is files
+                and (connection.files is None or connection.files is self._channels.files())
                 and (now - connection.used < _FRESH_SECONDS or connection.socket.is_quiet())
             ):
                 return connection
@@ -228,6 +202,7 @@ class FrameCarrier:
     def give_back(self, connection: FrameConnection) -> None:
         """A call has ended, and with it the connection, perhaps."""
         if connection.is_open:
+            connection.used = time.monotonic()
             self._idle.append(connection)
         else:
             self.end(connection)
@@ -238,7 +213,7 @@ class FrameCarrier:
 
     def close(self) -> None:
         """Ends all connections; calls under way hear of it."""
-        self._is_closed, self._entrances = True, ()
+        self._is_closed, self.is_offered, self._entrances = True, False, ()
         self._end_idle()
         self._opener.close()
 
@@ -246,14 +221,14 @@ class FrameCarrier:
         """In a forked process: the connections are those of the other one."""
         self._idle = []
         self._opener.forget()
-        self._entrances = tuple(_Entrance(each.place) for each in self._entrances)
+        self._entrances = tuple(Entrance(each.place) for each in self._entrances)
 
     def _end_idle(self) -> None:
         while self._idle:
             with suppress(IndexError):
                 self.end(self._idle.pop())
 
-    async def _try(self, entrance: _Entrance, authorization: str) -> None:
+    async def _try(self, entrance: Entrance, authorization: str) -> None:
         """Opens a connection in the background: then further ones are worth waiting for."""
         ends = time.monotonic() + _FAR_SECONDS
         opened = await self._opened(entrance, authorization, ends)
@@ -262,7 +237,7 @@ class FrameCarrier:
             self._idle.append(opened)
 
     async def _opened(
-        self, entrance: _Entrance, authorization: str, ends: float
+        self, entrance: Entrance, authorization: str, ends: float
     ) -> FrameConnection | None:
         """A new connection; None if it does not come about."""
         place, is_short = entrance.place, ends - time.monotonic() < _SHORT_SECONDS

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 from npucall.errors import InternalError, ServerUnreachableError
 from npucall.memory import fresh
 from npucall.wire import headers
-from npucall.wire.headers import HEADER_BYTES, pack, unpack
+from npucall.wire.headers import HEADER_BYTES, fields_at, pack
 from npucall.wire.status import from_bytes
 from npucall_client.sending.frames.frame_region import FrameRegion
 from npucall_client.shared.side_socket import mapped
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from npucall.tensors import Buffer
-    from npucall.wire.headers import Header
     from npucall_client.sending.senders import Files
 
 _BUFFER_BYTES = 64 * 2**10
@@ -98,19 +97,18 @@ class FrameConnection:
         self, kind: int, message: Sequence[Buffer], metadata: bytes, ends: float
     ) -> bytes:
         """The answer to a call. Raises the error that the server answers; OSError, EOFError."""
-        left = ends - time.monotonic()
-        self.socket.until(ends, left)
-        size, beside = sum(map(len, message)), len(metadata)
+        left, socket, beside = ends - time.monotonic(), self.socket, len(metadata)
+        socket.until(ends, left)
+        size = beside + sum(map(len, message))
         timeout = min(max(math.ceil(left * 1e3), 1), _MOST_MS)
-        head = pack(kind, beside + size, _ONLY, beside, timeout)
+        head = pack(kind, size, _ONLY, beside, timeout)
         self.has_sent = False
-        await self.socket.send((head, metadata, *message), HEADER_BYTES + beside + size)
+        await socket.send((head, metadata, *message), HEADER_BYTES + size)
         self.has_sent = True
-        header, answer = await self.next()
-        self.used = time.monotonic()
-        if header.kind == headers.RESPONSE and header.call_id == _ONLY:
+        kind, call_id, answer = await self.next()
+        if kind == headers.RESPONSE and call_id == _ONLY:
             return answer
-        raise self.error_in(header, answer)
+        raise self.error_in(kind, call_id, answer)
 
     async def share(self, size: int, ends: float) -> FrameRegion:
         """Memory of so many bytes, used instead of what was shared before.
@@ -128,9 +126,9 @@ class FrameConnection:
             self._begin, self._end = 0, len(first)
             if not first:
                 raise EOFError
-            header, answer = await self.next()
-            if header.kind != headers.MEMORY:
-                raise self.error_in(header, answer)
+            kind, call_id, answer = await self.next()
+            if kind != headers.MEMORY:
+                raise self.error_in(kind, call_id, answer)
             name = headers.memory_in(bytes(answer))
             self.region = FrameRegion(name, mapped(files, size))
             self.shared_bytes += size
@@ -145,51 +143,58 @@ class FrameConnection:
         head = pack(kind, size, 0, len(metadata))
         await self.socket.send((head, metadata, *message), HEADER_BYTES + size)
 
-    async def next(self) -> tuple[Header, bytes]:
-        """The next frame, and its message, which is read as bytes are, in memory of its own.
+    async def next(self) -> tuple[int, int, bytes]:
+        """The next frame: its kind, its call, its message in memory of its own, read as bytes are.
 
         Raises EOFError.
         """
+        if self._begin == self._end:  # as between two calls
+            self._begin = 0
+            self._end = await self.socket.receive_into(self._buffer)
         if self._end - self._begin < HEADER_BYTES:
             await self._fill(HEADER_BYTES)
-        header = unpack(self._buffer, self._begin)
-        self._begin += HEADER_BYTES
-        length = header.length
-        if length <= _BUFFER_BYTES - HEADER_BYTES:
-            if self._end - self._begin < length:
-                await self._fill(length)
-            begin = self._begin + header.metadata
-            self._begin += length
-            message = bytearray(self._buffer[begin : self._begin])
-            return header, message  # type: ignore[return-value]
+        length, call_id, kind, _, metadata, _ = fields_at(self._buffer, self._begin)
+        begin = self._begin + HEADER_BYTES
+        self._begin = end = begin + length
+        if end > self._end:
+            self._begin = begin
+            if length > _BUFFER_BYTES - HEADER_BYTES:
+                return kind, call_id, await self._large(length, metadata)
+            await self._fill(length)
+            begin = self._begin
+            self._begin = end = begin + length
+        message = bytearray(self._buffer[begin + metadata : end])
+        return kind, call_id, message  # type: ignore[return-value]
+
+    def error_in(self, kind: int, call_id: int, message: bytes) -> Exception:
+        """The error in a frame; after one that is not of a call there are no more calls."""
+        if not call_id or kind != headers.ERROR:
+            self.is_open = False
+        if kind == headers.ERROR:
+            return from_bytes(bytes(message))
+        return InternalError(f"frames: expected an answer, found a frame of kind {kind}")
+
+    async def _expect(self, kind: int) -> bytes:
+        found, call_id, message = await self.next()
+        if found != kind:
+            raise self.error_in(found, call_id, message)
+        return message
+
+    async def _large(self, length: int, metadata: int) -> bytes:
+        """A message that the buffer has no room for, past it into its own memory."""
         memory = memoryview(fresh(length))
         have = self._end - self._begin
         memory[:have] = self._buffer[self._begin : self._end]
         self._begin = self._end = 0
         while have < length:
             have += await self._some(memory[have:])
-        return header, memory[header.metadata :]  # type: ignore[return-value]
-
-    def error_in(self, header: Header, message: bytes) -> Exception:
-        """The error in a frame; after one that is not of a call there are no more calls."""
-        if not header.call_id or header.kind != headers.ERROR:
-            self.is_open = False
-        if header.kind == headers.ERROR:
-            return from_bytes(bytes(message))
-        return InternalError(f"frames: expected an answer, found a frame of kind {header.kind}")
-
-    async def _expect(self, kind: int) -> bytes:
-        header, message = await self.next()
-        if header.kind != kind:
-            raise self.error_in(header, message)
-        return message
+        return memory[metadata:]  # type: ignore[return-value]
 
     async def _fill(self, size: int) -> None:
         """Until so many bytes are there."""
         have = self._end - self._begin
-        if self._begin:
-            self._buffer[:have] = bytes(self._buffer[self._begin : self._end])
-            self._begin, self._end = 0, have
+        self._buffer[:have] = bytes(self._buffer[self._begin : self._end])
+        self._begin, self._end = 0, have
         while self._end < size:
             self._end += await self._some(self._buffer[self._end :])
 

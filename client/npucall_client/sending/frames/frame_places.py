@@ -6,6 +6,7 @@ import os
 import socket
 import ssl
 import struct
+import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from npucall_client.sending.proxy import host_of
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 _HAS_MESSAGES = hasattr(socket.socket, "sendmsg")
 _HAS_PATHS = hasattr(socket, "AF_UNIX")
+_SHORTEST_REST, _LONGEST_REST = 1.0, 600.0
+"""Seconds until a place that could not be reached is tried again; twice as long each time."""
 _ROOT = 0
 _CREDENTIALS = struct.Struct("iII")
 """C's ``struct ucred``: process, user, group."""
@@ -34,6 +37,27 @@ class FramesPlace(NamedTuple):
 
     def __str__(self) -> str:
         return f"unix:{self.path}" if self.path else f"{self.host}:{self.port}"
+
+
+class Entrance:
+    """A place, and what is known of it."""
+
+    def __init__(self, place: FramesPlace) -> None:
+        self.place = place
+        self.is_reached = self.is_tried = False
+        """Whether a connection came about; whether one is being opened in the background."""
+        self.rests_until = 0.0
+        self._rest = _SHORTEST_REST
+
+    def reached(self) -> None:
+        """A connection has come about."""
+        self.is_reached, self._rest = True, _SHORTEST_REST
+
+    def failed(self) -> None:
+        """None has: it rests."""
+        self.is_reached = False
+        self.rests_until = time.monotonic() + self._rest
+        self._rest = min(2 * self._rest, _LONGEST_REST)
 
 
 def places_of(

@@ -48,8 +48,8 @@ class FrameStream:
             raise StopAsyncIteration
         self._is_reading = True
         try:
-            header, message = await self._connection.next()
-            if header.kind == STREAM and message:
+            kind, call_id, message = await self._connection.next()
+            if kind == STREAM and message:
                 self._is_reading = False
                 return message
         except (OSError, EOFError) as error:
@@ -59,9 +59,9 @@ class FrameStream:
             self._end()
             raise
         self._end()
-        if header.kind == STREAM:
+        if kind == STREAM:
             raise StopAsyncIteration
-        raise self._connection.error_in(header, message)
+        raise self._connection.error_in(kind, call_id, message)
 
     def cancel(self) -> None:
         """See ``senders.MessageStream``."""

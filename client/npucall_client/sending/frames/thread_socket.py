@@ -71,12 +71,16 @@ class ThreadSocket:
 
     async def send(self, parts: Sequence[Buffer], size: int) -> None:
         """Sends all of the parts, which have so many bytes."""
-        if size <= _JOINED_BYTES:
-            rest = memoryview(b"".join(parts))
-            while rest:
-                rest = rest[self._some(rest) :]
-        else:
-            self._send_large(parts)
+        if size > _JOINED_BYTES:
+            self._send_all(parts)
+            return
+        whole = b"".join(parts)
+        try:
+            sent = self._socket.send(whole)
+        except BlockingIOError:
+            sent = 0
+        if sent != size:
+            self._send_all([memoryview(whole)[sent:]])
 
     async def receive_files(self, size: int) -> tuple[bytes, list[int]]:
         """See ``FrameSocket``."""
@@ -107,10 +111,10 @@ class ThreadSocket:
         """Gives the descriptor back. In a forked process the connection stays as it is."""
         self._socket.close()
 
-    def _send_large(self, parts: Sequence[Buffer]) -> None:
+    def _send_all(self, parts: Sequence[Buffer]) -> None:
         rest = [memoryview(part) for part in parts if len(part)]
         while rest:
-            sent = self._some_of(rest)
+            sent = self._some(rest)
             done = 0
             while done < len(rest) and sent >= len(rest[done]):
                 sent -= len(rest[done])
@@ -119,16 +123,9 @@ class ThreadSocket:
             if sent:
                 rest[0] = rest[0][sent:]
 
-    def _some_of(self, rest: Sequence[memoryview]) -> int:
+    def _some(self, rest: Sequence[memoryview]) -> int:
         try:
             return self._socket.sendmsg(rest[:_MOST_PARTS])
-        except BlockingIOError:
-            self._look()
-            return 0
-
-    def _some(self, rest: memoryview) -> int:
-        try:
-            return self._socket.send(rest)
         except BlockingIOError:
             self._look()
             return 0
