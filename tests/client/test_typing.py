@@ -7,6 +7,7 @@ marked line has to be an error by itself, and no other.
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -19,6 +20,7 @@ pytest.importorskip("mypy")
 pytest.importorskip("pyright")
 
 ROOT = Path(__file__).parents[2]
+MEMBERS = [str(ROOT / member) for member in ("proto", "client", "server")]
 PROGRAMS = ROOT / "tests/typing"
 MARK = re.compile(r"  # type: ignore\[[\w, -]+\]$")
 
@@ -40,8 +42,12 @@ Errors = set[tuple[str, int]]
 
 
 def mypy(folder: Path) -> Errors:
-    command = [sys.executable, "-m", "mypy", "--config-file", "pyproject.toml", str(folder)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    """By settings of its own: those of pyproject.toml pass over torch."""
+    options = ["--config-file=", "--strict", "--follow-imports=silent", "--ignore-missing-imports"]
+    options += ["--explicit-package-bases", "--no-warn-return-any"]
+    command = [sys.executable, "-m", "mypy", *options, str(folder)]
+    given = {**os.environ, "MYPYPATH": os.pathsep.join(MEMBERS)}
+    done = subprocess.run(command, env=given, capture_output=True, text=True, check=False)
     assert done.returncode in {0, 1}, done.stderr
     found = re.findall(r"^(.+?):(\d+): error:", done.stdout, re.MULTILINE)
     return {(Path(name).name, int(line)) for name, line in found}
@@ -52,7 +58,7 @@ def pyright(folder: Path) -> Errors:
     settings = {
         "include": [str(folder)],
         "typeCheckingMode": "basic",
-        "extraPaths": [str(ROOT / member) for member in ("proto", "client", "server")],
+        "extraPaths": MEMBERS,
     }
     (folder / "pyrightconfig.json").write_text(json.dumps(settings))
     options = ["--outputjson", "--pythonpath", sys.executable, "--project", str(folder)]

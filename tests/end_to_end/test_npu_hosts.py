@@ -196,7 +196,8 @@ def test_each_step_of_the_first_run_passes_the_quick_suite(flags: str, tmp_path:
         report = tmp_path / "conform.json"
         npucall = Path(sys.executable).with_name("npucall")
         command = [npucall, "conform", server.target, "--quick", "--json", str(report)]
-        subprocess.run(command, capture_output=True, check=False)
+        patient = {**os.environ, "NPUCALL_TIMEOUT": "300"}
+        subprocess.run(command, env=patient, capture_output=True, check=False)
     outcomes = json.loads(report.read_text())["outcomes"]
     failed = [each["case"] for each in outcomes if each["status"] == "failed"]
     assert len(outcomes) > 3000
