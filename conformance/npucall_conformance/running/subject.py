@@ -280,7 +280,7 @@ def fixed_target(client: Client, target: str) -> tuple[Client, str]:
     if not isinstance(pool, PoolTransport):
         return client, target
     link = finished(pool.ask(Request(_SECONDS), _itself))  # there is no other member to ask
-    settings = replace(client._settings, target=link.target)  # noqa: SLF001  # likewise
+    settings = client._settings.model_copy(update={"target": link.target})  # noqa: SLF001
     return Client(ServerTransport(link), settings), f"{target}, member {link.target}"
 
 

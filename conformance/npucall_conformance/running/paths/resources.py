@@ -6,7 +6,7 @@ import asyncio
 import sys
 import threading
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -108,7 +108,7 @@ class Resources:
     @property
     def pool(self) -> Route:
         """A pool of which the server is the only member."""
-        settings = replace(self._settings, target=POOL + self.address)
+        settings = self._settings.model_copy(update={"target": POOL + self.address})
         return self._once("pool", lambda: self._kept(Route(finished(opened(settings, THREADS)))))
 
     @property
@@ -186,7 +186,7 @@ class Resources:
         soc = self.info.server.soc if self.is_local else self._settings.soc
 
         async def connected() -> Any:
-            return await opened(replace(self._settings, soc=soc), LoopSender())
+            return await opened(self._settings.model_copy(update={"soc": soc}), LoopSender())
 
         return self._kept(Route(Route(None, loop).done(connected()), loop))
 
