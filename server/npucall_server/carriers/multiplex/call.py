@@ -39,8 +39,9 @@ class StreamCaller:
         self.peer, self.metadata = stream.peer, stream.metadata
         self.identity, self.owner = stream.identity, stream.owner
         self.request_id, self.carrier = request_id, stream.carrier
-        limits = (stream.time_remaining(), seconds)
-        limit = min((limit for limit in limits if limit is not None), default=None)
+        limit = stream.time_remaining()
+        if limit is None or (seconds is not None and seconds < limit):
+            limit = seconds
         self._ends = None if limit is None else time.monotonic() + limit
         self._callbacks: list[Callable[[], None]] | None = []
         """None once it no longer waits."""
