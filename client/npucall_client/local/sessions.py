@@ -75,8 +75,10 @@ class LocalSessions:
     async def remembers(self) -> bool:
         return False
 
-    async def open(self, request: Request, lease: float, budget: int) -> Opened:
-        del request, lease
+    async def open(
+        self, request: Request, lease: float, budget: int, *, refillable: bool
+    ) -> Opened:
+        del request, lease, refillable
         name = f"local-{secrets.token_hex(HANDLE_BYTES)}"
         budget = budget or sys.maxsize
         with self._lock:

@@ -64,8 +64,12 @@ class RemoteSessions:
         limits: ServerLimits = await self._ask(Request(_SECONDS), known)
         return limits
 
-    async def open(self, request: Request, lease: float, budget: int) -> Opened:
-        asked = session_pb.OpenSessionRequest(lease_seconds=lease, budget_bytes=budget)
+    async def open(
+        self, request: Request, lease: float, budget: int, *, refillable: bool
+    ) -> Opened:
+        asked = session_pb.OpenSessionRequest(
+            lease_seconds=lease, budget_bytes=budget, refillable=refillable
+        )
 
         async def attempt(link: Link, attempts: Attempts) -> Opened:
             if not link.limits.has_sessions:

@@ -51,7 +51,9 @@ class SessionTransport(Protocol):
     async def remembers(self) -> bool:
         """Whether bytes are kept by their digests."""
 
-    async def open(self, request: Request, lease: float, budget: int) -> Opened:
+    async def open(
+        self, request: Request, lease: float, budget: int, *, refillable: bool
+    ) -> Opened:
         """Opens a session. 0: as long, or as much, as the holder allows."""
 
     def lost(self, error: NpucallError) -> NpucallError:

@@ -270,7 +270,10 @@ class SessionLink:
         return self._proofs is not None and handle in self._proofs
 
     async def _open(self, timeout: float) -> None:
-        granted = await self._transport.open(self._asking(timeout), *self._wanted)
+        refillable = self._proofs is not None
+        granted = await self._transport.open(
+            self._asking(timeout), *self._wanted, refillable=refillable
+        )
         self._id, self._lease, self._budget = granted
         self.filling += 1
         if self._task is None and self._lease < math.inf:

@@ -41,8 +41,13 @@ def run(
 
     A discarded output is freed after the last step that reads it. Consecutive small steps share a
     turn, and let waiting calls in every few ms; other steps take their turns like single calls. An
-    error of a step has its number in ``details["step"]``.
+    error of a step has its number in ``details["step"]``. Values that a formula would refuse, as
+    labels, are refused before the first step has written anything.
     """
+    for number, step in enumerate(steps):
+        if step.call.checked_inputs:
+            with at_step(number), turn():
+                evaluate.check_values(step.call, step.storages, turn.pause)  # type: ignore[arg-type]
     program = _Run(steps, helpers)
     for small, numbers in groupby(range(len(steps)), lambda n: is_small(steps[n].call)):
         if small:

@@ -16,7 +16,7 @@ from npucall.v1 import operator_service_pb2 as npucall_dot_v1_dot_operator__serv
 from npucall.v1 import tensor_pb2 as npucall_dot_v1_dot_tensor__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n npucall/v1/session_service.proto\x12\nnpucall.v1\x1a!npucall/v1/operator_service.proto\x1a\x17npucall/v1/tensor.proto\"A\n\x12OpenSessionRequest\x12\x15\n\rlease_seconds\x18\x01 \x01(\x01\x12\x14\n\x0c\x62udget_bytes\x18\x02 \x01(\x04\"\x7f\n\x13OpenSessionResponse\x12\x0f\n\x07session\x18\x01 \x01(\t\x12\x15\n\rlease_seconds\x18\x02 \x01(\x01\x12\x14\n\x0c\x62udget_bytes\x18\x03 \x01(\x04\x12*\n\x06server\x18\x04 \x01(\x0b\x32\x1a.npucall.v1.ServerIdentity\"\x0e\n\x0cRenewRequest\"P\n\rRenewResponse\x12\x15\n\rlease_seconds\x18\x01 \x01(\x01\x12\x12\n\nheld_bytes\x18\x02 \x01(\x04\x12\x14\n\x0c\x62udget_bytes\x18\x03 \x01(\x04\"\x0e\n\x0c\x43loseRequest\"\x0f\n\rCloseResponse\"!\n\x0eReleaseRequest\x12\x0f\n\x07handles\x18\x01 \x03(\x0c\"\x11\n\x0fReleaseResponse\"\x86\x01\n\rUploadRequest\x12(\n\x05\x62\x65gin\x18\x02 \x01(\x0b\x32\x17.npucall.v1.UploadBeginH\x00\x12\"\n\x05\x63hunk\x18\x03 \x01(\x0b\x32\x11.npucall.v1.ChunkH\x00\x12\x1e\n\x03\x65nd\x18\x04 \x01(\x0b\x32\x0f.npucall.v1.EndH\x00\x42\x07\n\x05\x66rame\"7\n\x0bUploadBegin\x12(\n\x07\x65ntries\x18\x01 \x03(\x0b\x32\x17.npucall.v1.UploadEntry\"b\n\x0bUploadEntry\x12\x0e\n\x06handle\x18\x01 \x01(\x0c\x12\x0e\n\x06length\x18\x02 \x01(\x04\x12\x0e\n\x06\x64igest\x18\x03 \x01(\x0c\x12#\n\x05\x64type\x18\x04 \x01(\x0e\x32\x14.npucall.v1.DataType\"$\n\x0eUploadResponse\x12\x12\n\nremembered\x18\x01 \x03(\x08\"7\n\x0f\x44ownloadRequest\x12$\n\x04part\x18\x01 \x01(\x0b\x32\x16.npucall.v1.HandlePart\"4\n\x10\x44ownloadResponse\x12 \n\x05\x63hunk\x18\x03 \x01(\x0b\x32\x11.npucall.v1.Chunk\"%\n\x12\x46indMissingRequest\x12\x0f\n\x07\x64igests\x18\x01 \x03(\x0c\"&\n\x13\x46indMissingResponse\x12\x0f\n\x07missing\x18\x01 \x03(\x0c\x32\xfc\x03\n\x0eSessionService\x12N\n\x0bOpenSession\x12\x1e.npucall.v1.OpenSessionRequest\x1a\x1f.npucall.v1.OpenSessionResponse\x12<\n\x05Renew\x12\x18.npucall.v1.RenewRequest\x1a\x19.npucall.v1.RenewResponse\x12<\n\x05\x43lose\x12\x18.npucall.v1.CloseRequest\x1a\x19.npucall.v1.CloseResponse\x12\x42\n\x07Release\x12\x1a.npucall.v1.ReleaseRequest\x1a\x1b.npucall.v1.ReleaseResponse\x12\x41\n\x06Upload\x12\x19.npucall.v1.UploadRequest\x1a\x1a.npucall.v1.UploadResponse(\x01\x12G\n\x08\x44ownload\x12\x1b.npucall.v1.DownloadRequest\x1a\x1c.npucall.v1.DownloadResponse0\x01\x12N\n\x0b\x46indMissing\x12\x1e.npucall.v1.FindMissingRequest\x1a\x1f.npucall.v1.FindMissingResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n npucall/v1/session_service.proto\x12\nnpucall.v1\x1a!npucall/v1/operator_service.proto\x1a\x17npucall/v1/tensor.proto\"U\n\x12OpenSessionRequest\x12\x15\n\rlease_seconds\x18\x01 \x01(\x01\x12\x14\n\x0c\x62udget_bytes\x18\x02 \x01(\x04\x12\x12\n\nrefillable\x18\x03 \x01(\x08\"\x7f\n\x13OpenSessionResponse\x12\x0f\n\x07session\x18\x01 \x01(\t\x12\x15\n\rlease_seconds\x18\x02 \x01(\x01\x12\x14\n\x0c\x62udget_bytes\x18\x03 \x01(\x04\x12*\n\x06server\x18\x04 \x01(\x0b\x32\x1a.npucall.v1.ServerIdentity\"\x0e\n\x0cRenewRequest\"P\n\rRenewResponse\x12\x15\n\rlease_seconds\x18\x01 \x01(\x01\x12\x12\n\nheld_bytes\x18\x02 \x01(\x04\x12\x14\n\x0c\x62udget_bytes\x18\x03 \x01(\x04\"\x0e\n\x0c\x43loseRequest\"\x0f\n\rCloseResponse\"!\n\x0eReleaseRequest\x12\x0f\n\x07handles\x18\x01 \x03(\x0c\"\x11\n\x0fReleaseResponse\"\x86\x01\n\rUploadRequest\x12(\n\x05\x62\x65gin\x18\x02 \x01(\x0b\x32\x17.npucall.v1.UploadBeginH\x00\x12\"\n\x05\x63hunk\x18\x03 \x01(\x0b\x32\x11.npucall.v1.ChunkH\x00\x12\x1e\n\x03\x65nd\x18\x04 \x01(\x0b\x32\x0f.npucall.v1.EndH\x00\x42\x07\n\x05\x66rame\"7\n\x0bUploadBegin\x12(\n\x07\x65ntries\x18\x01 \x03(\x0b\x32\x17.npucall.v1.UploadEntry\"b\n\x0bUploadEntry\x12\x0e\n\x06handle\x18\x01 \x01(\x0c\x12\x0e\n\x06length\x18\x02 \x01(\x04\x12\x0e\n\x06\x64igest\x18\x03 \x01(\x0c\x12#\n\x05\x64type\x18\x04 \x01(\x0e\x32\x14.npucall.v1.DataType\"$\n\x0eUploadResponse\x12\x12\n\nremembered\x18\x01 \x03(\x08\"7\n\x0f\x44ownloadRequest\x12$\n\x04part\x18\x01 \x01(\x0b\x32\x16.npucall.v1.HandlePart\"4\n\x10\x44ownloadResponse\x12 \n\x05\x63hunk\x18\x03 \x01(\x0b\x32\x11.npucall.v1.Chunk\"%\n\x12\x46indMissingRequest\x12\x0f\n\x07\x64igests\x18\x01 \x03(\x0c\"&\n\x13\x46indMissingResponse\x12\x0f\n\x07missing\x18\x01 \x03(\x0c\x32\xfc\x03\n\x0eSessionService\x12N\n\x0bOpenSession\x12\x1e.npucall.v1.OpenSessionRequest\x1a\x1f.npucall.v1.OpenSessionResponse\x12<\n\x05Renew\x12\x18.npucall.v1.RenewRequest\x1a\x19.npucall.v1.RenewResponse\x12<\n\x05\x43lose\x12\x18.npucall.v1.CloseRequest\x1a\x19.npucall.v1.CloseResponse\x12\x42\n\x07Release\x12\x1a.npucall.v1.ReleaseRequest\x1a\x1b.npucall.v1.ReleaseResponse\x12\x41\n\x06Upload\x12\x19.npucall.v1.UploadRequest\x1a\x1a.npucall.v1.UploadResponse(\x01\x12G\n\x08\x44ownload\x12\x1b.npucall.v1.DownloadRequest\x1a\x1c.npucall.v1.DownloadResponse0\x01\x12N\n\x0b\x46indMissing\x12\x1e.npucall.v1.FindMissingRequest\x1a\x1f.npucall.v1.FindMissingResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -24,37 +24,37 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'npucall.v1.session_service_
 if _descriptor._USE_C_DESCRIPTORS == False:
   DESCRIPTOR._options = None
   _globals['_OPENSESSIONREQUEST']._serialized_start=108
-  _globals['_OPENSESSIONREQUEST']._serialized_end=173
-  _globals['_OPENSESSIONRESPONSE']._serialized_start=175
-  _globals['_OPENSESSIONRESPONSE']._serialized_end=302
-  _globals['_RENEWREQUEST']._serialized_start=304
-  _globals['_RENEWREQUEST']._serialized_end=318
-  _globals['_RENEWRESPONSE']._serialized_start=320
-  _globals['_RENEWRESPONSE']._serialized_end=400
-  _globals['_CLOSEREQUEST']._serialized_start=402
-  _globals['_CLOSEREQUEST']._serialized_end=416
-  _globals['_CLOSERESPONSE']._serialized_start=418
-  _globals['_CLOSERESPONSE']._serialized_end=433
-  _globals['_RELEASEREQUEST']._serialized_start=435
-  _globals['_RELEASEREQUEST']._serialized_end=468
-  _globals['_RELEASERESPONSE']._serialized_start=470
-  _globals['_RELEASERESPONSE']._serialized_end=487
-  _globals['_UPLOADREQUEST']._serialized_start=490
-  _globals['_UPLOADREQUEST']._serialized_end=624
-  _globals['_UPLOADBEGIN']._serialized_start=626
-  _globals['_UPLOADBEGIN']._serialized_end=681
-  _globals['_UPLOADENTRY']._serialized_start=683
-  _globals['_UPLOADENTRY']._serialized_end=781
-  _globals['_UPLOADRESPONSE']._serialized_start=783
-  _globals['_UPLOADRESPONSE']._serialized_end=819
-  _globals['_DOWNLOADREQUEST']._serialized_start=821
-  _globals['_DOWNLOADREQUEST']._serialized_end=876
-  _globals['_DOWNLOADRESPONSE']._serialized_start=878
-  _globals['_DOWNLOADRESPONSE']._serialized_end=930
-  _globals['_FINDMISSINGREQUEST']._serialized_start=932
-  _globals['_FINDMISSINGREQUEST']._serialized_end=969
-  _globals['_FINDMISSINGRESPONSE']._serialized_start=971
-  _globals['_FINDMISSINGRESPONSE']._serialized_end=1009
-  _globals['_SESSIONSERVICE']._serialized_start=1012
-  _globals['_SESSIONSERVICE']._serialized_end=1520
+  _globals['_OPENSESSIONREQUEST']._serialized_end=193
+  _globals['_OPENSESSIONRESPONSE']._serialized_start=195
+  _globals['_OPENSESSIONRESPONSE']._serialized_end=322
+  _globals['_RENEWREQUEST']._serialized_start=324
+  _globals['_RENEWREQUEST']._serialized_end=338
+  _globals['_RENEWRESPONSE']._serialized_start=340
+  _globals['_RENEWRESPONSE']._serialized_end=420
+  _globals['_CLOSEREQUEST']._serialized_start=422
+  _globals['_CLOSEREQUEST']._serialized_end=436
+  _globals['_CLOSERESPONSE']._serialized_start=438
+  _globals['_CLOSERESPONSE']._serialized_end=453
+  _globals['_RELEASEREQUEST']._serialized_start=455
+  _globals['_RELEASEREQUEST']._serialized_end=488
+  _globals['_RELEASERESPONSE']._serialized_start=490
+  _globals['_RELEASERESPONSE']._serialized_end=507
+  _globals['_UPLOADREQUEST']._serialized_start=510
+  _globals['_UPLOADREQUEST']._serialized_end=644
+  _globals['_UPLOADBEGIN']._serialized_start=646
+  _globals['_UPLOADBEGIN']._serialized_end=701
+  _globals['_UPLOADENTRY']._serialized_start=703
+  _globals['_UPLOADENTRY']._serialized_end=801
+  _globals['_UPLOADRESPONSE']._serialized_start=803
+  _globals['_UPLOADRESPONSE']._serialized_end=839
+  _globals['_DOWNLOADREQUEST']._serialized_start=841
+  _globals['_DOWNLOADREQUEST']._serialized_end=896
+  _globals['_DOWNLOADRESPONSE']._serialized_start=898
+  _globals['_DOWNLOADRESPONSE']._serialized_end=950
+  _globals['_FINDMISSINGREQUEST']._serialized_start=952
+  _globals['_FINDMISSINGREQUEST']._serialized_end=989
+  _globals['_FINDMISSINGRESPONSE']._serialized_start=991
+  _globals['_FINDMISSINGRESPONSE']._serialized_end=1029
+  _globals['_SESSIONSERVICE']._serialized_start=1032
+  _globals['_SESSIONSERVICE']._serialized_end=1540
 # @@protoc_insertion_point(module_scope)

@@ -22,19 +22,27 @@ class OpenSessionRequest(google.protobuf.message.Message):
 
     LEASE_SECONDS_FIELD_NUMBER: builtins.int
     BUDGET_BYTES_FIELD_NUMBER: builtins.int
+    REFILLABLE_FIELD_NUMBER: builtins.int
     lease_seconds: builtins.float
     """Length of the lease that the caller wants; 0: as long as the server allows."""
     budget_bytes: builtins.int
     """Bytes that its handles may hold together; 0: as many as the server allows. The server reserves
     nothing before a handle is filled.
     """
+    refillable: builtins.bool
+    """Whether the caller can fill all its handles again. If others ask for its place or its memory,
+    the server may end such a session while no call uses it, as if its lease had ended. A session
+    without this field set ends for others only if it holds nothing, or if its caller holds more
+    than half of what they ask for.
+    """
     def __init__(
         self,
         *,
         lease_seconds: builtins.float = ...,
         budget_bytes: builtins.int = ...,
+        refillable: builtins.bool = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["budget_bytes", b"budget_bytes", "lease_seconds", b"lease_seconds"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["budget_bytes", b"budget_bytes", "lease_seconds", b"lease_seconds", "refillable", b"refillable"]) -> None: ...
 
 global___OpenSessionRequest = OpenSessionRequest
 

@@ -18,6 +18,7 @@ from npucall.limits import (
     MAX_PROGRAM_OVERHEAD_BYTES,
     MAX_PROGRAM_STEPS,
 )
+from npucall.programs import at_step
 from npucall.v1 import operator_service_pb2 as pb
 from npucall.wire.messages import (
     KnownMessage,
@@ -166,7 +167,12 @@ def _split_program(message: bytes) -> list[RequestParts]:
         position = -1  # another spelling, or no message: the class decides
     if position != len(message):
         return _program_of_class(message)
-    return [split_request_in(message, *each) for each in bounds]
+    return [_split_step(number, message, *each) for number, each in enumerate(bounds)]
+
+
+def _split_step(number: int, message: bytes, start: int, end: int) -> RequestParts:
+    with at_step(number):
+        return split_request_in(message, start, end)
 
 
 def _bounds(message: bytes) -> tuple[list[tuple[int, int]], int]:
@@ -196,7 +202,7 @@ def _program_of_class(message: bytes) -> list[RequestParts]:
         raise MessageError(f"program: expected at most {MAX_PROGRAM_STEPS} steps, found {steps}")
     parsed = parsed_as(pb.ExecuteProgramRequest, message)
     requests = (step.SerializeToString() for step in parsed.steps)
-    return [split_request_in(request, 0, len(request)) for request in requests]
+    return [_split_step(n, request, 0, len(request)) for n, request in enumerate(requests)]
 
 
 def _check_overhead(size: int) -> None:

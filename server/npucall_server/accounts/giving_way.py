@@ -17,7 +17,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from npucall_server.accounts.ledger import Entry, Holder
 
@@ -43,8 +43,8 @@ def is_greedy(asking: Entry) -> bool:
 
 def who_gives_way(
     asking: Entry, full: Holder, owners: Iterable[Holder], waiting: Iterable[Entry]
-) -> list[Callable[[], object]] | None:
-    """Functions that end enough of what ``full`` holds, beside those told to leave before.
+) -> list[Entry] | None:
+    """Enough of what ``full`` holds that can be ended, beside what was told to leave before.
 
     None if not enough can be ended.
     """
@@ -65,7 +65,7 @@ def who_gives_way(
         return None
     for entry in ending:
         entry.leaving = True
-    return [entry.yields for entry in ending if entry.yields is not None]
+    return list(ending)
 
 
 def is_below(holder: Holder, top: Holder) -> bool:

@@ -61,7 +61,7 @@ class Entry:
     ) -> None:
         self.holder, self.amount, self.peer = holder, amount, peer
         self.yields = yields
-        """Ends it for others who ask; None while it cannot be ended."""
+        """Ends it for others who ask, or answers False; None while it cannot be ended."""
         self.idle_since: float | None = None
         """Since when it has not been used. After a while it may be ended for anybody who asks."""
         self.leaving = False
@@ -136,6 +136,8 @@ class Ledger:
         self._is_known = is_known or (lambda _: True)
         self.strangers = Holder("", self, self.all, max(limit * 3 // 4, 1), refusal)
         """What those hold of whom nothing is known yet."""
+        self.before_asking: Callable[[], object] = bool
+        """Is called where there is no room, before anybody is told to give way."""
         self._quota = quota
         self._tables = quota.tenants.by_name if quota is not None else None
         self._tenants: dict[str, Holder] = {}
@@ -168,10 +170,17 @@ class Ledger:
             ending = self._ask(entry)
         return self._wait(entry, ending)
 
-    def hold(self, owner: str, amount: int, tenant: str = "") -> Entry:
+    def hold(
+        self,
+        owner: str,
+        amount: int,
+        tenant: str = "",
+        yields: Callable[[], object] | None = None,
+    ) -> Entry:
         """``take`` for what is bound to no connection."""
         with self.lock:
-            entry = Entry(self._owners.get(owner) or self._new(owner, tenant), amount)
+            holder = self._owners.get(owner) or self._new(owner, tenant)
+            entry = Entry(holder, amount, "", yields)
             if self._adds(entry):
                 return entry
             ending = self._ask(entry)
@@ -286,8 +295,9 @@ class Ledger:
 
     # --- While there is none ----------------------------------------------------------------------
 
-    def _ask(self, entry: Entry) -> list[Callable[[], object]]:
-        """Has it wait for others; answers what ends them. Raises the refusal if nobody can end."""
+    def _ask(self, entry: Entry) -> list[Entry]:
+        """Has it wait for others; answers which. Raises the refusal if not enough can be ended."""
+        self.before_asking()
         if self._have_met() and self._adds(entry):
             return []
         full = self._full(entry) or self.all
@@ -310,11 +320,13 @@ class Ledger:
             strangers.used -= each.used
         return bool(met)
 
-    def _wait(self, entry: Entry, ending: list[Callable[[], object]]) -> Entry:
+    def _wait(self, entry: Entry, ending: list[Entry]) -> Entry:
         granted = self.waiting.get(entry)
-        for end in ending:
-            end()
-        if granted is None or granted.wait(_GIVE_WAY_SECONDS):
+        staying = [each for each in ending if each.yields is not None and each.yields() is False]
+        for each in staying:
+            each.leaving = False
+        seconds = 0.0 if staying and len(staying) == len(ending) else _GIVE_WAY_SECONDS
+        if granted is None or granted.wait(seconds):
             return entry
         with self.lock:
             if self.waiting.pop(entry, None) is None:

@@ -197,11 +197,16 @@ class OpenPlaces:
 
     def _read_all(self, session: OpenSession | None) -> None:
         missing: list[bytes] = []
+        first = len(self.program.steps)
         for number, step in enumerate(self.program.steps):
             with self.program.at(number):
+                before = len(missing)
                 self._sources.append(self._read(step, session, missing))
+                if before < len(missing):
+                    first = min(first, number)
         if missing:
-            raise _missing(missing)
+            with self.program.at(first):
+                raise _missing(missing)
 
     def _read(
         self, step: ProgramStep, session: OpenSession | None, missing: list[bytes]

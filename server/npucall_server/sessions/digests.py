@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from typing import NamedTuple
 
 from npucall.tensors import Buffer
@@ -67,12 +67,20 @@ class Digests:
                 self._kept.move_to_end(key)
                 return True
             while self.used + size > self._limit or len(self._kept) >= _MOST:
-                self._drop(next(iter(self._kept)))
+                self._drop(self._next_to_go())
             entry = self._memory.hold_spare(_OWNER, size, lambda: self._yield(key))
             if entry is None:
                 return False
             self._kept[key] = _Kept(memoryview(data).toreadonly(), entry)
             return True
+
+    def _next_to_go(self) -> tuple[str, bytes]:
+        """What the tenant with most has not used for longest."""
+        sizes: Counter[str] = Counter()
+        for (tenant, _), kept in self._kept.items():
+            sizes[tenant] += kept.entry.amount
+        most = max(sizes, key=sizes.__getitem__)
+        return next(key for key in self._kept if key[0] == most)
 
     def _yield(self, key: tuple[str, bytes]) -> None:
         """Drops the bytes, since somebody needs the memory."""

@@ -42,6 +42,11 @@ class HandleRoom:
         self._device, self._host, self._make_room = device, host, make_room
         self._is_host = device.memory_for_handles == 0
 
+    @property
+    def ledgers(self) -> tuple[Ledger, Ledger]:
+        """Of the device, and of the host."""
+        return self.ledger, self._host
+
     def open(self, identity: Identity, limit: int, setting: str) -> SessionRoom:
         """Room for a session, whose handles hold at most ``limit``. Raises QueueFullError."""
         refusal = partial(_full, "the handles of the session", setting)
@@ -49,24 +54,27 @@ class HandleRoom:
         own = self._host.hold(identity.owner, SESSION_BYTES, identity.tenant)
         return SessionRoom(self, identity, sizes, own)
 
-    def take(self, sizes: Holder, identity: Identity, size: int, dtype: DType | None) -> Allocation:
+    def take(self, room: SessionRoom, size: int, dtype: DType | None) -> Allocation:
         """Memory for a handle of a session. Raises HandleMemoryError."""
-        made = Allocation()
+        made, identity = Allocation(room), room.identity
         try:
-            made.entries.append(self._sizes.take_for(sizes, size))
+            made.entries.append(self._sizes.take_for(room.sizes, size))
             pages = size if self._is_host else max(-(-size // PAGE_BYTES), 1) * PAGE_BYTES
-            made.entries.append(self.ledger.hold(identity.owner, pages, identity.tenant))
-            made.entries.append(self._of_host(identity, size))
+            made.entries.append(
+                self.ledger.hold(identity.owner, pages, identity.tenant, room.gives_way)
+            )
+            made.entries.append(self._of_host(room, size))
             made.resident = self._allocate(size, pages, dtype)
         except BaseException:
             made.give_back()
             raise
         return made
 
-    def _of_host(self, identity: Identity, size: int) -> Entry:
-        taken = HANDLE_BYTES + (size if self._is_host else 0)
+    def _of_host(self, room: SessionRoom, size: int) -> Entry:
+        taken, who = HANDLE_BYTES + (size if self._is_host else 0), room.identity
+        yields = room.gives_way if room.is_refillable else None  # others have their own limit
         try:
-            entry = self._host.hold(identity.owner, taken, identity.tenant)
+            entry = self._host.hold(who.owner, taken, who.tenant, yields)
         except QueueFullError as error:
             raise _full("calls and handles", "memory_limit", self._host, taken) from error
         if self._is_host:
@@ -92,22 +100,41 @@ class SessionRoom:
     """What one session holds of its own limit and of those that it shares with others."""
 
     def __init__(self, room: HandleRoom, identity: Identity, sizes: Holder, own: Entry) -> None:
-        self._room, self._identity = room, identity
-        self._sizes, self._own = sizes, own
+        self.identity, self.sizes = identity, sizes
+        self._room, self._own = room, own
+        self.gives_way: Callable[[], object] | None = None
+        """Ends the session for others, unless a call uses it."""
+        self.is_refillable = False
+        """Whether its caller can fill all handles again."""
+        self._was_used = False
+        self.allocations: dict[Allocation, None] = {}
+        """What its handles hold."""
+
+    def tell_idle(self, since: float | None, *, is_used: bool) -> None:
+        """What its handles hold is idle since then, if they can be filled again."""
+        if not (self.is_refillable or is_used or self._was_used):
+            return
+        self._was_used = is_used
+        for each in tuple(self.allocations):
+            for entry in each.giving_way:
+                entry.yields = None if is_used else self.gives_way
+                entry.idle_since = since if self.is_refillable else None
 
     @property
     def limit(self) -> int:
         """Bytes that its handles may hold."""
-        return self._sizes.limit
+        return self.sizes.limit
 
     @property
     def used(self) -> int:
         """Bytes that its handles hold."""
-        return self._sizes.used
+        return self.sizes.used
 
     def take(self, size: int, dtype: DType | None = None) -> Allocation:
         """Memory for a handle. Raises HandleMemoryError."""
-        return self._room.take(self._sizes, self._identity, size, dtype)
+        made = self._room.take(self, size, dtype)
+        self.allocations[made] = None
+        return made
 
     def give_back(self) -> None:
         """The session has ended. Handles that are still read continue to count."""
@@ -117,11 +144,17 @@ class SessionRoom:
 class Allocation:
     """The memory of one handle, and all that has been counted for it so far."""
 
-    __slots__ = ("entries", "resident")
+    __slots__ = ("_room", "entries", "resident")
 
-    def __init__(self) -> None:
+    def __init__(self, room: SessionRoom) -> None:
+        self._room = room
         self.entries: list[Entry] = []
         self.resident: Resident | None = None
+
+    @property
+    def giving_way(self) -> list[Entry]:
+        """What others may ask for: room for handles, and of the host if they can be refilled."""
+        return self.entries[1 : 3 if self._room.is_refillable else 2]
 
     @property
     def memory(self) -> Resident:
@@ -131,6 +164,7 @@ class Allocation:
 
     def give_back(self) -> None:
         """Frees the memory, and then no longer counts it. To be called once."""
+        self._room.allocations.pop(self, None)
         if self.resident is not None:
             self.resident.free()
         for entry in reversed(self.entries):

@@ -6,6 +6,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from hashlib import blake2b
 from hmac import compare_digest
 from typing import NamedTuple
@@ -90,6 +91,8 @@ class Sessions:
         self._lock = threading.Lock()
         self._key = secrets.token_bytes(_KEY_BYTES)
         self._places = Ledger(rules.max_sessions, _too_many, quota)
+        for ledger in (self._places, *memory.ledgers):
+            ledger.before_asking = self._tell_idle
         self._open: dict[bytes, tuple[OpenSession, Entry]] = {}
         self._ended: dict[bytes, _Ended] = {}
         self._nobody = secrets.token_bytes(SECRET_BYTES)
@@ -98,8 +101,12 @@ class Sessions:
     def __len__(self) -> int:
         return len(self._open)
 
-    def open(self, caller: Caller, lease: float = 0.0, budget: int = 0) -> OpenSession:
+    def open(
+        self, caller: Caller, lease: float = 0.0, budget: int = 0, *, refillable: bool = False
+    ) -> OpenSession:
         """Opens a session. 0 asks for the longest lease, or the most bytes, that it can have.
+
+        ``refillable``: its caller can fill all handles again, so it may end for others.
 
         Raises MessageError, HandleMemoryError if the server has no sessions, QueueFullError and
         QuotaError.
@@ -117,8 +124,11 @@ class Sessions:
         except BaseException:
             place.give_back()
             raise
+        key = self._key_of(session.secret)
         with self._lock:
-            self._open[self._key_of(session.secret)] = session, place
+            self._open[key] = session, place
+        session.room.is_refillable = refillable
+        session.room.gives_way = place.yields = partial(self._give_way, key, session)
         return session
 
     def of(self, caller: Caller, handles: Sequence[bytes] = ()) -> OpenSession:
@@ -148,6 +158,23 @@ class Sessions:
         for key, session in found:
             if session.is_due or not self._is_known(session.identity):
                 self._expire(key, session)
+
+    def _give_way(self, key: bytes, session: OpenSession) -> bool:
+        """Ends a session for others, unless a call uses it."""
+        at, clock = self._clock(), self._clock
+        ended = session.end(lambda: _expired(clock() - at), only_idle=True)
+        if ended:
+            self._forget(key, _Ended(session.owner, at))
+        return ended
+
+    def _tell_idle(self) -> None:
+        """Tells ledgers which sessions can end, and since when those are idle that may for all."""
+        for session, place in tuple(self._open.values()):
+            room, idle = session.room, session.idle_seconds
+            since = None if idle is None else time.monotonic() - idle
+            place.yields = None if idle is None else room.gives_way
+            place.idle_since = since if room.is_refillable or not room.allocations else None
+            room.tell_idle(since, is_used=idle is None)
 
     def end_all(self) -> None:
         """Ends every session. To be called before the device is closed, which has their memory."""
@@ -238,8 +265,8 @@ def _is_of(caller: Caller, owner: str) -> bool:
 
 def _expired(seconds: float) -> SessionExpiredError:
     return SessionExpiredError(
-        f"the lease of the session ended {seconds:.1f} s ago; open another session and fill its "
-        "handles again",
+        f"the session ended {seconds:.1f} s ago, with its lease or because others asked for its "
+        "room; open another session and fill its handles again",
         expired_seconds=f"{seconds:.1f}",
     )
 

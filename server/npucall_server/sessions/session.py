@@ -54,7 +54,7 @@ class OpenSession:
         self.identity = identity
         """The caller that used it last."""
         self.lease = lease
-        self._room, self._monitor, self._clock = room, monitor, clock
+        self.room, self._monitor, self._clock = room, monitor, clock
         self._handles: Handles[_Content] = Handles()
         self._uses = 0
         self._ends_at = clock() + lease
@@ -66,17 +66,22 @@ class OpenSession:
     @property
     def budget(self) -> int:
         """Bytes that its handles may hold."""
-        return self._room.limit
+        return self.room.limit
 
     @property
     def held(self) -> int:
         """Bytes that its handles hold, with released handles that a call still reads."""
-        return self._room.used
+        return self.room.used
 
     @property
     def is_due(self) -> bool:
         """Whether its lease has ended, and no call uses it."""
         return not self._uses and self._clock() >= self._ends_at
+
+    @property
+    def idle_seconds(self) -> float | None:
+        """How long it has not been used; None while a call uses it."""
+        return None if self._uses else self._clock() - (self._ends_at - self.lease)
 
     @contextmanager
     def use(self) -> Iterator[None]:
@@ -117,7 +122,7 @@ class OpenSession:
             free = self._let_go([handle.id for handle in self._handles])
             self._monitor.notify()
         _give_back(free)
-        self._room.give_back()
+        self.room.give_back()
         return True
 
     # --- Its handles ------------------------------------------------------------------------------
@@ -148,7 +153,7 @@ class OpenSession:
         filling = Filling(self, found, identity, is_new=begun is Begun.NEW)
         if filling.is_new:
             try:
-                found.value.allocation = self._room.take(size, dtype)
+                found.value.allocation = self.room.take(size, dtype)
             except Exception as error:
                 filling.fail(error)
                 raise

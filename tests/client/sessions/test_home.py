@@ -57,7 +57,9 @@ class FakeSessions:
     async def remembers(self) -> bool:
         return False
 
-    async def open(self, request: Request, lease: float, budget: int) -> Opened:
+    async def open(
+        self, request: Request, lease: float, budget: int, *, refillable: bool
+    ) -> Opened:
         self.opened += 1
         return Opened(f"session {self.opened}", self.lease, budget)
 

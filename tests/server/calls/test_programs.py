@@ -15,11 +15,12 @@ from npucall.errors import (
     ArgumentError,
     HandleEmptyError,
     MessageError,
+    MissingError,
     NpucallError,
     ShapeError,
     TensorLayoutError,
 )
-from npucall.places import Discard, HandlePart, Keep, OutputPlace, Place, StepOutput
+from npucall.places import Digest, Discard, HandlePart, Keep, OutputPlace, Place, StepOutput
 from npucall.tensors import TensorSpec
 from npucall.wire.calls import encode
 from npucall.wire.program_messages import StepRequest, join_program
@@ -81,6 +82,8 @@ WRONG: list[tuple[StepRequest, type[NpucallError], str]] = [
     (step(call=b"\x0a\x03odd"), NpucallError, "odd"),
     (step([BYTES[0][:8], *BYTES[1:]]), TensorLayoutError, "grad_output: expected 256"),
     (step(call=encode("aclnnL1LossBackward", "", WIDE, INPUTS)), ShapeError, "target"),
+    (step([Digest(b"d" * 32), *BYTES[1:]]), MissingError, "1 of the digests"),
+    (step(places={"grad_input": Keep(b"short")}), MessageError, "handle: expected 16 bytes"),
 ]
 
 
@@ -96,7 +99,7 @@ def test_a_step_that_is_wrong_is_named_before_any_runs(server: OnHandles) -> Non
 
 
 def test_a_program_that_fails_as_it_runs_fills_nothing(server: OnHandles) -> None:
-    """Labels that are no class are found out as the formula takes them."""
+    """Labels that are no class are found out at the device, before the first step."""
     target = np.full(2, 7, np.int64).tobytes()
     with pytest.raises(NpucallError) as caught:
         server.program(step(places={"grad_input": Keep(A)}), labels(memoryview(target)))

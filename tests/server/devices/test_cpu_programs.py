@@ -184,14 +184,20 @@ def test_what_has_two_readers_or_is_kept_stays_for_later_steps(device: CpuDevice
     assert differences(run_program(device, steps), steps) == []
 
 
-def test_a_failure_names_its_step(device: CpuDevice) -> None:
+def test_wrong_values_are_found_before_any_step_runs_and_name_theirs(device: CpuDevice) -> None:
     specs = TensorSpec(FLOAT, ()), TensorSpec(FLOAT, (2, 3)), TensorSpec(INT64, (2,))
     call = a_call("aclnnCrossEntropyLossGrad", *specs)
     labels = np.array([0, 7]).tobytes()
     given = {"grad_loss": bytes(4), "log_prob": bytes(24), "target": labels}
-    with pytest.raises(ArgumentError) as caught:
-        run_program(device, [*chain(3), Step(call, given)])
-    assert caught.value.details["step"] == "3"
+    kept = filled(device, bytes(ELEMENTS * 4))
+    steps = [*chain(3), Step(call, given)]
+    steps[0] = steps[0]._replace(targets={OUT: kept}, discarded=frozenset())
+    for labels_are in labels, ResidentPart(filled(device, labels), 0, len(labels)):
+        steps[3] = Step(call, {**given, "target": labels_are})
+        with pytest.raises(ArgumentError) as caught:
+            run_program(device, steps)
+        assert caught.value.details["step"] == "3"
+        assert bytes_of(kept) == bytes(ELEMENTS * 4)  # step 0 has written nothing
 
 
 def test_a_caller_who_goes_ends_a_program_between_two_steps(device: CpuDevice) -> None:

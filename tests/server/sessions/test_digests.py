@@ -65,6 +65,14 @@ def test_all_tenants_share_the_room_and_none_sees_the_others() -> None:
     assert found(subject, "speech") == [1]
 
 
+def test_bytes_of_the_tenant_with_most_go_first() -> None:
+    subject = of(3 * (10 + DIGEST_BYTES))
+    assert subject.remember("speech", key(0), data(0))
+    kept(subject, 1, 2, 3)
+    assert found(subject, "speech") == [0]
+    assert found(subject) == [2, 3]
+
+
 def test_what_is_kept_counts_and_what_is_not_does_not() -> None:
     host = ledger()
     subject = of(2 * EACH, host)

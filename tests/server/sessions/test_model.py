@@ -79,6 +79,7 @@ class Model(RuleBasedStateMachine):
             handle_memory=ALL, max_sessions=MOST, session_lease=LEASE,
             tenants={"speech": {"handle_memory": OF_SPEECH}},
         )  # fmt: skip
+        self.server.sessions._give_way = lambda *_: False  # test_sessions.py says who does
         self.known: list[Expected] = []
         self.contents: list[tuple[Expected, Filled]] = []
         session = self.open(PEOPLE[0])

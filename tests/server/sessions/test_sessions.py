@@ -295,6 +295,49 @@ def test_so_many_sessions_are_open_at_a_time() -> None:
     server.open()
 
 
+def test_sessions_give_way_what_holds_nothing_first_then_of_who_has_more_than_half() -> None:
+    """Before, one person took all sessions for good."""
+    server = Offline(max_sessions=4)
+    sessions = [server.open("hog/a") for _ in range(3)]
+    idle = server.open("lab/b")
+    for number, each in enumerate(sessions):
+        filled(each, bytes([number]) * HANDLE_BYTES)
+    server.clock.advance(2.0)
+    with sessions[2].use():
+        server.open("lab/c")  # of lab/b, which holds nothing
+        with pytest.raises(SessionExpiredError, match="others asked for its room"):
+            idle.check_open()
+        server.open("lab/d")  # of hog, though it holds something: not the one that a call uses
+        assert [each.idle_seconds is None for each in sessions] == [False, False, True]
+        sessions[2].check_open()
+        assert len(server.sessions) == 4
+    with pytest.raises(QueueFullError):
+        server.open("hog/a")
+
+
+def test_handles_that_can_be_filled_again_give_way_and_of_who_has_more_than_half() -> None:
+    server = Offline(handle_memory=100, memory_limit=1 << 22)
+    whose = {"a/x": 40, "b/x": 40}
+    sessions = {
+        who: server.sessions.open(FakeCaller(who=who), refillable=who == "b/x") for who in whose
+    }
+    for who, size in whose.items():
+        filled(sessions[who], b"h" * HANDLE_BYTES, bytes(size))
+    server.clock.advance(2.0)
+    other = server.open("c/x")
+    filled(other, b"h" * HANDLE_BYTES, bytes(40))
+    sessions["a/x"].check_open()
+    with pytest.raises(SessionExpiredError):
+        sessions["b/x"].check_open()
+    with pytest.raises(HandleMemoryError):  # nobody has more than half
+        filled(other, b"i" * HANDLE_BYTES, bytes(40))
+    filled(sessions["a/x"], b"i" * HANDLE_BYTES, bytes(20))
+    server.clock.advance(2.0)
+    filled(server.open("d/x"), b"h" * HANDLE_BYTES, bytes(10))
+    with pytest.raises(SessionExpiredError):
+        sessions["a/x"].check_open()
+
+
 def test_a_tenant_has_so_many_sessions() -> None:
     server = Offline(tenants={"vision": {"sessions": 1}})
     session = server.open("vision/ann")

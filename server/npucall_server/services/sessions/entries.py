@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from hashlib import sha256
@@ -64,6 +65,7 @@ class Entries:
 
     def take(self, chunk: Chunk) -> None:
         """The next part of an entry. Raises MessageError where it does not fit."""
+        self._memory.moved()
         self._receiving.take(chunk)
 
     def end(self) -> None:
@@ -148,6 +150,12 @@ class _Memory:
             )
         self._parts.append(self._ledger.take(self._caller, size, self._end_upload))
         return fresh(size)
+
+    def moved(self) -> None:
+        """Bytes have come. An upload without any for a while gives way to others."""
+        now = time.monotonic()
+        for part in self._parts:
+            part.idle_since = now
 
     def give_back(self) -> None:
         """The upload is over."""

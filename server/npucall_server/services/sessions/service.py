@@ -33,7 +33,9 @@ class SessionService:
         """Opens a session."""
         wanted = parse(pb.OpenSessionRequest, request)
         self._kept.executor.check_open()
-        session = self._sessions.open(caller, wanted.lease_seconds, wanted.budget_bytes)
+        session = self._sessions.open(
+            caller, wanted.lease_seconds, wanted.budget_bytes, refillable=wanted.refillable
+        )
         return pb.OpenSessionResponse(
             session=session.id,
             lease_seconds=session.lease,
