@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 from npucall.declare import Input, Output, rules
+from npucall.declare.draft import Draft
 from npucall.dtypes import (
     BF16,
     BOOL,
@@ -18,17 +20,12 @@ from npucall.dtypes import (
     INT32,
     INT64,
     UINT8,
+    Array,
+    DType,
     can_cast,
 )
 from npucall.errors import DTypeError
-from npucall.products import A2, A3, ASCEND_950
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from npucall.declare.draft import Draft
-    from npucall.dtypes import Array, DType
-    from npucall.products import Product
+from npucall.products import A2, A3, ASCEND_950, Product
 
 INTEGERS = (INT8, INT16, INT32, INT64, UINT8)
 OLDER = (FLOAT, FLOAT16, DOUBLE, BOOL, *INTEGERS, COMPLEX64, COMPLEX128)

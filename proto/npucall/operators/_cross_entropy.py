@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 
-from npucall.declare import rules
+from npucall.declare import Facts, rules
 from npucall.declare.cuts import BLOCK, cut
+from npucall.declare.draft import Draft
+from npucall.dtypes import AnyArray, Array
 from npucall.errors import AclnnStatus, AttributeValueError
 from npucall.operators._labels import check_labels
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from npucall.declare import Facts
-    from npucall.declare.draft import Draft
-    from npucall.dtypes import AnyArray, Array
 
 TILING = AclnnStatus.ACLNN_ERR_INNER_TILING_ERROR
 REDUCTION = '"none", "mean" or "sum"; absent means "mean"'

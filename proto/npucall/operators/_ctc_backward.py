@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
+from npucall.declare import Facts
 from npucall.declare.cuts import BLOCK
-from npucall.operators._ctc_states import Labels, States, shifted, states_of
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from npucall.declare import Facts
-    from npucall.dtypes import AnyArray, Array
-    from npucall.operators._ctc_states import StateRange
+from npucall.dtypes import AnyArray, Array
+from npucall.operators._ctc_states import Labels, StateRange, States, shifted, states_of
 
 
 class BackwardArguments(NamedTuple):

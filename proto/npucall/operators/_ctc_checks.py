@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from npucall.declare import rules
-from npucall.dtypes import BF16, DOUBLE, FLOAT, FLOAT16
+from npucall.declare import Facts, rules
+from npucall.declare.draft import Draft
+from npucall.dtypes import BF16, DOUBLE, FLOAT, FLOAT16, Array
 from npucall.errors import AttributeValueError, DTypeError
 from npucall.operators._ctc_states import MATRIX, ONE_ITEM
 from npucall.operators._labels import check_labels
 from npucall.products import A2, A3, ASCEND_310B, ASCEND_310P, ASCEND_910, ASCEND_950
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from npucall.declare import Facts
-    from npucall.declare.draft import Draft
-    from npucall.dtypes import Array
 
 WITH_SHORT, WITHOUT_SHORT = (FLOAT, DOUBLE, FLOAT16, BF16), (FLOAT, DOUBLE)
 PRODUCTS = {

@@ -7,17 +7,14 @@ more states than a block has elements, a block of these at a time.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
+from npucall.declare import Facts
 from npucall.declare.cuts import BLOCK, cut
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from npucall.declare import Facts
-    from npucall.dtypes import AnyArray, Array
+from npucall.dtypes import AnyArray, Array
 
 MATRIX = 2
 """Rank of targets that have a row for each item."""

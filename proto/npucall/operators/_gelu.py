@@ -7,18 +7,14 @@ infinities, as in torch.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import wraps
 from math import pi, sqrt
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from npucall.dtypes import AnyArray, Array
 from npucall.operators._numerics import gated, normal_distribution, sigmoid
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from npucall.dtypes import AnyArray, Array
 
 SCALE = sqrt(2 / pi)
 CUBIC = 0.044715

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from npucall.declare import rules
-
-if TYPE_CHECKING:
-    from npucall.declare.draft import Draft
-    from npucall.tensors import Shape
+from npucall.declare.draft import Draft
+from npucall.tensors import Shape
 
 
 def half(draft: Draft) -> Shape:

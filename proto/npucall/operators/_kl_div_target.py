@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from npucall.declare import Attribute, Input, Kind, Output, choice, rules
+from npucall.declare import Attribute, Facts, Input, Kind, Output, Parameter, choice, rules
+from npucall.dtypes import AnyArray, Array
 from npucall.operators import _numerics
-
-if TYPE_CHECKING:
-    from npucall.declare import Facts, Parameter
-    from npucall.dtypes import AnyArray, Array
 
 NAME = "aclnnKlDivTargetBackward"
 INPUTS = ("grad_output", "self", "target")

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
+from npucall.dtypes import AnyArray
 from npucall.errors import PARAM_INVALID, ArgumentError
-
-if TYPE_CHECKING:
-    from npucall.dtypes import AnyArray
 
 
 def check_labels(name: str, labels: AnyArray, classes: int) -> None:

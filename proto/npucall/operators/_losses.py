@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from math import nan
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from npucall.declare import rules
+from npucall.declare import Facts, rules
+from npucall.declare.draft import Draft
 from npucall.dtypes import FLOATS, HALF_AND_SINGLE
 from npucall.operators._numerics import MEAN, NONE
 from npucall.products import A2, A3, ASCEND_310B, ASCEND_310P, ASCEND_910, ASCEND_950
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from npucall.declare import Facts
-    from npucall.declare.draft import Draft
 
 PRODUCTS = {
     A2: FLOATS,

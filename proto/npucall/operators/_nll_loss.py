@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 from math import prod
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from npucall.declare import Output
-from npucall.dtypes import FLOATS, HALF_AND_SINGLE, INT32, INT64, UINT8
+from npucall.declare import Facts, Output, rules
+from npucall.declare.prepare import Prepared
+from npucall.dtypes import FLOATS, HALF_AND_SINGLE, INT32, INT64, UINT8, AnyArray, Array
 from npucall.operators import _losses
-from npucall.operators._numerics import MEAN, NONE, numbered
+from npucall.operators._numerics import MEAN, NONE, Reduction, numbered
 from npucall.products import A2, A3, ASCEND_310B, ASCEND_310P, ASCEND_910, ASCEND_950
-
-if TYPE_CHECKING:
-    from npucall.declare import Facts, rules
-    from npucall.declare.prepare import Prepared
-    from npucall.dtypes import AnyArray, Array
-    from npucall.operators._numerics import Reduction
 
 LABELS = (INT64, INT32, UINT8)
 OUTPUTS = (

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from math import inf, pi, sqrt
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
-from npucall.declare import choice
-
-if TYPE_CHECKING:
-    from npucall.declare import Facts
-    from npucall.dtypes import AnyArray, Array
+from npucall.declare import Facts, choice
+from npucall.dtypes import AnyArray, Array
 
 NONE, MEAN, SUM, BATCHMEAN = range(4)
 """Reduction codes. In a gradient they scale, they do not sum."""

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from math import prod
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from npucall.declare import rules
+from npucall.declare import Facts, rules
+from npucall.declare.draft import Draft
+from npucall.dtypes import AnyArray, Array
 from npucall.operators._numerics import numbered
-
-if TYPE_CHECKING:
-    from npucall.declare import Facts
-    from npucall.declare.draft import Draft
-    from npucall.dtypes import AnyArray, Array
-    from npucall.tensors import Shape
+from npucall.tensors import Shape
 
 
 def channels(draft: Draft) -> int:

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import prod
-from typing import TYPE_CHECKING
 
 from npucall.declare import rules
-from npucall.dtypes import can_cast
+from npucall.declare.draft import Draft
+from npucall.dtypes import DType, can_cast
 from npucall.errors import PARAM_INVALID, AttributeValueError, DTypeError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from npucall.declare.draft import Draft
-    from npucall.dtypes import DType
-    from npucall.tensors import Shape
+from npucall.tensors import Shape
 
 
 def dims_of(attribute: str) -> rules.Rule:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from math import inf
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -18,6 +17,7 @@ from npucall.declare import (
     operator,
     rules,
 )
+from npucall.declare.draft import Draft
 from npucall.dtypes import (
     DOUBLE,
     FLOATS,
@@ -32,9 +32,6 @@ from npucall.dtypes import (
 )
 from npucall.errors import AttributeValueError, DTypeError
 from npucall.products import A2, A3, ASCEND_310B, ASCEND_310P, ASCEND_910, ASCEND_950
-
-if TYPE_CHECKING:
-    from npucall.declare.draft import Draft
 
 ENDS = ("clip_value_min", "clip_value_max")
 OTHERS = (DOUBLE, INT8, INT16, INT32, INT64, UINT8)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from npucall.declare import Facts, Input, Output, Sample, elementwise, operator, rules
+from npucall.declare.draft import Draft
 from npucall.dtypes import (
     BF16,
     BOOL,
@@ -26,9 +25,6 @@ from npucall.dtypes import (
 )
 from npucall.operators import _numerics
 from npucall.products import A2, A3, ASCEND_310B, ASCEND_310P, ASCEND_910, ASCEND_950
-
-if TYPE_CHECKING:
-    from npucall.declare.draft import Draft
 
 RESULTS = (*FLOATS, DOUBLE, COMPLEX64, COMPLEX128)
 WITH_BF16 = (*RESULTS, INT8, INT16, INT32, INT64, UINT8, BOOL)

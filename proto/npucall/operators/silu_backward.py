@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from npucall.declare import Facts, Input, Output, elementwise, operator, rules
+from npucall.declare.draft import Draft
 from npucall.dtypes import FLOAT, FLOATS, HALF_AND_SINGLE, AnyArray, Array
 from npucall.operators._numerics import sigmoid
 from npucall.products import A2, A3, ASCEND_310B, ASCEND_310P, ASCEND_910, ASCEND_950
-
-if TYPE_CHECKING:
-    from npucall.declare.draft import Draft
 
 INPUTS = ("grad_output", "self")
 TENSORS = (*INPUTS, "grad_input")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from npucall.declare import (
@@ -17,12 +15,10 @@ from npucall.declare import (
     operator,
     rules,
 )
+from npucall.declare.draft import Draft
 from npucall.dtypes import FLOATS, HALF_AND_SINGLE, INT8, INT32, INT64, UINT8, AnyArray, Array
 from npucall.errors import DTypeError
 from npucall.products import A2, A3, ASCEND_310B, ASCEND_310P, ASCEND_910, ASCEND_950
-
-if TYPE_CHECKING:
-    from npucall.declare.draft import Draft
 
 INPUTS = ("grad_output", "self")
 INTEGERS = (INT32, INT8, UINT8)

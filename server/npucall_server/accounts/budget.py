@@ -15,12 +15,9 @@ are a quarter of ``memory_limit`` and 240 MiB at most, so all of it is less than
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from npucall.limits import FRAME_BYTES, KIB, MAX_CALL_BYTES, MAX_MESSAGE_BYTES, MIB
-
-if TYPE_CHECKING:
-    from npucall_server.settings.server import ServerSettings
+from npucall_server.settings.server import ServerSettings
 
 CONNECTION_CALLS = 64
 """Calls and streams of one connection at a time. The client makes more of them wait."""

@@ -9,16 +9,12 @@ import itertools
 import threading
 import time
 from collections import deque
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import NamedTuple, Self
 
-from npucall_server.telemetry.log import FRAMES
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from npucall_server.access.identity import Identity
-    from npucall_server.telemetry.log import Record
+from npucall_server.access.identity import Identity
+from npucall_server.telemetry.log import FRAMES, Record
 
 OTHERS = "others"
 """If a tenant has too many callers, further calls count for this caller."""

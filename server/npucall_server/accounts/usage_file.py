@@ -8,17 +8,13 @@ from __future__ import annotations
 import json
 import os
 import threading
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from io import FileIO
+from pathlib import Path
+from typing import Any
 
-from npucall_server.accounts.usage import UsageKey, UsageLine
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from io import FileIO
-    from pathlib import Path
-
-    from npucall_server.accounts.usage import Usage, UsagePeriod
-    from npucall_server.telemetry.log import Log
+from npucall_server.accounts.usage import Usage, UsageKey, UsageLine, UsagePeriod
+from npucall_server.telemetry.log import Log
 
 _SECONDS = 5.0
 """Between looks whether a minute has ended."""

@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 from npucall.declare.prepare import once_a_call
 from npucall.wire.calls import PreparedCalls
+from npucall.wire.replies import ServerIdentity
+from npucall_server.access.callers import Caller
 from npucall_server.calls.answers import PlanAnswer, most_in_one, timings_of, too_long
 from npucall_server.calls.execution import Execution
 from npucall_server.calls.known_call import KnownCall
+from npucall_server.calls.open_places import Places
 from npucall_server.calls.requests import read_call, read_program
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from npucall.wire.replies import ServerIdentity
-    from npucall_server.access.callers import Caller
-    from npucall_server.calls.open_places import Places
-    from npucall_server.devices.base import Step
-    from npucall_server.scheduling.executor import Executor
-    from npucall_server.scheduling.gate import Gate
-    from npucall_server.scheduling.kept_memory import KeptMemory
-    from npucall_server.telemetry.log import Record
+from npucall_server.devices.base import Step
+from npucall_server.scheduling.executor import Executor
+from npucall_server.scheduling.gate import Gate
+from npucall_server.scheduling.kept_memory import KeptMemory
+from npucall_server.telemetry.log import Record
 
 
 class Executions:

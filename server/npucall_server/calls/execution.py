@@ -15,12 +15,12 @@ from npucall.limits import INLINE_BYTES, KIB, MIB
 from npucall.programs import Program
 from npucall.wire.messages import response_parts
 from npucall.wire.program_messages import join_program_response
-from npucall_server.access.callers import YieldingCaller
+from npucall_server.access.callers import Caller, YieldingCaller
 from npucall_server.calls.answers import Answer, replies_of, timings_of
-from npucall_server.calls.arrivals import in_memory, in_pieces
+from npucall_server.calls.arrivals import Arrivals, Computed, in_memory, in_pieces
 from npucall_server.calls.open_places import OpenPlaces
 from npucall_server.calls.requests import read_call, read_program
-from npucall_server.devices.base import Step
+from npucall_server.devices.base import Outputs, Step
 from npucall_server.scheduling.call_turn import gave_way
 from npucall_server.scheduling.ticket import Ticket
 
@@ -31,11 +31,8 @@ if TYPE_CHECKING:
     from npucall.exchange import Receiving
     from npucall.places import Place
     from npucall.tensors import Buffer
-    from npucall_server.access.callers import Caller
-    from npucall_server.calls.arrivals import Arrivals, Computed
     from npucall_server.calls.beginning import Executions
     from npucall_server.calls.known_call import KnownCall
-    from npucall_server.devices.base import Outputs
     from npucall_server.telemetry.log import Record
 
 QUICK_ELEMENTS = 16 * KIB

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from npucall.compute.evaluate import NO_TARGETS
+from npucall.declare.prepare import Prepared
 from npucall.errors import MessageError
-from npucall.places import StepOutput
+from npucall.places import Place, StepOutput
 from npucall.programs import Program, ProgramStep, check_output_places, prepare_program, sizes
-from npucall.wire.messages import split_request
+from npucall.wire.messages import RequestParts, split_request
 from npucall.wire.program_messages import split_program
 from npucall_server.devices.base import Step
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from npucall.declare.prepare import Prepared
-    from npucall.places import Place
-    from npucall.wire.messages import RequestParts
-    from npucall_server.telemetry.log import Record
+from npucall_server.telemetry.log import Record
 
 PROGRAM = "program"
 """The log and the account have this in place of the operator."""

@@ -5,28 +5,25 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
+from npucall.declare.prepare import Prepared
 from npucall.errors import DrainingError, NpucallError, QueueFullError, TooLargeError
+from npucall.programs import Program
 from npucall.texts import retry_in
 from npucall_server import retries
+from npucall_server.access.callers import Caller
+from npucall_server.accounts.endings import Endings
 from npucall_server.accounts.ledger import Ledger
 from npucall_server.accounts.quotas import CallQuotas
 from npucall_server.accounts.usage import Usage
+from npucall_server.devices.base import Device, Outputs, Pieces, Step
 from npucall_server.scheduling.call_turn import CallTurn
 from npucall_server.scheduling.schedule import Schedule
+from npucall_server.scheduling.ticket import Ticket
 from npucall_server.settings.tenants import Tenants
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from npucall.declare.prepare import Prepared
-    from npucall.programs import Program
-    from npucall_server.access.callers import Caller
-    from npucall_server.accounts.endings import Endings
-    from npucall_server.devices.base import Device, Outputs, Pieces, Step
-    from npucall_server.scheduling.ticket import Ticket
-    from npucall_server.telemetry.log import Record
+from npucall_server.telemetry.log import Record
 
 MAX_COMPUTATION = 2**63 - 1
 

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from npucall import memory
 from npucall.limits import MIB
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from npucall_server.accounts.ledger import Ledger
-    from npucall_server.scheduling.executor import Executor
-
+from npucall_server.accounts.ledger import Ledger
+from npucall_server.scheduling.executor import Executor
 
 _LARGE = 16
 """For calls that need at least 1/16 of the limit, the memory of the process is looked at."""

@@ -9,7 +9,7 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from npucall_server.scheduling.shares import CLASS_WEIGHTS, Shares
+from npucall_server.scheduling.shares import CLASS_WEIGHTS, Share, Shares
 from npucall_server.settings.tenants import Tenants
 
 if TYPE_CHECKING:
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from npucall_server.access.identity import Identity
     from npucall_server.accounts.endings import Endings
     from npucall_server.scheduling.call_turn import CallTurn
-    from npucall_server.scheduling.shares import Share
 
 
 _LONG_NS = 100_000_000

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from npucall.declare.rules.rule import Rule, listed, refuses
+from npucall.declare.rules.rule import Fault, Rule, listed, refuses
 from npucall.errors import PARAM_INVALID, AttributeValueError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from npucall.declare.draft import Draft
-    from npucall.declare.rules.rule import Fault
 
 
 def dim_of(name: str, attribute: str = "dim") -> Rule:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from npucall.declare.rules.rule import Rule, is_unknown, listed, refuses
+from npucall.declare.rules.rule import Fault, Rule, is_unknown, listed, refuses
 from npucall.dtypes import BF16, FLOAT, DType, can_cast, promote
 from npucall.errors import PARAM_INVALID, DTypeError
 
@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from npucall.declare.draft import Draft
-    from npucall.declare.rules.rule import Fault
 
 
 def supported(*names: str, blames: tuple[str, ...] = (), besides: tuple[DType, ...] = ()) -> Rule:

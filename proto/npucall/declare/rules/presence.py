@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from npucall.declare.parameters import c_name
-from npucall.declare.rules.rule import EndOfChecks, Rule, listed, refuses
+from npucall.declare.rules.rule import EndOfChecks, Fault, Rule, listed, refuses
 from npucall.errors import PARAM_NULLPTR, ArgumentMissingError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from npucall.declare.draft import Draft
-    from npucall.declare.rules.rule import Fault
 
 
 def present(*names: str) -> Rule:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from npucall.declare.rules.rule import Rule, is_unknown, listed, refuses
+from npucall.declare.rules.rule import Fault, Rule, is_unknown, listed, refuses
 from npucall.errors import PARAM_INVALID, ShapeError
 from npucall.tensors import Shape
 from npucall.tensors import broadcast as broadcast_shape
@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from npucall.declare.draft import Draft
-    from npucall.declare.rules.rule import Fault
 
 
 def rank_at_most(limit: int, *names: str) -> Rule:

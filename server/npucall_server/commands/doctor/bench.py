@@ -13,7 +13,7 @@ from npucall import memory
 from npucall.compute import evaluate
 from npucall.declare.samples import sample_storages
 from npucall.dtypes import BF16, FLOAT16, DType
-from npucall_server.devices.base import Step
+from npucall_server.devices.base import Phases, Step
 from npucall_server.devices.cann.lane import Lane, LaneLimits
 from npucall_server.devices.cann.program import ProgramRun
 from npucall_server.devices.cann.resident import HandleMemory
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from npucall.products import Product
     from npucall.tensors import Buffer
     from npucall_server.commands.doctor.kinds import Trial
-    from npucall_server.devices.base import Phases
     from npucall_server.devices.cann.host import HostCatalogue
     from npucall_server.devices.cann.operators import OpApi
     from npucall_server.devices.cann.runtime import DeviceContext
