@@ -42,17 +42,22 @@ class Fault:
 
     def apply(self, patch: pytest.MonkeyPatch) -> None:
         """Puts it into this process until the patch is undone."""
-        module = import_module(self.module)
-        source = Path(module.__file__ or "").read_text()
+        source = Path(import_module(self.module).__file__ or "").read_text()
         if source.count(self.old) != 1:
             raise ValueError(f"{self.module}: expected {self.old!r} once")
-        code = compile(source.replace(self.old, self.new), str(module.__file__), "exec")
-        if any(isinstance(value, Operator) for value in vars(module).values()):
-            _declare_again(patch, module, code)
-        else:
-            patch.setattr(module, "STATE", {}, raising=False)  # what a fault remembers
-            for function, changed in _functions(module, code):
-                patch.setattr(function, "__code__", changed)
+        put(patch, self.module, source.replace(self.old, self.new))
+
+
+def put(patch: pytest.MonkeyPatch, name: str, source: str) -> None:
+    """This process has another text of a module until the patch is undone."""
+    module = import_module(name)
+    code = compile(source, str(module.__file__), "exec")
+    if any(isinstance(value, Operator) for value in vars(module).values()):
+        _declare_again(patch, module, code)
+    else:
+        patch.setattr(module, "STATE", {}, raising=False)  # what a fault remembers
+        for function, changed in _functions(module, code):
+            patch.setattr(function, "__code__", changed)
 
 
 def _declare_again(patch: pytest.MonkeyPatch, module: ModuleType, code: CodeType) -> None:

@@ -1,0 +1,304 @@
+"""Judges the conformance suite by faults that nobody chose, one at a time in ``local:``.
+
+    python benchmarks/faults.py --count 300 --seed 7 --out build/faults.jsonl
+
+A fault is one change in what computes and checks a call: another constant, border, dtype of a step,
+axis or order, a sign, a condition, an attribute forgotten in the key of a cache, scratch memory
+that calls share. It counts only if it changes the answer to a valid or refused call that
+``npucall conform --fuzz`` draws, and not only by an exception, which any call shows. So nobody has
+to say what is a fault. The operators whose answers it changes are then judged, quickly and, if that
+reports nothing, in full. What no run reports is printed.
+
+Each fault is tried in a fork of this process, so Linux alone can run it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import functools
+import gc
+import json
+import os
+import random
+import signal
+import sys
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import seed as seeded
+from tests.conformance_suite.faults import put
+from tests.conformance_suite.servers import local
+
+from npucall.errors import InternalError, NpucallError
+from npucall_conformance.cases.made_call import call_of
+from npucall_conformance.cases.select import Selection, select
+from npucall_conformance.fuzz.draws import drawn
+from npucall_conformance.fuzz.random_calls import Within, invalid, valid
+from npucall_conformance.running.runner import QUICK_REPEAT, QUICK_ROUNDS, Runner
+from npucall_conformance.statements import statements
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from npucall_conformance.cases.made_call import MadeCall
+    from npucall_conformance.stating.statement import Statement
+
+ROOT = Path(__file__).parent.parent
+PARTS = ("operators", "compute", "declare", "wire")
+"""The rooms of the contract that a call of ``local:`` goes through."""
+CALLS, REFUSED = 60, 20
+"""Calls that are drawn of each operator."""
+JUDGED = 3
+"""So many of the operators whose answers a fault changes are judged."""
+SECONDS = 600
+"""A fault that takes longer hangs, which everybody sees."""
+
+
+class Fault(NamedTuple):
+    """One change of a module: the text between two offsets becomes another."""
+
+    module: str
+    kind: str
+    line: int
+    start: int
+    end: int
+    new: str
+
+    def source(self) -> str:
+        """The module's text with the fault."""
+        text = (ROOT / "proto" / f"{self.module.replace('.', '/')}.py").read_text()
+        return text[: self.start] + self.new + text[self.end :]
+
+
+def faults(path: Path) -> Iterator[Fault]:
+    """Every fault that can be put into a module."""
+    text = path.read_text()
+    lines = [0]
+    for line in text.splitlines(keepends=True):
+        lines.append(lines[-1] + len(line))
+    module = ".".join(path.relative_to(ROOT / "proto").with_suffix("").parts)
+    tree = ast.parse(text)
+    declares = "Operator(" in text or "operator(" in text
+    for scope in ast.walk(tree):
+        if isinstance(scope, ast.FunctionDef) or (declares and isinstance(scope, ast.Module)):
+            for node in _own(scope):
+                for kind, new in _changes(node):
+                    start = lines[node.lineno - 1] + node.col_offset
+                    end = lines[node.end_lineno - 1] + node.end_col_offset
+                    yield Fault(module, kind, node.lineno, start, end, f"({ast.unparse(new)})")
+
+
+def _own(scope: ast.AST) -> Iterator[Any]:
+    """The expressions of a function that run, or those outside of functions."""
+    held = [each for each in ast.iter_child_nodes(scope) if not isinstance(each, ast.arguments)]
+    returns = getattr(scope, "returns", None)
+    while held:
+        node = held.pop()
+        annotated = isinstance(node, ast.AnnAssign)
+        if node is returns or isinstance(node, ast.FunctionDef | ast.ClassDef | ast.JoinedStr):
+            continue
+        if isinstance(node, ast.expr):
+            yield node
+        inside = [node.value] if annotated else list(ast.iter_child_nodes(node))
+        held += [
+            each for each in inside if each is not None and not isinstance(each, ast.arguments)
+        ]
+
+
+_BORDERS = {ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.GtE}
+_SIGNS = {ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult}
+_DTYPES = {"float32": "float16", "float64": "float32", "int64": "int32", "FLOAT": "FLOAT16",
+           "DOUBLE": "FLOAT"}  # fmt: skip
+_CALLS = ("get", "setdefault", "pop")
+
+
+def _changes(node: Any) -> Iterator[tuple[str, ast.expr]]:  # noqa: C901, PLR0912  # a table
+    """What an expression may become, by kind."""
+    match node:
+        case ast.Constant(value=int() | float() as number) if not isinstance(number, bool):
+            for other in (number + 1, number * 2 if number else -1):
+                yield "constant", ast.Constant(other)
+        case ast.Constant(value=bool() as truth):
+            yield "constant", ast.Constant(not truth)
+        case ast.Compare(ops=[operator, *_]) if type(operator) in _BORDERS:
+            ops = [_BORDERS[type(operator)](), *node.ops[1:]]
+            yield "border", ast.Compare(node.left, ops, node.comparators)
+        case ast.BinOp(op=operator) if type(operator) in _SIGNS:
+            yield "sign", ast.BinOp(node.left, _SIGNS[type(operator)](), node.right)
+        case ast.UnaryOp(op=ast.USub() | ast.Not()):
+            yield "sign", node.operand
+        case ast.BoolOp():
+            other = ast.Or() if isinstance(node.op, ast.And) else ast.And()
+            yield "condition", ast.BoolOp(other, node.values)
+        case ast.IfExp():
+            yield "condition", ast.IfExp(node.test, node.orelse, node.body)
+        case ast.Attribute(attr=name) if name in _DTYPES:
+            yield "dtype", ast.Attribute(node.value, _DTYPES[name])
+        case ast.Name(id=name) if name in ("float32", "float64"):
+            yield "dtype", ast.Name(_DTYPES[name])
+        case ast.Call(
+            args=[ast.Tuple(elts=[_, _, *_] as parts), *rest], func=ast.Attribute(attr=name)
+        ) if name in _CALLS:
+            yield "key", ast.Call(node.func, [ast.Tuple(parts[:-1]), *rest], node.keywords)
+        case ast.Subscript(slice=ast.Tuple(elts=[_, _, *_] as parts)):
+            yield "key", ast.Subscript(node.value, ast.Tuple(parts[::-1]))
+        case ast.Call(func=ast.Attribute(attr="empty" | "empty_like")):
+            size = f"repr(({', '.join(map(ast.unparse, node.args))},))"
+            key = f"('scratch', {node.lineno}, {size})"
+            shared = f"__import__('builtins').__dict__.setdefault({key}, {ast.unparse(node)})"
+            yield "scratch", ast.parse(shared, mode="eval").body
+        case ast.Call(keywords=[*_, ast.keyword(arg="axis" | "axes", value=value)]):
+            other = ast.Constant(0 if ast.unparse(value) != "0" else -1)
+            more = [*node.keywords[:-1], ast.keyword(node.keywords[-1].arg, other)]
+            yield "axis", ast.Call(node.func, node.args, more)
+        case ast.Call(args=[first, second, *rest]) if ast.unparse(first) != ast.unparse(second):
+            yield "order", ast.Call(node.func, [second, first, *rest], node.keywords)
+        case ast.Tuple(elts=[_, _, *_] as parts) if not isinstance(node.ctx, ast.Store):
+            yield "order", ast.Tuple(parts[::-1])
+
+
+def sample(seed: int) -> Iterator[Fault]:
+    """Faults in a random order: first the kind is drawn, then one of that kind."""
+    found: dict[str, list[Fault]] = {}
+    for part in PARTS:
+        for path in sorted((ROOT / "proto/npucall" / part).glob("**/*.py")):
+            for fault in faults(path):
+                found.setdefault(fault.kind, []).append(fault)
+    draw = random.Random(seed)
+    for kind in sorted(found):
+        draw.shuffle(found[kind])
+    while found:
+        kind = draw.choice(sorted(found))
+        yield found[kind].pop()
+        found = {name: several for name, several in found.items() if several}
+
+
+def calls_of(statement: Statement, seed: int, product: str) -> list[MadeCall]:
+    """Calls that are drawn of an operator, as they are sent."""
+    within = Within(product, statement.takes.get(product, ()))
+    rows = [row for row in statement.invalid if not row.products or product in row.products]
+    cases: list[Any] = []
+    usual = settings(max_examples=CALLS, database=None, deadline=None, phases=(Phase.generate,),
+                     suppress_health_check=list(HealthCheck))  # fmt: skip
+
+    @seeded(seed)
+    @usual
+    @given(drawn(lambda draw: valid(draw, statement, within)))
+    def answered(case: Any) -> None:
+        cases.append(case)
+
+    @seeded(seed)
+    @settings(usual, max_examples=REFUSED)
+    @given(drawn(lambda draw: invalid(draw, statement, rows)))
+    def refused(case: Any) -> None:
+        cases.append(case)
+
+    if any(map(within.wants, statement.dtypes)):
+        answered()
+        refused()
+    return [call_of(case, seed, product) for case in cases]
+
+
+def answers(subject: Any, calls: list[MadeCall]) -> Iterator[Any]:
+    """What the server says to calls, in a form that can be compared."""
+    for call in calls:
+        answer = subject.ask(call)
+        if isinstance(answer, NpucallError):
+            yield answer.reason, answer.aclnn_status, answer.parameters
+        else:
+            yield answer.outputs, answer.storages, answer.reply.warned
+
+
+def tried(  # noqa: C901  # step by step
+    fault: Fault, right: dict[str, tuple[list[MadeCall], list[Any]]]
+) -> dict[str, Any]:
+    """What runs of the suite say of a fault, in this process, which has it from now on."""
+    try:
+        put(pytest.MonkeyPatch(), fault.module, fault.source())
+    except Exception as error:  # noqa: BLE001  # a module that cannot be loaded is seen by all
+        return {"said": "no fault", "why": f"{type(error).__name__}: {error}"}
+    for each in gc.get_objects():
+        if isinstance(each, functools._lru_cache_wrapper):  # noqa: SLF001  # has no public name
+            each.cache_clear()
+    subject = local()
+    changed: list[str] = []
+    for title, (calls, known) in right.items():
+        pairs = zip(answers(subject, calls), known, strict=True)
+        if any(now != before and now[0] != InternalError.reason for now, before in pairs):
+            changed.append(title)
+        if len(changed) == JUDGED:
+            break
+    if not changed:
+        return {"said": "no fault", "why": "changes no answer"}
+    for quick, title in product((True, False), changed):
+        cases = select(statements(), Selection(operators=(title,), quick=quick))
+        runner = Runner(local(), loops=False, rounds=QUICK_ROUNDS, repeat=QUICK_REPEAT)
+        for outcome in runner.run(cases):
+            if outcome.status == "failed":
+                said = "quick" if quick else "full"
+                return {"said": said, "case": outcome.case, "why": outcome.problems[0][:200]}
+    return {"said": "passes", "operators": changed}
+
+
+def judged(fault: Fault, right: dict[str, Any]) -> dict[str, Any]:
+    """What a fork says of a fault."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if not child:
+        os.close(reading)
+        signal.alarm(SECONDS)
+        try:
+            found = tried(fault, right)
+        except BaseException as error:  # noqa: BLE001  # whatever it does, it is seen
+            found = {"said": "quick", "why": f"the run ended: {type(error).__name__}: {error}"}
+        with os.fdopen(writing, "w") as out:
+            json.dump(found, out)
+        os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading) as told:
+        text = told.read()
+    os.waitpid(child, 0)
+    return json.loads(text) if text else {"said": "quick", "why": "the process ended, or hung"}
+
+
+def main() -> None:
+    """Judges as many faults as are asked for, and prints the shares."""
+    asked = argparse.ArgumentParser(description=__doc__)
+    asked.add_argument("--count", type=int, default=300)
+    asked.add_argument("--seed", type=int, default=0)
+    asked.add_argument("--out", type=Path, default=Path("build/faults.jsonl"))
+    chosen = asked.parse_args()
+    chosen.out.parent.mkdir(parents=True, exist_ok=True)
+    subject, right = local(), {}
+    for each in statements():
+        calls = calls_of(each, chosen.seed, subject.server.product)
+        right[each.title] = (calls, list(answers(subject, calls)))
+    counts = {"quick": 0, "full": 0, "passes": 0}
+    with chosen.out.open("w") as out:
+        for fault in sample(chosen.seed):
+            found = judged(fault, right)
+            if found["said"] in counts:
+                counts[found["said"]] += 1
+                out.write(json.dumps({**fault._asdict(), **found}) + "\n")
+                out.flush()
+                if found["said"] == "passes":
+                    print(
+                        f"{fault.module}:{fault.line} {fault.kind}: {fault.new}",
+                        *found["operators"],
+                        flush=True,
+                    )
+            if sum(counts.values()) >= chosen.count:
+                break
+    many = sum(counts.values())
+    quick, full = counts["quick"] / many, (counts["quick"] + counts["full"]) / many
+    print(f"of {many} faults, seed {chosen.seed}: quick reports {quick:.1%}, full {full:.1%}")
+
+
+if __name__ == "__main__":
+    main()
