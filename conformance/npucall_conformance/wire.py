@@ -75,9 +75,12 @@ def received(
 ) -> WireAnswer:
     """A transport's response with the bytes of every output, which ``fetch`` gets.
 
-    Raises ValueError for a response that contradicts itself.
+    Raises ValueError or InternalError for a response that contradicts itself.
     """
-    reply = decode_reply(response.reply)
+    try:
+        reply = decode_reply(response.reply)
+    except NpucallError as error:  # such as a spec that lies: no answer to the call
+        raise unreadable(error) from error
     places: list[Any] = list(response.storage)
     storages = {n: fetch(n, place) for n, place in zip(reply.stored, places, strict=True)}
     for name, spec in reply.outputs.items():

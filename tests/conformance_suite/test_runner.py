@@ -6,6 +6,7 @@ import dataclasses
 from collections import Counter
 from pathlib import Path
 from threading import Event
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,9 +14,10 @@ from tests.rows import each
 
 from npucall.errors import InternalError
 from npucall.wire.messages import Response
+from npucall.wire.replies import Reply
 from npucall_client.local.transport import LocalTransport
 from npucall_client.sending.request import Request
-from npucall_conformance import bundle
+from npucall_conformance import bundle, wire
 from npucall_conformance.cases.select import Selection, select
 from npucall_conformance.reporting.report import JudgedServer, Report
 from npucall_conformance.running.crowd import CALLERS
@@ -44,6 +46,22 @@ def test_bytes_that_the_answer_does_not_announce_are_an_error_of_the_server(leng
     outcomes = run(altered(change), cases=(f"{KL[0]}/grid/f32-none-4x6-0001",))
     (problem,) = [problem for outcome in outcomes for problem in outcome.problems]
     assert "unreadable answer: ValueError: out: expected 96 bytes" in problem
+
+
+@each("lie", [{"offset": 1}, {"strides": (7, 1)}, {"strides": (-6, 1)}])
+def test_a_spec_that_lies_is_an_error_of_the_server(
+    lie: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    right = wire.decode_reply
+
+    def lying(data: Any) -> Reply:
+        reply = right(data)
+        outputs = {name: dataclasses.replace(s, **lie) for name, s in reply.outputs.items()}
+        return dataclasses.replace(reply, outputs=outputs)
+
+    monkeypatch.setattr(wire, "decode_reply", lying)
+    (outcome,) = run(local(), cases=(f"{KL[0]}/grid/f32-none-4x6-0001",))
+    assert "unreadable answer: TensorLayoutError: tensor: expected a view" in outcome.problems[0]
 
 
 def test_a_failure_has_the_worst_error_and_comes_with_its_evidence() -> None:
