@@ -36,6 +36,7 @@ from tests.conformance_suite.faults import put
 from tests.conformance_suite.servers import local
 
 from npucall.errors import InternalError, NpucallError
+from npucall.operators import CATALOGUE
 from npucall_conformance.cases.made_call import call_of
 from npucall_conformance.cases.select import Selection, select
 from npucall_conformance.fuzz.draws import drawn
@@ -52,8 +53,10 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parent.parent
 PARTS = ("operators", "compute", "declare", "wire")
 """The rooms of the contract that a call of ``local:`` goes through."""
-CALLS, REFUSED = 60, 20
+CALLS, REFUSED = 40, 15
 """Calls that are drawn of each operator."""
+FEW = 12
+"""Operators whose calls show a fault of a module that all have."""
 JUDGED = 3
 """So many of the operators whose answers a fault changes are judged."""
 SECONDS = 600
@@ -215,6 +218,22 @@ def answers(subject: Any, calls: list[MadeCall]) -> Iterator[Any]:
             yield answer.outputs, answer.storages, answer.reply.warned
 
 
+def near(module: str, titles: list[str]) -> list[str]:
+    """The operators that a module declares or computes; of one that all have, a few."""
+    by_title = {each.title: each for each in statements()}
+    found = []
+    for title in titles:
+        stated = by_title[title]
+        formula = CATALOGUE.find(stated.operator, stated.variant).formula
+        home = vars(sys.modules[formula.__module__]) if formula else {}
+        used = {
+            getattr(value, "__module__", getattr(value, "__name__", "")) for value in home.values()
+        }
+        if home.get("__name__") == module or module in used:
+            found.append(title)
+    return found or random.Random(module).sample(titles, FEW)
+
+
 def tried(  # noqa: C901  # step by step
     fault: Fault, right: dict[str, tuple[list[MadeCall], list[Any]]]
 ) -> dict[str, Any]:
@@ -228,7 +247,8 @@ def tried(  # noqa: C901  # step by step
             each.cache_clear()
     subject = local()
     changed: list[str] = []
-    for title, (calls, known) in right.items():
+    for title in near(fault.module, list(right)):
+        calls, known = right[title]
         pairs = zip(answers(subject, calls), known, strict=True)
         if any(now != before and now[0] != InternalError.reason for now, before in pairs):
             changed.append(title)

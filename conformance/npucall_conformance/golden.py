@@ -20,6 +20,7 @@ import numpy as np
 
 from npucall.declare.parameters import Scalar
 from npucall.dtypes import BF16, DType
+from npucall.errors import ArgumentUnknownError, TensorLayoutError
 from npucall.tensors import TensorSpec, view
 from npucall_conformance.bundle import plain
 from npucall_conformance.cases.case import Case
@@ -29,6 +30,7 @@ from npucall_conformance.judging.profiles import tolerance
 from npucall_conformance.judging.truth import Expected
 from npucall_conformance.stating.statement import WITHOUT_BFLOAT16
 
+_NOT_IN_C = (ArgumentUnknownError, TensorLayoutError)
 FORMAT, VERSION = "npucall golden data", 1
 _STORED = {
     "BF16": "uint16: the upper half of a float32",
@@ -143,6 +145,7 @@ def _left_out(case: Case, product: str) -> str:
     reasons = {
         "of what a server lists": case.block == "listing",
         "of documents that differ": case.contradiction is not None,
+        "of arguments that C cannot have": any(d.error in _NOT_IN_C for d in case.defects),
         "of results that are written out, not computed": case.written is not None,
         f"{statement.title} is not on {product}": product not in statement.takes,
         f"not for {product}": bool(case.products) and product not in case.products,

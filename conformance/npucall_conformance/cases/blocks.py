@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import pairwise, product
+from math import prod
 from typing import TYPE_CHECKING
 
 from npucall.dtypes import FLOAT
@@ -11,8 +12,10 @@ from npucall.errors import PARAM_NULLPTR
 from npucall_conformance.cases.arrangements import Arrangement
 from npucall_conformance.cases.case import Case
 from npucall_conformance.cases.large import large, other_places
+from npucall_conformance.cases.made_call import call_of
 from npucall_conformance.cases.maker import Maker
 from npucall_conformance.cases.product_cases import defaults, listing, products
+from npucall_conformance.stating.defects import of_every_operator
 from npucall_conformance.stating.parts import Setup
 from npucall_conformance.stating.written import dtype_of
 
@@ -167,6 +170,11 @@ def _invalid(make: Maker) -> Iterator[Case]:
     for first, second in (*pairwise(usual), *_far_apart(usual)):
         if _combine(first, second) and _apart(first, second):
             yield make.wrong(f"{first.row}-before-{second.row}", first, second)
+    given = next(each.name for each in make.statement.inputs if each.read and not each.refused)
+    shape = call_of(make.wrong("right"), 0).shapes[make.outputs[0]]
+    for row in of_every_operator(given, make.outputs[0]):
+        if prod(shape) > 1 or row.row == "unknown" or given in row.changes:
+            yield make.wrong(row.row, row, telling=True)
 
 
 def _far_apart(rows: list[Invalid]) -> Iterator[tuple[Invalid, Invalid]]:

@@ -8,9 +8,13 @@ bytes than a message of gRPC, so that they travel in chunks.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from npucall_conformance.cases.arrangements import Arrangement
+from npucall_conformance.stating.domains import EXTREMES, NO_NUMBERS, Sprinkled
 from npucall_conformance.stating.parts import Setup
 from npucall_conformance.stating.statement import RANK_SHAPES
 
@@ -20,6 +24,7 @@ if TYPE_CHECKING:
     from npucall.dtypes import DType
     from npucall_conformance.cases.case import Case
     from npucall_conformance.cases.maker import Maker
+    from npucall_conformance.stating.statement import Statement
 
 BEYOND = 98_304
 """The largest tensor of every case has more elements than this."""
@@ -42,6 +47,45 @@ def large(make: Maker) -> Iterator[Case]:
     chunks = Setup("chunks", base=statement.chunked or statement.sized(IN_CHUNKS))
     yield make.case(statement.dtypes[0], chunks)
     yield _mixture(make, statement.dtypes[0], 1, replace(chunks, note="chunks-mixture"))
+    for dtype in statement.dtypes:
+        case = make.case(dtype, Setup("special", base=statement.large_shape))
+        yield replace(case, statement=_marked(statement), telling=dtype is statement.dtypes[0])
+
+
+_BORDERS = (0, 1, 255, 256, 1_023, 1_024, 4_095, 4_096, 16_384, 65_535, 65_536, 98_303, 98_304, -1)
+"""Elements at the ends of blocks, cores and vectors."""
+
+
+_EDGE = 40
+"""Of an edge's numbers."""
+_LEAST, _LARGEST = 1e-2, 8.0
+"""Sizes of numbers that are not extreme."""
+
+
+@cache
+def special_values(statement: Statement, name: str, *, extreme: bool) -> tuple[float, ...]:
+    """Values that are special everywhere, and an input's values in the statement's edges."""
+    found = dict.fromkeys(EXTREMES if extreme else NO_NUMBERS)
+    for setup in statement.edges:
+        values = np.asarray(setup.values.get(name, ()), np.float64).reshape(-1)
+        found |= dict.fromkeys(
+            number
+            for number in values[:_EDGE].tolist()
+            if _LEAST < abs(number) < _LARGEST or (not extreme and not abs(number) < np.inf)
+        )
+    return tuple(found)
+
+
+@cache
+def _marked(statement: Statement) -> Statement:
+    """The statement with special values at such places of inputs without dtypes of their own."""
+    inputs = []
+    for turn, each in enumerate(statement.inputs):
+        special = special_values(statement, each.name, extreme=False)
+        marks = [(place, special[(turn + i) % len(special)]) for i, place in enumerate(_BORDERS)]
+        domain = each.domain if each.dtypes else Sprinkled(each.domain, tuple(marks))
+        inputs.append(replace(each, domain=domain))
+    return replace(statement, inputs=tuple(inputs))
 
 
 def _laid_out(make: Maker, dtype: DType, turn: int) -> Iterator[Case]:

@@ -65,8 +65,8 @@ def call_of(case: Case, seed: int, product: str = "Ascend910B") -> MadeCall:
     given = _given(case, arrays, attributes, product)
     arguments: dict[str, Argument] = {**specs, **attributes}
     shapes = {each.name: _shape(case, each, given) for each in statement.outputs}
-    known = {**case.dtypes, **_dtypes_of({**statement.defaults, **attributes})}
-    dtypes = {each.name: each.dtype_in(known) for each in statement.outputs}
+    of_call = {**case.dtypes, **_dtypes_of({**statement.defaults, **attributes})}
+    dtypes = {each.name: each.dtype_in(of_call) for each in statement.outputs}
     for name, dtype in case.outputs.items():
         dtypes[name] = dtype or dtypes[name]
         layout = case.layouts.get(name, Arrangement.DENSE)
@@ -79,7 +79,8 @@ def call_of(case: Case, seed: int, product: str = "Ascend910B") -> MadeCall:
     for defect in case.defects:
         for name, change in defect.changes.items():
             _spoil(statement, arguments, storages, name, change)
-    order = [p.name for p in statement.parameters if p.name in arguments]
+    known = [p.name for p in statement.parameters if p.name in arguments]
+    order = [*known, *(name for name in arguments if name not in known)]
     variant = "" if case.unnamed else statement.variant
     return MadeCall(
         statement.operator, variant, {name: arguments[name] for name in order},
@@ -241,12 +242,22 @@ def _spoil(
         if change is LEFT_OUT:
             del arguments[name]
         return
+    if name not in {each.name for each in statement.parameters}:
+        arguments[name] = change  # no operator has it
+        return
     if name in {each.name for each in statement.attribute_parameters}:
         arguments[name] = argument_of(statement.attribute(name).c_type, change)
         return
     spec = arguments[name]
     if not isinstance(spec, TensorSpec):
         raise TypeError(f"{name}: expected a tensor in the valid call")
+    if "lacks" in change:
+        storages[name] = storages[name][: -change["lacks"] * spec.dtype.itemsize]
+        return
+    if "overlaps" in change:
+        arguments[name] = TensorSpec(spec.dtype, spec.shape, (0,) * len(spec.shape), 0, (1,))
+        storages[name] = bytearray(spec.dtype.itemsize)
+        return
     numbers = change.get("values")
     shape = change.get("shape", spec.shape if numbers is None else np.shape(numbers))
     new = TensorSpec(

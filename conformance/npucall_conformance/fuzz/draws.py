@@ -6,8 +6,8 @@ Everything is drawn from small whole numbers, which Hypothesis makes smaller.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, replace
+from functools import cache, partial
 from math import prod
 from typing import Any, TypeVar
 
@@ -18,6 +18,8 @@ from hypothesis.strategies import DrawFn, SearchStrategy
 from npucall.dtypes import DType
 from npucall.tensors import Shape, TensorSpec, broadcast, row_major
 from npucall_conformance.cases.arrangements import Arrangement, StorageLayout
+from npucall_conformance.cases.large import special_values
+from npucall_conformance.stating.domains import Sprinkled
 from npucall_conformance.stating.parts import Attributes
 from npucall_conformance.stating.statement import Statement
 
@@ -241,3 +243,27 @@ def _special(statement: Statement, product: str) -> list[Attributes]:
         and not (setup.shapes or setup.values or setup.dtypes or setup.base or setup.only)
         and (not setup.products or product in setup.products)
     ]
+
+
+_MARKS, _PLACES = 6, 60
+_POWERS = (0, 0, 2, -12, -30)
+"""Of 2, by which all of a tensor's other numbers are multiplied."""
+
+
+def sprinkled(draw: Draws, statement: Statement) -> Statement:
+    """The statement with special values in inputs that have no dtypes of their own."""
+    inputs = []
+    extreme = draw.flag()
+    for each in statement.inputs:
+        domain = each.domain
+        if not each.dtypes and draw.flag():
+            power = draw.pick(_POWERS) if extreme else 0
+            special = special_values(statement, each.name, extreme=extreme)
+            marks = draw.several(_MARKS, partial(_mark, draw, special))
+            domain = Sprinkled(each.domain, marks, power)
+        inputs.append(replace(each, domain=domain))
+    return replace(statement, inputs=tuple(inputs))
+
+
+def _mark(draw: Draws, numbers: tuple[float, ...]) -> tuple[int, float]:
+    return draw.number(0, _PLACES), draw.pick(numbers)

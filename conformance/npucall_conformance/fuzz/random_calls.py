@@ -14,9 +14,10 @@ from npucall_conformance.fuzz.draws import (
     attributes,
     base_shape,
     layout,
+    sprinkled,
     stretched,
 )
-from npucall_conformance.fuzz.numbers import Sprinkled, sprinkled
+from npucall_conformance.stating.domains import Sprinkled
 from npucall_conformance.stating.parts import Setup, mixed_floats
 
 if TYPE_CHECKING:

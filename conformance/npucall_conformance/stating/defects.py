@@ -11,10 +11,12 @@ from npucall.dtypes import BF16, DOUBLE, INT32, DType
 from npucall.errors import (
     PARAM_NULLPTR,
     ArgumentMissingError,
+    ArgumentUnknownError,
     AttributeValueError,
     DTypeError,
     FormatError,
     ShapeError,
+    TensorLayoutError,
 )
 from npucall.tensors import Format, Shape
 from npucall_conformance.stating.parts import Invalid
@@ -22,6 +24,17 @@ from npucall_conformance.stating.statement import LEFT_OUT, WITHOUT_BFLOAT16
 
 NINE: Shape = (1,) * 9
 """One dimension more than any operator takes; broadcasts with everything."""
+
+
+def of_every_operator(given: str, output: str) -> tuple[Invalid, ...]:
+    """What every operator refuses before CANN is called: of an input, and of an output."""
+    return (
+        Invalid("unknown", {"nonsense": 1}, ("nonsense",), ArgumentUnknownError, None),
+        Invalid(f"short-{given}", {given: {"lacks": 1}}, (given,), TensorLayoutError, None),
+        Invalid(
+            f"overlap-{output}", {output: {"overlaps": True}}, (output,), TensorLayoutError, None
+        ),
+    )
 
 
 def nulls(*names: str) -> tuple[Invalid, ...]:

@@ -17,6 +17,7 @@ from numpy.random import Generator
 
 from npucall.tensors import Shape
 from npucall_conformance.stating.arguments import BATCHMEAN, MEAN
+from npucall_conformance.stating.reals import INFINITY, NAN
 
 
 @dataclass(frozen=True)
@@ -122,3 +123,34 @@ def near(other: str, share: float = 0.25) -> Domain:
 def follows(make: Callable[[Draw], Any]) -> Domain:
     """Computed from values that were drawn before: forward outputs, total weights, log-alpha."""
     return lambda draw: np.broadcast_to(np.asarray(make(draw), np.float64), draw.shape)
+
+
+NO_NUMBERS = (0.0, -0.0, 1.0, -1.0, NAN, INFINITY, -INFINITY, 0.5, -2.5)
+"""Zeros, NaN, infinities."""
+EXTREMES = (
+    0.0, -0.0, 1.0, -1.0, 2.0**-14, 2.0**-24, 3 * 2.0**-25, 2.0**-11 + 1,
+    3 * 2.0**-11 + 1, 2.0**-8 + 1, 3 * 2.0**-8 + 1, 65504.0, 300.0, 12.0, 89.0, -104.0, 3e4, -3e4,
+)  # fmt: skip
+"""Ends of FLOAT16 and its subnormal numbers; ties of FLOAT16 and BF16; what exponentials overflow
+beyond. Not in one call with infinities: where a factor is so small that it becomes 0 in float32,
+its product with them is NaN. None so small that the product of a few becomes 0 in float32 on the
+way to a number: what is left then depends on the order of steps."""
+
+
+@dataclass(frozen=True)
+class Sprinkled:
+    """A domain with some special elements; all others are multiplied."""
+
+    domain: Domain
+    marks: tuple[tuple[int, float], ...]
+    """Positions among the elements, which wrap around at the end, and the values there."""
+    power: int = 0
+    """All others are multiplied by 2 to that power."""
+
+    def __call__(self, draw: Draw) -> Any:
+        """The numbers."""
+        found = np.array(self.domain(draw), np.float64) * 2.0**self.power
+        flat = found.reshape(-1)
+        for place, number in self.marks if flat.size else ():
+            flat[place % flat.size] = number
+        return flat.reshape(found.shape)

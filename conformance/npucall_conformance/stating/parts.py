@@ -100,8 +100,9 @@ class Invalid:
     """One row of the error table: a valid call with exactly one defect.
 
     ``changes`` has by parameter: None (a null pointer); LEFT_OUT; an attribute's value; or, for a
-    tensor, a mapping of ``dtype``, ``shape``, ``format`` or ``values``; those that it does not name
-    stay as they were. A statement lists the rows in the order in which they are checked. If a call
+    tensor, a mapping of ``dtype``, ``shape``, ``format``, ``values``, ``overlaps`` (its elements
+    share memory) or ``lacks`` (so many elements of its storage); those that it does not name stay
+    as they were. A statement lists the rows in the order in which they are checked. If a call
     has two neighbouring defects, the first must be found.
     """
 
