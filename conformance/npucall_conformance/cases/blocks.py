@@ -11,7 +11,7 @@ from npucall.dtypes import FLOAT
 from npucall.errors import PARAM_NULLPTR
 from npucall_conformance.cases.arrangements import Arrangement
 from npucall_conformance.cases.case import Case
-from npucall_conformance.cases.large import large, other_places
+from npucall_conformance.cases.large import SHORT, large, other_places
 from npucall_conformance.cases.made_call import call_of
 from npucall_conformance.cases.maker import Maker
 from npucall_conformance.cases.product_cases import defaults, listing, products
@@ -33,6 +33,8 @@ _ANSWERED_IN_CHUNKS = 270_001
 """So many numbers of FLOAT take more than 1 MiB: such outputs come in chunks."""
 _REFUSED = 6
 """At least so many refused calls are sent by every path."""
+_TOGETHER = 150_000
+"""With so many elements, two calls are inside the computation at once."""
 _FEW = 3
 """Shapes of the determinism block."""
 
@@ -89,6 +91,7 @@ def _layout(make: Maker) -> Iterator[Case]:
         case = make.case(dtype, base, note=f"{name}-unsent", telling=True)
         layout = layouts[(make.made + turn) % len(layouts)]
         yield replace(case, layouts={name: layout}, outputs={name: None}, unsent=(name,))
+    yield from other_places(make, SHORT)
 
 
 def _empty(make: Maker) -> Iterator[Case]:
@@ -200,6 +203,7 @@ def _crowd(make: Maker) -> Iterator[Case]:
     for turn, dtype in enumerate(make.statement.dtypes):
         shapes = make.statement.base_shapes
         yield make.case(dtype, Setup(base=shapes[turn % len(shapes)]))
+    yield make.case(make.statement.dtypes[0], Setup(base=make.statement.sized(_TOGETHER)))
 
 
 def _size(make: Maker) -> Iterator[Case]:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from npucall.dtypes import DType
+    from npucall.tensors import Shape
     from npucall_conformance.cases.case import Case
     from npucall_conformance.cases.maker import Maker
     from npucall_conformance.stating.statement import Statement
@@ -128,14 +129,24 @@ _OTHERS = (
     ((3, 4_200), Arrangement.GAPS),
 )
 """Shapes with more axes than a copy has; with equal extents; with rows that are far apart."""
+SHORT = (
+    ((2, 1, 2), Arrangement.TRANSPOSED),
+    ((1, 2, 1, 2), Arrangement.STEP),
+    ((2, 2), Arrangement.EXPANDED),
+    ((1, 2), Arrangement.OFFSET),
+    ((2, 1), Arrangement.GAPS),
+)
+"""Extents of 1 and 2, whose strides say more than the elements need."""
 
 
-def other_places(make: Maker) -> Iterator[Case]:
+def other_places(
+    make: Maker, others: tuple[tuple[Shape, Arrangement], ...] = _OTHERS
+) -> Iterator[Case]:
     """Layouts of other shapes than the usual one, for operators that take any shape."""
     statement = make.statement
     if statement.rank_shapes[: len(RANK_SHAPES)] != RANK_SHAPES:
         return
-    for turn, (base, layout) in enumerate(_OTHERS):
+    for turn, (base, layout) in enumerate(others):
         yield make.case(
             statement.dtypes[turn % len(statement.dtypes)], Setup(base=base), outputs=True,
             note=f"all-{layout.value}", layouts=dict.fromkeys(make.names, layout),
