@@ -11,31 +11,26 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields, is_dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from npucall.declare.call import Argument
 from npucall.declare.parameters import Scalar
-from npucall.dtypes import DTYPES, DType
+from npucall.dtypes import DTYPES, AnyArray, DType
 from npucall.errors import NpucallError
 from npucall.tensors import Format, TensorSpec
 from npucall_conformance.cases.made_call import MadeCall
 from npucall_conformance.cases.select import Selection, select
 from npucall_conformance.judging.check import Expectation, Refused, arrays_of, check, described
 from npucall_conformance.judging.truth import Expected
-from npucall_conformance.reporting.report import CaseOutcome
+from npucall_conformance.reporting.report import CaseOutcome, Report
 from npucall_conformance.running.runner import LOOKS, Evidence, Runner, finished
+from npucall_conformance.running.subject import Subject
 from npucall_conformance.statements import statements
 from npucall_conformance.stating.arguments import Arguments
 from npucall_conformance.stating.parts import Contradiction, Refusal, Setup
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from npucall.declare.call import Argument
-    from npucall.dtypes import AnyArray
-    from npucall_conformance.reporting.report import Report
-    from npucall_conformance.running.subject import Subject
 
 VERSION = 2
 _OF_THE_CASE = ("case", "operator", "variant", "block", "dtype", "problems")

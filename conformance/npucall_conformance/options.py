@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from importlib import import_module
 from importlib.metadata import version
-from typing import TYPE_CHECKING
+from pathlib import Path
 
+from npucall_client.client import Client
 from npucall_client.targets import LOCAL
 from npucall_conformance import bundle
+from npucall_conformance.cases.case import Case
 from npucall_conformance.cases.select import Selection, wanted
 from npucall_conformance.reporting import baseline as deviations
 from npucall_conformance.reporting.coverage import SOCS, Matrix, Required, required
-from npucall_conformance.reporting.report import Report
+from npucall_conformance.reporting.report import CaseOutcome, Report
 from npucall_conformance.running.paths import due
 from npucall_conformance.running.runner import (
     QUICK_REPEAT,
@@ -27,17 +30,8 @@ from npucall_conformance.running.runner import (
     Runner,
     default_profile,
 )
-from npucall_conformance.running.subject import SubjectOpener
+from npucall_conformance.running.subject import Subject, SubjectOpener
 from npucall_conformance.statements import statements
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
-
-    from npucall_client.client import Client
-    from npucall_conformance.cases.case import Case
-    from npucall_conformance.reporting.report import CaseOutcome
-    from npucall_conformance.running.subject import Subject
 
 _PACKAGES = ("npucall", "npucall-client", "npucall-conformance", "numpy", "ml-dtypes", "grpcio",
              "protobuf")  # fmt: skip

@@ -5,28 +5,26 @@ Adapters answer the calls of cases: a server, or a library of this process in pl
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Protocol
 
+from npucall.declare.call import Argument
 from npucall.errors import InternalError, NpucallError
+from npucall.places import Place
+from npucall.tensors import Buffer, TensorSpec
 from npucall.wire import calls
-from npucall.wire.replies import decode_timings
+from npucall.wire.messages import Response
+from npucall.wire.replies import Reply, Timings, decode_timings
 from npucall.wire.rpcs import GET_SERVER_INFO
 from npucall_client.calls.answers import decode_reply
 from npucall_client.calls.arguments import BoundCall
+from npucall_client.client import Client
 from npucall_client.sending.request import Request
 from npucall_client.sending.senders import finished
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from npucall.declare.call import Argument
-    from npucall.places import Place
-    from npucall.tensors import Buffer, TensorSpec
-    from npucall.wire.messages import Response
-    from npucall.wire.replies import Reply, Timings
-    from npucall_client.client import Client
     from npucall_conformance.cases.made_call import MadeCall
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import pairwise, product
 from math import prod
-from typing import TYPE_CHECKING
 
 from npucall.dtypes import FLOAT
 from npucall.errors import PARAM_NULLPTR
@@ -16,14 +16,9 @@ from npucall_conformance.cases.made_call import call_of
 from npucall_conformance.cases.maker import Maker
 from npucall_conformance.cases.product_cases import defaults, listing, products
 from npucall_conformance.stating.defects import of_every_operator
-from npucall_conformance.stating.parts import Setup
+from npucall_conformance.stating.parts import Invalid, Setup
+from npucall_conformance.stating.statement import Statement
 from npucall_conformance.stating.written import dtype_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from npucall_conformance.stating.parts import Invalid
-    from npucall_conformance.stating.statement import Statement
 
 SIZES = (255, 256, 257, 4095, 4096, 4097, 65535, 65536, 65537)
 """Around the lengths at which implementations cut work into blocks."""

@@ -6,18 +6,15 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from npucall.declare.parameters import Scalar
 from npucall.dtypes import DType
-from npucall_conformance.stating.parts import Setup
-
-if TYPE_CHECKING:
-    from npucall.tensors import Shape
-    from npucall_conformance.cases.arrangements import StorageLayout
-    from npucall_conformance.stating.parts import Contradiction, Invalid
-    from npucall_conformance.stating.statement import Statement
-    from npucall_conformance.stating.written import WrittenCall
+from npucall.tensors import Shape
+from npucall_conformance.cases.arrangements import StorageLayout
+from npucall_conformance.stating.parts import Contradiction, Invalid, Setup
+from npucall_conformance.stating.statement import Statement
+from npucall_conformance.stating.written import WrittenCall
 
 FUZZ = "fuzz"
 """The block of drawn calls: none of its cases can be run by its id."""

@@ -7,25 +7,21 @@ bytes than a message of gRPC, so that they travel in chunks.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from npucall.dtypes import DType
+from npucall.tensors import Shape
 from npucall_conformance.cases.arrangements import Arrangement
+from npucall_conformance.cases.case import Case
+from npucall_conformance.cases.maker import Maker
 from npucall_conformance.stating.domains import EXTREMES, NO_NUMBERS, Sprinkled
 from npucall_conformance.stating.parts import Setup
-from npucall_conformance.stating.statement import RANK_SHAPES
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from npucall.dtypes import DType
-    from npucall.tensors import Shape
-    from npucall_conformance.cases.case import Case
-    from npucall_conformance.cases.maker import Maker
-    from npucall_conformance.stating.statement import Statement
+from npucall_conformance.stating.statement import RANK_SHAPES, Statement
 
 BEYOND = 98_304
 """The largest tensor of every case has more elements than this."""

@@ -2,33 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from npucall.declare.call import Argument
 from npucall.declare.parameters import Scalar
-from npucall.dtypes import BOOL, DOUBLE, FLOAT, INT64, DType
-from npucall.tensors import TensorSpec
+from npucall.dtypes import BOOL, DOUBLE, FLOAT, INT64, AnyArray, DType
+from npucall.tensors import Shape, TensorSpec
+from npucall_client.calls.arguments import BoundCall
 from npucall_conformance import wire
 from npucall_conformance.cases.arrangements import Arrangement, blank, put
-from npucall_conformance.stating.arguments import Arguments, wide
+from npucall_conformance.cases.case import Case
+from npucall_conformance.stating.arguments import Arguments, Reals, wide
 from npucall_conformance.stating.domains import Draw
+from npucall_conformance.stating.parts import In, Out
 from npucall_conformance.stating.rounding import nearest
-from npucall_conformance.stating.statement import LEFT_OUT
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-
-    from npucall.declare.call import Argument
-    from npucall.dtypes import AnyArray
-    from npucall.tensors import Shape
-    from npucall_client.calls.arguments import BoundCall
-    from npucall_conformance.cases.case import Case
-    from npucall_conformance.stating.arguments import Reals
-    from npucall_conformance.stating.parts import In, Out
-    from npucall_conformance.stating.statement import Statement
+from npucall_conformance.stating.statement import LEFT_OUT, Statement
 
 
 @dataclass(frozen=True)

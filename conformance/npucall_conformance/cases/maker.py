@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from npucall.dtypes import DType
+from npucall.tensors import Shape
 from npucall_conformance.cases.case import Case, label
-from npucall_conformance.stating.parts import Setup
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from npucall.dtypes import DType
-    from npucall.tensors import Shape
-    from npucall_conformance.stating.parts import Attributes, In, Invalid
-    from npucall_conformance.stating.statement import Statement
+from npucall_conformance.stating.parts import Attributes, In, Invalid, Setup
+from npucall_conformance.stating.statement import Statement
 
 
 @dataclass

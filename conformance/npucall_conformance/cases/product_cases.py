@@ -6,28 +6,17 @@ change them.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
-from npucall.dtypes import DTYPES
-from npucall.errors import (
-    PARAM_NULLPTR,
-    ArgumentMissingError,
-    AttributeValueError,
-    DTypeError,
-)
+from npucall.dtypes import DTYPES, DType
+from npucall.errors import PARAM_NULLPTR, ArgumentMissingError, AttributeValueError, DTypeError
 from npucall_conformance.cases.case import Case
+from npucall_conformance.cases.maker import Maker
 from npucall_conformance.stating.defects import all_of
 from npucall_conformance.stating.parts import Invalid
-from npucall_conformance.stating.statement import LEFT_OUT
+from npucall_conformance.stating.statement import LEFT_OUT, Statement
 from npucall_conformance.stating.tables import SOCS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from npucall.dtypes import DType
-    from npucall_conformance.cases.maker import Maker
-    from npucall_conformance.stating.statement import Statement
 
 LISTING, PRODUCTS_BLOCK = "listing", "products"
 

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 from zlib import crc32
 
+from npucall.dtypes import DType
 from npucall.texts import plain
 from npucall_conformance.cases.blocks import cases_of
 from npucall_conformance.cases.case import BLOCKS, Case
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from npucall.dtypes import DType
-    from npucall_conformance.stating.statement import Statement
+from npucall_conformance.stating.statement import Statement
 
 QUICK = {
     "products": 10, "defaults": 8, "invalid": 29, "documents": 99, "reduction": 3, "edge": 4,

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from npucall.dtypes import BF16, FLOATS, DType
 from npucall.errors import PARAM_NULLPTR
+from npucall_conformance.cases.arrangements import StorageLayout
+from npucall_conformance.cases.case import Case
 from npucall_conformance.cases.maker import Maker
 from npucall_conformance.fuzz.draws import (
+    Draws,
     Strided,
     attributes,
     base_shape,
@@ -18,16 +22,8 @@ from npucall_conformance.fuzz.draws import (
     stretched,
 )
 from npucall_conformance.stating.domains import Sprinkled
-from npucall_conformance.stating.parts import Setup, mixed_floats
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from npucall_conformance.cases.arrangements import StorageLayout
-    from npucall_conformance.cases.case import Case
-    from npucall_conformance.fuzz.draws import Draws
-    from npucall_conformance.stating.parts import Invalid
-    from npucall_conformance.stating.statement import Statement
+from npucall_conformance.stating.parts import Invalid, Setup, mixed_floats
+from npucall_conformance.stating.statement import Statement
 
 _DIGITS = 10
 """So many digits in an id, so that two cases of a run hardly ever have the same id."""

@@ -2,36 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from npucall.dtypes import AnyArray, DType
 from npucall.errors import (
     ArgumentError,
     NpucallError,
     OperatorUnavailableError,
     VariantUnavailableError,
 )
+from npucall.tensors import Buffer, TensorSpec
+from npucall.wire.replies import Reply
 from npucall_conformance.cases.arrangements import gaps, view
-from npucall_conformance.cases.case import FUZZ
+from npucall_conformance.cases.case import FUZZ, Case
+from npucall_conformance.cases.made_call import MadeCall
 from npucall_conformance.judging.profiles import CPU_STRICT, is_faint
 from npucall_conformance.judging.tolerance import Judgement, judge
-from npucall_conformance.judging.truth import TruthError, expected, written
+from npucall_conformance.judging.truth import Expected, TruthError, expected, written
 from npucall_conformance.stating.parts import Contradiction, Refusal
-from npucall_conformance.wire import ON_CPU
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from npucall.dtypes import AnyArray, DType
-    from npucall.tensors import Buffer, TensorSpec
-    from npucall.wire.replies import Reply
-    from npucall_conformance.cases.case import Case
-    from npucall_conformance.cases.made_call import MadeCall
-    from npucall_conformance.judging.truth import Expected
-    from npucall_conformance.wire import WireAnswer
+from npucall_conformance.wire import ON_CPU, WireAnswer
 
 _UNAVAILABLE = (OperatorUnavailableError.reason, VariantUnavailableError.reason)
 _MANY = 16

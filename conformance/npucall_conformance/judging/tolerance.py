@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from npucall.dtypes import DOUBLE, FLOAT
+from npucall.dtypes import DOUBLE, FLOAT, AnyArray
 from npucall_conformance.judging.profiles import PROFILES, Allowed, Errors
+from npucall_conformance.judging.truth import Expected
+from npucall_conformance.stating.arguments import Reals
 from npucall_conformance.stating.rounding import ulp
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from npucall.dtypes import AnyArray
-    from npucall_conformance.judging.truth import Expected
-    from npucall_conformance.stating.arguments import Reals
-
 
 ULP_BINS = (0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 4.0, 8.0, 16.0, 64.0, 1024.0)
 """Errors are counted in bins. These are their upper ends in ulp of the output; one more bin has all

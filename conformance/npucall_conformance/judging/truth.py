@@ -6,26 +6,21 @@ opinions differ, ``TruthError`` is raised: the statement is wrong, whatever the 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from npucall.dtypes import COMPLEX64, COMPLEX128, DOUBLE, FLOAT16
+from npucall.dtypes import COMPLEX64, COMPLEX128, DOUBLE, FLOAT16, AnyArray, DType
+from npucall.tensors import Shape
+from npucall_conformance.cases.made_call import MadeCall
 from npucall_conformance.stating.arguments import FLOAT_INSIDE, Arguments, Reals, Terms, wide
 from npucall_conformance.stating.promotion import common_shape
-from npucall_conformance.stating.written import dtype_of
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from npucall.dtypes import AnyArray, DType
-    from npucall.tensors import Shape
-    from npucall_conformance.cases.made_call import MadeCall
-    from npucall_conformance.stating.statement import Statement
-    from npucall_conformance.stating.written import WrittenCall
+from npucall_conformance.stating.statement import Statement
+from npucall_conformance.stating.written import WrittenCall, dtype_of
 
 LOOPED = 4096
 """Up to so many elements, scalar loops compute every element."""

@@ -10,12 +10,10 @@ import json
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from npucall_conformance.reporting.report import CaseOutcome, JudgedServer, Known, Report
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 FORMAT, VERSION = "npucall-conformance-baseline", 1
 _NEAR = 0.1

@@ -4,26 +4,20 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from npucall.dtypes import FLOAT
 from npucall.errors import NpucallError
-from npucall_conformance.judging.check import arrays_of
+from npucall_conformance.cases.made_call import MadeCall
+from npucall_conformance.judging.check import CheckResult, Expectation, arrays_of
 from npucall_conformance.reporting.elements import elements
-from npucall_conformance.reporting.patterns import Difference, patterns
-from npucall_conformance.reporting.report import Wrong
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from npucall_conformance.cases.made_call import MadeCall
-    from npucall_conformance.judging.check import CheckResult, Expectation
-    from npucall_conformance.reporting.patterns import Pattern
-    from npucall_conformance.reporting.report import CaseOutcome
-    from npucall_conformance.wire import WireAnswer
+from npucall_conformance.reporting.patterns import Difference, Pattern, patterns
+from npucall_conformance.reporting.report import CaseOutcome, Wrong
+from npucall_conformance.wire import WireAnswer
 
 _LISTS = re.compile(r"[\[(][^\[\]()]*\d[^\[\]()]*[\])]")
 _IDS = re.compile(r"\b(?=[0-9a-f]*\d)[0-9a-f]{8,}\b")

@@ -7,9 +7,10 @@ texts could not load anything either if they were not escaped.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
@@ -17,13 +18,8 @@ from markupsafe import Markup
 from npucall_conformance.cases.case import BLOCKS
 from npucall_conformance.reporting import pairs, wording
 from npucall_conformance.reporting.causes import causes
-from npucall_conformance.reporting.coverage import Matrix
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from npucall_conformance.reporting.coverage import Covered
-    from npucall_conformance.reporting.report import Report, Tally
+from npucall_conformance.reporting.coverage import Covered, Matrix
+from npucall_conformance.reporting.report import Report, Tally
 
 _DASH = "\N{EN DASH}"
 

@@ -58,17 +58,13 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from npucall_conformance.reporting.causes import causes
 from npucall_conformance.reporting.coverage import Matrix
-from npucall_conformance.reporting.report import ULP_BINS
+from npucall_conformance.reporting.pairs import Pair
+from npucall_conformance.reporting.report import ULP_BINS, CaseOutcome, Report, Tally
 from npucall_conformance.reporting.wording import rerun
-
-if TYPE_CHECKING:
-    from npucall_conformance.reporting.pairs import Pair
-    from npucall_conformance.reporting.report import CaseOutcome, Report, Tally
-
 
 _FIGURES = ("count", "usual", "mare", "mere", "rmse", "small_errors")
 

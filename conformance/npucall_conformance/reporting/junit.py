@@ -8,16 +8,12 @@ testsuite say what was judged.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 from xml.etree import ElementTree as ET
 
 from npucall_conformance.reporting.coverage import Matrix
+from npucall_conformance.reporting.report import CaseOutcome, Report
 from npucall_conformance.reporting.wording import clean, covered, identity, rerun, verdict
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from npucall_conformance.reporting.report import CaseOutcome, Report
 
 
 def render(found: Report | Matrix) -> str:

@@ -9,24 +9,19 @@ level if each of its figures is at most so many times the other device's.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import astuple, dataclass, field, replace
 from statistics import median
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
+from npucall.dtypes import DType
 from npucall.errors import NpucallError
-from npucall_conformance.judging.check import arrays_of
+from npucall_conformance.judging.check import CheckResult, Expectation, arrays_of
 from npucall_conformance.judging.tolerance import judge
-from npucall_conformance.stating.arguments import wide
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from npucall.dtypes import DType
-    from npucall_conformance.judging.check import CheckResult, Expectation
-    from npucall_conformance.stating.arguments import Reals
-    from npucall_conformance.wire import WireAnswer
+from npucall_conformance.stating.arguments import Reals, wide
+from npucall_conformance.wire import WireAnswer
 
 LEVELS = {"L2": (2.0, 1.2, 1.2), "L1": (5.0, 1.5, 1.5), "L0": (10.0, 2.0, 2.0)}
 """The largest allowed ratios of MARE, MERE and RMSE to the other device's; the strictest level is

@@ -9,18 +9,15 @@ the earlier it comes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from npucall.dtypes import DTYPES
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 Reals: TypeAlias = NDArray[np.float64]
 Kind: TypeAlias = Literal["what", "where"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
 
 from rich.console import Console, Group, RenderableType
 from rich.progress import (
@@ -23,16 +23,11 @@ from npucall_client.commands.console import Column, output
 from npucall_client.commands.console import show as print_all
 from npucall_client.commands.console import table as columns_of
 from npucall_conformance.reporting import wording
-from npucall_conformance.reporting.causes import causes
+from npucall_conformance.reporting.causes import Cause, causes
 from npucall_conformance.reporting.coverage import Matrix
+from npucall_conformance.reporting.pairs import Pair
+from npucall_conformance.reporting.report import CaseOutcome, Report, Sided, Tally
 from npucall_conformance.reporting.wording import clean, count, in_ulp, number
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from npucall_conformance.reporting.causes import Cause
-    from npucall_conformance.reporting.pairs import Pair
-    from npucall_conformance.reporting.report import CaseOutcome, Report, Sided, Tally
 
 _TIMES = ("MARE", "MERE", "RMSE", "small", "level")
 _SHOWN = 20

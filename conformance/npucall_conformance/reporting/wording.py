@@ -5,16 +5,13 @@ from __future__ import annotations
 import math
 import re
 import shlex
-from typing import TYPE_CHECKING
 
 from npucall.products import DEFAULT_SOC
 from npucall_conformance.cases.case import FUZZ
 from npucall_conformance.judging.tolerance import ULP_BINS
+from npucall_conformance.reporting.causes import Cause
 from npucall_conformance.reporting.coverage import Matrix
-
-if TYPE_CHECKING:
-    from npucall_conformance.reporting.causes import Cause
-    from npucall_conformance.reporting.report import CaseOutcome, JudgedServer, Report, Wrong
+from npucall_conformance.reporting.report import CaseOutcome, JudgedServer, Report, Wrong
 
 # Besides these XML 1.0 has no surrogates, U+FFFE and U+FFFF; a terminal obeys some of the controls.
 _HARMFUL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")

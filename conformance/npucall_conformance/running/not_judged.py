@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 
 from npucall.dtypes import BF16, DType
 from npucall.errors import NpucallError, QueueFullError, QuotaError, ReservedError
+from npucall_conformance.cases.case import Case
 from npucall_conformance.cases.product_cases import LISTING, PRODUCTS_BLOCK
 from npucall_conformance.stating.statement import WITHOUT_BFLOAT16
 from npucall_conformance.stating.tables import SOCS
 from npucall_conformance.wire import ON_CPU
 
 if TYPE_CHECKING:
-    from npucall_conformance.cases.case import Case
     from npucall_conformance.running.subject import Subject
 
 BUSY: dict[str, str] = {

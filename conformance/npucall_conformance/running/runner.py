@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from npucall.errors import NpucallError
 from npucall_conformance import wire
+from npucall_conformance.cases.case import Case
 from npucall_conformance.cases.made_call import MadeCall, call_of
 from npucall_conformance.cases.product_cases import LISTING
 from npucall_conformance.judging.check import CheckResult, Expectation, check, expectation_of
@@ -24,12 +25,6 @@ from npucall_conformance.running.not_judged import NotJudgedError, check_applies
 from npucall_conformance.running.paths import by_every_path
 from npucall_conformance.running.subject import Subject
 from npucall_conformance.wire import ON_CPU
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from concurrent.futures import Future
-
-    from npucall_conformance.cases.case import Case
 
 ALONE = frozenset({"determinism", "crowd"})
 """Blocks whose cases send calls at once: no other case runs at the same time."""

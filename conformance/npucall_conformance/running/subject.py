@@ -2,36 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from grpc import StatusCode
 
-from npucall.dtypes import BY_WIRE
+from npucall.dtypes import BY_WIRE, DType
 from npucall.errors import ArgumentError, InternalError, NpucallError
 from npucall.products import product_of
 from npucall_client.client import Client
 from npucall_client.pool.pool_transport import PoolTransport
+from npucall_client.sending.attempts import Attempts
+from npucall_client.sending.link import Link
 from npucall_client.sending.remote import ServerTransport
 from npucall_client.sending.request import Request
 from npucall_client.sending.senders import finished
+from npucall_conformance.cases.made_call import MadeCall
 from npucall_conformance.reporting.report import JudgedServer
 from npucall_conformance.running.not_judged import BUSY, NotJudgedError, Patience
 from npucall_conformance.running.torch_npu import NAME, TorchNpu
 from npucall_conformance.statements import statements
-from npucall_conformance.wire import ServerAdapter, unreadable
+from npucall_conformance.wire import Adapter, ServerAdapter, WireAnswer, unreadable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from contextlib import ExitStack
-
-    from npucall.dtypes import DType
     from npucall.v1.operator_service_pb2 import OperatorInfo
-    from npucall_client.sending.attempts import Attempts
-    from npucall_client.sending.link import Link
-    from npucall_conformance.cases.made_call import MadeCall
-    from npucall_conformance.wire import Adapter, WireAnswer
 
 _GONE = (StatusCode.UNAVAILABLE, StatusCode.DEADLINE_EXCEEDED)
 _SOON, _TIMEOUT, _TIMEOUT_WHEN_SILENT = 5.0, 60.0, 2.0
@@ -280,7 +277,7 @@ def fixed_target(client: Client, target: str) -> tuple[Client, str]:
     if not isinstance(pool, PoolTransport):
         return client, target
     link = finished(pool.ask(Request(_SECONDS), _itself))  # there is no other member to ask
-    settings = client._settings.model_copy(update={"target": link.target})  # noqa: SLF001
+    settings = client._settings.model_copy(update={"target": link.target})  # noqa: SLF001  # likewise
     return Client(ServerTransport(link), settings), f"{target}, member {link.target}"
 
 

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from npucall.dtypes import BOOL, DOUBLE, FLOAT, INT8, INT16, INT32, INT64, UINT8
+from npucall.dtypes import BOOL, DOUBLE, FLOAT, INT8, INT16, INT32, INT64, UINT8, DType
 from npucall.errors import ShapeError
+from npucall.tensors import Shape
 from npucall_conformance.stating import defects, reals
 from npucall_conformance.stating.domains import choice, mixed, normal
-from npucall_conformance.stating.parts import In, Invalid, Setup
-
-if TYPE_CHECKING:
-    from npucall.dtypes import DType
-    from npucall.tensors import Shape
-    from npucall_conformance.stating.parts import DTypes
+from npucall_conformance.stating.parts import DTypes, In, Invalid, Setup
 
 NAN, INF = reals.NAN, reals.INFINITY
 TENSORS = ("self", "out")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from npucall.dtypes import (
     BF16,
@@ -24,12 +25,7 @@ from npucall.dtypes import (
 from npucall.errors import DTypeError, ShapeError
 from npucall_conformance.stating import defects, reals
 from npucall_conformance.stating.domains import mixed, normal, uniform
-from npucall_conformance.stating.parts import In, Invalid, Out, Setup
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from npucall_conformance.stating.parts import DTypes
+from npucall_conformance.stating.parts import DTypes, In, Invalid, Out, Setup
 
 PAIR = ("self", "other")
 NAN, INF = reals.NAN, reals.INFINITY

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -11,9 +12,6 @@ from npucall.dtypes import BF16, DOUBLE, FLOAT, FLOAT16
 from npucall_conformance.stating import reals
 from npucall_conformance.stating.arguments import Arguments, Terms
 from npucall_conformance.stating.tables import OLDER, WITH_BFLOAT16, on
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 TAKES = {**on(WITH_BFLOAT16, FLOAT, DOUBLE, FLOAT16, BF16), **on(OLDER, FLOAT, DOUBLE)}
 INF, NAN = reals.INFINITY, reals.NAN

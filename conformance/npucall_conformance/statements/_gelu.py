@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from npucall.dtypes import BF16, DOUBLE, INT8, INT16, INT32, UINT16
 from npucall.errors import DTypeError
 from npucall_conformance.stating import defects, reals
+from npucall_conformance.stating.arguments import Reals
 from npucall_conformance.stating.parts import Invalid, Setup, crossed
 from npucall_conformance.stating.statement import WITHOUT_BFLOAT16
-
-if TYPE_CHECKING:
-    from npucall_conformance.stating.arguments import Reals
 
 INPUTS = ("grad_output", "self")
 OUTPUT = "grad_input"

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from npucall.dtypes import FLOAT16, INT32
 from npucall_conformance.stating import defects, reals
 from npucall_conformance.stating.domains import choice, mixed, normal
 from npucall_conformance.stating.elementwise import elementwise
+from npucall_conformance.stating.npu import Way
 from npucall_conformance.stating.parts import In, Out, crossed
 from npucall_conformance.stating.promotion import dtype_of
 from npucall_conformance.stating.statement import Statement
 from npucall_conformance.stating.tables import FLOATS_EVERYWHERE
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from npucall_conformance.stating.npu import Way
 
 BOTH = ("grad_output", "self")
 NAN, INF = reals.NAN, reals.INFINITY

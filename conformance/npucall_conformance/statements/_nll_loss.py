@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from npucall.dtypes import BOOL, FLOAT, FLOAT16, INT8, INT16, INT32, INT64, UINT8
+from npucall.tensors import Shape
 from npucall_conformance.stating import reals
 from npucall_conformance.stating.arguments import MEAN, Arguments, Reals, Terms
-from npucall_conformance.stating.domains import follows, normal, uniform, upstream
+from npucall_conformance.stating.domains import Draw, follows, normal, uniform, upstream
 from npucall_conformance.stating.parts import PAIRS_OF_FLOATS, In, Setup
-
-if TYPE_CHECKING:
-    from npucall.tensors import Shape
-    from npucall_conformance.stating.domains import Draw
 
 LABELS = (INT64, INT32, UINT8)
 NO_LABELS = (INT8, INT16, BOOL, FLOAT)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from npucall.dtypes import INT32, INT64, UINT8
+from npucall.tensors import Shape
 from npucall_conformance.statements._nll_loss import (
     ATTRIBUTES,
     INF,
@@ -21,11 +22,7 @@ from npucall_conformance.statements._nll_loss import (
 from npucall_conformance.stating import reals
 from npucall_conformance.stating.arguments import FLOAT_INSIDE, MEAN, Arguments, Terms
 from npucall_conformance.stating.domains import uniform
-from npucall_conformance.stating.parts import PAIRS_OF_FLOATS, In, Out, Setup
-
-if TYPE_CHECKING:
-    from npucall.tensors import Shape
-    from npucall_conformance.stating.parts import Attributes
+from npucall_conformance.stating.parts import PAIRS_OF_FLOATS, Attributes, In, Out, Setup
 
 __all__ = ["ATTRIBUTES", "OTHER"]
 

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from npucall_conformance.stating.npu import InexpressibleError, aten, autograd, of_one_shape, within
-
-if TYPE_CHECKING:
-    from npucall_conformance.stating.npu import TorchArguments, Way
+from npucall_conformance.stating.npu import (
+    InexpressibleError,
+    TorchArguments,
+    Way,
+    aten,
+    autograd,
+    of_one_shape,
+    within,
+)
 
 _FORMS = ("none", "tanh")
 """The forms of GELU, by the code in ``approximate``."""

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from itertools import product
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from npucall.dtypes import COMPLEX64, FLOAT
 from npucall.errors import AttributeValueError, DTypeError, ShapeError
+from npucall.tensors import Shape
 from npucall_conformance.statements import _arithmetic as arithmetic
 from npucall_conformance.stating import defects, reals
-from npucall_conformance.stating.arguments import Terms
+from npucall_conformance.stating.arguments import Arguments, Terms
 from npucall_conformance.stating.parts import Invalid, Setup
-
-if TYPE_CHECKING:
-    from npucall.tensors import Shape
-    from npucall_conformance.stating.arguments import Arguments
 
 NAN, INF = reals.NAN, reals.INFINITY
 

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from npucall.dtypes import INT32
 from npucall.errors import AttributeValueError, ShapeError
+from npucall.tensors import Shape
 from npucall_conformance.stating import defects, reals
+from npucall_conformance.stating.arguments import Arguments
+from npucall_conformance.stating.domains import Draw
 from npucall_conformance.stating.parts import PAIRS_OF_FLOATS, Invalid, Setup
 from npucall_conformance.stating.statement import BEFORE_950
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from npucall.tensors import Shape
-    from npucall_conformance.stating.arguments import Arguments
-    from npucall_conformance.stating.domains import Draw
 
 INPUTS = ("grad_output", "output")
 NAN, INF = reals.NAN, reals.INFINITY

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from npucall.dtypes import FLOAT16
 from npucall.errors import AttributeValueError, FormatError
 from npucall.tensors import Format
 from npucall_conformance.stating import defects, reals
+from npucall_conformance.stating.arguments import Arguments
 from npucall_conformance.stating.domains import normal, probabilities, uniform, upstream
 from npucall_conformance.stating.parts import In, Invalid, Setup, crossed
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from npucall_conformance.stating.arguments import Arguments
 
 INPUTS = ("grad_output", "self", "target", "weight", "pos_weight")
 WEIGHTS = ("weight", "pos_weight")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from npucall.errors import DTypeError
 from npucall_conformance.statements import _arithmetic as shared
 from npucall_conformance.statements import _written_arithmetic as written
 from npucall_conformance.stating import defects
+from npucall_conformance.stating.arguments import Arguments
 from npucall_conformance.stating.elementwise import elementwise
 from npucall_conformance.stating.npu import aten
 from npucall_conformance.stating.parts import (
@@ -24,12 +25,9 @@ from npucall_conformance.stating.parts import (
     mixed_floats,
 )
 from npucall_conformance.stating.promotion import promotion
+from npucall_conformance.stating.statement import Statement
 from npucall_conformance.stating.tables import ARITHMETIC_EVERYWHERE
-
-if TYPE_CHECKING:
-    from npucall_conformance.stating.arguments import Arguments
-    from npucall_conformance.stating.statement import Statement
-    from npucall_conformance.stating.written import WrittenCall
+from npucall_conformance.stating.written import WrittenCall
 
 PAIR = shared.PAIR
 WHOLE = {"alpha": 1}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -10,15 +10,13 @@ from npucall.errors import AttributeValueError, FormatError, ShapeError
 from npucall.tensors import Format
 from npucall_conformance.statements import _npu
 from npucall_conformance.stating import defects, reals
+from npucall_conformance.stating.arguments import Arguments
 from npucall_conformance.stating.domains import probabilities, uniform, upstream
 from npucall_conformance.stating.elementwise import elementwise
 from npucall_conformance.stating.npu import aten
 from npucall_conformance.stating.parts import In, Invalid, Out, Setup, crossed, mixed_floats
 from npucall_conformance.stating.promotion import promotion
 from npucall_conformance.stating.tables import FLOATS_EVERYWHERE
-
-if TYPE_CHECKING:
-    from npucall_conformance.stating.arguments import Arguments
 
 INPUTS = ("grad_output", "self", "target", "weight")
 EXPANDS = ("grad_output", "target", "weight")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from npucall.dtypes import BOOL, COMPLEX64, DOUBLE, FLOAT16, INT32
 from npucall_conformance.statements import _npu
 from npucall_conformance.statements._torch import loss
 from npucall_conformance.stating import defects, reals
+from npucall_conformance.stating.arguments import Arguments
 from npucall_conformance.stating.domains import normal, probabilities, uniform
 from npucall_conformance.stating.elementwise import elementwise
 from npucall_conformance.stating.parts import (
@@ -24,9 +25,6 @@ from npucall_conformance.stating.parts import (
 )
 from npucall_conformance.stating.promotion import common_type
 from npucall_conformance.stating.tables import FLOATS_EVERYWHERE
-
-if TYPE_CHECKING:
-    from npucall_conformance.stating.arguments import Arguments
 
 INPUTS = ("self", "target", "weight", "pos_weight")
 WEIGHTS = ("weight", "pos_weight")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -10,13 +10,11 @@ from npucall_conformance.statements import _npu
 from npucall_conformance.statements import _with_logits as shared
 from npucall_conformance.statements._torch import gradient
 from npucall_conformance.stating import defects, reals
+from npucall_conformance.stating.arguments import Arguments
 from npucall_conformance.stating.elementwise import elementwise
 from npucall_conformance.stating.parts import Out, mixed_floats
 from npucall_conformance.stating.promotion import promotion
 from npucall_conformance.stating.tables import FLOATS_EVERYWHERE
-
-if TYPE_CHECKING:
-    from npucall_conformance.stating.arguments import Arguments
 
 
 def scalar(k: Arguments, g: float, s: float, t: float, *weights: float | None) -> float:

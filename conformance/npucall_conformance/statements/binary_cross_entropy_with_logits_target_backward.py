@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from npucall.dtypes import FLOATS
 from npucall_conformance.statements import _with_logits as shared
 from npucall_conformance.statements._torch import gradient
+from npucall_conformance.stating.arguments import Arguments
 from npucall_conformance.stating.elementwise import elementwise
 from npucall_conformance.stating.parts import Out, mixed_floats
 from npucall_conformance.stating.tables import on
-
-if TYPE_CHECKING:
-    from npucall_conformance.stating.arguments import Arguments
 
 OUTPUT = "grad_target"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import product
 from math import isnan
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -29,6 +29,7 @@ from npucall_conformance.statements import _arithmetic as shared
 from npucall_conformance.statements import _npu
 from npucall_conformance.statements import _written_arithmetic as written
 from npucall_conformance.stating import defects
+from npucall_conformance.stating.arguments import Arguments
 from npucall_conformance.stating.domains import normal
 from npucall_conformance.stating.elementwise import elementwise
 from npucall_conformance.stating.parts import (
@@ -42,9 +43,6 @@ from npucall_conformance.stating.parts import (
     crossed,
 )
 from npucall_conformance.stating.tables import ARITHMETIC, everywhere
-
-if TYPE_CHECKING:
-    from npucall_conformance.stating.arguments import Arguments
 
 EVERY = (*FLOATS, DOUBLE, BOOL, *shared.INTEGERS, UINT16, UINT32, UINT64)
 WHOLE = (0.0, 1.0, 2.0, 100.0)

@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from npucall.dtypes import DOUBLE, FLOAT, FLOAT16, INT32, INT64, UINT8
 from npucall.errors import AclnnStatus, ArgumentError, ShapeError
+from npucall.tensors import Shape
 from npucall_conformance.statements import _npu
 from npucall_conformance.stating import defects, reals
 from npucall_conformance.stating.arguments import Arguments, Terms
-from npucall_conformance.stating.domains import normal, uniform
-from npucall_conformance.stating.parts import Contradiction, In, Invalid, Out, Refusal, Setup
+from npucall_conformance.stating.domains import Draw, normal, uniform
+from npucall_conformance.stating.parts import (
+    Attributes,
+    Contradiction,
+    In,
+    Invalid,
+    Out,
+    Refusal,
+    Setup,
+)
 from npucall_conformance.stating.promotion import dtype_of
 from npucall_conformance.stating.statement import Statement
 from npucall_conformance.stating.tables import FLOATS_WITH_BFLOAT16
-
-if TYPE_CHECKING:
-    from npucall.tensors import Shape
-    from npucall_conformance.stating.domains import Draw
-    from npucall_conformance.stating.parts import Attributes
 
 NAN, INF = reals.NAN, reals.INFINITY
 ONLY_950 = ("Ascend950",)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from npucall.dtypes import BF16, BOOL, DOUBLE, FLOAT, FLOAT16, INT8, INT32, INT64
 from npucall.errors import ArgumentError, AttributeValueError, DTypeError
+from npucall.tensors import Shape
 from npucall_conformance.statements import _npu
 from npucall_conformance.statements._ctc_loss import TAKES, log_sum, states_of, transitions
 from npucall_conformance.statements.ctc_loss_backward import (
@@ -26,13 +27,9 @@ from npucall_conformance.statements.ctc_loss_backward import (
 from npucall_conformance.stating import defects, reals
 from npucall_conformance.stating.arguments import Arguments, Terms
 from npucall_conformance.stating.npu import aten
-from npucall_conformance.stating.parts import Contradiction, In, Invalid, Out, Setup
+from npucall_conformance.stating.parts import Attributes, Contradiction, In, Invalid, Out, Setup
 from npucall_conformance.stating.promotion import dtype_of
 from npucall_conformance.stating.statement import BEFORE_950, WITHOUT_BFLOAT16, Statement
-
-if TYPE_CHECKING:
-    from npucall.tensors import Shape
-    from npucall_conformance.stating.parts import Attributes
 
 NAN, INF = reals.NAN, reals.INFINITY
 NEG, ALPHA = OUTPUTS = ("neg_log_likelihood_out", "log_alpha_out")

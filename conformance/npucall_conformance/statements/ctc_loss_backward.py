@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from npucall.dtypes import BF16, BOOL, DOUBLE, FLOAT, FLOAT16, INT8, INT32, INT64
 from npucall.errors import ArgumentError, AttributeValueError, DTypeError
+from npucall.tensors import Shape
 from npucall_conformance.statements import _npu
 from npucall_conformance.statements._ctc_loss import TAKES, arrays, loops, states_of, transitions
 from npucall_conformance.stating import defects, reals
-from npucall_conformance.stating.domains import follows, normal
+from npucall_conformance.stating.arguments import Arguments
+from npucall_conformance.stating.domains import Draw, follows, normal
 from npucall_conformance.stating.npu import aten
-from npucall_conformance.stating.parts import In, Invalid, Out, Setup
+from npucall_conformance.stating.parts import Attributes, In, Invalid, Out, Setup
 from npucall_conformance.stating.promotion import dtype_of
 from npucall_conformance.stating.statement import WITHOUT_BFLOAT16, Statement
-
-if TYPE_CHECKING:
-    from npucall.tensors import Shape
-    from npucall_conformance.stating.arguments import Arguments
-    from npucall_conformance.stating.domains import Draw
-    from npucall_conformance.stating.parts import Attributes
 
 NAN, INF = reals.NAN, reals.INFINITY
 WITH_LIMITS = ("Ascend910B", "Ascend910_93")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -11,12 +11,14 @@ from npucall.errors import DTypeError
 from npucall_conformance.statements import _arithmetic as shared
 from npucall_conformance.statements import _written_arithmetic as written
 from npucall_conformance.stating import defects, reals
+from npucall_conformance.stating.arguments import Arguments
 from npucall_conformance.stating.domains import normal, uniform
 from npucall_conformance.stating.elementwise import elementwise
 from npucall_conformance.stating.npu import aten
 from npucall_conformance.stating.parts import (
     HALFWAY,
     Contradiction,
+    DTypes,
     In,
     Invalid,
     Refusal,
@@ -27,10 +29,6 @@ from npucall_conformance.stating.parts import (
 )
 from npucall_conformance.stating.promotion import promotion
 from npucall_conformance.stating.tables import ARITHMETIC_EVERYWHERE
-
-if TYPE_CHECKING:
-    from npucall_conformance.stating.arguments import Arguments
-    from npucall_conformance.stating.parts import DTypes
 
 PAIR = shared.PAIR
 

@@ -3,26 +3,16 @@
 from __future__ import annotations
 
 from math import isfinite
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from npucall.declare.parameters import Scalar
-from npucall.dtypes import (
-    BF16,
-    BOOL,
-    COMPLEX64,
-    DOUBLE,
-    FLOAT,
-    FLOAT16,
-    FLOATS,
-    INT8,
-    INT32,
-    INT64,
-)
+from npucall.dtypes import BF16, BOOL, COMPLEX64, DOUBLE, FLOAT, FLOAT16, FLOATS, INT8, INT32, INT64
 from npucall.errors import DTypeError
 from npucall_conformance.statements import _activations as shared
 from npucall_conformance.stating import defects, reals
+from npucall_conformance.stating.arguments import Arguments
 from npucall_conformance.stating.elementwise import capped, elementwise
 from npucall_conformance.stating.npu import aten
 from npucall_conformance.stating.parts import (
@@ -36,9 +26,6 @@ from npucall_conformance.stating.parts import (
 )
 from npucall_conformance.stating.promotion import dtype_of
 from npucall_conformance.stating.tables import FLOATS_AND_DOUBLE
-
-if TYPE_CHECKING:
-    from npucall_conformance.stating.arguments import Arguments
 
 NUMBERS = ("alpha", "scale", "input_scale")
 INF, NAN = shared.INF, shared.NAN

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -10,6 +10,7 @@ from npucall.declare.parameters import Scalar
 from npucall.dtypes import BF16, BOOL, COMPLEX64, DOUBLE, FLOAT, FLOAT16, INT8, INT32, INT64
 from npucall.errors import AttributeValueError, DTypeError, ShapeError
 from npucall_conformance.stating import defects, reals
+from npucall_conformance.stating.arguments import Arguments
 from npucall_conformance.stating.domains import choice, mixed, normal
 from npucall_conformance.stating.elementwise import capped, elementwise
 from npucall_conformance.stating.npu import aten
@@ -26,9 +27,6 @@ from npucall_conformance.stating.parts import (
 from npucall_conformance.stating.promotion import dtype_of
 from npucall_conformance.stating.statement import WITHOUT_BFLOAT16
 from npucall_conformance.stating.tables import FLOATS_EVERYWHERE
-
-if TYPE_CHECKING:
-    from npucall_conformance.stating.arguments import Arguments
 
 INPUTS = ("grad_output", "self_or_result")
 NUMBERS = ("alpha", "scale", "input_scale")

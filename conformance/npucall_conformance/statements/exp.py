@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -10,15 +10,12 @@ from npucall.dtypes import BOOL, FLOAT, INT8, INT32, INT64, DType
 from npucall_conformance.statements import _arithmetic as shared
 from npucall_conformance.statements import _written as written
 from npucall_conformance.stating import defects, reals
+from npucall_conformance.stating.arguments import Arguments
 from npucall_conformance.stating.domains import normal
 from npucall_conformance.stating.elementwise import capped, elementwise
 from npucall_conformance.stating.npu import aten
-from npucall_conformance.stating.parts import In, Out, Setup, crossed
+from npucall_conformance.stating.parts import DTypes, In, Out, Setup, crossed
 from npucall_conformance.stating.tables import ARITHMETIC_EVERYWHERE, FRACTIONAL, everywhere
-
-if TYPE_CHECKING:
-    from npucall_conformance.stating.arguments import Arguments
-    from npucall_conformance.stating.parts import DTypes
 
 
 def fractional(dtypes: DTypes) -> DType:

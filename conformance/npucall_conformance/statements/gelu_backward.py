@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from npucall.dtypes import BOOL, DOUBLE, FLOATS
 from npucall_conformance.statements import _gelu as shared
 from npucall_conformance.stating import defects
+from npucall_conformance.stating.arguments import Arguments
 from npucall_conformance.stating.domains import normal
 from npucall_conformance.stating.elementwise import elementwise
 from npucall_conformance.stating.parts import In, Out, Setup, mixed_floats
 from npucall_conformance.stating.promotion import promotion
 from npucall_conformance.stating.tables import FLOATS_EVERYWHERE
-
-if TYPE_CHECKING:
-    from npucall_conformance.stating.arguments import Arguments
 
 INPUTS, OUTPUT = shared.INPUTS, shared.OUTPUT
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from npucall.dtypes import BF16, FLOAT16
 from npucall.errors import DTypeError
 from npucall_conformance.statements import _gelu as shared
 from npucall_conformance.statements import _npu
 from npucall_conformance.stating import defects
+from npucall_conformance.stating.arguments import Arguments
 from npucall_conformance.stating.domains import normal
 from npucall_conformance.stating.elementwise import elementwise
 from npucall_conformance.stating.parts import (
@@ -23,9 +24,6 @@ from npucall_conformance.stating.parts import (
 from npucall_conformance.stating.promotion import dtype_of
 from npucall_conformance.stating.statement import RANK_SHAPES, WITHOUT_BFLOAT16
 from npucall_conformance.stating.tables import FLOATS_EVERYWHERE
-
-if TYPE_CHECKING:
-    from npucall_conformance.stating.arguments import Arguments
 
 
 def scalar(k: Arguments, x: float) -> float:

@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from npucall.dtypes import DOUBLE, FLOAT16, FLOATS, INT32
+from npucall.tensors import Shape
 from npucall_conformance.statements.glu import even
 from npucall_conformance.stating import defects, reals
+from npucall_conformance.stating.arguments import Arguments
 from npucall_conformance.stating.domains import normal
 from npucall_conformance.stating.npu import aten
-from npucall_conformance.stating.parts import In, Out, Setup
+from npucall_conformance.stating.parts import Attributes, In, Out, Setup
 from npucall_conformance.stating.promotion import dtype_of
 from npucall_conformance.stating.rowwise import rowwise
 from npucall_conformance.stating.tables import FLOATS_AND_DOUBLE
-
-if TYPE_CHECKING:
-    from npucall.tensors import Shape
-    from npucall_conformance.stating.arguments import Arguments
-    from npucall_conformance.stating.parts import Attributes
 
 NAN, INF = reals.NAN, reals.INFINITY
 

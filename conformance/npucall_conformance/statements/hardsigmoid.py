@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -11,14 +11,12 @@ from npucall.errors import DTypeError, FormatError
 from npucall.tensors import Format
 from npucall_conformance.statements import _activations as shared
 from npucall_conformance.stating import defects
+from npucall_conformance.stating.arguments import Arguments
 from npucall_conformance.stating.elementwise import elementwise
 from npucall_conformance.stating.npu import aten
 from npucall_conformance.stating.parts import Invalid, Out
 from npucall_conformance.stating.promotion import dtype_of
 from npucall_conformance.stating.tables import everywhere
-
-if TYPE_CHECKING:
-    from npucall_conformance.stating.arguments import Arguments
 
 END = 3
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from npucall.dtypes import BOOL, DOUBLE, INT32
 from npucall_conformance.statements import _npu
 from npucall_conformance.stating import defects, reals
+from npucall_conformance.stating.arguments import Arguments
 from npucall_conformance.stating.domains import choice, mixed, normal
 from npucall_conformance.stating.elementwise import elementwise
 from npucall_conformance.stating.npu import aten
@@ -16,9 +17,6 @@ from npucall_conformance.stating.parts import In, Out, Setup, crossed, mixed_flo
 from npucall_conformance.stating.promotion import promotion
 from npucall_conformance.stating.statement import BEFORE_950
 from npucall_conformance.stating.tables import FLOATS_EVERYWHERE
-
-if TYPE_CHECKING:
-    from npucall_conformance.stating.arguments import Arguments
 
 BOTH = ("grad_output", "self")
 NAN, INF = reals.NAN, reals.INFINITY

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from npucall.dtypes import INT32
 from npucall_conformance.statements import _activations as shared
 from npucall_conformance.stating import defects
+from npucall_conformance.stating.arguments import Arguments
 from npucall_conformance.stating.elementwise import elementwise
 from npucall_conformance.stating.npu import aten
 from npucall_conformance.stating.parts import PAIRS_OF_FLOATS, Contradiction, Out, Setup
 from npucall_conformance.stating.promotion import dtype_of
 from npucall_conformance.stating.statement import RANK_SHAPES
 from npucall_conformance.stating.tables import FLOATS_EVERYWHERE
-
-if TYPE_CHECKING:
-    from npucall_conformance.stating.arguments import Arguments
 
 INF, NAN = shared.INF, shared.NAN
 

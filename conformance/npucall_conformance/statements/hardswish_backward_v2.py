@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from npucall_conformance.statements import _npu
 from npucall_conformance.statements._hardswish import hardswish
+from npucall_conformance.stating.arguments import Arguments
 from npucall_conformance.stating.npu import aten
-
-if TYPE_CHECKING:
-    from npucall_conformance.stating.arguments import Arguments
 
 
 def scalar(_: Arguments, g: float, x: float) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import isnan
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -26,15 +26,13 @@ from npucall.dtypes import (
 from npucall.errors import AttributeValueError, DTypeError
 from npucall_conformance.statements import _activations as shared
 from npucall_conformance.stating import defects
+from npucall_conformance.stating.arguments import Arguments
 from npucall_conformance.stating.elementwise import elementwise
 from npucall_conformance.stating.npu import aten
 from npucall_conformance.stating.parts import Contradiction, Invalid, Out, Refusal, Setup
 from npucall_conformance.stating.promotion import dtype_of
 from npucall_conformance.stating.statement import WITHOUT_BFLOAT16
 from npucall_conformance.stating.tables import INTEGERS, everywhere
-
-if TYPE_CHECKING:
-    from npucall_conformance.stating.arguments import Arguments
 
 ENDS = ("clip_value_min", "clip_value_max")
 INF, NAN = shared.INF, shared.NAN

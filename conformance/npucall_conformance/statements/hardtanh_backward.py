@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -11,15 +11,13 @@ from npucall.dtypes import BF16, BOOL, COMPLEX64, FLOAT, FLOAT16, INT8, INT32, I
 from npucall.errors import DTypeError
 from npucall_conformance.statements import _npu
 from npucall_conformance.stating import defects, reals
+from npucall_conformance.stating.arguments import Arguments
 from npucall_conformance.stating.domains import choice, mixed, normal
 from npucall_conformance.stating.elementwise import elementwise
 from npucall_conformance.stating.npu import aten
 from npucall_conformance.stating.parts import In, Invalid, Out, Setup, crossed
 from npucall_conformance.stating.promotion import dtype_of
 from npucall_conformance.stating.tables import FLOATS_EVERYWHERE
-
-if TYPE_CHECKING:
-    from npucall_conformance.stating.arguments import Arguments
 
 BOTH = ("grad_output", "self")
 NAN, INF = reals.NAN, reals.INFINITY

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from npucall.dtypes import INT32
 from npucall_conformance.statements import _npu
 from npucall_conformance.stating import defects, reals
+from npucall_conformance.stating.arguments import Arguments
 from npucall_conformance.stating.domains import log_probabilities, probabilities
 from npucall_conformance.stating.elementwise import capped, elementwise
 from npucall_conformance.stating.npu import within
@@ -25,9 +26,6 @@ from npucall_conformance.stating.parts import (
 )
 from npucall_conformance.stating.promotion import promotion
 from npucall_conformance.stating.tables import FLOATS_EVERYWHERE
-
-if TYPE_CHECKING:
-    from npucall_conformance.stating.arguments import Arguments
 
 INPUTS = ("self", "target")
 TENSORS = (*INPUTS, "out")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from npucall_conformance.statements import _npu
 from npucall_conformance.statements._torch import gradient
 from npucall_conformance.statements.kl_div_backward import factor
 from npucall_conformance.stating import defects, reals
+from npucall_conformance.stating.arguments import Arguments
 from npucall_conformance.stating.elementwise import capped, elementwise
 from npucall_conformance.stating.parts import (
     HALFWAY,
@@ -27,9 +28,6 @@ from npucall_conformance.stating.parts import (
     of_reductions,
 )
 from npucall_conformance.stating.tables import FLOATS_WITH_BFLOAT16
-
-if TYPE_CHECKING:
-    from npucall_conformance.stating.arguments import Arguments
 
 OUTPUT = "grad_target"
 

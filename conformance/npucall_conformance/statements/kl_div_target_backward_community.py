@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -10,6 +10,7 @@ from npucall.dtypes import BF16, FLOAT16, FLOATS
 from npucall.errors import ShapeError
 from npucall_conformance.statements import _kl_div_target as shared
 from npucall_conformance.stating import defects, reals
+from npucall_conformance.stating.arguments import Arguments
 from npucall_conformance.stating.elementwise import capped, elementwise
 from npucall_conformance.stating.parts import (
     HALFWAY,
@@ -23,9 +24,6 @@ from npucall_conformance.stating.parts import (
 from npucall_conformance.stating.promotion import float16_if_all
 from npucall_conformance.stating.statement import Statement
 from npucall_conformance.stating.tables import on
-
-if TYPE_CHECKING:
-    from npucall_conformance.stating.arguments import Arguments
 
 
 def scalar(k: Arguments, g: float, s: float, t: float) -> float:

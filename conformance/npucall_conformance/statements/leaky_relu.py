@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -24,14 +24,12 @@ from npucall.dtypes import (
 from npucall.errors import DTypeError
 from npucall_conformance.statements import _activations as shared
 from npucall_conformance.stating import defects
+from npucall_conformance.stating.arguments import Arguments
 from npucall_conformance.stating.elementwise import elementwise
 from npucall_conformance.stating.npu import aten
 from npucall_conformance.stating.parts import HALFWAY, PAIRS_OF_FLOATS, Invalid, Out, Setup, halfway
 from npucall_conformance.stating.promotion import dtype_of
 from npucall_conformance.stating.tables import FLOATS_AND_DOUBLE
-
-if TYPE_CHECKING:
-    from npucall_conformance.stating.arguments import Arguments
 
 INF, NAN = shared.INF, shared.NAN
 SLOPES = (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -25,6 +25,7 @@ from npucall.dtypes import (
 from npucall.errors import AttributeValueError, DTypeError
 from npucall_conformance.statements import _npu
 from npucall_conformance.stating import defects, reals
+from npucall_conformance.stating.arguments import Arguments
 from npucall_conformance.stating.domains import choice, mixed, normal
 from npucall_conformance.stating.elementwise import elementwise
 from npucall_conformance.stating.npu import aten
@@ -41,9 +42,6 @@ from npucall_conformance.stating.parts import (
 from npucall_conformance.stating.promotion import promotion
 from npucall_conformance.stating.statement import WITHOUT_BFLOAT16
 from npucall_conformance.stating.tables import FLOATS_AND_DOUBLE
-
-if TYPE_CHECKING:
-    from npucall_conformance.stating.arguments import Arguments
 
 BOTH = ("grad_output", "self")
 NAN, INF = reals.NAN, reals.INFINITY

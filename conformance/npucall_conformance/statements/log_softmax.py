@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from npucall.dtypes import DOUBLE, FLOAT, FLOAT16, FLOATS, INT32
+from npucall.dtypes import DOUBLE, FLOAT, FLOAT16, FLOATS, INT32, DType
 from npucall_conformance.statements import _npu
 from npucall_conformance.statements import _softmax as shared
 from npucall_conformance.stating import defects, reals
+from npucall_conformance.stating.arguments import Arguments
 from npucall_conformance.stating.domains import normal
-from npucall_conformance.stating.parts import Contradiction, In, Out, Setup, mixed_floats
+from npucall_conformance.stating.parts import Contradiction, DTypes, In, Out, Setup, mixed_floats
 from npucall_conformance.stating.rowwise import rowwise
 from npucall_conformance.stating.tables import FLOATS_AND_DOUBLE
-
-if TYPE_CHECKING:
-    from npucall.dtypes import DType
-    from npucall_conformance.stating.arguments import Arguments
-    from npucall_conformance.stating.parts import DTypes
 
 
 def row(_: Arguments, x: list[float]) -> list[float]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -10,15 +10,13 @@ from npucall.dtypes import FLOAT16
 from npucall_conformance.statements import _npu
 from npucall_conformance.statements import _softmax as shared
 from npucall_conformance.stating import defects, reals
+from npucall_conformance.stating.arguments import Arguments
 from npucall_conformance.stating.domains import normal
 from npucall_conformance.stating.elementwise import capped
 from npucall_conformance.stating.parts import In, Out, Setup
 from npucall_conformance.stating.promotion import dtype_of
 from npucall_conformance.stating.rowwise import rowwise
 from npucall_conformance.stating.tables import FLOATS_EVERYWHERE
-
-if TYPE_CHECKING:
-    from npucall_conformance.stating.arguments import Arguments
 
 NAN, INF = reals.NAN, reals.INFINITY
 CHECKED = ("output", "grad_output")

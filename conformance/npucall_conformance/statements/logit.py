@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from npucall.dtypes import FLOAT, FLOAT16
 from npucall.errors import AclnnStatus
 from npucall_conformance.stating import defects, reals
+from npucall_conformance.stating.arguments import Arguments
 from npucall_conformance.stating.domains import mixed, probabilities, uniform
 from npucall_conformance.stating.elementwise import elementwise
 from npucall_conformance.stating.npu import aten
 from npucall_conformance.stating.parts import Contradiction, In, Out, Setup, crossed
 from npucall_conformance.stating.promotion import dtype_of
 from npucall_conformance.stating.tables import FLOATS_WITH_BFLOAT16
-
-if TYPE_CHECKING:
-    from npucall_conformance.stating.arguments import Arguments
 
 NAN, INF = reals.NAN, reals.INFINITY
 TILING = AclnnStatus.ACLNN_ERR_INNER_TILING_ERROR

@@ -3,26 +3,33 @@
 from __future__ import annotations
 
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from npucall.dtypes import BF16, FLOAT, FLOAT16, INT32, DType
 from npucall.errors import DTypeError, ShapeError
+from npucall.tensors import Shape
 from npucall_conformance.statements import _arithmetic as shared
 from npucall_conformance.statements import _npu
 from npucall_conformance.statements import _written as written
 from npucall_conformance.stating import defects, reals
 from npucall_conformance.stating.arguments import Arguments, Terms
 from npucall_conformance.stating.domains import normal
-from npucall_conformance.stating.parts import EVEN, SIGNS, In, Invalid, Out, Setup, halfway
+from npucall_conformance.stating.parts import (
+    EVEN,
+    SIGNS,
+    Attributes,
+    DTypes,
+    In,
+    Invalid,
+    Out,
+    Setup,
+    halfway,
+)
 from npucall_conformance.stating.promotion import common_shape, promotion
 from npucall_conformance.stating.statement import Statement
 from npucall_conformance.stating.tables import FLOATS_EVERYWHERE
-
-if TYPE_CHECKING:
-    from npucall.tensors import Shape
-    from npucall_conformance.stating.parts import Attributes, DTypes
 
 PAIR = ("self", "mat2")
 INNER, COLUMNS = 4, 5

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from npucall.errors import DTypeError
 from npucall_conformance.statements import _npu
 from npucall_conformance.statements._torch import loss
 from npucall_conformance.stating import defects, reals
+from npucall_conformance.stating.arguments import Arguments
 from npucall_conformance.stating.domains import near, normal
 from npucall_conformance.stating.elementwise import capped, elementwise
 from npucall_conformance.stating.npu import aten
@@ -29,9 +30,6 @@ from npucall_conformance.stating.parts import (
 )
 from npucall_conformance.stating.promotion import promotion
 from npucall_conformance.stating.tables import FLOATS_EVERYWHERE
-
-if TYPE_CHECKING:
-    from npucall_conformance.stating.arguments import Arguments
 
 INPUTS = ("self", "target")
 NAN, INF = reals.NAN, reals.INFINITY

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -10,6 +10,7 @@ from npucall.dtypes import BF16, FLOAT16
 from npucall.errors import ShapeError
 from npucall_conformance.statements import _npu
 from npucall_conformance.stating import defects, reals
+from npucall_conformance.stating.arguments import Arguments
 from npucall_conformance.stating.domains import near, normal, upstream
 from npucall_conformance.stating.elementwise import elementwise
 from npucall_conformance.stating.npu import aten
@@ -27,9 +28,6 @@ from npucall_conformance.stating.parts import (
 from npucall_conformance.stating.promotion import dtype_of
 from npucall_conformance.stating.statement import WITHOUT_BFLOAT16
 from npucall_conformance.stating.tables import FLOATS_EVERYWHERE
-
-if TYPE_CHECKING:
-    from npucall_conformance.stating.arguments import Arguments
 
 INPUTS = ("grad_output", "self", "target")
 NAN, INF = reals.NAN, reals.INFINITY

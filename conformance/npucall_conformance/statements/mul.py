@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -10,14 +10,12 @@ from npucall.dtypes import BF16, BOOL, DOUBLE, FLOAT, FLOAT16, INT32
 from npucall_conformance.statements import _arithmetic as shared
 from npucall_conformance.statements import _written_arithmetic as written
 from npucall_conformance.stating import defects
+from npucall_conformance.stating.arguments import Arguments
 from npucall_conformance.stating.elementwise import elementwise
 from npucall_conformance.stating.npu import aten
 from npucall_conformance.stating.parts import HALFWAY, Setup, crossed, halfway, mixed_floats
 from npucall_conformance.stating.promotion import promotion
 from npucall_conformance.stating.tables import ARITHMETIC_EVERYWHERE
-
-if TYPE_CHECKING:
-    from npucall_conformance.stating.arguments import Arguments
 
 PAIR = shared.PAIR
 

@@ -2,38 +2,33 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from npucall.declare.parameters import Scalar
-from npucall.dtypes import (
-    BF16,
-    BOOL,
-    COMPLEX64,
-    DOUBLE,
-    FLOAT,
-    FLOAT16,
-    INT8,
-    INT32,
-    INT64,
-    DType,
-)
+from npucall.dtypes import BF16, BOOL, COMPLEX64, DOUBLE, FLOAT, FLOAT16, INT8, INT32, INT64, DType
 from npucall.errors import DTypeError
 from npucall_conformance.statements import _arithmetic as shared
 from npucall_conformance.statements import _written_arithmetic as written
 from npucall_conformance.stating import defects
+from npucall_conformance.stating.arguments import Arguments
 from npucall_conformance.stating.domains import normal
 from npucall_conformance.stating.elementwise import elementwise
 from npucall_conformance.stating.npu import aten
-from npucall_conformance.stating.parts import HALFWAY, In, Invalid, Out, Setup, crossed, halfway
+from npucall_conformance.stating.parts import (
+    HALFWAY,
+    DTypes,
+    In,
+    Invalid,
+    Out,
+    Setup,
+    crossed,
+    halfway,
+)
 from npucall_conformance.stating.promotion import promotion
 from npucall_conformance.stating.statement import WITHOUT_BFLOAT16
 from npucall_conformance.stating.tables import ARITHMETIC_EVERYWHERE
-
-if TYPE_CHECKING:
-    from npucall_conformance.stating.arguments import Arguments
-    from npucall_conformance.stating.parts import DTypes
 
 
 def product(dtypes: DTypes) -> DType:

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from npucall.dtypes import BF16, DOUBLE
 from npucall.errors import DTypeError, ShapeError
+from npucall.tensors import Shape
 from npucall_conformance.statements import _nll_loss as nll
 from npucall_conformance.statements import _npu
 from npucall_conformance.statements import _written as written
 from npucall_conformance.stating import defects
 from npucall_conformance.stating.npu import aten
-from npucall_conformance.stating.parts import HALFWAY, Invalid, Out, Setup, halfway
+from npucall_conformance.stating.parts import HALFWAY, Attributes, Invalid, Out, Setup, halfway
 from npucall_conformance.stating.promotion import dtype_of
 from npucall_conformance.stating.statement import WITHOUT_BFLOAT16, Statement
 from npucall_conformance.stating.tables import FLOATS_EVERYWHERE
-
-if TYPE_CHECKING:
-    from npucall.tensors import Shape
-    from npucall_conformance.stating.parts import Attributes
 
 
 def shapes(base: Shape, attributes: Attributes) -> dict[str, Shape]:

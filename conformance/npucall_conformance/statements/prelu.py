@@ -4,23 +4,28 @@ from __future__ import annotations
 
 from itertools import product
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from npucall.tensors import Shape
 from npucall_conformance.statements import _npu
 from npucall_conformance.statements import _written as written
 from npucall_conformance.stating import defects, reals
 from npucall_conformance.stating.arguments import Arguments, Terms
 from npucall_conformance.stating.domains import mixed, normal, uniform
-from npucall_conformance.stating.parts import HALFWAY, In, Out, Setup, halfway, mixed_floats
+from npucall_conformance.stating.parts import (
+    HALFWAY,
+    Attributes,
+    In,
+    Out,
+    Setup,
+    halfway,
+    mixed_floats,
+)
 from npucall_conformance.stating.promotion import promotion
 from npucall_conformance.stating.statement import Statement
 from npucall_conformance.stating.tables import FLOATS_EVERYWHERE
-
-if TYPE_CHECKING:
-    from npucall.tensors import Shape
-    from npucall_conformance.stating.parts import Attributes
 
 TENSORS = ("self", "weight", "out")
 NAN, INF = reals.NAN, reals.INFINITY

@@ -4,25 +4,22 @@ from __future__ import annotations
 
 from itertools import product
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from npucall.dtypes import FLOAT16
+from npucall.tensors import Shape
 from npucall_conformance.statements import _npu
 from npucall_conformance.statements._torch import gradient
 from npucall_conformance.stating import defects, reals
 from npucall_conformance.stating.arguments import Arguments, Terms
 from npucall_conformance.stating.domains import mixed, normal, uniform
 from npucall_conformance.stating.npu import autograd
-from npucall_conformance.stating.parts import HALFWAY, In, Out, Setup, halfway
+from npucall_conformance.stating.parts import HALFWAY, Attributes, In, Out, Setup, halfway
 from npucall_conformance.stating.promotion import dtype_of
 from npucall_conformance.stating.statement import Statement
 from npucall_conformance.stating.tables import FLOATS_EVERYWHERE
-
-if TYPE_CHECKING:
-    from npucall.tensors import Shape
-    from npucall_conformance.stating.parts import Attributes
 
 INPUTS = ("grad_output", "self", "weight")
 OUTPUTS = ("grad_input", "grad_weight")

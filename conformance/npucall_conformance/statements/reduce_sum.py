@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from npucall.dtypes import BF16, BOOL, COMPLEX64, DOUBLE, FLOAT, FLOAT16, INT8, INT32, INT64, UINT16
 from npucall.errors import DTypeError
+from npucall.tensors import Shape
 from npucall_conformance.statements import _arithmetic as arithmetic
 from npucall_conformance.statements import _reductions as shared
 from npucall_conformance.statements import _written as written
@@ -18,9 +19,6 @@ from npucall_conformance.stating.npu import aten
 from npucall_conformance.stating.parts import EVEN, SIGNS, In, Invalid, Out, Setup, halfway
 from npucall_conformance.stating.statement import Statement
 from npucall_conformance.stating.tables import ARITHMETIC_EVERYWHERE
-
-if TYPE_CHECKING:
-    from npucall.tensors import Shape
 
 OVER = ("dims", "keep_dims")
 

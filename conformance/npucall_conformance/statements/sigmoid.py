@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -19,27 +19,25 @@ from npucall.dtypes import (
     INT64,
     UINT8,
     UINT16,
+    DType,
 )
 from npucall.errors import DTypeError
 from npucall_conformance.statements import _activations as shared
 from npucall_conformance.statements import _written as written
 from npucall_conformance.stating import defects, reals
+from npucall_conformance.stating.arguments import Arguments
 from npucall_conformance.stating.elementwise import elementwise
 from npucall_conformance.stating.npu import aten
 from npucall_conformance.stating.parts import (
     PAIRS_OF_FLOATS,
     Contradiction,
+    DTypes,
     Invalid,
     Out,
     Refusal,
     Setup,
 )
 from npucall_conformance.stating.tables import FRACTIONAL, INTEGERS, everywhere
-
-if TYPE_CHECKING:
-    from npucall.dtypes import DType
-    from npucall_conformance.stating.arguments import Arguments
-    from npucall_conformance.stating.parts import DTypes
 
 
 def kernel(dtypes: DTypes) -> DType:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -10,6 +10,7 @@ from npucall.dtypes import BF16, COMPLEX64, DOUBLE, FLOAT, FLOAT16, FLOATS, INT3
 from npucall.errors import DTypeError
 from npucall_conformance.statements import _written as written
 from npucall_conformance.stating import defects, reals
+from npucall_conformance.stating.arguments import Arguments
 from npucall_conformance.stating.domains import normal, probabilities
 from npucall_conformance.stating.elementwise import elementwise
 from npucall_conformance.stating.npu import aten
@@ -26,9 +27,6 @@ from npucall_conformance.stating.parts import (
 from npucall_conformance.stating.promotion import promotion
 from npucall_conformance.stating.statement import WITHOUT_BFLOAT16
 from npucall_conformance.stating.tables import FRACTIONAL, PRODUCTS, on
-
-if TYPE_CHECKING:
-    from npucall_conformance.stating.arguments import Arguments
 
 INPUTS = ("grad_output", "output")
 OUTPUT = "grad_input"

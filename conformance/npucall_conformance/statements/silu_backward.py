@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from npucall.dtypes import BF16, FLOAT, FLOAT16
 from npucall.errors import DTypeError, ShapeError
 from npucall_conformance.statements import _npu
 from npucall_conformance.stating import defects, reals
+from npucall_conformance.stating.arguments import Arguments
 from npucall_conformance.stating.domains import normal
 from npucall_conformance.stating.elementwise import elementwise
 from npucall_conformance.stating.npu import aten
@@ -18,9 +19,6 @@ from npucall_conformance.stating.parts import In, Invalid, Out, Setup, crossed, 
 from npucall_conformance.stating.promotion import promotion
 from npucall_conformance.stating.statement import BEFORE_950, LEFT_OUT, WITHOUT_BFLOAT16, Statement
 from npucall_conformance.stating.tables import FLOATS_EVERYWHERE
-
-if TYPE_CHECKING:
-    from npucall_conformance.stating.arguments import Arguments
 
 INPUTS = ("grad_output", "self")
 OUTPUT = "grad_input"

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from npucall.errors import ShapeError
 from npucall_conformance.statements import _npu
 from npucall_conformance.stating import defects, reals
+from npucall_conformance.stating.arguments import Arguments
 from npucall_conformance.stating.domains import near, normal, upstream
 from npucall_conformance.stating.elementwise import elementwise
 from npucall_conformance.stating.npu import aten
@@ -24,9 +25,6 @@ from npucall_conformance.stating.parts import (
 )
 from npucall_conformance.stating.promotion import promotion
 from npucall_conformance.stating.tables import FLOATS_EVERYWHERE
-
-if TYPE_CHECKING:
-    from npucall_conformance.stating.arguments import Arguments
 
 INPUTS = ("grad_out", "self", "target")
 OUTPUT = "grad_input"

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from npucall.errors import ShapeError
 from npucall_conformance.statements import _npu
 from npucall_conformance.stating import defects, reals
+from npucall_conformance.stating.arguments import Arguments
 from npucall_conformance.stating.domains import choice, mixed, normal, upstream
 from npucall_conformance.stating.elementwise import capped, elementwise
 from npucall_conformance.stating.npu import aten
 from npucall_conformance.stating.parts import In, Invalid, Out, Setup, crossed, mixed_floats
 from npucall_conformance.stating.promotion import promotion
 from npucall_conformance.stating.tables import FLOATS_EVERYWHERE
-
-if TYPE_CHECKING:
-    from npucall_conformance.stating.arguments import Arguments
 
 INPUTS = ("grad_output", "self", "target")
 NAN, INF = reals.NAN, reals.INFINITY

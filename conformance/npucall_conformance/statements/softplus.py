@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import exp, log1p
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from npucall.dtypes import BF16, BOOL, COMPLEX64, DOUBLE, FLOAT, FLOAT16, INT32,
 from npucall.errors import DTypeError
 from npucall_conformance.statements import _activations as shared
 from npucall_conformance.stating import defects, reals
+from npucall_conformance.stating.arguments import Arguments
 from npucall_conformance.stating.elementwise import elementwise
 from npucall_conformance.stating.npu import aten
 from npucall_conformance.stating.parts import (
@@ -24,9 +25,6 @@ from npucall_conformance.stating.parts import (
 )
 from npucall_conformance.stating.promotion import dtype_of
 from npucall_conformance.stating.tables import FLOATS_EVERYWHERE
-
-if TYPE_CHECKING:
-    from npucall_conformance.stating.arguments import Arguments
 
 NUMBERS = ("beta", "threshold")
 INF = shared.INF

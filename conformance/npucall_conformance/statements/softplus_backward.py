@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -21,21 +21,18 @@ from npucall.dtypes import (
     INT64,
     UINT8,
     UINT16,
+    DType,
 )
 from npucall.errors import DTypeError
 from npucall_conformance.statements import _npu
 from npucall_conformance.statements import _written as written
 from npucall_conformance.stating import defects, reals
+from npucall_conformance.stating.arguments import Arguments
 from npucall_conformance.stating.domains import normal
 from npucall_conformance.stating.elementwise import capped, elementwise
 from npucall_conformance.stating.npu import aten
-from npucall_conformance.stating.parts import In, Invalid, Out, Setup, crossed, mixed_floats
+from npucall_conformance.stating.parts import DTypes, In, Invalid, Out, Setup, crossed, mixed_floats
 from npucall_conformance.stating.tables import FLOATS_AND_DOUBLE
-
-if TYPE_CHECKING:
-    from npucall.dtypes import DType
-    from npucall_conformance.stating.arguments import Arguments
-    from npucall_conformance.stating.parts import DTypes
 
 BOTH = ("grad_output", "self")
 OUTPUT = "grad_input"

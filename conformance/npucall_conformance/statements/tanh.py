@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import copysign, exp, expm1
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -12,13 +12,11 @@ from npucall.errors import FormatError
 from npucall.tensors import Format
 from npucall_conformance.statements import _activations as shared
 from npucall_conformance.stating import defects
+from npucall_conformance.stating.arguments import Arguments
 from npucall_conformance.stating.elementwise import elementwise
 from npucall_conformance.stating.npu import aten
 from npucall_conformance.stating.parts import PAIRS_OF_FLOATS, Invalid, Out
 from npucall_conformance.stating.tables import INTEGERS, everywhere
-
-if TYPE_CHECKING:
-    from npucall_conformance.stating.arguments import Arguments
 
 
 def scalar(_: Arguments, x: float) -> float:

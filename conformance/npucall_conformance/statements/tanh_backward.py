@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from npucall.dtypes import DOUBLE, FLOAT16, FLOATS, INT32
 from npucall_conformance.statements import _written as written
 from npucall_conformance.stating import defects, reals
+from npucall_conformance.stating.arguments import Arguments
 from npucall_conformance.stating.domains import normal, uniform
 from npucall_conformance.stating.elementwise import elementwise
 from npucall_conformance.stating.npu import aten
 from npucall_conformance.stating.parts import HALFWAY, In, Out, crossed, halfway
 from npucall_conformance.stating.promotion import dtype_of
 from npucall_conformance.stating.tables import FLOATS_AND_DOUBLE
-
-if TYPE_CHECKING:
-    from npucall_conformance.stating.arguments import Arguments
 
 INPUTS = ("grad_output", "output")
 OUTPUT = "grad_input"

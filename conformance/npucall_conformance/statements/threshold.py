@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -25,6 +25,7 @@ from npucall.dtypes import (
 from npucall.errors import DTypeError
 from npucall_conformance.statements import _activations as shared
 from npucall_conformance.stating import defects
+from npucall_conformance.stating.arguments import Arguments
 from npucall_conformance.stating.elementwise import elementwise
 from npucall_conformance.stating.npu import aten
 from npucall_conformance.stating.parts import (
@@ -38,9 +39,6 @@ from npucall_conformance.stating.parts import (
 )
 from npucall_conformance.stating.promotion import dtype_of
 from npucall_conformance.stating.tables import INTEGERS, everywhere
-
-if TYPE_CHECKING:
-    from npucall_conformance.stating.arguments import Arguments
 
 NUMBERS = ("threshold", "value")
 INF, NAN = shared.INF, shared.NAN

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from npucall.dtypes import COMPLEX64, DOUBLE, FLOAT, FLOAT16, FLOATS, INT8, INT3
 from npucall.errors import DTypeError
 from npucall_conformance.statements import _npu
 from npucall_conformance.stating import defects, reals
+from npucall_conformance.stating.arguments import Arguments
 from npucall_conformance.stating.domains import normal, uniform
 from npucall_conformance.stating.elementwise import elementwise
 from npucall_conformance.stating.npu import aten
@@ -18,9 +19,6 @@ from npucall_conformance.stating.parts import In, Invalid, Out, Setup, crossed
 from npucall_conformance.stating.promotion import dtype_of
 from npucall_conformance.stating.statement import BEFORE_950
 from npucall_conformance.stating.tables import everywhere, on
-
-if TYPE_CHECKING:
-    from npucall_conformance.stating.arguments import Arguments
 
 INPUTS = ("grad_output", "self")
 TENSORS = (*INPUTS, "out")

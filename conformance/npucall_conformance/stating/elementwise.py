@@ -7,22 +7,18 @@ get every input in order, None for an absent one, and return the element. If ter
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from npucall.tensors import Shape
 from npucall_conformance.stating import reals
-from npucall_conformance.stating.arguments import Arguments, Terms, wide
+from npucall_conformance.stating.arguments import Arguments, Reals, Terms, wide
 from npucall_conformance.stating.parts import LARGE, In, Out, Setup
 from npucall_conformance.stating.statement import Statement
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from npucall.tensors import Shape
-    from npucall_conformance.stating.arguments import Reals
 
 
 def elementwise(  # noqa: PLR0913  # the parts of a statement

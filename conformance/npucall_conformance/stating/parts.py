@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -12,9 +12,7 @@ from npucall.dtypes import BF16, FLOAT, FLOATS, DType
 from npucall.errors import PARAM_INVALID, NpucallError
 from npucall.tensors import Shape
 from npucall_conformance.stating.arguments import Arguments
-
-if TYPE_CHECKING:
-    from npucall_conformance.stating.domains import Domain
+from npucall_conformance.stating.domains import Domain
 
 DTypes: TypeAlias = Mapping[str, DType]
 """Dtypes by parameter: of tensors, of aclScalars, and the value of an aclDataType attribute."""

@@ -7,6 +7,7 @@ the exceptions. Shapes are those of [src:broadcasting].
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import zip_longest
 from typing import TYPE_CHECKING
 
@@ -25,11 +26,9 @@ from npucall.dtypes import (
     UINT8,
     DType,
 )
+from npucall.tensors import Shape
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from npucall.tensors import Shape
     from npucall_conformance.stating.parts import DTypes
 
 

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from concurrent.futures import Future
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
 from npucall.errors import DeadlineError, NpucallError
 from npucall.limits import INLINE_BYTES, MAX_MESSAGE_BYTES
-from npucall.wire.messages import split_response
+from npucall.wire.messages import Response, split_response
+from npucall_client.calls.arguments import BoundCall
+from npucall_client.sending.attempts import Attempts
 from npucall_client.sending.large_call import LargeCall
+from npucall_client.sending.link import Link
+from npucall_client.sending.pipeline import Calls
 from npucall_client.sending.transfer import parts_of, size_of
 from npucall_conformance.running.paths.path import (
     AnswerOrError,
@@ -21,13 +26,6 @@ from npucall_conformance.running.paths.path import (
 from npucall_conformance.running.paths.resources import SECONDS, request_of
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Sequence
-
-    from npucall.wire.messages import Response
-    from npucall_client.calls.arguments import BoundCall
-    from npucall_client.sending.attempts import Attempts
-    from npucall_client.sending.link import Link
-    from npucall_client.sending.pipeline import Calls
     from npucall_conformance.running.paths.resources import Resources
 
     Send = Callable[[Resources, Sequence[PathCall]], list[AnswerOrError]]

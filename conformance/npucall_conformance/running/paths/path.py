@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
+from npucall.dtypes import AnyArray
 from npucall.errors import NpucallError
+from npucall.places import Place
 from npucall.tensors import TensorSpec, view
+from npucall.wire.messages import Response
+from npucall.wire.replies import Reply, Timings
+from npucall_client.calls.arguments import BoundCall
 from npucall_conformance.cases.arrangements import gaps
+from npucall_conformance.cases.made_call import MadeCall
 from npucall_conformance.judging.check import described
 from npucall_conformance.wire import WireAnswer, in_message, received, unreadable
 
 if TYPE_CHECKING:
-    from npucall.dtypes import AnyArray
-    from npucall.places import Place
-    from npucall.wire.messages import Response
-    from npucall.wire.replies import Reply, Timings
-    from npucall_client.calls.arguments import BoundCall
-    from npucall_conformance.cases.made_call import MadeCall
     from npucall_conformance.running.paths.resources import Resources
 
     Fetch: TypeAlias = Callable[[str, Place], bytes]

@@ -5,29 +5,28 @@ from __future__ import annotations
 import asyncio
 import sys
 import threading
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from npucall_client.base import opened
+from npucall_client.calls.arguments import BoundCall
 from npucall_client.sending.loop import LoopSender
+from npucall_client.sending.pipeline import Calls
 from npucall_client.sending.remote import ServerTransport
 from npucall_client.sending.request import Request
 from npucall_client.sending.senders import finished
 from npucall_client.sending.threads import THREADS
 from npucall_client.sessions.remote import Remote
 from npucall_client.sessions.session_link import SessionLink
+from npucall_client.shared.memory import SharedMemory
 from npucall_client.targets import LOCAL, POOL
+from npucall_conformance.running.subject import Subject
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Sequence
-
     from npucall.v1 import operator_service_pb2 as pb
-    from npucall_client.calls.arguments import BoundCall
-    from npucall_client.sending.pipeline import Calls
-    from npucall_client.shared.memory import SharedMemory
-    from npucall_conformance.running.subject import Subject
 
 T = TypeVar("T")
 

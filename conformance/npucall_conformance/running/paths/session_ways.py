@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Sequence
 from dataclasses import replace
 from functools import partial
 from hashlib import sha256
@@ -9,28 +10,20 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING
 
 from npucall.errors import InternalError, NpucallError
-from npucall.places import Digest, HandlePart, Keep, StepOutput
+from npucall.places import Digest, HandlePart, Keep, Place, StepOutput
+from npucall_client.calls.arguments import BoundCall
+from npucall_client.sending.attempts import Attempts
+from npucall_client.sending.link import Link
 from npucall_client.sending.remote_sessions import uploaded
 from npucall_client.sending.request import Request
 from npucall_client.sending.senders import finished
 from npucall_client.sending.session_transport import HandleUpload
 from npucall_client.sessions.results import new_handle
-from npucall_conformance.running.paths.path import (
-    AnswerOrError,
-    PathCall,
-    ended,
-    outcome_of,
-)
+from npucall_conformance.running.paths.path import AnswerOrError, PathCall, ended, outcome_of
 from npucall_conformance.running.paths.resources import SECONDS, request_of
 from npucall_conformance.wire import in_message
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Sequence
-
-    from npucall.places import Place
-    from npucall_client.calls.arguments import BoundCall
-    from npucall_client.sending.attempts import Attempts
-    from npucall_client.sending.link import Link
     from npucall_conformance.running.paths.path import Fetch
     from npucall_conformance.running.paths.resources import Resources
 
