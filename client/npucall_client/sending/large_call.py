@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 import grpc
 
 from npucall.errors import NpucallError, ProtocolError
-from npucall.wire.frames import join_cancel, split_response_frame
+from npucall.wire.frames import chunk_parts, join_cancel, split_response_frame
 from npucall.wire.stream_messages import response_frames
 from npucall_client.sending.progress import Telling
 from npucall_client.sending.transfer import Incoming, outgoing, size_of
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from npucall.wire.messages import Response
     from npucall_client.calls.arguments import BoundCall
-    from npucall_client.sending.senders import MessageStream
+    from npucall_client.sending.senders import Message, MessageStream
 
 _CALL_ID = 1
 
@@ -26,7 +26,7 @@ _CALL_ID = 1
 class StreamOpener(Protocol):
     """Opens an ``ExecuteStream``."""
 
-    def __call__(self, messages: Iterator[bytes], /) -> MessageStream:
+    def __call__(self, messages: Iterator[Message], /) -> MessageStream:
         """The messages that come back."""
 
 
@@ -59,18 +59,20 @@ class LargeCall:
             self._answered = True
             answers.cancel()  # does nothing to a call that has ended
 
-    def _frames(self) -> Iterator[bytes]:
-        """The frames to send, in gRPC's own thread; ends early if the answer has come already."""
+    def _frames(self) -> Iterator[Message]:
+        """The frames to send, in another thread; ends early if the answer has come already."""
         frames = outgoing(
             _CALL_ID,
             self._call,
             self._request_id,
             self._chunk_bytes,
             early_outputs=self._early_outputs,
+            chunk_of=chunk_parts,
         )
         for frame in frames:
             yield frame
-            self._progress.sent(len(frame))
+            parts = (frame,) if isinstance(frame, bytes) else frame
+            self._progress.sent(sum(map(len, parts)))
             if self._answered:
                 return
             if self._progress.broken is not None:

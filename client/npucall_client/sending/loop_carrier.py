@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 import grpc
 import grpc.aio
 
-from npucall_client.sending.thread_carrier import ThreadChannel, credentials_of
+from npucall_client.sending.thread_carrier import ThreadChannel, credentials_of, joined
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
@@ -71,7 +71,8 @@ class LoopChannel:
         if self._streams is None:
             self._streams = ThreadChannel(*self._made)
         if not isinstance(messages, AsyncIterator):
-            call = self._streams.call(path, messages, seconds, metadata, waits=waits, ended=ended)
+            sent = map(joined, messages)
+            call = self._streams.call(path, sent, seconds, metadata, waits=waits, ended=ended)
             return LoopStream(call, self._loop)
         sending = _Sending(messages, self._loop)
 

@@ -23,11 +23,14 @@ if TYPE_CHECKING:
         Sequence,
     )
 
+    from npucall.tensors import Buffer
     from npucall_client.sending.frames.frame_connection import FrameSocket
     from npucall_client.sending.frames.frame_places import FramesPlace
 
     Metadata: TypeAlias = "tuple[tuple[str, str], ...] | None"
-    Messages: TypeAlias = "Iterator[bytes] | AsyncIterator[bytes]"
+    Message: TypeAlias = "bytes | tuple[Buffer, ...]"
+    """Its bytes, or their parts."""
+    Messages: TypeAlias = "Iterator[Message] | AsyncIterator[bytes]"
     Work: TypeAlias = "Callable[[], Coroutine[Any, Any, Any]]"
 
     N = TypeVar("N", bound=NpucallError)

@@ -15,7 +15,7 @@ from npucall_client.sending.senders import finished
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from npucall_client.sending.senders import Files, Messages, Metadata, Unary
+    from npucall_client.sending.senders import Files, Message, Messages, Metadata, Unary
 
 _STATE_SECONDS = 0.3
 """gRPC looks at the state of a channel five times a second while somebody wants to know it."""
@@ -24,6 +24,11 @@ _STATE_SECONDS = 0.3
 def credentials_of(files: Files) -> grpc.ChannelCredentials:
     """What a channel with TLS needs."""
     return grpc.ssl_channel_credentials(files.ca, files.key, files.certificate)
+
+
+def joined(message: Message) -> bytes:
+    """The bytes of a message."""
+    return message if isinstance(message, bytes) else b"".join(message)
 
 
 class ThreadChannel:
@@ -62,7 +67,7 @@ class ThreadChannel:
         waits: bool,
         ended: Callable[[], object],
     ) -> ThreadStream:
-        sent = Driven(messages) if isinstance(messages, AsyncIterator) else messages
+        sent = Driven(messages) if isinstance(messages, AsyncIterator) else map(joined, messages)
         return ThreadStream(self.call(path, sent, seconds, metadata, waits=waits, ended=ended))
 
     def call(  # noqa: PLR0913  # all that makes one

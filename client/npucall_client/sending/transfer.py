@@ -33,7 +33,7 @@ from npucall_client.calls.answers import as_before, checked, decode_reply, learn
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from npucall.exchange import ResponseFrame
+    from npucall.exchange import Chunk, ResponseFrame
     from npucall.places import OutputPlace, Place
     from npucall.tensors import Buffer, TensorSpec
     from npucall_client.calls.arguments import BoundCall
@@ -126,8 +126,12 @@ def outgoing(  # noqa: PLR0913  # all that they say
     timeout_ns: int = 0,
     *,
     early_outputs: bool = False,
-) -> Iterator[bytes]:
-    """The frames that send a call; ``early_outputs``: outputs are taken before the reply."""
+    chunk_of: Callable[[int, Chunk], Any] = join_chunk,
+) -> Iterator[Any]:
+    """The frames that send a call; ``early_outputs``: outputs are taken before the reply.
+
+    ``chunk_of``: makes the frame of a chunk.
+    """
     if not is_chunked(call, chunk_bytes):
         message = b"".join(parts_of(call))
         begin = Begin(message, chunked=False, timeout_ns=timeout_ns, request_id=request_id)
@@ -139,7 +143,7 @@ def outgoing(  # noqa: PLR0913  # all that they say
     begin = Begin(request, True, timeout_ns, request_id, early_outputs=early_outputs)  # noqa: FBT003  # chunked
     yield join_begin(call_id, begin)
     for chunk in Sending(data).chunks(chunk_bytes):
-        yield join_chunk(call_id, chunk)
+        yield chunk_of(call_id, chunk)
     yield join_end(call_id)
 
 

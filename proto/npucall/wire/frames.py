@@ -79,7 +79,12 @@ def join_begin(call_id: int, begin: Begin) -> bytes:
 
 
 def join_chunk(call_id: int, chunk: Chunk) -> bytes:
-    """The bytes of the frame of a chunk, the same in both directions. Copies the data once.
+    """The bytes of the frame of a chunk, the same in both directions. Copies the data once."""
+    return b"".join(chunk_parts(call_id, chunk))
+
+
+def chunk_parts(call_id: int, chunk: Chunk) -> tuple[bytes, Buffer]:
+    """What ``join_chunk`` joins.
 
     Padded so that the data is aligned within the frame and can be used in place.
     """
@@ -89,7 +94,7 @@ def join_chunk(call_id: int, chunk: Chunk) -> bytes:
         inner = b"%b%b%b%b" % (place, header(3, padding), bytes(padding), header(15, size))
         before = b"%b%b%b" % (_CALL_ID, number(call_id), header(_CHUNK, len(inner) + size))
         if not (short := -(len(before) + len(inner)) % ALIGNMENT):
-            return b"".join((before, inner, chunk.data))
+            return before + inner, chunk.data
         padding += short  # once more if a length now takes one byte more
 
 

@@ -36,7 +36,7 @@ def bytes_of(call: BoundCall) -> int:
         return 0
     if call.form is not None and call.form.request is not None:
         return call.form.request.data_bytes
-    return sum(0 if isinstance(data, tuple) else len(data) for data in call.storage.values())
+    return sum(map(len, call.storage.values()))
 
 
 def region_bytes(call: BoundCall, outputs: Mapping[str, int]) -> int:

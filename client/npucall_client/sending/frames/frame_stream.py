@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from npucall_client.sending.frames.frame_connection import FrameConnection
-    from npucall_client.sending.senders import Messages, Sender
+    from npucall_client.sending.senders import Message, Messages, Sender
 
 
 class FrameStream:
@@ -84,9 +84,10 @@ class FrameStream:
         finally:
             self._leave()
 
-    async def _one(self, message: bytes) -> None:
+    async def _one(self, message: Message) -> None:
         metadata, self._metadata = self._metadata, b""
-        await self._connection.send(STREAM, (message,), metadata)
+        parts = (message,) if isinstance(message, bytes) else message
+        await self._connection.send(STREAM, parts, metadata)
 
     def _end(self) -> None:
         """Nobody reads any more."""
