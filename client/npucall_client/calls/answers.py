@@ -65,7 +65,8 @@ def learned(bound: BoundCall, message: bytes, response: Response) -> Response:
 
 def response_to(bound: BoundCall, message: bytes) -> Response:
     """The answer in its message. Raises ProtocolError if it is none, or not that of the call."""
-    known = as_before(bound, message)
+    form = bound.form
+    known = None if form is None or bound.kept else form.read(message)  # as ``as_before`` does
     if known is not None:
         return known
     try:
