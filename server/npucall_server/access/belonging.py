@@ -26,12 +26,21 @@ def of_certificate(tenants: Tenants, names: Sequence[str]) -> tuple[str, str]:
     Raises TenantUnknownError.
     """
     firsts = {
-        tenant: next((name for name in names if any_matches(each.certificates, name)), None)
+        tenant: next((name for name in names if _is_of(each.certificates, name)), None)
         for tenant, each in tenants.by_name.items()
     }
     found = {tenant: name for tenant, name in firsts.items() if name is not None}
     tenant = _only(list(found), f"the certificate with the names {list(names)}", "certificates")
     return tenant, found[tenant]
+
+
+def _is_of(patterns: Iterable[str], name: str) -> bool:
+    """A pattern of host names matches no address of mail and no URI, whatever they end with."""
+    return any_matches([each for each in patterns if _kind(each) == _kind(name)], name)
+
+
+def _kind(name: str) -> tuple[bool, bool]:
+    return "@" in name, ":" in name
 
 
 def of_user(tenants: Tenants, number: int, name: str) -> str:

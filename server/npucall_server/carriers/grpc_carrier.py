@@ -44,7 +44,11 @@ class GrpcCaller(Visitor):
         self.peer = context.peer()
         self.identity = anybody(self.peer)
         self.owner = self.identity.owner
-        self.metadata = dict(context.invocation_metadata())
+        pairs = context.invocation_metadata()
+        self.metadata = dict(pairs)
+        if len(self.metadata) != len(pairs):  # two credentials are none that anybody knows
+            every = [str(value) for name, value in pairs if name == status.AUTHORIZATION]
+            self.metadata[status.AUTHORIZATION] = ", ".join(every)
         name = self.metadata.get(status.REQUEST_ID, "")
         self.request_id = name if isinstance(name, str) else ""
         self.time_remaining = context.time_remaining

@@ -9,6 +9,8 @@ import grpc
 
 from npucall import keepalive
 from npucall.errors import BusyError, QueueFullError
+from npucall.limits import KIB
+from npucall.wire.headers import MOST_CREDENTIAL_BYTES
 from npucall.wire.rpcs import RpcKind, rpcs_of
 from npucall_server import retries
 from npucall_server.access.guard import check_method
@@ -43,6 +45,8 @@ _STANDING = 16
 """The most watchers of health and streams of reflection at a time."""
 _HANDSHAKE_MS = 10_000
 """After this time the handshake of TLS is done, or the connection ends."""
+_OTHER_METADATA = 8 * KIB
+"""Of a call, beside its credential; gRPC's own limit for all of it."""
 _IDENTITY_ALONE = 1
 """The bit for no compression."""
 
@@ -55,6 +59,8 @@ def options(max_message_bytes: int, max_connections: int) -> list[tuple[str, int
     return [
         ("grpc.max_receive_message_length", max_message_bytes),
         ("grpc.max_send_message_length", -1),
+        ("grpc.max_metadata_size", MOST_CREDENTIAL_BYTES + _OTHER_METADATA),
+        ("grpc.absolute_max_metadata_size", MOST_CREDENTIAL_BYTES + 2 * _OTHER_METADATA),
         ("grpc.so_reuseport", 0),  # a second server on the address must fail
         ("grpc.max_concurrent_streams", CONNECTION_CALLS),
         ("grpc.max_allowed_incoming_connections", max_connections),

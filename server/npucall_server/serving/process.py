@@ -23,7 +23,10 @@ def open_log(settings: ListenerSettings) -> Log:
     for fault in settings.warnings:
         log.event("warning", message=fault)
     if (limit := process_limits.descriptors()) < process_limits.FEW:
-        message = f"only {limit} files may be open at a time, and each connection is one"
+        message = (
+            f"only {limit} files may be open at a time, {process_limits.FEW} would do: each "
+            "connection is one, and shared memory takes some"
+        )
         log.event("warning", message=f"{message}; raise the limit (ulimit -Hn, LimitNOFILE)")
     return log
 

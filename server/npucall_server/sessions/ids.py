@@ -20,17 +20,25 @@ _ID = re.compile(r"([0-9a-f]{8})-([0-9a-f]{1,32})-([0-9a-f]{32})")
 _SEVERAL = ","
 
 
-def place_of(device: str, address: str) -> str:
-    """A server's name, from its first address in the settings. It stays the same over restarts."""
-    where = f"{socket.gethostname()}\n{device}\n{address}"
-    return blake2b(where.encode(), digest_size=_PLACE_BYTES).hexdigest()
+def place_of(device: str, address: str, server_id: str = "") -> str:
+    """A server's name, which stays the same over restarts.
+
+    It is made of its id, if it has one; else of its host and its address, if that has a port; else
+    it is new.
+    """
+    if not server_id:
+        is_any_port = address.endswith(":0")
+        server_id = (
+            secrets.token_hex(SECRET_BYTES) if is_any_port else f"{socket.gethostname()}\n{address}"
+        )
+    return blake2b(f"{server_id}\n{device}".encode(), digest_size=_PLACE_BYTES).hexdigest()
 
 
 class SessionIds:
     """Makes ids, and reads those that callers send."""
 
-    def __init__(self, place: str, instance: str) -> None:
-        self._place, self._instance = place, instance
+    def __init__(self, place: str, instance: str, address: str = "") -> None:
+        self._place, self._instance, self._address = place, instance, address
 
     def new(self) -> tuple[str, bytes]:
         """An id, and the secret in it."""
@@ -49,8 +57,8 @@ class SessionIds:
         place, instance, secret = match.groups()
         if place != self._place:
             raise WrongServerError(
-                f"session: expected a session of this server ({self._place}), found one of "
-                f"{place}; send the call there",
+                f"session: expected one of this server, which listens at {self._address}, found "
+                "one that another server opened; send the call there, or open another session",
                 server=place,
             )
         if instance != self._instance:

@@ -12,6 +12,7 @@ from npucall_server.devices.base import Device
 from npucall_server.sessions.handle_room import HandleRoom
 from npucall_server.sessions.ids import SessionIds, place_of
 from npucall_server.sessions.open_sessions import SessionLimits, Sessions
+from npucall_server.settings.keeping import kept_server_id
 from npucall_server.settings.server import ServerSettings
 from npucall_server.settings.tenants import Tenants
 
@@ -30,6 +31,8 @@ def sessions_of(  # noqa: PLR0913  # all that sessions depend on
     rules = SessionLimits.of(settings, device)
     quota = quota_of(tenants, "handle_memory")
     memory = HandleRoom(device, rules.handle_memory, host, quota, make_room)
-    ids = SessionIds(place_of(device.name, settings.listens[0].where), instance)
+    where = settings.listens[0].where
+    name = settings.server_id or kept_server_id()
+    ids = SessionIds(place_of(device.name, where, name), instance, settings.advertise or where)
     places = quota_of(tenants, "sessions")
     return Sessions(memory, rules, ids, settings.call_timeout, places, check, clock)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import secrets
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ByteSize, SecretStr
@@ -17,8 +21,31 @@ def _digest_share(values: dict[str, Any]) -> ByteSize:
     return ByteSize(values.get("memory_limit", 0) // _DIGEST_SHARE)
 
 
+def kept_server_id() -> str:
+    """The id in the folder that systemd gives a server for its state, made there at first.
+
+    Empty where there is no such folder.
+    """
+    folder = os.environ.get("STATE_DIRECTORY", "").partition(":")[0]
+    if not folder:
+        return ""
+    path = Path(folder) / "server-id"
+    with suppress(FileExistsError), path.open("x", encoding="ascii") as file:
+        file.write(secrets.token_hex(16))
+    return path.read_text(encoding="ascii").strip()
+
+
 class SessionSettings(BaseModel):
     """What callers may leave on the server. A limit of 0 turns that off."""
+
+    server_id: str = expert(
+        "",
+        max_length=256,
+        description="Name by which sessions tell this server from others, whatever its address "
+        "and host are; no two may have the same. Default: what is in the file server-id of the "
+        "folder $STATE_DIRECTORY, which systemd gives a server (the server makes it); without "
+        "such a folder host and address, and a new one at each start if the port is 0.",
+    )
 
     handle_memory: ByteSize | None = expert(
         None,

@@ -218,6 +218,19 @@ def test_what_is_no_bearers_token_is_malformed(
             assert (told.reason, told.fault) == ("CREDENTIAL_INVALID", "malformed")
 
 
+def test_two_credentials_are_refused_though_each_is_good(
+    server: TenantServer, channel: grpc.Channel
+) -> None:
+    first, second = bearer(server.token("anna")), bearer(server.token("bert"))
+    assert refused(channel, "GetServerInfo", first + second).reason == "CREDENTIAL_INVALID"
+
+
+def test_a_credential_of_16_kib_is_read(channel: grpc.Channel) -> None:
+    """gRPC's own limit would be 8 KiB of all metadata."""
+    long = f"{'a' * 8000}.{'b' * 8000}.c"
+    assert refused(channel, "GetServerInfo", bearer(long)).reason == "CREDENTIAL_INVALID"
+
+
 def test_a_token_counts_before_the_certificate_even_if_it_is_refused(server: TenantServer) -> None:
     with server.channel(pair=server.authority.client("dora.vision.lab")) as channel:
         assert who(channel).name == "dora.vision.lab"

@@ -16,8 +16,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from tests.server import issuer as issuers
 
-from npucall.errors import CredentialExpiredError, UnauthenticatedError
-from npucall_server.access import tenants_guard, tokens
+from npucall.errors import CredentialExpiredError, TenantUnknownError, UnauthenticatedError
+from npucall_server.access import belonging, tenants_guard, tokens
 from npucall_server.access.certificates import Certificate
 from npucall_server.access.local_users import LocalUsers
 from npucall_server.access.oidc import Issuer
@@ -321,3 +321,25 @@ def test_whom_a_certificate_names_is_found_once_until_something_changes_or_it_en
     monkeypatch.setattr(tenants_guard, "time", SimpleNamespace(time=lambda: later))
     with pytest.raises(CredentialExpiredError):
         guard.identify("peer", {}, connection)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "name", "belongs"),
+    [
+        ("*.vision.lab", "erin.vision.lab", True),
+        ("*.vision.lab", "erin@mail.vision.lab", False),
+        ("*.vision.lab", "spiffe://elsewhere/x.vision.lab", False),
+        ("*", "spiffe://elsewhere/x", False),
+        ("*@vision.lab", "erin@vision.lab", True),
+        ("spiffe://lab/*", "spiffe://lab/erin", True),
+    ],
+)
+def test_a_pattern_of_host_names_matches_nothing_else(
+    pattern: str, name: str, belongs: bool
+) -> None:
+    tenants = Tenants({"vision": Tenant(certificates=(pattern,))})
+    if belongs:
+        assert belonging.of_certificate(tenants, [name]) == ("vision", name)
+        return
+    with pytest.raises(TenantUnknownError):
+        belonging.of_certificate(tenants, [name])

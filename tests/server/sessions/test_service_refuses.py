@@ -182,12 +182,12 @@ def test_an_upload_that_stops_is_told_so() -> None:
         until(lambda: not upload.holds(served), "it has left nothing")
 
 
-def test_an_upload_after_the_session_closed_is_dropped(served: Served, client: RawSessions) -> None:
+def test_an_upload_after_the_session_closed_is_refused(served: Served, client: RawSessions) -> None:
     with RawUpload(client) as upload:
         until(lambda: upload.holds(served), "it has begun")
         client.close()
         upload.send(chunk(DATA), end())
-        upload.answer()
+        assert upload.call.code() is grpc.StatusCode.NOT_FOUND
     until(lambda: not served.handle_bytes, "it has left nothing")
 
 

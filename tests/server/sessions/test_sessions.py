@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -59,7 +60,8 @@ def guessed(session: Any) -> str:
 def test_an_id_says_which_server_opened_it_and_is_not_guessed(server: Offline) -> None:
     first, second = server.open(), server.open()
     place, instance, secret = first.id.split("-")
-    assert place == place_of(server.device.name, server.settings.listens[0].where)
+    assert re.fullmatch("[0-9a-f]{8}", place)
+    assert place == second.id.split("-")[0]
     assert instance == server.core.identity.instance
     assert re.fullmatch("[0-9a-f]{32}", secret)
     assert first.id != second.id
@@ -71,6 +73,21 @@ def test_the_place_of_a_server_is_that_of_its_device_and_address() -> None:
     places = [place_of(*each) for each in where]
     assert len(set(places)) == 3
     assert places[3] == places[0]
+
+
+def test_a_server_is_known_by_its_id_whatever_its_address_and_two_on_any_port_are_two(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def place(**settings: Any) -> str:
+        return Offline(**settings).open().id.partition("-")[0]
+
+    assert place() != place()
+    named = [place(server_id="npu1", listen=f"127.0.0.1:{port}") for port in (1, 2)]
+    assert named[0] == named[1] != place(server_id="npu2")
+    monkeypatch.setenv("STATE_DIRECTORY", f"{tmp_path}:/elsewhere")
+    kept = [place(), place(listen="127.0.0.1:9")]
+    assert kept[0] == kept[1]
+    assert (tmp_path / "server-id").read_text()
 
 
 def test_what_is_no_session_is_unknown(server: Offline) -> None:

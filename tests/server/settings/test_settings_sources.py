@@ -168,6 +168,7 @@ OTHERS: dict[str, Any] = {
     "max_reservation": 60.5,
     "handle_memory": "3MiB",
     "max_sessions": 5,
+    "server_id": "npu1",
     "session_lease": 7.5,
     "digest_cache_bytes": 0,
     "tls_certificate": "/etc/npucall/server.pem",

@@ -18,7 +18,7 @@ from npucall_server.access.callers import Caller
 from npucall_server.accounts.ledger import Entry
 from npucall_server.scheduling.executor import Executor
 from npucall_server.services.sessions.kept import Kept
-from npucall_server.sessions.session import Filling
+from npucall_server.sessions.session import Filling, OpenSession
 
 
 class Entries:
@@ -38,6 +38,7 @@ class Entries:
         self._kept, self._caller = kept, caller
         self._memory = _Memory(kept.executor, caller, end_upload)
         self._session = ExitStack()
+        self._fills: OpenSession | None = None
         self._entries = made = [_Entry(entry, self._memory) for entry in entries]
         sizes = [entry.length for entry in entries]
         self._receiving = Receiving(
@@ -56,7 +57,7 @@ class Entries:
         handles = [entry.asked.handle for entry in self._entries if entry.asked.handle]
         if not handles:
             return
-        session = self._kept.sessions.of(self._caller, handles)
+        self._fills = session = self._kept.sessions.of(self._caller, handles)
         self._session.enter_context(session.use())
         for entry in self._entries:
             handle, size, digest, dtype = entry.asked
@@ -71,7 +72,8 @@ class Entries:
     def end(self) -> None:
         """All bytes have come: verifies them, fills the handles, and keeps bytes with a digest.
 
-        Raises MessageError, MissingError and DigestMismatchError; then nothing has been filled.
+        Raises MessageError, MissingError, DigestMismatchError and the error of an ended session;
+        then nothing has been filled.
         """
         unsent = [
             number
@@ -82,6 +84,8 @@ class Entries:
         self._find(unsent)
         for entry in self._entries:
             entry.verify()
+        if self._fills is not None:  # its caller may have closed it meanwhile
+            self._fills.check_open()
         for number, entry in enumerate(self._entries):
             self.remembered[number] = entry.is_found or self._remember(entry)
         for entry in self._entries:
