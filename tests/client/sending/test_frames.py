@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -185,6 +187,28 @@ def test_a_caller_that_wants_grpc_a_proxy_or_has_no_sockets_for_them_uses_grpc(
     assert (places(), places(tls=True)) == (0, 1)
     monkeypatch.setattr(frame_places, "_HAS_MESSAGES", False)
     assert not places(tls=True)
+
+
+HIDDEN = """
+import os, socket, sys
+for name in "AF_UNIX", "SO_PEERCRED", "MSG_DONTWAIT", "MSG_CMSG_CLOEXEC", "recv_fds":
+    delattr(socket, name)
+del os.memfd_create
+import numpy as np
+import npucall_client
+one = np.ones(1, np.float32)
+with npucall_client.connect(sys.argv[1]) as client:
+    print(client.carrier(), client.run("aclnnL1LossBackward", one, self=one, target=one))
+"""
+
+
+@each("port", [False, True])
+def test_where_a_system_lacks_what_frames_use_the_client_takes_what_is_left(port: bool) -> None:
+    server = fake.FakeServer()
+    with fake_frames.listening(server, port=port), fake.serving(server) as target:
+        command = [sys.executable, "-c", HIDDEN, target]
+        ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ended.stdout.split() == ["frames" if port else "grpc", "[1.]"], ended.stderr
 
 
 @BOTH_SENDERS

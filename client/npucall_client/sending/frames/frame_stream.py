@@ -76,8 +76,8 @@ class FrameStream:
                 async for message in self._messages:
                     await self._one(message)
             else:
-                for message in self._messages:
-                    await self._one(message)
+                for each in self._messages:
+                    await self._one(each)
             await self._one(b"")
         except OSError:
             pass  # who reads hears of it
