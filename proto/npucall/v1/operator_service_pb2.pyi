@@ -457,14 +457,22 @@ class Credential(google.protobuf.message.Message):
     DESCRIPTOR: google.protobuf.descriptor.Descriptor
 
     AUTHORIZATION_FIELD_NUMBER: builtins.int
+    CLIENT_FIELD_NUMBER: builtins.int
     authorization: builtins.str
     """As the metadata `authorization` of other methods: "Bearer ", then a token."""
+    client: builtins.int
+    """Only in the first frame CREDENTIAL of a connection (`frames.proto`): a random number that the
+    client's process keeps. Where nobody has to show who he is, connections of one host with the
+    same number share what one caller gets, as the calls of one connection of gRPC do. 0: each
+    connection is a caller of its own.
+    """
     def __init__(
         self,
         *,
         authorization: builtins.str = ...,
+        client: builtins.int = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["authorization", b"authorization"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["authorization", b"authorization", "client", b"client"]) -> None: ...
 
 global___Credential = Credential
 

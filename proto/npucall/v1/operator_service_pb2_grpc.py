@@ -422,9 +422,9 @@ class OperatorServiceServicer(object):
 
     def ExecuteProgram(self, request, context):
         """Runs the calls of a program, its steps, one after the other, in one round trip. The server
-        checks every step as a single call, all of them before any runs. So the only errors that come
-        later are those that only running can find. The bytes of a storage may be an output of an
-        earlier step (`Storage.result`).
+        checks every step as a single call, all of them before any runs, and the values of labels and
+        lengths too, wherever they are. So the only errors that come later are those that only running
+        can find. The bytes of a storage may be an output of an earlier step (`Storage.result`).
 
         The first error ends the program; `step` in its metadata counts from 0. Then the server fills
         no handle that the program names in `keep`.

@@ -80,9 +80,17 @@ def hello_in(data: bytes) -> tuple[str, int]:
     return hello.server, hello.max_message_bytes
 
 
-def join_credential(authorization: str) -> bytes:
+def join_credential(authorization: str, client: int = 0) -> bytes:
     """What a client says first."""
-    return operator_service_pb2.Credential(authorization=authorization).SerializeToString()
+    return operator_service_pb2.Credential(
+        authorization=authorization, client=client
+    ).SerializeToString()
+
+
+def client_in(credential: bytes) -> int:
+    """The number of a client's process; 0 if it tells none. Raises MessageError."""
+    told: int = parsed_as(operator_service_pb2.Credential, credential).client
+    return told
 
 
 def authorization_in(credential: bytes) -> str:

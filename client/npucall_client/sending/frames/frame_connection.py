@@ -25,6 +25,8 @@ _BUFFER_BYTES = 64 * 2**10
 _ONLY = 1
 """The number of a call that has a connection alone."""
 _MOST_MS = 2**32 - 1
+_RANDOM = int.from_bytes(os.urandom(7), "little") | 1 << 40
+"""Never 0, whatever the number of the process."""
 
 
 class FrameSocket(Protocol):
@@ -90,7 +92,9 @@ class FrameConnection:
             )
         if self.authorization and not self.socket.is_trusted:
             raise ServerUnreachableError("frames: expected a connection that may see a credential")
-        await self.send(headers.CREDENTIAL, [headers.join_credential(self.authorization)])
+        await self.send(
+            headers.CREDENTIAL, [headers.join_credential(self.authorization, _process())]
+        )
         await self._expect(headers.WELCOME)
 
     async def call(
@@ -203,3 +207,8 @@ class FrameConnection:
         if not count:
             raise EOFError
         return count
+
+
+def _process() -> int:
+    """A number of this process: all of its connections are of one caller."""
+    return _RANDOM ^ os.getpid()

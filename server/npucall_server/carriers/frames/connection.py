@@ -92,7 +92,7 @@ class FrameConnection(FrameVisitor):
         self._outgoing.send(headers.HELLO, 0, parts.hello)
         if (first := incoming.header()).kind != headers.CREDENTIAL:
             raise MessageError(f"kind: expected a credential first, found {first.kind}")
-        self.introduce(self._credential(first))
+        self.introduce(*self._credential(first))
         self.place = place = parts.places.take(self, 1, self.cancel)
         self._outgoing.send(headers.WELCOME)
         answers = FrameAnswers(incoming, self._outgoing, parts.threads, place, self.cancel)
@@ -116,22 +116,24 @@ class FrameConnection(FrameVisitor):
 
     # --- Frames -----------------------------------------------------------------------------------
 
-    def _credential(self, header: Header) -> str:
+    def _credential(self, header: Header) -> tuple[str, int]:
+        """What it shows, and the number of the client's process."""
         most, size = headers.MOST_CREDENTIAL_BYTES, header.length - header.metadata
         if not 0 <= size <= most:
             raise MessageError(f"credential: expected at most {most} bytes, found {size}")
         self._incoming.skip(header.metadata)
-        authorization = headers.authorization_in(self._incoming.take(size))
+        told = self._incoming.take(size)
+        authorization, client = headers.authorization_in(told), headers.client_in(told)
         is_private = isinstance(self._channel, TlsSocket) or self.peer.startswith("unix:")
         if authorization and not is_private:
             raise MessageError("credential: expected none over TCP without TLS, found one")
-        return authorization
+        return authorization, client
 
     def _take(self, header: Header, answers: FrameAnswers) -> None:
         if header.kind in _CALLS:
             self._begin(header, answers)
         elif header.kind == headers.CREDENTIAL:
-            self.renew(self._credential(header))
+            self.renew(self._credential(header)[0])
         elif header.kind == headers.CANCEL:
             self._incoming.skip(header.length)
             answers.cancel(header.call_id)

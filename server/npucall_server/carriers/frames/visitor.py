@@ -64,13 +64,20 @@ class FrameVisitor(Visitor):
         names, pem = self.certificate
         return {NAMES: names, PEM: [pem]}
 
-    def introduce(self, authorization: str) -> None:
-        """Finds out who is there. Raises UnauthenticatedError and PermissionDeniedError."""
+    def introduce(self, authorization: str, client: int = 0) -> None:
+        """Finds out who is there. Raises UnauthenticatedError and PermissionDeniedError.
+
+        ``client``: connections of a host with the same one are of one caller, if nobody has to
+        show who he is; 0: each is of another one.
+        """
         if authorization:
             self._of_user = str
         if authorization := authorization or self._of_user():
             self.metadata[AUTHORIZATION] = authorization
-        self.identity = who = self._guard.identify(self.peer, self.metadata, self)
+        peer = self.peer
+        if client and not peer.startswith("unix:"):  # there the system tells the process
+            peer = f"{peer.rpartition(':')[0]}:0{client}"  # no port begins so
+        self.identity = who = self._guard.identify(peer, self.metadata, self)
         self.owner = who.owner
         check_method(who, METHOD)
 

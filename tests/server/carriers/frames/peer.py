@@ -91,14 +91,15 @@ class FramePeer:
         assert (frame.kind, frame.call) == (HELLO, 0)
         return frames.FrameHello.FromString(frame.message)
 
-    def enter(self, authorization: str = "") -> Frame:
+    def enter(self, authorization: str = "", client: int = 0) -> Frame:
         """From the hello to the answer to a credential."""
         self.hello()
-        self.prove(authorization)
+        self.prove(authorization, client)
         return self.receive()
 
-    def prove(self, authorization: str) -> None:
-        self.send(CREDENTIAL, pb.Credential(authorization=authorization).SerializeToString())
+    def prove(self, authorization: str, client: int = 0) -> None:
+        told = pb.Credential(authorization=authorization, client=client)
+        self.send(CREDENTIAL, told.SerializeToString())
 
     def execute(self, call: int = 1, elements: int = 2, **given: Any) -> None:
         self.send(EXECUTE, request(elements), call, **given)

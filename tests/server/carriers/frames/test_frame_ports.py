@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from tests.certificates import Authority, Pair
 from tests.server.fakes import device_that_answers, until
@@ -18,6 +19,7 @@ from tests.server.serving import Served, serving
 from tests.server.tenant_server import SERVICE, TenantServer
 from tests.summary import figures
 
+import npucall_client
 from npucall.v1 import operator_service_pb2 as pb
 from npucall_server.settings.server import ServerSettings
 
@@ -70,6 +72,33 @@ def test_a_plain_port_serves_and_takes_no_credential() -> None:
         with FramePeer(port=info.frames_port) as peer:
             assert peer.enter("Bearer of somebody").reason == "MESSAGE_MALFORMED"
             assert peer.is_closed()
+
+
+def test_connections_of_one_process_are_one_caller() -> None:
+    with serving(QuickDevice(), frames_listen="127.0.0.1:0") as served, ExitStack() as open_:
+        for client in (7, 7, 8, 0, 0):
+            peer = open_.enter_context(FramePeer(port=port_of(served)))
+            assert peer.enter(client=client).kind == 3
+        known = list(served.parts.methods.frames._connections)
+        owners = [each.identity.owner for each in known]
+        assert len(set(owners)) == 4
+        assert owners[0] == owners[1]
+        assert {each.identity.name for each in known} == {"ipv4:127.0.0.1"}
+
+
+def test_the_clients_of_a_process_are_one_caller() -> None:
+    one = np.ones(64, np.float32)
+    with (
+        serving(
+            device_that_answers(256), frames_listen="127.0.0.1:0", frames_socket="off"
+        ) as served,
+        npucall_client.connect(served.target) as first,
+        npucall_client.connect(served.target) as second,
+    ):
+        for client in (first, second):
+            client.run("aclnnL1LossBackward", one, one, one)
+        known = served.parts.methods.frames._connections
+        assert (len(known), len({each.identity.owner for each in known})) == (2, 1)
 
 
 def test_the_port_is_told_as_clients_see_it(authority: Authority) -> None:
