@@ -119,6 +119,8 @@ _SIGNS = {ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mu
 _DTYPES = {"float32": "float16", "float64": "float32", "int64": "int32", "FLOAT": "FLOAT16",
            "DOUBLE": "FLOAT"}  # fmt: skip
 _CALLS = ("get", "setdefault", "pop")
+_AXES = {"axis", "axes", "axis1", "axis2", "keepdims"}
+_text = ast.unparse
 
 
 def _changes(node: Any) -> Iterator[tuple[str, ast.expr]]:  # noqa: C901, PLR0912  # a table
@@ -156,13 +158,19 @@ def _changes(node: Any) -> Iterator[tuple[str, ast.expr]]:  # noqa: C901, PLR091
             key = f"('scratch', {node.lineno}, {size})"
             shared = f"__import__('builtins').__dict__.setdefault({key}, {ast.unparse(node)})"
             yield "scratch", ast.parse(shared, mode="eval").body
-        case ast.Call(keywords=[*_, ast.keyword(arg="axis" | "axes", value=value)]):
-            other = ast.Constant(0 if ast.unparse(value) != "0" else -1)
-            more = [*node.keywords[:-1], ast.keyword(node.keywords[-1].arg, other)]
-            yield "axis", ast.Call(node.func, node.args, more)
-        case ast.Call(args=[first, second, *rest]) if ast.unparse(first) != ast.unparse(second):
+        case ast.Call(keywords=named) if _AXES & {each.arg for each in named}:
+            for each in named:
+                if each.arg in _AXES:
+                    other = ast.keyword(
+                        each.arg, ast.Constant(0 if _text(each.value) != "0" else -1)
+                    )
+                    more = [other if one is each else one for one in named]
+                    yield "axis", ast.Call(node.func, node.args, more)
+        case ast.Call(args=[first, second, *rest]) if _text(first) != _text(second):
             yield "order", ast.Call(node.func, [second, first, *rest], node.keywords)
-        case ast.Tuple(elts=[_, _, *_] as parts) if not isinstance(node.ctx, ast.Store):
+        case ast.Tuple(elts=[_, _, *_] as parts, ctx=ast.Load()) if not {ast.Slice} & {
+            *map(type, parts)
+        }:
             yield "order", ast.Tuple(parts[::-1])
 
 

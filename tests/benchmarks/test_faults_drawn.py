@@ -1,0 +1,55 @@
+"""Faults are drawn by a seed, each is another program, and a fork says who reports it."""
+
+from __future__ import annotations
+
+import ast
+from itertools import islice
+from pathlib import Path
+
+import pytest
+from faults import ROOT, answers, calls_of, faults, judged, local, sample
+from tests.conformance_suite.servers import STATEMENTS
+from tests.rows import each
+
+SILU = "aclnnSilu"
+
+
+def test_a_seed_draws_the_same_faults_of_every_kind_and_each_is_another_program() -> None:
+    first, again = (list(islice(sample(3), 60)) for _ in range(2))
+    assert first == again
+    assert {fault.kind for fault in first} == {
+        "axis", "border", "condition", "constant", "dtype", "key", "order", "scratch", "sign",
+    }  # fmt: skip
+    for fault in first:
+        path = ROOT / "proto" / f"{fault.module.replace('.', '/')}.py"
+        assert ast.dump(ast.parse(fault.source())) != ast.dump(ast.parse(path.read_text()))
+
+
+@each(
+    ("text", "changes"),
+    [
+        ("def f(x): return x < 3", {"(x <= 3)", "(4)", "(6)"}),
+        ("def f(x, y): return g(x, y)", {"(g(y, x))"}),
+        ("def f(x): return x.sum(axis=-1)", {"(x.sum(axis=0))", "(1)", "(2)"}),
+        ("def f(c, x, y): return c.get((x, y))", {"(c.get((x,)))", "((y, x))"}),
+        ("x: int = 3", set()),
+    ],
+)
+def test_what_an_expression_may_become(text: str, changes: set[str], tmp_path: Path) -> None:
+    path = tmp_path / "proto" / "module.py"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("faults.ROOT", tmp_path)
+        assert {fault.new for fault in faults(path)} == changes
+
+
+@pytest.mark.alone
+def test_a_fork_says_whether_a_change_is_a_fault_and_what_reports_it() -> None:
+    subject = local()
+    calls = calls_of(STATEMENTS[SILU], 0, "Ascend910B")
+    right = {SILU: (calls, list(answers(subject, calls)))}
+    module = ROOT / "proto/npucall/operators/silu.py"
+    said = {judged(fault, right)["said"] for fault in faults(module)}
+    assert "quick" in said
+    assert said <= {"quick", "full", "no fault"}
