@@ -74,8 +74,8 @@ COPY --from=npu-environment /opt/npucall /opt/npucall
 # on the host, which an image cannot know. It is given at the start, as compose does:
 #   docker run --group-add "$(stat -c %g /dev/davinci_manager)" ...
 RUN useradd --uid 10001 --user-group --no-create-home --home-dir /tmp npucall
-# From CANN 9 on the script is /usr/local/Ascend/cann/set_env.sh.
-ARG CANN_SET_ENV=/usr/local/Ascend/ascend-toolkit/set_env.sh
+# Before CANN 8.5 the script was /usr/local/Ascend/ascend-toolkit/set_env.sh; both are tried.
+ARG CANN_SET_ENV=
 # The driver's folders are empty until the host's are mounted; not every set_env.sh adds them.
 # PYTHONPATH is emptied for `health`, which does not pass through the entry point; see there.
 ENV CANN_SET_ENV=${CANN_SET_ENV} \
@@ -94,7 +94,7 @@ HEALTHCHECK --interval=10s --timeout=5s --start-period=120s --retries=3 \
     CMD ["npucall-server", "health", "127.0.0.1:50061"]
 # 69 is the exit code for missing libraries. -I: CANN puts its own Python packages on PYTHONPATH,
 # before ours; they stay visible to what CANN starts, and out of the server.
-ENTRYPOINT ["/bin/bash", "-c", "source \"$CANN_SET_ENV\" || exit 69; exec /opt/npucall/bin/python -I -m npucall_server \"$@\"", "npucall-server"]
+ENTRYPOINT ["/bin/bash", "-c", "for each in /usr/local/Ascend/cann/set_env.sh /usr/local/Ascend/ascend-toolkit/set_env.sh; do [ -e \"$each\" ] && break; done; source \"${CANN_SET_ENV:-$each}\" || exit 69; exec /opt/npucall/bin/python -I -m npucall_server \"$@\"", "npucall-server"]
 CMD ["serve"]
 
 
