@@ -38,7 +38,7 @@ Progress: TypeAlias = "Callable[[int, int, int], object]"
 
 
 @dataclass(frozen=True)
-class Options:
+class CallOptions:
     """What goes with a call in addition to its arguments."""
 
     timeout: float
@@ -91,7 +91,7 @@ class Plan:
 
 _BY_NAME = ("variant", "outputs", "timeout")
 """Options that a call by name has among its arguments."""
-_OPTIONS = {each.name for each in fields(Options)}
+_OPTIONS = {each.name for each in fields(CallOptions)}
 
 
 class Binding:
@@ -100,11 +100,11 @@ class Binding:
     def __init__(
         self,
         settings: ClientSettings,
-        options: Options | None = None,
+        options: CallOptions | None = None,
         declared: dict[str, Operator[Any, Any]] | None = None,
         known: KnownCalls | None = None,
     ) -> None:
-        self.options = options or Options(settings.timeout, settings.variant)
+        self.options = options or CallOptions(settings.timeout, settings.variant)
         self._settings = settings
         self._declared = declared if declared is not None else {}
         """Operators that only the server knows, asked for once."""
@@ -118,7 +118,7 @@ class Binding:
         options = replace(self.options, **named)
         return Binding(self._settings, options, self._declared, self._known)
 
-    def options_of(self, operator: Operator[Any, Any] | str, kwargs: dict[str, Any]) -> Options:
+    def options_of(self, operator: Operator[Any, Any] | str, kwargs: dict[str, Any]) -> CallOptions:
         """Removes the options from the arguments of a call by name, and returns them.
 
         Raises TypeError if the operator is neither an operator nor a name, and for an option that
@@ -152,7 +152,7 @@ class Binding:
         operator: Operator[Any, Any] | str,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
-        options: Options,
+        options: CallOptions,
         home: Home | None = None,
         within: object = None,
         *,

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("npucall_client")
 
 
-class Kind(NamedTuple):
+class MemberKind(NamedTuple):
     """What members have in common whose results are alike."""
 
     soc: str
@@ -31,12 +31,12 @@ class Kind(NamedTuple):
         return f"{self.soc} on {self.device or 'unknown'}"
 
 
-def kind_of(member: Member) -> Kind | None:
+def kind_of(member: Member) -> MemberKind | None:
     """The kind of a member; None if nobody has said what it is."""
-    return Kind(member.soc, member.device.partition(":")[0]) if member.soc else None
+    return MemberKind(member.soc, member.device.partition(":")[0]) if member.soc else None
 
 
-def kind_of_most(members: Collection[Member]) -> Kind | None:
+def kind_of_most(members: Collection[Member]) -> MemberKind | None:
     """The kind of more than half of the members whose kind is known; None if there is none."""
     kinds = Counter(kind for each in members if (kind := kind_of(each)) is not None)
     return next((kind for kind, count in kinds.items() if 2 * count > kinds.total()), None)
@@ -47,7 +47,7 @@ class Fitting:
 
     def __init__(self, wish: Requirements) -> None:
         self.wish = wish
-        self.kind: Kind | None = None
+        self.kind: MemberKind | None = None
         """That of all members which are called; None before calls begin, and if any may be."""
         self._named: set[str] = set()
 
@@ -95,7 +95,7 @@ class Fitting:
 
 
 def _mixed(members: Collection[Member]) -> MixedPoolError:
-    addresses: dict[Kind | None, list[str]] = {}
+    addresses: dict[MemberKind | None, list[str]] = {}
     for member in members:
         addresses.setdefault(kind_of(member), []).append(member.address)
     found = "; ".join(

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from npucall.v1 import operator_service_pb2 as pb
     from npucall.wire.messages import Response
     from npucall.wire.rpcs import A, Q, Rpc
-    from npucall_client.calls.options import Binding, Options, Plan, Result
+    from npucall_client.calls.options import Binding, CallOptions, Plan, Result
     from npucall_client.sending.reservations import Renewal
     from npucall_client.sending.session_transport import SessionTransport
     from npucall_client.sending.transport import Transport
@@ -92,7 +92,7 @@ class Connection:
         self.waits = waits
 
     @property
-    def options(self) -> Options:
+    def options(self) -> CallOptions:
         """What goes with a call in addition to its arguments."""
         return self.binding.options
 
