@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from tests.client import fake_server as fake
 from tests.client.fake_frames import FakeConnection
 from tests.rows import each
 
+import npucall_client
 from npucall.errors import ConnectionLostError, CredentialExpiredError, QueueFullError
 from npucall.wire import headers
 from npucall.wire.status import to_status
@@ -270,6 +272,15 @@ def test_a_forked_process_has_connections_of_its_own(server: fake.FakeServer) ->
         assert listener.opened == 2
         answers(client)
     assert (listener.opened, server.unary, over_grpc(server)) == (2, 3, 0)
+
+
+def test_a_client_that_is_dropped_ends_its_connections(server: fake.FakeServer) -> None:
+    with fake_frames.listening(server) as listener, fake.serving(server) as target:
+        client = npucall_client.connect(target)
+        answers(client)
+        del client
+        gc.collect()
+        fake.until(lambda: not listener.serving, "the server has heard of it")
 
 
 def test_another_token_travels_on_another_connection(server: fake.FakeServer) -> None:

@@ -26,6 +26,13 @@ _CREDENTIALS = struct.Struct("iII")
 """C's ``struct ucred``: process, user, group."""
 
 
+class OwnSocket(socket.socket):
+    """Closes when its client is gone that nobody closed, without a warning, as gRPC's do."""
+
+    def __del__(self) -> None:
+        self.close()
+
+
 class FramesPlace(NamedTuple):
     """A path, or a port of a host."""
 

@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from npucall import keepalive
-from npucall_client.sending.frames.frame_places import may_see_credential
+from npucall_client.sending.frames.frame_places import OwnSocket, may_see_credential
 from npucall_client.sending.frames.thread_socket import MOST_FILES, OWN_FILES
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class LoopSocket:
                 kind = socket.SOCK_STREAM
                 found = await loop.getaddrinfo(place.host, place.port, type=kind)
                 where = [(family, address) for family, *_, address in found]
-            connection = socket.socket(where[0][0])
+            connection = OwnSocket(where[0][0])
             try:
                 connection.settimeout(0)
                 if not place.path:

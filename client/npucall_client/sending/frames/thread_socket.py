@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from npucall import keepalive
-from npucall_client.sending.frames.frame_places import may_see_credential
+from npucall_client.sending.frames.frame_places import OwnSocket, may_see_credential
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -145,9 +145,10 @@ def _connected(place: FramesPlace, ends: float) -> socket.socket:
     """A connection to a place, which blocks. Raises OSError."""
     left = max(ends - time.monotonic(), _LEAST_WAIT)
     if place.path:
-        connection = socket.socket(socket.AF_UNIX)
+        connection = OwnSocket(socket.AF_UNIX)
     else:
-        connection = socket.create_connection((place.host, place.port), left)
+        made = socket.create_connection((place.host, place.port), left)
+        connection = OwnSocket(made.family, made.type, made.proto, made.detach())
     try:
         if place.path:
             _wait_at_most(connection, left)  # Python's own timeout would fail at once
