@@ -138,6 +138,7 @@ class SessionRoom:
 
     def give_back(self) -> None:
         """The session has ended. Handles that are still read continue to count."""
+        self.gives_way = None  # what has ended keeps nothing alive
         self._own.give_back()
 
 
