@@ -50,6 +50,8 @@ class TlsLayer:
 
     async def receive_into(self, memory: memoryview) -> int:
         """See ``FrameSocket``."""
+        if not (self._in.pending or self._tls.pending()):  # to find that out by a read takes more
+            await self._receive()
         while True:
             with self._lock:
                 try:
@@ -64,10 +66,11 @@ class TlsLayer:
         """See ``FrameSocket``."""
         for piece in _pieces(parts, size):
             with self._lock:
-                rest = piece
-                while rest:
-                    rest = rest[self._tls.write(rest) :]
-            await self._flush()
+                sent = self._tls.write(piece)
+                while sent < len(piece):
+                    sent += self._tls.write(piece[sent:])
+                data = self._out.read()
+            await self._below.send((data,), len(data))
 
     async def receive_files(self, size: int) -> tuple[bytes, list[int]]:
         """None come from another host."""
@@ -88,19 +91,19 @@ class TlsLayer:
                 self._in.write_eof()
 
 
-def _pieces(parts: Sequence[Buffer], size: int) -> Iterator[memoryview]:
-    """All bytes in pieces of a bounded length; small parts are joined."""
+def _pieces(parts: Sequence[Buffer], size: int) -> Iterator[Buffer]:
+    """All bytes in pieces of a bounded length, none of them empty; small parts are joined."""
     if size <= _SENT_BYTES:
-        yield memoryview(b"".join(parts))
+        yield b"".join(parts)
         return
     small: list[Buffer] = []
-    for part in parts:
-        if len(part) < _TAKEN_BYTES:
+    for part in (*parts, b""):
+        if 0 < len(part) < _TAKEN_BYTES:
             small.append(part)
             continue
-        yield memoryview(b"".join(small))
-        small.clear()
+        if small:
+            yield b"".join(small)
+            small.clear()
         whole = memoryview(part)
         for start in range(0, len(whole), _SENT_BYTES):
             yield whole[start : start + _SENT_BYTES]
-    yield memoryview(b"".join(small))
