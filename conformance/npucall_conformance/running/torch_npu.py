@@ -174,7 +174,9 @@ def _soc(npu: Any) -> tuple[str, str]:
 
 
 def _check_outputs(call: MadeCall) -> None:
-    """Raises NotJudgedError for outputs that torch_npu would not make itself."""
+    """Raises NotJudgedError for arguments that torch has not, or outputs that it does not make."""
+    if call.arguments.keys() - call.given.values.keys() - call.shapes.keys():
+        raise cannot("torch has no other arguments than the operator")
     for name, shape in call.shapes.items():
         spec = call.arguments.get(name)
         if name in call.arguments and spec is None:
