@@ -66,20 +66,29 @@ def untrusted(address: str, said: str) -> str:
 def misfit(address: str, *, encrypts: bool) -> str:
     """A sentence on what answers at HOST:PORT, if the client does not speak its protocol.
 
-    Empty if the client does, if nothing answers, and if it cannot be found out. Blocks for at most
-    three seconds.
+    One too if no host has that name. Empty if the client speaks it, if nothing answers, and if it
+    cannot be found out. Blocks for at most three seconds.
     """
-    with suppress(OSError, ValueError):
-        first = _first_bytes(address)
-        if first.startswith(_ALERT) or (not first and _speaks_tls(address)):
-            return "" if encrypts else f"target: the server at {address} {_USES_TLS}"
-        if first.startswith(_HTTP_1):
-            return f"target: an HTTP/1 server answers at {address}, and no npucall server" + _MEANT
-        if first[3:4] == bytes((_SETTINGS,)) and first[:1] == b"\0":
-            return f"target: the server at {address} {_HAS_NO_TLS}" if encrypts else ""
-        if first:
-            said = shown(cut(first.decode(errors="replace").strip(), _SHOWN_BYTES))
-            return f"target: no gRPC server answers at {address}; it says {said!r}" + _MEANT
+    try:
+        return _misfit(_first_bytes(address), address, encrypts=encrypts)
+    except socket.gaierror as error:
+        host = address.rpartition(":")[0]
+        none = f"target: no host has the name {host}; correct the target (NPUCALL_TARGET)"
+        return none if error.errno == socket.EAI_NONAME else ""
+    except (OSError, ValueError):
+        return ""
+
+
+def _misfit(first: bytes, address: str, *, encrypts: bool) -> str:
+    if first.startswith(_ALERT) or (not first and _speaks_tls(address)):
+        return "" if encrypts else f"target: the server at {address} {_USES_TLS}"
+    if first.startswith(_HTTP_1):
+        return f"target: an HTTP/1 server answers at {address}, and no npucall server" + _MEANT
+    if first[3:4] == bytes((_SETTINGS,)) and first[:1] == b"\0":
+        return f"target: the server at {address} {_HAS_NO_TLS}" if encrypts else ""
+    if first:
+        said = shown(cut(first.decode(errors="replace").strip(), _SHOWN_BYTES))
+        return f"target: no gRPC server answers at {address}; it says {said!r}" + _MEANT
     return ""
 
 

@@ -78,6 +78,15 @@ def test_what_else_answers_is_told_at_once(
         connect(target, **settings)
 
 
+def test_a_name_that_no_host_has_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(*_: object, **__: object) -> None:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", unknown)
+    with unreachable(match="^target: no host has the name npu-hst.invalid; correct the target"):
+        connect("npu-hst.invalid")
+
+
 @pytest.fixture
 def authorities(tmp_path: Path) -> Callable[..., Any]:
     """Makes an authority, of the name that it is given."""
