@@ -106,6 +106,9 @@ def calls(server: FakeServer) -> Serve:
             if peer.authorization:
                 metadata["authorization"] = peer.authorization
             context: Any = FrameContext(metadata, peer.socket)
+            if header.kind == headers.STREAM:
+                _stream(server, peer, message, context)
+                return
             try:
                 response = server.execute(message, context)
             except RefusalError as refusal:
@@ -114,6 +117,21 @@ def calls(server: FakeServer) -> Serve:
                 peer.send(headers.RESPONSE, response, header.call_id)
 
     return serve
+
+
+def _stream(server: FakeServer, peer: FakeConnection, message: bytes, context: Any) -> None:
+    def messages() -> Iterator[bytes]:
+        each = message
+        while each:
+            yield each
+            each = peer.receive()[2]
+
+    try:
+        for answer in server.stream(messages(), context):
+            peer.send(headers.STREAM, answer)
+        peer.send(headers.STREAM)
+    except RefusalError as refusal:
+        peer.send(headers.ERROR, refusal.args[0])
 
 
 class FakeListener:
