@@ -221,8 +221,8 @@ def test_in_a_pool_three_members_end_and_others_go_on() -> None:
 def test_calls_that_wait_outlive_two_servers_that_somebody_kills() -> None:
     """One call at a time has the device for a second; the others wait, and servers end."""
     schedule = random.Random(16)
-    with kept_server() as keeper, ThreadPoolExecutor(INNOCENTS) as threads:
-        clients = [connected(keeper) for _ in range(INNOCENTS)]
+    with kept_server() as keeper, ExitStack() as open_, ThreadPoolExecutor(INNOCENTS) as threads:
+        clients = [open_.enter_context(connected(keeper)) for _ in range(INNOCENTS)]
         waiting = [threads.submit(unary, client, TAKES_LONG) for client in clients]
         for killed in range(KILLED):
             keeper.wait_until_ready(killed)

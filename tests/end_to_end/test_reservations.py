@@ -80,11 +80,11 @@ def test_a_holder_goes_on_where_the_server_is_killed_and_starts_again() -> None:
         server.process.wait()
     with running_server(environment=environment, listen=server.target) as server, client, quiet:
         run(quiet)
-        other = npucall_client.connect(server.target)
-        with pytest.raises(ReservedError):
-            run(other)
-        with pytest.raises(ReservedError):
-            other.reserve(10, wait=45)  # over the time in which keys of before are taken
+        with npucall_client.connect(server.target) as other:
+            with pytest.raises(ReservedError):
+                run(other)
+            with pytest.raises(ReservedError):
+                other.reserve(10, wait=45)  # over the time in which keys of before are taken
         run(quiet)
         wire.until(lambda: events(server.log) == ["reservation restored"], "the log says so")
 
