@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from npucall.tensors import Buffer
     from npucall.wire.messages import Response
     from npucall_client.calls.arguments import BoundCall
-    from npucall_client.sending.frames.frame_connection import FrameConnection
+    from npucall_client.sending.frames.frame_connection import CallConnection
     from npucall_client.sending.large_call import StreamOpener
     from npucall_client.sending.senders import Messages, MessageStream, Sender
     from npucall_client.settings import ClientSettings
@@ -191,7 +191,7 @@ class Link:
         *,
         seconds: float | None,
         ended: Callable[[], object] = _nothing,
-        connection: FrameConnection | None = None,
+        connection: CallConnection | None = None,
     ) -> MessageStream:
         """Opens a method of streams; returns the messages that come. Calls ``ended`` at its end.
 

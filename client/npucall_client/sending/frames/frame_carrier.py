@@ -18,7 +18,7 @@ from npucall.errors import NpucallError, UnauthenticatedError
 from npucall.wire.headers import EXECUTE, PROGRAM
 from npucall_client.calls.options import closed
 from npucall_client.sending.failures import Origin, broken, lateness
-from npucall_client.sending.frames.frame_memory import FrameMemory
+from npucall_client.sending.frames.frame_memory import CallMemory
 from npucall_client.sending.frames.frame_opener import FrameOpener
 from npucall_client.sending.frames.frame_places import Entrance, places_of
 from npucall_client.sending.frames.frame_stream import FrameStream
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from npucall.v1 import operator_service_pb2 as pb
     from npucall_client.sending.attempts import Attempts
     from npucall_client.sending.channels import Connections
-    from npucall_client.sending.frames.frame_connection import FrameConnection
+    from npucall_client.sending.frames.frame_connection import CallConnection
     from npucall_client.sending.senders import Messages, Sender
     from npucall_client.settings import ClientSettings
 
@@ -68,10 +68,10 @@ class FrameCarrier:
         self.is_offered = False
         """Whether a call may travel so."""
         self._entrances: tuple[Entrance, ...] = ()
-        self._idle: list[FrameConnection] = []
+        self._idle: list[CallConnection] = []
         """The one that was used last comes first."""
         self._is_closed = False
-        self.memory = FrameMemory(self, settings)
+        self.memory = CallMemory(self, settings)
         _carriers.add(self)
 
     @property
@@ -117,7 +117,7 @@ class FrameCarrier:
         return None
 
     @contextmanager
-    def using(self, connection: FrameConnection, timeout: float) -> Iterator[None]:
+    def using(self, connection: CallConnection, timeout: float) -> Iterator[None]:
         """Uses a connection, which is free or closed after that."""
         try:
             yield
@@ -134,7 +134,7 @@ class FrameCarrier:
 
     def stream(  # noqa: PLR0913  # all that makes one
         self,
-        connection: FrameConnection,
+        connection: CallConnection,
         messages: Messages,
         metadata: bytes,
         seconds: float | None,
@@ -172,7 +172,7 @@ class FrameCarrier:
             return True
         return False
 
-    async def taken(self, attempts: Attempts) -> FrameConnection | None:
+    async def taken(self, attempts: Attempts) -> CallConnection | None:
         """A connection that nobody else uses; None if there is none to be had."""
         now = time.monotonic()
         while self._idle:
@@ -199,7 +199,7 @@ class FrameCarrier:
                 self._sender.start(partial(self._try, entrance, attempts.sent), "npucall-frames")
         return None
 
-    def give_back(self, connection: FrameConnection) -> None:
+    def give_back(self, connection: CallConnection) -> None:
         """A call has ended, and with it the connection, perhaps."""
         if connection.is_open:
             connection.used = time.monotonic()
@@ -207,7 +207,7 @@ class FrameCarrier:
         else:
             self.end(connection)
 
-    def end(self, connection: FrameConnection) -> None:
+    def end(self, connection: CallConnection) -> None:
         """Ends a connection that nobody uses; a call that runs there ends too."""
         self._opener.end(connection)
 
@@ -238,7 +238,7 @@ class FrameCarrier:
 
     async def _opened(
         self, entrance: Entrance, authorization: str, ends: float
-    ) -> FrameConnection | None:
+    ) -> CallConnection | None:
         """A new connection; None if it does not come about."""
         place, is_short = entrance.place, ends - time.monotonic() < _SHORT_SECONDS
         try:

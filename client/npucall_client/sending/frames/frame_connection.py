@@ -57,7 +57,7 @@ class FrameSocket(Protocol):
         """Gives the descriptor back. In a forked process the connection stays as it is."""
 
 
-class FrameConnection:
+class CallConnection:
     """One call at a time, or one stream. ``files``: of the certificates with which it was made."""
 
     def __init__(self, socket: FrameSocket, authorization: str, files: Files | None) -> None:

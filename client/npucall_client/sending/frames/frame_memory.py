@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from npucall_client.calls.arguments import BoundCall
     from npucall_client.sending.attempts import Attempts
     from npucall_client.sending.frames.frame_carrier import FrameCarrier
-    from npucall_client.sending.frames.frame_connection import FrameConnection
+    from npucall_client.sending.frames.frame_connection import CallConnection
     from npucall_client.sending.frames.frame_region import FrameRegion
     from npucall_client.settings import ClientSettings
 
@@ -33,7 +33,7 @@ _NO_OUTPUTS: Mapping[str, int] = MappingProxyType({})
 _log = logging.getLogger("npucall_client")
 
 
-class FrameMemory:
+class CallMemory:
     """Each connection of ``carrier`` has a region for the call that it has, which it keeps."""
 
     def __init__(self, carrier: FrameCarrier, settings: ClientSettings) -> None:
@@ -70,7 +70,7 @@ class FrameMemory:
             return response
 
     async def _region_of(
-        self, connection: FrameConnection, size: int, ends: float
+        self, connection: CallConnection, size: int, ends: float
     ) -> FrameRegion | None:
         """A region of at least that size; None if the server gives none."""
         region = connection.region

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
-from npucall_client.sending.frames.frame_connection import FrameConnection
+from npucall_client.sending.frames.frame_connection import CallConnection
 from npucall_client.sending.frames.frame_places import context_of
 from npucall_client.sending.frames.tls_layer import TlsLayer
 
@@ -23,7 +23,7 @@ class FrameOpener:
 
     def __init__(self, settings: ClientSettings, sender: Sender, channels: Connections) -> None:
         self._settings, self._sender, self._channels = settings, sender, channels
-        self.every: set[FrameConnection] = set()
+        self.every: set[CallConnection] = set()
         self._is_closed = False
         self._context: tuple[Files, ssl.SSLContext] | None = None
         self._lock = threading.Lock()
@@ -31,7 +31,7 @@ class FrameOpener:
 
     async def entered(
         self, place: FramesPlace, authorization: str, instance: str, ends: float
-    ) -> FrameConnection:
+    ) -> CallConnection:
         """A connection on which the server takes calls.
 
         Raises OSError, EOFError, ValueError for certificates, the error of a server that refuses.
@@ -40,7 +40,7 @@ class FrameOpener:
         context = self._tls(files) if place.name and files is not None else None
         socket = await self._sender.frame_socket(place, ends)
         tls = None if context is None else TlsLayer(socket, context, place.name)
-        connection = FrameConnection(tls or socket, authorization, files)
+        connection = CallConnection(tls or socket, authorization, files)
         connection.is_near = bool(place.path)
         self.every.add(connection)
         try:
@@ -54,7 +54,7 @@ class FrameOpener:
             raise
         return connection
 
-    def end(self, connection: FrameConnection) -> None:
+    def end(self, connection: CallConnection) -> None:
         """Ends a connection that nobody uses; a call that runs there ends too."""
         self.every.discard(connection)
         connection.socket.cut()

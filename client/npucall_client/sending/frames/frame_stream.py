@@ -11,7 +11,7 @@ from npucall.wire.headers import STREAM
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from npucall_client.sending.frames.frame_connection import FrameConnection
+    from npucall_client.sending.frames.frame_connection import CallConnection
     from npucall_client.sending.senders import Message, Messages, Sender
 
 
@@ -24,7 +24,7 @@ class FrameStream:
 
     def __init__(  # noqa: PLR0913  # all that makes one
         self,
-        connection: FrameConnection,
+        connection: CallConnection,
         sender: Sender,
         messages: Messages,
         metadata: bytes,
