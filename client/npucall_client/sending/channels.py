@@ -82,7 +82,7 @@ class Channels:
         return self._calls.is_connected() or self._streams.is_connected()
 
 
-class Connections:
+class RenewedChannels:
     """The channels that new calls take. Safe to use from several threads.
 
     When a file of the certificates has changed, or the server has refused streams again and again,

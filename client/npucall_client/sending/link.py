@@ -16,7 +16,7 @@ from npucall.v1 import operator_service_pb2 as pb
 from npucall_client.calls.options import closed
 from npucall_client.sending.attempts import Attempts
 from npucall_client.sending.beside import Beside
-from npucall_client.sending.channels import Connections
+from npucall_client.sending.channels import RenewedChannels
 from npucall_client.sending.credentials import credential_of, none
 from npucall_client.sending.failures import Origin, failure, lateness
 from npucall_client.sending.frames.frame_carrier import KINDS, STREAM, FrameCarrier
@@ -72,7 +72,7 @@ class Link:
         self.limits = ServerLimits(self.info.limits, settings.stream_from)
         self.memories = SharedMemories()
         self.credential = credential_of(settings) if trusted else none()
-        self.connections = Connections(settings, sender)
+        self.connections = RenewedChannels(settings, sender)
         self.frames = FrameCarrier(settings, sender, self.connections, self._doubt)
         self.beside = Beside(settings.target, waits=waits)
         self._stream_from = settings.stream_from

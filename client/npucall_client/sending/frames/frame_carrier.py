@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from npucall.tensors import Buffer
     from npucall.v1 import operator_service_pb2 as pb
     from npucall_client.sending.attempts import Attempts
-    from npucall_client.sending.channels import Connections
+    from npucall_client.sending.channels import RenewedChannels
     from npucall_client.sending.frames.frame_connection import CallConnection
     from npucall_client.sending.senders import Messages, Sender
     from npucall_client.settings import ClientSettings
@@ -58,7 +58,7 @@ class FrameCarrier:
         self,
         settings: ClientSettings,
         sender: Sender,
-        connections: Connections,
+        connections: RenewedChannels,
         doubt: Callable[[], object],
     ) -> None:
         self._settings, self._sender, self._channels = settings, sender, connections

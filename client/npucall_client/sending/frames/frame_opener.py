@@ -12,7 +12,7 @@ from npucall_client.sending.frames.tls_layer import TlsLayer
 if TYPE_CHECKING:
     import ssl
 
-    from npucall_client.sending.channels import Connections
+    from npucall_client.sending.channels import RenewedChannels
     from npucall_client.sending.frames.frame_places import FramesPlace
     from npucall_client.sending.senders import Files, Sender
     from npucall_client.settings import ClientSettings
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class FrameOpener:
     """``channels``: know what the files of certificates say."""
 
-    def __init__(self, settings: ClientSettings, sender: Sender, channels: Connections) -> None:
+    def __init__(self, settings: ClientSettings, sender: Sender, channels: RenewedChannels) -> None:
         self._settings, self._sender, self._channels = settings, sender, channels
         self.every: set[CallConnection] = set()
         self._is_closed = False
