@@ -55,7 +55,8 @@ def _folders(stats: _Stats) -> Iterator[str]:
         (_folder(each), outcome) for outcome in _OUTCOMES for each in stats.get(outcome, ())
     )
     for report in chain.from_iterable(stats.values()):
-        if hasattr(report, "duration"):  # set-up and teardown too
+        # Set-up and teardown too; a subtest's seconds are in those of its test.
+        if hasattr(report, "duration") and not isinstance(report, pytest.SubtestReport):
             seconds[_folder(report)] += report.duration
     for folder in sorted({folder for folder, _ in counts}):
         said = ", ".join(f"{n} {o}" for (f, o), n in counts.items() if f == folder)
