@@ -20,6 +20,7 @@ from typing import Any
 
 import pytest
 
+import npucall
 import npucall_client
 from npucall import errors
 from npucall.v1 import operator_service_pb2
@@ -194,7 +195,7 @@ def test_the_methods_that_pages_name_are_there() -> None:
     for page, pattern, owners in (
         ("docs/sessions.md", r"`session\.(\w+)", (npucall_client.Session,)),
         ("docs/sessions.md", r"`p\.(\w+)\(", (npucall_client.Program,)),
-        ("docs/sessions.md", r"`npucall_client\.(\w+)", (npucall_client,)),
+        ("docs/sessions.md", r"`npucall\.(\w+)", (npucall,)),
         ("docs/aio.md", r"\bclient\.(\w+)\(", (aio.Client,)),
         ("docs/aio.md", r"\bs\.(\w+)\(", (aio.Session,)),
         ("docs/aio.md", r"\bp\.(\w+)\(", (aio.Pipeline, aio.Program)),

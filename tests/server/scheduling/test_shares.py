@@ -77,7 +77,7 @@ def endless(rolls: random.Random, shortest: float, longest: float) -> object:
 
 @pytest.mark.parametrize(
     "schedules",
-    [10, pytest.param(40, marks=pytest.mark.more), pytest.param(2_000, marks=pytest.mark.long)],
+    [10, pytest.param(40, marks=pytest.mark.more), pytest.param(10_000, marks=pytest.mark.long)],
 )
 def test_backlogged_tenants_get_the_device_by_their_weights(schedules: int) -> None:
     """Never two largest turns apart, and after 10 s not more than a twentieth of their shares."""

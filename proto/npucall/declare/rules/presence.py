@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def present(*names: str) -> Rule:
-    """None of them is absent; the first that is gives 161001."""
+    """None of them is absent; the first that is gives 161001 [src:null-first]."""
 
     def faults(draft: Draft) -> Iterator[Fault]:
         for name in names:
