@@ -17,9 +17,9 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-enum { HELLO = 1, CREDENTIAL, WELCOME, EXECUTE, RESPONSE = 7, ERROR }; /* FrameKind */
+enum { HELLO = 1, CREDENTIAL, WELCOME, EXECUTE, RESPONSE = 7, ERROR, ALIVE = 11 }; /* FrameKind */
 enum { NUMBER = 0, FIXED64 = 1, BYTES = 2, FIXED32 = 5 };              /* wire types of protobuf */
-enum { FLOAT = 1, SUM = 2, SECONDS = 30, HEADER_BYTES = 16 };
+enum { FLOAT = 1, SUM = 2, SECONDS = 300, SILENCE_SECONDS = 30, HEADER_BYTES = 16 };
 
 static void fail(int code, const char *what) {
   fprintf(stderr, "kl_div_backward: %s\n", what);
@@ -155,14 +155,16 @@ static void refused(struct reader status) {
 }
 
 static void expect(int connection, int wanted, struct bytes *message) {
-  int kind = receive_frame(connection, message);
+  int kind;
+  while ((kind = receive_frame(connection, message)) == ALIVE)
+    send_frame(connection, ALIVE, 0, &(struct bytes){0});
   if (kind == ERROR) refused((struct reader){message->data, message->data + message->size});
   if (kind != wanted) fail(3, "the server sent another frame than it should");
 }
 
 static int connected(const char *path) {
   struct sockaddr_un address = {.sun_family = AF_UNIX};
-  struct timeval patience = {.tv_sec = SECONDS + 5};
+  struct timeval patience = {.tv_sec = SILENCE_SECONDS};
   if (strlen(path) >= sizeof address.sun_path) fail(2, "SOCKET: the path is too long");
   strcpy(address.sun_path, path);
   int connection = socket(AF_UNIX, SOCK_STREAM, 0);

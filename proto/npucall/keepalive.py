@@ -10,15 +10,18 @@ after ``_SILENCE_MS``. It cannot be as short as above, because a ping waits in t
 until the caller's data is sent: with 1 s, a call of 3 MiB over 1.5 Mbit/s, with 2 s of queue on the
 way, broke eleven times in 98 s and never succeeded; with 30 s the call took 30 s and succeeded. The
 same time holds for a link that is cut on the far side of a proxy, and on systems without
-TCP_USER_TIMEOUT. Frames have no ping: there only the kernel's own finds a cut link.
+TCP_USER_TIMEOUT. In frames the server sends ALIVE every ``ALIVE_SECONDS``, and the client answers.
 - Nothing: if a process is stopped for less than that, or has no processor, it loses no call.
 """
 
+import selectors
 import socket
 
 _PING_MS = 2000
 _UNACKNOWLEDGED_MS = 1000
 _SILENCE_MS = 30_000
+SILENCE_SECONDS = _SILENCE_MS / 1000
+ALIVE_SECONDS = SILENCE_SECONDS / 3
 _ALLOWED_MS = 1000
 """Between two pings of a client; a server disconnects clients that ping more often."""
 
@@ -47,3 +50,13 @@ def for_calls(connection: socket.socket) -> None:
     for name, value in {**seconds, "TCP_USER_TIMEOUT": _UNACKNOWLEDGED_MS}.items():
         if hasattr(socket, name):
             connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+
+
+def takes_more(connection: object) -> bool:
+    """Whether a few bytes can be sent there without waiting."""
+    with selectors.DefaultSelector() as selector:
+        try:
+            selector.register(connection, selectors.EVENT_WRITE)  # type: ignore[arg-type]
+        except (OSError, ValueError):  # it was closed
+            return False
+        return bool(selector.select(0))

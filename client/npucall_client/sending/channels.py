@@ -126,6 +126,11 @@ class RenewedChannels:
             if self._current.refusals >= _MOST_REFUSALS:
                 self._replace(again=True)
 
+    def leave(self) -> None:
+        """The server stands still: new calls take another connection, which may lead elsewhere."""
+        with self._lock:
+            self._replace(again=True)
+
     async def close(self) -> None:
         """Cancels all calls."""
         with self._lock:

@@ -14,7 +14,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17npucall/v1/frames.proto\x12\nnpucall.v1\"G\n\nFrameHello\x12\x0e\n\x06server\x18\x01 \x01(\t\x12\x19\n\x11max_message_bytes\x18\x02 \x01(\x04\x12\x0e\n\x06window\x18\x03 \x01(\r\"^\n\rFrameMetadata\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x13\n\x0btraceparent\x18\x02 \x01(\t\x12\x13\n\x0breservation\x18\x03 \x01(\t\x12\x0f\n\x07session\x18\x04 \x01(\t*\x94\x02\n\tFrameKind\x12\x1a\n\x16\x46RAME_KIND_UNSPECIFIED\x10\x00\x12\x14\n\x10\x46RAME_KIND_HELLO\x10\x01\x12\x19\n\x15\x46RAME_KIND_CREDENTIAL\x10\x02\x12\x16\n\x12\x46RAME_KIND_WELCOME\x10\x03\x12\x16\n\x12\x46RAME_KIND_EXECUTE\x10\x04\x12\x16\n\x12\x46RAME_KIND_PROGRAM\x10\x05\x12\x15\n\x11\x46RAME_KIND_CANCEL\x10\x06\x12\x17\n\x13\x46RAME_KIND_RESPONSE\x10\x07\x12\x14\n\x10\x46RAME_KIND_ERROR\x10\x08\x12\x15\n\x11\x46RAME_KIND_STREAM\x10\t\x12\x15\n\x11\x46RAME_KIND_MEMORY\x10\nb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17npucall/v1/frames.proto\x12\nnpucall.v1\"G\n\nFrameHello\x12\x0e\n\x06server\x18\x01 \x01(\t\x12\x19\n\x11max_message_bytes\x18\x02 \x01(\x04\x12\x0e\n\x06window\x18\x03 \x01(\r\"^\n\rFrameMetadata\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x13\n\x0btraceparent\x18\x02 \x01(\t\x12\x13\n\x0breservation\x18\x03 \x01(\t\x12\x0f\n\x07session\x18\x04 \x01(\t*\xaa\x02\n\tFrameKind\x12\x1a\n\x16\x46RAME_KIND_UNSPECIFIED\x10\x00\x12\x14\n\x10\x46RAME_KIND_HELLO\x10\x01\x12\x19\n\x15\x46RAME_KIND_CREDENTIAL\x10\x02\x12\x16\n\x12\x46RAME_KIND_WELCOME\x10\x03\x12\x16\n\x12\x46RAME_KIND_EXECUTE\x10\x04\x12\x16\n\x12\x46RAME_KIND_PROGRAM\x10\x05\x12\x15\n\x11\x46RAME_KIND_CANCEL\x10\x06\x12\x17\n\x13\x46RAME_KIND_RESPONSE\x10\x07\x12\x14\n\x10\x46RAME_KIND_ERROR\x10\x08\x12\x15\n\x11\x46RAME_KIND_STREAM\x10\t\x12\x15\n\x11\x46RAME_KIND_MEMORY\x10\n\x12\x14\n\x10\x46RAME_KIND_ALIVE\x10\x0b\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -22,7 +22,7 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'npucall.v1.frames_pb2', _gl
 if _descriptor._USE_C_DESCRIPTORS == False:
   DESCRIPTOR._options = None
   _globals['_FRAMEKIND']._serialized_start=209
-  _globals['_FRAMEKIND']._serialized_end=485
+  _globals['_FRAMEKIND']._serialized_end=507
   _globals['_FRAMEHELLO']._serialized_start=39
   _globals['_FRAMEHELLO']._serialized_end=110
   _globals['_FRAMEMETADATA']._serialized_start=112

@@ -57,6 +57,14 @@ descriptor (SCM_RIGHTS); or ERROR, with the reasons that `SharedMemoryResponse.e
 `shared_memory.proto` says of the memory holds, but that it is the client's as long as this
 connection is open; calls of other connections, and over gRPC, may name it too.
 
+ALIVE is how each process finds out that the other one stands still, which keeps its connections
+open. Where a connection has an open call, or is a stream, and the server has sent nothing for
+10 s, it sends a frame ALIVE of call 0; so a client that waits for an answer, and to which nothing
+comes for 30 s, takes the connection for lost. The client answers each ALIVE with one, at once, but
+in the middle of another frame, and where the connection takes no more bytes, it leaves that out.
+The server ends the connections of a client from which nothing comes for 30 s after an ALIVE. An
+ALIVE may also come just after the last answer; the client answers it then or with its next call.
+
 Everything else is as `OperatorService` says it of Execute, ExecuteProgram and
 ExecuteStream: the order of
 checks, errors and their details, limits, progress, repeating. In these places a frame has what
@@ -114,6 +122,8 @@ class _FrameKindEnumTypeWrapper(google.protobuf.internal.enum_type_wrapper._Enum
     """Both ways: an `ExecuteStreamRequest`, an `ExecuteStreamResponse`, or nothing: all was sent."""
     FRAME_KIND_MEMORY: _FrameKind.ValueType  # 10
     """From the client: a `SharedMemoryRequest`; from the server: a `SharedMemoryResponse` with memory."""
+    FRAME_KIND_ALIVE: _FrameKind.ValueType  # 11
+    """Both ways, without a message: the process is alive."""
 
 class FrameKind(_FrameKind, metaclass=_FrameKindEnumTypeWrapper):
     """What a frame is."""
@@ -140,6 +150,8 @@ FRAME_KIND_STREAM: FrameKind.ValueType  # 9
 """Both ways: an `ExecuteStreamRequest`, an `ExecuteStreamResponse`, or nothing: all was sent."""
 FRAME_KIND_MEMORY: FrameKind.ValueType  # 10
 """From the client: a `SharedMemoryRequest`; from the server: a `SharedMemoryResponse` with memory."""
+FRAME_KIND_ALIVE: FrameKind.ValueType  # 11
+"""Both ways, without a message: the process is alive."""
 global___FrameKind = FrameKind
 
 @typing.final

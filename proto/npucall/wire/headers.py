@@ -41,6 +41,7 @@ RESPONSE = int(pb.FRAME_KIND_RESPONSE)
 ERROR = int(pb.FRAME_KIND_ERROR)
 STREAM = int(pb.FRAME_KIND_STREAM)
 MEMORY = int(pb.FRAME_KIND_MEMORY)
+ALIVE = int(pb.FRAME_KIND_ALIVE)
 
 
 class Header(NamedTuple):

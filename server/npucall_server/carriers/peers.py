@@ -213,9 +213,10 @@ class Peers:
             else:
                 patience = self.timeout if caller.arriving is None else self.first_timeout
                 if seconds >= patience and what and caller.since == since:
-                    self._cut(caller, what, seconds)
+                    self.cut(caller, what, seconds)
 
-    def _cut(self, caller: Visitor, what: str, seconds: float) -> None:
+    def cut(self, caller: Visitor, what: str, seconds: float) -> None:
+        """Ends what a peer does, which was awaited for so long."""
         self._open.pop(caller, None)
         self._log.event("cut", peer=caller.peer, message=f"waited {seconds:.0f} s for {what}")
         caller.cancel()

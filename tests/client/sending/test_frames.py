@@ -20,10 +20,16 @@ from tests.client.fake_frames import FakeConnection
 from tests.rows import each
 
 import npucall_client
-from npucall.errors import ConnectionLostError, CredentialExpiredError, QueueFullError
+from npucall import keepalive
+from npucall.errors import (
+    ConnectionLostError,
+    CredentialExpiredError,
+    QueueFullError,
+    SharedMemoryError,
+)
 from npucall.wire import headers
 from npucall.wire.status import to_status
-from npucall_client.sending.frames import frame_carrier, frame_places
+from npucall_client.sending.frames import frame_carrier, frame_places, thread_socket
 from npucall_client.sending.proxy import way_to
 from npucall_client.settings import ClientSettings
 
@@ -245,6 +251,33 @@ def test_a_call_whose_connection_breaks_is_sent_again(state: str) -> None:
 
     with fake_frames.listening(server, breaks) as listener, fake.connected(server) as client:
         answers(client)
+    assert (listener.opened, server.unary, over_grpc(server)) == (2, 1, 0)
+
+
+@BOTH_SENDERS
+@pytest.mark.usefixtures("no_pauses")
+@each("state", ["answer", "memory", "sending"])
+def test_a_server_that_stands_still_is_left(monkeypatch: pytest.MonkeyPatch, state: str) -> None:
+    """Its connections stay open; ``state``: what the client waits for."""
+    monkeypatch.setattr(keepalive, "SILENCE_SECONDS", 0.2)
+    monkeypatch.setattr(keepalive, "ALIVE_SECONDS", 0.1)
+    monkeypatch.setattr(thread_socket, "_LONGEST_WAIT", 0.1)
+    server, over = fake.FakeServer(), threading.Event()
+    array = PAIR if state == "answer" else fake.numbers(2_000_000)
+
+    def still(peer: FakeConnection) -> None:
+        if listener.opened > 1:
+            fake_frames.calls(server)(peer)
+        peer.welcome()
+        peer.receive()
+        if state == "sending":
+            none = to_status(SharedMemoryError("it has none"))
+            peer.send(headers.ERROR, none.SerializeToString(), 1)
+        over.wait(fake.PATIENCE)
+
+    with fake_frames.listening(server, still) as listener, fake.connected(server) as client:
+        assert np.array_equal(fake.run(client, array), array)
+        over.set()
     assert (listener.opened, server.unary, over_grpc(server)) == (2, 1, 0)
 
 

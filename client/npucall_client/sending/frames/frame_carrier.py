@@ -22,6 +22,7 @@ from npucall_client.sending.frames.frame_memory import CallMemory
 from npucall_client.sending.frames.frame_opener import FrameOpener
 from npucall_client.sending.frames.frame_places import Entrance, places_of
 from npucall_client.sending.frames.frame_stream import FrameStream
+from npucall_client.sending.frames.thread_socket import SilenceError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -64,7 +65,8 @@ class FrameCarrier:
         self._settings, self._sender, self._channels = settings, sender, connections
         self._opener = FrameOpener(settings, sender, connections)
         self._doubt = doubt
-        self._instance = ""
+        self._instance = self._left = ""
+        """The process that takes calls there, and the last one that stood still."""
         self.is_offered = False
         """Whether a call may travel so."""
         self._entrances: tuple[Entrance, ...] = ()
@@ -144,6 +146,7 @@ class FrameCarrier:
         """Makes a connection that was taken a stream."""
         left = math.inf if seconds is None else seconds
         connection.socket.until(time.monotonic() + left, left)
+        connection.socket.let_another_read()
         return FrameStream(
             connection,
             self._sender,
@@ -157,6 +160,8 @@ class FrameCarrier:
     def told(self, error: Exception, timeout: float) -> Exception:
         """What the caller hears of a connection that broke, as over gRPC."""
         target = self._settings.target
+        if isinstance(error, SilenceError):
+            self._leave()
         if isinstance(error, TimeoutError):
             return lateness(Origin(target, lambda: True, is_closed=False), timeout)
         return closed() if self._is_closed else broken(target, str(error) or "Socket closed")
@@ -222,6 +227,13 @@ class FrameCarrier:
         self._idle = []
         self._opener.forget()
         self._entrances = tuple(Entrance(each.place) for each in self._entrances)
+
+    def _leave(self) -> None:
+        """The server stands still: its other connections are no better, those of gRPC neither."""
+        self._end_idle()
+        if self._instance != self._left:
+            self._left = self._instance
+            self._channels.leave()
 
     def _end_idle(self) -> None:
         while self._idle:

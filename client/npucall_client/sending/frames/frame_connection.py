@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 _BUFFER_BYTES = 64 * 2**10
 _ONLY = 1
 """The number of a call that has a connection alone."""
+_ALIVE = pack(headers.ALIVE, 0)
 _MOST_MS = 2**32 - 1
 _RANDOM = int.from_bytes(os.urandom(7), "little") | 1 << 40
 """Never 0, whatever the number of the process."""
@@ -46,6 +47,12 @@ class FrameSocket(Protocol):
 
     async def receive_files(self, size: int) -> tuple[bytes, list[int]]:
         """So many bytes, at most, and the file descriptors that come beside the first one."""
+
+    def let_another_read(self) -> None:
+        """From now on one task reads while another one sends: the first one notices silence."""
+
+    def takes_more(self) -> bool:
+        """Whether a few bytes can be sent without waiting."""
 
     def is_quiet(self) -> bool:
         """Whether nothing has come, not even the end."""
@@ -109,10 +116,13 @@ class CallConnection:
         self.has_sent = False
         await socket.send((head, metadata, *message), HEADER_BYTES + size)
         self.has_sent = True
-        kind, call_id, answer = await self.next()
-        if kind == headers.RESPONSE and call_id == _ONLY:
-            return answer
-        raise self.error_in(kind, call_id, answer)
+        while True:
+            kind, call_id, answer = await self.next()
+            if kind == headers.RESPONSE and call_id == _ONLY:
+                return answer
+            if kind != headers.ALIVE:
+                raise self.error_in(kind, call_id, answer)
+            await self.say_alive()
 
     async def share(self, size: int, ends: float) -> FrameRegion:
         """Memory of so many bytes, used instead of what was shared before.
@@ -125,6 +135,9 @@ class CallConnection:
         head = pack(headers.MEMORY, len(message), _ONLY)
         await self.socket.send((head, message), HEADER_BYTES + len(message))
         first, files = await self.socket.receive_files(HEADER_BYTES)
+        while first == _ALIVE:
+            await self.say_alive()
+            first, files = await self.socket.receive_files(HEADER_BYTES)
         try:
             self._buffer[: len(first)] = first
             self._begin, self._end = 0, len(first)
@@ -146,6 +159,11 @@ class CallConnection:
         size = len(metadata) + sum(map(len, message))
         head = pack(kind, size, 0, len(metadata))
         await self.socket.send((head, metadata, *message), HEADER_BYTES + size)
+
+    async def say_alive(self) -> None:
+        """In answer to the server, which hears of it as well from bytes that have no room here."""
+        if self.socket.takes_more():
+            await self.socket.send((_ALIVE,), HEADER_BYTES)
 
     async def next(self) -> tuple[int, int, bytes]:
         """The next frame: its kind, its call, its message in memory of its own, read as bytes are.

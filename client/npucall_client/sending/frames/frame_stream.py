@@ -6,7 +6,7 @@ import threading
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Self
 
-from npucall.wire.headers import STREAM
+from npucall.wire.headers import ALIVE, STREAM
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,7 +36,7 @@ class FrameStream:
         self._ended, self._close, self._told = ended, close, told
         self._left = 2
         """Of its two halves those that are not over: who reads, who sends."""
-        self._lock = threading.Lock()
+        self._lock, self._sending = threading.Lock(), threading.Lock()
         self._is_over = self._is_reading = False
         sender.start(self._send, "npucall-stream")
 
@@ -48,7 +48,9 @@ class FrameStream:
             raise StopAsyncIteration
         self._is_reading = True
         try:
-            kind, call_id, message = await self._connection.next()
+            while (found := await self._connection.next())[0] == ALIVE:
+                await self._say_alive()
+            kind, call_id, message = found
             if kind == STREAM and message:
                 self._is_reading = False
                 return message
@@ -87,7 +89,16 @@ class FrameStream:
     async def _one(self, message: Message) -> None:
         metadata, self._metadata = self._metadata, b""
         parts = (message,) if isinstance(message, bytes) else message
-        await self._connection.send(STREAM, parts, metadata)
+        with self._sending:
+            await self._connection.send(STREAM, parts, metadata)
+
+    async def _say_alive(self) -> None:
+        """Unless a frame is just being sent: the server hears of that."""
+        if self._sending.acquire(blocking=False):
+            try:
+                await self._connection.say_alive()
+            finally:
+                self._sending.release()
 
     def _end(self) -> None:
         """Nobody reads any more."""

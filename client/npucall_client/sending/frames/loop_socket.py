@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from npucall import keepalive
 from npucall_client.sending.frames.frame_places import OwnSocket, may_see_credential
-from npucall_client.sending.frames.thread_socket import MOST_FILES, OWN_FILES
+from npucall_client.sending.frames.thread_socket import MOST_FILES, OWN_FILES, SilenceError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Sequence
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
+_MOST_UNREAD = 4 * 2**10
+"""To look at, to see whether more came."""
 _JOINED_BYTES = 64 * 2**10
 """To copy so little is quicker than to send it part by part."""
 
@@ -30,7 +32,11 @@ class LoopSocket:
 
     def __init__(self, connection: socket.socket, ends: float) -> None:
         self._loop, self._socket, self._ends = asyncio.get_running_loop(), connection, ends
-        self._is_late = False
+        self._error: OSError | None = None
+        """Why nobody waits any more."""
+        self._another_reads = False
+        self._timers: dict[bool, asyncio.TimerHandle] = {}
+        """For what comes, and for what is sent."""
         self.is_trusted = may_see_credential(connection)
 
     @classmethod
@@ -63,10 +69,11 @@ class LoopSocket:
 
     async def send(self, parts: Sequence[Buffer], size: int) -> None:
         if size <= _JOINED_BYTES:
-            await self._in_time(self._loop.sock_sendall(self._socket, b"".join(parts)))
+            work = self._loop.sock_sendall(self._socket, b"".join(parts))
+            await self._in_time(work, sends=True)
             return
         for part in parts:
-            await self._in_time(self._loop.sock_sendall(self._socket, part))
+            await self._in_time(self._loop.sock_sendall(self._socket, part), sends=True)
 
     async def receive_files(self, size: int) -> tuple[bytes, list[int]]:
         """See ``FrameSocket``."""
@@ -79,14 +86,14 @@ class LoopSocket:
         data, files, _, _ = socket.recv_fds(self._socket, size, MOST_FILES, OWN_FILES)
         return data, files
 
+    def let_another_read(self) -> None:
+        self._another_reads = True
+
+    def takes_more(self) -> bool:
+        return keepalive.takes_more(self._socket)
+
     def is_quiet(self) -> bool:
-        try:
-            self._socket.recv(1, socket.MSG_PEEK)
-        except BlockingIOError:
-            return True
-        except OSError:
-            pass
-        return False
+        return self._unread() is None
 
     def cut(self) -> None:
         with suppress(OSError):
@@ -95,17 +102,44 @@ class LoopSocket:
     def close(self) -> None:
         self._socket.close()
 
-    async def _in_time(self, work: Awaitable[T]) -> T:
-        """Its result, by the end of the time. Raises TimeoutError after that."""
-        timer = self._loop.call_later(max(self._ends - time.monotonic(), 0.0), self._end)
+    def _unread(self) -> int | None:
+        """Bytes that wait, up to some; 0: it has ended; None: none."""
+        try:
+            return len(self._socket.recv(_MOST_UNREAD, socket.MSG_PEEK))
+        except BlockingIOError:
+            return None
+        except OSError:
+            return 0
+
+    async def _in_time(self, work: Awaitable[T], *, sends: bool = False) -> T:
+        """Its result. Raises TimeoutError after the end of the time, SilenceError before it."""
+        self._wait(sends, 0, None)
         try:
             result = await work
+        except OSError:
+            if self._error is None:
+                raise
         finally:
-            timer.cancel()
-        if self._is_late:
-            raise TimeoutError
+            self._timers[sends].cancel()
+        if self._error is not None:
+            raise self._error
         return result
 
-    def _end(self) -> None:
-        self._is_late = True
+    def _wait(self, sends: bool, looks: int, unread: int | None) -> None:  # noqa: FBT001
+        seconds = min(max(self._ends - time.monotonic(), 0.0), keepalive.ALIVE_SECONDS)
+        self._timers[sends] = self._loop.call_later(seconds, self._look, sends, looks, unread)
+
+    def _look(self, sends: bool, looks: int, before: int | None) -> None:  # noqa: FBT001
+        """Counts looks that found nothing new. Nobody reads what comes while all of it is sent."""
+        unread = self._unread() if sends else None
+        looks = looks + 1 if unread == before else 0
+        if time.monotonic() >= self._ends:
+            self._error = TimeoutError()
+        elif looks * keepalive.ALIVE_SECONDS >= keepalive.SILENCE_SECONDS and not (
+            sends and self._another_reads
+        ):
+            self._error = SilenceError()
+        else:
+            self._wait(sends, looks, unread)
+            return
         self.cut()

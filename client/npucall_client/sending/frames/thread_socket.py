@@ -34,13 +34,22 @@ OWN_FILES = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
 _AT_ONCE = getattr(socket, "MSG_DONTWAIT", 0)
 
 
+class SilenceError(OSError):
+    """Nothing comes, or goes: the other process stands still, or is no longer reached."""
+
+    def __init__(self) -> None:
+        super().__init__(f"the server gave no sign of life for {keepalive.SILENCE_SECONDS:g} s")
+
+
 class ThreadSocket:
     """Sends and receives until ``ends``, on the clock of ``monotonic``: then TimeoutError."""
 
-    __slots__ = ("_ends", "_socket", "_waits", "is_trusted")
+    __slots__ = ("_ends", "_patience", "_socket", "_waits", "is_trusted")
 
     def __init__(self, connection: socket.socket, ends: float) -> None:
         self._socket, self._ends, self._waits = connection, ends, math.inf
+        self._patience = keepalive.SILENCE_SECONDS
+        """Seconds for which nothing may go."""
         self.is_trusted = may_see_credential(connection)
         """Whether it may see a credential."""
         self._look()
@@ -63,11 +72,12 @@ class ThreadSocket:
 
     async def receive_into(self, memory: memoryview) -> int:
         """The next bytes, as many as there are; none if the peer has gone."""
+        waited = 0.0
         while True:
             try:
                 return self._socket.recv_into(memory)
             except BlockingIOError:
-                self._look()
+                waited = self._waited(waited, keepalive.SILENCE_SECONDS)
 
     async def send(self, parts: Sequence[Buffer], size: int) -> None:
         """Sends all of the parts, which have so many bytes."""
@@ -84,13 +94,22 @@ class ThreadSocket:
 
     async def receive_files(self, size: int) -> tuple[bytes, list[int]]:
         """See ``FrameSocket``."""
+        waited = 0.0
         while True:
             try:
                 data, files, _, _ = socket.recv_fds(self._socket, size, MOST_FILES, OWN_FILES)
             except BlockingIOError:
-                self._look()
+                waited = self._waited(waited, keepalive.SILENCE_SECONDS)
             else:
                 return data, files
+
+    def let_another_read(self) -> None:
+        """See ``FrameSocket``."""
+        self._patience = math.inf
+
+    def takes_more(self) -> bool:
+        """See ``FrameSocket``."""
+        return keepalive.takes_more(self._socket)
 
     def is_quiet(self) -> bool:
         """Whether nothing has come, not even the end."""
@@ -113,8 +132,10 @@ class ThreadSocket:
 
     def _send_all(self, parts: Sequence[Buffer]) -> None:
         rest = [memoryview(part) for part in parts if len(part)]
+        waited = 0.0
         while rest:
             sent = self._some(rest)
+            waited = 0.0 if sent else self._waited(waited, self._patience)
             done = 0
             while done < len(rest) and sent >= len(rest[done]):
                 sent -= len(rest[done])
@@ -127,8 +148,16 @@ class ThreadSocket:
         try:
             return self._socket.sendmsg(rest[:_MOST_PARTS])
         except BlockingIOError:
-            self._look()
             return 0
+
+    def _waited(self, seconds: float, most: float) -> float:
+        """How long nothing has moved, after the kernel waited once more. Raises SilenceError."""
+        # Not by the clock: this process itself may have been stopped.
+        seconds += self._waits
+        self._look()
+        if seconds >= most:
+            raise SilenceError
+        return seconds
 
     def _look(self) -> None:
         """How long the kernel may wait next. Raises TimeoutError if the time is over."""

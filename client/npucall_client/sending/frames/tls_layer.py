@@ -35,6 +35,7 @@ class TlsLayer:
         self._taken = memoryview(bytearray(_TAKEN_BYTES))
         self.until, self.is_quiet = below.until, below.is_quiet
         self.cut, self.close = below.cut, below.close
+        self.let_another_read, self.takes_more = below.let_another_read, below.takes_more
 
     async def handshake(self) -> None:
         """Raises OSError where the server is another one, or wants none of this client."""

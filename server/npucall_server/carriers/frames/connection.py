@@ -15,6 +15,7 @@ from npucall_server.carriers.frames.frame_memory import FrameMemory
 from npucall_server.carriers.frames.frame_stream import run_stream
 from npucall_server.carriers.frames.incoming import BUFFER_BYTES, IncomingFrames
 from npucall_server.carriers.frames.outgoing import Outgoing
+from npucall_server.carriers.frames.pulse import Pulse
 from npucall_server.carriers.frames.tls_socket import TlsSocket
 from npucall_server.carriers.frames.visitor import METHOD, FrameVisitor
 
@@ -45,6 +46,8 @@ class FrameConnection(FrameVisitor):
         super().__init__(peer, parts.door.guard, of_user, self._outgoing.cut)
         self._outgoing.belongs_to(self)
         self._incoming = IncomingFrames(connection, self, parts.peers, parts.budget.frame_bytes)
+        self._pulse = Pulse(self._incoming, self._outgoing, parts.peers.clock)
+        self._answers: FrameAnswers | None = None
         self._parts, self._channel = parts, connection
         self._memory = FrameMemory(parts.regions, parts.door, holders)
         self.came = parts.peers.clock()
@@ -56,8 +59,12 @@ class FrameConnection(FrameVisitor):
         return self._incoming.count
 
     def look(self) -> None:
-        """Notices a peer that has gone, and a credential that may have ended."""
-        if self._incoming.peer_has_gone():
+        """Notices a peer that has gone or stands still, and a credential that may have ended."""
+        try:
+            is_busy = self._answers is not None and self._answers.is_busy
+            if silence := self._pulse.look(is_busy=is_busy):
+                self._parts.peers.cut(self, "a sign of life", silence)
+        except EOFError:
             self.cancel()
         try:
             self._parts.door.guard.check(self.identity)
@@ -96,6 +103,7 @@ class FrameConnection(FrameVisitor):
         self.place = place = parts.places.take(self, 1, self.cancel)
         self._outgoing.send(headers.WELCOME)
         answers = FrameAnswers(incoming, self._outgoing, parts.threads, place, self.cancel)
+        self._answers = answers
         try:
             while True:
                 if not incoming.has_frame or answers.is_full():
@@ -134,6 +142,8 @@ class FrameConnection(FrameVisitor):
             self._begin(header, answers)
         elif header.kind == headers.CREDENTIAL:
             self.renew(self._credential(header)[0])
+        elif header.kind == headers.ALIVE:
+            self._incoming.skip(header.length)
         elif header.kind == headers.CANCEL:
             self._incoming.skip(header.length)
             answers.cancel(header.call_id)

@@ -60,13 +60,16 @@ class FrameAnswers:
         """Whether as many answers have been gathered as are worth it."""
         return len(self._gathered) >= STREAM_WINDOW or self._parts >= _MOST_PARTS
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether any call is open."""
+        return bool(self._unsettled) or self._place.idle_since is None
+
     def run(self, call: FrameCall) -> None:
         """Runs an admitted call, here or in another thread."""
         execution, incoming = call.execution, self._incoming
         if execution.is_quick or (execution.is_short and not incoming.has_more()):
-            incoming.rests = True
             call.run()
-            incoming.rests = False
             self.add(call)
             return
         try:
@@ -74,12 +77,10 @@ class FrameAnswers:
         except OSError:
             call.settle()  # nobody else has it yet
             raise
-        if not self._window.acquire(blocking=False):
-            self._incoming.rests = True
-            self._window.acquire()
-            self._incoming.rests = False
+        self._window.acquire()
         self._elsewhere[call.id] = call
         self._unsettled.add(call)
+        self._place.idle_since = None  # if one that just ended has said otherwise
         self._threads.start(partial(self._run, call))
 
     def add(self, call: FrameCall) -> None:

@@ -50,11 +50,11 @@ def _messages(header: Header, incoming: IncomingFrames, caller: FrameVisitor) ->
     try:
         while size:
             yield incoming.message(size)
-            header = incoming.header()
+            while (header := incoming.header()).kind == headers.ALIVE:
+                incoming.skip(header.length)
             if header.kind != headers.STREAM or header.metadata:
                 raise MessageError(f"kind: expected a frame of the stream, found {header.kind}")
             size = incoming.size_of(header)
-        incoming.rests = True
     except NpucallError:
         raise
     except (OSError, EOFError):

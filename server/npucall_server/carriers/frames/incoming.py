@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 BUFFER_BYTES = 16 * 2**10
 """Of each connection, as long as it is open: small frames that come together are read at once."""
+MOST_WAITING = 4 * 2**10
+"""So much waits at least where the peer cannot send more."""
 
 
 class IncomingFrames:
@@ -38,8 +40,6 @@ class IncomingFrames:
         self._peer: Visitor | None = peer
         self.reading = threading.Lock()
         """Held while the kernel may write for the descriptor, which is not closed meanwhile."""
-        self.rests = False
-        """Whether nobody reads for a while, so that nobody notices if the peer goes."""
         self._buffer = memoryview(bytearray(BUFFER_BYTES))
         self._begin = self._end = 0
         self.count = 0
@@ -125,19 +125,22 @@ class IncomingFrames:
         """Nothing more is read: it lets go of the peer, which has it."""
         self._peer = None
 
-    def peer_has_gone(self) -> bool:
-        """Whether the connection has ended, and nobody reads that."""
+    def waiting(self) -> int:
+        """Bytes that nobody reads now, up to ``MOST_WAITING``. Raises EOFError for a lost peer."""
         # Whoever reads by now holds it, for as long as nothing comes.
-        if not self.rests or not self.reading.acquire(blocking=False):
-            return False
+        if not self.reading.acquire(blocking=False):
+            return 0
         try:
-            return not self._socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+            count = len(self._socket.recv(MOST_WAITING, socket.MSG_PEEK | socket.MSG_DONTWAIT))
         except BlockingIOError:
-            return False
+            return 0
         except OSError:
-            return True
+            raise EOFError from None
         finally:
             self.reading.release()
+        if not count:
+            raise EOFError
+        return count
 
     def _fill_up_to(self, size: int) -> None:
         with self._awaiting():

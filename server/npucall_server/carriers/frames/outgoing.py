@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import TypeAlias
 
+from npucall.keepalive import takes_more
 from npucall.tensors import Buffer
-from npucall.wire.headers import pack
+from npucall.wire.headers import ALIVE, pack
 from npucall_server.carriers.frames.tls_socket import TlsSocket
 from npucall_server.carriers.peers import ANSWER, Peers, Visitor
 
@@ -28,7 +29,7 @@ class Outgoing(Visitor):
 
     def __init__(self, connection: socket.socket | TlsSocket, peers: Peers) -> None:
         self._socket, self._clock = connection, peers.clock
-        self._sending, self._closing = threading.Lock(), threading.Lock()
+        self._sending, self._closing = threading.RLock(), threading.Lock()
         self.count = 0
         """Bytes that have been taken so far."""
         connection.setsockopt(
@@ -72,6 +73,20 @@ class Outgoing(Visitor):
             self.count += sent
             if sent != size:
                 self._send_rest(parts, sent)
+
+    def say_alive(self) -> bool:
+        """Sends that, if it takes no waiting; returns whether it did."""
+        if not self._sending.acquire(blocking=False):
+            return False
+        try:
+            if is_free := takes_more(self._socket):
+                self.send(ALIVE)
+        except OSError:
+            return False
+        else:
+            return is_free
+        finally:
+            self._sending.release()
 
     def _send_rest(self, parts: Sequence[Buffer], sent: int) -> None:
         """What the peer has no room for yet."""

@@ -36,6 +36,7 @@ class TlsSocket:
         """Whether the peer has said that nothing more comes."""
         self.setsockopt, self.shutdown = connection.setsockopt, connection.shutdown
         self.recv, self.close = connection.recv, connection.close
+        self.fileno = connection.fileno
 
     def handshake(self) -> None:
         """Raises ssl.SSLError, which is an OSError, where it fails, and EOFError."""

@@ -20,6 +20,7 @@ from npucall.v1 import operator_service_pb2 as pb
 from npucall.v1 import tensor_pb2
 
 HELLO, CREDENTIAL, WELCOME, EXECUTE, PROGRAM, CANCEL, RESPONSE, ERROR, STREAM, MEMORY = range(1, 11)
+ALIVE = 11
 HEADER = struct.Struct("<IIBBHI")
 
 
