@@ -148,6 +148,9 @@ def _add(key: list[Any], given: list[Any], values: Iterable[Any]) -> bool:
         if kind is np.ndarray:
             key += (value.dtype, value.shape, value.strides)
             given.append(value)
+        elif isinstance(value, np.generic):
+            key += (value.dtype, value.tobytes())  # it may be an attribute
+            given.append(np.asarray(value))
         elif kind in _PLAIN:
             key += (kind, value)
         elif kind is float:
@@ -195,11 +198,11 @@ def _bound(  # noqa: PLR0913  # all that makes a call
 def _names(given: Mapping[str, Any]) -> Iterator[str]:
     """The names of the tensors among the arguments, those of lists one by one."""
     for name, value in given.items():
-        if isinstance(value, np.ndarray | HeldTensor):
+        if isinstance(value, np.ndarray | np.generic | HeldTensor):
             yield name
         elif isinstance(value, list | tuple):
             for index, each in enumerate(value):
-                if isinstance(each, np.ndarray | HeldTensor):
+                if isinstance(each, np.ndarray | np.generic | HeldTensor):
                     yield element(name, index)
 
 

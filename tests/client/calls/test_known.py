@@ -100,6 +100,15 @@ def tried(operator: Any, dtype: DType) -> int:
     return len(LAYOUTS)
 
 
+def test_a_number_of_numpy_is_known_by_its_value() -> None:
+    calls = KnownCalls()
+    for value in np.float32(2), np.float32(3):
+        given = {"grad_output": value, "self": ONES, "target": ONES, "reduction": np.int64(0)}
+        before, again = (known(calls, kl_div_backward, **given) for _ in range(2))
+        assert again.form is before.form is not None
+        assert parts(again) == parts(bound(kl_div_backward, **given))
+
+
 DIFFERENT: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"reduction": 1}, {"reduction": True}),
     ({"reduction": 1}, {"reduction": "mean"}),
@@ -109,6 +118,9 @@ DIFFERENT: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"grad_output": ONES}, {"grad_output": ONES.T.copy().T}),
     ({"grad_output": ONES}, {"grad_output": ONES.astype(">f4")}),
     ({"grad_output": ONES}, {"grad_output": None}),
+    ({"grad_output": np.float32(1)}, {"grad_output": np.float16(1)}),
+    ({"grad_output": np.float32(1)}, {"grad_output": np.ones((), np.float32)}),
+    ({"reduction": np.int64(0)}, {"reduction": np.int64(1)}),
 ]
 
 
