@@ -148,7 +148,7 @@ def bind(  # noqa: PLR0913  # all that makes a call
             items.append((key, converted, repr(converted), (), False, False))
         else:
             tensor = value
-            if called.reference and isinstance(value, weak.KINDS) and not parameter.many:
+            if called.reference and type(value) in weak.KINDS and not parameter.many:
                 tensor, bound.is_weak = weak.tensor_of(parameter, value, given.values()), True
             items.append(_inputs(bound, parameter, tensor))
     for key, value in outputs.items():

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from npucall_client.calls.options import Progress
     from npucall_client.calls.tensors import HeldTensor
     from npucall_client.sending.senders import Sender, Signal, Task
-    from npucall_client.sending.session_transport import HandleUpload, SessionTransport
+    from npucall_client.sending.session_transport import HandleUpload, Opened, SessionTransport
     from npucall_client.sessions.remote import RemoteTensor
 
 _ASKED_FROM = 16 << 10
@@ -87,7 +87,7 @@ class SessionLink:
 
     async def open(self) -> Self:
         """Opens it. Call this first."""
-        await self._open(self._timeout)
+        self._begin(await self._opened(self._timeout))
         return self
 
     @property
@@ -246,10 +246,11 @@ class SessionLink:
             if self._lost is None or self._proofs is None:
                 return
             self._proofs.forget(self._collected.take())
-            await self._open(timeout)
+            granted = await self._opened(timeout)
             for upload in self._proofs.valid():
-                left = max(0.0, ends - time.monotonic())
-                await self._fill(self._own(left), upload, None)
+                request = self._asking(max(0.0, ends - time.monotonic()))
+                await self._fill(request._replace(session=granted.id), upload, None)
+            self._begin(granted)  # not before: a call of another thread may name its handles now
             self._lost = None
 
     async def _fill(
@@ -269,11 +270,14 @@ class SessionLink:
         """Whether a handle was filled again when the session was opened again."""
         return self._proofs is not None and handle in self._proofs
 
-    async def _open(self, timeout: float) -> None:
+    async def _opened(self, timeout: float) -> Opened:
+        """A new session on the server."""
         refillable = self._proofs is not None
-        granted = await self._transport.open(
+        return await self._transport.open(
             self._asking(timeout), *self._wanted, refillable=refillable
         )
+
+    def _begin(self, granted: Opened) -> None:
         self._id, self._lease, self._budget = granted
         self.filling += 1
         if self._task is None and self._lease < math.inf:

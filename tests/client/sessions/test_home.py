@@ -166,6 +166,21 @@ def test_refill_opens_another_session_under_the_same_handles(kind: type[Exceptio
     assert [home.proves(each) for each in (b"kept", b"gone", b"collected")] == [True, False, False]
 
 
+def test_calls_name_the_session_that_is_filled_again_only_once_it_is_full() -> None:
+    """Or a call of another thread finds a handle empty that has yet to be filled."""
+    fake, named = FakeSessions(), []
+    home = opened(fake, refill=True)
+    uploaded(home, b"one", b"other")
+
+    async def upload(request: Request, *_: Any) -> None:
+        named.append((request.session_id, home.id, home.filling))
+
+    fake.upload, fake.errors = upload, [HandleLostError("gone")]  # type: ignore[method-assign,assignment]
+    assert attempted(home, fake.call) == "done"
+    assert named == [("session 2", "session 1", 1)] * 2
+    assert (home.id, home.filling) == ("session 2", 2)
+
+
 def test_a_batch_that_a_server_did_not_get_goes_with_the_next_one() -> None:
     fake = FakeSessions()
     home = opened(fake)

@@ -166,7 +166,7 @@ def left(served: Served, name: str, how: str, rounds: int) -> Counter[str]:
 def grown(served: Served, before: Counter[str]) -> Counter[str]:
     """What there is more than before, however long one waits."""
     found: Counter[str] = Counter()
-    for _ in range(100):
+    for _ in range(1200):  # a minute: peers are noticed late beside load
         served.core.usage.lines()  # it counts the records that it has
         found = rest() - before
         if not found:
