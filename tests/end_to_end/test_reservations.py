@@ -82,7 +82,7 @@ def test_a_holder_goes_on_where_the_server_is_killed_and_starts_again() -> None:
         run(quiet)
         with npucall_client.connect(server.target) as other:
             with pytest.raises(ReservedError):
-                run(other)
+                run(other.options(timeout=2.0))
             with pytest.raises(ReservedError):
                 other.reserve(10, wait=45)  # over the time in which keys of before are taken
         run(quiet)
