@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, overload
 
 from npucall.wire.rpcs import GET_ACTIVITY, GET_SERVER_INFO, GET_USAGE, LIST_OPERATORS
 from npucall_client import client
-from npucall_client.aio.opening import Opening, on_loop
+from npucall_client.aio.opening import Opening
 from npucall_client.aio.pipeline import Pipeline
 from npucall_client.aio.sessions import Remote, Session
 from npucall_client.base import ClientBase, ReservedBase, opened, settings_of
 from npucall_client.sending.loop import LoopSender
+from npucall_client.sending.progress import on_loop
 from npucall_client.sending.senders import shortly
 
 if TYPE_CHECKING:

@@ -2,47 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
-import threading
-from collections import deque
 from collections.abc import Awaitable, Callable, Generator
 from types import TracebackType
 from typing import Any, Generic, TypeVar
 
-from npucall_client.calls.options import Progress
 from npucall_client.sending.senders import shortly
 
 T = TypeVar("T")
-
-
-def on_loop(progress: Progress | None) -> Progress | None:
-    """The same function for every thread: it is called on this loop, in the order of the reports.
-
-    What it raises is raised to who reports next.
-    """
-    if progress is None:
-        return None
-    loop, thread, told = asyncio.get_running_loop(), threading.get_ident(), progress
-    reports: deque[tuple[int, ...]] = deque()
-    failures: list[Exception] = []
-
-    def tell() -> None:
-        while reports:
-            try:
-                told(*reports.popleft())
-            except Exception as error:  # noqa: BLE001  # raised by who reports next
-                failures.append(error)
-
-    def report(*numbers: int) -> None:
-        reports.append(numbers)
-        if threading.get_ident() == thread:
-            tell()
-        else:
-            loop.call_soon_threadsafe(tell)
-        if failures:
-            raise failures.pop()
-
-    return report
 
 
 class Opening(Generic[T]):

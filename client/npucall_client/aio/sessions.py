@@ -8,8 +8,8 @@ from typing import Any, ParamSpec, Self, overload
 
 from npucall.declare import Operator
 from npucall.dtypes import AnyArray, Array
-from npucall_client.aio.opening import on_loop
 from npucall_client.calls.options import Progress
+from npucall_client.sending.progress import on_loop
 from npucall_client.sending.senders import shortly
 from npucall_client.sessions.program import ProgramBase, ProgramPlan
 from npucall_client.sessions.remote import RemoteTensor

@@ -2,8 +2,53 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
+from collections import deque
 from collections.abc import Callable
+
+from npucall_client.calls.options import Progress
+
+
+class LoopProgress:
+    """A caller's function that is called on this loop alone, in the order of the reports.
+
+    What it raises is raised to who reports next, or looks.
+    """
+
+    def __init__(self, tell: Progress) -> None:
+        self._tell, self._loop = tell, asyncio.get_running_loop()
+        self._thread = threading.get_ident()
+        self._reports: deque[tuple[int, ...]] = deque()
+        self._failures: list[Exception] = []
+
+    def __call__(self, *numbers: int) -> None:
+        """Reports, from any thread."""
+        self._reports.append(numbers)
+        if threading.get_ident() == self._thread:
+            self._tell_all()
+        else:
+            self._loop.call_soon_threadsafe(self._tell_all)
+        if self._failures:
+            raise self._failures.pop()
+
+    def check(self) -> None:
+        """On the loop: tells what was reported by now. Raises what that raised."""
+        self._tell_all()
+        if self._failures:
+            raise self._failures.pop()
+
+    def _tell_all(self) -> None:
+        while self._reports:
+            try:
+                self._tell(*self._reports.popleft())
+            except Exception as error:  # noqa: BLE001  # raised to who reports next, or looks
+                self._failures.append(error)
+
+
+def on_loop(progress: Progress | None) -> LoopProgress | None:
+    """The same function, called on this loop."""
+    return None if progress is None else LoopProgress(progress)
 
 
 class Telling:
@@ -35,7 +80,9 @@ class Telling:
         self._report()
 
     def check(self) -> None:
-        """Raises the error that the caller's function raised in gRPC's thread."""
+        """In the caller's thread: raises what the caller's function raised in gRPC's thread."""
+        if isinstance(self._tell, LoopProgress):
+            self._tell.check()
         if self.broken is not None:
             raise self.broken
 

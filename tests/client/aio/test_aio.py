@@ -21,6 +21,7 @@ from npucall_client import aio
 from npucall_client.aio import Client
 from npucall_client.sending import pipeline
 from npucall_client.sending.loop import LoopCondition
+from npucall_client.sending.progress import LoopProgress, Telling
 from npucall_client.sending.senders import finished
 
 ONES = np.ones((2, 3), np.float32)
@@ -219,3 +220,18 @@ def test_a_waiter_that_is_cancelled_leaves_its_place_to_the_next_one() -> None:
 def test_threads_do_not_run_what_waits_for_a_loop() -> None:
     with pytest.raises(RuntimeError, match="found one that suspends"):
         finished(asyncio.sleep(0))
+
+
+def test_what_progress_raises_is_raised_though_the_loop_hears_of_it_at_the_end() -> None:
+    def stop(*_: int) -> None:
+        raise KeyError("enough")
+
+    async def upload() -> None:
+        telling = Telling(LoopProgress(stop), 4)
+        sending = threading.Thread(target=telling.sent, args=(4,))
+        sending.start()
+        sending.join()  # meanwhile the loop stands still
+        telling.check()
+
+    with pytest.raises(KeyError, match="enough"):
+        asyncio.run(upload())
