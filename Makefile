@@ -176,7 +176,7 @@ abi: .venv/.dev  ## proves the C declarations against CANN's headers; writes tes
 coverage: .venv/.dev  ## which lines and branches the tests miss
 	$(BIN)/python -m pytest --cov --cov-report=term -m "not long and not containers"
 
-bench: .venv/.dev  ## three minutes: the goals, as ratios to a yardstick; writes build/bench.html and .json
+bench: .venv/.dev  ## under five minutes: the goals, as ratios to a yardstick; writes build/bench.html and .json
 	$(BIN)/python benchmarks/run.py
 
 bench-full: .venv/.dev  ## a quarter of an hour: every size, way, number of callers, dtype
