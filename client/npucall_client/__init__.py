@@ -90,4 +90,5 @@ else:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
     def __dir__() -> list[str]:
-        return sorted({*globals(), *__all__})
+        """What users use of it; ``import npucall`` shows the same."""
+        return sorted({*__all__, "__version__", "aio", "torch"})

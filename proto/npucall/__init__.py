@@ -37,10 +37,11 @@ Its modules, from the top::
 from __future__ import annotations
 
 from importlib import import_module
+from itertools import chain
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from importlib.metadata import EntryPoints
+    from types import ModuleType
 
 if not TYPE_CHECKING:  # type checkers read __init__.pyi
 
@@ -60,19 +61,21 @@ if not TYPE_CHECKING:  # type checkers read __init__.pyi
         return value
 
     def __dir__() -> list[str]:
-        return sorted({*globals(), "errors", "ops", *_points().names})
+        return sorted({*globals(), "errors", "ops", *chain(*map(dir, _others()))})
 
 
-def _points() -> EntryPoints:
-    """What other distributions put here: the client."""
-    return import_module("importlib.metadata").entry_points(group=__name__)
+def _others() -> list[ModuleType]:
+    """The packages whose names are also here: the client's."""
+    points = import_module("importlib.metadata").entry_points(group=__name__)
+    return [point.load() for point in points]
 
 
 def _of_others(name: str) -> object:
-    points = _points()
-    if name in points.names:
-        return points[name].load()
-    if points:
-        hint = import_module("npucall.texts").did_you_mean(name, points.names)
+    others = _others()
+    for other in others:
+        if name in dir(other):
+            return getattr(other, name)
+    if others:
+        hint = import_module("npucall.texts").did_you_mean(name, chain(*map(dir, others)))
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}{hint}")
     raise ModuleNotFoundError(f"npucall.{name}: the client is missing; pip install npucall-client")
