@@ -42,11 +42,12 @@ def tensor_of(parameter: Parameter, value: Any, others: Iterable[Any]) -> AnyArr
             f"{name}: expected numbers of up to 64 bits, found {reprlib.repr(value)}",
             parameter=name,
         )
-    if kind not in "biuf" or kind == "b" or getattr(parameter, "as_is", False):
+    if kind not in "iuf" or getattr(parameter, "as_is", False):
         return array
-    dtype = next((each for each in _dtypes(others) if kind in "iu" or _is_float(each)), None)
+    is_whole = kind != "f"
+    dtype = next((each for each in _dtypes(others) if is_whole or _is_float(each)), None)
     if dtype is None:
-        return array if kind in "iu" else array.astype(np.float32)
+        return array if is_whole else array.astype(np.float32)
     found = array.astype(dtype)
     if not _is_float(dtype) and not np.array_equal(found, array):
         raise ArgumentError(

@@ -29,12 +29,14 @@ class LoopProgress:
             self._tell_all()
         else:
             self._loop.call_soon_threadsafe(self._tell_all)
-        if self._failures:
-            raise self._failures.pop()
+        self._raise()
 
     def check(self) -> None:
         """On the loop: tells what was reported by now. Raises what that raised."""
         self._tell_all()
+        self._raise()
+
+    def _raise(self) -> None:
         if self._failures:
             raise self._failures.pop()
 

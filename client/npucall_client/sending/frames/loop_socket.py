@@ -10,7 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from npucall import keepalive
 from npucall_client.sending.frames.frame_places import OwnSocket, may_see_credential
-from npucall_client.sending.frames.thread_socket import MOST_FILES, OWN_FILES, SilenceError
+from npucall_client.sending.frames.thread_socket import (
+    JOINED_BYTES,
+    MOST_FILES,
+    OWN_FILES,
+    SilenceError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Sequence
@@ -23,8 +28,6 @@ if TYPE_CHECKING:
 
 _MOST_UNREAD = 4 * 2**10
 """To look at, to see whether more came."""
-_JOINED_BYTES = 64 * 2**10
-"""To copy so little is quicker than to send it part by part."""
 
 
 class LoopSocket:
@@ -68,7 +71,7 @@ class LoopSocket:
         return await self._in_time(self._loop.sock_recv_into(self._socket, memory))
 
     async def send(self, parts: Sequence[Buffer], size: int) -> None:
-        if size <= _JOINED_BYTES:
+        if size <= JOINED_BYTES:
             work = self._loop.sock_sendall(self._socket, b"".join(parts))
             await self._in_time(work, sends=True)
             return

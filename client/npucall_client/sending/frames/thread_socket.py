@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from npucall.tensors import Buffer
     from npucall_client.sending.frames.frame_places import FramesPlace
 
-_JOINED_BYTES = 64 * 2**10
-"""To copy so little is quicker than to name its parts to the kernel."""
+JOINED_BYTES = 64 * 2**10
+"""To copy so little is quicker than to send it part by part."""
 _MOST_PARTS = 512
 """The kernel takes 1,024 at a time."""
 _LONGEST_WAIT = 5.0
@@ -81,7 +81,7 @@ class ThreadSocket:
 
     async def send(self, parts: Sequence[Buffer], size: int) -> None:
         """Sends all of the parts, which have so many bytes."""
-        if size > _JOINED_BYTES:
+        if size > JOINED_BYTES:
             self._send_all(parts)
             return
         whole = b"".join(parts)
