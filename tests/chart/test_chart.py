@@ -226,7 +226,12 @@ def test_prometheus_is_told_of_each_server_once() -> None:
     spec = monitor["spec"]
     assert spec.keys() == {"selector", "namespaceSelector", "endpoints"}
     (endpoint,) = spec["endpoints"]
-    assert endpoint.keys() == {"port", "path", "interval"}
+    assert endpoint.keys() == {"port", "path", "interval", "scheme", "tlsConfig"}
+    assert endpoint["scheme"] == "https"
+    assert endpoint["tlsConfig"] == {
+        "serverName": "pool-npucall.lab.svc",
+        "ca": {"secret": {"name": "npucall-tls", "key": "ca.crt"}},
+    }
     (needed,) = spec["selector"]["matchExpressions"]
     chosen = [
         service["spec"]
@@ -238,6 +243,57 @@ def test_prometheus_is_told_of_each_server_once() -> None:
         assert endpoint["port"] in [port["name"] for port in service["ports"]]
     for pod in servers(rendered):
         assert [selects(service["selector"], pod) for service in chosen].count(True) == 1
+
+
+def test_prometheus_reads_without_tls_and_by_its_own_certificate() -> None:
+    on = "--set=metrics.enabled=true,metrics.serviceMonitor.enabled=true"
+    (plain,) = of_kind(render(DEFAULT, on), "ServiceMonitor")
+    assert plain["spec"]["endpoints"][0].keys() == {"port", "path", "interval"}
+    own = "--set=metrics.serviceMonitor.certificateSecretName=prometheus"
+    (mutual,) = of_kind(render("ci/mtls.yaml", on, own), "ServiceMonitor")
+    (endpoint,) = mutual["spec"]["endpoints"]
+    assert endpoint["tlsConfig"]["cert"] == {"secret": {"name": "prometheus", "key": "tls.crt"}}
+    assert endpoint["tlsConfig"]["keySecret"] == {"name": "prometheus", "key": "tls.key"}
+
+
+def test_servers_and_directory_may_reach_the_issuer_of_tokens() -> None:
+    policies = of_kind(render(LAB), "NetworkPolicy")
+    assert len(policies) == 2
+    for policy in policies:
+        ports = [port["port"] for rule in policy["spec"]["egress"] for port in rule["ports"]]
+        assert {53, 443} <= set(ports)
+    closed = of_kind(render(DEFAULT, "--set=directory.enabled=true"), "NetworkPolicy")
+    assert [policy["spec"]["egress"] for policy in closed if "directory" in str(policy)][-1] == []
+
+
+def test_a_pod_is_placed_as_the_values_say() -> None:
+    fields = {
+        "schedulerName": "volcano",
+        "priorityClassName": "high",
+        "runtimeClassName": "ascend",
+        "hostNetwork": "true",
+        "annotations.huawei\\.com/recover": "yes",
+    }
+    options = ",".join(f"classes.cpu.{name}={value}" for name, value in fields.items())
+    (pod,) = servers(render(DEFAULT, "--set=classes.npu=null", f"--set={options}"))
+    assert pod["metadata"]["annotations"] == {"huawei.com/recover": "yes"}
+    spec = pod["spec"]
+    assert (spec["schedulerName"], spec["priorityClassName"]) == ("volcano", "high")
+    assert (spec["runtimeClassName"], spec["hostNetwork"]) == ("ascend", True)
+    assert spec["dnsPolicy"] == "ClusterFirstWithHostNet"
+
+
+def test_callers_outside_reach_each_server_at_an_address_of_its_own() -> None:
+    options = "classes.npu=null,classes.cpu.replicas=2,classes.cpu.external.type="
+    for kind, ports in (("LoadBalancer", ["grpc", "frames"]), ("NodePort", ["grpc"])):
+        rendered = render(DEFAULT, f"--set={options}{kind}")
+        outside = [one["spec"] for one in of_kind(rendered, "Service") if "type" in one["spec"]]
+        assert [one["type"] for one in outside] == [kind, kind]
+        assert [[port["name"] for port in one["ports"]] for one in outside] == [ports, ports]
+        chosen = [one["selector"].pop("statefulset.kubernetes.io/pod-name") for one in outside]
+        assert chosen == ["pool-npucall-cpu-0", "pool-npucall-cpu-1"]
+        (pod,) = servers(rendered)
+        assert all(selects(one["selector"], pod) for one in outside)
 
 
 @each(
@@ -267,6 +323,12 @@ def test_only_a_server_that_proves_or_knows_nothing_is_told_to_listen_anyway(
         ("classes.cpu.env.PATH=/", "PATH"),
         ("access.tokensSecretName=x", "tenantsSecretName"),
         ("tls.clientCertificates=true", "secretName"),
+        ("access.tenantsSecretName=x", "expected tls.secretName beside it"),
+        (
+            "access.tenantsSecretName=x,tls.secretName=y,directory.enabled=true",
+            "directory.announceTokenSecretName: expected a Secret",
+        ),
+        ("classes.cpu.external.type=Ingress", "external"),
     ],
 )
 def test_values_that_cannot_be_are_refused(option: str, blamed: str) -> None:

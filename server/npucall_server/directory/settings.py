@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Any, Self
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, ModelWrapValidatorHandler, model_validator
 from pydantic_settings import SettingsConfigDict
 
 from npucall.membership import DIRECTORY_PORT
 from npucall_server.settings.expert import expert
 from npucall_server.settings.listener import ListenerSettings, read_as
 from npucall_server.settings.listening import LISTEN, with_commas
+from npucall_server.settings.server import ServerSettings
 
 
 class DirectorySettings(ListenerSettings):
@@ -40,6 +41,21 @@ class DirectorySettings(ListenerSettings):
         "directory closes any more at once. Never more than the process may have open files, less "
         "a few.",
     )
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _ignore_those_of_servers(cls, given: Any, read: ModelWrapValidatorHandler[Self]) -> Self:
+        """One file can hold the tenants of servers and directory."""
+        if not isinstance(given, dict):
+            return read(given)
+        others = given.keys() & (ServerSettings.model_fields.keys() - cls.model_fields.keys())
+        settings = read({name: value for name, value in given.items() if name not in others})
+        settings._warnings.extend(  # noqa: SLF001  # its own
+            f"{name}: expected a setting of a directory, found one of npucall-server; it has no "
+            "effect here"
+            for name in sorted(others)
+        )
+        return settings
 
 
 def read(arguments: Sequence[str]) -> DirectorySettings:

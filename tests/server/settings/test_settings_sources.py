@@ -42,6 +42,18 @@ def test_a_flag_goes_before_the_environment_and_that_before_the_file(
     assert ServerSettings(queue_length=1).queue_length == 1  # an argument counts too
 
 
+def test_a_directory_reads_the_file_of_its_servers_and_says_what_it_ignores(tmp_path: Path) -> None:
+    config = tmp_path / "server.toml"
+    config.write_text('usage_file = "usage"\nmax_connections = 7\n')
+    settings = read_directory([f"--config={config}"])
+    assert settings.max_connections == 7
+    (warning,) = settings.warnings
+    assert warning.startswith("usage_file: expected a setting of a directory, found one of")
+    config.write_text("usagefile = 1\n")
+    with pytest.raises(ValueError, match="usagefile: no setting has this name"):
+        read_directory([f"--config={config}"])
+
+
 def test_who_starts_a_server_may_say_what_holds_if_nobody_says_something_else(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

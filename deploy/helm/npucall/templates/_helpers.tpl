@@ -52,6 +52,25 @@ seccompProfile: {type: RuntimeDefault}
 {{- if and .Values.tls.secretName (or .Values.tls.clientCertificates .Values.access.tenantsSecretName) }}false{{ else }}true{{ end }}
 {{- end }}
 
+{{/* Values that would render, and servers that would then be open or refused. */}}
+{{- define "npucall.faults" -}}
+{{- with .Values }}
+{{- if and .access.tenantsSecretName (not .tls.secretName) }}
+{{- fail "access.tenantsSecretName: expected tls.secretName beside it, since callers send tokens, found none" }}
+{{- end }}
+{{- if and .directory.enabled .access.tenantsSecretName (not .tls.clientCertificates) (not .directory.announceTokenSecretName) }}
+{{- fail "directory.announceTokenSecretName: expected a Secret with the token of a role server, since the directory has tenants, found none; the directory would refuse every server" }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/* An egress rule: names. */}}
+{{- define "npucall.resolving" -}}
+- ports:
+    - {port: 53, protocol: UDP}
+    - {port: 53, protocol: TCP}
+{{- end }}
+
 {{/* Files of certificates and callers; `prefix` is the prefix of the variables. */}}
 {{- define "npucall.access" -}}
 - {name: {{ .prefix }}INSECURE_BIND, value: {{ include "npucall.insecure" .root | quote }}}
