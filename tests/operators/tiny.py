@@ -81,14 +81,23 @@ def verdict(rule: Rule, product: Any = A2, **arguments: Any) -> NpucallError | N
 
 PAIR = rules.promoted("x", "y", into="both")
 SQUARE = rules.shape_of("x", into="square", make=lambda draft: draft.shape("x")[:1] * 2)
-POSITIVE = rules.requires(
-    "more than 0",
-    "mode",
-    "amount",
-    holds=lambda draft: draft.attribute("mode") > 0,
-    found=lambda draft: draft.attribute("mode"),
-    error=AttributeValueError,
-    status=561002,
+
+
+def late(rule: Rule, status: int = 561002) -> Rule:
+    """A rule of what the software finds late."""
+    (found,) = rules.with_status(status, rule)
+    return found
+
+
+POSITIVE = late(
+    rules.requires(
+        "more than 0",
+        "mode",
+        "amount",
+        holds=lambda draft: draft.attribute("mode") > 0,
+        found=lambda draft: draft.attribute("mode"),
+        error=AttributeValueError,
+    )
 )
 NEVER = rules.requires("nothing", "x", holds=lambda _: False, found=lambda draft: draft.shape("x"))
 NOT_A2 = rules.except_on((A2,), NEVER)

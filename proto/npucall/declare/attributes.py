@@ -15,7 +15,7 @@ from npucall.errors import AttributeValueError
 _INT64 = range(-(2**63), 2**63)
 _INT32 = range(-(2**31), 2**31)
 _INT8 = range(-(2**7), 2**7)
-_UINT64 = range(2**63)  # as much of it as travels
+_UINT64 = range(-(2**63), 2**64)  # C makes a large number of a negative one
 _INTEGERS = frozenset({Kind.INT64, Kind.INT32, Kind.INT, Kind.INT8, Kind.UINT64})
 
 
@@ -25,7 +25,8 @@ def attribute_value(name: str, attribute: Attribute, given: Any) -> Value:
     Integers and floats may be NumPy's. An aclScalar has the dtype of a NumPy number; Python's own
     float, int and bool become DOUBLE, INT64 and BOOL. An array is any sequence of its members; an
     aclDataType is anything that NumPy takes for a dtype. A word that the attribute declares stands
-    for its integer. Raises AttributeValueError, without an aclnn status, for what the C type cannot
+    for its integer. A negative number for an uint64_t becomes one of 2^63 or more, as in C: -1 is
+    2^64 - 1. Raises AttributeValueError, without an aclnn status, for what the C type cannot
     hold.
     """
     expected, convert = _KINDS[attribute.kind]
@@ -64,6 +65,11 @@ def _integer(given: Any, numbers: range) -> int | None:
         return None
     number = operator.index(given)
     return number if number in numbers else None
+
+
+def _uint64(given: Any) -> int | None:
+    number = _integer(given, _UINT64)
+    return None if number is None else number % 2**64
 
 
 def _float(given: Any) -> float | None:
@@ -118,7 +124,7 @@ _KINDS: dict[Kind, tuple[str, Callable[[Any], Any]]] = {
     Kind.INT32: ("an integer of 32 bits", _within(_INT32)),
     Kind.INT: ("an integer of 32 bits", _within(_INT32)),
     Kind.INT8: ("an integer of 8 bits", _within(_INT8)),
-    Kind.UINT64: ("an integer of 0 or more and less than 2^63", _within(_UINT64)),
+    Kind.UINT64: ("an integer from -2^63 to 2^64 - 1", _uint64),
     Kind.BOOL: ("True or False", _bool),
     Kind.FLOAT: ("a number", _float),
     Kind.DOUBLE: ("a number", _float),

@@ -23,17 +23,17 @@ def smoothing(draft: Draft) -> object:
     return draft.attribute("label_smoothing")
 
 
-def reduction_and_smoothing() -> tuple[rules.Rule, rules.Rule]:
+def reduction_and_smoothing() -> tuple[rules.Rule, ...]:
     """Values that the kernel knows, which it finds late, when it cuts the work into tiles."""
-    return (
-        rules.one_of("reduction", "none", "mean", "sum", status=TILING),
+    return rules.with_status(
+        TILING,
+        rules.one_of("reduction", "none", "mean", "sum"),
         rules.requires(
             "0 to 1",
             "label_smoothing",
             holds=lambda draft: 0 <= draft.attribute("label_smoothing") <= 1,
             found=smoothing,
             error=AttributeValueError,
-            status=TILING,
         ),
     )
 

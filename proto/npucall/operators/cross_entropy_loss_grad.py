@@ -66,20 +66,24 @@ def _check_classes(facts: Facts, inputs: Mapping[str, Any], attributes: Mapping[
         rules.on((ASCEND_950,), rules.dtype_in("target", INT64, INT32)),
         rules.dtype_in("weight", FLOAT),
         *shared.reduction_and_smoothing(),
-        rules.rank_is("log_prob", 2, status=TILING),
-        rules.shape_of("log_prob", into="rows", make=lambda draft: draft.shape("log_prob")[:1]),
-        rules.one_for_each(
-            "grad_loss",
-            "rows",
-            lambda draft: draft.attribute("reduction") == "none",
-            'if reduction is "none"',
-            status=TILING,
+        *rules.with_status(
+            TILING,
+            rules.rank_is("log_prob", 2),
+            rules.shape_of("log_prob", into="rows", make=lambda draft: draft.shape("log_prob")[:1]),
+            rules.one_for_each(
+                "grad_loss",
+                "rows",
+                lambda draft: draft.attribute("reduction") == "none",
+                'if reduction is "none"',
+            ),
+            rules.same_shape("target", "rows", "a label for each row of log_prob"),
+            rules.rank_is("weight", 1),
+            rules.shape_of(
+                "log_prob", into="classes", make=lambda draft: draft.shape("log_prob")[1:]
+            ),
+            rules.same_shape("weight", "classes", "a weight for each class"),
+            rules.same_shape("out", "log_prob"),
         ),
-        rules.same_shape("target", "rows", "a label for each row of log_prob", status=TILING),
-        rules.rank_is("weight", 1, status=TILING),
-        rules.shape_of("log_prob", into="classes", make=lambda draft: draft.shape("log_prob")[1:]),
-        rules.same_shape("weight", "classes", "a weight for each class", status=TILING),
-        rules.same_shape("out", "log_prob", status=TILING),
         # What the device would pass over in silence.
         absent("grad_zloss"),
         absent("lse_for_zloss"),

@@ -20,7 +20,7 @@ TILING = AclnnStatus.ACLNN_ERR_INNER_TILING_ERROR
         rules.present("input", "out"),
         rules.supported("input"),
         rules.same_dtype("out", as_="input"),
-        rules.same_shape("out", "input", status=TILING),
+        *rules.with_status(TILING, rules.same_shape("out", "input")),
     ),
     kernel_dtype=rules.dtype_of("input"),
     over=elementwise("input"),

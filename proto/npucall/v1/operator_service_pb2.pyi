@@ -822,7 +822,8 @@ class Argument(google.protobuf.message.Message):
     """
     integer: builtins.int
     """A number for an attribute of C type int64_t, int32_t, int (32 bits), int8_t or uint64_t,
-    within the range of that type, else ATTRIBUTE_INVALID. Of uint64_t only numbers below 2^63.
+    within the range of that type, else ATTRIBUTE_INVALID. An uint64_t from 2^63 up is the
+    negative number of the same 64 bits: -1 is 2^64 - 1.
     """
     boolean: builtins.bool
     """A truth value for a boolean attribute."""
@@ -1371,7 +1372,7 @@ class ParameterInfo(google.protobuf.message.Message):
     read: builtins.bool
     """The operator reads its values. False: the call need not store the tensor."""
     integer: builtins.int
-    """Default of an integer attribute."""
+    """Default of an integer attribute; of an uint64_t as in `Argument.integer`."""
     boolean: builtins.bool
     """Default of a boolean attribute."""
     number: builtins.float

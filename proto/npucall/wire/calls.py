@@ -195,7 +195,14 @@ def _one(value: Any) -> Any:
     if isinstance(value, Scalar):
         data = np.array(value.value, value.dtype.numpy).tobytes()
         return pb.Scalar(dtype=value.dtype.wire, value=data)  # type: ignore[arg-type]
+    if type(value) is int:
+        return signed(value)
     return value.wire if isinstance(value, DType) else value
+
+
+def signed(number: int) -> int:
+    """The int64 of the same 64 bits, as an uint64_t travels."""
+    return number - 2**64 if number >= 2**63 else number
 
 
 def _many(member: str, values: tuple[Any, ...]) -> Any:
@@ -345,6 +352,7 @@ def _decode_value(name: str, given: Any, parameter: Parameter) -> Any:
         )
     if kind is not None and type(given) is int:
         check_range(name, kind, given)
+        return given % 2**64 if kind is Kind.UINT64 else given
     return given
 
 

@@ -6,10 +6,19 @@ from dataclasses import replace
 from typing import Any
 
 from npucall.declare.declaration import Operator
-from npucall.declare.parameters import Attribute, Input, Output, Parameter, c_name, parameter_of
+from npucall.declare.parameters import (
+    Attribute,
+    Input,
+    Kind,
+    Output,
+    Parameter,
+    c_name,
+    parameter_of,
+)
 from npucall.dtypes import BY_WIRE, DType
 from npucall.products import Product
 from npucall.v1 import operator_service_pb2 as pb
+from npucall.wire.calls import signed
 
 
 def describe(
@@ -73,6 +82,7 @@ def _declared(info: pb.ParameterInfo) -> Parameter:
     member = info.WhichOneof("default_value")
     default = getattr(info, member) if member else None
     default = BY_WIRE.get(info.dtype) if member == "dtype" else default
+    default = default % 2**64 if parameter.kind is Kind.UINT64 and default else default
     return replace(parameter, default=default)
 
 
@@ -107,7 +117,7 @@ def _parameter(operator: Operator[Any, Any], parameter: Parameter) -> pb.Paramet
     if isinstance(default, bool):
         info.boolean = default
     elif isinstance(default, int):
-        info.integer = default
+        info.integer = signed(default)
     elif isinstance(default, float):
         info.number = default
     elif isinstance(default, str):

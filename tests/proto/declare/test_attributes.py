@@ -67,7 +67,7 @@ ENDS = {
     Kind.INT32: (-(2**31), 2**31 - 1),
     Kind.INT: (-(2**31), 2**31 - 1),
     Kind.INT8: (-128, 127),
-    Kind.UINT64: (0, 2**63 - 1),
+    Kind.UINT64: (-(2**63), 2**64 - 1),
 }
 NUMBERS = [2, 2.0, np.float16(2), np.int64(2), ml_dtypes.bfloat16(2)]
 DTYPES = [
@@ -86,7 +86,8 @@ TAKEN: list[tuple[Kind, Any, Any]] = [
     *((Kind.SCALAR, given, Scalar(dtype, value)) for given, dtype, value in SCALARS),
     *((Kind.INT64, one, 1) for one in (1, np.int8(1), np.array(1), Reduction.MEAN, np.uint64(1))),
     (Kind.INT64, True, 1),
-    *((kind, end, end) for kind, ends in ENDS.items() for end in ends),
+    *((kind, end, end) for kind, ends in ENDS.items() for end in ends if kind is not Kind.UINT64),
+    *((Kind.UINT64, one, one % 2**64) for one in (0, -1, -(2**63), 2**63, 2**64 - 1)),
     *((kind, given, 2.0) for kind in (Kind.FLOAT, Kind.DOUBLE) for given in NUMBERS),
     *((Kind.STRING, given, "tanh") for given in ("tanh", np.str_("tanh"), Approximate.TANH)),
     *((Kind.DTYPE, given, dtype) for given, dtype in DTYPES),
@@ -128,7 +129,7 @@ EXPECTED = {
     Kind.INT32: ("an integer of 32 bits", NO_INTEGERS),
     Kind.INT: ("an integer of 32 bits", NO_INTEGERS),
     Kind.INT8: ("an integer of 8 bits", NO_INTEGERS),
-    Kind.UINT64: (r"an integer of 0 or more and less than 2\^63", NO_INTEGERS),
+    Kind.UINT64: (r"an integer from -2\^63 to 2\^64 - 1", NO_INTEGERS),
     Kind.FLOAT: ("a number", NO_NUMBERS),
     Kind.DOUBLE: ("a number", NO_NUMBERS),
     Kind.SCALAR: ("a number, found", NO_SCALARS),

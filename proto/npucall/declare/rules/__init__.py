@@ -20,7 +20,7 @@ from npucall.declare.rules.dtypes import (
 from npucall.declare.rules.formats import public_format, same_format
 from npucall.declare.rules.kernel_dtypes import always, dtype_of, float16_if_all, short_if_all
 from npucall.declare.rules.presence import fill_if_empty, present, succeed_if_empty
-from npucall.declare.rules.rule import EndOfChecks, Rule, requires
+from npucall.declare.rules.rule import EndOfChecks, Rule, requires, with_status
 from npucall.declare.rules.shapes import (
     broadcast,
     expandable,
@@ -73,4 +73,5 @@ __all__ = [
     "supported",
     "warn_unless",
     "when",
+    "with_status",
 ]

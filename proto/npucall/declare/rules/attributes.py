@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from npucall.declare.rules.rule import Fault, Rule, listed, refuses
-from npucall.errors import PARAM_INVALID, AttributeValueError
+from npucall.errors import AttributeValueError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,7 +36,7 @@ def not_negative(name: str) -> Rule:
     return refuses(AttributeValueError, f"{name} is 0 or more", (name,), faults)
 
 
-def one_of(name: str, *values: int | str, status: int = PARAM_INVALID) -> Rule:
+def one_of(name: str, *values: int | str) -> Rule:
     """The attribute has one of these values; whether it may be absent is for others to say."""
 
     def faults(draft: Draft) -> Iterator[Fault]:
@@ -44,7 +44,7 @@ def one_of(name: str, *values: int | str, status: int = PARAM_INVALID) -> Rule:
             yield name, f"one of {values}", draft.attribute(name)
 
     text = f"{name} is one of {listed(tuple(map(str, values)))}"
-    return refuses(AttributeValueError, text, (name,), faults, status=status)
+    return refuses(AttributeValueError, text, (name,), faults)
 
 
 def warn_unless(name: str, *values: int, meaning: str) -> Rule:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from npucall.declare.rules.rule import Fault, Rule, is_unknown, listed, refuses
 from npucall.dtypes import BF16, FLOAT, DType, can_cast, promote
-from npucall.errors import PARAM_INVALID, DTypeError
+from npucall.errors import DTypeError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -86,7 +86,7 @@ def same_dtype(*names: str, as_: str) -> Rule:
     return refuses(DTypeError, f"dtype of {listed(names)} is that of {as_}", names, faults)
 
 
-def dtype_in(name: str, *dtypes: DType, status: int = PARAM_INVALID) -> Rule:
+def dtype_in(name: str, *dtypes: DType) -> Rule:
     """The dtype of a tensor, or of an aclScalar, is one of these, whatever the product."""
     expected = listed(tuple(map(str, dtypes)), "or")
 
@@ -95,7 +95,7 @@ def dtype_in(name: str, *dtypes: DType, status: int = PARAM_INVALID) -> Rule:
         if given is not None and given.dtype not in dtypes:
             yield name, expected, given.dtype
 
-    return refuses(DTypeError, f"dtype of {name} is {expected}", (name,), faults, status=status)
+    return refuses(DTypeError, f"dtype of {name} is {expected}", (name,), faults)
 
 
 def float_of(name: str, *, into: str) -> Rule:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from npucall.errors import PARAM_INVALID, ArgumentError, NpucallError, ShapeError
@@ -68,7 +68,6 @@ def requires(
     holds: Callable[[Draft], bool],
     found: Callable[[Draft], object],
     error: type[ArgumentError] = ShapeError,
-    status: int = PARAM_INVALID,
 ) -> Rule:
     """What no other rule says; messages read "expected ``description``" and blame the first."""
 
@@ -77,10 +76,31 @@ def requires(
             raise error(
                 f"{blames[0]}: expected {description}, found {found(draft)}",
                 parameter=blames,
-                aclnn_status=status,
+                aclnn_status=PARAM_INVALID,
             )
 
-    return Rule(f"{blames[0]}: {description}", blames, status, check)
+    return Rule(f"{blames[0]}: {description}", blames, PARAM_INVALID, check)
+
+
+def with_status(status: int, *rules: Rule) -> tuple[Rule, ...]:
+    """The same rules where the software finds the fault elsewhere, and so answers this status.
+
+    Such as 561002, of what a generated operator checks only when it cuts the work into tiles.
+    """
+    return tuple(
+        replace(rule, status=rule.status and status, check=_ending(rule, status)) for rule in rules
+    )
+
+
+def _ending(rule: Rule, status: int) -> Callable[[Draft], None]:
+    def check(draft: Draft) -> None:
+        try:
+            rule.check(draft)
+        except NpucallError as error:
+            error.aclnn_status = status
+            raise
+
+    return check if rule.status else rule.check
 
 
 def is_unknown(name: str, draft: Draft) -> bool:

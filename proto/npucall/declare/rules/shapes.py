@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from npucall.declare.rules.rule import Fault, Rule, is_unknown, listed, refuses
-from npucall.errors import PARAM_INVALID, ShapeError
+from npucall.errors import ShapeError
 from npucall.tensors import Shape
 from npucall.tensors import broadcast as broadcast_shape
 
@@ -26,7 +26,7 @@ def rank_at_most(limit: int, *names: str) -> Rule:
     return refuses(ShapeError, f"{listed(names)} have at most {limit} dimensions", names, faults)
 
 
-def rank_is(name: str, *ranks: int, status: int = PARAM_INVALID) -> Rule:
+def rank_is(name: str, *ranks: int) -> Rule:
     """The tensor has one of these numbers of dimensions."""
     expected = f"{listed(tuple(map(str, ranks)), 'or')} dimensions"
 
@@ -35,7 +35,7 @@ def rank_is(name: str, *ranks: int, status: int = PARAM_INVALID) -> Rule:
             if len(spec.shape) not in ranks:
                 yield name, expected, len(spec.shape)
 
-    return refuses(ShapeError, f"{name} has {expected}", (name,), faults, status=status)
+    return refuses(ShapeError, f"{name} has {expected}", (name,), faults)
 
 
 def one_element(name: str) -> Rule:
@@ -80,7 +80,7 @@ def expandable(name: str, *, to: str, meaning: str) -> Rule:
     return refuses(ShapeError, f"{name} broadcasts to {meaning}", (name,), faults)
 
 
-def same_shape(name: str, like: str, meaning: str = "", status: int = PARAM_INVALID) -> Rule:
+def same_shape(name: str, like: str, meaning: str = "") -> Rule:
     """``name`` has exactly the shape ``like``, rank included."""
     meaning = meaning or f"that of {like}"
 
@@ -89,7 +89,7 @@ def same_shape(name: str, like: str, meaning: str = "", status: int = PARAM_INVA
             if not is_unknown(like, draft) and spec.shape != draft.shape(like):
                 yield name, f"shape {draft.shape(like)}, {meaning}", spec.shape
 
-    return refuses(ShapeError, f"shape of {name} is {meaning}", (name,), faults, status=status)
+    return refuses(ShapeError, f"shape of {name} is {meaning}", (name,), faults)
 
 
 def one_for_each(
@@ -97,7 +97,6 @@ def one_for_each(
     like: str,
     condition: Callable[[Draft], bool],
     meaning: str,
-    status: int = PARAM_INVALID,
 ) -> Rule:
     """``name`` has the shape ``like`` if the condition holds, else shape () or (1,).
 
@@ -113,7 +112,7 @@ def one_for_each(
                 yield name, f"shape {shapes}, {one}", spec.shape
 
     text = f"shape of {name} is that of {like} {meaning}, otherwise () or (1,)"
-    return refuses(ShapeError, text, (name,), faults, status=status)
+    return refuses(ShapeError, text, (name,), faults)
 
 
 def same_extent(like: str, axis: int, meaning: str, **axes: int) -> Rule:
