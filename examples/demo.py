@@ -228,7 +228,7 @@ def show(target: str, console: Console) -> list[bool]:
     """Runs every case that the server can run, and tells of each whether it is right."""
     right, spent = list[bool](), defaultdict[str, list[Timings]](list)
     with npucall_client.connect(target) as client:
-        info = client.server_info().server
+        info = client.info().server
         console.print(f"server at {target}: device {info.device} as {info.soc}")
         there = {(each.name, each.variant) for each in client.operators() if each.available}
         for part, several in groupby(cases(), lambda case: case.part):

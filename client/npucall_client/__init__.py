@@ -24,7 +24,7 @@ Its modules, from the top::
     shared          memory shared with a server of this host
     calls           arguments become a call, and its answer becomes arrays
     settings        every setting of the client
-    targets         what a target says
+    targets, views  what a target says; what a server says, short to look at
 """
 
 from importlib import import_module

@@ -11,6 +11,13 @@ from npucall_client.sending.senders import finished
 from npucall_client.sending.threads import THREADS
 from npucall_client.sessions.remote import Remote
 from npucall_client.sessions.session import Session
+from npucall_client.views import (
+    OperatorInfo,
+    ServerActivity,
+    ServerInfo,
+    ServerOperators,
+    ServerUsage,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -18,8 +25,6 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from npucall.declare import Operator
-    from npucall.v1 import access_service_pb2 as access_pb
-    from npucall.v1 import operator_service_pb2 as pb
     from npucall_client.calls.options import Plan, Progress, Result
     from npucall_client.settings import Options
     from npucall_client.shared.memory import SharedMemory
@@ -286,17 +291,23 @@ class Client(ClientBase):
         )
         return Client(self._transport, self._settings, calls)
 
-    def operators(self) -> list[pb.OperatorInfo]:
-        """What the server lists, as messages of the contract (``npucall/v1``)."""
-        return list(finished(self._calls.answer(LIST_OPERATORS)).operators)
+    def operators(self) -> ServerOperators:
+        """What the server lists. This and what follows have a message of the contract, ``message``.
 
-    def operator(self, name: str, variant: str = "") -> pb.OperatorInfo:
+        They have its fields too (``npucall/v1``), and are short to look at, in notebooks as tables.
+        """
+        return ServerOperators(finished(self._calls.answer(LIST_OPERATORS)))
+
+    def operator(self, name: str, variant: str = "") -> OperatorInfo:
         """One operator of the server. Raises OperatorUnknownError."""
-        return finished(self._calls.operator(name, variant))
+        return OperatorInfo(finished(self._calls.operator(name, variant)))
 
-    def server_info(self) -> pb.GetServerInfoResponse:
-        """What the server is and allows, as a message of the contract."""
-        return finished(self._calls.answer(GET_SERVER_INFO))
+    def info(self) -> ServerInfo:
+        """What the server is and allows."""
+        return ServerInfo(finished(self._calls.answer(GET_SERVER_INFO)))
+
+    server_info = info
+    """Its name in 0.1."""
 
     def carrier(self) -> str:
         """How calls travel now: in ``frames``, over ``grpc``, or ``local`` if they do not.
@@ -306,18 +317,18 @@ class Client(ClientBase):
         """
         return finished(self._calls.open().carrier(self._calls.request()))
 
-    def usage(self, last_seconds: float = 0) -> access_pb.GetUsageResponse:
-        """What callers used in the last seconds (0: all that the server knows), as a message.
+    def usage(self, last_seconds: float = 0) -> ServerUsage:
+        """What callers used in the last seconds (0: all that the server knows).
 
         It has a line for each tenant, caller and operator: only your own lines, unless your role is
         admin. ``local:`` counts nothing and has no line.
         """
         asked = GET_USAGE.request(last_seconds=last_seconds)
-        return finished(self._calls.answer(GET_USAGE, asked))
+        return ServerUsage(finished(self._calls.answer(GET_USAGE, asked)))
 
-    def activity(self) -> access_pb.GetActivityResponse:
-        """Who uses the server now, as a message of the contract: your own line, and the sums."""
-        return finished(self._calls.answer(GET_ACTIVITY))
+    def activity(self) -> ServerActivity:
+        """Who uses the server now: your own line, and the sums."""
+        return ServerActivity(finished(self._calls.answer(GET_ACTIVITY)))
 
 
 class Reserved(ReservedBase, Client):

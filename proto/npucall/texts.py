@@ -9,12 +9,35 @@ _LONGEST_NAME = 64
 """Characters of an unknown name; for a longer one there is no suggestion."""
 _ALIKE = 0.75
 """How similar two names must be for a suggestion, from 0 to 1."""
+_UNITS = ("KiB", "MiB", "GiB")
+_STEP = 1024
 
 
 def retry_in(seconds: float) -> str:
     """The ``retry_after`` of a refusal in words; on the wire it is RetryInfo."""
     exact = seconds < 100  # noqa: PLR2004  # longer ones in whole seconds
     return f"retry in {seconds:.3g} s" if exact else f"retry in {seconds:.0f} s"
+
+
+def size(count: float) -> str:
+    """Bytes, such as 512 B or 1.0 GiB."""
+    if count < _STEP:
+        return f"{count:.0f} B"
+    for unit in _UNITS:
+        count /= _STEP
+        if count < _STEP:
+            return f"{count:.1f} {unit}"
+    return f"{count / _STEP:,.1f} TiB"
+
+
+def duration(seconds: float) -> str:
+    """Seconds, in the two largest units."""
+    minutes, seconds = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    parts = {"d": days, "h": hours, "min": minutes, "s": seconds}
+    said = [f"{count} {unit}" for unit, count in parts.items() if count]
+    return " ".join(said[:2]) or "0 s"
 
 
 def cut(text: str, limit: int) -> str:

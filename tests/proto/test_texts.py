@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.rows import each
 
-from npucall.texts import cut, middle_cut, retry_in, shown
+from npucall.texts import cut, duration, middle_cut, retry_in, shown, size
 
 
 @given(st.text(), st.integers(0, 60))
@@ -14,6 +14,15 @@ def test_a_text_is_cut_to_the_longest_beginning_that_fits(text: str, limit: int)
     beginnings = [text[:length] for length in range(len(text) + 1)]
     fitting = [start for start in beginnings if len(start.encode()) <= limit]
     assert cut(text, limit) == fitting[-1]
+
+
+def test_sizes_and_durations_are_short() -> None:
+    assert [size(count) for count in (0, 1023, 1536, 2**30, 3 * 2**40, 5000 * 2**40)] == [
+        "0 B", "1023 B", "1.5 KiB", "1.0 GiB", "3.0 TiB", "5,000.0 TiB",
+    ]  # fmt: skip
+    assert [duration(seconds) for seconds in (0.4, 59, 61, 3600, 90061)] == [
+        "0 s", "59 s", "1 min 1 s", "1 h", "1 d 1 h",
+    ]  # fmt: skip
 
 
 def test_half_of_a_character_does_not_keep_a_text_from_being_cut() -> None:

@@ -117,3 +117,8 @@ def connections() -> None:
     with npucall_client.connect("local:", soc="Ascend910B1") as client:
         assert_type(client, Client)
     npucall_client.connect(timeout=3.0, connect_timeout=1.0, variant="builtin").close()
+
+
+def what_a_server_says(client: Client) -> tuple[str, list[int], list[str]]:
+    lines, listed = client.usage().lines, client.operators()
+    return client.info().server.soc, [each.calls for each in lines], [each.name for each in listed]

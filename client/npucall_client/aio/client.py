@@ -15,14 +15,19 @@ from npucall_client.base import ClientBase, ReservedBase, opened, settings_of
 from npucall_client.sending.loop import LoopSender
 from npucall_client.sending.progress import on_loop
 from npucall_client.sending.senders import shortly
+from npucall_client.views import (
+    OperatorInfo,
+    ServerActivity,
+    ServerInfo,
+    ServerOperators,
+    ServerUsage,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from types import TracebackType
 
     from npucall.declare import Operator
-    from npucall.v1 import access_service_pb2 as access_pb
-    from npucall.v1 import operator_service_pb2 as pb
     from npucall_client.calls.options import Plan, Progress, Result
     from npucall_client.shared.memory import SharedMemory
 
@@ -210,30 +215,33 @@ class Client(ClientBase):
         )
         return Client(self._transport, self._settings, calls)
 
-    async def operators(self) -> list[pb.OperatorInfo]:
-        """What the server lists, as messages of the contract (``npucall/v1``)."""
-        return list((await self._calls.answer(LIST_OPERATORS)).operators)
+    async def operators(self) -> ServerOperators:
+        """What the server lists."""
+        return ServerOperators(await self._calls.answer(LIST_OPERATORS))
 
-    async def operator(self, name: str, variant: str = "") -> pb.OperatorInfo:
+    async def operator(self, name: str, variant: str = "") -> OperatorInfo:
         """One operator of the server. Raises OperatorUnknownError."""
-        return await self._calls.operator(name, variant)
+        return OperatorInfo(await self._calls.operator(name, variant))
 
-    async def server_info(self) -> pb.GetServerInfoResponse:
-        """What the server is and allows, as a message of the contract."""
-        return await self._calls.answer(GET_SERVER_INFO)
+    async def info(self) -> ServerInfo:
+        """What the server is and allows."""
+        return ServerInfo(await self._calls.answer(GET_SERVER_INFO))
+
+    server_info = info
+    """Its name in 0.1."""
 
     async def carrier(self) -> str:
         """How calls travel now: in ``frames``, over ``grpc``, or ``local`` if they do not."""
         return await self._calls.open().carrier(self._calls.request())
 
-    async def usage(self, last_seconds: float = 0) -> access_pb.GetUsageResponse:
-        """What callers used in the last seconds (0: all that the server knows), as a message."""
+    async def usage(self, last_seconds: float = 0) -> ServerUsage:
+        """What callers used in the last seconds (0: all that the server knows)."""
         asked = GET_USAGE.request(last_seconds=last_seconds)
-        return await self._calls.answer(GET_USAGE, asked)
+        return ServerUsage(await self._calls.answer(GET_USAGE, asked))
 
-    async def activity(self) -> access_pb.GetActivityResponse:
-        """Who uses the server now, as a message of the contract: your own line, and the sums."""
-        return await self._calls.answer(GET_ACTIVITY)
+    async def activity(self) -> ServerActivity:
+        """Who uses the server now: your own line, and the sums."""
+        return ServerActivity(await self._calls.answer(GET_ACTIVITY))
 
 
 class Reserved(ReservedBase, Client):

@@ -10,6 +10,7 @@ from rich.markup import escape
 from rich.text import Text
 
 from npucall.dtypes import BY_WIRE
+from npucall.texts import size
 from npucall.v1 import operator_service_pb2 as pb
 from npucall_client.commands.console import Column, output, show, table
 
@@ -32,8 +33,8 @@ def server_facts(answer: pb.GetServerInfoResponse, carrier: str) -> dict[str, st
         "default variant": answer.default_variant,
         "version": answer.version,
         "instance": f"{server.instance}, up for {answer.uptime_seconds:.0f} s",
-        "largest message": _size(limits.max_message_bytes),
-        "memory limit": _size(limits.memory_limit),
+        "largest message": size(limits.max_message_bytes),
+        "memory limit": size(limits.memory_limit) if limits.memory_limit else "",
         "queue": f"{answer.calls_in_flight} calls in flight, {limits.queue_length} may wait"
         if limits.queue_length
         else "",
@@ -111,12 +112,12 @@ def holder_of(reservation: pb.Reservation) -> str:
 
 def _device_rows(device: pb.DeviceInfo) -> dict[str, str]:
     """What a device says about itself; rows without text are not shown."""
-    free, total = _size(device.memory_free_bytes), _size(device.memory_total_bytes)
+    free, total = device.memory_free_bytes, device.memory_total_bytes
     return {
         "CANN": device.cann_version,
         "driver": device.driver_version,
         "runtime": device.runtime_version,
-        "device memory": f"{free or 'none'} free of {total}" if total else "",
+        "device memory": f"{size(free)} free of {size(total)}" if total else "",
         "busy": ", ".join(busy_units(device)),
         "health": HEALTH.get(device.health, ""),
         "guess": device.product_guess,
@@ -151,7 +152,3 @@ def _reserved(answer: pb.GetServerInfoResponse) -> str:
 
 def _names(dtypes: Iterable[int]) -> str:
     return ", ".join(str(BY_WIRE[dtype]) for dtype in dtypes)
-
-
-def _size(count: int) -> str:
-    return f"{count / 2**30:.2f} GiB" if count else ""

@@ -13,6 +13,7 @@ import typer
 from rich.markup import escape
 
 from npucall.errors import NpucallError, ServerUnreachableError, SettingError
+from npucall.texts import size
 from npucall.wire.rpcs import GET_ACTIVITY, GET_SERVER_INFO, LIFT_PAUSE
 from npucall_client.commands.console import (
     Column,
@@ -23,7 +24,6 @@ from npucall_client.commands.console import (
     table,
     the_target,
 )
-from npucall_client.commands.texts import size
 from npucall_client.local.transport import LocalTransport
 from npucall_client.pool.kinds import kind_of, kind_of_most
 from npucall_client.pool.links import said, serves, settings_of, trusts

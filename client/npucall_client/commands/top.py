@@ -13,12 +13,12 @@ from rich.markup import escape
 from rich.text import Text
 
 from npucall.errors import NpucallError
+from npucall.texts import duration, size
 from npucall.v1 import access_service_pb2, operator_service_pb2
 from npucall_client.client import Client, connect
 from npucall_client.commands.command_texts import HEALTH, busy_units, holder_of
 from npucall_client.commands.console import Column, Targets, TargetsOption, output, show, table
 from npucall_client.commands.exits import ExitCode
-from npucall_client.commands.texts import duration, size
 
 _PAUSE_SECONDS = 1.0
 _PATIENCE_SECONDS = 5.0

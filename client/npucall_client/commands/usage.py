@@ -11,10 +11,11 @@ from typing import Annotated, Any
 import typer
 from rich.markup import escape
 
+from npucall.texts import size
 from npucall.v1 import access_service_pb2 as pb
 from npucall_client.client import connect
 from npucall_client.commands.console import Column, Targets, TargetsOption, output, show, table
-from npucall_client.commands.texts import seconds_of, size
+from npucall_client.commands.texts import seconds_of
 
 _WHO = ("tenant", "caller", "operator")
 _AMOUNTS = ("calls", "request_bytes", "response_bytes", "device_seconds", "calls_in_frames")

@@ -191,7 +191,7 @@ def open_subject(client: Client, target: str) -> Subject:
     """
     client, target = fixed_target(client, target)
     info = client.server_info()
-    listing = tuple(client.operators())
+    listing = tuple(client.operators().message.operators)
     dtypes = {}
     for each in listing:
         if each.available:

@@ -131,13 +131,13 @@ def test_what_a_device_says_of_itself_is_shown(server: Server) -> None:
         "CANN 8.1.RC1",
         "driver 25.5.0",
         "runtime 1.13.0",
-        "device memory 48.00 GiB free of 64.00 GiB",
+        "device memory 48.0 GiB free of 64.0 GiB",
         "busy cube 97 %, vector 0 %",
         "health abnormal",
         "guess soc: a guess",
     }
     device.memory_free_bytes = 0
-    assert "device memory none free of 64.00 GiB" in lines("info")
+    assert "device memory 0 B free of 64.0 GiB" in lines("info")
 
 
 def test_who_the_server_takes_the_caller_for_is_shown(server: Server) -> None:

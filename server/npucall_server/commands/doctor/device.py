@@ -12,6 +12,7 @@ from pathlib import Path
 from npucall.errors import ArgumentError, NpucallError
 from npucall.operators import CATALOGUE
 from npucall.products import taken_for
+from npucall.texts import size
 from npucall_server.commands.doctor.finding import (
     Finding,
     Message,
@@ -36,8 +37,7 @@ from npucall_server.devices.cann.runtime import (
 )  # fmt: skip
 from npucall_server.settings.npu import AscendPaths
 
-_GIB = 1 << 30
-_LITTLE = 2 * _GIB
+_LITTLE = 2 << 30
 """Fewer free bytes than this give a warning: two lanes keep as much."""
 _OURS = re.compile(r"(?:^|\s)(/\S*/lib(?:ascendcl|acl_rt|nnopbase)\.so\S*)$", re.MULTILINE)
 _LACKING = re.compile(r": (lib(?:ascend_hal|drv|mmpa|dcmi)\S*): cannot open shared object file")
@@ -150,7 +150,7 @@ def check_opening(message: str) -> Finding:
 def check_state(soc: str, facts: DeviceFacts) -> Iterator[Message]:
     """What the device says about itself, and whether it is healthy, known, and free for calls."""
     free, total = facts.memory_free_bytes, facts.memory_total_bytes
-    memory = f"{free / _GIB:.1f} of {total / _GIB:.1f} GiB"
+    memory = f"{size(free)} of {size(total)}"
     told = {
         "SoC": soc,
         "device memory": f"{memory} free",
