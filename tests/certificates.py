@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
 import trustme
@@ -44,15 +45,19 @@ class Authority:
         """Of a server that announces itself: in both places."""
         return self._issue(name, hosts, [SERVER, CLIENT])
 
-    def client(self, name: str) -> Pair:
+    def client(self, name: str, until: datetime | None = None) -> Pair:
         """Of a client: in no server's place."""
-        return self._issue(name, (name,), [CLIENT])
+        return self._issue(name, (name,), [CLIENT], until)
 
     def _issue(
-        self, name: str, hosts: tuple[str, ...], usages: list[x509.ObjectIdentifier]
+        self,
+        name: str,
+        hosts: tuple[str, ...],
+        usages: list[x509.ObjectIdentifier],
+        until: datetime | None = None,
     ) -> Pair:
         """Files are put in their place, the certificate first."""
-        issued = self._authority.issue_cert(*hosts, common_name=name)
+        issued = self._authority.issue_cert(*hosts, common_name=name, not_after=until)
         pem = _for_usages(self._authority, issued.cert_chain_pems[0].bytes(), usages)
         pair = Pair(self.folder / f"{name}.pem", self.folder / f"{name}.key")
         for path, content in (
