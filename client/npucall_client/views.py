@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from npucall.v1.operator_service_pb2 import GetServerInfoResponse, ListOperatorsResponse
     from npucall.v1.operator_service_pb2 import OperatorInfo as ListedOperator
 else:
-    GetActivityResponse = GetUsageResponse = GetServerInfoResponse = ListedOperator = object
+    GetActivityResponse = GetUsageResponse = GetServerInfoResponse = object
+    ListedOperator = ListOperatorsResponse = object
 
 M = TypeVar("M")
 
@@ -96,7 +97,7 @@ class OperatorInfo(View["ListedOperator"], ListedOperator):  # type: ignore[misc
             yield each.name, f"{each.c_type} {each.c_name}".strip(), each.description
 
 
-class ServerOperators(View["ListOperatorsResponse"]):
+class ServerOperators(View["ListOperatorsResponse"], ListOperatorsResponse):  # type: ignore[misc]
     """The operators that a server lists: a sequence of ``OperatorInfo``."""
 
     __slots__ = ()

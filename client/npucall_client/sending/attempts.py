@@ -9,6 +9,7 @@ it, the client sends it no more. A call that was only beside such a call each ti
 from __future__ import annotations
 
 import copy
+import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from npucall_client.sending.request import Request
 
 T = TypeVar("T")
+
+_log = logging.getLogger("npucall_client")
 
 PAUSES = (0.1, 0.3, 0.9, 2.7)
 """Seconds before each further attempt at a server; the last one counts for all that follow."""
@@ -170,12 +173,17 @@ class Attempts:
         """The server that gets the next attempt."""
         self.place_before, self.server, self.place = self.place, None, None
         self.server = await where.take(self)
+        _log.debug("%s goes to %s", self.request.name or "a request", self.server.target)
         return self.server
 
     async def after(self, where: Where[Any], error: NpucallError) -> float | None:
         """Seconds until the next attempt; None if there is none. Raises PoisonedCallError."""
         server = where.only or self.server
         step = self.next(where, error)
+        place = server.target if server is not None else "no server"
+        _log.debug(
+            "%s at %s: %s; %s", self.request.name or "a request", place, error.reason, step.value
+        )
         if self.lost and isinstance(error, DeadlineError):
             self.check(error, self._restarts(error))
         if step in MENDING:

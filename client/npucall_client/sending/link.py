@@ -5,6 +5,7 @@ It makes one attempt at a time; ``attempts`` says what follows.
 
 from __future__ import annotations
 
+import logging
 import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
     from npucall_client.settings import ClientSettings
 
 T = TypeVar("T")
+
+_log = logging.getLogger("npucall_client")
 
 _NOBODY = ("Connection refused", "No such file")
 """gRPC's texts if no process listens."""
@@ -173,8 +176,12 @@ class Link:
 
     def learn(self, info: pb.GetServerInfoResponse) -> pb.GetServerInfoResponse:
         """Takes what the server said it is."""
+        server = info.server
+        if server.instance != self.info.server.instance:
+            said = self.target, server.device, server.soc, info.version, server.instance
+            _log.debug("%s is %s as %s, npucall %s, instance %s", *said)
         self.info = info
-        self.instance = info.server.instance
+        self.instance = server.instance
         self.limits = ServerLimits(info.limits, self._stream_from)
         self.frames.learn(info)
         return info

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import os
 import time
@@ -40,7 +41,8 @@ _ASKED_FROM = 16 << 10
 _RENEWALS_A_LEASE = 3
 _CLOSE_SECONDS = 2.0
 _LONGEST_PAUSE = 3600.0
-_GONE = (HandleLostError, SessionExpiredError, SessionUnknownError)
+_log = logging.getLogger("npucall_client")
+_GONE = (HandleLostError, SessionExpiredError, SessionUnknownError, WrongServerError)
 """The session has ended, and another one can be opened."""
 
 
@@ -186,7 +188,7 @@ class SessionLink:
             return
         try:
             await self._transport.release(self._own(timeout), handles)
-        except (*_GONE, WrongServerError) as error:
+        except _GONE as error:
             await self._end(self._transport.lost(error), self.filling)
         except NpucallError:
             for handle in handles:
@@ -221,7 +223,7 @@ class SessionLink:
         try:
             if not await self.flush(seconds):
                 await self._transport.renew(self._own(seconds))
-        except (*_GONE, WrongServerError) as error:
+        except _GONE as error:
             lost = self._transport.lost(error)
             await self._end(lost, known)
             return self._can_refill(lost)
@@ -247,7 +249,12 @@ class SessionLink:
                 return
             self._proofs.forget(self._collected.take())
             granted = await self._opened(timeout)
-            for upload in self._proofs.valid():
+            uploads = self._proofs.valid()
+            why = self._lost.reason
+            _log.debug(
+                "a session on %s: %s; %d arrays are sent again", self.host, why, len(uploads)
+            )
+            for upload in uploads:
                 request = self._asking(max(0.0, ends - time.monotonic()))
                 await self._fill(request._replace(session=granted.id), upload, None)
             self._begin(granted)  # not before: a call of another thread may name its handles now

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import re
 import threading
 import traceback
 import weakref
@@ -157,6 +158,31 @@ def test_what_is_not_printed_is_in_the_log(
     with caplog.at_level("DEBUG", logger="npucall_client"), pytest.raises(QueueFullError):
         fake.run(client, PAIR)
     assert "send_once" in caplog.text
+
+
+def test_the_log_says_where_a_call_goes_how_and_why_it_is_sent_again(
+    server: fake.FakeServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    server.told.server.device, server.told.server.soc = "fake", "Ascend910B1"
+    server.told.server.instance, server.told.version = "abc", "0.2.0"
+    server.answer = fake.in_turn(
+        fake.fail(QueueFullError("full", retry_after=0.01)), fake.echo_once
+    )
+    caplog.set_level("DEBUG", logger="npucall_client")
+    with (
+        fake.serving(server) as target,
+        npucall_client.connect(f"pool:{target}", token="secret") as client,
+    ):
+        fake.run(client, 12345 * PAIR)
+    said = [record.getMessage() for record in caplog.records if record.exc_info is None]
+    assert said == [
+        f"{target} is fake as Ascend910B1, npucall 0.2.0, instance abc",
+        f"frames: calls go over gRPC to {target}",
+        f"aclnnL1LossBackward goes to {target}",
+        f"aclnnL1LossBackward at {target}: QUEUE_FULL; another member of the pool is asked",
+        f"aclnnL1LossBackward goes to {target}",
+    ]
+    assert not {"secret", "12345"} & set(re.findall(r"\w+", caplog.text))
 
 
 def of_a_proxy(_: bytes, context: grpc.ServicerContext) -> bytes:

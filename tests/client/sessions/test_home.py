@@ -97,7 +97,7 @@ def opened(fake: Any, *, refill: bool = False) -> SessionLink:
 class Here:
     """The only server."""
 
-    instance = ""
+    instance, target = "", "here"
 
     @property
     def only(self) -> Any:
@@ -132,17 +132,13 @@ def test_a_full_server_is_given_back_what_was_collected_and_asked_once_more() ->
     assert len(fake.errors) == 1
 
 
-LOST = HandleLostError, SessionExpiredError
+LOST = HandleLostError, SessionExpiredError, WrongServerError
 
 
-@each(
-    ("kind", "refill"),
-    # It does not move to another server.
-    [*((kind, False) for kind in (*LOST, WrongServerError)), (WrongServerError, True)],
-)
-def test_what_ended_the_session_is_raised_from_then_on(kind: type[Exception], refill: bool) -> None:
+@each("kind", LOST)
+def test_what_ended_the_session_is_raised_from_then_on(kind: type[Exception]) -> None:
     fake = FakeSessions()
-    home = opened(fake, refill=refill)
+    home = opened(fake)
     fake.errors = [kind("gone")]
     for _ in range(3):
         with pytest.raises(kind, match="gone"):
@@ -152,7 +148,10 @@ def test_what_ended_the_session_is_raised_from_then_on(kind: type[Exception], re
 
 
 @each("kind", LOST)
-def test_refill_opens_another_session_under_the_same_handles(kind: type[Exception]) -> None:
+def test_refill_opens_another_session_under_the_same_handles(
+    kind: type[NpucallError], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("DEBUG", logger="npucall_client")
     fake = FakeSessions()
     home = opened(fake, refill=True)
     uploaded(home, b"kept", b"gone", b"collected")
@@ -164,6 +163,8 @@ def test_refill_opens_another_session_under_the_same_handles(kind: type[Exceptio
     assert attempted(home, fake.call) == "done"
     assert fake.asked == [("session 2", b"kept")]
     assert [home.proves(each) for each in (b"kept", b"gone", b"collected")] == [True, False, False]
+    again = f"a session on {home.host}: {kind.reason}; 1 arrays are sent again"
+    assert again in [record.getMessage() for record in caplog.records]
 
 
 def test_calls_name_the_session_that_is_filled_again_only_once_it_is_full() -> None:

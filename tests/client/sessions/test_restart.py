@@ -171,15 +171,17 @@ def test_another_server_at_the_address_is_told_apart(npucall_server: str, addres
         running_server(listen=address) as server,
         npucall_client.connect(npucall_server) as client,
         npucall_client.connect(server.target) as other,
-        other.session(refill=True) as theirs,
+        other.session() as theirs,
+        other.session(refill=True) as filled,
         client.session() as session,
     ):
-        remote = theirs.put(X)
-        theirs._home._id = session._home.id
+        remote, kept = theirs.put(X), filled.put(X)
+        theirs._home._id = filled._home._id = session._home.id
         with pytest.raises(WrongServerError):
             remote.numpy()
         with pytest.raises(WrongServerError):
             theirs.put(X)
+        assert kept.numpy().tobytes() == X.tobytes()  # in another session, at the same address
 
 
 async def nobody_renews(_: SessionLink) -> bool:

@@ -89,6 +89,8 @@ class FrameCarrier:
             self._instance = info.server.instance
             self._entrances = tuple(map(Entrance, places))
             self.is_offered = bool(places)
+            if not places:
+                _log.debug("frames: calls go over gRPC to %s", self._settings.target)
             self._end_idle()
 
     async def answer(
