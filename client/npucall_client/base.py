@@ -98,6 +98,11 @@ class ClientBase:
         return f"<{type(self).__name__} of {self._settings.target}, {state}>"
 
     @property
+    def target(self) -> str:
+        """What it was connected to."""
+        return self._settings.target
+
+    @property
     def _transport(self) -> Transport:
         return self._calls.transport
 

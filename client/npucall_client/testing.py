@@ -1,9 +1,10 @@
 """For tests of programs that use npucall: a pytest fixture, and a server for a while.
 
 In a ``conftest.py``: ``pytest_plugins = ["npucall_client.testing"]``. Then a test that takes
-``npucall_server`` gets the target of a CPU server that runs for the session. If NPUCALL_TARGET is
-set, such as to ``local:``, the test gets that target, and nothing is started. Each worker of
-pytest-xdist has a session, and a server, of its own. Needs the extra ``testing``.
+``npu`` gets a client of a CPU server that runs for the session; ``npucall_server`` is the target
+alone, as ``npu.target`` is. If NPUCALL_TARGET is set, such as to ``local:``, nothing is started, and
+that is the target. Each worker of pytest-xdist has a session, and a server, of its own. Needs the
+extra ``testing``.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ except ImportError as error:
 from collections.abc import Iterator, Mapping
 
 from npucall.errors import NpucallError
-from npucall_client.client import connect
+from npucall_client.client import Client, connect
 from npucall_client.settings import target_of_environment
 
 _START_SECONDS = 30.0
@@ -104,12 +105,19 @@ def npucall_server(npucall_server_flags: tuple[str, ...]) -> Iterator[str]:
         return
     if find_spec("npucall_server") is None:
         pytest.fail(
-            "npucall_server: the package npucall-server is not installed, so the fixture cannot "
-            "start a server; pip install 'npucall-client[testing]', or set NPUCALL_TARGET=local:",
+            f"{missing_extra('npucall_server', 'npucall-client', 'testing')}, so that the fixture "
+            "can start a server, or set NPUCALL_TARGET=local:",
             pytrace=False,
         )
     with running_server(*npucall_server_flags) as server:
         yield server.target
+
+
+@pytest.fixture(scope="session")
+def npu(npucall_server: str) -> Iterator[Client]:
+    """A client of that server, open for the session."""
+    with connect(npucall_server) as client:
+        yield client
 
 
 def _probe(target: str) -> None:
@@ -119,8 +127,8 @@ def _probe(target: str) -> None:
             client.server_info()
     except (NpucallError, ValueError) as error:
         pytest.fail(
-            f"npucall_server: NPUCALL_TARGET is {target}, and no server answers there: {error}. "
-            "Start one, or unset NPUCALL_TARGET: then the fixture starts a server on the CPU",
+            f"npucall_server: {error}; or unset NPUCALL_TARGET: then the fixture starts a server "
+            "on the CPU",
             pytrace=False,
         )
 

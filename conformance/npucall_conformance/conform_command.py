@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
 from functools import partial
@@ -18,7 +19,7 @@ from npucall_client.commands.console import Soc, Target, TargetOption, the_targe
 from npucall_client.targets import LOCAL
 from npucall_conformance import bundle
 from npucall_conformance.cases.case import BLOCKS, Case
-from npucall_conformance.cases.select import Selection, select
+from npucall_conformance.cases.select import Selection, select, variants_of
 from npucall_conformance.golden import Golden
 from npucall_conformance.judging.profiles import PROFILES
 from npucall_conformance.options import RunOptions, judge, on_every_product, versions
@@ -170,9 +171,7 @@ def conform(  # noqa: PLR0913  # options of a command
         raise ValueError("fuzz: expected none of --case, --block and --quick, which are of cases")
     if fuzz:
         save = save or Path(_FAILURES)
-    cases = [] if fuzz else list(select(statements(), chosen))
-    if not (cases or fuzz):
-        raise ValueError("case: expected filters that leave a case, found none; see --list")
+    cases = [] if fuzz else _cases(chosen)
     if list_:
         print(*(each.id for each in cases), sep="\n")
         return
@@ -265,6 +264,16 @@ def _selection(
         tuple(block or ()),
         quick,
     )
+
+
+def _cases(chosen: Selection) -> list[Case]:
+    """The cases of a run. Says which variants there are of an operator that was named."""
+    cases = list(select(statements(), chosen))
+    if not cases:
+        raise ValueError("case: expected filters that leave a case, found none; see --list")
+    if chosen.operators and (several := variants_of(cases)):
+        print(f"npucall: {several}", file=sys.stderr)
+    return cases
 
 
 def _known(profile: str) -> str:

@@ -74,8 +74,14 @@ def did_you_mean(found: str, known: Iterable[str]) -> str:
 
 
 def missing_extra(what: str, distribution: str, extra: str) -> str:
-    """A sentence that names the extra of a distribution; ``what``: that which needs it."""
-    return f"{what}: the extra {extra} is missing; pip install '{distribution}[{extra}]'"
+    """A sentence that names the extra of a distribution; ``what``: that which needs it.
+
+    Nothing of npucall is on a package index. The extra testing needs the server, from there too.
+    """
+    server = "./server " if (distribution, extra) == ("npucall-client", "testing") else ""
+    folder = distribution.removeprefix("npucall-")
+    install = f"pip install {server}'./{folder}[{extra}]', in npucall's sources"
+    return f"{what}: the extra {extra} is missing; {install}"
 
 
 def missing_suite(what: str) -> str:

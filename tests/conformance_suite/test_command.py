@@ -55,6 +55,16 @@ def test_the_subcommands_are_entry_points(name: str) -> None:
     assert point.load() is getattr(module, name)
 
 
+def test_an_operator_of_several_variants_says_how_to_name_one(tmp_path: Path) -> None:
+    words = ("--export", str(tmp_path), "--quick", "--block", "invalid", "--operator")
+    named = [f"aclnnKlDivTargetBackward.{each}" for each in ("builtin", "community", "documented")]
+    assert conform(*words, "KlDivTargetBackward").stderr == (
+        "npucall: aclnnKlDivTargetBackward stands for 3 variants, "
+        f"{', '.join(named)}: these names choose one\n"
+    )
+    assert conform(*words, named[0]).stderr == ""
+
+
 def test_a_case_that_passes_ends_with_0_and_is_in_each_report(tmp_path: Path) -> None:
     paths = {name: tmp_path / f"report.{name}" for name in ("json", "junit")}
     options = [word for name, path in paths.items() for word in (f"--{name}", str(path))]

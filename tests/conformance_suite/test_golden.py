@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -128,7 +129,31 @@ def test_a_wrong_answer_is_outside(tmp_path: Path, judge: Any) -> None:
     def wrong(*case: Any) -> Any:
         return {name: array * 1.1 for name, array in right(*case).items()}
 
-    assert len(list(judge(tmp_path, wrong))) == len(manifest["cases"])
+    found = list(judge(tmp_path, wrong))
+    assert len(found) == len(manifest["cases"])
+    assert all(
+        re.search(r"out\[\d.*\]: expected .* is allowed; \d+ of \d+ elements", e) for e in found
+    )
+
+
+def test_the_worst_element_is_named_and_a_case_may_be_skipped(tmp_path: Path, judge: Any) -> None:
+    case = f"{KL}/grid/f32-none-4x6-0001"
+    written(tmp_path, "cann-standard", cases=(case,))
+    right = Answering(client_of(LocalTransport("Ascend910B1")))
+
+    def wrong(*given: Any) -> Any:
+        (out,) = right(*given).values()
+        out[1, 2], out[3, 5] = out[1, 2] + 0.5, np.nan
+        return {"out": out}
+
+    (found,) = judge(tmp_path, wrong)
+    assert found.startswith(f"{case}: out[3, 5]: expected ")
+    assert ", found nan, off by nan where " in found
+    assert found.endswith("; 2 of 24 elements are outside the tolerance")
+    (found,) = judge(tmp_path, lambda *_: {"out": np.zeros(3)})
+    assert found == f"{case}: out: expected the shape (4, 6), found (3,)"
+    (found,) = judge(tmp_path, lambda *_: sys.modules["golden_data"].SKIP)
+    assert found.endswith("expected cases to judge, found none: all 1 skipped")
 
 
 def test_a_refusal_is_expected_with_its_status(tmp_path: Path, judge: Any) -> None:

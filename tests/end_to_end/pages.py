@@ -1,7 +1,7 @@
 """Follows a page as its reader does: writes its files, runs its commands, compares what they print.
 
-In a page a block ``python`` or ``toml`` whose first line is ``# NAME`` is a file. In a block
-``console`` a line that begins with ``$`` is a command, and what follows is what it prints:
+In a page a block ``cpp``, ``python`` or ``toml`` whose first line is the comment NAME is a file.
+In a block ``console`` a line that begins with ``$`` is a command, and what follows is what it prints:
 ``...`` stands for what differs from run to run, within a line or, on a line of its own, for lines.
 A command ends well unless the page shows an error. A block ``sh`` is not run here.
 """
@@ -60,8 +60,8 @@ def steps(page: str) -> list[File | Command]:
     found: list[File | Command] = []
     for language, text in FENCE.findall(page):
         first = text.partition("\n")[0]
-        if language in ("python", "toml") and re.fullmatch(r"# [\w.]+", first):
-            found.append(File(first.removeprefix("# "), text))
+        if language in ("cpp", "python", "toml") and re.fullmatch(r"(#|//) [\w.]+", first):
+            found.append(File(first.split()[1], text))
         elif language == "console":
             commands = re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", text, re.MULTILINE)
             found += [Command(*each) for each in commands]

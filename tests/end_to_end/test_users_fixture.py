@@ -102,11 +102,42 @@ def test_a_target_that_cannot_be_or_does_not_answer_is_told_in_a_sentence(projec
         target = f"127.0.0.1:{taken.getsockname()[1]}"
     code, said = outcome_of(project, NPUCALL_TARGET=target, NPUCALL_CONNECT_TIMEOUT="0.3")
     assert (code, "4 errors" in said, "called 1 times" in said) == (1, True, True), said
-    assert f"npucall_server: NPUCALL_TARGET is {target}, and no server answers there: " in said
+    assert f"npucall_server: target: expected a server at {target}, found none in " in said
     assert "Traceback" not in said
     assert "grpc" not in said
     code, said = outcome_of(project, NPUCALL_TARGET="127.0.0.1:no-port")
-    assert (code, "npucall_server: NPUCALL_TARGET is 127.0.0.1:no-port, " in said) == (1, True)
+    assert (
+        code,
+        "npucall_server: target: expected a server, a pool or local:, found " in said,
+    ) == (
+        1,
+        True,
+    )
+
+
+RED = """
+import numpy as np
+import npucall
+
+def test_red(npu):
+    with npu.session() as session:
+        session.run(npucall.ops.l1_loss_backward, np.ones((4, 4), np.float32), [1.0] * 3, 1.0)
+
+def test_green(npu, npucall_server):
+    assert npu.run(npucall.ops.exp, np.zeros(3, np.float32)).tolist() == [1, 1, 1]
+    assert npu.target == npucall_server == "local:"
+"""
+
+
+def test_the_fixture_is_a_client_and_an_error_in_a_red_test_is_one_line(project: Path) -> None:
+    (project / "test_mine.py").write_text(RED)
+    code, said = outcome_of(project, "--tb=short", NPUCALL_TARGET="local:")
+    assert (code, "1 failed, 1 passed" in said) == (1, True), said
+    _, _, failure = said.partition("test_red ")
+    place, line, error, *_ = failure.splitlines()[1:]
+    assert place.startswith("test_mine.py:7: in test_red"), said
+    assert line.strip().startswith("session.run("), said
+    assert error.startswith("E   npucall.errors.ShapeError: "), said
 
 
 @pytest.mark.more

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from npucall_client.calls.options import Plan, Progress, Result
     from npucall_client.shared.memory import SharedMemory
 
+__tracebackhide__ = True  # in a red test pytest shows the line that called
+
 P = ParamSpec("P")
 R = TypeVar("R")
 

@@ -8,6 +8,8 @@ from typing import Any, Generic, TypeVar
 
 from npucall_client.sending.senders import shortly
 
+__tracebackhide__ = True  # in a red test pytest shows the line that called
+
 T = TypeVar("T")
 
 

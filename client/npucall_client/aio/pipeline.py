@@ -15,6 +15,8 @@ from npucall_client.sending.pipeline import Calls, PipelineBase
 from npucall_client.sending.request import Request
 from npucall_client.sending.senders import Sender, shortly
 
+__tracebackhide__ = True  # in a red test pytest shows the line that called
+
 P = ParamSpec("P")
 R = TypeVar("R")
 

@@ -15,6 +15,8 @@ from npucall_client.sessions.program import ProgramBase, ProgramPlan
 from npucall_client.sessions.remote import RemoteTensor
 from npucall_client.sessions.session import SessionBase
 
+__tracebackhide__ = True  # in a red test pytest shows the line that called
+
 P = ParamSpec("P")
 
 

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from npucall_client.calls.arguments import BoundCall
     from npucall_client.sending.request import Request
 
+__tracebackhide__ = True  # in a red test pytest shows the line that called
+
 P = ParamSpec("P")
 R = TypeVar("R")
 

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
     N = TypeVar("N", bound=NpucallError)
 
+__tracebackhide__ = True  # in a red test pytest shows the line that called
+
 T = TypeVar("T")
 
 _log = logging.getLogger("npucall_client")

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from npucall_client.sessions.remote import Remote, RemoteTensor
     from npucall_client.sessions.session_link import SessionLink
 
+__tracebackhide__ = True  # in a red test pytest shows the line that called
+
 P = ParamSpec("P")
 
 

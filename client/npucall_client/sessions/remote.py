@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from npucall_client.sessions.session_link import SessionLink
 
 
+__tracebackhide__ = True  # in a red test pytest shows the line that called
+
 _STATES = {HandleReleasedError: "released", HandleEmptyError: "empty"}
 
 

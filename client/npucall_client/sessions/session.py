@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from npucall_client.sessions.connection import Connection
     from npucall_client.sessions.session_link import SessionLink
 
+__tracebackhide__ = True  # in a red test pytest shows the line that called
+
 P = ParamSpec("P")
 
 

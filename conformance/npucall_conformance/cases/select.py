@@ -69,6 +69,20 @@ def select(statements: Iterable[Statement], selection: Selection) -> Iterator[Ca
                 yield from _filtered(cases_of(statement, block), block, selection)
 
 
+def variants_of(cases: Iterable[Case]) -> str:
+    """A sentence on the operators of which there are cases of several variants; else empty."""
+    variants: dict[str, list[str]] = {}
+    for title, operator in {
+        case.statement.title: case.statement.operator for case in cases
+    }.items():
+        variants.setdefault(operator, []).append(title)
+    return "; ".join(
+        f"{operator} stands for {len(titles)} variants, {', '.join(titles)}: these names choose one"
+        for operator, titles in variants.items()
+        if len(titles) > 1
+    )
+
+
 def wanted(statement: Statement, selection: Selection) -> bool:
     """Whether a run has cases of the statement."""
     names = {plain(statement.operator), plain(statement.title)}

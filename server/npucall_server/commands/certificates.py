@@ -133,12 +133,16 @@ def _said(given: argparse.Namespace, pairs: list[_Pair]) -> str:
         certificate, key = _files(folder, _file_name(hosts[0]))
         lines += [
             "",
-            f"The server, reached as {', '.join(hosts)}:",
-            f"  npucall-server --tls-certificate {certificate} --tls-key {key} \\",
-            f"      --tls-client-ca {authority}",
+            f"The server, reached as {', '.join(hosts)}, in its server.toml:",
+            '  listen = "tls:0.0.0.0:50051"',
+            f'  tls_certificate = "{certificate}"',
+            f'  tls_key = "{key}"',
         ]
+        if clients:
+            lines.append(f'  tls_client_ca = "{authority}"')
         if given.announces:
-            lines.append(f"      --announce DIRECTORY --announce-ca {authority}")
+            lines += ['  announce = "DIRECTORY"', f'  announce_ca = "{authority}"']
+        lines += ["", "Its clients, beside a token:", f"  export NPUCALL_CA={authority}"]
     for name in clients:
         certificate, key = _files(folder, _file_name(name))
         lines += [

@@ -29,8 +29,8 @@ class MetricsSettings(BaseModel):
         "",
         description="HOST:PORT at which Prometheus reads metrics, at /metrics; a host such as "
         "127.0.0.1, and port 0 for any free one. Everybody who reaches it can see the names of "
-        "tenants and operators. Needs the extra metrics: pip install 'npucall-server[metrics]'. "
-        "Default: no metrics.",
+        "tenants and operators. Needs the extra metrics: pip install './server[metrics]', in "
+        "npucall's sources. Default: no metrics.",
     )
 
 

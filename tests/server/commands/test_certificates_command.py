@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import stat
+import tomllib
 from ipaddress import ip_address
 from pathlib import Path
 
@@ -73,12 +74,20 @@ def test_the_authority_that_is_there_issues_further_ones(tmp_path: Path) -> None
 def test_it_says_what_it_wrote_and_which_settings_name_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run([str(tmp_path), "--host", "x", "--client", "anna"])
+    run([str(tmp_path), "--host", "x", "--announces", "--client", "anna"])
     said = capsys.readouterr().out
+    _, _, below = said.partition("in its server.toml:\n")
+    assert tomllib.loads(below.partition("\n\n")[0]) == {
+        "listen": "tls:0.0.0.0:50051",
+        "tls_certificate": f"{tmp_path}/x.pem",
+        "tls_key": f"{tmp_path}/x.key",
+        "tls_client_ca": f"{tmp_path}/ca.pem",
+        "announce": "DIRECTORY",
+        "announce_ca": f"{tmp_path}/ca.pem",
+    }
     for part in (
         f"wrote {tmp_path}/ca.key",
-        f"--tls-certificate {tmp_path}/x.pem --tls-key {tmp_path}/x.key",
-        f"--tls-client-ca {tmp_path}/ca.pem",
+        f"  export NPUCALL_CA={tmp_path}/ca.pem\n",
         f"NPUCALL_CERTIFICATE={tmp_path}/anna.pem NPUCALL_KEY={tmp_path}/anna.key",
     ):
         assert part in said

@@ -112,7 +112,7 @@ def test_without_the_extra_the_setting_of_metrics_names_it(
     assert code == 2
     assert told == (
         "npucall-server: metrics_listen: the extra metrics is missing; "
-        "pip install 'npucall-server[metrics]'\n"
+        "pip install './server[metrics]', in npucall's sources\n"
     )
 
 
