@@ -48,6 +48,11 @@ class Format(IntEnum):
     FRACTAL_NZ_C0_4 = 53
     FRACTAL_NZ_C0_8 = 54
 
+    @classmethod
+    def of_rank(cls, rank: int) -> Format:
+        """What torch_npu calls a tensor of that rank."""
+        return {3: cls.NCL, 4: cls.NCHW, 5: cls.NCDHW}.get(rank, cls.ND)
+
     @property
     def private(self) -> bool:
         """Whether the format is one of the device's own block layouts."""

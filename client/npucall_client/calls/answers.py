@@ -11,6 +11,7 @@ import numpy as np
 
 from npucall.errors import MessageError, NpucallError, ProtocolError
 from npucall.limits import CACHED_CALLS
+from npucall.operators import CATALOGUE
 from npucall.places import HandlePart, Keep, RegionPart
 from npucall.wire import replies
 from npucall.wire.messages import split_response
@@ -39,7 +40,8 @@ def checked(bound: BoundCall, response: Response) -> Response:
         reply = decode_reply(response.reply)
     except (NpucallError, ValueError) as error:
         raise ProtocolError(f"response: expected a reply, found: {error}") from None
-    if not (reply.outputs or bound.lists) or not bound.targets.keys() <= reply.outputs.keys():
+    may_be_none = bound.lists or _outputs_of(bound.operator)
+    if not (reply.outputs or may_be_none) or not bound.targets.keys() <= reply.outputs.keys():
         wanted = ", ".join(bound.targets) or "at least one"
         raise ProtocolError(f"response: expected outputs ({wanted}), found {[*reply.outputs]}")
     placed(bound, reply, response.storage)
@@ -185,10 +187,26 @@ def receive(bound: BoundCall, name: str, spec: TensorSpec, place: Place) -> AnyA
 
 
 def value_of(operator: str, outputs: Mapping[str, Any]) -> Any:
-    """What ``run`` answers: the only output, or a named tuple of several."""
-    if len(outputs) == 1:
+    """What ``run`` answers: the only output, or a named tuple of several.
+
+    An output that is null, or masked off, is None there.
+    """
+    declared = _outputs_of(operator)
+    if declared:
+        outputs = {name: outputs.get(name) for name in declared}
+    elif len(outputs) == 1:
         return next(iter(outputs.values()))
     return _tuple_type(operator, tuple(outputs))(*outputs.values())
+
+
+@lru_cache(CACHED_CALLS)
+def _outputs_of(name: str) -> tuple[str, ...]:
+    """The outputs of an operator with several, if an answer may lack some; else none."""
+    for operator in CATALOGUE.of_name(name):
+        outputs = operator.outputs
+        if len(outputs) > 1 and any(output.nullable for output in outputs):
+            return tuple(output.name for output in outputs)
+    return ()
 
 
 @lru_cache(64)

@@ -66,9 +66,11 @@ def describe(operator: pb.OperatorInfo) -> None:
         default = p.WhichOneof("default_value")
         value = str(getattr(p, default)) if default else ""
         value = _names([p.dtype]) if default == "dtype" else value
-        role = _ROLES.get(p.role, "")
+        role = _ROLES.get(p.role, "") + ", or null" * (p.optional and operator.reference)
         in_c = f"{p.c_type} {p.c_name}".strip()
         rows.append([p.name, in_c, role, value, p.description])
+    if operator.formats_by_rank:
+        print("\nA tensor in ND counts as NCL, NCHW or NCDHW if it has 3, 4 or 5 dimensions.")
     names = ("parameter", "in C", "role", "default")
     columns = [*map(Column, names), Column("meaning", prose=True)]
     _titled(console, "Parameters", columns, rows)

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from npucall.compute.helpers import Sharing
 from npucall.compute.layouts import Layout
 from npucall.compute.operands import Index, InputReader, Writing, is_fit, rounded, store, within
 from npucall.compute.rows import LongRowsWork, RowsWork
@@ -162,29 +163,35 @@ class _AtOnceWork(Work):
         self.space = ()
 
     def passes(
-        self, inputs: Sequence[AnyArray], targets: Sequence[AnyArray], pause: Callable[[], None]
+        self, inputs: Sequence[AnyArray], targets: Sequence[AnyArray], sharing: Sharing
     ) -> Iterator[Callable[[Index], AnyArray | None]]:
-        yield partial(self._run, inputs, targets, pause)
+        yield partial(self._run, inputs, targets, sharing)
 
     def _run(
         self,
         inputs: Sequence[AnyArray],
         targets: Sequence[AnyArray],
-        pause: Callable[[], None],
+        sharing: Sharing,
         _: Index,
     ) -> None:
         pairs = zip(self.operands, inputs, strict=True)
-        read = {operand.name: InputReader(operand, array) for operand, array in pairs}
+        read: dict[str, Any] = {o.name: InputReader(o, array) for o, array in pairs}
+        for name, members in self.call.lists.items():
+            read[name] = tuple(read.pop(member) for member in members)
+        own = {output.name for output in self.call.operator.outputs if output.as_is}
         written = {
-            name: Writing(target, self.kernel)
+            name: Writing(target, target.dtype if name in own else self.kernel)
             for name, target in zip(self._names, targets, strict=True)
         }
-        facts = replace(self.facts, pause=pause, outputs=written)
+        facts = replace(self.facts, pause=sharing.pause, outputs=written, shared=sharing.each)
         results: Sequence[Any] = self.results(facts, read)
-        for (name, writing), result in zip(written.items(), results, strict=True):
+        for output, result in zip(self.call.operator.outputs, results, strict=True):
+            writing = written.get(output.name)
+            if writing is None:
+                continue
             if result is not writing:
                 writing[...] = np.asarray(result)
-            writing.end(name)
+            writing.end(output.name)
 
 
 def _kind(call: Prepared, outputs: Mapping[str, Layout]) -> type[Work]:

@@ -17,15 +17,16 @@ from typing import Any
 import numpy as np
 
 from npucall.compute import blocks
-from npucall.compute.helpers import UNLIMITED, Helpers, SharedBlocks, Turn
+from npucall.compute.helpers import UNLIMITED, Helpers, SharedBlocks, Sharing, Turn
 from npucall.compute.layouts import Layout
 from npucall.compute.operands import Index, InputReader, Operand
 from npucall.compute.recipes import BLOCKS_A_TURN, OutputStorage, Recipe, recipe_of
 from npucall.compute.work import Work, complete
 from npucall.declare.attributes import attribute_value
-from npucall.declare.call import Call
+from npucall.declare.call import Call, tensors_of
 from npucall.declare.cuts import BLOCK, cut
 from npucall.declare.declaration import Operator, P, R
+from npucall.declare.parameters import Input, Output
 from npucall.declare.prepare import Prepared, prepare
 from npucall.dtypes import BY_NUMPY, DOUBLE, FLOAT, AnyArray
 from npucall.errors import NpucallError
@@ -75,7 +76,8 @@ def _filled(
     answers = _memories(outputs, storages, targets)
     with turn():
         for answer, storage in zip(outputs, answers, strict=True):
-            _fill(answer.layout.over(storage), call.fills.get(answer.name, 0), turn)
+            if answer.name in call.asked:
+                _fill(answer.layout.over(storage), call.fills.get(answer.name, 0), turn)
     return answers
 
 
@@ -90,7 +92,8 @@ def _computed(  # noqa: PLR0913  # all that a run has
     """The outputs of a call that is computed block by block."""
     answers = _memories(recipe.answers, storages, targets)
     inputs = [operand.layout.over(storages[operand.name]) for operand in work.operands]
-    outputs = [layout.over(memory) for layout, memory in zip(work.outputs, answers, strict=True)]
+    asked = [a for a, e in zip(answers, recipe.answers, strict=True) if e.name in work.call.asked]
+    outputs = [layout.over(memory) for layout, memory in zip(work.outputs, asked, strict=True)]
     compute_blocks(work, inputs, outputs, recipe.cuts, turn, helpers)
     return answers
 
@@ -150,8 +153,8 @@ def evaluate(
     accumulate in float64. ``exact`` computes and rounds in float64 throughout.
     """
     if call.done:
-        for name, array in outputs.items():
-            array[...] = call.fills.get(name, 0)
+        for name in call.asked:
+            outputs[name][...] = call.fills.get(name, 0)
         return
     work = blocks.work_of(call, _layouts(inputs), _layouts(outputs), exact=exact)
     read = [o.layout.seen(inputs[o.name]) for o in work.operands]
@@ -168,10 +171,19 @@ def compute(operator: Operator[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R
     in float64, so that a test can get exact numbers.
     """
     given = operator.bind(args, kwargs)
-    names = [p.name for p in operator.inputs if given.get(p.name) is not None]
-    tensors = {name: np.asarray(given[name]) for name in names}
+    tensors = {
+        name: np.asarray(tensor)
+        for p in operator.given
+        for name, tensor in tensors_of(p.name, _members(p, given.get(p.name)))
+    }
     exact = any(array.dtype == np.float64 for array in tensors.values())
-    specs = {name: _spec(name, array) for name, array in tensors.items()}
+    specs = {
+        p.name: tuple(_spec(np.asarray(each)) for each in given[p.name])
+        if p.many
+        else _spec(tensors[p.name])
+        for p in operator.given
+        if given.get(p.name) is not None
+    }
     values = {
         p.name: attribute_value(p.name, p, given[p.name])
         for p in operator.attributes
@@ -180,18 +192,25 @@ def compute(operator: Operator[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R
     call = Call(operator, {**specs, **values}, tuple(tensors))
     prepared = prepare(call, product_of(DEFAULT_SOC), CATALOGUE)
     outputs = {
-        name: fresh_array(spec.shape, np.float64 if exact else spec.dtype.numpy)
+        name: fresh_array(
+            spec.shape, np.float64 if exact and spec.dtype.kind == "float" else spec.dtype.numpy
+        )
         for name, spec in prepared.outputs.items()
     }
     evaluate(prepared, tensors, outputs, exact=exact)
-    results: Any = tuple(outputs.values())
+    results: Any = tuple(outputs.get(each.name) for each in operator.outputs)
     answer: R = results if len(results) > 1 else results[0]
     return answer
 
 
-def _spec(name: str, array: AnyArray) -> TensorSpec:
+def _members(parameter: Input | Output, given: Any) -> Any:
+    """What is given for a tensor; the members of a list as ``tensors_of`` takes them."""
+    return tuple(given) if parameter.many and given is not None else given
+
+
+def _spec(array: AnyArray) -> TensorSpec:
     dtype = BY_NUMPY[array.dtype]
-    return TensorSpec(FLOAT if dtype is DOUBLE else dtype, array.shape, name=name)
+    return TensorSpec(FLOAT if dtype is DOUBLE else dtype, array.shape)
 
 
 def _fill(array: AnyArray, number: float, turn: Turn) -> None:
@@ -210,29 +229,30 @@ def compute_blocks(  # noqa: PLR0913  # all that a run has
 ) -> None:
     """Computes blocks of arrays in the layouts of a work, a few of them a turn."""
     if len(indices) == 1:
-        _compute_one(work, inputs, outputs, indices[0], turn)
+        _compute_one(work, inputs, outputs, indices[0], Sharing(turn, helpers), turn)
         return
     if indices:
         _keep_memory_of_blocks()
     targets = work.begin(outputs)
-    for compute_block in work.passes(inputs, targets, turn.pause):
+    for compute_block in work.passes(inputs, targets, Sharing(turn)):
         _compute_each(work, compute_block, targets, indices, turn, helpers)
     if targets is not outputs:
         with turn(), np.errstate(all="ignore"):
             work.finish(targets, outputs, turn.pause)
 
 
-def _compute_one(
+def _compute_one(  # noqa: PLR0913  # all that a run has
     work: Work,
     inputs: Sequence[AnyArray],
     outputs: Sequence[AnyArray],
     index: Index,
+    sharing: Sharing,
     turn: Turn,
 ) -> None:
     """A work of one block, in one turn."""
     with turn(), np.errstate(all="ignore"):
         targets = work.begin(outputs)
-        for compute_block in work.passes(inputs, targets, turn.pause):
+        for compute_block in work.passes(inputs, targets, sharing):
             part = compute_block(index)
             if part is not None:
                 work.add(targets, part, index)

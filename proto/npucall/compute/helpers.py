@@ -9,6 +9,8 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Generic, Protocol, TypeVar
 
+import numpy as np
+
 from npucall.errors import InternalError
 
 _FEW = 4
@@ -67,7 +69,39 @@ class HeldTurn:
         return _AT_ONCE
 
 
+class _Pausing(HeldTurn):
+    """The same, which lets waiting callers in before each block."""
+
+    def __call__(self) -> AbstractContextManager[object]:
+        self.pause()
+        return _AT_ONCE
+
+
 _AT_ONCE = nullcontext()
+
+
+class Sharing:
+    """What a formula that gets everything at once does with others: lets them in, gets help."""
+
+    def __init__(self, turn: Turn, helpers: Helpers | None = None) -> None:
+        self.pause = turn.pause
+        self._turn, self._helpers = turn, helpers
+
+    def each(
+        self, blocks: Sequence[B], compute: Callable[[B], R], add: Callable[[B, R], None]
+    ) -> None:
+        """``Facts.each``, within the turn that the caller holds."""
+        if self._helpers is None or not self._helpers.count or len(blocks) == 1:
+            for block in blocks:
+                self.pause()
+                add(block, compute(block))
+            return
+
+        def quietly(block: B) -> R:
+            with np.errstate(all="ignore"):  # a setting of each thread
+                return compute(block)
+
+        SharedBlocks(blocks, quietly, add).run(_Pausing(self._turn), self._helpers)
 
 
 class Helpers:

@@ -7,6 +7,7 @@ and contiguous, since NumPy's functions may round strided arrays differently fro
 from __future__ import annotations
 
 from itertools import pairwise
+from threading import Lock
 from types import EllipsisType
 from typing import Any, TypeAlias
 
@@ -66,19 +67,24 @@ class Writing:
     def __init__(self, target: AnyArray, kernel: np.dtype[Any]) -> None:
         self._target, self._kernel = target, kernel
         self._missing = target.size
+        self._counting = Lock()
 
     def __setitem__(self, index: Any, result: AnyArray) -> None:
         place = self._target[... if index == () else index]
         store(place, result, self._kernel)
-        self._missing -= place.size
+        self._count(place)
 
     def place(self, index: Any, dtype: np.dtype[Any]) -> AnyArray | None:
         """Where a block stands, if a ufunc can write its result of that dtype there, once."""
         place = self._target[... if index == () else index]
         if not (place.dtype == self._kernel == dtype and is_fit(place)):
             return None
-        self._missing -= place.size
+        self._count(place)
         return place
+
+    def _count(self, place: AnyArray) -> None:
+        with self._counting:  # several threads may write
+            self._missing -= place.size
 
     def end(self, name: str) -> None:
         """Raises InternalError unless everything was written: the memory may hold old bytes."""

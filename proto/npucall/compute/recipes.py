@@ -57,13 +57,17 @@ def recipe_of(call: Prepared) -> Recipe:
     """What follows from a call, found once."""
     outputs = {name: Layout.of_spec(spec) for name, spec in call.outputs.items()}
     answers = [
-        OutputStorage(name, spec.storage_bytes, outputs[name], spec.row_major)
+        OutputStorage(
+            name, spec.storage_bytes, outputs[name], spec.row_major and name in call.asked
+        )
         for name, spec in call.outputs.items()
     ]
     if call.done:
         return Recipe(answers)
     inputs = {name: Layout.of_spec(spec) for name, spec in call.inputs.items()}
-    work = blocks.work_of(call, inputs, outputs, exact=False)
+    inputs |= {name: outputs[name] for name in call.read.keys() & outputs.keys()}
+    asked = {name: layout for name, layout in outputs.items() if name in call.asked}
+    work = blocks.work_of(call, inputs, asked, exact=False)
     cuts = work.cuts()
     shapes = [layout.shape for layout in (*work.inputs.values(), *work.outputs)]
     covered = all(answer.covered for answer in answers)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from npucall.compute.helpers import Sharing
 from npucall.compute.layouts import Layout
 from npucall.compute.operands import Index, within
 from npucall.compute.work import Work
@@ -54,9 +55,9 @@ class LongRowsWork(RowsWork):
         return Work.cuts(self)
 
     def passes(
-        self, inputs: Sequence[AnyArray], targets: Sequence[AnyArray], pause: Callable[[], None]
+        self, inputs: Sequence[AnyArray], targets: Sequence[AnyArray], sharing: Sharing
     ) -> Iterator[Callable[[Index], AnyArray | None]]:
-        del pause
+        del sharing
         over: Any = self.call.operator.over
         rows = _Rows()
         if over.max_of:

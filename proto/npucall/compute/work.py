@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from npucall.compute.helpers import Sharing
 from npucall.compute.layouts import Layout
 from npucall.compute.operands import Index, Operand, store, within
 from npucall.declare.cuts import BLOCK, cut
@@ -62,24 +63,23 @@ class Work(ABC):
         self.call = call
         self.kernel = np.dtype(np.float64) if exact else call.kernel_dtype.numpy  # type: ignore[union-attr]
         facts = replace(call.facts, dtype=self.kernel) if exact else call.facts
-        given = [p for p in call.operator.inputs if p.name in call.inputs]
-        self.inputs = {p.name: inputs[p.name] for p in given if p.read}
+        unread = [p.name for p in call.operator.inputs if p.name in call.inputs and not p.read]
+        self.inputs = {name: inputs[name] for name in call.read}
         self.outputs = list(outputs.values())
         self._names = list(outputs)
         self._arrange()
         first = {} if exact else {name: (dtype.numpy,) for name, dtype in call.through.items()}
         then = (self.kernel, facts.dtype)
         self.operands = [
-            Operand(p.name, self.inputs[p.name], () if p.as_is else (*first.get(p.name, ()), *then))
-            for p in given
-            if p.read
+            Operand(name, self.inputs[name], () if p.as_is else (*first.get(name, ()), *then))
+            for name, p in call.read.items()
         ]
-        unread = np.zeros((1,) * len(self.space), facts.dtype)
+        nothing = np.zeros((1,) * len(self.space), facts.dtype)
         formula: Any = call.operator.formula
         self.facts = facts
         self._formula = partial(
             formula,
-            **{p.name: unread for p in given if not p.read},
+            **dict.fromkeys(unread, nothing),
             **call.absent,
             **call.attributes,
         )
@@ -101,14 +101,14 @@ class Work(ABC):
         return outputs
 
     def passes(
-        self, inputs: Sequence[AnyArray], targets: Sequence[AnyArray], pause: Callable[[], None]
+        self, inputs: Sequence[AnyArray], targets: Sequence[AnyArray], sharing: Sharing
     ) -> Iterator[Callable[[Index], AnyArray | None]]:
         """What computes a block; where there are several, each computes all of them in its turn.
 
-        It writes into the targets, or answers what has to be added to them. ``pause`` is for what
+        It writes into the targets, or answers what has to be added to them. ``sharing`` is for what
         computes for long.
         """
-        del pause
+        del sharing
         yield self.on(inputs, targets)
 
     def on(

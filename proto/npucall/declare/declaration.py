@@ -106,13 +106,15 @@ class Operator(Generic[P, R]):
     """What is special in its small valid call."""
     unwritten: Mapping[str, Unwritten] = field(default_factory=dict)
     """Outputs with elements that a device does not write, by name."""
+    formats_by_rank: bool = False
+    """A tensor that is ND has the format of its rank, as torch_npu says it: NCL, NCHW, NCDHW."""
 
     def __post_init__(self) -> None:
         if self.formula is None:
             return
         for name in ("__module__", "__name__", "__qualname__"):  # it has the formula's place
             object.__setattr__(self, name, getattr(self.formula, name))
-        declared = [p.name for p in self.parameters if not isinstance(p, Output)]
+        declared = list(self._names)
         if declared != list(self.signature.parameters):
             raise TypeError(
                 f"{self.name}: parameters {declared} are declared, "
@@ -159,7 +161,7 @@ class Operator(Generic[P, R]):
 
     @cached_property
     def _names(self) -> tuple[str, ...]:
-        return tuple(p.name for p in self.parameters if not isinstance(p, Output))
+        return tuple(p.name for p in self.parameters if isinstance(p, Attribute) or p in self.given)
 
     @cached_property
     def _known(self) -> frozenset[str]:
@@ -187,6 +189,19 @@ class Operator(Generic[P, R]):
     def inputs(self) -> tuple[Input, ...]:
         """The inputs in C order."""
         return tuple(p for p in self.parameters if isinstance(p, Input))
+
+    @cached_property
+    def given(self) -> tuple[Input | Output, ...]:
+        """The tensors that arguments of a call give, in C order: inputs, and outputs in place.
+
+        Without a formula the latter are outputs like others, whose storage a call sends.
+        """
+        return tuple(
+            p
+            for p in self.parameters
+            if isinstance(p, Input)
+            or (isinstance(p, Output) and p.in_place and self.formula is not None)
+        )
 
     @cached_property
     def as_is(self) -> frozenset[str]:
@@ -263,6 +278,7 @@ def operator(  # noqa: PLR0913  # a declaration has as many parts as an operator
     values: Values | None = None,
     sample: Sample | None = None,
     unwritten: Mapping[str, Unwritten] | None = None,
+    formats_by_rank: bool = False,
 ) -> Callable[[Callable[Concatenate[Facts, P], R]], Operator[P, R]]:
     """Declares an operator; decorates its formula.
 
@@ -273,6 +289,7 @@ def operator(  # noqa: PLR0913  # a declaration has as many parts as an operator
         return Operator(
             name, variant, parameters, products, legacy or {}, checks, kernel_dtype, over, source,
             formula, values=values, sample=sample or Sample(), unwritten=unwritten or {},
+            formats_by_rank=formats_by_rank,
         )  # fmt: skip
 
     return declare

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from npucall.declare.call import Argument, Call, tensors_of
 from npucall.declare.catalogue import Catalogue
-from npucall.declare.parameters import Attribute, Input, Kind, Output, Scalar
+from npucall.declare.parameters import Attribute, Kind, Output, Scalar
 from npucall.dtypes import DType
 from npucall.products import Product
-from npucall.tensors import Shape, TensorSpec
+from npucall.tensors import Format, Shape, TensorSpec
 
 
 class Draft:
@@ -31,7 +32,7 @@ class Draft:
         self.warnings: list[tuple[str, str]] = []
         self._arguments = call.arguments
         self._tensors = {
-            place: spec
+            place: self._in_format(spec)
             for parameter in call.operator.parameters
             if not isinstance(parameter, Attribute)
             for place, spec in tensors_of(parameter.name, call.arguments.get(parameter.name))
@@ -42,7 +43,8 @@ class Draft:
         parameter = self.operator.by_name[name]
         if isinstance(parameter, Attribute):
             return self.argument(name) is None
-        mentioned = not isinstance(parameter, Output) or name in self._arguments
+        left_out = isinstance(parameter, Output) and not parameter.in_place
+        mentioned = not left_out or name in self._arguments
         return mentioned and self._arguments.get(name) is None
 
     def tensor(self, name: str) -> TensorSpec | None:
@@ -99,11 +101,29 @@ class Draft:
 
     def derive(self, output: Output) -> TensorSpec:
         """The spec that the operator derives for an output that the call does not mention."""
-        return TensorSpec(self.dtype(output.dtype), self.shape(output.shape), name=output.name)
+        like = self.tensor(output.format)
+        derived = TensorSpec(
+            self.dtype(output.dtype),
+            self.shape(output.shape),
+            format=like.format if like else Format.ND,
+            name=output.name,
+        )
+        return self._in_format(derived)
+
+    def asks(self, name: str) -> bool:
+        """Whether the call wants this output to be computed."""
+        output = self.operator.by_name[name]
+        asked = output.asked if isinstance(output, Output) else None
+        return asked is None or asked(self)
+
+    def _in_format(self, spec: TensorSpec) -> TensorSpec:
+        if not self.operator.formats_by_rank or spec.format is not Format.ND:
+            return spec
+        return replace(spec, format=Format.of_rank(len(spec.shape)))
 
     def shapes(self) -> dict[str, Shape]:
         """Every shape that is known: of the inputs as passed, and what rules found."""
-        inputs = tuple(p.name for p in self.operator.parameters if isinstance(p, Input))
+        inputs = tuple(p.name for p in self.operator.given)
         return {name: spec.shape for name, spec in self.tensors(inputs)} | self.found_shapes
 
     def _find(self, name: str) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -15,6 +15,8 @@ from npucall.dtypes import AnyArray, Array
 from npucall.products import Product
 from npucall.tensors import Shape
 
+B = TypeVar("B")
+R = TypeVar("R")
 _SHORT, _MANY = 32, 256
 """Elements of a short row, and how many rows make it worth while."""
 
@@ -45,6 +47,11 @@ class Facts:
     """The sums of such rows."""
     product: Product | None = None
     """The product of the rules for this call; kernels of products may give different results."""
+    asked: frozenset[str] = frozenset()
+    """The outputs that are computed; for another one, that is null or masked off, a formula may
+    answer None."""
+    shared: Callable[..., None] | None = None
+    """See ``each``."""
 
     def with_out(self, out: AnyArray) -> Facts:
         """The same facts, and the place of a block's result."""
@@ -67,6 +74,25 @@ class Facts:
         for index in cut(shape, BLOCK):
             self.pause()
             yield index
+
+    def each(
+        self,
+        blocks: Sequence[B],
+        compute: Callable[[B], R],
+        add: Callable[[B, R], None] = lambda *_: None,
+    ) -> None:
+        """Computes blocks of a formula that gets everything at once, in as many threads as idle.
+
+        Blocks are computed in any order, at the same time, and no ``compute`` may pause. ``add``
+        gets each block and what it gave, in their order, once at a time: so sums have the same bits
+        for any number of threads.
+        """
+        if self.shared is not None:
+            self.shared(blocks, compute, add)
+            return
+        for block in blocks:
+            self.pause()
+            add(block, compute(block))
 
     def read(self, array: Array, index: Any) -> AnyArray:
         """Elements of an input of a formula that gets everything at once.

@@ -84,7 +84,8 @@ def _parameter(operator: Operator[Any, Any], parameter: Parameter) -> str:
 
 def _output(output: Output) -> str:
     derived = f"; shape: {output.shape}, dtype: {output.dtype}" if output.shape else ""
-    return f"{_named(output)}: {output.description or 'tensor'}{derived}"
+    null = "; may be null, and is not computed then" if output.nullable else ""
+    return f"{_named(output)}: {output.description or 'tensor'}{derived}{null}"
 
 
 def _named(parameter: Parameter) -> str:

@@ -29,7 +29,9 @@ def check_layout(call: Call) -> None:
             for place, spec in tensors_of(name, value):
                 _check_tensor(place, spec, parameter, sent=place in call.stored)
     for output in call.operator.outputs:
-        if not output.shape and output.name not in call.arguments:
+        if output not in call.operator.given and not (
+            output.shape or output.name in call.arguments
+        ):
             raise ArgumentMissingError(
                 f"{output.name}: expected the output's shape and dtype, or null, found neither; "
                 f"npucall knows {call.operator.name} by its C header alone and cannot infer them",

@@ -5,9 +5,14 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from enum import Enum
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from npucall.dtypes import DType
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from npucall.declare.draft import Draft
 
 
 @dataclass(frozen=True)
@@ -82,7 +87,12 @@ class Output:
 
     ``shape`` and ``dtype`` name what a call that does not mention it gets: those of an input, or
     what a rule found under that name; empty if every call must give the output. ``const``: the C
-    prototype nevertheless says const. ``many``: a list of tensors. ``in_place``: it is read too.
+    prototype nevertheless says const. ``many``: a list of tensors. ``format``: the tensor whose
+    format it has then. ``as_is``: results are rounded to its own dtype alone, not to the kernel's.
+
+    ``in_place``: it is read too. Calls give it like an input, and the formula gets it like one.
+    ``optional``: where it is null it is not computed. ``asked``: the call asks for it, else it may
+    be null; then it is no result, and if its storage is sent, that comes back as it was.
     """
 
     name: str
@@ -93,11 +103,20 @@ class Output:
     many: bool = False
     in_place: bool = False
     c_name: str = ""
+    format: str = ""
+    as_is: bool = False
+    optional: bool = False
+    asked: Callable[[Draft], bool] | None = None
 
     @property
     def c_type(self) -> str:
         """The type in the C prototype."""
         return _tensor_type(const=self.const, many=self.many)
+
+    @property
+    def nullable(self) -> bool:
+        """Whether a valid call may pass a null pointer for it."""
+        return self.optional or self.asked is not None
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from npucall.declare.domain import Elementwise
 from npucall.declare.draft import Draft
 from npucall.declare.facts import Facts
 from npucall.declare.layout import check_layout
-from npucall.declare.parameters import Attribute, Value
+from npucall.declare.parameters import Attribute, Input, Output, Value
 from npucall.declare.rules import EndOfChecks
 from npucall.dtypes import FLOAT, AnyArray, DType
 from npucall.errors import NpucallError, TensorLayoutError
@@ -52,6 +52,9 @@ class Prepared:
     one."""
     facts: Facts
     warnings: tuple[tuple[str, str], ...]
+    asked: frozenset[str]
+    """The outputs that are computed. Others are there only if their storage was sent, which they
+    keep."""
     done: bool
     """The rules ended the call: nothing is computed, the outputs are filled."""
     fills: Mapping[str, float] = field(default_factory=dict)
@@ -65,9 +68,21 @@ class Prepared:
     @cached_property
     def absent(self) -> Mapping[str, None]:
         """The inputs that the call does not give, as the formula takes them."""
-        names = (parameter.name for parameter in self.operator.inputs)
-        given = {*self.inputs, *self.lists}
+        names = (parameter.name for parameter in self.operator.given)
+        given = {*self.inputs, *self.outputs, *self.lists}
         return {name: None for name in names if name not in given}
+
+    @cached_property
+    def read(self) -> Mapping[str, Input | Output]:
+        """The parameters of the tensors whose values a formula gets, those of lists one by one."""
+        tensors = {**self.inputs, **self.outputs}
+        return {
+            name: parameter
+            for parameter in self.operator.given
+            if isinstance(parameter, Output) or parameter.read
+            for name in self.lists.get(parameter.name, (parameter.name,))
+            if name in tensors
+        }
 
     @cached_property
     def checked_inputs(self) -> frozenset[str]:
@@ -87,7 +102,7 @@ class Prepared:
         For a call that is done, those that the operator does not fill.
         """
         if self.done:
-            return {name: 0.0 for name in self.outputs if name not in self.fills}
+            return {name: 0.0 for name in self.asked if name not in self.fills}
         left = {name: find(self) for name, find in self.operator.unwritten.items()}
         return {name: what for name, what in left.items() if what is not None}
 
@@ -208,19 +223,24 @@ def _prepare(call: Call, product: Product, catalogue: Catalogue) -> Prepared:
     operator = call.operator
     lists = _lists(call)
     kernel_dtype = operator.kernel_dtype(draft) if operator.kernel_dtype else None
+    outputs = _outputs(draft, lists, call)
+    asked = frozenset(name for name in outputs if _is_computed(draft, name, done, fills))
     return Prepared(
         operator=operator,
         product=product,
         inputs=_inputs(draft, lists),
-        outputs=_outputs(draft, lists, call),
+        outputs=outputs,
         attributes={p.name: draft.attribute(p.name) for p in operator.attributes},
         values={p.name: draft.argument(p.name) for p in operator.attributes},  # type: ignore[misc]
         lists=lists,
         stored=call.stored,
         kernel_dtype=kernel_dtype,
         through={p.name: draft.dtype(p.dtype) for p in operator.inputs if p.dtype},
-        facts=Facts(draft.shapes(), _formula_dtype(operator, kernel_dtype), product=product),
+        facts=Facts(
+            draft.shapes(), _formula_dtype(operator, kernel_dtype), product=product, asked=asked
+        ),
         warnings=tuple(draft.warnings),
+        asked=asked,
         done=done,
         fills=fills,
     )
@@ -244,16 +264,24 @@ def _inputs(draft: Draft, lists: Mapping[str, tuple[str, ...]]) -> dict[str, Ten
 def _outputs(
     draft: Draft, lists: Mapping[str, tuple[str, ...]], call: Call
 ) -> dict[str, TensorSpec]:
-    """The outputs one by one; without those of an operator without reference that are absent."""
+    """The outputs one by one; without those that are absent, or that nobody asks for."""
     outputs = {}
     for output in draft.operator.outputs:
+        asked = draft.asks(output.name)
         for name in lists.get(output.name, (output.name,)):
             given = draft.tensor(name)
-            if given is not None:
+            if given is not None and (asked or name in call.stored):
                 outputs[name] = given if name in call.stored else given.dense()
-            elif output.shape:
+            elif given is None and asked and output.shape and not draft.absent(name):
                 outputs[name] = draft.derive(output)
     return outputs
+
+
+def _is_computed(draft: Draft, name: str, done: bool, fills: Mapping[str, float]) -> bool:  # noqa: FBT001
+    """Whether the operator writes an output; one that it updates stays as it is in a call done."""
+    parameter = draft.operator.by_name[name.partition("[")[0]]
+    kept = done and name not in fills and parameter in draft.operator.given
+    return draft.asks(parameter.name) and not kept
 
 
 def _fills(operator: Operator[Any, Any], end: EndOfChecks) -> dict[str, float]:

@@ -14,6 +14,7 @@ from npucall.declare.attributes import attribute_value
 from npucall.declare.call import Call
 from npucall.declare.catalogue import Catalogue
 from npucall.declare.declaration import Operator
+from npucall.declare.parameters import Output
 from npucall.declare.prepare import Prepared, prepare
 from npucall.dtypes import AnyArray, DType
 from npucall.products import Product
@@ -57,12 +58,15 @@ def sample(  # noqa: PLR0913  # what a call is about, and its two variations
     }
     if operator.sample.follows:
         given[operator.sample.follows] = dtype
-    read = tuple(p.name for p in operator.inputs if p.read and p.name in specs)
+    read = tuple(
+        p.name for p in operator.given if p.name in specs and (isinstance(p, Output) or p.read)
+    )
     call = prepare(Call(operator, {**specs, **given}, read), product, catalogue)
     if form is not Form.VIEWS:
         return call
     views = {name: _view(spec) for name, spec in {**call.inputs, **call.outputs}.items()}
-    return prepare(Call(operator, {**views, **given}, (*read, *call.outputs)), product, catalogue)
+    stored = tuple(dict.fromkeys((*read, *call.outputs)))
+    return prepare(Call(operator, {**views, **given}, stored), product, catalogue)
 
 
 def sample_storages(call: Prepared, seed: int) -> dict[str, bytes]:
@@ -80,7 +84,7 @@ def _specs(
         p.name: TensorSpec(
             own.dtypes.get(p.name, dtype), _in_form(own.shapes.get(p.name, shape), form)
         )
-        for p in operator.inputs
+        for p in operator.given
         if p.name not in own.without and not (p.optional and form is Form.BARE)
     }
 

@@ -1279,6 +1279,7 @@ class OperatorInfo(google.protobuf.message.Message):
     PROTOTYPE_FIELD_NUMBER: builtins.int
     REFERENCE_FIELD_NUMBER: builtins.int
     UNAVAILABLE_BECAUSE_FIELD_NUMBER: builtins.int
+    FORMATS_BY_RANK_FIELD_NUMBER: builtins.int
     name: builtins.str
     """Name, also that of the C function of phase two."""
     variant: builtins.str
@@ -1307,6 +1308,10 @@ class OperatorInfo(google.protobuf.message.Message):
     """
     unavailable_because: builtins.str
     """Why the operator is not available here, as one sentence for a person; empty if it is."""
+    formats_by_rank: builtins.bool
+    """The operator looks at formats, which follow from ranks: a tensor of format ND, or of none, counts
+    as NCL if it has 3 dimensions, NCHW if it has 4, NCDHW if it has 5. Outputs too.
+    """
     @property
     def parameters(self) -> google.protobuf.internal.containers.RepeatedCompositeFieldContainer[global___ParameterInfo]:
         """Parameters in the order of the C function, without workspace size and executor."""
@@ -1336,8 +1341,9 @@ class OperatorInfo(google.protobuf.message.Message):
         prototype: builtins.str = ...,
         reference: builtins.bool = ...,
         unavailable_because: builtins.str = ...,
+        formats_by_rank: builtins.bool = ...,
     ) -> None: ...
-    def ClearField(self, field_name: typing.Literal["available", b"available", "description", b"description", "name", b"name", "parameters", b"parameters", "products", b"products", "prototype", b"prototype", "reference", b"reference", "rules", b"rules", "source", b"source", "summary", b"summary", "unavailable_because", b"unavailable_because", "variant", b"variant"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["available", b"available", "description", b"description", "formats_by_rank", b"formats_by_rank", "name", b"name", "parameters", b"parameters", "products", b"products", "prototype", b"prototype", "reference", b"reference", "rules", b"rules", "source", b"source", "summary", b"summary", "unavailable_because", b"unavailable_because", "variant", b"variant"]) -> None: ...
 
 global___OperatorInfo = OperatorInfo
 
@@ -1382,7 +1388,9 @@ class ParameterInfo(google.protobuf.message.Message):
     dtype: npucall.v1.tensor_pb2.DataType.ValueType
     """Default of an attribute of C type aclDataType."""
     optional: builtins.bool
-    """An input or attribute may be absent. Where `OperatorInfo.reference` is false this is true for
+    """A parameter may be absent. An output that is absent is not computed; so is one that an attribute
+    switches off, as outputMask does. It is in no reply then, unless the call stores it: its bytes
+    come back as they were. Where `OperatorInfo.reference` is false this is true for
     every pointer, and the device's first phase may still refuse a null pointer.
     """
     c_name: builtins.str

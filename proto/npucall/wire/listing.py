@@ -51,6 +51,7 @@ def describe(
         prototype=operator.prototype,
         reference=operator.reference,
         unavailable_because=unavailable_because,
+        formats_by_rank=operator.formats_by_rank,
     )
 
 
@@ -78,7 +79,7 @@ def _declared(info: pb.ParameterInfo) -> Parameter:
     if isinstance(parameter, Input):
         return replace(parameter, read=info.read, optional=info.optional)
     if isinstance(parameter, Output):
-        return parameter
+        return replace(parameter, optional=info.optional)
     member = info.WhichOneof("default_value")
     default = getattr(info, member) if member else None
     default = BY_WIRE.get(info.dtype) if member == "dtype" else default
@@ -131,4 +132,4 @@ def _optional(operator: Operator[Any, Any], parameter: Parameter) -> bool:
     if isinstance(parameter, Attribute):
         given = parameter.name in operator.required or operator.default(parameter) is not None
         return parameter.kind.nullable and not given
-    return isinstance(parameter, Input) and parameter.optional
+    return parameter.optional if isinstance(parameter, Input) else parameter.nullable

@@ -173,7 +173,7 @@ def test_a_number_is_a_scalar_or_a_tensor_where_c_has_one() -> None:
         ("int32_t", 2**31),
         ("int", -(2**31) - 1),
         ("int8_t", 128),
-        ("uint64_t", -1),
+        ("uint64_t", 2**64),
         *(("bool", value) for value in (0, 1, "yes", 1.0)),
         ("char*", "a\0"),
         ("aclDataType", "FLOAT4"),

@@ -98,6 +98,28 @@ def dtype_in(name: str, *dtypes: DType) -> Rule:
     return refuses(DTypeError, f"dtype of {name} is {expected}", (name,), faults)
 
 
+def dtype_row(rows: tuple[tuple[DType, ...], ...], *names: str) -> Rule:
+    """The dtypes of these tensors are a row: of each one, in this order.
+
+    What is not given has any. The first that no row has beside those before it is to blame.
+    """
+
+    def faults(draft: Draft) -> Iterator[Fault]:
+        left = rows
+        for place, name in enumerate(names):
+            given = draft.tensor(name)
+            fitting = tuple(row for row in left if given is None or row[place] is given.dtype)
+            if not fitting:
+                expected = listed(tuple(dict.fromkeys(str(row[place]) for row in left)), "or")
+                beside = f" beside {listed(names[:place])}" if place else ""
+                yield name, f"{expected}{beside}", given and given.dtype
+                return
+            left = fitting
+
+    spelled = "; ".join(", ".join(map(str, row)) for row in rows)
+    return refuses(DTypeError, f"dtypes of {listed(names)} are a row: {spelled}", names, faults)
+
+
 def float_of(name: str, *, into: str) -> Rule:
     """No check: finds as ``into`` FLOAT for integers and BOOL, else the dtype of ``name``."""
 

@@ -15,11 +15,14 @@ if TYPE_CHECKING:
 
 
 def present(*names: str) -> Rule:
-    """None of them is absent; the first that is gives 161001 [src:null-first]."""
+    """None of them is absent; the first that is gives 161001 [src:null-first].
+
+    An output that the call does not ask for may be.
+    """
 
     def faults(draft: Draft) -> Iterator[Fault]:
         for name in names:
-            if draft.absent(name):
+            if draft.absent(name) and draft.asks(name):
                 null = c_name(draft.operator.by_name[name])
                 yield name, "a value", f"none (a null {null})"
 
