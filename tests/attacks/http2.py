@@ -54,7 +54,9 @@ class Connection:
         self._frame(_SETTINGS, 0, 0, _INITIAL_WINDOW.to_bytes(2) + window.to_bytes(4))
         self.allow(0, MOST - 65535)
 
-    def call(self, path: str, *parts: bytes, end: bool = True, encoding: str = "") -> int:
+    def call(
+        self, path: str, *parts: bytes, end: bool = True, encoding: str = "", token: str = ""
+    ) -> int:
         """Opens a stream with a body of these parts, which ``pump`` sends; its number.
 
         ``end``: nothing follows. A path without slash is a method of OperatorService.
@@ -64,6 +66,7 @@ class Connection:
         fields |= {":path": path if path.startswith("/") else SERVICE + path}
         fields |= {"te": "trailers", "content-type": "application/grpc"}
         fields |= {"grpc-encoding": encoding} if encoding else {}
+        fields |= {"authorization": f"Bearer {token}"} if token else {}
         flags = _END_HEADERS | (_END_STREAM if end and not parts else 0)
         self._frame(_HEADERS, flags, stream, self._encoder.encode(list(fields.items())))
         self._rooms[stream] = self._initial
@@ -209,15 +212,17 @@ def pump(
     """Lets connections send and receive for so long, or until something is so of them."""
     end = time.monotonic() + seconds
     while time.monotonic() < end and not until(connections):
-        alive = {each.socket: each for each in connections if not each.closed}
+        alive = {each.socket.fileno(): each for each in connections if not each.closed}
         if not alive:
             return
-        writers = [sock for sock, each in alive.items() if each.wants_to_write()]
-        readable, writable, _ = select.select(list(alive), writers, [], 0.05)
-        for sock in readable:
-            alive[sock].read()
-        for sock in writable:
-            alive[sock].write()
+        poll = select.poll()  # `select` takes no descriptor above 1,023
+        for number, each in alive.items():
+            poll.register(number, select.POLLIN | select.POLLOUT * each.wants_to_write())
+        for number, happened in poll.poll(50):
+            if happened & ~select.POLLOUT:
+                alive[number].read()
+            if happened & select.POLLOUT:
+                alive[number].write()
 
 
 def sent(connections: Sequence[Connection]) -> bool:

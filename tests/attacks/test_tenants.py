@@ -50,6 +50,13 @@ def tenants(folder: Path, **tables: str) -> tuple[list[str], dict[str, str]]:
     return [f"--config={config}", f"--token-hashes={file}"], texts
 
 
+def another(folder: Path, tenant: str, name: str) -> str:
+    """The token of one more caller of a tenant."""
+    text, token = tokens.new(tenant, name, None, DAY)
+    tokens.append(folder / "tokens", token)
+    return text
+
+
 def usage(target: str, token: str) -> tuple[int, Counter[str]]:
     """How many calls there were, and for how many seconds each tenant has held the device."""
     seconds: Counter[str] = Counter()
