@@ -6,18 +6,21 @@ The figures of before are of 31bb2f97, with a memory_limit of 256 MiB.
 from __future__ import annotations
 
 import shutil
+import socket
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.certificates import Authority
 from tests.end_to_end import wire
 
+import npucall
 import npucall_client
 from npucall.errors import NpucallError
 from npucall.operators.l1_loss_backward import l1_loss_backward
@@ -28,6 +31,7 @@ from .http2 import HEALTH, Connections, answered, connected, pump, sent
 from .servers import MIB, Start
 
 ONE = np.float32(1)
+HANDSHAKES = 1000
 _PRIORITY = 2
 """A frame that says nothing, which gRPC reads and forgets."""
 
@@ -109,6 +113,25 @@ def test_idle_and_unfinished_connections_keep_nobody_out(start: Start) -> None:
         wire.until(lambda: health_of(server.target) == "SERVING", "a place is free")
         with npucall_client.connect(server.target) as client:
             assert answers(client) == 5
+
+
+def test_handshakes_without_an_end_keep_nobody_out(
+    start: Start, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Before: with 300 of them nobody else connected."""
+    authority = Authority(tmp_path_factory.mktemp("ca"))
+    pair, own = authority.server(), authority.client("anna")
+    options = npucall.Options(certificate=str(own.certificate), key=str(own.key))
+    flags = *pair.flags, f"--tls-client-ca={authority.ca}", "--max-connections=64"
+    with start(*flags) as server, ExitStack() as stack:
+        host, _, port = server.target.rpartition(":")
+        for _ in range(HANDSHAKES):
+            made = stack.enter_context(socket.create_connection((host, int(port)), timeout=10))
+            made.sendall(b"\x16\x03\x01")  # of a ClientHello
+        time.sleep(1)
+        with npucall.connect(server.target, ca=authority.ca, options=options) as client:
+            assert answers(client) == 5
+        server.note(f"{server.descriptors()} descriptors")
 
 
 def test_listings_that_nobody_reads_count(start: Start) -> None:
