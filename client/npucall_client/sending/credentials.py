@@ -22,6 +22,7 @@ from npucall.errors import (
     SharedMemoryError,
     UnauthenticatedError,
 )
+from npucall.wire.headers import MOST_CREDENTIAL_BYTES
 from npucall_client.sending.proxy import is_local, way_to
 from npucall_client.shared import side_socket
 
@@ -305,6 +306,11 @@ def _bearer(setting: str, token: object) -> str:
     if not all("!" <= character <= "~" for character in token):
         raise CredentialMissingError(
             f"{setting}: expected a token of letters, digits and signs, found other characters"
+        )
+    if len(token) > (most := MOST_CREDENTIAL_BYTES - len("Bearer ")):
+        raise CredentialMissingError(
+            f"{setting}: expected a token of at most {most:,} bytes, found one of {len(token):,}; "
+            "ask its issuer for fewer claims"
         )
     return f"Bearer {token}"
 

@@ -321,7 +321,7 @@ def test_settings_that_cannot_be_are_refused(given: dict[str, Any], said: str) -
     assert "secret" not in str(raised.value)
 
 
-@each("token", ["two words", "line\nbreak", "é"])
+@each("token", ["two words", "line\nbreak", "é", "x" * 2**14])
 def test_a_token_that_no_metadata_can_hold_is_refused_and_not_told(token: str) -> None:
     with pytest.raises(CredentialMissingError) as raised:
         npucall_client.connect("127.0.0.1:1", connect_timeout=0.1, token=token)
