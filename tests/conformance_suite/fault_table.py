@@ -244,7 +244,7 @@ PATHS = (
        "    requests = [r._replace(storage=first.setdefault(r.call, r.storage)) for r "
        "in split_program(message)]"),
     at("npucall_server.calls.beginning", L1, "program-plan",
-       "timings_of(record), peak", "timings_of(record), 0"),
+       "encode_timings(record), peak", "encode_timings(record), 0"),
     at("npucall_server.sessions.digests", L1, "digest",
        "return kept.data", "return STATE.setdefault(len(kept.data), kept.data)"),
     at("npucall_server.scheduling.executor", L1, "timings",

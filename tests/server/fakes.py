@@ -280,8 +280,11 @@ class Executed(NamedTuple):
     record: Record
 
 
-def admitted(subject: Executor, call: Prepared, caller: FakeCaller) -> Ticket:
+def admitted(
+    subject: Executor, call: Prepared, caller: FakeCaller, *, at_once: bool = False
+) -> Ticket:
     ticket = Ticket()
+    ticket.at_once = at_once
     subject.admit(ticket, call, caller, subject.room_of(call))
     return ticket
 

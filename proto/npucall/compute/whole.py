@@ -6,7 +6,10 @@ which that would take several times as long as their formula.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Mapping
+from contextvars import copy_context
+from typing import TypeVar
 
 import numpy as np
 
@@ -16,6 +19,9 @@ from npucall.compute.work import Work
 from npucall.declare.prepare import Prepared
 from npucall.memory import fresh
 from npucall.tensors import Buffer
+
+A = TypeVar("A")
+R = TypeVar("R")
 
 _SMALL = 1 << 14
 """Bytes of an output that are copied once more sooner than an array is made for them."""
@@ -40,19 +46,45 @@ class WholeCall:
 
     def run(self, storages: Mapping[str, Buffer], turn: Turn) -> list[Buffer]:
         """One storage for each output, in their order, in one turn."""
+        with turn():
+            return _silence.run(self._computed, storages)
+
+    def _computed(self, storages: Mapping[str, Buffer]) -> list[Buffer]:
         work, kernel, given = self._work, self._work.kernel, {}
-        with turn(), np.errstate(all="ignore"):
-            for name, dtype, shape, strides, offset, taken, is_fit in self._inputs:
-                array = np.ndarray(shape, dtype, storages[name], offset, strides)
-                given[name] = array if is_fit and array.flags.aligned else taken(array)
-            results = work.results(work.facts, given)
-            answers: list[Buffer] = []
-            for (layout, size, is_plain), result in zip(self._outputs, results, strict=True):
-                dtype, shape, strides, offset = layout
-                if is_plain and result.dtype == dtype == kernel and result.shape == shape:
-                    answers.append(bytearray(result.tobytes()))
-                    continue
-                memory = fresh(size)
-                store(np.ndarray(shape, dtype, memory, offset, strides), result, kernel)
-                answers.append(memory)
+        for name, dtype, shape, strides, offset, taken, is_fit in self._inputs:
+            array = np.ndarray(shape, dtype, storages[name], offset, strides)
+            given[name] = array if is_fit and array.flags.aligned else taken(array)
+        results = work.results(work.facts, given)
+        answers: list[Buffer] = []
+        for (layout, size, is_plain), result in zip(self._outputs, results, strict=True):
+            dtype, shape, strides, offset = layout
+            if is_plain and result.dtype == dtype == kernel and result.shape == shape:
+                answers.append(bytearray(result.tobytes()))
+                continue
+            memory = fresh(size)
+            store(np.ndarray(shape, dtype, memory, offset, strides), result, kernel)
+            answers.append(memory)
         return answers
+
+
+class _Silence(threading.local):
+    """A context of each thread in which NumPy does not warn: to make one takes ten times as long.
+
+    Until 2.0 NumPy keeps that for a thread, not for a context.
+    """
+
+    def __init__(self) -> None:
+        self._run = copy_context().run
+        if _HAS_CONTEXTS:
+            self._run(np.seterr, all="ignore")
+
+    def run(self, compute: Callable[[A], R], argument: A) -> R:
+        """What a function answers."""
+        if _HAS_CONTEXTS:
+            return self._run(compute, argument)
+        with np.errstate(all="ignore"):
+            return compute(argument)
+
+
+_HAS_CONTEXTS = np.lib.NumpyVersion(np.__version__) >= "2.0.0"
+_silence = _Silence()

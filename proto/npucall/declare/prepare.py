@@ -186,11 +186,11 @@ def once_a_call(find: Callable[[Prepared], T]) -> Callable[[Prepared], T]:
 
     @wraps(find)
     def found(call: Prepared) -> T:
-        known: dict[Any, Any] = call.followed
-        if find not in known:
-            known[find] = find(call)
-        result: T = known[find]
-        return result
+        known: dict[Any, T] = call.followed
+        try:
+            return known[find]
+        except KeyError:
+            return known.setdefault(find, find(call))
 
     return found
 

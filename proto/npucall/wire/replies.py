@@ -140,15 +140,14 @@ TIMINGS_BYTES = _TIMINGS.size
 _TAGS = (0x09, 0x11, 0x19, 0x21, 0x29, 0x31, 0x39, 0x41)
 
 
-def encode_timings(timings: tuple[int, int, int, int, int, int, int, int]) -> bytes:
+def encode_timings(of: Any) -> bytes:
     """The bytes of ``npucall.v1.Timings``: eight fixed64 fields, each after its tag.
 
-    ``timings``: the fields of ``Timings`` in their order.
+    ``of``: whatever has the fields of ``Timings``, such as the record of a call.
     """
-    decode, check, queue, run, encode, copy_in, plan, copy_out = timings
     return _TIMINGS.pack(
-        0x09, decode, 0x11, check, 0x19, queue, 0x21, run, 0x29, encode,
-        0x31, copy_in, 0x39, plan, 0x41, copy_out,
+        0x09, of.decode_ns, 0x11, of.check_ns, 0x19, of.queue_ns, 0x21, of.run_ns,
+        0x29, of.encode_ns, 0x31, of.copy_in_ns, 0x39, of.plan_ns, 0x41, of.copy_out_ns,
     )  # fmt: skip
 
 

@@ -136,12 +136,18 @@ class Usage:
 
     def _count(self) -> None:
         """Counts what has not been counted yet; called with the lock."""
+        key, line, recent = None, UsageLine(), UsageLine()
         while self._uncounted:
             now, record = self._uncounted.popleft()
             if now >= self._next:
                 self._put_away(now)
-            operator = record.operator if record.operator in self._operators else ""
-            line = self._minutes[-1].line(record.tenant, record.caller, operator)
+                key = None
+            own = record.tenant, record.caller, record.operator
+            if own != key:  # most calls are like the one before
+                (tenant, caller, operator), key = own, own
+                operator = operator if operator in self._operators else ""
+                line = self._minutes[-1].line(tenant, caller, operator)
+                recent = self._recent[-1].line(tenant, caller, "")
             in_frames = record.carrier == FRAMES
             line.calls += 1
             line.in_frames += in_frames
@@ -150,7 +156,6 @@ class Usage:
             line.device_ns += record.device_ns
             if record.reason != "OK":
                 line.refusals[record.reason] = line.refusals.get(record.reason, 0) + 1
-            recent = self._recent[-1].line(record.tenant, record.caller, "")
             recent.calls += 1
             recent.in_frames += in_frames
             if untold := record.device_ns - record.told_ns:
@@ -307,7 +312,9 @@ class Usage:
             return [(start, spent) for start, spent in minutes if start + MINUTE > since]
 
     def _charge(self, tenant: str, minute: int, nanoseconds: int) -> None:
-        minutes = self._device_ns.setdefault(tenant, deque(maxlen=HOUR // MINUTE + 2))
+        minutes = self._device_ns.get(tenant)
+        if minutes is None:
+            minutes = self._device_ns[tenant] = deque(maxlen=HOUR // MINUTE + 2)
         if minutes and minutes[-1][0] == minute:
             minutes[-1][1] += nanoseconds
         else:

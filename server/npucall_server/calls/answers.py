@@ -10,12 +10,10 @@ from npucall.errors import TooLargeError
 from npucall.limits import MAX_ANSWER_BYTES
 from npucall.places import Place
 from npucall.programs import Program
-from npucall.wire.replies import encode_timings
 from npucall_server.calls.known_call import KnownCall
 from npucall_server.calls.open_places import OpenPlaces
 from npucall_server.devices.base import Outputs
 from npucall_server.scheduling.executor import Executor
-from npucall_server.telemetry.log import Record
 
 
 class Answer(NamedTuple):
@@ -34,14 +32,6 @@ class PlanAnswer(NamedTuple):
     timings: bytes
     peak: int
     """The most bytes of device memory that a program needs at a time."""
-
-
-def timings_of(record: Record) -> bytes:
-    """The timings of a call, of which the record has what is known by now."""
-    return encode_timings((
-        record.decode_ns, record.check_ns, record.queue_ns, record.run_ns,
-        record.encode_ns, record.copy_in_ns, record.plan_ns, record.copy_out_ns,
-    ))  # fmt: skip
 
 
 def most_in_one(executor: Executor) -> int:

@@ -7,9 +7,9 @@ from functools import partial
 
 from npucall.declare.prepare import once_a_call
 from npucall.wire.calls import PreparedCalls
-from npucall.wire.replies import ServerIdentity
+from npucall.wire.replies import ServerIdentity, encode_timings
 from npucall_server.access.callers import Caller
-from npucall_server.calls.answers import PlanAnswer, most_in_one, timings_of, too_long
+from npucall_server.calls.answers import PlanAnswer, most_in_one, too_long
 from npucall_server.calls.execution import Execution
 from npucall_server.calls.known_call import KnownCall
 from npucall_server.calls.open_places import Places
@@ -62,4 +62,4 @@ class Executions:
             permit.give_back()
         replies = [self.known(call).reply for call in calls]
         peak = executor.device.program_bytes(steps) if steps else 0
-        return PlanAnswer(list(zip(replies, workspaces, strict=True)), timings_of(record), peak)
+        return PlanAnswer(list(zip(replies, workspaces, strict=True)), encode_timings(record), peak)

@@ -15,8 +15,9 @@ from npucall.limits import INLINE_BYTES, KIB, MIB
 from npucall.programs import Program
 from npucall.wire.messages import response_parts
 from npucall.wire.program_messages import join_program_response
+from npucall.wire.replies import encode_timings
 from npucall_server.access.callers import Caller, YieldingCaller
-from npucall_server.calls.answers import Answer, replies_of, timings_of
+from npucall_server.calls.answers import Answer, replies_of
 from npucall_server.calls.arrivals import Arrivals, Computed, in_memory, in_pieces
 from npucall_server.calls.open_places import OpenPlaces
 from npucall_server.calls.requests import read_call, read_program
@@ -138,24 +139,18 @@ class Execution:
 
     @property
     def is_quick(self) -> bool:
-        """Whether it is best run at this moment in this thread, since that takes so little.
-
-        It could run at once, waits for no bytes, and nobody waits for a turn.
-        """
-        return self._places is None and self._runs_at_once(QUICK_ELEMENTS)
+        """Whether it is to run at this moment in this thread: it has its turn already."""
+        return self._ticket.turn is not None
 
     @property
     def is_short(self) -> bool:
         """Whether a thread may run it that has nothing else to do for some milliseconds."""
-        return self._runs_at_once(SHORT_ELEMENTS)
-
-    def _runs_at_once(self, most: int) -> bool:
-        if self.is_program or self._arrivals is not None or self.asked.computation > most:
+        if self.is_program or self._arrivals is not None:
             return False
         if self._places is not None and self._places.may_wait:
             return False
         executor = self._common.executor
-        return executor.device.runs_in_calling_thread and executor.has_spare_turn
+        return self.asked.computation <= SHORT_ELEMENTS and executor.has_spare_turn
 
     def answer_early(self, tell: Callable[[Computed], object]) -> bytes | None:
         """Has ``tell`` called while it runs, with how much of its outputs is computed.
@@ -179,12 +174,13 @@ class Execution:
 
     # --- Its life ---------------------------------------------------------------------------------
 
-    def admit(self, end: Callable[[], object] | None = None) -> None:
+    def admit(self, end: Callable[[], object] | None = None, *, at_once: bool = False) -> None:
         """Makes room for the call.
 
         Raises ReservedError, TooLargeError, QuotaError, QueueFullError, DrainingError.
 
-        ``end``: ends the call if others ask for its room before it runs.
+        ``end``: ends the call if others ask for its room before it runs. ``at_once``: this thread
+        has nothing else to do; the call gets its turn now if it is short and nobody waits for one.
         """
         common, asked, ticket = self._common, self.asked, self._ticket
         ticket.permit = permit = common.gate.enter(self.caller)
@@ -193,10 +189,12 @@ class Execution:
         else:
             self._known = known = common.known(asked)
             room = known.room or known.find_room(common.executor)
+            ticket.at_once = at_once and asked.computation <= QUICK_ELEMENTS
         if self._is_joined and room < 2 * asked.replied_bytes:
             room = 2 * asked.replied_bytes  # the message takes memory beside the outputs
         common.executor.admit(ticket, asked, self.caller, room, end)
-        permit.may_end_by(ticket.end)
+        if ticket.turn is None:
+            permit.may_end_by(ticket.end)
         if room >= common.kept.large:
             common.kept.make_room(room)
 
@@ -205,11 +203,12 @@ class Execution:
 
         Answers one message.
         """
-        self.admit()
+        ticket, caller = self._ticket, self.caller
+        self.admit(at_once=True)
         self.run()
-        response, ticket = self.reply_message(), self._ticket
-        ticket.may_end_by(self.caller.cancel)
-        self._is_kept = self.caller.add_callback(ticket.read)  # else the caller has gone
+        response = self.reply_message()
+        ticket.may_end_by(caller.cancel)
+        self._is_kept = caller.add_callback(ticket.read)  # else the caller has gone
         return response
 
     def run(self) -> None:
@@ -240,7 +239,7 @@ class Execution:
     def reply(self) -> Answer:
         """The answer to a call that ran. To be called once, since the answer takes the outputs."""
         ((reply, places),) = self._take_replies()
-        return Answer(reply, timings_of(self.record), places)
+        return Answer(reply, encode_timings(self.record), places)
 
     def reply_message(self) -> bytes:
         """The answer in one message. To be called once."""
@@ -253,15 +252,15 @@ class Execution:
             replies = self._take_replies()
             self.is_answered()
             if self.is_program:
-                return [join_program_response(replies, timings_of(record))]
+                return [join_program_response(replies, encode_timings(record))]
             ((reply, places),) = replies
-            return response_parts(reply, timings_of(record), places)
+            return response_parts(reply, encode_timings(record), places)
         start, ran, self._outputs = perf_counter_ns(), self._outputs, None
         assert ran is not None  # noqa: S101  # it ran
         outputs: Any = ran[0]  # all are in the answer, since none has a place
         del ran
         record.encode_ns = perf_counter_ns() - start
-        timings = timings_of(record)
+        timings = encode_timings(record)
         self.is_answered()
         if known.answers.fits(parts := [timings, *outputs]):
             return known.answers.parts(parts)

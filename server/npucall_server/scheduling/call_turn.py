@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from contextlib import AbstractContextManager
-from types import TracebackType
 from typing import Self
 
 from npucall.errors import DeadlineError, QueueFullError
@@ -37,7 +36,8 @@ class CallTurn:
     """How long it has held turns."""
     told_ns = 0
     """The part of ``held_ns`` that the account has been told."""
-    _held: Grant | None = None
+    held: Grant | None = None
+    """The turn that it has; of a call that got it when it was admitted, from the beginning."""
     _wake: threading.Event | None = None  # made when it has to wait: most never do
     _gives_way = _begun = False
     _pauses_at = 0.0
@@ -68,19 +68,18 @@ class CallTurn:
         return self
 
     def __enter__(self) -> None:
-        self.check()
-        self._held = self._turns.take(self) or self._wait()
+        if self.held is None:
+            self.check()
+            self.held = self._turns.take(self) or self._wait()
         self._begun = True
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        if self._held is not None:  # a pause may have ended the call without one
-            held, self._held = self._held, None
+    def leave(self, *_: object) -> None:
+        """Gives its turn back, if it has one: a pause may have ended the call without one."""
+        if self.held is not None:
+            held, self.held = self.held, None
             self._turns.give_back(held)
+
+    __exit__ = leave
 
     def pause(self) -> None:
         """Within a turn: checks, and every few ms lets waiting calls have the turn for a while.
@@ -92,9 +91,9 @@ class CallTurn:
             return
         self.check()
         self._turns.moves()
-        if self._turns.waiting and self._held is not None:
-            held, self._held = self._held, None
-            self._held = self._turns.pass_on(held) or self._wait()
+        if self._turns.waiting and self.held is not None:
+            held, self.held = self.held, None
+            self.held = self._turns.pass_on(held) or self._wait()
         self._pauses_at = time.monotonic() + _SECONDS_BETWEEN_PAUSES
 
     def spare(self) -> AbstractContextManager[object] | None:

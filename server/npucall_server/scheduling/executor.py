@@ -122,8 +122,15 @@ class Executor:
                 ticket.quotas = self._quotas.take(caller, size)
                 if self._endings and (turnstile := self._endings.enter(caller.identity)):
                     ticket.quotas = [*ticket.quotas, turnstile]
-            ticket.place = self._places.take(caller, 1, end)
+            if not (ticket.at_once and self.has_spare_turn):
+                ticket.place = self._places.take(caller, 1, end)
             ticket.memory = self.memory.take(caller, size, end)
+            if ticket.place is None:  # last, since there may have been a wait for memory
+                turn = CallTurn(self.turns, caller, self.limits.call_timeout)
+                if (grant := self.turns.take_spare(turn)) is not None:
+                    turn.held, ticket.turn = grant, turn
+                else:
+                    ticket.place = self._places.take(caller, 1, end)
             ticket.executor, ticket.asked = self, asked
             self._admitted[ticket] = caller.identity.owner
             self.calls_admitted += 1
@@ -154,8 +161,9 @@ class Executor:
         receives them ends it. The record gets the times. Raises DeadlineError, CancelledError, and
         the errors of the device.
         """
-        timeout = self.limits.call_timeout
-        turn = CallTurn(self.turns, caller, timeout, pieces, ticket if pieces is None else None)
+        turn, waits = ticket.turn, ticket if pieces is None else None
+        if turn is None:
+            turn = CallTurn(self.turns, caller, self.limits.call_timeout, pieces, waits)
         start = time.perf_counter_ns()
         try:
             outputs, phases = self.device.run(steps, turn, pieces)
@@ -191,8 +199,8 @@ class Executor:
 
     @property
     def has_spare_turn(self) -> bool:
-        """Whether a call that comes now would get the device without waiting."""
-        return self.turns.running < self.device.lanes and not self.turns.waiting
+        """Whether a call that comes now would get the device without waiting, in its thread."""
+        return self.device.runs_in_calling_thread and self.turns.free > 0
 
     def peers(self) -> set[str]:
         """The peers that have a call, or an answer that they have not read."""

@@ -66,7 +66,8 @@ class Schedule:
         endings: Endings | None = None,
     ) -> None:
         self.refusal: Callable[[], NpucallError] | None = None
-        self._count = self._free = count
+        self._count = self.free = count
+        """Turns that nobody has; while somebody waits for one, none is free."""
         self._tenants = tenants or Tenants({})
         self._spent, self._clock, self._endings = spent, clock, endings
         self._moved = clock()
@@ -82,7 +83,7 @@ class Schedule:
         with self._lock:
             if self.refusal is not None:
                 raise self.refusal()
-            if self._free:
+            if self.free:
                 return self._grant(turn)
             self._share_what_runs()
             turn.share = self._share_of(turn)
@@ -91,7 +92,7 @@ class Schedule:
 
     def is_stuck(self, seconds: float) -> bool:
         """Whether turns are taken and none has been given back for so many seconds."""
-        return self._free < self._count and self._clock() - self._moved > seconds
+        return self.free < self._count and self._clock() - self._moved > seconds
 
     def moves(self) -> None:
         """A call with a turn makes progress."""
@@ -100,7 +101,7 @@ class Schedule:
     def take_spare(self, turn: CallTurn) -> Grant | None:
         """Gives a turn if one is free, which it is only while nobody waits for it."""
         with self._lock:
-            if self.refusal is not None or not self._free:
+            if self.refusal is not None or not self.free:
                 return None
             return self._grant(turn)
 
@@ -112,7 +113,7 @@ class Schedule:
             del self._granted[grant]
             if self._endings is not None:
                 self._endings.is_over(turn.identity)
-            self._free += 1
+            self.free += 1
             seconds, share = now - grant.since, grant.share
             if share is not None:
                 self._shares.charge(share, seconds - grant.charged)
@@ -149,7 +150,7 @@ class Schedule:
     @property
     def running(self) -> int:
         """Turns that are taken."""
-        return self._count - self._free
+        return self._count - self.free
 
     @property
     def waiting(self) -> int:
@@ -180,9 +181,9 @@ class Schedule:
     def _grant(self, turn: CallTurn, share: Share[CallTurn] | None = None) -> Grant:
         """Gives a turn that is free. ``share``: where the call waited for it."""
         now = self._clock()
-        if self._free == self._count:
+        if self.free == self._count:
             self._moved = now
-        self._free -= 1
+        self.free -= 1
         grant = Grant()
         grant.schedule, grant.turn, grant.since, grant.share = self, turn, now, share
         self._granted[grant] = None
@@ -212,7 +213,7 @@ class Schedule:
     def _hand_on(self, asking: CallTurn | None = None) -> Grant | None:
         """Gives what is free to those who are next; answers what ``asking`` got."""
         own = None
-        while self.refusal is None and self._free and self._all.waiting:
+        while self.refusal is None and self.free and self._all.waiting:
             self._charge_what_runs()
             turn = self._shares.next()
             assert turn is not None  # noqa: S101  # it waited

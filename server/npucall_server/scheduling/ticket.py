@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from npucall.declare.prepare import Prepared
     from npucall.programs import Program
     from npucall_server.accounts.ledger import Entry
+    from npucall_server.scheduling.call_turn import CallTurn
     from npucall_server.scheduling.executor import Executor
     from npucall_server.scheduling.gate import Permit
 
@@ -31,6 +32,10 @@ class Ticket:
     places: _Part | None = None
     """Its open places, if its bytes are not in its message."""
     permit: Permit | None = None
+    at_once = False
+    """Whether the call would run at this moment in this thread, if a turn is free."""
+    turn: CallTurn | None = None
+    """Its first one, if it had that when it was admitted; then it needs no place."""
     place: Entry | None = None
     memory: Entry | None = None
     quotas: Sequence[_Part] = ()
@@ -73,6 +78,9 @@ class Ticket:
         if self.runs or self.has_run:
             return
         self.has_run = True
+        turn, self.turn = self.turn, None
+        if turn is not None and turn.held is not None:
+            turn.leave()
         place, self.place = self.place, None
         if place is not None:
             place.give_back()

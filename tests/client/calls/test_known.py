@@ -19,7 +19,7 @@ from npucall.operators.leaky_relu_backward import leaky_relu_backward
 from npucall.places import HandlePart
 from npucall.products import product_of
 from npucall.wire.messages import join_request, join_response, split_response
-from npucall.wire.replies import encode_timings
+from npucall.wire.replies import Timings, encode_timings
 from npucall_client.calls import arguments
 from npucall_client.calls.known import KnownCalls
 from npucall_client.calls.tensors import HeldTensor
@@ -183,7 +183,7 @@ def test_an_answer_like_one_before_is_read_alike_and_any_other_one_is_parsed() -
     calls = KnownCalls()
     form = known(calls, kl_div_backward, ONES, ONES, ONES).form
     assert form is not None
-    spent = encode_timings((1, 2, 3, 4, 5, 6, 7, 8))
+    spent = encode_timings(Timings(1, 2, 3, 4, 5, 6, 7, 8))
     messages = [
         join_response(reply, timings, [bytes([number]) * size])
         for number, (reply, timings, size) in enumerate([

@@ -49,8 +49,7 @@ class FrameCall:
         self.outcome.record.request_bytes = len(message)
         self.execution.prepare(message)
         self.execution.answer_in_one(streams=streams, joined=self.execution.is_program)
-        self.execution.admit()
-        self.execution.may_end_by(self.caller.cancel)
+        self.execution.admit(self.caller.cancel, at_once=True)
 
     def run(self) -> None:
         """Runs it once the device has a turn; then there is an answer."""

@@ -174,16 +174,17 @@ class Stream:
             return
         call = opened(call_id, begin, size, self._peer, self._common)
         self._calls.add(call)
+        is_small = len(begin.request) <= _SMALL_BYTES and not (begin.program or begin.chunked)
         try:
             call.execution.prepare(begin.request, chunked=begin.chunked)
-            call.execution.admit(partial(self._give_way, call) if begin.chunked else None)
+            end = partial(self._give_way, call) if begin.chunked else None
+            call.execution.admit(end, at_once=is_small)
             if begin.chunked:
                 self._expect(call, begin)
         except Exception as error:  # noqa: BLE001  # `Outcome` tells bugs from errors
             self._refuse(call, error)
             return
-        is_small = len(begin.request) <= _SMALL_BYTES and not (begin.program or begin.chunked)
-        if is_small and call.execution.is_quick:
+        if call.execution.is_quick:
             self._run(call)
         elif not begin.chunked or call.execution.runs_as_bytes_come:
             self._common.threads.start(
