@@ -30,17 +30,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
-from hypothesis import seed as seeded
 from tests.conformance_suite.faults import put
 from tests.conformance_suite.servers import local
 
 from npucall.errors import InternalError, NpucallError
 from npucall.operators import CATALOGUE
+from npucall_conformance.cases.drawn_calls import drawn
 from npucall_conformance.cases.made_call import call_of
 from npucall_conformance.cases.select import Selection, select
-from npucall_conformance.fuzz.draws import drawn
-from npucall_conformance.fuzz.random_calls import Within, invalid, valid
+from npucall_conformance.running.not_judged import applies
 from npucall_conformance.running.runner import QUICK_REPEAT, QUICK_ROUNDS, Runner
 from npucall_conformance.statements import statements
 
@@ -53,7 +51,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parent.parent
 PARTS = ("operators", "compute", "declare", "wire")
 """The rooms of the contract that a call of ``local:`` goes through."""
-CALLS, REFUSED = 40, 15
+CALLS = 60
 """Calls that are drawn of each operator."""
 FEW = 12
 """Operators whose calls show a fault of a module that all have."""
@@ -190,30 +188,11 @@ def sample(seed: int) -> Iterator[Fault]:
         found = {name: several for name, several in found.items() if several}
 
 
-def calls_of(statement: Statement, seed: int, product: str) -> list[MadeCall]:
-    """Calls that are drawn of an operator, as they are sent."""
-    within = Within(product, statement.takes.get(product, ()))
-    rows = [row for row in statement.invalid if not row.products or product in row.products]
-    cases: list[Any] = []
-    usual = settings(max_examples=CALLS, database=None, deadline=None, phases=(Phase.generate,),
-                     suppress_health_check=list(HealthCheck))  # fmt: skip
-
-    @seeded(seed)
-    @usual
-    @given(drawn(lambda draw: valid(draw, statement, within)))
-    def answered(case: Any) -> None:
-        cases.append(case)
-
-    @seeded(seed)
-    @settings(usual, max_examples=REFUSED)
-    @given(drawn(lambda draw: invalid(draw, statement, rows)))
-    def refused(case: Any) -> None:
-        cases.append(case)
-
-    if any(map(within.wants, statement.dtypes)):
-        answered()
-        refused()
-    return [call_of(case, seed, product) for case in cases]
+def calls_of(statement: Statement, seed: int, subject: Any) -> list[MadeCall]:
+    """Calls that are drawn of an operator, as they are sent; none that the suite itself draws."""
+    cases = [drawn(statement, f"faults/{seed}/{number}") for number in range(CALLS)]
+    product = subject.server.product
+    return [call_of(case, seed, product) for case in cases if applies(case, subject)]
 
 
 def answers(subject: Any, calls: list[MadeCall]) -> Iterator[Any]:
@@ -305,7 +284,7 @@ def main() -> None:
     chosen.out.parent.mkdir(parents=True, exist_ok=True)
     subject, right = local(), {}
     for each in statements():
-        calls = calls_of(each, chosen.seed, subject.server.product)
+        calls = calls_of(each, chosen.seed, subject)
         right[each.title] = (calls, list(answers(subject, calls)))
     counts = {"quick": 0, "full": 0, "passes": 0}
     with chosen.out.open("w") as out:

@@ -10,8 +10,8 @@
 * ``running`` asks a server, or a library in place of a server, and compares its answers with the
   expected ones.
 * ``reporting`` says what a run found: verdict, coverage, causes, known deviations, pages and files.
-* ``bundle`` keeps failing cases for ``npucall replay``; ``fuzz`` draws random calls; ``golden``
-  writes inputs and expected outputs into files for other tools; ``gradients`` judges those of a
+* ``golden`` writes inputs and expected outputs into files for other tools, ``bundle`` those of
+  failing cases, with the answers, for ``npucall replay``; ``gradients`` judges the gradients of a
   module of torch.
 * ``options`` does what the options ask for; ``conform_command`` declares ``npucall conform`` and
   ``npucall replay``; ``wire`` sends any call, even a wrong one.

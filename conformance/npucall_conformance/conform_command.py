@@ -30,8 +30,6 @@ from npucall_conformance.running.subject import ADAPTERS, SubjectOpener
 from npucall_conformance.statements import statements
 
 _REPORTS = "npucall_conformance.reporting"
-_FAILURES = "npucall-failures"
-"""The default folder for the bundles of a run of random calls."""
 _SOC, _EXPORTED = "Ascend910B1", "cann-standard"
 """By default, golden data are for this SoC and have this profile's tolerances."""
 connect = partial(connect_and_wait, wait=False)
@@ -128,8 +126,7 @@ def conform(  # noqa: PLR0913  # options of a command
         typer.Option(
             metavar="SECONDS",
             help="Judge random calls for so long, and not the cases. A call that fails is made "
-            f"small, and written to the folder of --save, or to {_FAILURES}. The same --seed draws "
-            "the same calls in the same order.",
+            "small. The same --seed draws the same calls in the same order.",
         ),
     ] = 0.0,
     export: Annotated[
@@ -169,8 +166,6 @@ def conform(  # noqa: PLR0913  # options of a command
     chosen = _selection(case, operator, dtype, block, quick=quick)
     if fuzz and (case or block or quick):
         raise ValueError("fuzz: expected none of --case, --block and --quick, which are of cases")
-    if fuzz:
-        save = save or Path(_FAILURES)
     cases = [] if fuzz else _cases(chosen)
     if list_:
         print(*(each.id for each in cases), sep="\n")
@@ -216,10 +211,9 @@ def replay(  # noqa: PLR0913  # options of a command
         npucall replay failures/aclnnSilu__grid__f32-4x6-0001 -t npu-host:50051
     """
     target = the_target(target, target_option)
-    kept = bundle.load(folder)
     with ExitStack() as stack:
         subject = SubjectOpener(stack, connect, soc).first(target, adapter)
-        outcome = bundle.replay(kept, subject, _known(profile))
+        outcome = bundle.replay(folder, subject, _known(profile))
     print(f"{outcome.case}: {outcome.status}")
     for problem in outcome.problems:
         print(f"  {problem}")

@@ -19,16 +19,15 @@ from typing import Any
 import numpy as np
 
 from npucall.declare.parameters import Scalar
-from npucall.dtypes import BF16, DType
+from npucall.dtypes import BF16, AnyArray, DType
 from npucall.errors import ArgumentUnknownError, TensorLayoutError
 from npucall.tensors import TensorSpec, view
-from npucall_conformance.bundle import plain
 from npucall_conformance.cases.case import Case
 from npucall_conformance.cases.made_call import MadeCall, call_of
 from npucall_conformance.judging.check import Expectation, expectation_of
 from npucall_conformance.judging.profiles import tolerance
 from npucall_conformance.judging.truth import Expected
-from npucall_conformance.stating.statement import WITHOUT_BFLOAT16
+from npucall_conformance.stating.statement import WITHOUT_BFLOAT16, Parameter
 
 _NOT_IN_C = (ArgumentUnknownError, TensorLayoutError)
 FORMAT, VERSION = "npucall golden data", 1
@@ -83,39 +82,63 @@ class Golden:
         """Writes the arrays of a case; returns its entry in the manifest."""
         call = call_of(case, self.seed, self.product)
         expectation = expectation_of(case, call)
-        _, *parts = case.id.split("/")
-        place = self.folder / case.statement.title / ("-".join(parts) + ".npz")
+        place = self.folder / case.statement.title / f"{folder_of(case, title=False)}.npz"
         place.parent.mkdir(parents=True, exist_ok=True)
-        np.savez_compressed(place, **self._arrays(call, expectation))
-        refused = expectation.refused
-        return {
-            "case": case.id,
-            "operator": call.operator,
-            "variant": call.variant,
-            "block": case.block,
-            "file": place.relative_to(self.folder).as_posix(),
-            "sha256": sha256(place.read_bytes()).hexdigest(),
-            "parameters": [_parameter(case, call, each.name) for each in _c_order(case)],
-            "refused": None
-            if refused is None
-            else {
-                "status": refused.status,
-                "reason": refused.reason,
-                "blames": list(refused.blames),
-                "all_of_them": not refused.whoever,
-            },
-        }
+        np.savez_compressed(place, **arrays_in(call, expectation, self.profile))
+        file = place.relative_to(self.folder).as_posix()
+        digest = sha256(place.read_bytes()).hexdigest()
+        return {"file": file, "sha256": digest, **entry_of(case, call, expectation)}
 
-    def _arrays(self, call: MadeCall, expectation: Expectation) -> dict[str, Any]:
-        found: dict[str, Any] = {}
-        for each in _inputs(call):
-            spec = call.arguments[each]
-            if isinstance(spec, TensorSpec):
-                found[f"input.{each}"] = plain(view(spec, call.storages[each]).copy())
-        for name, truth in expectation.outputs.items():
-            expected, near = _judged(self.profile, truth)
-            found[f"expected.{name}"], found[f"tolerance.{name}"] = expected, near
-        return found
+
+_LONGEST = 200
+"""Characters of a file's name that every file system takes."""
+
+
+def folder_of(case: Case, *, title: bool = True) -> str:
+    """The id of a case as a name in a file system; a long one ends with its digest."""
+    parts = case.id.split("/")
+    name = "__".join(parts) if title else "-".join(parts[1:])
+    return (
+        name if len(name) <= _LONGEST else f"{name[:_LONGEST]}-{sha256(name.encode()).hexdigest()}"
+    )
+
+
+def entry_of(case: Case, call: MadeCall, expectation: Expectation) -> dict[str, Any]:
+    """Everything about a case but its numbers, for JSON."""
+    refused = expectation.refused
+    return {
+        "case": case.id,
+        "operator": call.operator,
+        "variant": call.variant,
+        "block": case.block,
+        "parameters": [_parameter(case, call, each) for each in case.statement.parameters],
+        "refused": None
+        if refused is None
+        else {
+            "status": refused.status,
+            "reason": refused.reason,
+            "blames": list(refused.blames),
+            "all_of_them": not refused.whoever,
+        },
+    }
+
+
+def arrays_in(call: MadeCall, expectation: Expectation, profile: str) -> dict[str, Any]:
+    """The inputs of a call, and for each output what is expected and how near it has to be."""
+    found: dict[str, Any] = {}
+    for name, storage in call.storages.items():
+        spec = call.arguments[name]
+        if isinstance(spec, TensorSpec) and name not in call.shapes:
+            found[f"input.{name}"] = plain(view(spec, storage).copy())
+    for name, truth in expectation.outputs.items():
+        found[f"expected.{name}"], found[f"tolerance.{name}"] = _judged(profile, truth)
+    return found
+
+
+def plain(array: AnyArray) -> AnyArray:
+    """The array in a type that every NumPy can read: BF16 and the like as unsigned integers."""
+    own = array.dtype.isbuiltin == 1
+    return array if own else array.view(f"u{array.itemsize}")
 
 
 def _judged(profile: str, truth: Expected) -> tuple[Any, Any]:
@@ -154,17 +177,9 @@ def _left_out(case: Case, product: str) -> str:
     return next((reason for reason, holds in reasons.items() if holds), "")
 
 
-def _c_order(case: Case) -> tuple[Any, ...]:
-    return case.statement.parameters
-
-
-def _inputs(call: MadeCall) -> list[str]:
-    return [name for name in call.storages if name not in call.shapes]
-
-
-def _parameter(case: Case, call: MadeCall, name: str) -> dict[str, Any]:
+def _parameter(case: Case, call: MadeCall, declared: Parameter) -> dict[str, Any]:
     """A parameter as the C function takes it."""
-    (declared,) = (each for each in case.statement.parameters if each.name == name)
+    name = declared.name
     is_output = name in {each.name for each in case.statement.outputs}
     is_tensor = is_output or name in {each.name for each in case.statement.inputs}
     kind = "output" if is_output else "input" if is_tensor else "attribute"

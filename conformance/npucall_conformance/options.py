@@ -30,6 +30,7 @@ from npucall_conformance.running.runner import (
     Runner,
     default_profile,
 )
+from npucall_conformance.running.search import Fuzz
 from npucall_conformance.running.subject import Subject, SubjectOpener
 from npucall_conformance.statements import statements
 
@@ -111,11 +112,8 @@ def on_every_product(options: RunOptions, connect: Callable[..., Client]) -> Mat
 
 def _drawn(runner: Runner, options: RunOptions) -> Iterator[CaseOutcome]:
     """The outcomes of random calls."""
-    search = import_module("npucall_conformance.fuzz.search")  # loads Hypothesis
     some = [each for each in statements() if wanted(each, options.chosen)]
-    fuzz = search.Fuzz(runner, options.fuzz, options.chosen.dtypes)
-    outcomes: Iterator[CaseOutcome] = fuzz.outcomes(some)
-    return outcomes
+    return Fuzz(runner, options.fuzz, options.chosen.dtypes).outcomes(some)
 
 
 def _report(first: Subject, second: Subject | None, options: RunOptions) -> Report:
@@ -133,7 +131,6 @@ def _report(first: Subject, second: Subject | None, options: RunOptions) -> Repo
         chosen=replace(options.chosen, fuzz=options.fuzz),
         required=_required(first, options.cases),
         allow_skipped=options.allow_skipped,
-        saved=str(options.save or ""),
     )
 
 

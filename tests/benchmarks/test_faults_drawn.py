@@ -47,7 +47,7 @@ def test_what_an_expression_may_become(text: str, changes: set[str], tmp_path: P
 @pytest.mark.alone
 def test_a_fork_says_whether_a_change_is_a_fault_and_what_reports_it() -> None:
     subject = local()
-    calls = calls_of(STATEMENTS[SILU], 0, "Ascend910B")
+    calls = calls_of(STATEMENTS[SILU], 0, subject)
     right = {SILU: (calls, list(answers(subject, calls)))}
     module = ROOT / "proto/npucall/operators/silu.py"
     said = {judged(fault, right)["said"] for fault in faults(module)}

@@ -7,7 +7,7 @@ from itertools import count
 
 import pytest
 
-from npucall_conformance.fuzz import search
+from npucall_conformance.running import search
 
 
 @pytest.fixture

@@ -18,9 +18,9 @@ from npucall_client.sending.request import Request
 from npucall_client.settings import ClientSettings
 from npucall_conformance import conform_command
 from npucall_conformance.cases.select import Selection, select
-from npucall_conformance.fuzz.search import Fuzz
 from npucall_conformance.reporting.report import CaseOutcome, Report
 from npucall_conformance.running.runner import Runner
+from npucall_conformance.running.search import Fuzz
 from npucall_conformance.running.subject import Subject, open_subject
 from npucall_conformance.statements import statements
 

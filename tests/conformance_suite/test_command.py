@@ -135,6 +135,7 @@ def test_a_failing_case_is_named_saved_and_replayed_until_the_server_is_mended(
         (("local:", *ONE, "--dtype", "f99"), "dtype"),
         (("local:", *ONE, "--profile", "none"), "profile"),
         (("local:", "--case", "aclnnNothing/grid/0"), "filters"),
+        (("local:", "--case", "aclnnTanh/fuzz/a-1"), "letters and digits behind fuzz/, found a-1"),
         (
             ("local:", "--adapter", "torch_npu", *ONE),
             "target: expected none beside an adapter",
@@ -184,20 +185,23 @@ def test_a_case_that_failed_on_another_soc_is_run_again_and_replayed_there(
 # --- Random calls, golden data -------------------------------------------------------------------
 
 
-def test_a_random_call_that_fails_is_a_bundle_that_fails_again_until_it_is_mended(
+def test_a_random_call_that_fails_is_run_again_by_its_id_until_it_is_mended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fake_clock: object
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    words = ("local:", "--fuzz", "1", "--operator", "SmoothL1Loss")
+    words = ("local:", "--fuzz", "1", "--operator", "SmoothL1Loss", "--save", str(tmp_path))
     with monkeypatch.context() as patched:
         of("SmoothL1Loss", "", "0.5 * distance * distance", "distance * distance").apply(patched)
         result = conform(*words)
         assert result.exit_code == 1
-        assert "npucall replay npucall-failures/aclnnSmoothL1Loss__fuzz__" in result.output
-        folder, *_ = (tmp_path / "npucall-failures").iterdir()
-        assert "drawn: self " in json.loads((folder / "case.json").read_text())["problems"][-1]
-        assert replay(str(folder), "local:").exit_code == 1
-    assert replay(str(folder), "local:").exit_code == 0
+        folder, *_ = tmp_path.iterdir()
+        about = json.loads((folder / "case.json").read_text())
+        assert "drawn: self " in about["problems"][-1]
+        again = ("local:", "--case", about["case"])
+        assert f"npucall conform local: --profile cpu-strict --seed 0 --case {about['case']}" in (
+            result.output
+        )
+        assert conform(*again).exit_code == replay(str(folder), "local:").exit_code == 1
+    assert conform(*again).exit_code == replay(str(folder), "local:").exit_code == 0
 
 
 def test_golden_data_need_no_server(tmp_path: Path) -> None:

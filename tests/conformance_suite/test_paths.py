@@ -92,9 +92,9 @@ def test_a_bundle_of_a_path_fails_again_until_the_path_is_right(
             next(fault for fault in FAULTS if "stream" in fault.seen).apply(patched)
             run(server, operators=(ANY,), blocks=("paths",), quick=True, on_failure=found.append)
             place = bundle.save(tmp_path, found[0], Report("cpu-strict", 0, server.server))
-            again = bundle.replay(bundle.load(place), server)
+            again = bundle.replay(place, server)
             assert again.problems == found[0].outcome.problems
-        assert bundle.replay(bundle.load(place), server).status == "passed"
+        assert bundle.replay(place, server).status == "passed"
 
 
 @each(

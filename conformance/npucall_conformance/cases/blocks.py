@@ -11,6 +11,7 @@ from npucall.dtypes import FLOAT
 from npucall.errors import PARAM_NULLPTR
 from npucall_conformance.cases.arrangements import Arrangement
 from npucall_conformance.cases.case import Case
+from npucall_conformance.cases.drawn_calls import fuzz
 from npucall_conformance.cases.large import SHORT, large, other_places
 from npucall_conformance.cases.made_call import call_of
 from npucall_conformance.cases.maker import Maker
@@ -275,5 +276,6 @@ _BLOCKS: dict[str, Callable[[Maker], Iterator[Case]]] = {
     "size": _size,
     "paths": _paths,
     "large": large,
+    "fuzz": fuzz,
     "documents": _documents,
 }

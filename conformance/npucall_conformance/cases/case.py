@@ -17,7 +17,7 @@ from npucall_conformance.stating.statement import Statement
 from npucall_conformance.stating.written import WrittenCall
 
 FUZZ = "fuzz"
-"""The block of drawn calls: none of its cases can be run by its id."""
+"""The block of drawn calls. Any text of an id finds a call again, whether a run has it or not."""
 BLOCKS = {
     "listing": "what the server lists of the operator: products, dtypes, parameters, rules",
     "products": "dtypes that the product does not take, and operators that it has not: refused",
@@ -37,6 +37,7 @@ BLOCKS = {
     "size": "numbers of elements around the sizes of blocks",
     "large": "beyond one block and beyond one message: strided, stretched, many rows, with gaps",
     "paths": "the same call by every way that a call can travel: the same bits; Plan says the same",
+    FUZZ: "drawn calls: any shapes, layouts, attributes and special numbers, or several defects",
     "documents": "where published sources contradict each other: with whom the server agrees",
 }
 """The purpose of each block, in the order in which the blocks run."""

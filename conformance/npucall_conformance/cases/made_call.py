@@ -49,6 +49,18 @@ class MadeCall:
         sent = {name: data for name, data in self.storages.items() if name not in unsent}
         return wire.request(self.operator, self.variant, self.arguments, sent)
 
+    def __str__(self) -> str:
+        """The arguments in words, tensors with dtype, shape and layout."""
+        return "; ".join(f"{name} {_in_words(value)}" for name, value in self.arguments.items())
+
+
+def _in_words(value: Argument) -> str:
+    if not isinstance(value, TensorSpec):
+        return str(value)
+    dense = f"{value.dtype.short} {list(value.shape)}"
+    placed = f" with strides {list(value.strides)} from {value.offset}"
+    return dense if value.row_major else f"{dense}{placed}"
+
 
 def call_of(case: Case, seed: int, product: str = "Ascend910B") -> MadeCall:
     """The call of a case. The same seed and id always make the same bytes."""

@@ -10,7 +10,8 @@ from zlib import crc32
 from npucall.dtypes import DType
 from npucall.texts import plain
 from npucall_conformance.cases.blocks import cases_of
-from npucall_conformance.cases.case import BLOCKS, Case
+from npucall_conformance.cases.case import BLOCKS, FUZZ, Case
+from npucall_conformance.cases.drawn_calls import drawn_again
 from npucall_conformance.stating.statement import Statement
 
 QUICK = {
@@ -65,7 +66,11 @@ def select(statements: Iterable[Statement], selection: Selection) -> Iterator[Ca
         if not wanted(statement, selection):
             continue
         for block in BLOCKS:
-            if _has_block(statement, block, selection):
+            if not _has_block(statement, block, selection):
+                continue
+            if block == FUZZ and selection.cases:
+                yield from (drawn_again(statement, text) for text in _drawn(statement, selection))
+            else:
                 yield from _filtered(cases_of(statement, block), block, selection)
 
 
@@ -83,6 +88,12 @@ def variants_of(cases: Iterable[Case]) -> str:
     )
 
 
+def _drawn(statement: Statement, selection: Selection) -> list[str]:
+    """What the chosen ids of drawn calls end with."""
+    start = f"{statement.title}/{FUZZ}/"
+    return [case.removeprefix(start) for case in selection.cases if case.startswith(start)]
+
+
 def wanted(statement: Statement, selection: Selection) -> bool:
     """Whether a run has cases of the statement."""
     names = {plain(statement.operator), plain(statement.title)}
@@ -95,6 +106,8 @@ def wanted(statement: Statement, selection: Selection) -> bool:
 
 def _has_block(statement: Statement, block: str, selection: Selection) -> bool:
     if selection.blocks and block not in selection.blocks:
+        return False
+    if block == FUZZ and selection.quick and not selection.cases:
         return False
     start = f"{statement.title}/{block}/"
     return not selection.cases or any(case.startswith(start) for case in selection.cases)

@@ -182,8 +182,6 @@ class Report:
     """What the run had to judge."""
     allow_skipped: bool = False
     """Skipped cases do not lower the verdict."""
-    saved: str = ""
-    """The folder that bundles of failing cases were written below."""
     known: Known = field(default_factory=Known)
     interrupted: bool = False
     """The user ended the run (Ctrl-C): the rest of the cases was not judged."""

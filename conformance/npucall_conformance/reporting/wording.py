@@ -7,7 +7,6 @@ import re
 import shlex
 
 from npucall.products import DEFAULT_SOC
-from npucall_conformance.cases.case import FUZZ
 from npucall_conformance.judging.tolerance import ULP_BINS
 from npucall_conformance.reporting.causes import Cause
 from npucall_conformance.reporting.coverage import Matrix
@@ -52,10 +51,7 @@ def count(value: int, singular: str, plural: str = "") -> str:
 
 
 def rerun(report: Report, outcome: CaseOutcome) -> str:
-    """The command that runs a case again with the same data; a drawn call runs from its bundle."""
-    if outcome.block == FUZZ:
-        folder = f"{report.saved}/{outcome.case.replace('/', '__')}"
-        return clean(shlex.join(["npucall", "replay", folder, *_who(report.server)]))
+    """The command that runs a case again with the same data."""
     words = ["npucall", "conform", *_who(report.server)]
     if report.against is not None:
         words += ["--against", report.against.target]

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from time import perf_counter_ns
-from typing import TypeVar
 
 from npucall.errors import NpucallError
 from npucall_conformance import wire
-from npucall_conformance.cases.case import Case
+from npucall_conformance.cases.case import FUZZ, Case
 from npucall_conformance.cases.made_call import MadeCall, call_of
 from npucall_conformance.cases.product_cases import LISTING
 from npucall_conformance.judging.check import CheckResult, Expectation, check, expectation_of
@@ -26,11 +23,6 @@ from npucall_conformance.running.paths import by_every_path
 from npucall_conformance.running.subject import Subject
 from npucall_conformance.wire import ON_CPU
 
-ALONE = frozenset({"determinism", "crowd"})
-"""Blocks whose cases send calls at once: no other case runs at the same time."""
-_THREADS = 4
-"""So many threads make data and truth while others wait for a server."""
-
 REPEAT, QUICK_REPEAT, QUICK_ROUNDS = 50, 24, 3
 """How often a crowd sends one call in all; in a quick run it sends the other calls less often."""
 
@@ -38,17 +30,13 @@ LOOKS: dict[str, Callable[[Observation], list[str]]] = {
     "determinism": repeated, "crowd": crowd, "paths": by_every_path,
 }  # fmt: skip
 """Blocks whose calls are sent again, in another way: what finds the problems of that."""
-_AHEAD = 4
-"""For each thread, so many items are begun before the first result has been taken."""
-
-Item = TypeVar("Item")
-Found = TypeVar("Found")
 
 
 @dataclass(frozen=True)
 class Evidence:
     """All about a case that failed."""
 
+    case: Case
     outcome: CaseOutcome
     call: MadeCall
     expectation: Expectation
@@ -85,9 +73,7 @@ class Runner:
 
     def run(self, cases: Iterable[Case]) -> Iterator[CaseOutcome]:
         """The outcomes, in the order of the cases, one by one as they come."""
-        threads = _THREADS if all(each.is_elsewhere for each in self._both) else 1
-        judged = in_order(self._judged, cases, threads, alone=lambda case: case.block in ALONE)
-        for outcome, evidence in judged:
+        for outcome, evidence in map(self.judged, cases):
             if evidence is not None and self.on_failure is not None:
                 self.on_failure(evidence)
             yield outcome
@@ -96,7 +82,7 @@ class Runner:
     def _both(self) -> tuple[Subject, ...]:
         return (self.first,) if self.second is None else (self.first, self.second)
 
-    def _judged(self, case: Case) -> tuple[CaseOutcome, Evidence | None]:
+    def judged(self, case: Case) -> tuple[CaseOutcome, Evidence | None]:
         """The outcome of a case, and the evidence if it failed."""
         outcome = _blank(case)
         try:
@@ -136,12 +122,14 @@ class Runner:
         )  # fmt: skip
         if not problems:
             return outcome, None
+        if case.block == FUZZ:
+            outcome = replace(outcome, problems=(*problems, f"drawn: {seen.call}"))
         outcome = replace(
             outcome,
             findings=findings(problems, checked, seen.answer),
             wrong=wrong(seen.call, seen.expectation, seen.answer, checked),
         )
-        return outcome, Evidence(outcome, seen.call, seen.expectation, seen.answer)
+        return outcome, Evidence(case, outcome, seen.call, seen.expectation, seen.answer)
 
     def _observed(self, case: Case) -> tuple[Observation, int]:
         """The call with its answer, and the time for making its data and the truth."""
@@ -204,39 +192,3 @@ def _blank(case: Case) -> CaseOutcome:
     return CaseOutcome(
         case.id, statement.operator, statement.variant, case.block, case.dtype.short, "passed"
     )
-
-
-def in_order(
-    work: Callable[[Item], Found],
-    items: Iterable[Item],
-    threads: int,
-    *,
-    alone: Callable[[Item], bool],
-) -> Iterator[Found]:
-    """The results of the work, in the order of the items, while threads do the next items.
-
-    No other item is worked on together with one that has to be alone. If there is one thread, it is
-    the current one.
-    """
-    if threads == 1:
-        yield from map(work, items)
-        return
-    begun: deque[Future[Found]] = deque()
-    pool = ThreadPoolExecutor(threads, "case")
-    try:
-        for item in items:
-            if alone(item):
-                yield from _taken(begun, 0)
-                yield work(item)
-                continue
-            begun.append(pool.submit(work, item))
-            yield from _taken(begun, _AHEAD * threads)
-        yield from _taken(begun, 0)
-    finally:
-        pool.shutdown(cancel_futures=True)
-
-
-def _taken(begun: deque[Future[Found]], left: int) -> Iterator[Found]:
-    """The first results, until only so many are left."""
-    while len(begun) > left:
-        yield begun.popleft().result()

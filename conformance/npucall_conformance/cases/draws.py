@@ -1,43 +1,52 @@
-"""What a random call is made of: layouts, shapes, attributes.
+"""What a drawn call is made of: layouts, shapes, attributes, special numbers.
 
-Everything is drawn from small whole numbers, which Hypothesis makes smaller.
+Everything is drawn from small whole numbers, of which 0 is the simplest. So a call is a list of
+numbers: a text of them, in the id of its case, finds it again, and smaller numbers make it smaller.
 """
 
 from __future__ import annotations
 
+import string
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import partial
 from math import prod
+from random import Random
 from typing import Any, TypeVar
 
 import numpy as np
-from hypothesis import strategies as st
-from hypothesis.strategies import DrawFn, SearchStrategy
 
 from npucall.dtypes import DType
 from npucall.tensors import Shape, TensorSpec, broadcast, row_major
 from npucall_conformance.cases.arrangements import Arrangement, StorageLayout
 from npucall_conformance.cases.large import special_values
 from npucall_conformance.stating.domains import Sprinkled
-from npucall_conformance.stating.parts import Attributes
+from npucall_conformance.stating.parts import Attributes, Setup
 from npucall_conformance.stating.statement import Statement
 
 T = TypeVar("T")
-_MOST = 99
-"""Beyond it Hypothesis draws constants of the modules that are imported, and the same seed would
-not draw the same in every process."""
+_DIGITS = string.digits + string.ascii_letters
+"""Each number that is drawn is one of these in a text."""
 
 
 class Draws:
     """Draws one thing after the other. Earlier values are simpler, and 0 is the simplest."""
 
-    def __init__(self, draw: DrawFn) -> None:
-        self._draw = draw
+    def __init__(self, given: Sequence[int] = (), random: Random | None = None) -> None:
+        self._given = given
+        self._random = random
+        self.made: list[int] = []
+        """The numbers that were drawn: first the given ones, then random ones, or zeros."""
 
     def number(self, low: int, high: int) -> int:
-        """A whole number from ``low`` to ``high``, which are at most 99 apart."""
-        return low + self._draw(_up_to(high - low))
+        """A whole number from ``low`` to ``high``, which are at most 61 apart."""
+        place, most = len(self.made), high - low
+        if place < len(self._given):
+            drawn = min(self._given[place], most)
+        else:
+            drawn = self._random.randint(0, most) if self._random is not None else 0
+        self.made.append(drawn)
+        return low + drawn
 
     def flag(self) -> bool:
         """Yes or no; no is simpler."""
@@ -49,9 +58,10 @@ class Draws:
 
     def pick(self, values: Sequence[T]) -> T:
         """One of them."""
-        if len(values) <= _MOST:
+        most = len(_DIGITS)
+        if len(values) <= most:
             return values[self.number(0, len(values) - 1)]
-        place = self.number(0, (len(values) - 1) // _MOST) * _MOST + self.number(0, _MOST - 1)
+        place = self.number(0, (len(values) - 1) // most) * most + self.number(0, most - 1)
         return values[place % len(values)]
 
     def several(self, most: int, one: Callable[[], T]) -> tuple[T, ...]:
@@ -59,19 +69,16 @@ class Draws:
         return tuple(one() for _ in range(self.number(0, most)))
 
 
-def drawn(make: Callable[[Draws], T]) -> SearchStrategy[T]:
-    """What a function makes of draws."""
-
-    @st.composite
-    def strategy(draw: DrawFn) -> T:
-        return make(Draws(draw))
-
-    return strategy()
+def numbers_of(text: str) -> list[int]:
+    """The numbers that a text stands for. Raises ValueError for other texts."""
+    if not set(text) <= set(_DIGITS):
+        raise ValueError(f"case: expected letters and digits behind fuzz/, found {text}")
+    return [_DIGITS.index(digit) for digit in text]
 
 
-@cache
-def _up_to(most: int) -> SearchStrategy[int]:
-    return st.integers(0, most)
+def text_of(numbers: Sequence[int]) -> str:
+    """A text for numbers; zeros at its end, which are drawn anyway, are left out."""
+    return "".join(_DIGITS[number] for number in numbers).rstrip("0") or "0"
 
 
 _RANK = 8
@@ -145,7 +152,7 @@ def _at(numbers: tuple[Any, ...], axis: int) -> Any:
     return numbers[axis] if axis < len(numbers) else 0
 
 
-_EXTENT, _LONG = 9, 99
+_EXTENT, _LONG = 9, 61
 _ANY_RANK, _LONG_AMONG, _EMPTY = 4, 10, 20
 """Of so many shapes, one has any rank; one has a long dimension; one is empty."""
 _ELEMENTS = 600
@@ -162,10 +169,8 @@ def base_shape(draw: Draws, statement: Statement) -> Shape:
     return base
 
 
-def stretched(draw: Draws, statement: Statement, base: Shape, product: str) -> dict[str, Shape]:
-    """By name, shapes of the inputs that broadcast; {} if there are none on the product."""
-    if not any(not each.products or product in each.products for each in statement.broadcast):
-        return {}
+def stretched(draw: Draws, statement: Statement, base: Shape) -> dict[str, Shape]:
+    """By name, shapes of the inputs that broadcast; {} if none do."""
     shapes = {name: _smaller(draw, base) for name in statement.space}
     space = broadcast(*shapes.values()) if shapes else base
     for name in statement.expands:
@@ -201,20 +206,25 @@ def _extents(draw: Draws, rank: int) -> Shape:
 
 def _axes_that_may_be_empty(statement: Statement, rank: int) -> list[int]:
     empty: list[Any] = [shape for shape in statement.empty_shapes if len(shape) == rank]
-    return [axis for axis in range(rank) if any(shape[axis] == 0 for shape in empty)]
+    return [axis for axis in range(rank) if any(_is_empty(shape, axis) for shape in empty)]
+
+
+def _is_empty(shape: Shape, axis: int) -> bool:
+    """Whether the shape is empty for this axis alone."""
+    return shape[axis] == 0 and shape.count(0) == 1
 
 
 _PARTS = 16
 """The range from the smallest of an attribute's values to the largest has so many parts."""
 
 
-def attributes(draw: Draws, statement: Statement, base: Shape, product: str) -> dict[str, Any]:
+def attributes(draw: Draws, statement: Statement, base: Shape) -> dict[str, Any]:
     """Every attribute of the statement; some may have the values of one of its setups."""
     chosen = {
         name: _value(draw, [value(base) if callable(value) else value for value in values])
         for name, values in statement.attributes.items()
     }
-    special = _special(statement, product)
+    special = _special(statement)
     return {**chosen, **draw.pick(special)} if special and draw.seldom(4) else chosen
 
 
@@ -234,14 +244,12 @@ def _value(draw: Draws, values: list[Any]) -> Any:
     return float(np.nextafter(np.float32(number), towards))
 
 
-def _special(statement: Statement, product: str) -> list[Attributes]:
+def _special(statement: Statement) -> list[Attributes]:
     """Attributes of setups that give nothing else."""
     return [
         setup.attributes
         for setup in (*statement.reductions, *statement.edges)
-        if setup.attributes
-        and not (setup.shapes or setup.values or setup.dtypes or setup.base or setup.only)
-        and (not setup.products or product in setup.products)
+        if setup.attributes and Setup(setup.note, attributes=setup.attributes) == setup
     ]
 
 
