@@ -2,9 +2,9 @@
 
 In a ``conftest.py``: ``pytest_plugins = ["npucall_client.testing"]``. Then a test that takes
 ``npu`` gets a client of a CPU server that runs for the session; ``npucall_server`` is the target
-alone, as ``npu.target`` is. If NPUCALL_TARGET is set, such as to ``local:``, nothing is started, and
-that is the target. Each worker of pytest-xdist has a session, and a server, of its own. Needs the
-extra ``testing``.
+alone, as ``npu.target`` is. If NPUCALL_TARGET is set, such as to ``local:``, that is the target,
+and nothing is started. Each worker of pytest-xdist has a session, and a server, of its own. Needs
+the extra ``testing``.
 """
 
 from __future__ import annotations

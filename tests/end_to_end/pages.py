@@ -1,9 +1,9 @@
 """Follows a page as its reader does: writes its files, runs its commands, compares what they print.
 
 In a page a block ``cpp``, ``python`` or ``toml`` whose first line is the comment NAME is a file.
-In a block ``console`` a line that begins with ``$`` is a command, and what follows is what it prints:
-``...`` stands for what differs from run to run, within a line or, on a line of its own, for lines.
-A command ends well unless the page shows an error. A block ``sh`` is not run here.
+In a block ``console`` a line that begins with ``$`` is a command, and what follows is what it
+prints: ``...`` stands for what differs from run to run, within a line or, on a line of its own, for
+lines. A command ends well unless the page shows an error. A block ``sh`` is not run here.
 """
 
 from __future__ import annotations

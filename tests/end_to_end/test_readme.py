@@ -25,6 +25,7 @@ TUTORIALS = (
     "docs/laptop.md",
     "docs/ci.md",
     "docs/kernel.md",
+    "docs/commands.md",
 )
 OF_HOSTS = {"server.toml", "cpu.toml", "server-3.toml"}
 """Files that an administrator writes on a host."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,10 +16,13 @@ from npucall.declare.parameters import Attribute, Kind, Output, Parameter
 from npucall.dtypes import dtype_named
 from npucall.operators import CATALOGUE
 from npucall.texts import did_you_mean
+from npucall_client.calls.tensors import Empty
 
 _AS_TYPED = (Kind.STRING, Kind.DTYPE)
 """Attributes that are taken as they are typed; quotes are not needed."""
 
+_EMPTY = re.compile(r"([A-Za-z]\w*):((?:\d+(?:x\d+)*)?)")
+"""A tensor without data: DTYPE:SHAPE."""
 _JSON_WORDS = ("null", "true", "false")
 
 
@@ -76,6 +80,9 @@ def _value(parameter: Parameter, text: str, dtype: str) -> Any:
     if text.endswith(".npy"):
         arrays = [_load(path, dtype) for path in (text.split(",") if many else [text])]
         return arrays if many else arrays[0]
+    if found := _EMPTY.fullmatch(text):
+        shape = tuple(int(extent) for extent in found[2].split("x") if extent)
+        return Empty(shape, dtype_named(found[1]).numpy)
     value = _read_json(parameter.name, text)
     if value is None or isinstance(parameter, Attribute):
         return value
@@ -93,7 +100,8 @@ def _read_json(name: str, text: str) -> Any:
         return json.loads(text)
     except json.JSONDecodeError:
         raise ValueError(
-            f"{name}: expected a .npy file, or numbers, true, false or null, found {text!r}"
+            f"{name}: expected a .npy file, DTYPE:SHAPE, or numbers, true, false or null, found "
+            f"{text!r}"
         ) from None
 
 

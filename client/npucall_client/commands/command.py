@@ -1,7 +1,7 @@
 """The command ``npucall``.
 
-Its subcommands are the entry points of the group ``npucall.commands``, so that another
-distribution can add one: the conformance suite adds ``conform`` and ``replay``.
+Its subcommands are those of ``_OWN``, and the entry points of the group ``npucall.commands``, by
+which other distributions add some: the conformance suite adds ``conform`` and ``replay``.
 """
 
 from __future__ import annotations
@@ -9,37 +9,32 @@ from __future__ import annotations
 import inspect
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable
+from functools import partial
+from importlib import import_module
 from importlib.metadata import entry_points
-from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
-import numpy as np
-
 import npucall_client
-from npucall.declare.call import element
-from npucall.declare.declaration import Operator
 from npucall.errors import NpucallError, SettingError
-from npucall.operators import CATALOGUE
 from npucall.texts import missing_extra, missing_suite
-from npucall.wire.listing import declare
-from npucall_client.calls.argument_texts import arguments_of
 from npucall_client.client import connect
 
 try:
     import typer
 except ImportError:
     sys.exit(missing_extra("npucall", "npucall-client", "cli"))
-from rich.console import Console
 from rich.markup import escape
 
-from npucall_client.commands.command_texts import UNVALIDATED, describe, in_short, server_facts
+from npucall_client.commands.as_json import AsJson, data_of, print_json
+from npucall_client.commands.command_texts import describe, in_short, server_facts
 from npucall_client.commands.console import (
     Column,
     Soc,
     Target,
     TargetOption,
     facts,
+    operator_names,
     output,
     show,
     table,
@@ -49,6 +44,18 @@ from npucall_client.commands.exits import ExitCode
 
 _GROUP = "npucall.commands"
 _OF_THE_SUITE = ("conform", "replay")
+_OWN = {
+    "info": "command",
+    "members": "members",
+    "operators": "command",
+    "plan": "calling",
+    "release": "reservation_command",
+    "reserve": "reservation_command",
+    "run": "calling",
+    "top": "top",
+    "usage": "usage",
+}
+"""The module of each; the function in it has the same name."""
 _HELP = """Runs operators of Ascend NPUs on a server, or in this process.
 
 Every command that needs a server takes --target (-t): HOST:PORT, unix:PATH, local: for this
@@ -72,18 +79,17 @@ def main() -> None:
         help=_help(_HELP),
         no_args_is_help=True,
         context_settings={"help_option_names": ["-h", "--help"]},
-        add_completion=False,
         pretty_exceptions_enable=False,
         rich_markup_mode=None,  # plain text, which no width cuts
     )
     app.callback()(_options)
-    points = entry_points(group=_GROUP)
+    every = commands()
     asked = next(iter(sys.argv[1:]), "")
-    if asked in _OF_THE_SUITE and asked not in points.names:
+    if asked in _OF_THE_SUITE and asked not in every:
         sys.exit(missing_suite(f"npucall {asked}"))
-    for point in sorted(points, key=lambda point: point.name):
-        command = point.load()
-        app.command(point.name, help=_help(inspect.getdoc(command) or ""))(command)
+    for name in [asked] if asked in every else sorted(every):  # to load one is quick
+        command = every[name]()
+        app.command(name, help=_help(inspect.getdoc(command) or ""))(command)
     try:
         app()
     except KeyboardInterrupt:
@@ -95,6 +101,20 @@ def main() -> None:
         _fail(error, ExitCode.USAGE)
     except (EOFError, OSError) as error:
         _fail(error, ExitCode.FAILED)
+
+
+def commands() -> dict[str, Callable[[], Callable[..., Any]]]:
+    """The subcommands by name: what loads each."""
+    own = {
+        name: partial(_own, f"npucall_client.commands.{module}", name)
+        for name, module in _OWN.items()
+    }
+    return {**{point.name: point.load for point in entry_points(group=_GROUP)}, **own}
+
+
+def _own(module: str, name: str) -> Callable[..., Any]:
+    function: Callable[..., Any] = getattr(import_module(module), name)
+    return function
 
 
 def _say_version(asked: bool) -> None:  # noqa: FBT001  # the value of an option
@@ -113,7 +133,12 @@ def _options(
     """Options of the command without a subcommand."""
 
 
-def info(target: Target = None, target_option: TargetOption = None, soc: Soc = "") -> None:
+def info(
+    target: Target = None,
+    target_option: TargetOption = None,
+    soc: Soc = "",
+    as_json: AsJson = False,  # noqa: FBT002  # a flag
+) -> None:
     """Shows a server: its device, its limits, its version.
 
     Also: how calls travel, as whom the server knows you, who has reserved the device, and how an
@@ -127,23 +152,31 @@ def info(target: Target = None, target_option: TargetOption = None, soc: Soc = "
     with connect(the_target(target, target_option), soc=soc or None) as client:
         answer = client._info()  # noqa: SLF001  # connect has asked
         carrier = client.carrier()
+    if as_json:
+        print_json({**data_of(answer), "carrier": carrier})
+        return
     console = output()
     show(console, facts(server_facts(answer, carrier), console.width))
 
 
-def operators(
+def operators(  # noqa: PLR0913  # options of a command
     target: Target = None,
     target_option: TargetOption = None,
     name: Annotated[
         str | None,
         typer.Option(
-            "--operator", "-o", metavar="NAME", help="Describe one operator: aclnnKlDiv or KlDiv."
+            "--operator",
+            "-o",
+            metavar="NAME",
+            help="Describe one operator: aclnnKlDiv or KlDiv.",
+            autocompletion=operator_names,
         ),
     ] = None,
     variant: Annotated[
         str, typer.Option(metavar="VARIANT", help="Which variant of the operator.")
     ] = "",
     soc: Soc = "",
+    as_json: AsJson = False,  # noqa: FBT002  # a flag
 ) -> None:
     """Lists the operators of a server, or describes one of them.
 
@@ -156,9 +189,13 @@ def operators(
     """
     with connect(the_target(target, target_option), soc=soc or None) as client:
         if name is not None:
-            describe(client.operator(name, variant))
+            described = client.operator(name, variant)
+            print_json(data_of(described)) if as_json else describe(described)
             return
         listed = client.operators()
+    if as_json:
+        print_json([data_of(each) for each in listed])
+        return
     rows = []
     for operator in listed:
         here = "yes" if operator.available else "no"
@@ -170,97 +207,9 @@ def operators(
     show(console, "Describe one of them: npucall operators --operator NAME")
 
 
-def run(  # noqa: PLR0913  # options of a command
-    operator: Annotated[
-        str, typer.Argument(metavar="OPERATOR", help="Its name: aclnnKlDiv or KlDiv.")
-    ],
-    arguments: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="NAME=VALUE",
-            help="The arguments. A tensor is a .npy file, or numbers as JSON such as "
-            "[[2,3],[5,8]]. A list of tensors is A.npy,B.npy or [[2,3],[5]]. An attribute is a "
-            "number, true or false, a text, or a list of numbers. null is a null pointer. If the "
-            "operator has no reference, give the outputs too: arrays of their shapes.",
-        ),
-    ],
-    target: TargetOption = None,
-    variant: Annotated[
-        str, typer.Option(metavar="VARIANT", help="Which variant of the operator.")
-    ] = "",
-    dtype: Annotated[
-        str,
-        typer.Option(
-            metavar="DTYPE",
-            help="The dtype of tensors that you type as numbers (labels are int64), and of .npy "
-            "files that do not name theirs.",
-        ),
-    ] = "float32",
-    written: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--output",
-            metavar="NAME",
-            help="A tensor that is an output, though the server lists it as an input.",
-        ),
-    ] = None,
-    save: Annotated[
-        Path | None,
-        typer.Option(metavar="FOLDER", help="Save the outputs there, as NAME.npy."),
-    ] = None,
-    timeout: Annotated[
-        float | None, typer.Option(metavar="SECONDS", help="Until the call fails.")
-    ] = None,
-    soc: Soc = "",
-) -> None:
-    """Runs one operator and prints or saves its outputs.
-
-    Standard output has the outputs; standard error has the warnings and the times.
-
-    Examples:
-        npucall run Softmax 'self=[[1,2,3]]' dim=1 --target local:
-        npucall run KlDiv self=x.npy target=y.npy reduction=1 --save results
-    """
-    with connect(target, timeout=timeout, soc=soc or None) as client:
-        described = _declared(operator, variant) or declare(client.operator(operator, variant))
-        values, outputs = arguments_of(arguments, described, dtype, written or ())
-        result = client.execute(operator, variant=variant, outputs=outputs, **values)
-    console = Console(stderr=True, markup=False, highlight=False, soft_wrap=True)
-    for warning in result.warnings:
-        console.print(f"warning: {warning}", style="yellow")
-    if not described.reference:
-        console.print(f"{described.name}: {UNVALIDATED}", style="yellow")
-    for name, array in _one_by_one(result.outputs):
-        if save is None:
-            print(f"{name} = {np.array2string(array, separator=', ')}")
-        else:
-            save.mkdir(parents=True, exist_ok=True)
-            np.save(save / f"{name}.npy", array)
-    server = result.server
-    console.print(
-        f"{f'{described.name} {result.variant}'.strip()} on {server.device} as {server.soc}: "
-        f"{result.timings.run_ns / 1e6:.3f} ms on the device, {result.total_ns / 1e6:.3f} ms in all"
-    )
-
-
-def _declared(name: str, variant: str) -> Operator[Any, Any] | None:
-    """The operator as the contract declares it; None if only the server knows which one it is."""
-    found = CATALOGUE.of_name(CATALOGUE.c_name(name))
-    return next((each for each in found if each.variant == variant or len(found) == 1), None)
-
-
 def _help(text: str) -> str:
     """A help text whose examples keep their lines (click looks for a backspace)."""
     return re.sub(r"\nExamples:\n+", "\nExamples:\n\n\b\n", text)
-
-
-def _one_by_one(outputs: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """The arrays by name; those of a list as ``out[0]``."""
-    for name, value in outputs.items():
-        if isinstance(value, list):
-            yield from ((element(name, index), array) for index, array in enumerate(value))
-        else:
-            yield name, value
 
 
 def _fail(error: Exception, code: ExitCode) -> NoReturn:

@@ -18,6 +18,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from npucall.operators import CATALOGUE
+
 _LOG = (160, 24)
 """Columns and lines if there is no terminal."""
 _GAP = 2
@@ -26,6 +28,12 @@ _LEAST = 24
 """A column of prose is not made narrower than this."""
 _KINDS = "HOST:PORT, unix:PATH, local:, or pool: and its members"
 _DEFAULT = "Default: NPUCALL_TARGET, or 127.0.0.1:50051."
+
+
+def operator_names() -> list[str]:
+    """The names that a shell completes."""
+    return sorted({operator.name.removeprefix("aclnn") for operator in CATALOGUE})
+
 
 Target = Annotated[
     str | None,
@@ -45,6 +53,15 @@ TargetsOption = Annotated[
         "--target", "-t", metavar="TARGET", help=f"{_KINDS}. Give it again for more. {_DEFAULT}"
     ),
 ]
+OperatorName = Annotated[
+    str,
+    typer.Argument(
+        metavar="OPERATOR",
+        help="Its name: aclnnKlDiv or KlDiv.",
+        autocompletion=operator_names,
+    ),
+]
+Variant = Annotated[str, typer.Option(metavar="VARIANT", help="Which variant of the operator.")]
 Soc = Annotated[
     str,
     typer.Option(

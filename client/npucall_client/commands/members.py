@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -15,6 +14,7 @@ from rich.markup import escape
 from npucall.errors import NpucallError, ServerUnreachableError, SettingError
 from npucall.texts import size
 from npucall.wire.rpcs import GET_ACTIVITY, GET_SERVER_INFO, LIFT_PAUSE
+from npucall_client.commands.as_json import AsJson, print_json
 from npucall_client.commands.console import (
     Column,
     Target,
@@ -70,9 +70,7 @@ class ListedMember(NamedTuple):
 def members(
     target: Target = None,
     target_option: TargetOption = None,
-    as_json: Annotated[  # noqa: FBT002  # a flag
-        bool, typer.Option("--json", help="Print JSON, with everything as numbers.")
-    ] = False,
+    as_json: AsJson = False,  # noqa: FBT002  # a flag
     lift: Annotated[
         str,
         typer.Option(
@@ -95,7 +93,7 @@ def members(
         _lift(member, lift, settings)
     seen = all_seen(found, settings)
     if as_json:
-        print(json.dumps([as_data(each) for each in seen], indent=2))
+        print_json([as_data(each) for each in seen])
         return
     console = output()
     columns = [*map(Column, _HEADINGS), *(Column(name, number=True) for name in _NUMBERS)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import typer
 from rich.console import Group, RenderableType
@@ -16,6 +16,7 @@ from npucall.errors import NpucallError
 from npucall.texts import duration, size
 from npucall.v1 import access_service_pb2, operator_service_pb2
 from npucall_client.client import Client, connect
+from npucall_client.commands.as_json import AsJson, data_of, print_json
 from npucall_client.commands.command_texts import HEALTH, busy_units, holder_of
 from npucall_client.commands.console import Column, Targets, TargetsOption, output, show, table
 from npucall_client.commands.exits import ExitCode
@@ -72,11 +73,13 @@ def top(
     once: Annotated[  # noqa: FBT002  # a flag
         bool, typer.Option("--once", help="Print it once and end.")
     ] = False,
+    as_json: AsJson = False,  # noqa: FBT002  # a flag
     target: TargetsOption = None,
 ) -> None:
     """Shows what servers do now, each second until Ctrl-C.
 
-    For each server: its device, its queue, and who calls. In a pipe it prints once and ends.
+    For each server: its device, its queue, and who calls. In a pipe, and with --json, it prints
+    once and ends.
 
     Examples:
         npucall top --target npu-host:50051
@@ -86,8 +89,12 @@ def top(
     watched = [WatchedServer(each) for each in [*(targets or ()), *(target or ())] or [""]]
     try:
         with ThreadPoolExecutor(len(watched)) as threads:
-            if once or not console.is_terminal:
-                show(console, shown(watched, threads, console.width))
+            if once or as_json or not console.is_terminal:
+                if as_json:
+                    seen = zip(watched, threads.map(WatchedServer.look, watched), strict=True)
+                    print_json([_data(*each) for each in seen])
+                else:
+                    show(console, shown(watched, threads, console.width))
                 if not any(each.answers for each in watched):
                     raise typer.Exit(ExitCode.FAILED)
                 return
@@ -101,6 +108,15 @@ def top(
     finally:
         for each in watched:
             each.close()
+
+
+def _data(server: WatchedServer, seen: Seen | str) -> dict[str, Any]:
+    told = (
+        {"failure": seen}
+        if isinstance(seen, str)
+        else {name: data_of(message) for name, message in seen._asdict().items()}
+    )
+    return {"target": server.target, **told}
 
 
 def shown(watched: list[WatchedServer], threads: ThreadPoolExecutor, width: int) -> RenderableType:

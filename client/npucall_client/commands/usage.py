@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
@@ -14,6 +13,7 @@ from rich.markup import escape
 from npucall.texts import size
 from npucall.v1 import access_service_pb2 as pb
 from npucall_client.client import connect
+from npucall_client.commands.as_json import AsJson, data_of, print_json
 from npucall_client.commands.console import Column, Targets, TargetsOption, output, show, table
 from npucall_client.commands.texts import seconds_of
 
@@ -27,9 +27,7 @@ def usage(
     last: Annotated[
         str, typer.Option(metavar="TIME", help="Only the last 90s, 15m, 1h or 7d. 0: all of it.")
     ] = "0",
-    as_json: Annotated[  # noqa: FBT002  # a flag
-        bool, typer.Option("--json", help="Print JSON, with everything as numbers.")
-    ] = False,
+    as_json: AsJson = False,  # noqa: FBT002  # a flag
     target: TargetsOption = None,
 ) -> None:
     """Shows who used servers, and how long.
@@ -50,7 +48,7 @@ def usage(
             answers.append(client.usage(seconds_of(last)))
     answer = added_up(answers)
     if as_json:
-        print(json.dumps(as_data(answer), indent=2))
+        print_json(data_of(answer))
         return
     console = output()
     numbers = [Column(name, number=True) for name in _NUMBERS]
@@ -74,23 +72,6 @@ def added_up(answers: Sequence[pb.GetUsageResponse]) -> pb.GetUsageResponse:
     return pb.GetUsageResponse(
         lines=[lines[key] for key in sorted(lines)], since=min(begins, default=0.0)
     )
-
-
-def as_data(answer: pb.GetUsageResponse) -> dict[str, Any]:
-    """An answer as what JSON can hold."""
-    return {
-        "since": answer.since,
-        "lines": [
-            {
-                "tenant": line.tenant,
-                "caller": line.caller,
-                "operator": line.operator,
-                **{amount: getattr(line, amount) for amount in _AMOUNTS},
-                "refusals": dict(sorted(line.refusals.items())),
-            }
-            for line in answer.lines
-        ],
-    }
 
 
 def _rows(lines: Iterable[pb.UsageLine]) -> list[list[str]]:

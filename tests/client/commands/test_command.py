@@ -18,7 +18,7 @@ from npucall_client import client as client_module
 typer = pytest.importorskip("typer", reason="the extra cli is not installed")
 from typer.testing import CliRunner  # noqa: E402  # as typer
 
-from npucall_client.commands import command  # noqa: E402  # needs typer
+from npucall_client.commands import calling, command  # noqa: E402  # needs typer
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -60,14 +60,15 @@ class Server(FakeTransport):
 def server(monkeypatch: pytest.MonkeyPatch) -> Server:
     """The server at every target."""
     transport = Server()
-    monkeypatch.setattr(command, "connect", lambda *_, **__: connected(transport))
+    for module in command, calling:
+        monkeypatch.setattr(module, "connect", lambda *_, **__: connected(transport))
     return transport
 
 
 def call(*words: str) -> Result:
     app = typer.Typer()
     for name in ("info", "operators", "run"):
-        app.command(name)(getattr(command, name))
+        app.command(name)(getattr(calling if name == "run" else command, name))
     return CliRunner().invoke(app, list(words), env={"COLUMNS": "200"})
 
 

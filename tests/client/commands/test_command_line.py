@@ -3,30 +3,42 @@
 from __future__ import annotations
 
 import inspect
+import io
+import json
 import re
 import shlex
+import subprocess
 import sys
-from importlib.metadata import entry_points, version
+from importlib.metadata import version
+from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
 import pytest
+from google.protobuf import json_format
 from tests.client import fake_server as fake
 from tests.rows import each
 
 typer = pytest.importorskip("typer", reason="the extra cli is not installed")
+from rich.console import Console  # noqa: E402  # as typer
+
 from npucall.operators import CATALOGUE  # noqa: E402  # after typer
-from npucall_client.commands import command  # noqa: E402  # needs typer
+from npucall.v1 import access_service_pb2 as access_pb  # noqa: E402
+from npucall.v1 import operator_service_pb2 as operators_pb  # noqa: E402
+from npucall_client.client import connect  # noqa: E402
+from npucall_client.commands import calling, command  # noqa: E402  # needs typer
+from npucall_client.commands.as_json import data_of  # noqa: E402
 from npucall_client.commands.console import Column, output, show, table, the_target  # noqa: E402
 from npucall_client.commands.exits import ExitCode  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
 GIVEN = ["grad_output=[1,2]", "self=1", "target=1", "reduction=0"]
 NOBODY = "127.0.0.1:1"
 ELLIPSIS = "\N{HORIZONTAL ELLIPSIS}"
-NAMES = sorted(point.name for point in entry_points(group="npucall.commands"))
+NAMES = sorted(command.commands())
 
 
 class Ended(NamedTuple):
@@ -89,8 +101,8 @@ def test_a_command_asks_a_far_server_as_little_as_can_be(
 def commands() -> dict[str, Any]:
     """The subcommands, as their command line is parsed."""
     app = typer.Typer()
-    for point in entry_points(group="npucall.commands"):
-        app.command(point.name)(point.load())
+    for name, load in command.commands().items():
+        app.command(name)(load())
     return dict(typer.main.get_command(app).commands)
 
 
@@ -101,7 +113,14 @@ def commands() -> dict[str, Any]:
 def test_every_subcommand_takes_the_target_and_some_a_soc(commands: Any, name: str) -> None:
     options = [word for parameter in commands[name].params for word in parameter.opts]
     assert {"--target", "-t"} <= set(options)
-    assert "--soc" in options or name not in {"info", "operators", "run", "conform", "replay"}
+    assert "--soc" in options or name not in {
+        "info",
+        "operators",
+        "plan",
+        "run",
+        "conform",
+        "replay",
+    }
 
 
 def test_the_target_as_an_argument_means_what_the_option_means(said: Any) -> None:
@@ -118,6 +137,85 @@ def test_the_target_is_given_once(run: Any) -> None:
     assert ended.stderr == (
         "npucall: target: give it once; found local: and --target npu-host:50051\n"
     )
+
+
+# JSON, completion, colours, progress.
+
+
+@each(
+    ("words", "kind"),
+    [
+        ("info", operators_pb.GetServerInfoResponse),
+        ("operators", operators_pb.OperatorInfo),
+        ("operators -o KlDivBackward", operators_pb.OperatorInfo),
+        ("usage", access_pb.GetUsageResponse),
+        ("top", operators_pb.GetServerInfoResponse),
+    ],
+)
+def test_json_is_the_message_that_a_server_answers(said: Any, words: str, kind: Any) -> None:
+    told = json.loads(said(*words.split(), "-t", "local:", "--json"))
+    for one in told if isinstance(told, list) else [told]:
+        answer = one.get("info", one)
+        answer.pop("carrier", None)
+        assert data_of(json_format.ParseDict(answer, kind())) == answer
+
+
+def test_json_has_the_numbers_of_a_call_and_what_a_plan_says(said: Any, tmp_path: Path) -> None:
+    call = ("Exp", "self=[[0,1000,-1000]]", "-t", "local:", "--json")
+    told = json.loads(said("run", *call))
+    out = {"dtype": "float32", "shape": [1, 3], "values": [[1.0, "Infinity", 0.0]]}
+    assert told["outputs"] == {"out": out}
+    assert {"variant", "kernel_dtype", "timings", "total_ns", "warnings", "server"} < set(told)
+    assert json.loads(said("run", *call, "--save", str(tmp_path)))["outputs"] == {}
+    assert np.load(tmp_path / "out.npy").shape == (1, 3)
+    told = json.loads(said("plan", "Exp", "self=bf16:2x3", "-t", "local:", "--json"))
+    assert told["outputs"] == {"out": {"dtype": "BF16", "shape": [2, 3]}}
+
+
+def test_a_shell_completes_commands_options_and_operators() -> None:
+    program = Path(sys.executable).with_name("npucall")
+    script = f"""
+        source <({program} --show-completion bash)
+        complete() {{ COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _npucall_completion {program}
+                      echo "${{COMPREPLY[@]}}"; }}
+        complete npucall rese; complete npucall run --ti; complete npucall run klDiv
+        complete npucall run KlDivT
+    """
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["reserve", "--timeout", "", "KlDivTargetBackward"]
+
+
+@each(("variables", "coloured"), [({}, True), ({"NO_COLOR": "1"}, False), ({"NO_COLOR": ""}, True)])
+def test_no_color_is_heard_at_a_terminal(
+    monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], coloured: bool
+) -> None:
+    for name, value in {"TERM": "xterm", **variables}.items():
+        monkeypatch.setenv(name, value)
+    terminal = io.StringIO()
+    terminal.isatty = lambda: True  # type: ignore[method-assign]
+    monkeypatch.setattr(sys, "stdout", terminal)
+    console = output()
+    show(console, table([Column("a")], [["[red]b[/red]"]], 80))
+    assert ("\x1b[31m" in terminal.getvalue()) is coloured
+
+
+def test_what_travels_for_more_than_a_second_is_shown_at_a_terminal(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    times = iter([0.0, 0.5, 1.5])
+    clock = SimpleNamespace(monotonic=lambda: next(times))
+    for is_terminal in False, True:
+        shown = Console(file=io.StringIO(), force_terminal=is_terminal, width=80)
+        monkeypatch.setattr(calling, "Console", lambda *, stderr, shown=shown: shown)
+        monkeypatch.setattr(calling, "time", clock)
+        with connect("local:") as client, calling.travelling(client) as telling:
+            told = telling._calls.options.progress
+            assert (told is not None) is is_terminal
+            if told is not None:
+                told(2**20, 0, 2**22)
+                assert shown.file.getvalue() == ""  # type: ignore[attr-defined]
+                told(2**21, 0, 2**22)
+    assert "2.1/4.2 MB" in shown.file.getvalue()  # type: ignore[attr-defined]
 
 
 # Nothing is cut.
@@ -208,6 +306,8 @@ def test_the_examples_of_the_help_are_commands_that_there_are(commands: Any, nam
         ("run Exp self=[1] --dtype f99 -t local:", ExitCode.USAGE),
         ("conform -t local: --baseline nowhere", ExitCode.USAGE),
         ("replay nowhere -t local:", ExitCode.FAILED),
+        ("plan Exp self=q8:3 -t local:", ExitCode.USAGE),
+        ("run Exp self=f32:3 -t local:", ExitCode.USAGE),
         ("reserve 5 -t local: -- no-such-command", ExitCode.NO_COMMAND),
     ],
 )
