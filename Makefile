@@ -42,7 +42,11 @@ torch: .venv/.torch  ## adds PyTorch, which some tests compare with
 		-e ./proto -e './server[auth]' -e './client[cli,testing]' -e ./conformance -e ./pool
 	@touch $@
 
-.venv/.dev: .venv/.setup requirements-dev.txt
+.venv/.test: .venv/.setup requirements-test.txt
+	$(BIN)/python $(PIP) install -c constraints.txt -r requirements-test.txt
+	@touch $@
+
+.venv/.dev: .venv/.test requirements-dev.txt
 	$(BIN)/python $(PIP) install -c constraints.txt -r requirements-dev.txt
 	@touch $@
 
@@ -145,13 +149,13 @@ chart: .venv/.chart  ## the Helm chart: lints and renders it, compares it with t
 AT_ONCE ?= 3
 PYTEST := $(BIN)/python -m pytest -n $(AT_ONCE) --dist loadfile --no-loadscope-reorder
 
-test: .venv/.dev  ## the tests that need no device; under three minutes
+test: .venv/.test  ## the tests that need no device; under three minutes
 	$(PYTEST)
 
 test-all: .venv/.dev  ## what make test leaves out: of broad sweeps, and what needs PyTorch (make torch)
 	$(PYTEST) -m "(more or torch) and not long and not pool"
 
-pool-test: .venv/.dev  ## pools on hosts whose cables are cut: network namespaces (Linux, root)
+pool-test: .venv/.test  ## pools on hosts whose cables are cut: network namespaces (Linux, root)
 	$(BIN)/python -m pytest -m "pool and not long" tests/pool
 
 ray: .venv-ray/.setup  ## Ray in an environment of its own, for the tests of pools on it (400 MB)
@@ -160,7 +164,7 @@ ray: .venv-ray/.setup  ## Ray in an environment of its own, for the tests of poo
 test-long: .venv/.dev  ## the tests that take long, an hour (make torch ray; root); writes docs/test-long.txt
 	$(BIN)/python -m pytest -n $(AT_ONCE) --dist loadfile -m "long or containers" --summary=docs/test-long.txt
 
-test-steady: .venv/.dev  ## make test twenty times in random orders, ten of them beside eight busy processes
+test-steady: .venv/.test  ## make test twenty times in random orders, ten of them beside eight busy processes
 	$(BIN)/python benchmarks/steady.py
 
 mutants: .venv/.torch .venv-mutants/.setup  ## changes the product in 320 places, counts how many of them make test and test-all see
@@ -170,7 +174,7 @@ mutants: .venv/.torch .venv-mutants/.setup  ## changes the product in 320 places
 test-oldest: .venv-oldest/.setup  ## contract and client on the oldest supported versions (Python 3.11)
 	.venv-oldest/bin/python -m pytest -n $(AT_ONCE) --dist loadfile tests/proto tests/client
 
-abi: .venv/.dev  ## proves the C declarations against CANN's headers; writes tests/abi/proofs.json
+abi: .venv/.test  ## proves the C declarations against CANN's headers; writes tests/abi/proofs.json
 	$(BIN)/python -m tests.abi.proofs
 
 coverage: .venv/.dev  ## which lines and branches the tests miss

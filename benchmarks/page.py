@@ -8,7 +8,6 @@ from html import escape
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
-from plots import plots
 from report import figure_cells, goal_cells, summary
 
 if TYPE_CHECKING:
@@ -40,6 +39,8 @@ _HEADS = ("figure", "ratio", "noise", "absolute")
 
 def page(rows: Sequence[Row]) -> str:
     """Goals, pictures, all other figures."""
+    from plots import plots  # noqa: PLC0415  # loads matplotlib
+
     goals = [row for row in rows if row.goal is not None]
     others = [row for row in rows if row.goal is None]
     pictures = "".join(

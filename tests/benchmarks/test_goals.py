@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 
+import pytest
 from cases import IN_PLACE, Case, Quantity, Sample, quantities
 from figures import MIB, Figure, Series, compared, noise_of, size_text
 from goals import FULL_GOALS, GOALS, Goal, Row, faults, rows_of
@@ -103,6 +104,7 @@ def test_json_has_the_keys_that_were_agreed_and_the_goals_in_their_order() -> No
     assert (told[-1]["must"], told[-1]["aim"]) == (None, None)  # it has no goal
 
 
+@pytest.mark.more  # draws by matplotlib, which make test does not install
 def test_the_page_names_every_goal_and_loads_nothing() -> None:
     text = page(rows_of(figures_of_all_goals(5.0)))
     assert all(goal.name in text for goal in GOALS)

@@ -46,6 +46,7 @@ def exit_code(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., 
     return of
 
 
+@pytest.mark.more  # draws by matplotlib, which make test does not install
 def test_a_missed_must_is_printed_and_a_failure_with_check_alone(
     exit_code: Callable[..., int], capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

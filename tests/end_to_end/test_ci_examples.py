@@ -17,18 +17,10 @@ from ruamel.yaml import YAML
 from .pages import ROOT, files
 
 EXAMPLES = ROOT / "examples" / "ci"
-SCHEMAS = {"github.yml": "vendor.github-workflows", "gitlab.yml": "vendor.gitlab-ci"}
 
 
 def read(name: str) -> Any:
     return YAML(typ="safe").load(EXAMPLES / name)
-
-
-@pytest.mark.parametrize("name", SCHEMAS)
-def test_an_example_satisfies_the_schema_of_its_system(name: str) -> None:
-    checker = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", SCHEMAS[name]]
-    result = subprocess.run([*checker, EXAMPLES / name], capture_output=True, check=False)
-    assert result.returncode == 0, result.stdout
 
 
 def commands(name: str) -> list[str]:
@@ -50,7 +42,7 @@ def write_users_project(folder: Path) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", SCHEMAS)
+@pytest.mark.parametrize("name", ["github.yml", "gitlab.yml"])
 def test_the_job_that_installs_npucall_tests_a_users_project(
     name: str, repository: Path, tmp_path: Path
 ) -> None:

@@ -31,7 +31,6 @@ from .test_readme import TUTORIALS
 
 SECONDS = 60
 TOOLS = Path(sys.executable).parent
-needs_buf = pytest.mark.skipif(not (TOOLS / "buf").exists(), reason="buf is not installed")
 
 
 def ran(folder: Path, program: str, *arguments: str) -> str:
@@ -299,7 +298,7 @@ def test_the_program_of_clients_prints_what_it_says_with_stubs_and_grpc_alone(
     assert ran(tmp_path, program, npucall_server) == blocks(CLIENTS, "text")[1]
 
 
-@needs_buf
+@pytest.mark.more
 def test_buf_lists_calls_and_decodes_errors_by_reflection_alone(
     npucall_server: str, tmp_path: Path
 ) -> None:
