@@ -71,7 +71,21 @@ def watch(module: Any, arguments: tuple[Any, ...], named: Mapping[str, Any]) -> 
                 hooks.callback(hook.remove)
         with torch.enable_grad(), _Watch(found, lambda: layers[-1][0] if layers else ""):
             found.result = module(*arguments, **named)
+    found.others.update(_own_functions(found.result))
     return found
+
+
+def _own_functions(result: Any) -> Iterator[str]:
+    """Names of functions with a backward in Python, which torch calls past ``_Watch``."""
+    nodes = [each.grad_fn for each in _tensors(result) if each.grad_fn is not None]
+    seen = set(nodes)
+    while nodes:
+        node = nodes.pop()
+        if isinstance(node, torch.autograd.function.BackwardCFunction):
+            yield node.name().removesuffix("Backward")
+        new = {before for before, _ in node.next_functions if before is not None} - seen
+        seen |= new
+        nodes += new
 
 
 class _Watch(TorchFunctionMode):  # type: ignore[misc]  # torch has no types here
@@ -152,12 +166,22 @@ def compare(
     one = isinstance(inputs, torch.Tensor)
     arguments = (inputs,) if one else () if named else tuple(inputs)
     found = watch(module, arguments, named)
-    rows = [
-        row
-        for call, upstream in _upstream(found)
-        for row in _rows(call, upstream, functions, profile)
-    ]
-    return Checked(tuple(rows), tuple(found.unknown), dict(found.others), profile)
+    rows = list[GradientRow]()
+    unused = Counter[str]()
+    for call, upstream in _upstream(found):
+        if upstream is None:
+            unused[call.function.name] += 1
+            continue
+        rows += _rows(call, upstream, functions, profile)
+        found.others.update(_without_operator(call))
+    return Checked(tuple(rows), tuple(found.unknown), dict(found.others), dict(unused), profile)
+
+
+def _without_operator(call: TorchCall) -> Iterator[str]:
+    """The arguments of a call that have a gradient by torch, and by no operator."""
+    for name, value in call.arguments.items():
+        if _needs(value) and name not in call.function.gradients:
+            yield f"{call.function.name}'s {name}"
 
 
 def _marked(value: Any) -> Any:
@@ -169,10 +193,11 @@ def _marked(value: Any) -> Any:
     return type(value)(map(_marked, value)) if type(value) in (list, tuple) else value
 
 
-def _upstream(found: ModuleRun) -> Iterator[tuple[TorchCall, Tensor]]:
-    """The calls that the outputs depend on, with the gradients of their results."""
+def _upstream(found: ModuleRun) -> Iterator[tuple[TorchCall, Tensor | None]]:
+    """The calls with the gradients of their results; None if no output depends on one."""
     outputs = [each for each in _tensors(found.result) if each.requires_grad]
     if not outputs or not found.calls:
+        yield from ((call, None) for call in found.calls)
         return
     generator = torch.Generator().manual_seed(_SEED)
     given = [
@@ -183,9 +208,7 @@ def _upstream(found: ModuleRun) -> Iterator[tuple[TorchCall, Tensor]]:
     ]
     results = [call.result for call in found.calls]
     gradients = torch.autograd.grad(outputs, results, given, allow_unused=True)
-    for call, gradient in zip(found.calls, gradients, strict=True):
-        if gradient is not None:
-            yield call, gradient
+    yield from zip(found.calls, gradients, strict=True)
 
 
 def _rows(
@@ -224,17 +247,17 @@ def _gradients(
     dtype: Any = None,
 ) -> list[Tensor]:
     """Of these arguments; all floating tensors in ``dtype``, if one is given."""
-    given = {name: _leaf(value, dtype) for name, value in arguments.items()}
+    given = {name: _leaf(value, dtype, name in names) for name, value in arguments.items()}
     result = function(**given)
     leaves = [given[name] for name in names]
     return list(torch.autograd.grad(result, leaves, upstream.to(result.dtype)))
 
 
-def _leaf(value: Any, dtype: Any) -> Any:
+def _leaf(value: Any, dtype: Any, needs: bool) -> Any:  # noqa: FBT001  # a value, no switch
     if not isinstance(value, torch.Tensor):
         return value
     converted = value.detach().to(dtype if value.is_floating_point() and dtype else value.dtype)
-    return converted.requires_grad_(value.requires_grad)
+    return converted.requires_grad_(needs)
 
 
 def _needs(value: Any) -> bool:

@@ -102,7 +102,7 @@ def glu(input: Tensor, dim: int = -1) -> Steps:
     return two_operators("aclnnGlu", "aclnnGluBackward", told, grad="grad_out")
 
 
-@function("input", "weight")
+@function("input", "weight", autocast="lower")
 def prelu(input: Tensor, weight: Tensor) -> Steps:
     told = {"self": input, "weight": weight}
     return two_operators("aclnnPrelu", "aclnnPreluBackward", told, of=("input", "weight"))

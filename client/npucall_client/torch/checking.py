@@ -45,7 +45,9 @@ class Checked:
     unknown: tuple[str, ...]
     """Layers that are losses or activations without a gradient among the operators."""
     others: Mapping[str, int]
-    """How often the module called other functions of torch that have a gradient, by name."""
+    """How often the module called what else has a gradient, by name."""
+    unused: Mapping[str, int]
+    """How often it called functions whose results no output depends on, by name."""
     profile: str
     """The profile of tolerances that gradients were judged by."""
 
@@ -63,9 +65,13 @@ class Checked:
         ]
         lines += [f"{row.layer or 'module'}: {row.problem}" for row in self.rows if row.problem]
         lines += [f"not checked, for no operator has its gradient: {name}" for name in self.unknown]
-        if self.others:
-            others = ", ".join(f"{name} ({count})" for name, count in self.others.items())
-            lines.append(f"not checked, for npucall has no gradient of them: {others}")
+        for why, counts in (
+            ("npucall has no gradient of them", self.others),
+            ("no output depends on them", self.unused),
+        ):
+            if counts:
+                named = ", ".join(f"{name} ({count})" for name, count in counts.items())
+                lines.append(f"not checked, for {why}: {named}")
         return "\n".join([*lines, self._verdict()])
 
     def _verdict(self) -> str:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from npucall_client.torch.declarations import Run, Steps, function
+from npucall_client.torch.declarations import Run, Steps, loss
 from npucall_client.torch.losses import CODES, code_of
 
 _IMAGE = 4
 
 
-@function(hidden=("total_weight",))
+@loss(hidden=("total_weight",))
 def nll_loss(
     input: Tensor,
     target: Tensor,
@@ -46,10 +47,11 @@ def nll_loss(
         given = {"grad_output": upstream, "self": rows, "total_weight": total_weight}
         return run.tensor(run(f"{name}Backward", **given, **told)).reshape(input.shape)
 
-    return Steps(forward, {("input",): backward}, by_torch)
+    check = partial(_check_labels, labels, classes, ignore_index)
+    return Steps(forward, {("input",): backward}, by_torch, check=check)
 
 
-@function(hidden=("log_prob",))
+@loss(hidden=("log_prob",))
 def cross_entropy(
     input: Tensor,
     target: Tensor,
@@ -101,10 +103,11 @@ def cross_entropy(
         )
         return gradient.reshape(moved.shape).movedim(-1, axis)
 
-    return Steps(forward, {("input",): backward}, by_torch)
+    check = partial(_check_labels, labels, rows.shape[1], ignore_index)
+    return Steps(forward, {("input",): backward}, by_torch, check=check)
 
 
-@function("log_probs", hidden=("neg_log_likelihood", "log_alpha"))
+@loss("log_probs", hidden=("neg_log_likelihood", "log_alpha"))
 def ctc_loss(
     log_probs: Tensor,
     targets: Tensor,
@@ -169,6 +172,15 @@ def _written(log_alpha: Tensor, steps: Sequence[int], labels: Sequence[int]) -> 
     time = torch.arange(most) < torch.tensor(steps).unsqueeze(1)
     state = torch.arange(width) < 2 * torch.tensor(labels).unsqueeze(1) + 1
     return torch.where(time.unsqueeze(2) & state.unsqueeze(1), log_alpha, -torch.inf)
+
+
+def _check_labels(labels: Tensor, classes: int, ignored: int) -> None:
+    wrong = labels[((labels < 0) | (labels >= classes)) & (labels != ignored)]
+    if wrong.numel():
+        raise IndexError(
+            f"target: expected labels from 0 to {classes - 1}, or ignore_index {ignored}, found "
+            f"{int(wrong[0])}"
+        )
 
 
 def _as_image(input: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Generic, ParamSpec, Protocol
 
 import torch
@@ -52,6 +52,8 @@ class Steps:
     """What ``forward`` gives, by torch; None: torch's function of that name gives it."""
     fake_by_torch: Callable[[], Any] | None = None
     """Tensors of the same shapes, if torch itself cannot find them without data."""
+    check: Callable[[], object] = lambda: None
+    """Raises what torch raises for values of arguments, where operators do not."""
 
 
 def two_operators(  # noqa: PLR0913  # what each of both takes
@@ -88,6 +90,18 @@ class Function(Generic[P]):
     """Whether the backward takes the result."""
     hidden: tuple[str, ...]
     """What else the forward operator gives for the backward."""
+    autocast: str = ""
+    """To what torch's autocast converts on a CPU: ``float32``, or ``lower`` for its own dtype."""
+
+    def cast(self, value: Any) -> Any:
+        """An argument as torch's autocast makes it, if it is on."""
+        is_cast = self.autocast and torch.is_autocast_enabled("cpu")
+        if not (is_cast and isinstance(value, torch.Tensor) and value.is_floating_point()):
+            return value
+        if value.dtype is torch.float64:
+            return value
+        lower = self.autocast == "lower"
+        return value.to(torch.get_autocast_dtype("cpu") if lower else torch.float32)
 
     @cached_property
     def arguments(self) -> tuple[str, ...]:
@@ -124,7 +138,7 @@ class Function(Generic[P]):
 
 
 def function(
-    *gradients: str, saves_result: bool = False, hidden: tuple[str, ...] = ()
+    *gradients: str, saves_result: bool = False, hidden: tuple[str, ...] = (), autocast: str = ""
 ) -> Callable[[Callable[P, Steps]], Function[P]]:
     """Declares a function of ``torch.nn.functional``, or of torch, with its name and signature."""
 
@@ -135,9 +149,14 @@ def function(
         if name in ("sigmoid", "tanh"):  # those of torch.nn.functional are old
             by_torch = own
         assert by_torch is not None, name  # noqa: S101  # it stands where one of torch stands
-        return Function(name, by_torch, steps, gradients or ("input",), saves_result, hidden)
+        names = gradients or ("input",)
+        return Function(name, by_torch, steps, names, saves_result, hidden, autocast)
 
     return declare
+
+
+loss = partial(function, autocast="float32")
+"""Declares a loss."""
 
 
 def _spelled(parameter: inspect.Parameter) -> str:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Concatenate, ParamSpec
 
 import torch
 from torch import Tensor
+from torch.autograd.forward_ad import unpack_dual
 
 from npucall_client.client import Client
 from npucall_client.sessions.session import Session
@@ -49,7 +50,10 @@ def _method(function: Function[P]) -> Callable[Concatenate[Functional, P], Tenso
     constant = frozenset(arguments) - frozenset(function.gradients)
 
     def call(self: Functional, /, *args: P.args, **kwargs: P.kwargs) -> Tensor:
-        given = {**dict(zip(arguments, args)), **kwargs}  # noqa: B905  # torch says what is wrong
+        _check_no_tangent(args, kwargs)
+        cast = [function.cast(each) for each in args]
+        named = {name: function.cast(value) for name, value in kwargs.items()}
+        given = {**dict(zip(arguments, cast)), **named}  # noqa: B905  # torch says what is wrong
         keep = False
         if torch.is_grad_enabled():
             for name, value in given.items():
@@ -57,12 +61,24 @@ def _method(function: Function[P]) -> Callable[Concatenate[Functional, P], Tenso
                     keep = True
                     if name in constant:
                         raise ValueError(_no_gradient(function.name, name))
-        result: Tensor = operator(self.number, self.by_torch, keep, *args, **kwargs)[0]
+        result: Tensor = operator(self.number, self.by_torch, keep, *cast, **named)[0]
         return result
 
     call.__name__, call.__qualname__ = function.name, f"Functional.{function.name}"
     call.__doc__ = f"As ``torch``'s ``{function.name}``; its gradient by CANN's operator."
     return call
+
+
+def _check_no_tangent(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+    """Forward-mode derivatives would be lost: torch gives an operator of ours none to pass on."""
+    if torch.compiler.is_compiling():  # no forward mode there
+        return
+    for each in (*args, *kwargs.values()):
+        if isinstance(each, torch.Tensor) and unpack_dual(each).tangent is not None:
+            raise RuntimeError(
+                "expected a tensor without a tangent, found one of forward-mode differentiation; "
+                "CANN has operators for backward gradients alone"
+            )
 
 
 def _no_gradient(function: str, name: str) -> str:

@@ -66,6 +66,8 @@ def _forward(  # what goes before a function's own arguments
     arguments = function.filled(arguments)
     place, steps = place_of(number), function.steps(*arguments)
     holds = place.holds(arguments, keep=keep, by_torch=by_torch)
+    if not fake:
+        steps.check()
     if keep and not fake:
         _check_backward(function, place, arguments)
     if by_torch:

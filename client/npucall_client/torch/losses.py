@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from npucall_client.torch.declarations import Run, Steps, function, two_operators
+from npucall_client.torch.declarations import Run, Steps, loss, two_operators
 
 CODES = {"none": 0, "mean": 1, "sum": 2}
 PAIR = ("input", "target")
@@ -28,7 +28,7 @@ def code_of(reduction: str, size_average: bool | None, reduce: bool | None) -> i
     return CODES[reduction]
 
 
-@function("input", "target")
+@loss("input", "target")
 def kl_div(
     input: Tensor,
     target: Tensor,
@@ -71,7 +71,7 @@ def _kl_div_target(
     )
 
 
-@function("input", "target")
+@loss("input", "target")
 def l1_loss(
     input: Tensor,
     target: Tensor,
@@ -85,7 +85,7 @@ def l1_loss(
     return _symmetric("aclnnL1Loss", "aclnnL1LossBackward", input, target, {"reduction": code})
 
 
-@function("input", "target")
+@loss("input", "target")
 def mse_loss(
     input: Tensor,
     target: Tensor,
@@ -99,7 +99,7 @@ def mse_loss(
     return _symmetric("aclnnMseLoss", "aclnnMseLossBackward", input, target, {"reduction": code})
 
 
-@function("input", "target")
+@loss("input", "target")
 def smooth_l1_loss(
     input: Tensor,
     target: Tensor,
@@ -114,7 +114,7 @@ def smooth_l1_loss(
     )
 
 
-@function()
+@loss()
 def soft_margin_loss(
     input: Tensor,
     target: Tensor,
@@ -133,7 +133,7 @@ def soft_margin_loss(
     return two_operators("aclnnSoftMarginLoss", "aclnnSoftMarginLossBackward", told)
 
 
-@function()
+@loss()
 def binary_cross_entropy(
     input: Tensor,
     target: Tensor,
@@ -151,7 +151,7 @@ def binary_cross_entropy(
     return two_operators("aclnnBinaryCrossEntropy", "aclnnBinaryCrossEntropyBackward", told)
 
 
-@function("input", "target")
+@loss("input", "target")
 def binary_cross_entropy_with_logits(
     input: Tensor,
     target: Tensor,

@@ -148,6 +148,30 @@ def test_calls_that_nothing_judges_are_named_and_counted(local: Client) -> None:
     assert "not checked, for npucall has no gradient of them: mish (2), add (1)" in str(checked)
 
 
+def test_what_torch_computes_past_its_functions_or_for_nobody_is_named_too(local: Client) -> None:
+    class Doubled(torch.autograd.Function):  # type: ignore[misc]  # torch has no types here
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            return 2 * x
+
+        @staticmethod
+        def backward(ctx: Any, grad: Any) -> Any:
+            return 2 * grad
+
+    class Other(nn.Module):  # type: ignore[misc]  # torch has no types here
+        def forward(self, x: Any) -> Any:
+            torch.relu(x)
+            shares = torch.sigmoid(Doubled.apply(x))
+            return nn.functional.binary_cross_entropy(shares, target.requires_grad_())
+
+    target = torch.rand(3)
+    checked = check(Other(), torch.randn(3), local)
+    assert checked.passed
+    assert [row.function for row in checked.rows] == ["sigmoid", "binary_cross_entropy"]
+    assert checked.others == {"Doubled": 1, "binary_cross_entropy's target": 1}
+    assert str(checked).splitlines()[-2] == "not checked, for no output depends on them: relu (1)"
+
+
 def test_a_module_in_which_nothing_can_be_checked_does_not_pass(local: Client) -> None:
     for module, given in ((nn.Linear(4, 4), torch.ones(4)), (nn.ReLU(), torch.ones(3).long())):
         checked = check(module, given, local)

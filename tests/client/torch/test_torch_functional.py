@@ -262,3 +262,49 @@ def test_what_was_stretched_gets_the_sum_of_its_gradients(local: Client) -> None
             found = run(getattr(functions, name), case.made(torch.float32))
             torchs = run(FUNCTIONS[name].torch, case.made(torch.float32))
             assert compare(case, found, torchs) == []
+
+
+@each("forward", ["aclnn", "torch"])
+@each("dtype", [torch.float32, torch.bfloat16])
+def test_autocast_makes_the_dtypes_that_it_makes_of_torchs_own(
+    local: Client, forward: str, dtype: Any
+) -> None:
+    functions = functional(local, forward=forward)
+    wrong = []
+    for case in ONE_OF_EACH:
+        found, torchs = case.made(dtype), case.made(dtype)
+        for given in found, torchs:  # weights are not short: a layer keeps them in float32
+            if "weight" in given:
+                given["weight"] = given["weight"].detach().float().requires_grad_()
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            mine = run(getattr(functions, case.function), found)
+            expected = run(FUNCTIONS[case.function].torch, torchs)
+        if [each.dtype for each in mine] != [each.dtype for each in expected]:
+            wrong.append(case.title)
+        else:
+            short = [each.to(torch.bfloat16) for each in expected]
+            wrong += compare(case, [each.to(torch.bfloat16) for each in mine], short)
+    assert wrong == []
+
+
+@each("name", ["nll_loss", "cross_entropy"])
+@each(("shape", "labels", "wrong"), [((3, 4), [3, 4, -100], 4), ((1, 4, 2), [[0, -1]], -1)])
+def test_a_label_out_of_range_is_an_index_error_as_in_torch(
+    local: Client, name: str, shape: tuple[int, ...], labels: Any, wrong: int
+) -> None:
+    given = torch.randn(shape), torch.tensor(labels)
+    with pytest.raises(IndexError):
+        FUNCTIONS[name].torch(*given)
+    with pytest.raises(
+        IndexError, match=rf"labels from 0 to 3, or ignore_index -100, found {wrong}$"
+    ):
+        getattr(functional(local), name)(*given)
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")  # torch itself calls it
+def test_forward_mode_raises_where_it_would_lose_the_tangent(local: Client) -> None:
+    gelu = functional(local).gelu
+    with pytest.raises(RuntimeError, match="expected a tensor without a tangent"):
+        torch.func.jvp(gelu, (torch.randn(3),), (torch.ones(3),))
+    with torch.autograd.forward_ad.dual_level():
+        assert gelu(torch.zeros(3)).sum() == 0
