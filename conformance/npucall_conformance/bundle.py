@@ -34,15 +34,15 @@ def save(folder: Path, evidence: Evidence, report: Report) -> Path:
     case, call, expectation = evidence.case, evidence.call, evidence.expectation
     answer, place = evidence.answer, folder / folder_of(case)
     place.mkdir(parents=True, exist_ok=True)
-    is_error = isinstance(answer, NpucallError)
-    got = {} if is_error else arrays_of(answer)
     arrays: dict[str, Any] = arrays_in(call, expectation, report.profile)
-    np.savez(place / "arrays.npz", **arrays, **{f"got.{n}": plain(a) for n, a in got.items()})
+    if not isinstance(answer, NpucallError):
+        arrays |= {f"got.{name}": plain(array) for name, array in arrays_of(answer).items()}
+    np.savez(place / "arrays.npz", **arrays)
     about = {
         "bundle": VERSION,
         **entry_of(case, call, expectation),
         "problems": evidence.outcome.problems,
-        "error": described(answer) if is_error else None,
+        "error": described(answer) if isinstance(answer, NpucallError) else None,
         "profile": report.profile,
         "seed": report.seed,
         "server": asdict(report.server),

@@ -23,8 +23,7 @@ from npucall_conformance.cases.select import Selection, select, variants_of
 from npucall_conformance.golden import Golden
 from npucall_conformance.judging.profiles import PROFILES
 from npucall_conformance.options import RunOptions, judge, on_every_product, versions
-from npucall_conformance.reporting.coverage import Matrix
-from npucall_conformance.reporting.report import Report
+from npucall_conformance.reporting.report import Matrix, Report
 from npucall_conformance.running.runner import QUICK_REPEAT, REPEAT
 from npucall_conformance.running.subject import ADAPTERS, SubjectOpener
 from npucall_conformance.statements import statements
@@ -101,7 +100,7 @@ def conform(  # noqa: PLR0913  # options of a command
         Path | None, typer.Option(metavar="FILE", help="Write a report as JUnit XML.")
     ] = None,
     html: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write a report as a page with plots.")
+        Path | None, typer.Option(metavar="FILE", help="Write a report as a page.")
     ] = None,
     save: Annotated[
         Path | None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -19,8 +19,7 @@ from npucall_conformance import bundle
 from npucall_conformance.cases.case import Case
 from npucall_conformance.cases.select import Selection, wanted
 from npucall_conformance.reporting import baseline as deviations
-from npucall_conformance.reporting.coverage import SOCS, Matrix, Required, required
-from npucall_conformance.reporting.report import CaseOutcome, Report
+from npucall_conformance.reporting.report import SOCS, CaseOutcome, Matrix, Report
 from npucall_conformance.running.paths import due
 from npucall_conformance.running.runner import (
     QUICK_REPEAT,
@@ -129,14 +128,10 @@ def _report(first: Subject, second: Subject | None, options: RunOptions) -> Repo
         versions=versions(),
         unstated=tuple(sorted(first.dtypes.keys() - stated)),
         chosen=replace(options.chosen, fuzz=options.fuzz),
-        required=_required(first, options.cases),
+        cells=tuple((c.statement.title, c.dtype.short, c.block) for c in options.cases),
+        paths=due(first, options.cases),
         allow_skipped=options.allow_skipped,
     )
-
-
-def _required(subject: Subject, cases: Sequence[Case]) -> Required:
-    cells = ((case.statement.title, case.dtype.short, case.block) for case in cases)
-    return required(cells, due(subject, cases))
 
 
 def _save(folder: Path, report: Report, evidence: Evidence) -> None:

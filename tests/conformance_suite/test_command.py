@@ -15,7 +15,7 @@ from tests.rows import each
 from npucall.errors import QueueFullError
 from npucall.products import PRODUCTS, product_of
 from npucall_conformance import conform_command as module
-from npucall_conformance.reporting.coverage import SOCS
+from npucall_conformance.reporting.report import SOCS
 
 from .faults import of
 from .servers import Altered, Failing, client_of, command, flip

@@ -8,15 +8,14 @@ from tests.rows import each
 
 from npucall.dtypes import BF16
 from npucall_conformance.cases.select import Selection
-from npucall_conformance.reporting.coverage import NOT_RUN, coverage, required
+from npucall_conformance.reporting.coverage import NOT_RUN, coverage
 from npucall_conformance.reporting.report import CaseOutcome, JudgedServer, Report
-from npucall_conformance.reporting.wording import covered, verdict
+from npucall_conformance.reporting.wording import remarks, verdict
 
 SERVER = JudgedServer(
     "local:", "local", "Ascend910B1", "Ascend910B", "1", "i", "documented", ("a",)
 )
 CELLS = [("a", "f32", "grid"), ("a", "f32", "edge"), ("a", "bf16", "grid"), ("b", "f32", "grid")]
-EVERY = required(CELLS)
 PASSED = [CaseOutcome("id", title, "", block, dtype, "passed") for title, dtype, block in CELLS]
 
 
@@ -28,7 +27,7 @@ def report(
     *outcomes: CaseOutcome, allow_skipped: bool = False, chosen: Selection | None = None
 ) -> Report:
     return Report(
-        "cpu-strict", 0, SERVER, outcomes=list(outcomes), required=EVERY,
+        "cpu-strict", 0, SERVER, outcomes=list(outcomes), cells=tuple(CELLS),
         allow_skipped=allow_skipped, chosen=chosen or Selection(),
     )  # fmt: skip
 
@@ -59,37 +58,34 @@ def test_the_verdict_follows_from_what_had_to_be_judged(found: Report, expected:
 def test_coverage_counts_each_case_of_a_cell_up_to_all() -> None:
     found = report(*PASSED).coverage()
     assert found.complete
-    assert found.operators.judged == ("a", "b")
-    assert found.dtypes.judged == ("a f32", "a bf16", "b f32")
-    assert found.blocks.judged == ("grid", "edge")
+    assert [kind.judged for kind in found.kinds.values()] == [
+        ("a", "b"), ("a f32", "a bf16", "b f32"), ("grid", "edge"), (),
+    ]  # fmt: skip
     assert (found.judged, found.required) == (4, 4)
-    wanted = required([CELLS[0]] * 5)
-    found = coverage(wanted, PASSED[:1], "Ascend910B")
-    assert (found.judged, found.required) == (1, 5)
-    assert found.operators.partly == {"a": 4}
+    found = coverage([CELLS[0]] * 5, (), PASSED[:1])
+    assert (found.judged, found.required, found.lowering) == (1, 5, {NOT_RUN: 4})
 
 
 def test_what_was_not_judged_is_told_with_the_reason() -> None:
     found = report(*REST, BUSY).coverage()
-    assert found.operators.missing == {"b": "QUEUE_FULL"}
-    assert found.blocks.partly == {"grid": 1}
+    assert found.kinds["operators"].missing == {"b": "QUEUE_FULL"}
+    assert found.kinds["blocks"].missing == {}
     assert found.lowering == {"QUEUE_FULL": 1}
     allowed = verdict(report(*REST, BUSY, allow_skipped=True))
     assert allowed == "Conforms: all 3 cases passed; 1 case not judged, as allowed"
     found = report(*REST, ELSEWHERE).coverage()
     assert (found.required, found.elsewhere) == (3, {"b is not on Ascend910B": 1})
-    assert report(*REST).coverage().operators.missing == {"b": NOT_RUN}
+    assert report(*REST).coverage().kinds["operators"].missing == {"b": NOT_RUN}
 
 
 def test_a_path_by_which_no_case_travelled_lowers_the_verdict() -> None:
-    wanted = required([("a", "f32", "paths")], ("stream", "pool"))
     found = replace(
         report(CaseOutcome("id", "a", "", "paths", "f32", "passed", paths=("stream",))),
-        required=wanted,
-    )
+        cells=(("a", "f32", "paths"),), paths=("stream", "plan"),
+    )  # fmt: skip
     assert found.verdict == "conforms in part"
-    assert found.coverage().paths.judged == ("stream",)
-    assert list(found.coverage().paths.missing) == ["pool"]
+    paths = found.coverage().kinds["paths"]
+    assert (paths.judged, list(paths.missing)) == (("stream",), ["plan"])
     assert verdict(found) == "Conforms in part: 1 case passed, 1 path not judged"
 
 
@@ -103,7 +99,7 @@ def test_the_verdict_of_filtered_cases_says_what_was_chosen() -> None:
 
 def test_coverage_is_told_in_a_few_lines() -> None:
     found = report(*REST, skipped(LAST, "RESERVED", lowers=True))
-    assert covered(found) == [
+    assert remarks(found)[:-1] == [
         (
             "judged on Ascend910B: 3 of 4 cases; 1 of 2 operators, 2 of 3 operators and dtypes, "
             "2 of 2 blocks"

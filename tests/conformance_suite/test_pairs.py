@@ -7,13 +7,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from tests.rows import each
 
 from npucall.dtypes import BF16, FLOAT, FLOAT16, DType
 from npucall_conformance.reporting import html
-from npucall_conformance.reporting.pairs import Figures, Ratios, ServerColumn, figures, ratios
+from npucall_conformance.reporting.pairs import Figures, ServerColumn, figures, level, ratios
 from npucall_conformance.reporting.report import Report
 
 from .servers import altered, local, report_on, run
@@ -59,12 +57,9 @@ def test_what_is_no_number_on_one_side_is_left_out() -> None:
     assert (found.count, found.rmse) == (1, 0.0)
 
 
-@given(st.lists(st.tuples(st.floats(-1e3, 1e3), st.floats(-1e3, 1e3)), min_size=2), st.integers(1))
-def test_figures_of_parts_are_those_of_the_whole(
-    pairs: list[tuple[float, float]], cut: int
-) -> None:
-    found, value = map(np.array, zip(*pairs, strict=True))
-    at = cut % len(pairs)
+@each("at", [0, 1, 7, 20])
+def test_figures_of_parts_are_those_of_the_whole(at: int) -> None:
+    found, value = np.random.default_rng(at).normal(0, 1e3, (2, 20))
     whole = figures(found, value, FLOAT)
     parts = figures(found[:at], value[:at], FLOAT) + figures(found[at:], value[at:], FLOAT)
     assert (parts.count, parts.usual, parts.small_errors) == (
@@ -76,24 +71,24 @@ def test_figures_of_parts_are_those_of_the_whole(
 
 
 @each(
-    ("times", "level"),
+    ("times", "kept"),
     [
-        (Ratios(2.0, 1.2, 1.2, 2.0), "L2"),
-        (Ratios(2.1, 1.2, 1.2, 2.0), "L1"),
-        (Ratios(5.0, 1.6, 1.5, 0.0), "L0"),
-        (Ratios(10.1, 1.0, 1.0, 0.0), ""),
-        (Ratios(1.0, 1.0, 1.0, 2.5), ""),
+        ((2.0, 1.2, 1.2, 2.0), "L2"),
+        ((2.1, 1.2, 1.2, 2.0), "L1"),
+        ((5.0, 1.6, 1.5, 0.0), "L0"),
+        ((10.1, 1.0, 1.0, 0.0), ""),
+        ((1.0, 1.0, 1.0, 2.5), ""),
     ],
 )
-def test_the_level_is_the_strictest_that_is_kept(times: Ratios, level: str) -> None:
-    assert times.level == level
+def test_the_level_is_the_strictest_that_is_kept(times: tuple[float, ...], kept: str) -> None:
+    assert level(times) == kept
 
 
 def test_errors_beside_none_are_infinitely_many_times_as_large() -> None:
-    wrong = Figures(count=1, usual=1, largest=0.5, relative=0.5, squares=0.25)
-    assert ratios(wrong, Figures()).mare == math.inf
-    assert ratios(Figures(), Figures()) == Ratios(1.0, 1.0, 1.0, 0.0)
-    assert ratios(Figures(), wrong).mare == 0.0
+    wrong = Figures(count=1, usual=1, mare=0.5, relative=0.5, squares=0.25)
+    assert ratios(wrong, Figures())[0] == math.inf
+    assert ratios(Figures(), Figures()) == (1.0, 1.0, 1.0, 0.0)
+    assert ratios(Figures(), wrong)[0] == 0.0
 
 
 # --- in a report ----------------------------------------------------------------------------------
@@ -108,14 +103,13 @@ def test_each_server_is_judged_by_itself_in_every_report() -> None:
     assert right.passed == pair.cases
     assert wrong.passed == 0
     assert right.ulp < wrong.ulp
-    assert right.run_ns > 0
     # Figures are against the truth, and not against each other.
     assert 0 < right.figures.mare < 2**-22
     assert wrong.figures.mare > right.figures.mare
-    assert pair.ratios.mare < 1
+    assert pair.ratios[0] < 1
     page = Page(html.render(report))
     assert "Two servers" in page.text
-    assert {"MARE", "MERE", "RMSE", "small errors", "L2"} <= set(page.text)
+    assert {"MARE", "MERE", "RMSE", "small", "L2"} <= set(page.text)
     assert_sound(page)
     lines = printed(report).splitlines()
     (head,) = (line.split() for line in lines if line.endswith("level"))
@@ -135,7 +129,7 @@ def test_a_run_of_one_server_has_no_pairs() -> None:
 
 
 def test_a_hostile_name_of_the_second_server_is_no_markup() -> None:
-    columns = (ServerColumn(passed=True), ServerColumn(passed=False))
+    columns = (ServerColumn(1), ServerColumn(0))
     bad = replace(SERVER, target=HOSTILE)
     outcomes = [replace(PASSED, columns=columns)]
     page = Page(html.render(Report("cpu-strict", 0, bad, bad, outcomes=outcomes)))

@@ -69,8 +69,8 @@ def test_a_failure_has_the_worst_error_and_comes_with_its_evidence() -> None:
     (outcome,) = run(
         altered(flip), cases=(f"{KL[0]}/grid/f32-none-4x6-0001",), on_failure=kept.append
     )
-    assert outcome.worst == "out[3, 5]"
-    assert sum(outcome.histogram) == 24
+    assert outcome.wrong is not None
+    assert (outcome.wrong.output, outcome.wrong.index) == ("out", (3, 5))
     (evidence,) = kept
     assert set(evidence.call.storages) == {"grad_output", "self", "target"}
     assert evidence.outcome.status == "failed"

@@ -31,7 +31,7 @@ def printed(report: Report, width: int = 160) -> str:
 
 def test_the_table_has_a_line_for_each_operator_and_dtype() -> None:
     (line,) = (each for each in printed(REPORT).splitlines() if each.startswith(f"{KL} "))
-    assert line.split() == [KL, "f32", "2/4", "0.75", "0.5", "grid/f32-mean-4x6-0002"]
+    assert line.split() == [KL, "f32", "2/4", "0.75", "0.5", "-", "grid/f32-mean-4x6-0002"]
 
 
 @each("failed", [OUTSIDE, WRONG_CODE, NEITHER])
@@ -70,7 +70,7 @@ def test_causes_are_entries_with_their_numbers_up_to_the_twentieth() -> None:
 
 def test_the_worst_element_is_told_with_what_it_was_computed_from() -> None:
     assert {
-        "1 case failed: all elements 3 times too large",
+        "1 case failed: 3 times too large",
         "KlDivBackward; f16; broadcast",
         "out[2, 3] is 1.5, expected 0.5 for self -1, reduction 1",
         "wrong: all 14 elements",

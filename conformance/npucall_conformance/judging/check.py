@@ -97,18 +97,6 @@ class CheckResult:
         """The worst error as a share of the tolerance."""
         return max((each.ratio for each in self.verdicts.values()), default=0.0)
 
-    @property
-    def worst(self) -> str:
-        """Where that is: output and index, such as ``out[2, 3]``."""
-        found = max(self.verdicts.items(), key=lambda item: item[1].ratio, default=None)
-        return f"{found[0]}{list(found[1].worst)}" if found else ""
-
-    @property
-    def histogram(self) -> tuple[int, ...]:
-        """Elements of all outputs by their error, in the bins of ``ULP_BINS`` and beyond."""
-        bins = zip(*(each.histogram for each in self.verdicts.values()), strict=True)
-        return tuple(map(sum, bins))
-
 
 def arrays_of(answer: WireAnswer) -> dict[str, AnyArray]:
     """The outputs' elements by name."""

@@ -8,7 +8,6 @@ cpu-strict     before rounding, a result may be off the truth by the error that 
                of the terms' size.
 cann-standard  |a - r| <= atol + rtol * |r| for 99 % of the elements (all of them up to 10,000), and
                none further off than a cap or 32 ulp; and rounding has no bias.
-cann-legacy    the mean of |a - r| / (|r| + 1e-7) at most T, its largest at most 10 T; no bias.
 
 NaN matches NaN, an infinity matches one of its sign, and zeros match whatever their signs are. If
 terms cancel, the size of the terms is used for |r|.
@@ -132,11 +131,6 @@ def _standard(dtype: DType) -> tuple[float, float, float]:
     return relative, relative, 1e-1 if dtype.fraction >= FLOAT16.fraction else 1.0
 
 
-def _legacy(dtype: DType) -> float:
-    """T, the threshold on the mean relative error."""
-    return 2.0**-dtype.fraction if dtype.is_short else 2.0**-13
-
-
 def _alike(errors: Errors, slack: Reals) -> Any:
     """Where NaN or an infinity on one side is the same on the other.
 
@@ -213,20 +207,6 @@ def _cann_standard(errors: Errors) -> Allowed:
     )
 
 
-def _cann_legacy(errors: Errors) -> Allowed:
-    threshold = _legacy(_coarser(errors.truth))
-    beside = errors.scale + 1e-7
-    relative = errors.absolute / beside
-    passed = not relative.size or (
-        relative.mean() <= threshold and relative.max() <= 10 * threshold
-    )
-    allowed = 10 * threshold * beside
-    return Allowed(
-        bool(passed), allowed, errors.absolute <= allowed, _alike(errors, allowed),
-        bias(errors.found, errors.truth),
-    )  # fmt: skip
-
-
 def bias(found: Reals, truth: Expected) -> str:
     """What is wrong with the signs of the errors; empty if nothing is, or if it cannot be known."""
     if found.size < _FROM or not _can_tell(truth):
@@ -270,5 +250,4 @@ def _can_tell(truth: Expected) -> bool:
 PROFILES: dict[str, Callable[[Errors], Allowed]] = {
     CPU_STRICT: _cpu_strict,
     "cann-standard": _cann_standard,
-    "cann-legacy": _cann_legacy,
 }

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -15,17 +14,10 @@ from npucall_conformance.judging.truth import Expected
 from npucall_conformance.stating.arguments import Reals
 from npucall_conformance.stating.rounding import ulp
 
-ULP_BINS = (0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 4.0, 8.0, 16.0, 64.0, 1024.0)
-"""Errors are counted in bins. These are their upper ends in ulp of the output; one more bin has all
-larger errors."""
-
 _JUST_OUTSIDE = 1 + 2.0**-10
 """The smallest share of the tolerance that counts as outside."""
 _COMPLEX64 = 8
 """Bytes of the shorter complex dtype."""
-
-_FEW = 1 << 12
-"""Up to so many elements, sorting them into bins is faster than counting those of each bin."""
 
 
 @dataclass(frozen=True)
@@ -41,8 +33,6 @@ class Judgement:
     """The worst error as a share of what the profile allows."""
     worst: tuple[int, ...]
     """The element of the worst error."""
-    histogram: tuple[int, ...]
-    """Elements by their error, in the bins of ``ULP_BINS`` and beyond."""
     outside: Any = None
     """If it did not pass: a mask of the elements that are outside the tolerance."""
 
@@ -98,9 +88,7 @@ def _judge(profile: Callable[[Errors], Allowed], got: Any, truth: Expected) -> J
     ratio = np.where(wrong, np.inf, np.where(apart == 0, 0.0, apart / allowed.most))
     ratio = np.where(outside, np.maximum(ratio, _JUST_OUTSIDE), np.clip(ratio, 0.0, 1.0))
     if not value.size:
-        return Judgement(
-            passed=True, problem="", ulp=0.0, ratio=0.0, worst=(), histogram=_count(in_ulp)
-        )
+        return Judgement(passed=True, problem="", ulp=0.0, ratio=0.0, worst=())
     index = tuple(int(i) for i in np.unravel_index(_worst(outside, ratio), value.shape))
     problem = allowed.problem
     if not allowed.passed or wrong.any():
@@ -110,7 +98,7 @@ def _judge(profile: Callable[[Errors], Allowed], got: Any, truth: Expected) -> J
             f"tolerance; {int(outside.sum())} of {value.size} are outside"
         )
     return Judgement(
-        not problem, problem, float(in_ulp.max()), float(ratio.max()), index, _count(in_ulp),
+        not problem, problem, float(in_ulp.max()), float(ratio.max()), index,
         (ratio > 1) | wrong if problem else None,
     )  # fmt: skip
 
@@ -122,11 +110,3 @@ def _worst(outside: Any, ratio: Reals) -> int:
     ratio is not above 1.
     """
     return int(np.where(outside, ratio, ratio - 1 if outside.any() else ratio).argmax())
-
-
-def _count(in_ulp: Reals) -> tuple[int, ...]:
-    if in_ulp.size < _FEW:
-        bins = np.searchsorted(ULP_BINS, in_ulp.reshape(-1), side="left")
-        return tuple(np.bincount(bins, minlength=len(ULP_BINS) + 1).tolist())
-    up_to = [0, *(int(np.count_nonzero(in_ulp <= end)) for end in ULP_BINS), in_ulp.size]
-    return tuple(more - fewer for fewer, more in pairwise(up_to))

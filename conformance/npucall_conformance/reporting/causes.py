@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,8 +14,7 @@ from npucall.dtypes import FLOAT
 from npucall.errors import NpucallError
 from npucall_conformance.cases.made_call import MadeCall
 from npucall_conformance.judging.check import CheckResult, Expectation, arrays_of
-from npucall_conformance.reporting.elements import elements
-from npucall_conformance.reporting.patterns import Difference, Pattern, patterns
+from npucall_conformance.reporting.patterns import beside, elements, patterns
 from npucall_conformance.reporting.report import CaseOutcome, Wrong
 from npucall_conformance.wire import WireAnswer
 
@@ -28,9 +27,8 @@ _SHOWN = 60
 """Characters of an attribute."""
 _TOGETHER = 3
 """If more operators than this have a cause, it is told once, for all of them."""
-_SHARE, _MOST, _NEARLY = 0.2, 0.75, 0.9
-"""A smaller share of the cases may share a pattern by chance; the least share of a second pattern
-of a cause; and of words that are the same in nearly every case."""
+_SHARE = 0.2
+"""A smaller share of the cases may share a pattern by chance."""
 
 
 def wrong(
@@ -55,13 +53,13 @@ def wrong(
         return None
     given = {n: v for n, v in call.given.values.items() if v is not None}
     tensors = {n: v for n, v in given.items() if isinstance(v, np.ndarray)}
+    near, at = beside(tensors, value.shape), verdict.worst
     fraction = (truth.dtype if truth.dtype.kind == "float" else FLOAT).fraction
-    seen, at = Difference(value, found, there, tensors, fraction), verdict.worst
     return Wrong(
         name, elements(there), at, float(value[at]), float(found[at]),
-        {n: float(array[at]) for n, array in seen.beside.items()},
-        {n: _told(v) for n, v in given.items() if n not in seen.beside},
-        patterns(seen),
+        {n: float(array[at]) for n, array in near.items()},
+        {n: _told(v) for n, v in given.items() if n not in near},
+        patterns(value, found, there, tensors, fraction), value.size,
     )  # fmt: skip
 
 
@@ -95,112 +93,67 @@ class Cause:
     """Cases that fail in the same way."""
 
     words: str
-    operators: tuple[str, ...]
-    dtypes: tuple[str, ...]
-    blocks: tuple[str, ...]
-    cases: tuple[str, ...]
-    """Ids, in the order in which they ran."""
-    example: CaseOutcome
-    """The failure of the smallest output that shows the cause."""
+    outcomes: tuple[CaseOutcome, ...]
+    """In the order in which they ran."""
+
+    def all(self, name: str) -> tuple[str, ...]:
+        """What they have in a field, such as title, dtype and block."""
+        return tuple(dict.fromkeys(getattr(outcome, name) for outcome in self.outcomes))
+
+    @property
+    def example(self) -> CaseOutcome:
+        """The failure of the smallest output that shows the most patterns of the cause."""
+
+        def rank(each: CaseOutcome) -> tuple[int, int]:
+            shown = [words for words in _patterns(each) if words in self.words]
+            return -len(shown), each.wrong.size if each.wrong else 0
+
+        return min(self.outcomes, key=rank)
 
 
 def causes(failures: Iterable[CaseOutcome]) -> list[Cause]:
     """The causes of failures, those of most cases first. One of many operators is told once."""
-    by_operator: dict[str, list[CaseOutcome]] = {}
+    by_title: dict[str, list[CaseOutcome]] = {}
     for outcome in failures:
-        by_operator.setdefault(outcome.title, []).append(outcome)
-    alike: dict[str, list[list[CaseOutcome]]] = {}
-    for outcomes in by_operator.values():
+        by_title.setdefault(outcome.title, []).append(outcome)
+    found: dict[str, list[Cause]] = {}
+    for outcomes in by_title.values():
         for words, group in _groups(outcomes):
-            alike.setdefault(words, []).append(group)
-    found = []
-    for words, groups in alike.items():
-        together = len({group[0].title for group in groups}) > _TOGETHER
-        several = [[each for group in groups for each in group]] if together else groups
-        found += [_cause(words, group) for group in several]
-    return sorted(found, key=lambda cause: -len(cause.cases))
+            found.setdefault(words, []).append(Cause(words, tuple(group)))
+    told: list[Cause] = []
+    for words, several in found.items():
+        together = len({cause.outcomes[0].title for cause in several}) > _TOGETHER
+        all_of_them = Cause(words, tuple(o for cause in several for o in cause.outcomes))
+        told += [all_of_them] if together else several
+    return sorted(told, key=lambda cause: -len(cause.outcomes))
 
 
-def _cause(words: str, outcomes: list[CaseOutcome]) -> Cause:
-    titles, dtypes, blocks = (
-        tuple(dict.fromkeys(getattr(outcome, name) for outcome in outcomes))
-        for name in ("title", "dtype", "block")
-    )
-    cases = tuple(outcome.case for outcome in outcomes)
-    example = min(outcomes, key=lambda each: (_is_unsure(each), sum(each.histogram)))
-    return Cause(words, titles, dtypes, blocks, cases, example)
+def _groups(left: list[CaseOutcome]) -> Iterator[tuple[str, list[CaseOutcome]]]:
+    """The failures of one operator, in groups with words.
 
-
-def _is_unsure(outcome: CaseOutcome) -> bool:
-    """Whether an outcome is no good example: its wrong elements are too few to show a pattern."""
-    return outcome.wrong is not None and not any(p.sure for p in outcome.wrong.patterns)
-
-
-_Group = tuple[str, list["CaseOutcome"]]
-"""Words, and the failures that share them."""
-
-
-def _groups(outcomes: Sequence[CaseOutcome]) -> Iterator[_Group]:
-    """The failures of one operator: by what was found, and wrong numbers by their patterns.
-
-    Repeatedly, the pattern that explains most of the remaining cases, and those cases.
+    Repeatedly, the pattern that most of the rest share, those failures, and a pattern of the other
+    kind that all of them share; if no pattern is of enough of them, by what was found.
     """
-    yield from _by_finding(each for each in outcomes if each.wrong is None)
-    left = [each for each in outcomes if each.wrong is not None]
-    while left and (chosen := _commonest(left, ("what", "where"), _SHARE)):
-        group = [each for each in left if chosen.key in _keys(each)]
-        left = [each for each in left if chosen.key not in _keys(each)]
-        kind = "where" if chosen.kind == "what" else "what"
-        told = [each for each in (chosen, _commonest(group, (kind,), _MOST)) if each]
-        told.sort(key=lambda each: each.kind)
-        yield ", ".join(_worded(group, each.key) for each in told), group
-    yield from _by_finding(left)
-
-
-def _by_finding(outcomes: Iterable[CaseOutcome]) -> Iterator[_Group]:
+    while left:
+        counts = Counter(words for outcome in left for words in _patterns(outcome))
+        words = max(counts, key=lambda each: counts[each], default="")
+        if not words or counts[words] < _SHARE * len([each for each in left if each.wrong]):
+            break
+        group = [outcome for outcome in left if words in _patterns(outcome)]
+        left = [outcome for outcome in left if words not in _patterns(outcome)]
+        others = [
+            other
+            for other in _patterns(group[0])
+            if other.startswith("only ") != words.startswith("only ")
+            and all(other in _patterns(each) for each in group)
+        ]
+        yield ", ".join(sorted([words, *others[:1]], key=lambda each: each[:5] == "only ")), group
     groups: dict[str, list[CaseOutcome]] = {}
-    for each in outcomes:
-        words = "; ".join(dict.fromkeys(each.findings or each.problems[:1]))
-        groups.setdefault(words, []).append(each)
+    for each in left:
+        found = "; ".join(dict.fromkeys(each.findings or each.problems[:1]))
+        groups.setdefault(found, []).append(each)
     yield from groups.items()
 
 
-def _commonest(
-    outcomes: Sequence[CaseOutcome], kinds: Iterable[str], least: float
-) -> Pattern | None:
-    """The pattern that most outcomes show or do not contradict, if that is this share of them.
-
-    If there are several, it is the one that says most: patterns come in that order. Enough of those
-    outcomes must surely show it.
-    """
-    found: dict[str, list[Pattern]] = {}
-    for outcome in outcomes:
-        for key, pattern in {p.key: p for p in _patterns(outcome) if p.kind in kinds}.items():
-            found.setdefault(key, []).append(pattern)
-    ranked = [
-        each
-        for each in found.values()
-        if len(each) >= least * len(outcomes)
-        and sum(pattern.sure for pattern in each) >= _SHARE * len(each)
-    ]
-    return max(ranked, key=len)[-1] if ranked else None
-
-
-def _worded(group: Sequence[CaseOutcome], key: str) -> str:
-    """The words of a pattern if they are the same in nearly every case, else what they share.
-
-    "Mostly", if some of the cases contradict it.
-    """
-    words = Counter(p.words for o in group for p in _patterns(o) if p.key == key)
-    ((commonest, many),) = words.most_common(1)
-    told = commonest if many >= _NEARLY * words.total() else key
-    every = all(key in _keys(outcome) for outcome in group)
-    return told if every else f"mostly {told.removeprefix('only ')}"
-
-
-def _patterns(outcome: CaseOutcome) -> tuple[Pattern, ...]:
+def _patterns(outcome: CaseOutcome) -> tuple[str, ...]:
     return outcome.wrong.patterns if outcome.wrong is not None else ()
-
-
-def _keys(outcome: CaseOutcome) -> set[str]:
-    return {pattern.key for pattern in _patterns(outcome)}

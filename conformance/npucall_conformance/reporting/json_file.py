@@ -3,52 +3,46 @@
 The object has::
 
     format                  "npucall-conformance"
-    format_version          1; changes only if a key changes its meaning
-    passed                  the verdict is "conforms"
+    format_version          2; changes only if a key changes its meaning, or goes
+    passed, verdict         the verdict is "conforms"; or "conforms in part", or "fails"
     profile, seed, quick    what was asked
+    chosen                  the filters as options; empty for a whole run, the only one whose
+                            verdict is of all that the suite judges
+    allow_skipped           what was skipped did not lower the verdict
     started, seconds        ISO 8601 in UTC; how long it took
     versions                of npucall, NumPy and the like on this side, by name
     server, against         target, device, soc, product, version, instance, default_variant,
                             variants; against is null without a second server
     unstated                operators that the server lists and nothing judges
-    ulp_bins                upper ends of the bins of every histogram; one more bin is beyond
-    total                   a tally: cases (that ran), passed, failed, skipped, ulp, ulp_case,
-                            ratio, ratio_case, histogram, accepted, run_ns (the median of its cases)
+    total                   a tally: cases (that ran), passed, failed, skipped, accepted, ulp,
+                            ratio, ratio_case, run_ns (the median of its cases)
     by_operator_and_dtype   tallies with operator (variant included) and dtype
     by_operator_and_block   tallies with operator and block
-    contradictions          case, operator, number, topic, sources, agrees, decided, answer
-    skipped                 how many cases, by reason
     outcomes                every case in the order of the run: case, operator, variant, block,
                             dtype, status (passed, failed, skipped; accepted: failed, as the
-                            baseline says), problems, ulp, ratio, worst,
-                            histogram, run_ns, total_ns, truth_ns, contradiction (or null), lowers
-                            (skipped though it should have been judged), paths (by which it was sent
-                            once more), paths_skipped (why, by name), columns (of two servers, or
-                            null), findings (the problems in a
-                            form that cases of a cause share), wrong (or null; of the worst output:
-                            its name, elements that are wrong, index of the worst, expected, found,
-                            inputs there, others, patterns), and, if it failed, rerun, the command
-                            that runs it again
-    verdict                 "conforms", "conforms in part" or "fails", of what was chosen
-    chosen                  the filters as options; empty for a whole run, the only one whose
-                            verdict is of all that the suite judges
-    allow_skipped           what was skipped did not lower the verdict
-    coverage                operators, dtypes ("aclnnGlu bf16"), blocks and paths, each with judged
-                            (names), partly (cases not judged, by name), missing and elsewhere
-                            (reasons, by name); product; judged and required (cases); lowering
-                            (cases that should have been judged, by reason); elsewhere (cases that
-                            are for others)
+                            baseline says), problems, ulp, ratio, run_ns, total_ns, truth_ns,
+                            contradiction (number, topic, sources, agrees, decided, answer; or
+                            null), lowers (skipped though it should have been judged), paths (by
+                            which it was sent once more), paths_skipped (why, by name), columns (of
+                            two servers, or null), findings (the problems in a form that cases of a
+                            cause share), wrong (or null; of the worst output: its name, elements
+                            that are wrong, index of the worst, expected, found, inputs there,
+                            others, patterns, size), and, if it failed, rerun, the command that runs
+                            it again
+    coverage                kinds (operators, operators and dtypes, blocks, paths), each with
+                            judged, missing and elsewhere (reasons, by name); judged and required
+                            (cases); lowering (cases that should have been judged, by reason);
+                            elsewhere (cases that are for others)
     pairs                   with a second server, by operator and dtype: cases, and of each server
-                            (sides) passed, ulp, run_ns (the median) and figures (count, usual,
-                            small_errors, MARE, MERE and RMSE beside the truth); ratios of the
-                            first server's to the second's, and the level of CANN's standard that
-                            they keep ("" for none)
+                            (sides) passed, ulp and figures (count, usual, mare, mere, rmse and
+                            small_errors beside the truth); ratios of the first server's to the
+                            second's, and the level of CANN's standard that they keep ("" for none)
     baseline                vanished (cases that it names and that deviate no more), remarks
-    causes                  failures grouped: words, operators, dtypes, blocks, cases (ids), example
-                            (the id of one that shows it)
+    causes                  failures grouped: words, cases (ids), example (the id of one that shows
+                            it)
 
 The object of every product (``--matrix``) has format "npucall-conformance-matrix", format_version
-1, passed, verdict (the worst of all), and products: by product an object as above.
+2, passed, verdict (the worst of all), and products: by product an object as above.
 
 Numbers that JSON does not have are the strings inf, -inf and nan, which Python's ``float`` reads.
 """
@@ -60,67 +54,50 @@ import math
 from dataclasses import asdict
 from typing import Any
 
-from npucall_conformance.reporting.causes import causes
-from npucall_conformance.reporting.coverage import Matrix
+from npucall_conformance.reporting.causes import Cause, causes
 from npucall_conformance.reporting.pairs import Pair
-from npucall_conformance.reporting.report import ULP_BINS, CaseOutcome, Report, Tally
+from npucall_conformance.reporting.report import CaseOutcome, Matrix, Report, Tally
 from npucall_conformance.reporting.wording import rerun
 
+_PLAIN = (
+    "passed", "verdict", "profile", "seed", "quick", "allow_skipped", "started", "seconds",
+    "versions", "unstated",
+)  # fmt: skip
 _FIGURES = ("count", "usual", "mare", "mere", "rmse", "small_errors")
 
 
 def render(found: Report | Matrix) -> str:
     """The text of the file. ASCII only, so that no text in it can fail to be written."""
-    data = _of_products(found) if isinstance(found, Matrix) else _of_one(found)
+    if isinstance(found, Matrix):
+        products = {report.server.product: _of_one(report) for report in found.reports}
+        data = {"format": "npucall-conformance-matrix", "format_version": 2}
+        data |= {"passed": found.passed, "verdict": found.verdict, "products": products}
+    else:
+        data = _of_one(found)
     return json.dumps(_finite(data), indent=1, allow_nan=False) + "\n"
 
 
-def _of_products(matrix: Matrix) -> dict[str, Any]:
-    return {
-        "format": "npucall-conformance-matrix",
-        "format_version": 1,
-        "passed": matrix.passed,
-        "verdict": matrix.verdict,
-        "products": {report.server.product: _of_one(report) for report in matrix.reports},
-    }
-
-
 def _of_one(report: Report) -> dict[str, Any]:
-    plain = ("profile", "seed", "quick", "started", "seconds", "versions")
     return {
         "format": "npucall-conformance",
-        "format_version": 1,
-        "passed": report.passed,
-        **{name: getattr(report, name) for name in plain},
+        "format_version": 2,
+        **{name: getattr(report, name) for name in _PLAIN},
+        "chosen": str(report.chosen),
         "server": asdict(report.server),
         "against": asdict(report.against) if report.against else None,
-        "unstated": report.unstated,
-        "ulp_bins": ULP_BINS,
         "total": _tally(report.total()),
-        "by_operator_and_dtype": [
-            {"operator": title, "dtype": dtype, **_tally(tally)}
-            for (title, dtype), tally in report.by_operator_and_dtype().items()
-        ],
-        "by_operator_and_block": [
-            {"operator": title, "block": block, **_tally(tally)}
-            for (title, block), tally in report.by_operator_and_block().items()
-        ],
-        "contradictions": [
-            {"case": each.case, "operator": each.title, **asdict(each.contradiction)}
-            for each in report.contradictions()
-            if each.contradiction
-        ],
-        "skipped": report.reasons_skipped(),
+        **{
+            f"by_operator_and_{name}": [
+                {"operator": title, name: value, **_tally(tally)}
+                for (title, value), tally in report.tallies("title", name).items()
+            ]
+            for name in ("dtype", "block")
+        },
         "outcomes": [_outcome(report, each) for each in report.outcomes],
-        "verdict": report.verdict,
-        "chosen": str(report.chosen),
-        "allow_skipped": report.allow_skipped,
         "coverage": asdict(report.coverage()),
-        "pairs": [_pair(*key, pair) for key, pair in report.pairs().items()],
+        "pairs": [_pair(title, dtype, pair) for (title, dtype), pair in report.pairs().items()],
         "baseline": asdict(report.known),
-        "causes": [
-            {**vars(each), "example": each.example.case} for each in causes(report.failures)
-        ],
+        "causes": [_cause(each) for each in causes(report.failures)],
     }
 
 
@@ -133,13 +110,19 @@ def _outcome(report: Report, outcome: CaseOutcome) -> dict[str, Any]:
     return {**asdict(outcome), **again}
 
 
+def _cause(cause: Cause) -> dict[str, Any]:
+    cases = [outcome.case for outcome in cause.outcomes]
+    return {"words": cause.words, "cases": cases, "example": cause.example.case}
+
+
 def _pair(title: str, dtype: str, pair: Pair) -> dict[str, Any]:
     sides = [
         {**vars(side), "figures": {name: getattr(side.figures, name) for name in _FIGURES}}
         for side in pair.sides
     ]
     named = {"operator": title, "dtype": dtype, "cases": pair.cases, "sides": sides}
-    return {**named, "ratios": asdict(pair.ratios), "level": pair.ratios.level}
+    ratios = dict(zip(("mare", "mere", "rmse", "small_errors"), pair.ratios, strict=True))
+    return {**named, "ratios": ratios, "level": pair.level}
 
 
 def _finite(value: Any) -> Any:

@@ -11,31 +11,26 @@ from __future__ import annotations
 from collections.abc import Iterable
 from xml.etree import ElementTree as ET
 
-from npucall_conformance.reporting.coverage import Matrix
-from npucall_conformance.reporting.report import CaseOutcome, Report
-from npucall_conformance.reporting.wording import clean, covered, identity, rerun, verdict
+from npucall_conformance.reporting.report import CaseOutcome, Matrix, Report
+from npucall_conformance.reporting.wording import clean, remarks, rerun, verdict
 
 
 def render(found: Report | Matrix) -> str:
     """The text of the file; of several products each stands before the names of its suites."""
-    reports, several = found.reports, isinstance(found, Matrix)
-    name = "--matrix" if several else reports[0].server.target
+    several = isinstance(found, Matrix)
+    name = "--matrix" if several else found.reports[0].server.target
     root = _element("testsuites", None, name=f"npucall conform {name}")
-    _count(root, [outcome for report in reports for outcome in report.outcomes])
-    root.set("time", f"{sum(report.seconds for report in reports):.3f}")
-    for report in reports:
-        groups: dict[str, list[CaseOutcome]] = {}
-        for outcome in report.outcomes:
-            groups.setdefault(outcome.title, []).append(outcome)
-        for title, outcomes in groups.items():
-            _add_suite(root, report, title, outcomes, report.server.product if several else "")
+    _count(root, [outcome for report in found.reports for outcome in report.outcomes])
+    root.set("time", f"{sum(report.seconds for report in found.reports):.3f}")
+    for report in found.reports:
+        for title in dict.fromkeys(outcome.title for outcome in report.outcomes):
+            _add_suite(root, report, title, report.server.product if several else "")
     ET.indent(root)
     return '<?xml version="1.0" encoding="utf-8"?>\n' + ET.tostring(root, "unicode") + "\n"
 
 
-def _add_suite(
-    root: ET.Element, report: Report, title: str, outcomes: list[CaseOutcome], product: str
-) -> None:
+def _add_suite(root: ET.Element, report: Report, title: str, product: str) -> None:
+    outcomes = [outcome for outcome in report.outcomes if outcome.title == title]
     suite = _element("testsuite", root, name=f"{product} {title}".lstrip())
     _count(suite, outcomes)
     suite.set("time", f"{sum(map(_seconds, outcomes)):.6f}")
@@ -43,36 +38,19 @@ def _add_suite(
         without_zone = report.started.removesuffix("Z").partition("+")[0]  # as JUnit's schema asks
         suite.set("timestamp", clean(without_zone))
     properties = _element("properties", suite)
-    for name, value in _facts(report).items():
+    facts = {"verdict": verdict(report), "coverage": "\n".join(remarks(report))}
+    for name, value in facts.items():
         _element("property", properties, name=name, value=value)
     for outcome in outcomes:
-        _add_case(suite, report, outcome, f"{product}.".lstrip("."))
-
-
-def _add_case(suite: ET.Element, report: Report, outcome: CaseOutcome, prefix: str) -> None:
-    name = f"{prefix}{outcome.title}.{outcome.block}"
-    case = _element("testcase", suite, classname=name, name=outcome.case)
-    case.set("time", f"{_seconds(outcome):.6f}")
-    if outcome.status == "failed":
-        failure = _element("failure", case, message=outcome.reason, type=outcome.block)
-        failure.text = clean("\n".join((*outcome.problems, rerun(report, outcome))))
-    elif outcome.status == "skipped":
-        _element("skipped", case, message=outcome.reason)
-    elif outcome.status == "accepted":
-        _element("skipped", case, message=f"accepted, as the baseline says: {outcome.reason}")
-
-
-def _facts(report: Report) -> dict[str, str]:
-    facts = {
-        "profile": report.profile,
-        "seed": str(report.seed),
-        "server": identity(report.server),
-        "verdict": verdict(report),
-        "coverage": "\n".join(covered(report)),
-    }
-    if report.against is not None:
-        facts["against"] = identity(report.against)
-    return facts
+        name = f"{product}.{title}.{outcome.block}".lstrip(".")
+        case = _element("testcase", suite, classname=name, name=outcome.case)
+        case.set("time", f"{_seconds(outcome):.6f}")
+        if outcome.status == "failed":
+            failure = _element("failure", case, message=outcome.reason, type=outcome.block)
+            failure.text = clean("\n".join((*outcome.problems, rerun(report, outcome))))
+        elif outcome.status != "passed":
+            known = "accepted, as the baseline says: " if outcome.status == "accepted" else ""
+            _element("skipped", case, message=f"{known}{outcome.reason}")
 
 
 def _count(element: ET.Element, outcomes: Iterable[CaseOutcome]) -> None:

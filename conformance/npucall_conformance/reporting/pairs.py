@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import astuple, dataclass, field, replace
-from statistics import median
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -23,11 +22,13 @@ from npucall_conformance.judging.tolerance import judge
 from npucall_conformance.stating.arguments import Reals, wide
 from npucall_conformance.wire import WireAnswer
 
-LEVELS = {"L2": (2.0, 1.2, 1.2), "L1": (5.0, 1.5, 1.5), "L0": (10.0, 2.0, 2.0)}
-"""The largest allowed ratios of MARE, MERE and RMSE to the other device's; the strictest level is
-first."""
-SMALL_RATIO = 2.0
-"""The largest allowed ratio of errors of small values to the other device's, at every level."""
+LEVELS = {
+    "L2": (2.0, 1.2, 1.2, 2.0),
+    "L1": (5.0, 1.5, 1.5, 2.0),
+    "L0": (10.0, 2.0, 2.0, 2.0),
+}
+"""The largest allowed ratios of MARE, MERE, RMSE and the errors of small values to the other
+device's; the strictest level is first."""
 _SMALL, _SMALL_ERROR = 2.0**-14, 2.0**-30
 """A value below the first number is small; its error may be up to the second."""
 _SHORT_ERROR = 2.0**-16
@@ -44,8 +45,8 @@ class Figures:
     """The count of numbers that were compared; both sides are finite."""
     usual: int = 0
     """How many of these are of a usual size."""
-    largest: float = 0.0
-    """Their largest relative error, MARE."""
+    mare: float = 0.0
+    """Their largest relative error."""
     relative: float = 0.0
     """The sum of their relative errors."""
     squares: float = 0.0
@@ -55,12 +56,7 @@ class Figures:
 
     def __add__(self, other: Figures) -> Figures:
         total = Figures(*map(sum, zip(astuple(self), astuple(other), strict=True)))
-        return replace(total, largest=max(self.largest, other.largest))
-
-    @property
-    def mare(self) -> float:
-        """The largest relative error."""
-        return self.largest
+        return replace(total, mare=max(self.mare, other.mare))
 
     @property
     def mere(self) -> float:
@@ -71,25 +67,6 @@ class Figures:
     def rmse(self) -> float:
         """The root of the mean square error."""
         return math.sqrt(self.squares / self.count) if self.count else 0.0
-
-
-@dataclass(frozen=True)
-class Ratios:
-    """The figures of one device as multiples of another's."""
-
-    mare: float
-    mere: float
-    rmse: float
-    small_errors: float
-
-    @property
-    def level(self) -> str:
-        """The strictest of ``LEVELS`` that is met; empty if none is."""
-        for name, limits in LEVELS.items():
-            limited = zip(astuple(self), (*limits, SMALL_RATIO), strict=True)
-            if all(ratio <= limit for ratio, limit in limited):
-                return name
-        return ""
 
 
 def figures(found: Any, value: Reals, dtype: DType) -> Figures:
@@ -111,25 +88,35 @@ def figures(found: Any, value: Reals, dtype: DType) -> Figures:
     )  # fmt: skip
 
 
-def ratios(one: Figures, other: Figures) -> Ratios:
-    """The figures of ``one``, divided by those of ``other``."""
+def ratios(one: Figures, other: Figures) -> tuple[float, ...]:
+    """MARE, MERE, RMSE and errors of small values of ``one``, divided by those of ``other``."""
     pairs = [(getattr(one, n), getattr(other, n)) for n in ("mare", "mere", "rmse")]
-    mare, mere, rmse = (a / b if b else math.inf if a else 1.0 for a, b in pairs)
-    return Ratios(mare, mere, rmse, one.small_errors / max(other.small_errors, 1))
+    times = (a / b if b else math.inf if a else 1.0 for a, b in pairs)
+    return (*times, one.small_errors / max(other.small_errors, 1))
+
+
+def level(times: tuple[float, ...]) -> str:
+    """The strictest of ``LEVELS`` that these ratios meet; empty if they meet none."""
+    for name, limits in LEVELS.items():
+        if all(ratio <= limit for ratio, limit in zip(times, limits, strict=True)):
+            return name
+    return ""
 
 
 @dataclass(frozen=True)
 class ServerColumn:
-    """What one of two servers answered to a case."""
+    """What one of two servers answered to some cases; columns can be added."""
 
-    passed: bool
-    """The answer is right, whatever the other server answered."""
+    passed: int = 0
+    """How many answers are right, whatever the other server answered."""
     ulp: float = 0.0
-    ratio: float = 0.0
-    histogram: tuple[int, ...] = ()
-    run_ns: int = 0
+    """The worst error."""
     figures: Figures = field(default_factory=Figures)
     """The figures of outputs with fractions."""
+
+    def __add__(self, other: ServerColumn) -> ServerColumn:
+        worst = max(math.inf if math.isnan(ulp) else ulp for ulp in (self.ulp, other.ulp))
+        return ServerColumn(self.passed + other.passed, worst, self.figures + other.figures)
 
 
 Columns: TypeAlias = tuple[ServerColumn, ServerColumn]
@@ -137,59 +124,43 @@ Columns: TypeAlias = tuple[ServerColumn, ServerColumn]
 
 
 @dataclass(frozen=True)
-class Side:
-    """One server over several cases."""
-
-    passed: int
-    ulp: float
-    """The worst error."""
-    run_ns: int
-    """The median."""
-    figures: Figures
-
-
-@dataclass(frozen=True)
 class Pair:
     """Two servers over the same cases."""
 
     cases: int
-    sides: tuple[Side, Side]
+    sides: Columns
 
     @property
-    def ratios(self) -> Ratios:
+    def ratios(self) -> tuple[float, ...]:
         """The first server's errors as multiples of the second's."""
         return ratios(self.sides[0].figures, self.sides[1].figures)
+
+    @property
+    def level(self) -> str:
+        """The level of CANN's standard that these meet."""
+        return level(self.ratios)
 
 
 def paired(columns: Iterable[Columns]) -> Pair:
     """Several cases together."""
     first, second = zip(*columns, strict=True)
-    return Pair(len(first), (_side(first), _side(second)))
-
-
-def _side(columns: tuple[ServerColumn, ...]) -> Side:
-    return Side(
-        sum(each.passed for each in columns),
-        max((math.inf if math.isnan(each.ulp) else each.ulp) for each in columns),
-        round(median([each.run_ns for each in columns if each.run_ns] or [0])),
-        sum((each.figures for each in columns), Figures()),
-    )
+    return Pair(len(first), (sum(first, ServerColumn()), sum(second, ServerColumn())))
 
 
 def column(
     expectation: Expectation, answer: WireAnswer | NpucallError, checked: CheckResult
 ) -> ServerColumn:
     """The column of one server's answer to a case."""
-    own = ServerColumn(not checked.problems, checked.ulp, checked.ratio, checked.histogram)
+    passed = int(not checked.problems)
     if isinstance(answer, NpucallError):
-        return own
+        return ServerColumn(passed, checked.ulp)
     arrays, truths = arrays_of(answer), expectation.outputs
     found = (
         figures(arrays[name], truths[name].value, truths[name].dtype)
         for name in checked.verdicts
         if truths[name].dtype.kind == "float"
     )
-    return replace(own, run_ns=answer.timings.run_ns, figures=sum(found, Figures()))
+    return ServerColumn(passed, checked.ulp, sum(found, Figures()))
 
 
 def differences(

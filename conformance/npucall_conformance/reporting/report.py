@@ -1,29 +1,31 @@
-"""What a run found: plain data, which the modules of ``reports`` show.
+"""What a run found: plain data, which the other modules show.
 
-Stable: fields are added, never changed. Nothing here knows how cases are made or run.
+Nothing here knows how cases are made or run.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from statistics import median
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeAlias
 
 from npucall_conformance.cases.select import Selection
 from npucall_conformance.judging.check import Sided
-from npucall_conformance.judging.tolerance import ULP_BINS
-from npucall_conformance.reporting.coverage import Coverage, Required, Verdict, coverage
+from npucall_conformance.reporting.coverage import Cell, Coverage, coverage
 from npucall_conformance.reporting.pairs import Columns, Pair, paired
-from npucall_conformance.reporting.patterns import Pattern
 
-Key = TypeVar("Key", bound=Hashable)
 Status = Literal["passed", "failed", "skipped", "accepted"]
 """Accepted: it failed as the baseline says."""
-
-__all__ = ["ULP_BINS", "CaseOutcome", "JudgedServer", "Known", "Report", "Sided", "Tally", "Wrong"]
+Verdict: TypeAlias = Literal["conforms", "conforms in part", "fails"]
+_WORST_FIRST: tuple[Verdict, ...] = ("fails", "conforms in part", "conforms")
+SOCS = (
+    "Ascend910B1", "Ascend910_9391", "Ascend950PR_9589", "Ascend910A", "Ascend310P3",
+    "Ascend310B1", "Ascend310",
+)  # fmt: skip
+"""A SoC of each product."""
 
 
 @dataclass(frozen=True)
@@ -41,8 +43,10 @@ class Wrong:
     """By input, the number from which it was computed, if the input broadcasts to the output."""
     others: Mapping[str, str]
     """Attributes, and shapes of the other inputs."""
-    patterns: tuple[Pattern, ...]
-    """Patterns of all wrong elements; those that say most come first."""
+    patterns: tuple[str, ...] = ()
+    """What all wrong elements have in common, in words; what says most comes first."""
+    size: int = 1
+    """The elements of the output."""
 
 
 @dataclass(frozen=True)
@@ -64,11 +68,6 @@ class CaseOutcome:
     of another."""
     ratio: float = 0.0
     """The worst error as a share of the tolerance; above 1 is outside."""
-    worst: str = ""
-    """Where: output and index, such as ``out[2, 3]``."""
-    histogram: tuple[int, ...] = ()
-    """Elements by their error, in the bins whose upper ends are ``ULP_BINS``, and beyond; empty
-    where no numbers were compared."""
     run_ns: int = 0
     """The time on the device, as the server says."""
     total_ns: int = 0
@@ -124,16 +123,14 @@ class Tally:
     """Those that ran."""
     passed: int
     skipped: int
+    accepted: int
+    """Those that failed as the baseline says."""
     ulp: float
     """The worst error in ulp."""
-    ulp_case: str
     ratio: float
     """The worst error as a share of its tolerance."""
     ratio_case: str
-    histogram: tuple[int, ...]
-    accepted: int = 0
-    """Those that failed as the baseline says."""
-    run_ns: int = 0
+    run_ns: int
     """Median time of a case on the device, as the server says."""
 
     @property
@@ -162,7 +159,7 @@ class Report:
     """A run: what it was, and its outcomes in the order in which they came."""
 
     profile: str
-    """cpu-strict, cann-standard or cann-legacy."""
+    """cpu-strict or cann-standard."""
     seed: int
     server: JudgedServer
     against: JudgedServer | None = None
@@ -178,8 +175,10 @@ class Report:
     """Operators that the server lists, but that no statement judges."""
     chosen: Selection = field(default_factory=Selection)
     """The filters; the verdict is about the cases that they left."""
-    required: Required = field(default_factory=Required)
-    """What the run had to judge."""
+    cells: tuple[Cell, ...] = ()
+    """The cells of the cases that the run had to judge."""
+    paths: tuple[str, ...] = ()
+    """The paths by which calls must have travelled."""
     allow_skipped: bool = False
     """Skipped cases do not lower the verdict."""
     known: Known = field(default_factory=Known)
@@ -197,9 +196,7 @@ class Report:
         if self.failures or all(o.status == "skipped" for o in self.outcomes):
             return "fails"
         allowed = self.allow_skipped and not self.interrupted
-        if allowed or self.coverage().complete:
-            return "conforms"
-        return "conforms in part"
+        return "conforms" if allowed or self.coverage().complete else "conforms in part"
 
     @property
     def passed(self) -> bool:
@@ -208,7 +205,7 @@ class Report:
 
     def coverage(self) -> Coverage:
         """What was judged of what should have been."""
-        return coverage(self.required, self.outcomes, self.server.product)
+        return coverage(self.cells, self.paths, self.outcomes)
 
     @property
     def failures(self) -> list[CaseOutcome]:
@@ -219,61 +216,71 @@ class Report:
         """All outcomes together."""
         return _tally(self.outcomes)
 
-    def by_operator_and_dtype(self) -> dict[tuple[str, str], Tally]:
-        """Tallies by (title, dtype)."""
-        groups = _grouped(self.outcomes, lambda outcome: (outcome.title, outcome.dtype))
-        return {key: _tally(group) for key, group in groups.items()}
+    def tallies(self, *names: str) -> dict[tuple[str, ...], Tally]:
+        """Tallies by these fields of outcomes, such as title and dtype."""
+        return {key: _tally(group) for key, group in _grouped(self.outcomes, names).items()}
 
-    def by_operator_and_block(self) -> dict[tuple[str, str], Tally]:
-        """Tallies by (title, block)."""
-        groups = _grouped(self.outcomes, lambda outcome: (outcome.title, outcome.block))
-        return {key: _tally(group) for key, group in groups.items()}
-
-    def pairs(self) -> dict[tuple[str, str], Pair]:
+    def pairs(self) -> dict[tuple[str, ...], Pair]:
         """Two servers next to each other by (title, dtype); empty if there is only one."""
         compared = [outcome for outcome in self.outcomes if outcome.columns is not None]
-        groups = _grouped(compared, lambda outcome: (outcome.title, outcome.dtype))
+        groups = _grouped(compared, ("title", "dtype"))
         return {key: paired(o.columns for o in group if o.columns) for key, group in groups.items()}
 
-    def contradictions(self) -> list[CaseOutcome]:
+    def contradictions(self) -> list[tuple[CaseOutcome, Sided]]:
         """The outcomes that say with which of several differing sources the server agrees."""
-        rows = [(str(o.contradiction.number), o) for o in self.outcomes if o.contradiction]
-        rows.sort(key=lambda row: (row[0][0] == "F", int(row[0].lstrip("F")), row[1].case))
-        return [outcome for _, outcome in rows]
+        rows = [(o, o.contradiction) for o in self.outcomes if o.contradiction]
 
-    def reasons_skipped(self) -> dict[str, int]:
-        """How many cases were skipped for which reason."""
-        return dict(Counter(o.reason for o in self.outcomes if o.status == "skipped"))
+        def row(each: tuple[CaseOutcome, Sided]) -> tuple[bool, int, str]:
+            number = str(each[1].number)
+            return number[0] == "F", int(number.lstrip("F")), each[0].case
+
+        return sorted(rows, key=row)
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """The reports of several products; there is at least one."""
+
+    reports: tuple[Report, ...]
+
+    @property
+    def verdict(self) -> Verdict:
+        """The worst verdict of the products on which there was something to judge."""
+        found = {report.verdict for report in self.judged}
+        return next((verdict for verdict in _WORST_FIRST if verdict in found), "fails")
+
+    @property
+    def judged(self) -> tuple[Report, ...]:
+        """The products on which something ran or should have: none has every operator."""
+        return tuple(r for r in self.reports if r.total().cases or not r.coverage().complete)
+
+    @property
+    def passed(self) -> bool:
+        """The verdict is ``conforms``."""
+        return self.verdict == "conforms"
 
 
 def _grouped(
-    outcomes: Iterable[CaseOutcome], key: Callable[[CaseOutcome], Key]
-) -> dict[Key, list[CaseOutcome]]:
-    groups: dict[Key, list[CaseOutcome]] = {}
+    outcomes: Iterable[CaseOutcome], names: tuple[str, ...]
+) -> dict[tuple[str, ...], list[CaseOutcome]]:
+    groups: dict[tuple[str, ...], list[CaseOutcome]] = {}
     for outcome in outcomes:
-        groups.setdefault(key(outcome), []).append(outcome)
+        groups.setdefault(tuple(getattr(outcome, n) for n in names), []).append(outcome)
     return groups
 
 
 def _tally(outcomes: list[CaseOutcome]) -> Tally:
+    states = Counter(outcome.status for outcome in outcomes)
     ran = [outcome for outcome in outcomes if outcome.status != "skipped"]
-    worst = {
-        name: max(
-            ((getattr(o, name), o.case) for o in ran),
-            key=lambda pair: math.inf if math.isnan(pair[0]) else pair[0], default=(0.0, ""),
-        )
-        for name in ("ulp", "ratio")
-    }  # fmt: skip
-    columns = zip(*(o.histogram for o in ran if o.histogram), strict=True)
+
+    def worst(name: str) -> tuple[float, str]:
+        def size(pair: Any) -> float:
+            return math.inf if math.isnan(pair[0]) else pair[0]
+
+        return max(((getattr(o, name), o.case) for o in ran), key=size, default=(0.0, ""))
+
+    times = [outcome.run_ns for outcome in ran if outcome.run_ns]
     return Tally(
-        cases=len(ran),
-        passed=sum(outcome.status == "passed" for outcome in ran),
-        skipped=len(outcomes) - len(ran),
-        ulp=worst["ulp"][0],
-        ulp_case=worst["ulp"][1],
-        ratio=worst["ratio"][0],
-        ratio_case=worst["ratio"][1],
-        histogram=tuple(map(sum, columns)),
-        accepted=sum(outcome.status == "accepted" for outcome in outcomes),
-        run_ns=round(median([outcome.run_ns for outcome in ran if outcome.run_ns] or [0])),
-    )
+        len(ran), states["passed"], states["skipped"], states["accepted"], worst("ulp")[0],
+        *worst("ratio"), round(median(times or [0])),
+    )  # fmt: skip

@@ -7,10 +7,9 @@ import re
 import shlex
 
 from npucall.products import DEFAULT_SOC
-from npucall_conformance.judging.tolerance import ULP_BINS
 from npucall_conformance.reporting.causes import Cause
-from npucall_conformance.reporting.coverage import Matrix
-from npucall_conformance.reporting.report import CaseOutcome, JudgedServer, Report, Wrong
+from npucall_conformance.reporting.coverage import PATHS
+from npucall_conformance.reporting.report import CaseOutcome, JudgedServer, Matrix, Report, Wrong
 
 # Besides these XML 1.0 has no surrogates, U+FFFE and U+FFFF; a terminal obeys some of the controls.
 _HARMFUL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
@@ -20,6 +19,8 @@ NO_ULP = (
     f"worst ulp {NOTHING}: the expected number is nearly 0, and one ulp of it is tiny. Read "
     '"of tolerance": 1 is all that is allowed.'
 )
+_LARGE = 1024
+"""An error that is inside its tolerance and more ulp than this is that of a number near 0."""
 _NAMED = 6
 """Operators of a cause that are named, and things that were not judged."""
 
@@ -37,12 +38,8 @@ def number(value: float) -> str:
 
 
 def in_ulp(worst: float, *, inside: bool) -> str:
-    """The worst error in ulp, if that says something.
-
-    An error that is inside the tolerance and yet a thousand ulp is that of a number near 0, whose
-    ulp is tiny.
-    """
-    return NOTHING if inside and worst > ULP_BINS[-1] else number(worst)
+    """The worst error in ulp, if that says something."""
+    return NOTHING if inside and worst > _LARGE else number(worst)
 
 
 def count(value: int, singular: str, plural: str = "") -> str:
@@ -67,11 +64,6 @@ def _who(server: JudgedServer) -> list[str]:
     return [server.target] if is_usual else [server.target, "--soc", server.soc]
 
 
-def local_id(outcome_id: str, title: str) -> str:
-    """A case's id beneath the name of its operator."""
-    return outcome_id.removeprefix(f"{title}/")
-
-
 def identity(server: JudgedServer) -> str:
     """Who was judged, in one line."""
     return f"{server.target} ({server.device} as {server.soc}, {server.product})"
@@ -79,10 +71,10 @@ def identity(server: JudgedServer) -> str:
 
 def scope(cause: Cause) -> str:
     """Where a cause shows: operators, dtypes and blocks, in one line."""
-    operators = [title.removeprefix("aclnn") for title in cause.operators]
+    operators = [title.removeprefix("aclnn") for title in cause.all("title")]
     more = f" and {len(operators) - _NAMED:,} more" if len(operators) > _NAMED else ""
     named = ", ".join(operators[:_NAMED]) + more
-    return f"{named}; {', '.join(cause.dtypes)}; {', '.join(cause.blocks)}"
+    return f"{named}; {', '.join(cause.all('dtype'))}; {', '.join(cause.all('block'))}"
 
 
 def told(wrong: Wrong | None) -> list[str]:
@@ -99,8 +91,28 @@ def told(wrong: Wrong | None) -> list[str]:
     ]
 
 
-def covered(report: Report) -> list[str]:
-    """What was judged of what should have been, and why the rest was not."""
+def remarks(report: Report) -> list[str]:
+    """What was judged of what should have been, and why the rest was not; and who was judged."""
+    accepted = report.total().accepted
+    interrupted = "somebody interrupted the run; the rest of the cases was not judged"
+    beside = f" and {identity(report.against)}" if report.against else ""
+    told = f"profile {report.profile}, seed {report.seed}"
+    unstated = f"not judged, for no statement has them: {', '.join(report.unstated)}"
+    return [
+        *_covered(report),
+        *[interrupted] * report.interrupted,
+        *[f"accepted {count(accepted, 'deviation')} that the baseline names"] * bool(accepted),
+        *report.known.remarks,
+        *(
+            f"the baseline names {case}, which deviates no more: remove it (--write-baseline)"
+            for case in report.known.vanished
+        ),
+        *[unstated] * bool(report.unstated),
+        f"{identity(report.server)}{beside}, {told}, {report.seconds:.1f} s",
+    ]
+
+
+def _covered(report: Report) -> list[str]:
     found = report.coverage()
     parts = [
         f"{len(kind.judged):,} of {kind.required:,} {name}"
@@ -115,31 +127,15 @@ def covered(report: Report) -> list[str]:
     ]
     left = [f"... and {len(missing) - _NAMED:,} more"] if len(missing) > _NAMED else []
     ways: dict[str, list[str]] = {}
-    for path, why in found.paths.elsewhere.items():
+    for path, why in found.kinds[PATHS].elsewhere.items():
         ways.setdefault(why, []).append(path)
     return [
-        f"judged on {found.product}: {cases}; {', '.join(parts)}",
+        f"judged on {report.server.product}: {cases}; {', '.join(parts)}",
         *missing[:_NAMED],
         *left,
         *(f"{count(n, 'case')} should have been judged: {w}" for w, n in found.lowering.items()),
         *(f"skipped {count(n, 'case')}: {why}" for why, n in found.elsewhere.items()),
         *(f"not by {', '.join(paths)}: {why}" for why, paths in ways.items()),
-    ]
-
-
-def remarks(report: Report) -> list[str]:
-    """What a baseline's reader should know, and whoever ended the run."""
-    accepted = report.total().accepted
-    known = f"accepted {count(accepted, 'deviation')} that the baseline names"
-    return [
-        *["somebody interrupted the run; the rest of the cases was not judged"]
-        * report.interrupted,
-        *[known] * bool(accepted),
-        *report.known.remarks,
-        *(
-            f"the baseline names {case}, which deviates no more: remove it (--write-baseline)"
-            for case in report.known.vanished
-        ),
     ]
 
 
@@ -167,7 +163,7 @@ def _of_one(report: Report) -> str:
         return f"Fails{scope}: nothing ran"
     if total.failed:
         return f"Fails{scope}: {total.failed:,} of {cases} failed"
-    skipped, paths = sum(coverage.lowering.values()), len(coverage.paths.missing)
+    skipped, paths = sum(coverage.lowering.values()), len(coverage.kinds[PATHS].missing)
     lacking = [count(skipped, "case")] * bool(skipped) + [count(paths, "path")] * bool(paths)
     missing = f"{' and '.join(lacking)} not judged"
     if report.verdict == "conforms in part":

@@ -181,8 +181,6 @@ def finished(
         problems=tuple(problems),
         ulp=checked.ulp,
         ratio=checked.ratio,
-        worst=checked.worst,
-        histogram=checked.histogram,
         contradiction=checked.sided,
     )
 
