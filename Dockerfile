@@ -73,7 +73,8 @@ COPY --from=npu-environment /opt/npucall /opt/npucall
 # The group of the device nodes (HwHiAiUser, mode 0660) is not made here: what counts is its number
 # on the host, which an image cannot know. It is given at the start, as compose does:
 #   docker run --group-add "$(stat -c %g /dev/davinci_manager)" ...
-RUN useradd --uid 10001 --user-group --no-create-home --home-dir /tmp npucall
+RUN useradd --uid 10001 --user-group --no-create-home --home-dir /tmp npucall \
+    && install -d -o npucall -g npucall -m 0750 /var/lib/npucall
 # Before CANN 8.5 the script was /usr/local/Ascend/ascend-toolkit/set_env.sh; both are tried.
 ARG CANN_SET_ENV=
 # The driver's folders are empty until the host's are mounted; not every set_env.sh adds them.
@@ -86,7 +87,10 @@ ENV CANN_SET_ENV=${CANN_SET_ENV} \
     NPUCALL_DEVICE=cann:0 \
     NPUCALL_LISTEN=0.0.0.0:50051 \
     NPUCALL_HEALTH_LISTEN=127.0.0.1:50061 \
-    NPUCALL_INSECURE_BIND=true
+    NPUCALL_INSECURE_BIND=true \
+    NPUCALL_STATE_FOLDER=/var/lib/npucall
+# Without a volume of a name, each container has one of its own.
+VOLUME /var/lib/npucall
 USER 10001:10001
 EXPOSE 50051
 # Opening a device takes far longer than starting Python.
@@ -124,7 +128,9 @@ CMD ["tests/conformance"]
 
 # Last, so that it is what `docker build .` makes.
 FROM ${PYTHON_IMAGE} AS cpu
-RUN useradd --uid 10001 --user-group --no-create-home --home-dir /tmp npucall
+# What a server remembers beyond its process: its id and its account, for example. One folder a server.
+RUN useradd --uid 10001 --user-group --no-create-home --home-dir /tmp npucall \
+    && install -d -o npucall -g npucall -m 0750 /var/lib/npucall
 COPY --from=cpu-environment /opt/npucall /opt/npucall
 # Any address inside the container; who reaches it is decided by the port's publishing. Without
 # certificates there is no TLS, hence the consent to an insecure bind. Health is asked at an address
@@ -133,7 +139,10 @@ ENV PATH=/opt/npucall/bin:${PATH} \
     NPUCALL_DEVICE=cpu \
     NPUCALL_LISTEN=0.0.0.0:50051 \
     NPUCALL_HEALTH_LISTEN=127.0.0.1:50061 \
-    NPUCALL_INSECURE_BIND=true
+    NPUCALL_INSECURE_BIND=true \
+    NPUCALL_STATE_FOLDER=/var/lib/npucall
+# Without a volume of a name, each container has one of its own.
+VOLUME /var/lib/npucall
 USER 10001:10001
 EXPOSE 50051
 HEALTHCHECK --interval=10s --timeout=5s --start-period=30s --retries=3 \

@@ -91,7 +91,7 @@ class PoolPlan:
     set_env: str = ""
     """CANN's set_env.sh, if Ray was started without it."""
     folder: str = ""
-    """Folder of locks and logs on each host; empty: a folder of this user for temporary files."""
+    """Of locks, logs and accounts on each host; empty: a folder of this user for temporary files."""
     ports: Ports = _PORTS
     """Ports for the servers of a host."""
     drain: float = 40.0
@@ -169,6 +169,7 @@ class PoolPlan:
                 f"--announce={announce}",
                 "--ready-file={folder}/{name}.ready",
                 f"--device-lock={{folder}}/{lock}.lock",
+                "--state-folder={folder}/{name}.state",
                 *flags(_together({"labels": labels}, self.settings, kind.settings)),
             ),
             ports=self.ports,

@@ -20,7 +20,8 @@ from npucall_server.settings.server import ServerSettings
 
 pytestmark = pytest.mark.more
 
-CHART = Path(__file__).parents[2] / "deploy/helm/npucall"
+ROOT = Path(__file__).parents[2]
+CHART = ROOT / "deploy/helm/npucall"
 VALUES = ["values.yaml", *sorted(f"ci/{path.name}" for path in (CHART / "ci").iterdir())]
 HELM = shutil.which("helm", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
 KUBERNETES = ["1.27", "1.33", "1.37"]
@@ -131,7 +132,7 @@ def test_a_server_takes_the_settings_that_it_is_given(values: str) -> None:
 
 @each("values", VALUES)
 def test_a_pod_can_drain_is_probed_where_it_answers_and_has_no_rights(values: str) -> None:
-    """It can write to its memory alone, and every mount has its volume."""
+    """It can write to its memory and its own volume, and every mount has its volume."""
     for pod in servers(render(values)):
         drain = float(environment(pod)["NPUCALL_DRAIN_TIMEOUT"])
         assert pod["spec"]["terminationGracePeriodSeconds"] > drain
@@ -151,9 +152,10 @@ def test_a_pod_can_drain_is_probed_where_it_answers_and_has_no_rights(values: st
             "readOnlyRootFilesystem": True,
         }
         mounts = only["volumeMounts"]
-        assert [one["mountPath"] for one in mounts if not one.get("readOnly")] == ["/tmp"]
+        written = {one["mountPath"] for one in mounts if not one.get("readOnly")}
+        assert written <= {"/tmp", "/var/lib/npucall"}
         assert only["resources"]["limits"]["memory"]
-        mounted = sorted(one["name"] for one in mounts)
+        mounted = sorted(one["name"] for one in mounts if one["name"] != "state")  # see below
         assert mounted == sorted(one["name"] for one in spec["volumes"])
 
 
@@ -264,6 +266,24 @@ def test_servers_and_directory_may_reach_the_issuer_of_tokens() -> None:
         assert {53, 443} <= set(ports)
     closed = of_kind(render(DEFAULT, "--set=directory.enabled=true"), "NetworkPolicy")
     assert [policy["spec"]["egress"] for policy in closed if "directory" in str(policy)][-1] == []
+
+
+def test_what_a_server_remembers_is_in_a_volume_of_its_own_or_nowhere() -> None:
+    for size, kept in ("2Gi", 2), ("", 0):
+        resources = render(DEFAULT, f"--set=state.size={size}", "--set=state.storageClassName=fast")
+        sets = of_kind(resources, "StatefulSet")
+        claims = [each for one in sets for each in one["spec"].get("volumeClaimTemplates", ())]
+        assert len(claims) == kept
+        assert all(one["spec"]["storageClassName"] == "fast" for one in claims)
+        for pod in servers(resources):
+            (folder,) = [
+                each["mountPath"]
+                for each in pod["spec"]["containers"][0]["volumeMounts"]
+                if each["name"] == "state"
+            ]
+            assert f"NPUCALL_STATE_FOLDER={folder}" in (ROOT / "Dockerfile").read_text()
+            own = [each["name"] for each in pod["spec"]["volumes"]]
+            assert ("state" in own) is (not kept)
 
 
 def test_a_pod_is_placed_as_the_values_say() -> None:

@@ -259,8 +259,23 @@ def test_a_service_can_neither_write_to_its_image_or_driver_nor_gain_rights() ->
         assert service["security_opt"] == ["no-new-privileges:true"]
         assert "privileged" not in service  # the driver would take it for the host, and number so
     for service in NPU_SERVICES.values():
-        assert all(mount["read_only"] for mount in service["volumes"])
-        assert all(mount["source"] == mount["target"] for mount in service["volumes"])
+        *driver, _ = service["volumes"]
+        assert all(mount["read_only"] for mount in driver)
+        assert all(mount["source"] == mount["target"] for mount in driver)
+
+
+def test_a_server_keeps_its_account_in_a_volume_of_its_own_that_its_user_may_write() -> None:
+    for stage in SERVERS:
+        (folder,) = values(stage, "VOLUME")
+        assert environment(stage)["NPUCALL_STATE_FOLDER"] == folder
+        made = f"install -d -o npucall -g npucall -m 0750 {folder}"
+        assert any(made in line for line in values(stage, "RUN"))
+    for file in (*COMPOSE_FILES, "deploy/compose.directory.yml"):
+        named = YAML(typ="safe").load(ROOT / file)["volumes"]
+        servers = [each for each in read_services(file).values() if "volumes" in each]
+        kept = [each["volumes"][-1].partition(":") for each in servers]
+        assert sorted(name for name, _, _ in kept) == sorted(named)
+        assert {place for _, _, place in kept} == {folder}
 
 
 @each("service", SERVICES_WITH_PORTS.values())
@@ -274,9 +289,10 @@ def test_a_server_tells_the_port_of_frames_that_is_published(service: Any) -> No
 
 
 def test_each_of_eight_services_is_the_npu_service_with_a_device_and_a_port_of_its_own() -> None:
-    its_own = {"devices", "ports", "profiles", "build", "environment"}
+    its_own = {"devices", "ports", "profiles", "build", "environment", "volumes"}
     one, *eight = [
-        {key: value for key, value in service.items() if key not in its_own}
+        {"driver": service["volumes"][:-1]}
+        | {key: value for key, value in service.items() if key not in its_own}
         for service in NPU_SERVICES.values()
     ]
     assert eight == [one] * 8

@@ -114,6 +114,7 @@ def _endings_of(settings: ServerSettings, device: Device, log: Log, clock: Clock
     if folder is None:
         return None
     try:
+        folder.mkdir(mode=0o750, parents=True, exist_ok=True)
         return Endings(folder, device.name, log, clock.wall, clock.monotonic)
     except OSError as error:
         raise SettingsError(

@@ -32,7 +32,7 @@ def sessions_of(  # noqa: PLR0913  # all that sessions depend on
     quota = quota_of(tenants, "handle_memory")
     memory = HandleRoom(device, rules.handle_memory, host, quota, make_room)
     where = settings.listens[0].where
-    name = settings.server_id or kept_server_id()
+    name = settings.server_id or kept_server_id(settings.state_folder)
     ids = SessionIds(place_of(device.name, where, name), instance, settings.advertise or where)
     places = quota_of(tenants, "sessions")
     return Sessions(memory, rules, ids, settings.call_timeout, places, check, clock)

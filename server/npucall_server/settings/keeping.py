@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import secrets
 from contextlib import suppress
 from pathlib import Path
@@ -21,15 +20,11 @@ def _digest_share(values: dict[str, Any]) -> ByteSize:
     return ByteSize(values.get("memory_limit", 0) // _DIGEST_SHARE)
 
 
-def kept_server_id() -> str:
-    """The id in the folder that systemd gives a server for its state, made there at first.
-
-    Empty where there is no such folder.
-    """
-    folder = os.environ.get("STATE_DIRECTORY", "").partition(":")[0]
-    if not folder:
+def kept_server_id(folder: Path | None) -> str:
+    """The id in a server's ``state_folder``, made there at first. Empty without such a folder."""
+    if folder is None:
         return ""
-    path = Path(folder) / "server-id"
+    path = folder / "server-id"
     with suppress(FileExistsError), path.open("x", encoding="ascii") as file:
         file.write(secrets.token_hex(16))
     return path.read_text(encoding="ascii").strip()
@@ -42,9 +37,9 @@ class SessionSettings(BaseModel):
         "",
         max_length=256,
         description="Name by which sessions tell this server from others, whatever its address "
-        "and host are; no two may have the same. Default: what is in the file server-id of the "
-        "folder $STATE_DIRECTORY, which systemd gives a server (the server makes it); without "
-        "such a folder host and address, and a new one at each start if the port is 0.",
+        "and host are; no two may have the same. Default: what is in the file server-id of "
+        "state_folder (the server makes it); without such a folder host and address, and a new one "
+        "at each start if the port is 0.",
     )
 
     handle_memory: ByteSize | None = expert(

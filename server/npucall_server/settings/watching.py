@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, Field
 
@@ -40,19 +40,25 @@ def _folder_of_systemd() -> Path | None:
     return Path(named) if named else None
 
 
+def _kept_usage(values: dict[str, Any]) -> Path | None:
+    folder: Path | None = values.get("state_folder")
+    return None if folder is None else folder / "usage.jsonl"
+
+
 class WatchSettings(MetricsSettings):
     """Where what the server counts is kept."""
 
+    state_folder: Path | None = expert(
+        default_factory=_folder_of_systemd,
+        description="Folder, of this server alone, in which it remembers beyond its process: its "
+        "id and its account, whether it drained, and of which tenants' callers calls ended "
+        "processes: after two of them, these callers' calls go one at a time. Default: the "
+        "StateDirectory of its systemd unit, else none.",
+    )
     usage_file: Path | None = Field(
-        None,
+        default_factory=_kept_usage,
         description="File of the account: who used the device for how long, a JSON line for "
         "each caller and minute. The server reads it at its start, so that quotas survive a "
         "restart. At 16 MiB it is renamed to FILE.1, FILE.1 to FILE.2, and so on up to FILE.8. "
-        "Default: the server keeps the account in memory only.",
-    )
-    state_folder: Path | None = expert(
-        default_factory=_folder_of_systemd,
-        description="Folder in which the server remembers, beyond its process, whether it drained, "
-        "and of which tenants' callers calls ended processes: after two of them, these callers' "
-        "calls go one at a time. Default: the StateDirectory of its systemd unit, else none.",
+        "Default: usage.jsonl in state_folder; without such a folder the server only remembers.",
     )

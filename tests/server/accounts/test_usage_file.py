@@ -197,10 +197,11 @@ def test_strangers_on_the_host_cannot_read_it(path: Path) -> None:
         assert path.stat().st_mode & 0o007 == 0
 
 
-def test_a_server_begins_where_the_one_before_it_ended(path: Path) -> None:
+def test_a_server_with_a_folder_begins_where_the_one_before_it_ended(tmp_path: Path) -> None:
+    path = tmp_path / "state/usage.jsonl"
     for calls in 1, 2:
         device = open_device(ServerSettings(), print)
-        with serving(device, usage_file=path) as server, connect(server.target) as client:
+        with serving(device, state_folder=path.parent) as server, connect(server.target) as client:
             client.run(l1_loss_backward, ONE, ONE, ONE)
         used = [json.loads(line)["operators"] for line in path.read_text().splitlines()]
         name = "aclnnL1LossBackward"  # what the connection asked first has a line of its own

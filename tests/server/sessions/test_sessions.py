@@ -84,7 +84,7 @@ def test_a_server_is_known_by_its_id_whatever_its_address_and_two_on_any_port_ar
     assert place() != place()
     named = [place(server_id="npu1", listen=f"127.0.0.1:{port}") for port in (1, 2)]
     assert named[0] == named[1] != place(server_id="npu2")
-    monkeypatch.setenv("STATE_DIRECTORY", f"{tmp_path}:/elsewhere")
+    monkeypatch.setenv("STATE_DIRECTORY", f"{tmp_path}:/elsewhere")  # as systemd names it
     kept = [place(), place(listen="127.0.0.1:9")]
     assert kept[0] == kept[1]
     assert (tmp_path / "server-id").read_text()
