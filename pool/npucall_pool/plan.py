@@ -91,7 +91,7 @@ class PoolPlan:
     set_env: str = ""
     """CANN's set_env.sh, if Ray was started without it."""
     folder: str = ""
-    """Of locks, logs and accounts on each host; empty: a folder of this user for temporary files."""
+    """Of locks, logs, accounts on each host; empty: a folder of this user for temporary files."""
     ports: Ports = _PORTS
     """Ports for the servers of a host."""
     drain: float = 40.0

@@ -20,6 +20,7 @@ from npucall_client import Client
 from npucall_client.commands import top, usage
 from npucall_client.commands.members import members
 from npucall_client.commands.texts import seconds_of
+from npucall_client.pool.sums import sum_of_usage
 
 from . import wire
 
@@ -163,13 +164,15 @@ def test_the_accounts_of_several_servers_are_added_up() -> None:
         ]
         return pb.GetUsageResponse(since=since, lines=lines)
 
-    both = usage.added_up([answer(200, 3, QUOTA=1), answer(100, 4, QUOTA=2, DEADLINE=1)])
-    assert both.since == 100
+    both = sum_of_usage([answer(200, 3, QUOTA=1), answer(100, 4, QUOTA=2, DEADLINE=1)])
+    assert both.since == 200  # from then on both know
     found = [(line.caller, line.calls) for line in both.lines]
     assert found == [("of 3", 3), ("of 4", 4), ("x", 7)]
     total = both.lines[-1]
     assert (total.request_bytes, total.response_bytes, total.device_seconds) == (20, 40, 1.0)
     assert dict(total.refusals) == {"QUOTA": 3, "DEADLINE": 1}
+    (tenant,) = sum_of_usage([answer(200, 3), both], by=["tenant"]).lines
+    assert (tenant.tenant, tenant.caller, tenant.operator, tenant.calls) == ("a", "", "", 20)
 
 
 def test_a_client_of_this_process_has_no_account() -> None:
@@ -183,6 +186,15 @@ def test_usage_prints_a_table_or_json(target: str, capsys: Printed) -> None:
     printed = capsys.readouterr().out
     for text in "L1LossBackward", "1 SHAPE_MISMATCH", "in all", "the account begins 20":
         assert text in printed
+    usage.usage([target, f"pool:{target}"], since="2026-01-01T12", by=["tenant", "operator"])
+    summed = capsys.readouterr().out
+    assert "2 SHAPE_MISMATCH" in summed
+    assert "unix" not in summed
+    for wrong in {"since": "2027"}, {"since": "2999-01-01"}, {"since": "2026-01-01", "last": "1h"}:
+        with pytest.raises(ValueError, match=r"^since: expected"):
+            usage.usage([target], **wrong)
+    with pytest.raises(ValueError, match=r"^by: expected tenant, caller, operator, found user"):
+        usage.usage([target], by=["user"])
     usage.usage([target], "0", as_json=True)
     lines = json.loads(capsys.readouterr().out)["lines"]
     (line,) = [line for line in lines if line["operator"] == L1]

@@ -8,7 +8,7 @@ from npucall.v1 import access_service_pb2 as access
 from npucall.wire.rpcs import GET_ACTIVITY, GET_USAGE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 Line = TypeVar("Line", access.UsageLine, access.CallerActivity)
 
@@ -17,9 +17,21 @@ _HELD = ("calls", "bytes", "streams", "device_seconds", "calls_answered", "calls
 _BUSY = ("running", "waiting", "lanes", "device_seconds")
 
 
-def sum_of_usage(answers: Sequence[access.GetUsageResponse]) -> access.GetUsageResponse:
-    """A line for each tenant, caller and operator, over all members."""
-    lines = (line for answer in answers for line in answer.lines)
+WHO = ("tenant", "caller", "operator")
+"""For what there are lines of use."""
+
+
+def sum_of_usage(
+    answers: Sequence[access.GetUsageResponse], by: Collection[str] = WHO
+) -> access.GetUsageResponse:
+    """A line for each tenant, caller and operator, or for some of these, over all members.
+
+    ``since``: from when on all of them know.
+    """
+    lines = [line for answer in answers for line in answer.lines]
+    for line in lines:
+        for name in set(WHO) - set(by):
+            line.ClearField(name)  # type: ignore[arg-type]  # a name of a field
     return access.GetUsageResponse(
         since=max((answer.since for answer in answers), default=0.0),
         lines=_summed(lines, lambda line: (line.tenant, line.caller, line.operator), _add_usage),
