@@ -214,11 +214,11 @@ SAYS = (
 
 PATHS = (
     at("npucall_server.carriers.multiplex.call", L1,
-       "stream chunks pipeline asyncio-pipeline pool-pipeline",
+       "stream chunks pipeline",
        "reply, timings, places = execution.reply()", "reply, timings, places = execution.reply()\n"
        "    places = [memoryview(bytes([e[0] ^ 1]) + bytes(e[1:])) if not isinstance(e, "
        "tuple) and e else e for e in places]"),
-    at("npucall_server.carriers.multiplex.call", L1, "pipeline asyncio-pipeline",
+    at("npucall_server.carriers.multiplex.call", L1, "pipeline",
        "reply, timings, places = execution.reply()", "reply, timings, places = execution.reply()\n"
        "    STATE['last'], places = (reply, places), STATE['last'][1] if STATE.get('last', "
        "('',))[0] == reply else places"),

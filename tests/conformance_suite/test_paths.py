@@ -116,8 +116,7 @@ def test_a_server_without_a_usual_path_fails(settings: dict[str, Any], missing: 
 def test_in_this_process_nothing_travels() -> None:
     (first, *_) = outcomes_of("local:")
     assert set(first.paths) == {
-        "pipeline", "handle", "kept-output", "program", "asyncio", "asyncio-pipeline", PLAN,
-        PROGRAM_PLAN,
+        "pipeline", "handle", "kept-output", "program", PLAN, PROGRAM_PLAN,
     }  # fmt: skip
     assert first.paths_skipped["execute"] == "nothing travels here"
 
@@ -133,4 +132,4 @@ def test_of_a_pool_one_member_is_judged_and_named(target: str) -> None:
         with npucall_client.connect(named[server.server.target]) as member:
             assert member.server_info().server.instance == server.server.instance
     assert failed(outcomes) == []
-    assert {path for outcome in outcomes for path in outcome.paths} >= {"pool", "asyncio", PLAN}
+    assert {path for outcome in outcomes for path in outcome.paths} >= {"pipeline", PLAN}

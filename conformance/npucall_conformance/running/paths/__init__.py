@@ -6,73 +6,68 @@ sends the call, and the same call with other data. So an answer to the wrong cal
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from math import prod
+from time import perf_counter_ns
 
 from grpc import StatusCode
 
 from npucall.errors import HandleMemoryError, NpucallError
 from npucall.tensors import TensorSpec
+from npucall.wire.replies import decode_timings
+from npucall_client.calls.answers import decode_reply
+from npucall_client.sending.senders import finished
 from npucall_conformance.cases.case import Case
 from npucall_conformance.cases.made_call import call_of
 from npucall_conformance.judging.check import described
 from npucall_conformance.running.crowd import Observation
 from npucall_conformance.running.not_judged import BUSY, NotJudgedError
-from npucall_conformance.running.paths.memory_way import by_shared_memory
-from npucall_conformance.running.paths.message_ways import (
-    by_calls,
-    by_chunks,
-    by_early_outputs,
-    by_execute,
-    by_pipeline,
-    by_stream,
-)
 from npucall_conformance.running.paths.path import (
     AnswerOrError,
     OutOfReachError,
     Path,
     PathCall,
     differences,
+    of_errors,
+    of_replies,
     of_timings,
 )
-from npucall_conformance.running.paths.plans import plan_problems, program_plan_problems
-from npucall_conformance.running.paths.resources import Resources, lacking
-from npucall_conformance.running.paths.session_ways import (
+from npucall_conformance.running.paths.resources import OF_HERE, Resources, lacking, request_of
+from npucall_conformance.running.paths.ways import (
     by_digest,
+    by_execute,
     by_handle,
     by_kept_outputs,
+    by_pipeline,
     by_program,
+    by_shared_memory,
+    on_streams,
+    step_of,
 )
 from npucall_conformance.running.subject import Subject
-from npucall_conformance.wire import unreadable
+from npucall_conformance.wire import ON_CPU, unreadable
 
 PATHS = (
     Path("execute", by_execute, "messages"),
-    Path("stream", by_stream, "messages", "streams", alone=True),
-    Path("chunks", by_chunks, "messages", "streams", alone=True),
-    Path("early-outputs", by_early_outputs, "messages", "streams early", alone=True),
-    Path("pipeline", by_pipeline("server"), "keeping", "streams"),
-    Path("shared-memory", by_shared_memory, "messages linux", "memory socket", required=False,
+    Path("stream", partial(on_streams, whole=True), "messages streams", alone=True),
+    Path("chunks", on_streams, "messages streams", alone=True),
+    Path("early-outputs", partial(on_streams, early=True), "messages streams early", alone=True),
+    Path("pipeline", by_pipeline, "keeping streams"),
+    Path("shared-memory", by_shared_memory, "messages linux memory socket", required=False,
          long=False),
-    Path("handle", by_handle, "keeping", "streams handles", long=False),
-    Path("kept-output", by_kept_outputs, "keeping", "streams handles", alone=True),
-    Path("digest", by_digest, "keeping", "streams handles digests", required=False, alone=True,
+    Path("handle", by_handle, "keeping streams handles", long=False),
+    Path("kept-output", by_kept_outputs, "keeping streams handles", alone=True),
+    Path("digest", by_digest, "keeping streams handles digests", required=False, alone=True,
          long=False),
-    Path("program", by_program, "keeping", "handles programs", timed=False, links=True, long=False),
-    Path("asyncio", by_calls("loop"), "asyncio", ours=True),
-    Path("asyncio-pipeline", by_pipeline("loop"), "asyncio", "streams", ours=True),
-    Path("pool", by_calls("pool"), "messages ports", ours=True),
-    Path("pool-pipeline", by_pipeline("pool"), "messages ports", "streams", ours=True),
+    Path("program", by_program, "keeping handles programs", timed=False, links=True, long=False),
 )  # fmt: skip
 """The paths. The three below come in addition."""
 PLAN, PROGRAM_PLAN, UNREAD = "plan", "program-plan", "unread"
 _FEW_ELEMENTS = 1 << 17
 """If a call has more elements, the same call with other data is not sent."""
 _GONE = (StatusCode.UNAVAILABLE, StatusCode.DEADLINE_EXCEEDED)
-_FIRST = "1"
-"""Ids end with the number of the case. Cases whose ids end like this also take the paths that only
-the client makes different."""
 _GIVE_UP = 2
 """After so many calls in a row without an answer, a path is no longer taken."""
 
@@ -80,17 +75,10 @@ _GIVE_UP = 2
 def due(subject: Subject, cases: Sequence[Case]) -> tuple[str, ...]:
     """The paths that a run of these cases has to take, or to say why not."""
     sent = [case for case in cases if case.block == "paths"]
-    try:
-        _ = subject.client
-    except NotJudgedError:
+    if not sent or subject.listing is None:
         return ()
-    taken = [path.name for path in PATHS if any(_is_worth(path, case) for case in sent)]
-    return (*taken, PLAN) if sent else ()
-
-
-def _is_worth(path: Path, case: Case) -> bool:
-    """Whether the case has to take the path, if it can."""
-    return (path.long or not _is_long(case)) and (not path.ours or case.id.endswith(_FIRST))
+    long = all(map(_is_long, sent))
+    return (*(path.name for path in PATHS if path.long or not long), PLAN)
 
 
 def _is_long(case: Case) -> bool:
@@ -107,8 +95,8 @@ def by_every_path(seen: Observation) -> list[str]:
         return []  # that is wrong enough, and is said already
     look = _Look(seen)
     samples = list(_samples(seen))
-    look.problems += [f"timings: {each}" for each in _timing_problems(seen, samples[0].answer)]
-    paths = [path for path in PATHS if _is_worth(path, seen.case)]
+    look.problems += [f"timings: {each}" for each in look.timing_problems(samples[0].answer)]
+    paths = [path for path in PATHS if path.long or not _is_long(seen.case)]
     for path in paths:
         look.take(path, samples)
     look.plan(samples)
@@ -117,8 +105,7 @@ def by_every_path(seen: Observation) -> list[str]:
         seen.taken.paths.append(UNREAD)
         unsent = [replace(sample, unsent=unread) for sample in samples[:1]]
         for path in paths:
-            if not path.ours:
-                look.take(path, unsent, ", unread inputs not sent")
+            look.take(path, unsent, ", unread inputs not sent")
     if look.busy and not look.problems:
         raise NotJudgedError(look.busy)
     return look.problems
@@ -136,18 +123,17 @@ class _Look:
 
     def take(self, path: Path, samples: Sequence[PathCall], what: str = "") -> None:
         """Sends calls by a path, as far as it goes from here to there."""
-        taken, name = self._seen.taken, path.name
         try:
-            reason = lacking(self._resources, path.reach)
-            missing = "" if reason else lacking(self._resources, path.offers)
+            need, reason = lacking(self._resources, path.needs)
         except NpucallError as error:
-            reason, missing = "", described(error)
-        if missing and path.required and not self._seen.allow_missing:
-            self.problems.append(f"{name}: expected a server that has it, found that {missing}")
-        elif reason or missing:
-            taken.skipped[name] = reason or missing
-        elif self._resources.silent.get(name, 0) >= _GIVE_UP:
-            self.problems.append(f"{name}: not sent, since nothing answered it before")
+            need, reason = "answer", described(error)
+        is_lawful = need in OF_HERE or not path.required or self._seen.allow_missing
+        if need and is_lawful:
+            self._seen.taken.skipped[path.name] = reason
+        elif need:
+            self.problems.append(f"{path.name}: expected a server that has it, found that {reason}")
+        elif self._resources.silent.get(path.name, 0) >= _GIVE_UP:
+            self.problems.append(f"{path.name}: not sent, since nothing answered it before")
         else:
             self._send(path, samples, what)
 
@@ -164,8 +150,7 @@ class _Look:
         except Exception as error:  # noqa: BLE001  # an answer that cannot be read is a wrong one
             sent, outcomes = sent[:1], [unreadable(error)]
         errors = [each for each in outcomes if isinstance(each, NpucallError)]
-        gone = any(error.code in _GONE for error in errors)
-        silent = self._resources.silent
+        gone, silent = any(error.code in _GONE for error in errors), self._resources.silent
         silent[path.name] = silent.get(path.name, 0) + 1 if gone else 0
         busy = [each for each in errors if each.reason in (*BUSY, HandleMemoryError.reason)]
         if busy:
@@ -175,37 +160,90 @@ class _Look:
             self._seen.taken.paths.append(path.name)
         for sample, outcome in zip(sent, outcomes, strict=True):
             found = differences(sample.answer, outcome)
-            found += _timing_problems(self._seen, outcome) if path.timed else []
+            found += self.timing_problems(outcome) if path.timed else []
             self.problems += [f"{path.name}{what}: {problem}" for problem in found]
-
-    def plan(self, samples: Sequence[PathCall]) -> None:
-        """Has the call planned too, alone and as a step of a program."""
-        self._found(PLAN, lambda: plan_problems(self._resources, self._seen))
-        if lacking(self._resources, "keeping handles programs"):
-            return  # that is said where a program is sent
-        self._found(
-            PROGRAM_PLAN, lambda: program_plan_problems(self._resources, self._seen, samples)
-        )
-
-    def _found(self, name: str, find: Callable[[], list[str]]) -> None:
-        try:
-            found = find()
-        except NpucallError as error:
-            self._is_busy(name, error)
-            return
-        self._seen.taken.paths.append(name)
-        self.problems += [f"{name}: {problem}" for problem in found]
 
     def _is_busy(self, name: str, error: NpucallError) -> None:
         self._seen.taken.skipped[name] = self.busy = f"{name}: {described(error)}"
 
+    def timing_problems(self, outcome: AnswerOrError) -> list[str]:
+        """What is wrong with the times of an answer."""
+        if isinstance(outcome, NpucallError):
+            return []
+        computed = all(prod(shape) for shape in self._seen.case.shapes.values())
+        computed = computed and self._seen.case.setup.filled is None
+        return of_timings(outcome.timings, outcome.total_ns, computed=computed)
 
-def _timing_problems(seen: Observation, outcome: AnswerOrError) -> list[str]:
-    if isinstance(outcome, NpucallError):
-        return []
-    computed = all(prod(shape) for shape in seen.case.shapes.values())
-    computed = computed and seen.case.setup.filled is None
-    return of_timings(outcome.timings, outcome.total_ns, computed=computed)
+    def plan(self, samples: Sequence[PathCall]) -> None:
+        """Has the call planned too, alone and as a step of a program."""
+        steps = sorted(samples, key=lambda sample: sample.is_refused)
+        plans = {PLAN: partial(_plan_problems, self._resources, self._seen)}
+        if not lacking(self._resources, "keeping handles programs")[0]:
+            plans[PROGRAM_PLAN] = partial(_program_problems, self._resources, self._seen, steps)
+        for name, find in plans.items():
+            try:
+                found = find()
+            except NpucallError as error:
+                if error.reason in BUSY:
+                    self._is_busy(name, error)
+                    continue
+                found = _refused(self._seen, error)
+                step = error.details.get("step", "0")
+                if name == PROGRAM_PLAN and step != str(len(steps) - 1):
+                    found.append(f"expected step {len(steps) - 1} refused, found {step}")
+            self._seen.taken.paths.append(name)
+            self.problems += [f"{name}: {problem}" for problem in found]
+
+
+def _plan_problems(resources: Resources, seen: Observation) -> list[str]:
+    """Where Plan differs from Execute. Raises NpucallError if it is refused."""
+    call, start = seen.call.request(), perf_counter_ns()
+    plan = finished(resources.transport.plan(request_of(call)))
+    total = perf_counter_ns() - start
+    timings = decode_timings(plan.timings.SerializeToString())
+    problems = of_timings(timings, total, computed=False)
+    if isinstance(seen.answer, NpucallError):
+        if _is_of_values(seen):
+            return problems
+        return [*problems, f"expected {described(seen.answer)}, found a plan"]
+    problems += of_replies(seen.answer.reply, decode_reply(plan.reply.SerializeToString()))
+    # How much a device should have is not known.
+    if seen.subject.server.device in ON_CPU and plan.workspace_bytes:
+        problems.append(f"expected workspace_bytes 0 on the CPU, found {plan.workspace_bytes}")
+    return problems
+
+
+def _program_problems(
+    resources: Resources, seen: Observation, steps: Sequence[PathCall]
+) -> list[str]:
+    """Where PlanProgram differs from Execute. Raises NpucallError if it is refused."""
+    calls = [step_of(sample) for sample in steps]
+    plan = finished(resources.transport.sessions.plan_program(resources.request(), calls))
+    if isinstance(seen.answer, NpucallError) and not _is_of_values(seen):
+        return [f"expected an error, found a plan of {len(plan.steps)} steps"]
+    problems = [] if len(plan.steps) == len(steps) else [f"expected {len(steps)} steps"]
+    for sample, step in zip(steps, plan.steps, strict=False):
+        if not isinstance(sample.answer, NpucallError):
+            reply = decode_reply(step.reply.SerializeToString())
+            problems += of_replies(sample.answer.reply, reply)
+    least, found = max(sum(s.output_bytes.values()) for s in steps), plan.peak_device_bytes
+    if found < least:
+        problems.append(f"expected peak_device_bytes {least} or more, found {found}")
+    return problems
+
+
+def _refused(seen: Observation, error: NpucallError) -> list[str]:
+    """What is wrong with a plan that is refused."""
+    if isinstance(seen.answer, NpucallError) and not _is_of_values(seen):
+        return of_errors(seen.answer, error)
+    return [f"expected a plan, found {described(error)}"]
+
+
+def _is_of_values(seen: Observation) -> bool:
+    """Whether the call is refused because of values in its arrays, which a plan does not see."""
+    case = replace(seen.case, defects=())
+    valid = call_of(case, seen.seed, seen.subject.server.product)
+    return valid.request().call == seen.call.request().call
 
 
 def _samples(seen: Observation) -> Iterator[PathCall]:
@@ -213,16 +251,16 @@ def _samples(seen: Observation) -> Iterator[PathCall]:
 
     A call that is refused comes together with one that is not.
     """
-    first = PathCall(seen.call, seen.answer)
-    yield first
+    yield PathCall(seen.call, seen.answer)
     if _is_long(seen.case):
         return
-    is_refused = bool(seen.case.defects)
-    case = replace(seen.case, defects=()) if is_refused else seen.case
-    seed = seen.seed if is_refused else seen.seed + 1
+    case, seed = seen.case, seen.seed + 1
+    if case.defects:
+        case, seed = replace(case, defects=()), seen.seed
     other = call_of(case, seed, seen.subject.server.product)
     yield from _answered(seen, PathCall(other, seen.answer))
-    if (takes := _link(seen)) is not None and not isinstance(seen.answer, NpucallError):
+    takes = _link(seen)
+    if takes is not None and not isinstance(seen.answer, NpucallError):
         name, output = takes
         storages = {**seen.call.storages, name: seen.answer.storages[output]}
         linked = replace(seen.call, storages=storages)
@@ -238,15 +276,12 @@ def _answered(seen: Observation, sample: PathCall) -> Iterator[PathCall]:
 
 def _link(seen: Observation) -> tuple[str, str] | None:
     """An input that the operator reads, and an output that could be used as this input."""
-    if isinstance(seen.answer, NpucallError):
-        return None
+    outputs = {} if isinstance(seen.answer, NpucallError) else seen.answer.outputs
     for each in seen.case.statement.inputs:
         spec = seen.call.arguments.get(each.name)
-        if not isinstance(spec, TensorSpec) or spec.dtype.kind != "float":
+        if not isinstance(spec, TensorSpec) or spec.dtype.kind != "float" or not each.read:
             continue
-        if each.name in seen.case.statement.unread or not spec.storage_bytes:
-            continue
-        for output, other in seen.answer.outputs.items():
-            if (other.dtype, other.storage_bytes) == (spec.dtype, spec.storage_bytes):
+        for output, other in outputs.items():
+            if (other.dtype, other.storage_bytes) == (spec.dtype, spec.storage_bytes or -1):
                 return each.name, output
     return None

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from npucall.dtypes import AnyArray
 from npucall.errors import NpucallError
 from npucall.places import Place
 from npucall.tensors import TensorSpec, view
 from npucall.wire.messages import Response
 from npucall.wire.replies import Reply, Timings
 from npucall_client.calls.arguments import BoundCall
+from npucall_client.sending.senders import finished
 from npucall_conformance.cases.arrangements import gaps
 from npucall_conformance.cases.made_call import MadeCall
 from npucall_conformance.judging.check import described
@@ -50,6 +50,11 @@ class PathCall:
         return self.made.request(self.unsent)
 
     @property
+    def is_refused(self) -> bool:
+        """Whether its answer is an error."""
+        return isinstance(self.answer, NpucallError)
+
+    @property
     def output_bytes(self) -> Mapping[str, int]:
         """Sizes of the storages of its outputs, in bytes; empty if the call was refused."""
         if isinstance(self.answer, NpucallError):
@@ -64,34 +69,33 @@ class Path:
     name: str
     send: Callable[[Resources, Sequence[PathCall]], Sequence[AnswerOrError]]
     """Sends the calls and returns their outcomes. Raises an error if none can be sent."""
-    reach: str
-    """Words of ``resources.NEEDS``: what must hold here, whatever the server is."""
-    offers: str = ""
-    """Words of ``resources.NEEDS``: what the server says that it has."""
+    needs: str
+    """Words of ``resources.NEEDS``."""
     required: bool = True
     """Whether a server without it is wrong."""
     timed: bool = True
     """Whether its answers say where the server's time went."""
     links: bool = False
     """Whether a call may take the output of another call as an input."""
-    ours: bool = False
-    """Whether the path differs from others only in the client, so that one or two cases of an
-    operator are enough."""
     long: bool = True
     """Whether long calls take the path too."""
     alone: bool = False
     """Whether calls on the path cannot affect each other, so that one call is enough."""
 
 
-async def ended(work: Awaitable[Response], fetch: Fetch = in_message) -> AnswerOrError:
+def ended(work: Awaitable[Response], fetch: Fetch = in_message) -> AnswerOrError:
     """How a call ends: its answer, or the error that came instead. Raises OutOfReachError."""
     start = perf_counter_ns()
+
+    async def awaited() -> Response:
+        return await work
+
     try:
-        response = await work
+        response: Response | Exception = finished(awaited())
     except OutOfReachError:
         raise
     except Exception as error:  # noqa: BLE001  # the call's own
-        return outcome_of(error, 0)
+        response = error
     return outcome_of(response, perf_counter_ns() - start, fetch)
 
 
@@ -133,37 +137,38 @@ def differences(expected: AnswerOrError, found: AnswerOrError) -> list[str]:
 def of_errors(expected: NpucallError, found: NpucallError) -> list[str]:
     """Where an error differs from that of the usual path; its text and details if nothing else."""
     names = ("code", "reason", "aclnn_status", "parameters")
-    pairs = [(name, getattr(expected, name), getattr(found, name)) for name in names]
-    problems = [
-        f"expected {name} {wanted}, found {other}: {found}"
-        for name, wanted, other in pairs
-        if wanted != other
-    ]
-    if not problems and str(expected) != str(found):
-        problems.append(f"expected the message {str(expected)!r}, found {str(found)!r}")
-    details = [
-        {name: text for name, text in each.details.items() if name not in _OF_THE_WAY}
+    first, second = (
+        {
+            "message": str(each),
+            "details": {n: text for n, text in each.details.items() if n not in _OF_THE_WAY},
+        }
         for each in (expected, found)
-    ]
-    if not problems and details[0] != details[1]:
-        problems.append(f"expected the details {details[0]}, found {details[1]}")
-    return problems
+    )
+    return _unequal(
+        {name: getattr(expected, name) for name in names},
+        {name: getattr(found, name) for name in names},
+    ) or _unequal(first, second)
 
 
 def of_replies(expected: Reply, found: Reply) -> list[str]:
     """Where a reply differs from that of the usual path."""
-    problems = []
-    for what in ("variant", "kernel_dtype", "outputs", "stored", "warnings", "server"):
-        wanted, other = getattr(expected, what), getattr(found, what)
-        if what == "server" and wanted.device == "local":  # each client is one
-            wanted = replace(wanted, instance=other.instance)
-        if wanted != other or (what == "outputs" and list(wanted) != list(other)):
-            shown = [
-                text if len(text) < _LONG else f"{text[:_LONG]} ..."
-                for text in (str(wanted), str(other))
-            ]
-            problems.append(f"expected {what} {shown[0]}, found {shown[1]}")
-    return problems
+    if expected.server.device == "local":  # each client is one
+        server = replace(expected.server, instance=found.server.instance)
+        expected = replace(expected, server=server)
+    names = ("variant", "kernel_dtype", "stored", "warnings", "server")
+    first, second = (
+        {**{n: getattr(each, n) for n in names}, "outputs": list(each.outputs.items())}
+        for each in (expected, found)
+    )
+    return _unequal(first, second)
+
+
+def _unequal(expected: Mapping[str, Any], found: Mapping[str, Any]) -> list[str]:
+    return [
+        f"expected {name} {wanted!s:.{_LONG}}, found {found[name]!s:.{_LONG}}"
+        for name, wanted in expected.items()
+        if wanted != found[name]
+    ]
 
 
 def of_timings(timings: Timings, total_ns: int, *, computed: bool) -> list[str]:
@@ -177,10 +182,8 @@ def of_timings(timings: Timings, total_ns: int, *, computed: bool) -> list[str]:
     if told > total_ns * (1 + _CLOCKS):
         parts = ", ".join(f"{n} {ns}" for n, ns in timings._asdict().items() if ns)
         problems.append(f"expected times within {total_ns} ns, found {parts}, {told} together")
-    if min(timings) < 0:
-        problems.append(f"expected times of 0 or more, found {timings}")
-    if computed and timings.run_ns <= 0:
-        problems.append(f"expected run_ns above 0, found {timings.run_ns}")
+    if min(timings) < 0 or (computed and timings.run_ns <= 0):
+        problems.append(f"expected times of 0 or more and run_ns above 0, found {timings}")
     return problems
 
 
@@ -192,8 +195,12 @@ def _of_storages(name: str, spec: TensorSpec, expected: bytes, found: bytes) -> 
         return f"{name}: expected {len(expected)} bytes, found {len(found)}"
     if (gaps(spec, expected) != gaps(spec, found)).any():
         return f"{name}: expected the same bytes between the elements, found others"
-    one, other = view(spec, expected), view(spec, found)
-    differs = _other_bits(one, other)
+    one, other = (np.array(view(spec, each)) for each in (expected, found))
+    bits = [
+        each.view(np.uint8).reshape(*spec.shape, -1)
+        for each in (np.atleast_1d(one), np.atleast_1d(other))
+    ]
+    differs = (bits[0] != bits[1]).any(axis=-1) & ~((one != one) & (other != other))  # noqa: PLR0124  # NaN alone
     if not differs.any():
         return ""
     first = tuple(int(i) for i in np.argwhere(differs)[0])
@@ -201,13 +208,3 @@ def _of_storages(name: str, spec: TensorSpec, expected: bytes, found: bytes) -> 
         f"{name}: expected the same bits, found {np.count_nonzero(differs)} of {spec.elements} "
         f"elements with others, first {list(first)}: {one[first]!r} and {other[first]!r}"
     )
-
-
-def _other_bits(one: AnyArray, other: AnyArray) -> AnyArray:
-    """Which elements have other bits, NaN apart."""
-    bits = [
-        np.frombuffer(each.tobytes(), np.uint8).reshape(*each.shape, each.itemsize)
-        for each in (one, other)
-    ]
-    differs: AnyArray = (bits[0] != bits[1]).any(axis=-1)
-    return differs & ~((one != one) & (other != other))  # noqa: PLR0124  # NaN alone
