@@ -10,10 +10,11 @@ from npucall_client.calls.options import Binding
 from npucall_client.sending.probe import connected
 from npucall_client.sending.remote import ServerTransport
 from npucall_client.sending.reservations import Renewal, keys_of
+from npucall_client.sending.senders import finished
 from npucall_client.sessions.connection import Connection, Exclusive, Shared
 from npucall_client.sessions.session_link import SessionLink
 from npucall_client.settings import ClientSettings, Options, checked_seconds
-from npucall_client.targets import LOCAL, POOL
+from npucall_client.targets import LOCAL, POOL, RECORDED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -63,6 +64,15 @@ async def opened(settings: ClientSettings, sender: Sender) -> Transport:
 
     What only some targets need is imported where it is needed, since that takes time.
     """
+    if settings.record or settings.target.startswith(RECORDED):
+        from npucall_client.local import recorded  # noqa: PLC0415
+        from npucall_client.sending.threads import THREADS  # noqa: PLC0415
+
+        if not settings.record:
+            return recorded.RecordedTransport(settings, sender)
+        unrecorded = settings.model_copy(update={"record": ""})
+        server = await sender.beside(lambda: finished(opened(unrecorded, THREADS)))
+        return recorded.RecordingTransport(settings, server, sender)
     if settings.target == LOCAL:
         from npucall_client.local.transport import LocalTransport  # noqa: PLC0415
 

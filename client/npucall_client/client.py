@@ -312,7 +312,7 @@ class Client(ClientBase):
     """Its name in 0.1."""
 
     def carrier(self) -> str:
-        """How calls travel now: in ``frames``, over ``grpc``, or ``local`` if they do not.
+        """How calls travel now: in ``frames``, over ``grpc``; ``local``, ``recorded``: not at all.
 
         Waits until that is known. A call that frames do not reach goes over gRPC all the same. Of a
         pool it is how they travel to one of its members.

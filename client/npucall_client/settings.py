@@ -128,6 +128,9 @@ class Options(BaseModel):
     poison: bool = False
     """For tests: fill new memory of this process with a pattern, so that you see bytes that nobody
     wrote. NPUCALL_POISON."""
+    record: Annotated[str, BeforeValidator(fspath)] = ""
+    """File to which the client appends its calls with their arrays, 1 GiB at most, as ``npucall
+    record`` does. Calls are slower meanwhile. NPUCALL_RECORD."""
     product: str = ""
     """With a pool, the family (``npucall info`` shows it) of the members to call; empty: any.
     NPUCALL_PRODUCT."""
@@ -151,9 +154,9 @@ class ClientSettings(Options):
     """How a client reaches its server, and what it asks for if a call does not say."""
 
     target: Annotated[str, BeforeValidator(checked_target)] = "127.0.0.1:50051"
-    """HOST:PORT or unix:PATH of a server, ``local:``, or a pool: ``pool:HOST:PORT,HOST:PORT``,
-    ``pool:dns:NAME:PORT``, ``pool:file:PATH``, ``pool:directory:HOST:PORT``. A HOST alone means
-    port 50051. NPUCALL_TARGET."""
+    """HOST:PORT or unix:PATH of a server, ``local:``, ``recorded:FILE``, or a pool:
+    ``pool:HOST:PORT,HOST:PORT``, ``pool:dns:NAME:PORT``, ``pool:file:PATH``,
+    ``pool:directory:HOST:PORT``. A HOST alone means port 50051. NPUCALL_TARGET."""
     timeout: Annotated[float, BeforeValidator(_seconds)] = 60.0
     """Seconds until a call fails, retries included. NPUCALL_TIMEOUT."""
     wait: bool = True
@@ -230,9 +233,9 @@ def _refused(error: ValidationError) -> SettingError | TypeError:
     return SettingError(f"{said}{found} ({name}, NPUCALL_{name.upper()})", setting=name)
 
 
-def environment_under(target: str, reservation: str) -> dict[str, str]:
-    """This process's environment, for a child whose clients call there under a reservation."""
-    return {**os.environ, "NPUCALL_TARGET": target, "NPUCALL_RESERVATION": reservation}
+def environment_with(**settings: str) -> dict[str, str]:
+    """This process's environment, for a child whose clients have these settings."""
+    return {**os.environ, **{f"NPUCALL_{name.upper()}": text for name, text in settings.items()}}
 
 
 def proxies_of_environment() -> dict[str, str]:

@@ -12,6 +12,8 @@ from npucall.membership import DIRECTORY_PORT, check_address
 
 LOCAL = "local:"
 """The target that computes in this process."""
+RECORDED = "recorded:"
+"""What the target of a file of recorded calls begins with."""
 POOL = "pool:"
 """What the target of a pool begins with."""
 SERVER_PORT = 50051
@@ -30,6 +32,7 @@ _ANY_ADDRESS = ("0.0.0.0", "[::]")  # noqa: S104  # a client may call them, nobo
 _COMPLETE = {
     "local": LOCAL,
     "pool": "pool:HOST:PORT,HOST:PORT",
+    "recorded": "recorded:FILE",
     "unix": "unix:PATH",
 }
 """What was probably meant by the first word alone."""
@@ -44,6 +47,8 @@ def checked_target(target: object) -> str:
     if not isinstance(target, str) or not target.strip():
         raise _refused(target, "write HOST:PORT of a server, unix:PATH, local: or pool:...")
     text = target.strip()
+    if text.startswith(RECORDED) and text != RECORDED:
+        return text
     if text == LOCAL or (text.startswith(_OF_GRPC) and text != _UNIX):
         return text
     if text.startswith(POOL) and text != POOL:

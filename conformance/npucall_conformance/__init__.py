@@ -14,7 +14,8 @@
   failing cases, with the answers, for ``npucall replay``; ``gradients`` judges the gradients of a
   module of torch.
 * ``options`` does what the options ask for; ``conform_command`` declares ``npucall conform`` and
-  ``npucall replay``; ``wire`` sends any call, even a wrong one.
+  ``npucall replay``, ``rerun_command`` declares ``npucall rerun``; ``wire`` sends any call, even a
+  wrong one.
 """
 
 from importlib import import_module

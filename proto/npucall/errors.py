@@ -400,6 +400,12 @@ class NoMemberError(NpucallError):
     repeat = Repeat.ELSEWHERE
 
 
+class NotRecordedError(NpucallError, LookupError):
+    """A file of recorded calls has no answer to this one. Record it again (``npucall record``)."""
+
+    code, reason = StatusCode.NOT_FOUND, "NOT_RECORDED"
+
+
 class MixedPoolError(NpucallError):
     """The pool has several SoCs, and their results differ. Say which one you want (``soc``)."""
 

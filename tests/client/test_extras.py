@@ -152,20 +152,10 @@ def test_server_and_directory_load_without_their_extras() -> None:
     assert ran((extras, program)) == ["done"]
 
 
-WITHOUT_SUITE = """
-import importlib.metadata as metadata
-
-real = metadata.entry_points
-metadata.entry_points = lambda **only: metadata.EntryPoints(
-    point for point in real(**only) if not point.value.startswith("npucall_conformance")
-)
-"""
-
-
 @pytest.mark.skipif(find_spec("typer") is None, reason="needs the extra cli")
 def test_a_command_of_the_suite_says_what_to_install_and_others_work_without_it() -> None:
-    hidden, commands = ["npucall_conformance"], ("conform", "replay", "info', 'local:")
-    programs = [WITHOUT_SUITE + COMMAND.format(f"'{command}'") for command in commands]
+    hidden, commands = ["npucall_conformance"], ("conform", "rerun", "info', 'local:")
+    programs = [COMMAND.format(f"'{command}'") for command in commands]
     *said, info = ran(*((hidden, program) for program in programs))
     assert said == [
         f"npucall {command}: the distribution npucall-conformance is missing; "

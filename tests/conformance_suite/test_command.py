@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from functools import partial
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -47,12 +46,6 @@ def busy(monkeypatch: pytest.MonkeyPatch) -> None:
     """A server that has no time after its first answer."""
     server = Failing(lambda asked: QueueFullError("queue: full") if asked else None)
     monkeypatch.setattr(module, "connect", lambda *_, **__: client_of(server))
-
-
-@each("name", ["conform", "replay"])
-def test_the_subcommands_are_entry_points(name: str) -> None:
-    (point,) = entry_points(group="npucall.commands", name=name)
-    assert point.load() is getattr(module, name)
 
 
 def test_an_operator_of_several_variants_says_how_to_name_one(tmp_path: Path) -> None:

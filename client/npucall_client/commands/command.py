@@ -1,7 +1,7 @@
 """The command ``npucall``.
 
-Its subcommands are those of ``_OWN``, and the entry points of the group ``npucall.commands``, by
-which other distributions add some: the conformance suite adds ``conform`` and ``replay``.
+Its subcommands are those of ``_MODULES``, some of them in the conformance suite, and the entry
+points of the group ``npucall.commands``, by which other distributions add some.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Callable
 from functools import partial
 from importlib import import_module
 from importlib.metadata import entry_points
+from importlib.util import find_spec
 from typing import Annotated, Any, NoReturn
 
 import npucall_client
@@ -43,17 +44,22 @@ from npucall_client.commands.console import (
 from npucall_client.commands.exits import ExitCode
 
 _GROUP = "npucall.commands"
-_OF_THE_SUITE = ("conform", "replay")
-_OWN = {
-    "info": "command",
-    "members": "members",
-    "operators": "command",
-    "plan": "calling",
-    "release": "reservation_command",
-    "reserve": "reservation_command",
-    "run": "calling",
-    "top": "top",
-    "usage": "usage",
+_COMMANDS = "npucall_client.commands"
+_SUITE = "npucall_conformance"
+_MODULES = {
+    "conform": f"{_SUITE}.conform_command",
+    "info": f"{_COMMANDS}.command",
+    "members": f"{_COMMANDS}.members",
+    "operators": f"{_COMMANDS}.command",
+    "plan": f"{_COMMANDS}.calling",
+    "record": f"{_COMMANDS}.recording",
+    "release": f"{_COMMANDS}.reservation_command",
+    "replay": f"{_SUITE}.conform_command",
+    "rerun": f"{_SUITE}.rerun_command",
+    "reserve": f"{_COMMANDS}.reservation_command",
+    "run": f"{_COMMANDS}.calling",
+    "top": f"{_COMMANDS}.top",
+    "usage": f"{_COMMANDS}.usage",
 }
 """The module of each; the function in it has the same name."""
 _HELP = """Runs operators of Ascend NPUs on a server, or in this process.
@@ -85,7 +91,7 @@ def main() -> None:
     app.callback()(_options)
     every = commands()
     asked = next(iter(sys.argv[1:]), "")
-    if asked in _OF_THE_SUITE and asked not in every:
+    if asked in _MODULES and asked not in every:
         sys.exit(missing_suite(f"npucall {asked}"))
     for name in [asked] if asked in every else sorted(every):  # to load one is quick
         command = every[name]()
@@ -104,15 +110,18 @@ def main() -> None:
 
 
 def commands() -> dict[str, Callable[[], Callable[..., Any]]]:
-    """The subcommands by name: what loads each."""
+    """The subcommands by name: what loads each. Those of the suite only where that is installed."""
+    has_suite = find_spec(_SUITE) is not None
     own = {
-        name: partial(_own, f"npucall_client.commands.{module}", name)
-        for name, module in _OWN.items()
+        name: partial(_function, module, name)
+        for name, module in _MODULES.items()
+        if has_suite or not module.startswith(_SUITE)
     }
-    return {**{point.name: point.load for point in entry_points(group=_GROUP)}, **own}
+    others = [point for point in entry_points(group=_GROUP) if point.name not in _MODULES]
+    return {**{point.name: point.load for point in others}, **own}
 
 
-def _own(module: str, name: str) -> Callable[..., Any]:
+def _function(module: str, name: str) -> Callable[..., Any]:
     function: Callable[..., Any] = getattr(import_module(module), name)
     return function
 

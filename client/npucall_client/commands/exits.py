@@ -19,8 +19,8 @@ class ExitCode(IntEnum):
         return member
 
     DONE = 0, "done; of conform: the server conforms; of replay: the case passes now"
-    FAILED = 1, "an error; of conform: a case fails, or a part was not judged; of replay: it fails"
+    FAILED = 1, "an error; of conform: a case fails, or is not judged; of replay, rerun: it differs"
     USAGE = 2, "the command line is wrong, or a setting: the message says which"
-    NOT_RUN = 126, "of reserve: the command cannot be run"
-    NO_COMMAND = 127, "of reserve: the command was not found"
+    NOT_RUN = 126, "of reserve and record: the command cannot be run"
+    NO_COMMAND = 127, "of reserve and record: the command was not found"
     INTERRUPTED = 130, "Ctrl-C"

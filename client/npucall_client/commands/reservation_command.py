@@ -14,7 +14,7 @@ import typer
 from npucall_client.client import connect
 from npucall_client.commands.console import Target, TargetOption, the_target
 from npucall_client.commands.exits import ExitCode
-from npucall_client.settings import ClientSettings, environment_under
+from npucall_client.settings import ClientSettings, environment_with
 
 _PASSED_ON = ("SIGTERM", "SIGHUP", "SIGINT", "SIGQUIT", "SIGUSR1", "SIGUSR2")
 _OF_A_TERMINAL = ("SIGINT", "SIGQUIT")
@@ -52,7 +52,7 @@ def reserve(
     """
     settings = ClientSettings.of(target=target)
     with connect(target) as client, client.reserve(seconds, wait=wait, count=count) as quiet:
-        code = _run(command, environment_under(settings.target, quiet.key))
+        code = run_child(command, environment_with(target=settings.target, reservation=quiet.key))
         if not quiet.remaining:
             print("npucall: the reservation had ended before the command", file=sys.stderr)
     raise typer.Exit(code)
@@ -68,7 +68,7 @@ def release(target: Target = None, target_option: TargetOption = None) -> None:
         client.release_reservation()
 
 
-def _run(command: list[str], environment: dict[str, str]) -> int:
+def run_child(command: list[str], environment: dict[str, str]) -> int:
     """Runs a command, which gets the signals of this process, and answers its exit code."""
     try:
         process = subprocess.Popen(command, env=environment)  # noqa: S603  # what the user asked for

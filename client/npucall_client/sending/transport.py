@@ -34,7 +34,7 @@ class Transport(Protocol):
         """Checks a call."""
 
     async def carrier(self, request: Request) -> str:
-        """How calls travel: ``frames``, ``grpc``, or ``local`` if they do not."""
+        """How calls travel: ``frames``, ``grpc``; ``local`` or ``recorded`` if they do not."""
 
     def calls(self) -> Calls:
         """Where a pipeline sends its calls."""

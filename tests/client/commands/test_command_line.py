@@ -9,7 +9,7 @@ import re
 import shlex
 import subprocess
 import sys
-from importlib.metadata import version
+from importlib.metadata import EntryPoint, version
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -104,6 +104,16 @@ def commands() -> dict[str, Any]:
     for name, load in command.commands().items():
         app.command(name)(load())
     return dict(typer.main.get_command(app).commands)
+
+
+def test_another_distribution_adds_a_subcommand(said: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    value = "npucall_client.commands.reservation_command:release"
+    mine = EntryPoint("mine", value, "npucall.commands")
+    monkeypatch.setattr(
+        command, "entry_points", lambda group: [mine] if group == mine.group else []
+    )
+    assert "Ends a reservation, whoever has it." in said("mine", "--help")
+    assert "  mine " in said("--help")
 
 
 # Targets.
@@ -216,6 +226,28 @@ def test_what_travels_for_more_than_a_second_is_shown_at_a_terminal(
                 assert shown.file.getvalue() == ""  # type: ignore[attr-defined]
                 told(2**21, 0, 2**22)
     assert "2.1/4.2 MB" in shown.file.getvalue()  # type: ignore[attr-defined]
+
+
+RECORDED = """
+import numpy as np, npucall, sys
+with npucall.connect() as npu:
+    npu.run(npucall.ops.exp, np.zeros(3, np.float32))
+sys.exit(7)
+"""
+
+
+def test_record_runs_a_command_and_keeps_its_calls(run: Any, tmp_path: Path) -> None:
+    file = tmp_path / "calls.rec"
+    words = ("record", str(file), "-t", "local:", "--", sys.executable, "-c", RECORDED)
+    ended = run(*words)
+    assert (ended.returncode, ended.stdout) == (7, "")
+    size = f"{file.stat().st_size} B"
+    assert ended.stderr == f"npucall: recorded 1 calls, {size}\n  1 of aclnnExp\n"
+    told = run("run", "Exp", "self=[0,0,0]", "-t", f"recorded:{file}")
+    assert (told.returncode, told.stdout) == (0, "out = [1., 1., 1.]\n")
+    ended = run(*words)
+    assert ended.returncode == ExitCode.USAGE
+    assert f"{file}: expected a new file, found one that is there" in ended.stderr
 
 
 # Nothing is cut.

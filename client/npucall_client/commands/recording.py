@@ -1,0 +1,54 @@
+"""``npucall record``: a command whose calls go into a file."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from npucall.errors import SettingError
+from npucall.texts import size
+from npucall.wire.recordings import MOST_BYTES, recorded
+from npucall.wire.rpcs import EXECUTE
+from npucall_client.commands.console import TargetOption
+from npucall_client.commands.reservation_command import run_child
+from npucall_client.settings import ClientSettings, environment_with
+
+
+def record(
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help=f"A new file, of {size(MOST_BYTES)} at most.")
+    ],
+    command: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="COMMAND", help="The command and its arguments; -- stands before it."
+        ),
+    ],
+    target: TargetOption = None,
+) -> None:
+    """Runs a command and records its calls.
+
+    The file has the calls of all npucall clients in it, with their arrays and answers. Send it with
+    a report of a bug, make the calls again with npucall rerun, or let it answer them: the target
+    recorded:FILE. It has no tokens and no certificates. The exit code is the command's.
+
+    Examples:
+        npucall record calls.rec -- python train.py
+        npucall record calls.rec --target npu-host:50051 -- python -m pytest
+    """
+    if file.exists():
+        raise SettingError(f"{file}: expected a new file, found one that is there", setting="file")
+    told = {} if target is None else {"target": ClientSettings.of(target=target).target}
+    code = run_child(command, environment_with(record=str(file.absolute()), **told))
+    calls: Counter[str] = Counter()
+    if file.exists():
+        calls.update(call.operator for call in recorded(file) if call.method == EXECUTE.name)
+    how_large = size(file.stat().st_size) if file.exists() else "no file"
+    print(f"npucall: recorded {calls.total()} calls, {how_large}", file=sys.stderr)
+    for operator, count in sorted(calls.items()):
+        print(f"  {count} of {operator}", file=sys.stderr)
+    raise typer.Exit(code)
