@@ -116,11 +116,12 @@ class Callers:
 
 def rest() -> Counter[str]:
     """The objects that there are, by class."""
-    kinds = (type(each) for each in gc.get_objects())
-    names = (f"{kind.__module__}.{kind.__qualname__}" for kind in kinds)
-    return Counter(
-        name for name in names if name.startswith(PACKAGES) and not name.endswith(LASTING)
-    )
+    found: Counter[str] = Counter()
+    for kind, count in Counter(map(type, gc.get_objects())).items():
+        name = f"{kind.__module__}.{kind.__qualname__}"
+        if name.startswith(PACKAGES) and not name.endswith(LASTING):
+            found[name] += count
+    return found
 
 
 def in_frames(served: Served, how: str) -> None:
@@ -166,7 +167,7 @@ def left(served: Served, name: str, how: str, rounds: int) -> Counter[str]:
 def grown(served: Served, before: Counter[str]) -> Counter[str]:
     """What there is more than before, however long one waits."""
     found: Counter[str] = Counter()
-    for _ in range(1200):  # a minute: peers are noticed late beside load
+    for _ in range(6000):  # five minutes: peers are noticed late beside load
         served.core.usage.lines()  # it counts the records that it has
         found = rest() - before
         if not found:
