@@ -4,8 +4,6 @@ What belongs to a whole process is asserted there: its threads, descriptors, map
 environment, signal handlers. In a process with other tests it would depend on what they left.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

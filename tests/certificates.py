@@ -1,7 +1,5 @@
 """Authorities and certificates of tests, in files as settings name them."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import dataclass
 from datetime import datetime

@@ -1,7 +1,5 @@
 """Who runs which cases of a sweep: ``make test``, ``make test-all`` or ``make test-long``."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

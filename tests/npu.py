@@ -1,7 +1,5 @@
 """Servers on a simulated NPU, started as a user starts one on a host with CANN."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

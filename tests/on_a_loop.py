@@ -3,8 +3,6 @@
 Its event loop runs in a thread of its own, whoever calls waits for what the loop answers.
 """
 
-from __future__ import annotations
-
 import asyncio
 import inspect
 import threading

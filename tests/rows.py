@@ -1,7 +1,5 @@
 """A test of a table of rows: it tries every row, and reports each that fails."""
 
-from __future__ import annotations
-
 import inspect
 import reprlib
 from collections.abc import Callable, Iterable

@@ -1,7 +1,5 @@
 """A process that shares memory with a server, knowing the generated classes and sockets alone."""
 
-from __future__ import annotations
-
 import mmap
 import os
 import socket

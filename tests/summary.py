@@ -3,8 +3,6 @@
 With ``--summary=FILE`` it stands in that file too, with the date and the commit.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import time

@@ -5,8 +5,6 @@ bools and pointers in x0 to x7, floats and doubles in v0 to v7, and what is left
 bytes each. So libffi passes what ctypes declares.
 """
 
-from __future__ import annotations
-
 import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass, field

@@ -3,8 +3,6 @@
 ``COMPILER`` is Debian's package ``g++-aarch64-linux-gnu``.
 """
 
-from __future__ import annotations
-
 import re
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """What the headers declare, and the claims about it that g++ judges without running anything."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """What this project tells ctypes of C functions, in C++."""
 
-from __future__ import annotations
-
 import ctypes
 from collections import defaultdict
 from collections.abc import Sequence

@@ -4,8 +4,6 @@
 takes it. Where a proof fails nothing is written, and the functions are named.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What the simulator's sources declare."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 from pathlib import Path

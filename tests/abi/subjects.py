@@ -4,8 +4,6 @@ C++ takes the declarations of the simulator, which other tests compare with CANN
 prototypes of its operators.
 """
 
-from __future__ import annotations
-
 import random
 from ctypes import c_bool, c_double, c_float, c_int8, c_int32, c_int64, c_uint64, c_void_p
 from typing import Any

@@ -4,8 +4,6 @@
 what is kept is the headers alone, below build/.
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

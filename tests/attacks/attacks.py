@@ -3,8 +3,6 @@
 The tests look at the server then; the soak lets them loose again and again.
 """
 
-from __future__ import annotations
-
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence

@@ -5,8 +5,6 @@ input ends a phase, of which one line of JSON tells. A caller that is told that 
 waits and asks again; its call is lost if it is not answered within PATIENCE.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """How the attacks start a server, and print their figures."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager

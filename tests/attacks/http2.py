@@ -1,7 +1,5 @@
 """An HTTP/2 client without manners: frames by hand, so that it can stop, stall and lie anywhere."""
 
-from __future__ import annotations
-
 import select
 import socket
 import time

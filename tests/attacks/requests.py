@@ -1,7 +1,5 @@
 """Requests that cost their sender nothing: some hundred bytes that claim much."""
 
-from __future__ import annotations
-
 import zlib
 from typing import Any
 

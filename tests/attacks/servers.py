@@ -4,8 +4,6 @@
 figures of before: ``ATTACKED_SERVER="/older/.venv/bin/python -m npucall_server"``.
 """
 
-from __future__ import annotations
-
 import os
 import shlex
 import subprocess

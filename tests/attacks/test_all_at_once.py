@@ -6,8 +6,6 @@ kind. The processor that the attackers take is taken in the quiet phase, too, by
 compute.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 import time

@@ -4,8 +4,6 @@ Each is a process that does one thing after the other, leaves most of them unfin
 by SIGKILL at a random moment.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import random

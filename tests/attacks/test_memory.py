@@ -1,7 +1,5 @@
 """Memory: whatever callers send, the server stays under 1.5 x memory_limit + 256 MiB."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from tests.end_to_end import wire

@@ -1,7 +1,5 @@
 """Sharing: no connection holds more than half of places, streams or bytes while others ask."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator
 

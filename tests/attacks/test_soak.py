@@ -1,7 +1,5 @@
 """Soak: hostile and polite callers together, for ``SOAK_SECONDS`` (120; 1800 is the full one)."""
 
-from __future__ import annotations
-
 import os
 import random
 import subprocess

@@ -3,8 +3,6 @@
 The figures of before are of 31bb2f97, with a memory_limit of 256 MiB.
 """
 
-from __future__ import annotations
-
 import shutil
 import socket
 import subprocess

@@ -1,7 +1,5 @@
 """Tenants beside each other: each gets its share, whatever the others ask for."""
 
-from __future__ import annotations
-
 import os
 import sys
 import threading

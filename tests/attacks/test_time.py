@@ -1,7 +1,5 @@
 """Time: nobody stops the others, and what one call may compute or parse is bounded."""
 
-from __future__ import annotations
-
 import time
 
 import pytest

@@ -1,7 +1,5 @@
 """What the attacks are made with: calls by hand, and polite callers who notice what they lose."""
 
-from __future__ import annotations
-
 import time
 
 import pytest

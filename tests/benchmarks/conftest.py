@@ -1,7 +1,5 @@
 """The modules of the benchmarks import each other by name, as scripts of one folder do."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 A line is a number of elements of each tensor. Arguments: the target, and the timeout in seconds.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 import time

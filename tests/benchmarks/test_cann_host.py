@@ -1,7 +1,5 @@
 """The benchmark of the host's time: time that a call spends in C is not counted as ours."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

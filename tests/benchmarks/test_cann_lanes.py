@@ -1,7 +1,5 @@
 """The benchmark of lanes, and what its trace shows of them: what goes on at once, not how fast."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import subprocess

@@ -1,7 +1,5 @@
 """The far link: that its wire is as slow as it says, and that nothing is left of it."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import sys

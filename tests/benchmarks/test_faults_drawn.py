@@ -1,7 +1,5 @@
 """Faults are drawn by a seed, each is another program, and a fork says who reports it."""
 
-from __future__ import annotations
-
 import ast
 from itertools import islice
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The arithmetic of the benchmarks, and that goals, measurements and JSON belong together."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import replace

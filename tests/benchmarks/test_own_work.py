@@ -1,7 +1,5 @@
 """The benchmark of our own work: whether it runs, in two trees."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

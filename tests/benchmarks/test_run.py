@@ -1,7 +1,5 @@
 """``make bench``: what it writes, and its exit code."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Links and processes that fall silent: found soon if they are dead, and not if they are slow."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

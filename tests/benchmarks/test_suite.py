@@ -1,7 +1,5 @@
 """The benchmarks at sizes so small that their figures mean nothing: whether they run."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The Helm chart: linted and rendered by helm, compared with the schemas of Kubernetes."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

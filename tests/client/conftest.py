@@ -1,7 +1,5 @@
 """Hypothesis for the client: no deadlines, since tests do not judge time. One client for tests."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

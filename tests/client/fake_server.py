@@ -3,8 +3,6 @@
 Unless a test says otherwise it answers a call with the bytes of its first storage.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor

@@ -4,8 +4,6 @@ In the generated classes and nothing of npucall's own. Unless a test says otherw
 is asked for, and answers a call with its first input times two, in its place where it has one.
 """
 
-from __future__ import annotations
-
 import fcntl
 import itertools
 import mmap

@@ -1,7 +1,5 @@
 """Operators known by their C prototype alone, and calls of them as they are sent."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """``import npucall`` is all that a user types."""
 
-from __future__ import annotations
-
 import ast
 import importlib.metadata
 from importlib.metadata import EntryPoints

@@ -1,7 +1,5 @@
 """What ``local:`` and the client's distribution need, and what is said of what is missing."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from importlib.metadata import requires

@@ -1,7 +1,5 @@
 """npucall_client.settings: what is asked where, and what is refused."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from functools import partial

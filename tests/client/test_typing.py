@@ -4,8 +4,6 @@
 marked line has to be an error by itself, and no other.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """What a server says is short to look at, and has all of its message."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Iterator
 

@@ -3,8 +3,6 @@
 Every path has to give these; ``test_worked_examples`` and ``tests/end_to_end`` read this table.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,7 +1,5 @@
 """Calls below the Python client: any spec, any message, through the same transports."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 
 import pytest

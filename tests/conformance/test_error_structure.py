@@ -3,8 +3,6 @@
 ``tests/proto/wire/test_calls.py`` has all of them, and their order.
 """
 
-from __future__ import annotations
-
 from contextlib import suppress
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Every device answers and refuses what this process does, of every operator."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import suppress
 from itertools import product

@@ -1,7 +1,5 @@
 """What a server of each product says of operators that it lacks [src:product-lists]."""
 
-from __future__ import annotations
-
 from functools import cache
 
 import pytest

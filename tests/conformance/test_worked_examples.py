@@ -1,7 +1,5 @@
 """The worked examples E1 to E12 and F1 to F13, to all their digits [src:worked-examples]."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 from typing import Any
 

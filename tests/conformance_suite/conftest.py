@@ -1,7 +1,5 @@
 """Fixtures of several modules of this folder."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from itertools import count
 

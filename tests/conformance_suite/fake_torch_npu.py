@@ -1,7 +1,5 @@
 """A stand-in for torch_npu: its public functions, as far as the adapter calls them, on the CPU."""
 
-from __future__ import annotations
-
 from types import ModuleType, SimpleNamespace
 from typing import Any
 

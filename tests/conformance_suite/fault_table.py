@@ -1,7 +1,5 @@
 """The faults that the suite is tried with: in a quick run exactly the named blocks see each."""
 
-from __future__ import annotations
-
 from .faults import at, of, read, stored, written
 
 KL, L1 = "KlDivBackward", "L1LossBackward"

@@ -1,7 +1,5 @@
 """Faults of a server as changed text of its modules, and how they get into this process."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import import_module

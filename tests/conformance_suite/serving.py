@@ -1,7 +1,5 @@
 """A server in this process, so that tests can put faults into it."""
 
-from __future__ import annotations
-
 import io
 import json
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Reports to be shown: one with everything in it, one whose texts are hostile."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Which cases there are, and the statements that they are made of."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import replace
 from importlib.util import find_spec

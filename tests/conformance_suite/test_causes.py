@@ -1,7 +1,5 @@
 """Failures are grouped by what they have in common."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """What the truth is, and what a look at an answer finds: every way in which it can be wrong."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """``npucall conform`` and ``npucall replay`` as commands."""
 
-from __future__ import annotations
-
 import json
 from functools import partial
 from pathlib import Path

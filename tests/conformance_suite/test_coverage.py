@@ -1,7 +1,5 @@
 """Coverage: which of the required cases were judged, and the verdict."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from tests.rows import each

@@ -1,7 +1,5 @@
 """The suite catches: each fault of the table is reported in the blocks that are there for it."""
 
-from __future__ import annotations
-
 import pytest
 from tests.rows import each
 

@@ -1,7 +1,5 @@
 """Random calls: the reference answers them, faults that no case has are found and made small."""
 
-from __future__ import annotations
-
 from itertools import islice
 from math import prod
 from random import Random

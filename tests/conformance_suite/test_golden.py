@@ -1,7 +1,5 @@
 """Golden data: an independent reader finds in them what a server has to answer."""
 
-from __future__ import annotations
-
 import json
 import re
 import sys

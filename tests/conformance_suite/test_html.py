@@ -1,7 +1,5 @@
 """The page is well formed, loads no other file, shows everything and runs no scripts."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from html.parser import HTMLParser

@@ -1,7 +1,5 @@
 """What is judged follows from the statements; what a server lists is itself judged."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable, Iterator
 from dataclasses import replace

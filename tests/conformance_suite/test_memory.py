@@ -1,7 +1,5 @@
 """No answer depends on what was in memory before: the suite's calls, over poisoned memory."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from itertools import combinations
 from typing import Any

@@ -1,7 +1,5 @@
 """A server that has no time, or goes away, is not a failure of an operator."""
 
-from __future__ import annotations
-
 import pytest
 from tests.rows import each
 

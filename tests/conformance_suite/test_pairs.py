@@ -1,7 +1,5 @@
 """Two servers next to each other, and the ratios of CANN's figures."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

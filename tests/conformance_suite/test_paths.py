@@ -1,7 +1,5 @@
 """The block ``paths``: every way to a server, and the faults that only some of them show."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Patterns: each is found where a fault of its kind was put in, and nowhere by chance."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Each report is read back: JSON and JUnit XML; and what all reports say alike."""
 
-from __future__ import annotations
-
 import json
 import math
 import shlex

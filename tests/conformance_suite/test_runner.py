@@ -1,7 +1,5 @@
 """Runs against servers that are right, wrong, older, or gone; and bundles of what failed."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from collections import Counter

@@ -1,7 +1,5 @@
 """The suite takes nothing from the contract that could be wrong in both; its own fits it."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
 from itertools import product

@@ -1,7 +1,5 @@
 """The suite on what there is: this process, a server over a socket, simulated NPUs."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """A report at a terminal: tables, failures, verdict, and the bar during the run."""
 
-from __future__ import annotations
-
 import io
 import re
 import sys

@@ -3,8 +3,6 @@
 At 1 an ulp of FLOAT is 2^-23, of FLOAT16 2^-10, of BF16 2^-7.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """podman of these tests alone, and the images; what is not asked for is not built."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 
 import pytest

@@ -1,7 +1,5 @@
 """podman and what it has in common with docker, their containers in a namespace of network."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Builds the images of the Dockerfile, as it is, on base images that come from no registry."""
 
-from __future__ import annotations
-
 import ast
 import subprocess
 from pathlib import Path

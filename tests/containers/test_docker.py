@@ -1,7 +1,5 @@
 """A real dockerd, BuildKit and docker-compose, where no registry and no index is reached."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """The images of the Dockerfile, built and run: what they may do, and who answers from them."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 from collections.abc import Iterator

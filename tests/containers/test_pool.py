@@ -1,7 +1,5 @@
 """Three cpu servers of a compose file behind one name: nobody loses a call."""
 
-from __future__ import annotations
-
 import os
 import signal
 import time

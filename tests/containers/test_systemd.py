@@ -1,7 +1,5 @@
 """docs/lab.md under a real systemd, which boots in namespaces of its own on Debian's packages."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """The directory's tests: none is told anything by the environment."""
 
-from __future__ import annotations
-
 import pytest
 
 from npucall_server.directory.settings import DirectorySettings

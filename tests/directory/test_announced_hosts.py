@@ -1,7 +1,5 @@
 """Who may announce what: a server the hosts of its certificate or tenant, a user nothing."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

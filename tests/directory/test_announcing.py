@@ -1,7 +1,5 @@
 """Servers announce themselves to directories, over real sockets."""
 
-from __future__ import annotations
-
 import os
 import socket
 import threading

@@ -1,7 +1,5 @@
 """A member that is not who it says it is: no credential reaches it, and no tensor."""
 
-from __future__ import annotations
-
 import socket
 import ssl
 import threading

@@ -1,7 +1,5 @@
 """Whose calls ended processes of a pool: a directory adds up what members say, and tells them."""
 
-from __future__ import annotations
-
 import grpc
 import pytest
 from tests.server.fakes import FakeClock, until

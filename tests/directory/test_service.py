@@ -1,7 +1,5 @@
 """The service of a directory: what those who announce and those who watch are answered."""
 
-from __future__ import annotations
-
 import io
 import urllib.request
 from collections.abc import Iterator

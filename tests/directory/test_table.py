@@ -1,7 +1,5 @@
 """The table of a directory, beside a model that remembers everything that was ever said."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 import pytest

@@ -1,7 +1,5 @@
 """Hypothesis without deadlines, since tests do not judge time; what several modules use."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The words of the ``.proto`` files, and callers that have generated stubs and gRPC alone."""
 
-from __future__ import annotations
-
 import re
 import struct
 from collections.abc import Iterable, Sequence

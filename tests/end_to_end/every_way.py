@@ -1,7 +1,5 @@
 """Calls of every way that travels."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from npucall.v1.operator_service_pb2 import CallerInfo

@@ -6,8 +6,6 @@ prints: ``...`` stands for what differs from run to run, within a line or, on a 
 lines. A command ends well unless the page shows an error. A block ``sh`` is not run here.
 """
 
-from __future__ import annotations
-
 import re
 import subprocess
 from functools import cache

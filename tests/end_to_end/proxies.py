@@ -1,7 +1,5 @@
 """A TCP proxy, and one that cuts connections, as a network or a dying peer does."""
 
-from __future__ import annotations
-
 import socket
 import struct
 import threading

@@ -3,8 +3,6 @@
 What needs an engine of containers, tests/containers does.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

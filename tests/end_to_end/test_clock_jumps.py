@@ -5,8 +5,6 @@ again when the clock is set back. What was promised from now on (leases, reserva
 counts by a clock that does not jump.
 """
 
-from __future__ import annotations
-
 import io
 import os
 from collections.abc import Callable, Iterator

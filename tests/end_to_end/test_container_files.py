@@ -1,7 +1,5 @@
 """The container files: read, and run as far as that goes without an engine."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

@@ -1,7 +1,5 @@
 """The order of checks that the ``.proto`` files promise, tried over a socket."""
 
-from __future__ import annotations
-
 import struct
 
 import grpc

@@ -1,7 +1,5 @@
 """What the ``.proto`` files say of streams, sessions and programs, tried over a socket."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 

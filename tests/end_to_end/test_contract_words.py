@@ -1,7 +1,5 @@
 """What the ``.proto`` files say of single calls, each statement tried over a socket."""
 
-from __future__ import annotations
-
 import struct
 from typing import Any
 

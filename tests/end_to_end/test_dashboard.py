@@ -1,7 +1,5 @@
 """Dashboard and alert rules ask for what the server shows, and Prometheus understands them."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

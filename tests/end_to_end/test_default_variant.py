@@ -1,7 +1,5 @@
 """The variant that runs if a call names none: one that the product has, here and on a server."""
 
-from __future__ import annotations
-
 from contextlib import ExitStack
 
 import numpy as np

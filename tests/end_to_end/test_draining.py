@@ -1,7 +1,5 @@
 """SIGTERM: what runs is finished, what is new is refused, and the process says how it went."""
 
-from __future__ import annotations
-
 import ctypes
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """Outputs that come while inputs are still sent have the bits of ``local:``, for every operator."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any

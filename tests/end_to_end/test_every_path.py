@@ -1,7 +1,5 @@
 """Results have the same bits whatever way a call takes: one test for each way, with all calls."""
 
-from __future__ import annotations
-
 import os
 import sys
 import warnings

@@ -1,7 +1,5 @@
 """Large calls on one host: their arrays are copied to memory of a connection, and from there."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any

@@ -1,7 +1,5 @@
 """Clients that know nothing of npucall: generated stubs, reflection, health, google.rpc."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import grpc

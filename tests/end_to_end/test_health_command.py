@@ -1,7 +1,5 @@
 """``npucall-server health``: which address it asks, what it says, and how little it imports."""
 
-from __future__ import annotations
-
 import socket
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Any bytes, claims that cannot be, a million mutants: a status or an answer, and nothing stays."""
 
-from __future__ import annotations
-
 import random
 import sys
 from collections import Counter

@@ -1,7 +1,5 @@
 """A server with tenants, in a process of its own, and clients that prove who they are to it."""
 
-from __future__ import annotations
-
 import io
 import os
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """docs/lab.md does what it says: from an empty folder to three users, by its own commands."""
 
-from __future__ import annotations
-
 import os
 import re
 import ssl

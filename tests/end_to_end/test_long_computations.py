@@ -1,7 +1,5 @@
 """Calls of a few bytes that claim hours of computation, or memory that is not there."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

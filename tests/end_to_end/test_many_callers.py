@@ -1,7 +1,5 @@
 """Many callers at once: each has his own answer, to the bit, and nothing of another's."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import Any

@@ -4,8 +4,6 @@ A name that stands more often has a line here with its reason. A line whose name
 is deleted.
 """
 
-from __future__ import annotations
-
 import ast
 from collections import Counter
 from collections.abc import Iterable, Iterator

@@ -3,8 +3,6 @@
 ``tests/server/lifetime/test_device_lost.py`` says what those are told who wait for the device.
 """
 
-from __future__ import annotations
-
 import json
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any

@@ -1,7 +1,5 @@
 """Hosts of several products, short of memory, slow, for long: what their NPU's server does."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -4,8 +4,6 @@ Every test runs on CANN 8.1, whose operators lie in one library, and on 8.3 and 
 in many.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 

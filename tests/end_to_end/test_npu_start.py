@@ -1,7 +1,5 @@
 """What ``npucall-server --device cann:N`` says where it cannot serve, and what it serves with."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

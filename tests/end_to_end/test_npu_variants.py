@@ -1,7 +1,5 @@
 """Which variant of an operator a host has: none in CANN 8.1, CANN's own, a custom package's."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The pages for those who change or run npucall: short enough, and what they name is there."""
 
-from __future__ import annotations
-
 import ast
 import re
 import tomllib

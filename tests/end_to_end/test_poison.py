@@ -1,7 +1,5 @@
 """The debug mode finds, on every way, a computation that leaves half of its output unwritten."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager

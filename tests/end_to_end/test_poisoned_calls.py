@@ -2,8 +2,6 @@
 shares its fate.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import signal

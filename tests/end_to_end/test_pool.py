@@ -1,7 +1,5 @@
 """A pool of servers: calls go on when one of them ends, and what belongs to one says so."""
 
-from __future__ import annotations
-
 import gc
 import json
 import time

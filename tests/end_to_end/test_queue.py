@@ -1,7 +1,5 @@
 """A server with more to do than it can: who is refused, who is taken out, who is still answered."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager

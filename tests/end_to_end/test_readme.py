@@ -1,7 +1,5 @@
 """Links of pages lead somewhere, pages name files that are there."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

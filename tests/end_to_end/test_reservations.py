@@ -1,7 +1,5 @@
 """Reservations over restarts and kills, of the server and of the holder."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

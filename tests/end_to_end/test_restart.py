@@ -3,8 +3,6 @@
 Calls have no side effects, so the client repeats them.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 import random

@@ -1,7 +1,5 @@
 """Shared memory of a server: calls of every kind, clients that break off or die, and a restart."""
 
-from __future__ import annotations
-
 import contextlib
 import signal
 import stat

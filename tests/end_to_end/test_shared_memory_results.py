@@ -1,7 +1,5 @@
 """Results in shared memory have the bits of results that travel: every operator, dtype, layout."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from functools import cache

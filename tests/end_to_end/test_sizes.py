@@ -1,7 +1,5 @@
 """Calls near and over a limit, and very large ones: refused before they are sent, or answered."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Iterator

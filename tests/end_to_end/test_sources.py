@@ -1,7 +1,5 @@
 """docs/sources.md has a row for each tag that is cited, and nothing cites what no reader has."""
 
-from __future__ import annotations
-
 import re
 from contextlib import suppress
 from pathlib import Path

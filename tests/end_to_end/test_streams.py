@@ -1,7 +1,5 @@
 """Calls on streams, end to end: large ones in chunks, many small ones, on whatever happens."""
 
-from __future__ import annotations
-
 import random
 import signal
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Client and server over TLS: who is let in, what changes without a failed call."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import socket

@@ -3,8 +3,6 @@
 Client, server and SDK run in a process of their own, since a provider is set once a process.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Pages do what they say: files run, commands print what is shown, names are there."""
 
-from __future__ import annotations
-
 import ast
 import asyncio
 import base64

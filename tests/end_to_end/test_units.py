@@ -1,7 +1,5 @@
 """The systemd units: read, judged by systemd, their commands run with a stub for Python."""
 
-from __future__ import annotations
-
 import re
 import shlex
 import shutil

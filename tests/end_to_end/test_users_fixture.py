@@ -1,7 +1,5 @@
 """The pytest fixture for programs that use npucall: what a user's tests get, and are told."""
 
-from __future__ import annotations
-
 import os
 import socket
 import subprocess

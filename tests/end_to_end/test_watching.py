@@ -1,7 +1,5 @@
 """``npucall members``, ``usage`` and ``top``: what they show of servers and pools."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

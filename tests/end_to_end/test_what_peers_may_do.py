@@ -1,7 +1,5 @@
 """gRPC ignores options that it does not know: each is tested by what it does."""
 
-from __future__ import annotations
-
 import socket
 import struct
 import time

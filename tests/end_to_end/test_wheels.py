@@ -1,7 +1,5 @@
 """What somebody finds in a wheel or an sdist, on its page, and as its version."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Calls of every operator, drawn as its statement says, and ways to compute them here."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import product
 from typing import Any

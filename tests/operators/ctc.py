@@ -1,7 +1,5 @@
 """The truth of CTC: every path through the time steps, one by one. And tensors to call it with."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from itertools import groupby, product

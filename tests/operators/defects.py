@@ -4,8 +4,6 @@ A row is an ``Invalid`` of a statement of the conformance suite, which is writte
 the product. Rows are in the order in which the device checks.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache

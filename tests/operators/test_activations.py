@@ -1,7 +1,5 @@
 """Activations that bend or end somewhere, and their gradients: integers, ends, digits."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

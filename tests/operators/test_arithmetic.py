@@ -1,7 +1,5 @@
 """Sums, differences, products and quotients: in which dtype they are computed, and what is lost."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

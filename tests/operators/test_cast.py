@@ -1,7 +1,5 @@
 """aclnnCast: every dtype into every other, the ends of integers, and what is dropped."""
 
-from __future__ import annotations
-
 from itertools import product
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The cross entropy and its gradient: rows that do not count, long rows, what is not written."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

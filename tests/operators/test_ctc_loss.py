@@ -1,7 +1,5 @@
 """The loss of CTC: against all paths and torch, in each form of its targets, on each product."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

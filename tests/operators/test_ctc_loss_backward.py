@@ -1,7 +1,5 @@
 """The gradient of CTC: against all paths, in each form of its targets, what it takes as given."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

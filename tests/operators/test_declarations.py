@@ -1,7 +1,5 @@
 """The declarations: what the catalogue has and finds, and what is refused."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

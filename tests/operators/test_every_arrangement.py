@@ -1,7 +1,5 @@
 """What holds for the bits of every operator: cuts of blocks, threads, roundings, casts."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 from itertools import product
 from math import fsum

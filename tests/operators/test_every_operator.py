@@ -4,8 +4,6 @@ The statements belong to the conformance suite. They describe each operator a se
 nothing from the product.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace

@@ -4,8 +4,6 @@ Pairs are found by name. What the backward operator takes it is given by its nam
 forward operator, its results, and the upstream gradient. ``CASES`` has what no name tells.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Labels that are no class: no device may see them, since they lead a kernel out of its memory."""
 
-from __future__ import annotations
-
 import inspect
 import tracemalloc
 from typing import Any

@@ -1,7 +1,5 @@
 """Losses and their gradients: integers, sums beyond a dtype, means, digits, what is looked at."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The negative log-likelihood of rows and of pixels, and its gradients: labels, weights, sums."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

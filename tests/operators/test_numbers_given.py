@@ -1,7 +1,5 @@
 """Numbers given as aclScalars: their dtypes, their precision, and values that are refused."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The functions of numerics that NumPy has not, or not so quick: sigmoid, a choice by bits."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Promotion [src:promotion], typed a second time from its source."""
 
-from __future__ import annotations
-
 from itertools import product
 
 from tests.rows import each

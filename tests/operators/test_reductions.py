@@ -1,7 +1,5 @@
 """Sums and means along dimensions, and the matrix product: integers, what is rounded, blocks."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Where FLOAT16 overflows, underflows and rounds: where the kernels differ [src:rounding]."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

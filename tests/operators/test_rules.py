@@ -1,7 +1,5 @@
 """npucall.declare.rules: what each rule refuses, and in which words."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """npucall.declare.rules: what rules find, where they hold, how they end the checks."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

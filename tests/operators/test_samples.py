@@ -1,7 +1,5 @@
 """Every operator has a small valid call, on each product and in each dtype that it takes there."""
 
-from __future__ import annotations
-
 from functools import cache
 from typing import Any
 

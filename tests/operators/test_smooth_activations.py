@@ -1,7 +1,5 @@
 """Gelu, silu, sigmoid, tanh, glu and logit, and their gradients: digits that a formula may lose."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

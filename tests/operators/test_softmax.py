@@ -1,7 +1,5 @@
 """Softmax, log-softmax and their gradients: what overflows on the way, and empty calls."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What evaluating a call takes of memory, measured, beside what its operator declares."""
 
-from __future__ import annotations
-
 import tracemalloc
 from collections.abc import Mapping
 from types import MappingProxyType

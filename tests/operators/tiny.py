@@ -1,7 +1,5 @@
 """An operator to try rules on: declared here, with parameters of every sort."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from npucall.declare import rules

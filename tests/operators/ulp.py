@@ -1,7 +1,5 @@
 """Judges results by units in the last place; tolerances as in [src:reference-precision]."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import ml_dtypes

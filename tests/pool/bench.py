@@ -1,7 +1,5 @@
 """Three hosts with two servers each, a fourth with a directory and a name server, and a desk."""
 
-from __future__ import annotations
-
 import json
 import shlex
 from collections.abc import Iterator, Sequence

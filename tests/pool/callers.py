@@ -1,7 +1,5 @@
 """Programs that call a pool meanwhile (``load.py``), and what they saw."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

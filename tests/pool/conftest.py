@@ -1,7 +1,5 @@
 """All tests of this folder need network namespaces; where there are none they say what lacks."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -4,8 +4,6 @@ Nothing of them is left when the tests end, however they end: a namespace has no
 with the processes in it, and each of those is killed with the process that started it.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -4,8 +4,6 @@ Prints "calls" once each caller has had an answer, "enough" after ``--enough`` o
 its own, since it runs on hosts and in containers that have the client alone.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import signal

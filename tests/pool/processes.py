@@ -1,7 +1,5 @@
 """What runs on the hosts: servers and directories with their keepers."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import signal

@@ -1,7 +1,5 @@
 """Many members and clients, small calls and large ones mixed: all members have as much to do."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack

@@ -1,7 +1,5 @@
 """Whatever ends or is cut, every call is answered, rightly; faults one after the other."""
 
-from __future__ import annotations
-
 import signal
 import time
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """docs/pool.md does what it says: three hosts become a pool with two users, by its commands."""
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

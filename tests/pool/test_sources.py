@@ -1,7 +1,5 @@
 """One client, whatever lists the members; the name server is a real one."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """npucall-pool: its help, its errors and its table, where there is no Ray."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

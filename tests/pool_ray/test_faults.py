@@ -3,8 +3,6 @@
 ``make test-long``; see docs/ray.md for what each fault is, docs/measurements.md for figures.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal

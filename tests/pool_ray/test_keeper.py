@@ -1,7 +1,5 @@
 """When a keeper starts its server, starts it again, and leaves it alone."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 import pytest

@@ -1,7 +1,5 @@
 """A keeper at work with real servers, without Ray."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

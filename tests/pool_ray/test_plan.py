@@ -1,7 +1,5 @@
 """From what the administrator asks for to what each keeper is told."""
 
-from __future__ import annotations
-
 import json
 import socket
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The TOML file of a pool: what it says, and what is said of one that is wrong."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The units by which systemd starts Ray: what a pool needs them to say."""
 
-from __future__ import annotations
-
 import subprocess
 
 import pytest

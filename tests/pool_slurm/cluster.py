@@ -3,8 +3,6 @@
 Its daemons are Debian's. Every process in the namespaces is killed when ``cluster`` ends.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """The recipe of deploy/slurm, run on Debian's Slurm: a client calls all the time."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

@@ -1,7 +1,5 @@
 """Messages of any fields in any order, and what npucall and the generated classes find in them."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """Calls as a device computes them: with their storages, and turns that are counted."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any

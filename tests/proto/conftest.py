@@ -1,7 +1,5 @@
 """Hypothesis for the contract: no deadlines, since tests do not judge time. Threads that help."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

@@ -1,7 +1,5 @@
 """Operators known by their C prototype alone, and calls of them as they arrive from the wire."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from npucall.declare.call import Call

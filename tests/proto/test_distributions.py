@@ -1,7 +1,5 @@
 """The five distributions and the released descriptors."""
 
-from __future__ import annotations
-
 import tomllib
 from importlib.metadata import version
 from pathlib import Path

@@ -1,7 +1,5 @@
 """npucall.limits: what the proto tells clients in other languages is what the code does."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from tests.rows import each

@@ -1,7 +1,5 @@
 """npucall.memory: kept memory, and new memory that nobody has written."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

@@ -1,7 +1,5 @@
 """npucall.places and handles: which places clash, and the states of handles."""
 
-from __future__ import annotations
-
 from itertools import combinations
 
 import pytest

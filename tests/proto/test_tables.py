@@ -1,7 +1,5 @@
 """npucall.dtypes and products: the tables of CANN; tests/operators has that of promotion."""
 
-from __future__ import annotations
-
 import itertools
 from typing import Any
 

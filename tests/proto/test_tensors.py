@@ -1,7 +1,5 @@
 """npucall.tensors: specs, what they may claim, views of bytes, the rule of overlap."""
 
-from __future__ import annotations
-
 import itertools
 from math import prod
 

@@ -1,7 +1,5 @@
 """npucall.texts: what somebody else wrote is cut and escaped, delays are told."""
 
-from __future__ import annotations
-
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.rows import each

@@ -1,7 +1,5 @@
 """The server's tests: none is told anything by the environment, none judges time."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 

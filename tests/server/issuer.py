@@ -1,7 +1,5 @@
 """An issuer of tokens (OpenID Connect) on loopback, that does what a test tells it."""
 
-from __future__ import annotations
-
 import json
 import threading
 import time

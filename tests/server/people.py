@@ -1,7 +1,5 @@
 """People who call a server over a socket, and are believed whoever they say that they are."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The other end of a stream, which knows the generated classes and nothing of npucall's framing."""
 
-from __future__ import annotations
-
 import queue
 from collections import deque
 from collections.abc import Iterator, Sequence

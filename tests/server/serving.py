@@ -1,7 +1,5 @@
 """A server in this process, put together by the product, on a fake device and a fake clock."""
 
-from __future__ import annotations
-
 import io
 import json
 import threading

@@ -1,7 +1,5 @@
 """A server with tenants in this process, every way to know callers on, and who calls it."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager

@@ -4,8 +4,6 @@ As a command, ``python -m tests.simulator.build [--asan] [folder]``, it prints t
 built into. A second build of the same sources does nothing.
 """
 
-from __future__ import annotations
-
 import argparse
 import fcntl
 import hashlib

@@ -1,7 +1,5 @@
 """Compiles and links with g++; an object file is made once for the same content."""
 
-from __future__ import annotations
-
 import hashlib
 import subprocess
 from collections.abc import Sequence

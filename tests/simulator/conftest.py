@@ -1,7 +1,5 @@
 """The built simulator, for the tests of this folder."""
 
-from __future__ import annotations
-
 import pytest
 
 from .build import build

@@ -1,7 +1,5 @@
 """Writes the C++ of the operators' entry points: each packs its arguments and calls the runtime."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from .prototypes import FILES, Parameter, Prototype

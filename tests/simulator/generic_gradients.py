@@ -1,7 +1,5 @@
 """Formulas of larger gradients that npucall does not declare, as ``generic_kernels``."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

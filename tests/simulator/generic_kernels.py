@@ -5,8 +5,6 @@ dtypes for ``aclDataType``, lists, and None for null pointers. It writes into it
 parameters have the names of the C prototype.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

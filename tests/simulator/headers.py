@@ -1,7 +1,5 @@
 """Writes the operators' headers in the variety of an installation: prefixes, comments, spelling."""
 
-from __future__ import annotations
-
 import textwrap
 from collections import defaultdict
 from collections.abc import Iterable, Sequence

@@ -1,7 +1,5 @@
 """Writes what an installation holds beside its libraries: headers, version files, set_env.sh."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Sequence
 from pathlib import Path

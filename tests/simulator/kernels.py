@@ -22,8 +22,6 @@ it is loaded as part of a package: a module object ``npucall_simulator`` with th
 ``__path__``, then ``importlib.import_module("npucall_simulator.kernels")``.
 """
 
-from __future__ import annotations
-
 import ctypes
 import json
 from collections.abc import Mapping

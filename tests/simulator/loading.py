@@ -1,7 +1,5 @@
 """Opens a library as CANN's users do: RTLD_LAZY, where ctypes alone is never lazy."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Reads the files prototypes*.h: which operators there are, and where."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Where the files of a built simulator are, and the environment of a process that uses them."""
 
-from __future__ import annotations
-
 import os
 import platform
 from dataclasses import dataclass

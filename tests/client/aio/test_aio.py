@@ -1,7 +1,5 @@
 """What asyncio's client is beside the other one: tasks, cancels, and the same methods."""
 
-from __future__ import annotations
-
 import asyncio
 import inspect
 import threading

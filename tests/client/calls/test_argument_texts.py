@@ -1,7 +1,5 @@
 """npucall_client.calls.argument_texts: NAME=VALUE becomes the arguments of a call."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """npucall_client.calls.arguments: a Python call becomes a call of the contract, with its cache."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What callers hold for a tensor: how it travels, and results written to arrays of their own."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

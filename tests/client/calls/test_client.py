@@ -1,7 +1,5 @@
 """``Client`` over every device that is there."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What a client adds to an error of float64, and the warnings of calls."""
 
-from __future__ import annotations
-
 import asyncio
 import linecache
 import warnings

@@ -1,7 +1,5 @@
 """npucall_client.calls.known: a call like one before is the same call, with its own arrays."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

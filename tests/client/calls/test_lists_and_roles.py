@@ -1,7 +1,5 @@
 """calls.arguments: lists of tensors, outputs in place, and roles that a caller states."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Names in Python and in C, words for numbers, and what is said of those that are wrong."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any
 

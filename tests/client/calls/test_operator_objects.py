@@ -1,7 +1,5 @@
 """Operators as Python objects: what they print, how they are copied, what they say when called."""
 
-from __future__ import annotations
-
 import copy
 import dataclasses
 import inspect

@@ -1,7 +1,5 @@
 """Operators that only the server knows: asked for once, then called as any other."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 

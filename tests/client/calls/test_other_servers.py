@@ -1,7 +1,5 @@
 """Something else answers, or nobody: what ``connect`` says, at once where it can."""
 
-from __future__ import annotations
-
 import socket
 import threading
 from collections.abc import Callable, Iterator

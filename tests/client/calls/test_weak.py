@@ -1,7 +1,5 @@
 """Inputs that are no arrays: numbers, nested lists, buffers, arrays of other libraries."""
 
-from __future__ import annotations
-
 import array
 from types import SimpleNamespace
 from typing import Any

@@ -1,7 +1,5 @@
 """A directory that says what a test tells it, over gRPC as a real one does."""
 
-from __future__ import annotations
-
 import queue
 import threading
 from collections.abc import Iterator

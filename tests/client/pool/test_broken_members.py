@@ -1,7 +1,5 @@
 """Members that are dead, silent, broken or of another kind cost the calls of others nothing."""
 
-from __future__ import annotations
-
 import socket
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -14,6 +12,7 @@ from tests.rows import each
 import npucall_client
 from npucall.errors import InternalError, NpucallError, ProtocolError
 from npucall.products import DEFAULT_SOC
+from npucall.v1 import directory_service_pb2 as directory
 from npucall.v1 import operator_service_pb2 as pb
 from npucall_client import Client
 
@@ -50,7 +49,7 @@ def failures(client: Client, calls: int) -> list[NpucallError]:
     return found
 
 
-def announced(address: str, soc: str) -> pb.Member:
+def announced(address: str, soc: str) -> directory.Member:
     found = member(address)
     found.server.soc = soc
     return found

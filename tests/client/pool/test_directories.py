@@ -1,7 +1,5 @@
 """``pool:directory:``: a directory is watched, and the next one where it fails."""
 
-from __future__ import annotations
-
 import gc
 import resource
 import threading

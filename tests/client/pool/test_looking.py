@@ -1,7 +1,5 @@
 """``pool:file:`` and ``pool:dns:``: what they list, and a source that looks again and again."""
 
-from __future__ import annotations
-
 import gc
 import json
 import socket

@@ -1,7 +1,5 @@
 """Which member of a pool gets a call: of those that fit, serve, and have little to do."""
 
-from __future__ import annotations
-
 from collections import Counter
 from typing import Any, cast
 

@@ -1,7 +1,5 @@
 """What counts of what directories say, and what the members of a pool answer together."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from hypothesis import settings

@@ -1,7 +1,5 @@
 """npucall_client.sending.link against a fake server: what gRPC's own answers become."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import re

@@ -1,7 +1,5 @@
 """What calls carry so that a server knows who calls, against fake servers."""
 
-from __future__ import annotations
-
 import base64
 import http.server
 import json

@@ -1,7 +1,5 @@
 """A call that has ended leaves nothing that only the garbage collector finds."""
 
-from __future__ import annotations
-
 import gc
 import threading
 from collections.abc import Callable, Iterator

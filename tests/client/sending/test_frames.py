@@ -1,7 +1,5 @@
 """Calls in frames: what the fake server does there is what gRPC never does."""
 
-from __future__ import annotations
-
 import gc
 import os
 import subprocess

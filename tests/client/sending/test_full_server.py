@@ -1,7 +1,5 @@
 """Calls to a server that is full: they are sent again when it may have room."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import grpc

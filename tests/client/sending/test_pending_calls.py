@@ -1,7 +1,5 @@
 """The future of a pipeline's call: whoever waits is told, and nobody else costs a condition."""
 
-from __future__ import annotations
-
 import concurrent.futures
 import threading
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """client.pipeline(): npucall_client.sending.pipeline and remote.stream, against a fake server."""
 
-from __future__ import annotations
-
 import asyncio
 import queue
 import threading

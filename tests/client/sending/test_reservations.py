@@ -1,7 +1,5 @@
 """client.reserve and npucall reserve: a device alone, renewed in the background."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

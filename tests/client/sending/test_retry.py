@@ -1,7 +1,5 @@
 """Which errors are worth another attempt, and when a call is lost too often to be sent again."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

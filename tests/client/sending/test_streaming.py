@@ -1,7 +1,5 @@
 """Large calls travel in chunks, unasked: npucall_client.sending, against a fake server."""
 
-from __future__ import annotations
-
 import threading
 
 import grpc

@@ -1,7 +1,5 @@
 """What a target may be, a pool's too, and what is said of one that is none."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

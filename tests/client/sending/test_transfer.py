@@ -1,7 +1,5 @@
 """The frames of a large call: what travels in chunks, what has a place, and what answers make."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

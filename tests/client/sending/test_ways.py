@@ -1,7 +1,5 @@
 """Which proxy counts for which target, and what is said of it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """What a pipeline sends: sending.writer without gRPC, and messages of many frames with it."""
 
-from __future__ import annotations
-
 import threading
 
 import grpc

@@ -1,7 +1,5 @@
 """What a session does about errors, releases, forks and the end of its process."""
 
-from __future__ import annotations
-
 import gc
 import math
 import os

@@ -1,7 +1,5 @@
 """Programs: many calls in one round trip, on ``local:`` and on a server."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

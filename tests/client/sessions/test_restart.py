@@ -1,7 +1,5 @@
 """A server that is started again, or a lease that ends, while a session is open."""
 
-from __future__ import annotations
-
 import os
 import signal
 from collections.abc import Callable

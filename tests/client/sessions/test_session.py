@@ -1,7 +1,5 @@
 """``put``, ``run`` and what a Remote is, on ``local:`` and on a server."""
 
-from __future__ import annotations
-
 import gc
 import re
 from concurrent.futures import ThreadPoolExecutor

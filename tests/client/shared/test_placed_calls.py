@@ -1,7 +1,5 @@
 """What of a call stays in shared memory, and what a client does when the server's goes."""
 
-from __future__ import annotations
-
 import sys
 import warnings
 from collections.abc import Callable, Iterator

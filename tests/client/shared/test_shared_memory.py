@@ -1,7 +1,5 @@
 """``client.shared``: arrays in it, and a server that goes while it is asked for memory."""
 
-from __future__ import annotations
-
 import socket
 import sys
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """How memory is got on the side socket, whatever the server does."""
 
-from __future__ import annotations
-
 import os
 import socket
 import sys

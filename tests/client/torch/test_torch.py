@@ -1,7 +1,5 @@
 """Tensors of torch as inputs and outputs."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import ml_dtypes

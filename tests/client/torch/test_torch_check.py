@@ -1,7 +1,5 @@
 """The gradients of a module's losses and activations, judged call by call."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

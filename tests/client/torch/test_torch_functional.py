@@ -1,7 +1,5 @@
 """Functions with torch's signatures whose gradients the operators compute."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """What torch sees of the functions: signatures, operators, compilation, and what sessions hold."""
 
-from __future__ import annotations
-
 import gc
 import inspect
 import warnings

@@ -1,7 +1,5 @@
 """npucall.compute.conversions: the bits are NumPy's, whatever is converted and wherever it lies."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

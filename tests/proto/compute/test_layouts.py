@@ -1,7 +1,5 @@
 """npucall.compute.layouts and declare.cuts: what is found without memory, as NumPy finds it."""
 
-from __future__ import annotations
-
 from math import prod
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Rows longer than a block: computed in pieces, with the results of complete rows."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import ml_dtypes

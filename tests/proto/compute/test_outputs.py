@@ -1,7 +1,5 @@
 """Outputs that nobody asks for, that are updated, and that have a dtype of their own; lists."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """npucall.compute.pieces: calls whose inputs come piece by piece."""
 
-from __future__ import annotations
-
 import weakref
 from collections.abc import Iterator, Sequence
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """npucall.compute.evaluate.run: from storages to storages, into given memory, and with helpers."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """npucall.compute.helpers: idle threads help with a call's blocks, and nothing shows of it."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """npucall.compute: formulas of complete rows and of everything at once."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Attributes: what Python callers give, what the formula of an operator gets."""
 
-from __future__ import annotations
-
 import math
 from enum import IntEnum, StrEnum
 from typing import Any

@@ -1,7 +1,5 @@
 """Every kind of attribute on the wire, and as the C function is to get it."""
 
-from __future__ import annotations
-
 import math
 import struct
 from typing import Any

@@ -1,7 +1,5 @@
 """Operators known by their C prototype alone: how they are made and bound, and stated roles."""
 
-from __future__ import annotations
-
 import keyword
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Calls of operators known by their C prototype alone: what is checked, and stated roles."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A file that is read again when it changes, however that came about."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """npucall.wire on any bytes: the verdict and the values of the generated classes."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """npucall.wire.caches: what is kept has a bound, and nobody pushes out what others brought."""
 
-from __future__ import annotations
-
 from npucall.wire.caches import BoundedCache
 
 

@@ -1,7 +1,5 @@
 """npucall.wire.calls: a call and its bytes, what is wrong with a call in which order, the cache."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

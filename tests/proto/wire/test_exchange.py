@@ -1,7 +1,5 @@
 """npucall.exchange: the table of a stream's calls, and storages in chunks."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

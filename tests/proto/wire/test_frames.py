@@ -1,7 +1,5 @@
 """Frames of ExecuteStream, one or several in a message <-> bytes, without copies."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """npucall.wire.messages against the generated classes: each reads what the other writes."""
 
-from __future__ import annotations
-
 from itertools import product
 from typing import Any
 

@@ -1,7 +1,5 @@
 """npucall.wire.listing: what a server tells of operators, and what a client finds in it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

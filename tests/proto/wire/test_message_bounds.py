@@ -1,7 +1,5 @@
 """What one message can cost: fields, depth, and bytes besides the data of its storages."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import suppress
 

@@ -1,7 +1,5 @@
 """npucall.wire.replies: reply and timings, and their bytes."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from hypothesis import given

@@ -1,7 +1,5 @@
 """npucall.wire.rpcs: the rows are the methods of the .proto."""
 
-from __future__ import annotations
-
 from npucall.v1 import (
     access_service_pb2,
     directory_service_pb2,

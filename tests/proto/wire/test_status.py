@@ -1,7 +1,5 @@
 """npucall.wire.status: errors as google.rpc.Status and back."""
 
-from __future__ import annotations
-
 import base64
 import pickle
 from typing import Any

@@ -1,7 +1,5 @@
 """Lists of tensors: on the wire, prepared, with storages, and in a reply."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

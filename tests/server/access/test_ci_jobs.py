@@ -1,7 +1,5 @@
 """The recipes of docs/operations.md for CI jobs, with claims as those of GitHub and GitLab."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 from pathlib import Path

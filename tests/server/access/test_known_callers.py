@@ -1,7 +1,5 @@
 """Who callers are known as, and what happens where that changes, over real sockets."""
 
-from __future__ import annotations
-
 import itertools
 import time
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """Everybody who is not known is refused by name, whatever he asks for, over real sockets."""
 
-from __future__ import annotations
-
 import base64
 import gc
 import hashlib

@@ -1,7 +1,5 @@
 """Tenants: who belongs to which, what is wrong with their settings; the keys of an issuer."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from functools import partial

@@ -1,7 +1,5 @@
 """The file of tokens, the command that writes it, and that nothing else is taken for a token."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import stat

@@ -1,7 +1,5 @@
 """Whose calls ended a process is remembered by the next one, and nobody else is slowed."""
 
-from __future__ import annotations
-
 import io
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Room: parts of what callers share, what may be on its way in, memory that is kept."""
 
-from __future__ import annotations
-
 import gc
 import random
 import threading

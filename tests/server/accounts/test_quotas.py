@@ -1,7 +1,5 @@
 """Quotas of tenants, on a clock that the test moves."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 

@@ -1,7 +1,5 @@
 """The account of use: what is counted, for whom, and what time does to it."""
 
-from __future__ import annotations
-
 import threading
 
 import pytest

@@ -1,7 +1,5 @@
 """The file of the account: what outlives a restart, and what a full disk does."""
 
-from __future__ import annotations
-
 import errno
 import io
 import json

@@ -1,7 +1,5 @@
 """npucall_server.calls.arrivals: chunks become pieces of whole elements."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 

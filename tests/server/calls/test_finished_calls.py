@@ -4,8 +4,6 @@ An object of a call in a reference cycle would stay until the next collection, a
 call, which counts against the calls that its connection may have.
 """
 
-from __future__ import annotations
-
 import gc
 import time
 from collections import Counter

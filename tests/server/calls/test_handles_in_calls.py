@@ -1,7 +1,5 @@
 """Calls and programs that read handles, fill them, and take bytes by their digests."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor

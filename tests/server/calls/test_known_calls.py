@@ -1,7 +1,5 @@
 """Calls that a server knows: what one caller brings has its own bound."""
 
-from __future__ import annotations
-
 import pytest
 from tests.server.fakes import FakeCaller
 from tests.server.serving import Offline, record

@@ -3,8 +3,6 @@
 With ``early_outputs`` outputs go while the call's own chunks still come.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Calls with storages and outputs in shared memory: what fits, what is refused, what is copied."""
 
-from __future__ import annotations
-
 import os
 import weakref
 from typing import Any

@@ -1,7 +1,5 @@
 """Programs: checked as a whole, run in their order, filled or not as a whole."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What carried a call makes no difference: beside gRPC, a carrier of some lines in this process."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from types import SimpleNamespace

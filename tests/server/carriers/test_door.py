@@ -1,7 +1,5 @@
 """Round every method: what the wire shows, what the log shows."""
 
-from __future__ import annotations
-
 import io
 import json
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Threads.start with a line: short tasks in one thread, and none waits for one that takes long."""
 
-from __future__ import annotations
-
 import pytest
 from tests.server.fakes import until
 

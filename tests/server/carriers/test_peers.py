@@ -1,7 +1,5 @@
 """Waits for peers: progress keeps them, standing still ends them."""
 
-from __future__ import annotations
-
 import io
 import socket
 from collections.abc import Generator, Iterator

@@ -1,7 +1,5 @@
 """ExecuteStream: calls of all sizes, in any order, each with an answer of its own."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any

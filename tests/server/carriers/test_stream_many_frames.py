@@ -1,7 +1,5 @@
 """ExecuteStream with several frames a message: the same answers, the same faults, the same room."""
 
-from __future__ import annotations
-
 import threading
 
 from tests.server.fakes import PATIENCE, BlockingDevice, FakeDevice, until

@@ -1,7 +1,5 @@
 """ExecuteStream against peers that break its rules, cancel, or go away: nothing stays behind."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial

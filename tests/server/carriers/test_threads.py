@@ -1,7 +1,5 @@
 """Threads: few at short tasks, whoever waits keeps nobody waiting, and nothing is lost."""
 
-from __future__ import annotations
-
 import gc
 import threading
 import weakref

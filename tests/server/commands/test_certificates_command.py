@@ -1,7 +1,5 @@
 """npucall-server certificates: what it makes holds, in its own place alone."""
 
-from __future__ import annotations
-
 import stat
 import tomllib
 from ipaddress import ip_address

@@ -1,7 +1,5 @@
 """The command ``npucall-server headers``."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Programs of every operator of the catalogue, and what single calls give for them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

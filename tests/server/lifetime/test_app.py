@@ -1,7 +1,5 @@
 """From binding to draining: addresses, the ready file, the health service."""
 
-from __future__ import annotations
-
 import os
 import socket
 from collections.abc import Iterator

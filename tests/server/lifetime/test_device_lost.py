@@ -1,7 +1,5 @@
 """A device that breaks: all who wait are answered, the log says why, the process ends with 70."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The exit codes, and that a server that cannot start says why and ends with the right one."""
 
-from __future__ import annotations
-
 import logging
 import os
 import signal

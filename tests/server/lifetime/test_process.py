@@ -3,8 +3,6 @@
 What the command says of them is in ``test_exits.py``.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

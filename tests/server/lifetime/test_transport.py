@@ -1,7 +1,5 @@
 """Who gets in by which address: TLS, mutual TLS, none, over real sockets."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Metrics: what is counted, and what Prometheus gets."""
 
-from __future__ import annotations
-
 import io
 import socket
 import ssl

@@ -1,7 +1,5 @@
 """What an executor lets in, what it says to the others, where time went, what answers hold."""
 
-from __future__ import annotations
-
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A device that is lost: all are told so, and nobody gets a turn any more; ends at random."""
 
-from __future__ import annotations
-
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor
 from random import Random

@@ -1,7 +1,5 @@
 """A call waits for its turns in order, and gives them back whatever ends it."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor

@@ -4,8 +4,6 @@ Holders renew, stop, release, call, go away; servers restart, with a secret and 
 clock jumps. The witness knows no rule but those that users are told.
 """
 
-from __future__ import annotations
-
 import random
 from dataclasses import dataclass, field
 

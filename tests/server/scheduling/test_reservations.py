@@ -1,7 +1,5 @@
 """Reservations on a clock of the test: who has the device, who is next, and when that ends."""
 
-from __future__ import annotations
-
 import pytest
 from tests.server.fakes import FakeClock
 

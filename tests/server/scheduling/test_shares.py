@@ -1,7 +1,5 @@
 """Shares of a device on a virtual clock: random schedules, judged by what fairness means."""
 
-from __future__ import annotations
-
 import heapq
 import random
 from collections import defaultdict

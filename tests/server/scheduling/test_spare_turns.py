@@ -1,7 +1,5 @@
 """A call takes further turns while they are free; in pauses it lets others have its own."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor

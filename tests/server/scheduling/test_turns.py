@@ -1,7 +1,5 @@
 """``Schedule`` against models: whatever is taken, given back and given up, in any order."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

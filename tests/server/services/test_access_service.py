@@ -1,7 +1,5 @@
 """AccessService over a real socket: who may reserve, what others are told, what works always."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any

@@ -1,7 +1,5 @@
 """GetUsage and GetActivity over a real socket: who sees what, and what it says of whom."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path

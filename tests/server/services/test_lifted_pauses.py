@@ -3,8 +3,6 @@
 A process that ends is played by one that goes on while the next one starts beside it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path

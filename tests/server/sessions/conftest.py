@@ -1,7 +1,5 @@
 """A server of sessions in this process, and who asks it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

@@ -1,7 +1,5 @@
 """Bytes that are kept by their digests."""
 
-from __future__ import annotations
-
 from hashlib import sha256
 from threading import Thread
 

@@ -1,7 +1,5 @@
 """Many threads at one session and at many, and who guesses: nothing is lost, nothing is opened."""
 
-from __future__ import annotations
-
 import random
 import secrets
 from collections import Counter

@@ -1,7 +1,5 @@
 """Sessions beside a dictionary that says what they hold, whatever is done with them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """SessionService over a real socket, as a client of another kind sees it."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 from hashlib import sha256

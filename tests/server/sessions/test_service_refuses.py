@@ -1,7 +1,5 @@
 """SessionService over a real socket: what it refuses, and uploads and downloads that break."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """One session: who waits for its handles, and how long they are held (and ``test_model.py``)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any

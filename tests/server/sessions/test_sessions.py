@@ -1,7 +1,5 @@
 """All sessions: their ids, owners and leases, and what they may take."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Which addresses a server may have, and those of directories; what each of them needs."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

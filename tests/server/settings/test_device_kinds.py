@@ -1,7 +1,5 @@
 """The kinds of devices: found by what ``--device`` says, opened without a look at the others."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Where settings come from: flags, then the environment, then a TOML file, then defaults."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 from collections.abc import Callable

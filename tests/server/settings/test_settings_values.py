@@ -1,7 +1,5 @@
 """What a setting may be, and what is said of one that may not."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

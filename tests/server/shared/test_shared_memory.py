@@ -1,7 +1,5 @@
 """Regions: what clients cannot do to them, how long they stay, what they cost."""
 
-from __future__ import annotations
-
 import ctypes
 import errno
 import fcntl

@@ -1,7 +1,5 @@
 """The side socket: who gets memory, what breaks the protocol, what the path is."""
 
-from __future__ import annotations
-
 import io
 import json
 import math

@@ -1,7 +1,5 @@
 """The log: a JSON object a line, whatever a caller calls himself."""
 
-from __future__ import annotations
-
 import errno
 import io
 import json

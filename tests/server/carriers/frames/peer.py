@@ -1,7 +1,5 @@
 """The other end of a connection of frames, written from the comments of ``frames.proto`` alone."""
 
-from __future__ import annotations
-
 import socket
 import ssl
 import struct

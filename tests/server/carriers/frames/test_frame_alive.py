@@ -1,7 +1,5 @@
 """A process that stands still, and keeps its connections open, is found out by its peer."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """The client in C of ``examples/c``: it knows no gRPC and no protobuf, and has the same answers."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """A server that is killed in every state of a frame: peers know it, and another one starts."""
 
-from __future__ import annotations
-
 import os
 import signal
 import socket

@@ -1,7 +1,5 @@
 """Memory that a connection of frames shares."""
 
-from __future__ import annotations
-
 import mmap
 import os
 import socket

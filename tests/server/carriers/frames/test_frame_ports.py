@@ -1,7 +1,5 @@
 """Frames over TCP: plain, with TLS, and with certificates on both sides."""
 
-from __future__ import annotations
-
 import socket
 import ssl
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Where the Unix socket of frames is if nobody says it."""
 
-from __future__ import annotations
-
 import os
 import socket
 import stat

@@ -1,7 +1,5 @@
 """ExecuteStream on a connection of frames."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
