@@ -33,6 +33,8 @@ from npucall.operators.kl_div_target_backward_community import kl_div_target_bac
 from npucall.operators.kl_div_target_backward_documented import kl_div_target_backward_documented as kl_div_target_backward_documented
 from npucall.operators.l1_loss import l1_loss as l1_loss
 from npucall.operators.l1_loss_backward import l1_loss_backward as l1_loss_backward
+from npucall.operators.layer_norm import layer_norm as layer_norm
+from npucall.operators.layer_norm_backward import layer_norm_backward as layer_norm_backward
 from npucall.operators.leaky_relu import leaky_relu as leaky_relu
 from npucall.operators.leaky_relu_backward import leaky_relu_backward as leaky_relu_backward
 from npucall.operators.log import log as log
@@ -53,6 +55,8 @@ from npucall.operators.nll_loss_backward import nll_loss_backward as nll_loss_ba
 from npucall.operators.prelu import prelu as prelu
 from npucall.operators.prelu_backward import prelu_backward as prelu_backward
 from npucall.operators.reduce_sum import reduce_sum as reduce_sum
+from npucall.operators.rms_norm import rms_norm as rms_norm
+from npucall.operators.rms_norm_grad import rms_norm_grad as rms_norm_grad
 from npucall.operators.sigmoid import sigmoid as sigmoid
 from npucall.operators.sigmoid_backward import sigmoid_backward as sigmoid_backward
 from npucall.operators.silu import silu as silu

@@ -222,7 +222,7 @@ OTHERWISE_AT_EDGES = {
     *("aclnnBinaryCrossEntropy", "aclnnBinaryCrossEntropyBackward", "aclnnCrossEntropyLossGrad"),
     *("aclnnEluBackward", "aclnnHardswishBackward", "aclnnHardswishBackwardV2", "aclnnLogit"),
     *("aclnnHardtanhBackward", "aclnnKlDiv", "aclnnKlDivTargetBackward", "aclnnLogitGrad"),
-    "aclnnSoftmaxBackward",
+    *("aclnnSoftmaxBackward", "aclnnLayerNorm"),
 }
 """Of these torch has other rules for NaN and at the ends."""
 
@@ -242,7 +242,9 @@ def test_computed_in_float64_the_result_is_torchs(table: Table) -> None:
         outputs = [output.name for output in table.statement.outputs]
         for name, one in zip(outputs, found, strict=True):
             other = expected.get(name, one)
-            if not np.allclose(one, other, rtol=1e-10, atol=1e-12, equal_nan=True):
+            if one is not None and not np.allclose(
+                one, other, rtol=1e-10, atol=1e-12, equal_nan=True
+            ):
                 wrong.append((case.id, name, one, other))
     assert not wrong
 

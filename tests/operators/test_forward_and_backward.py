@@ -29,7 +29,13 @@ SHAPE = (3, 4)
 PARTS = re.compile(r"(?P<of>aclnn\w+?)(Target)?(Backward|Grad)(?P<version>V2)?")
 GRADIENTS = [operator for operator in CATALOGUE if PARTS.fullmatch(operator.name)]
 UPSTREAM = ("grad_output", "grad_out", "grad_loss", "dy")
-VARIABLES = {"grad_weight": "weight", "grad_target": "target"}
+VARIABLES = {
+    "grad_weight": "weight",
+    "grad_target": "target",
+    "grad_weight_out": "weight",
+    "grad_bias_out": "bias",
+    "dgamma_out": "gamma",
+}
 """The input that an output is the gradient of, if it is not the first one."""
 
 
@@ -120,6 +126,13 @@ CASES: dict[str, tuple[Case, ...]] = {
             through=log_softmax,
         ),
     ),
+    "aclnnLayerNorm": (
+        Case(
+            {"normalized_shape": (4,), "eps": 1e-3},
+            shapes={"weight": (4,), "bias": (4,)},
+        ),
+    ),
+    "aclnnRmsNorm": (Case({"epsilon": 1e-3}, shapes={"gamma": (4,)}),),
     "aclnnSoftmax": (Case({"dim": [0, -1]}),),
     "aclnnLogSoftmax": (Case({"dim": [0, -1]}),),
     "aclnnGlu": (Case({"dim": -1}), Case({"dim": 0}, shapes={"self": (6, 3)})),

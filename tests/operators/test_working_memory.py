@@ -118,6 +118,25 @@ def kl(name: str, variant: str, small: str, large: str) -> Large:
     return Large(name, ordered, {"reduction": 1, "log_target": False}, {}, variant)
 
 
+def layer_norm(rows: int, length: int) -> list[Large]:
+    of_row = {"weight": (length,), "bias": (length,)}
+    forward: dict[str, Any] = {"input": (rows, length), **of_row}
+    shapes = {"grad_out": (rows, length), **forward, "mean": (rows, 1), "rstd": (rows, 1)}
+    return [
+        Large("aclnnLayerNorm", forward, {"normalized_shape": (length,)}),
+        Large("aclnnLayerNormBackward", shapes, {"normalized_shape": (length,)}),
+    ]
+
+
+def rms_norm(rows: int, length: int) -> list[Large]:
+    forward: dict[str, Any] = {"x": (rows, length), "gamma": (length,)}
+    shapes = {"dy": (rows, length), "x": (rows, length), "rstd": (rows, 1), "gamma": (length,)}
+    return [
+        Large("aclnnRmsNorm", forward),
+        Large("aclnnRmsNormGrad", shapes, {}, {"rstd": FLOAT}),
+    ]
+
+
 def of_one_shape(operator: Operator[Any, Any]) -> Large:
     names = [p.name for p in operator.inputs]
     given = table_of(operator).call().arguments
@@ -156,6 +175,11 @@ CASES = [
             ((), 2, 1, MANY // 2),
             ((MANY // 64,), 2, 3, 4),
         )
+    ),
+    *(
+        case
+        for shape in ((1, MANY), (MANY // 60_000, 60_000), (MANY // 8, 8))
+        for case in (*layer_norm(*shape), *rms_norm(*shape))
     ),
     ctc(1, 1, 4, MANY // 2),
     ctc(1, 1, MANY, 4),

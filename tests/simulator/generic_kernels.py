@@ -19,7 +19,6 @@ Formula = Callable[..., None]
 
 FORMULAS: dict[str, Formula] = {
     "aclnnEmbeddingDenseBackward": generic_gradients.embedding_dense,
-    "aclnnLayerNormBackward": generic_gradients.layer_norm,
 }
 """Formulas by the C name of their operator."""
 

@@ -32,7 +32,7 @@ import ml_dtypes
 import numpy as np
 
 from npucall.compute.evaluate import evaluate
-from npucall.declare.call import Call
+from npucall.declare.call import Call, tensors_of
 from npucall.declare.declaration import Operator
 from npucall.declare.parameters import Scalar, c_name
 from npucall.declare.prepare import prepare
@@ -94,7 +94,9 @@ def _run_declared(operator: Operator[Any, Any], soc: str, given: Mapping[str, An
     Of an output of which a device leaves elements as they were, it leaves as many as it can.
     """
     values = {p.name: given[c_name(p)] for p in operator.parameters}
-    tensors = {name: value for name, value in values.items() if isinstance(value, Tensor)}
+    listed = ((n, tuple(v) if isinstance(v, list) else v) for n, v in values.items())
+    places = (each for name, value in listed for each in tensors_of(name, value))
+    tensors = {place: value for place, value in places if isinstance(value, Tensor)}
     arguments = {name: _argument(value) for name, value in values.items()}
     prepared = prepare(Call(operator, arguments, tuple(tensors)), taken_for(soc).product, CATALOGUE)
     if prepared.done and not prepared.fills:
@@ -104,8 +106,10 @@ def _run_declared(operator: Operator[Any, Any], soc: str, given: Mapping[str, An
         if name in prepared.unwritten or name not in tensors
         else tensors[name].array
         for name, spec in prepared.outputs.items()
+        if name in prepared.asked
     }
-    evaluate(prepared, {n: tensors[n].array for n in prepared.inputs}, outputs)
+    read = {*prepared.inputs, *prepared.read}
+    evaluate(prepared, {n: np.copy(tensors[n].array) for n in read}, outputs)
     for name, left in prepared.unwritten.items():
         if name in tensors:
             found = outputs[name]
@@ -116,7 +120,7 @@ def _argument(value: Any) -> Any:
     """What a call of npucall holds for a decoded value."""
     if isinstance(value, Tensor):
         return value.spec
-    return tuple(value) if isinstance(value, list) else value
+    return tuple(map(_argument, value)) if isinstance(value, list) else value
 
 
 def _plain(value: Any) -> Any:

@@ -167,3 +167,19 @@ SIM_OPERATOR(aclnnMean, const aclTensor *self, const aclIntArray *dim, bool keep
 // aclnn_matmul.h; nn; 8.1 9.x
 SIM_OPERATOR(aclnnMatmul, const aclTensor *self, const aclTensor *mat2, SIM_OUT aclTensor *out,
              int8_t cubeMathType);
+
+// aclnn_layer_norm.h; nn; 8.1 9.x
+SIM_OPERATOR(aclnnLayerNorm, const aclTensor *input, const aclIntArray *normalizedShape,
+             SIM_OPTIONAL const aclTensor *weightOptional,
+             SIM_OPTIONAL const aclTensor *biasOptional, double eps, SIM_OUT aclTensor *out,
+             SIM_OPTIONAL SIM_OUT aclTensor *meanOutOptional,
+             SIM_OPTIONAL SIM_OUT aclTensor *rstdOutOptional);
+
+// aclnn_rms_norm.h; nn; 8.1 9.x
+SIM_OPERATOR(aclnnRmsNorm, const aclTensor *x, const aclTensor *gamma, double epsilon,
+             SIM_OUT const aclTensor *yOut, SIM_OUT const aclTensor *rstdOut);
+
+// aclnn_rms_norm_grad.h; nn; 8.1 9.x
+SIM_OPERATOR(aclnnRmsNormGrad, const aclTensor *dy, const aclTensor *x, const aclTensor *rstd,
+             const aclTensor *gamma, SIM_OUT const aclTensor *dxOut,
+             SIM_OUT const aclTensor *dgammaOut);

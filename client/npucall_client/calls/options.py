@@ -222,8 +222,6 @@ def value_of(call: BoundCall, response: Response) -> Any:
     if reply.warnings:
         warn(reply.warnings)
     outputs = answers.unpack(call, reply, response.storage)
-    if len(outputs) == 1:
-        return next(iter(outputs.values()))
     return answers.value_of(call.operator, outputs)
 
 

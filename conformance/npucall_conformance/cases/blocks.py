@@ -161,8 +161,8 @@ def _invalid(make: Maker) -> Iterator[Case]:
     yield from make.refused()
     rows = make.statement.invalid
     nulls = [row for row in rows if row.status == PARAM_NULLPTR]
-    for row in rows:
-        fitting = [null for null in nulls if _combine(null, row)]
+    for place, row in enumerate(rows):
+        fitting = [null for null in nulls if null in rows[:place] and _combine(null, row)]
         if row not in nulls and fitting:
             yield make.wrong(f"{fitting[-1].row}-before-{row.row}", fitting[-1], row)
     usual = [row for row in rows if not (row.alone or row.products)]

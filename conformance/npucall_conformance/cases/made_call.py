@@ -69,10 +69,13 @@ def call_of(case: Case, seed: int, product: str = "Ascend910B") -> MadeCall:
     attributes = attributes_of(statement, case.attributes)
     given = _given(case, arrays, attributes, product)
     arguments: dict[str, Argument] = {**specs, **attributes}
-    shapes = {each.name: _shape(case, each, given) for each in statement.outputs}
+    asked = [each for each in statement.outputs if each.asked_in(given)]
+    shapes = {each.name: _shape(case, each, given) for each in asked}
     of_call = {**case.dtypes, **_dtypes_of({**statement.defaults, **attributes})}
     dtypes = {each.name: each.dtype_in(of_call) for each in statement.outputs}
     for name, dtype in case.outputs.items():
+        if name not in shapes:
+            continue
         dtypes[name] = dtype or dtypes[name]
         layout = case.layouts.get(name, Arrangement.DENSE)
         if not layout.fits(shapes[name], output=True):
@@ -202,7 +205,7 @@ def _given(
         array = arrays.get(each.name)
         values[each.name] = None
         if array is not None:
-            converts = not each.dtypes and array.dtype != kernel.numpy
+            converts = not (each.dtypes or each.own) and array.dtype != kernel.numpy
             values[each.name] = _converted(array, kernel) if converts else wide(array)
     return Arguments(values, case.dtypes, kernel, statement.stepwise(kernel), product)
 

@@ -75,6 +75,7 @@ def expected(
             opinions = _opinions(statement, call, loops=loops, torch=torch)
         else:
             opinions = _filled(call, filled)
+    own = {each.name for each in statement.outputs if each.own}
     cost = 0.0 if call.exact else statement.cost_in(given)
     if given.kernel.kind == "complex":
         cost = max(cost, FLOAT_INSIDE)
@@ -83,7 +84,7 @@ def expected(
             value=terms.value,
             size=terms.sizes,
             summed=1 if call.exact else terms.summed,
-            kernel=given.kernel,
+            kernel=call.dtypes[name] if name in own else given.kernel,
             stepwise=given.stepwise and not call.exact,
             dtype=call.dtypes[name],
             cost=FLOAT_INSIDE if terms.summed > 1 and not call.exact else cost,
@@ -120,7 +121,7 @@ def _opinions(
 ) -> dict[str, Terms]:
     if not any(prod(shape) for shape in call.shapes.values()):
         return _filled(call, 0.0)
-    terms = statement.terms(call.given)
+    terms = {name: one for name, one in statement.terms(call.given).items() if name in call.shapes}
     for name, shape in call.shapes.items():
         value, sizes = (_in_shape(shape, each) for each in (terms[name].value, terms[name].sizes))
         terms[name] = replace(terms[name], value=value, size=sizes)
@@ -133,7 +134,8 @@ def _opinions(
             terms[name] = replace(terms[name], value=value, size=terms[name].sizes)
     if torch and statement.torch is not None and find_spec("torch"):
         for name, value in _torch(statement, call.given).items():
-            _compare(name, "torch", value, "the statement", terms[name])
+            if name in call.shapes:
+                _compare(name, "torch", value, "the statement", terms[name])
     return terms
 
 
@@ -152,7 +154,11 @@ def _by_output(statement: Statement, call: MadeCall, answer: Any) -> dict[str, R
     named: Mapping[str, Any] = (
         answer if isinstance(answer, dict) else {statement.outputs[0].name: answer}
     )
-    return {name: _in_shape(call.shapes[name], wide(value)) for name, value in named.items()}
+    return {
+        name: _in_shape(call.shapes[name], wide(value))
+        for name, value in named.items()
+        if name in call.shapes
+    }
 
 
 def _torch(statement: Statement, given: Arguments) -> dict[str, Reals]:

@@ -117,13 +117,14 @@ def _parameters(statement: Statement, info: pb.OperatorInfo) -> Iterator[str]:
     found = [(p.name, p.c_name, p.c_type, _ROLES.get(p.role, str(p.role))) for p in info.parameters]
     yield from _unequal("parameters", wanted, found)
     inputs = {each.name: each for each in statement.inputs}
+    outputs = {each.name: each for each in statement.outputs}
     for each in info.parameters:
         yield from _untold(f"description of {each.name}", each.description)
         stated = inputs.get(each.name)
         yield from _unequal(f"{each.name} is read", stated is not None and stated.read, each.read)
-        yield from _unequal(
-            f"{each.name} is optional", stated is not None and stated.optional, each.optional
-        )
+        output = outputs.get(each.name)
+        optional = (stated is not None and stated.optional) or (output and output.nullable) or False
+        yield from _unequal(f"{each.name} is optional", optional, each.optional)
         yield from _unequal(
             f"default of {each.name}", _shown(statement.defaults.get(each.name)), _default(each)
         )

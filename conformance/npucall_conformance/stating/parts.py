@@ -36,6 +36,8 @@ class In:
     refused: bool = False
     """The operator refuses it, so it is optional: only setups that give its shape or values have
     it."""
+    own: bool = False
+    """It is not converted to the kernel's dtype, though it has that of the case."""
 
 
 @dataclass(frozen=True)
@@ -48,10 +50,25 @@ class Out:
     name: str
     shape: str | Callable[[Arguments], Shape]
     dtype: str | Callable[[DTypes], DType]
+    own: bool = False
+    """It is rounded to its own dtype alone, not to the kernel's before."""
+    optional: bool = False
+    """It may be null, and is not computed then."""
+    asked: Callable[[Arguments], bool] | None = None
+    """Whether a call asks for it; if not, it is no result, and may be null."""
 
     def shape_in(self, given: Arguments) -> Shape:
         """The shape of the output in a call."""
         return given.shape(self.shape) if isinstance(self.shape, str) else self.shape(given)
+
+    @property
+    def nullable(self) -> bool:
+        """Whether it may be null in a valid call."""
+        return self.optional or self.asked is not None
+
+    def asked_in(self, given: Arguments) -> bool:
+        """Whether it is a result of a call."""
+        return self.asked is None or self.asked(given)
 
     def dtype_in(self, dtypes: DTypes) -> DType:
         """The dtype of the output in a call that does not mention it."""

@@ -156,6 +156,7 @@ def evaluate(
         for name in call.asked:
             outputs[name][...] = call.fills.get(name, 0)
         return
+    outputs = {name: outputs[name] for name in call.outputs if name in call.asked}
     work = blocks.work_of(call, _layouts(inputs), _layouts(outputs), exact=exact)
     read = [o.layout.seen(inputs[o.name]) for o in work.operands]
     written = [

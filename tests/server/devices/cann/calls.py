@@ -166,10 +166,10 @@ def layer_norm(device: Any) -> Case:
     """An array of bools; absent inputs and outputs."""
     gradient, one = numbers(2, 3), np.ones((2, 1), np.float32)
     answer = gradient.sum(0)
-    rest = {"normalizedShape": (3,), "outputMask": (False, False, True), "mean": one, "rstd": one}
-    rest |= {"gradInputOut": None, "gradWeightOut": None, "gradBiasOut": like(answer)}
+    rest = {"normalized_shape": (3,), "output_mask": (False, False, True), "mean": one, "rstd": one}
+    rest |= {"grad_input_out": None, "grad_weight_out": None, "grad_bias_out": like(answer)}
     name = "aclnnLayerNormBackward"
-    return installed(device, name, answer, gradOut=gradient, input=gradient, **rest)
+    return installed(device, name, answer, grad_out=gradient, input=gradient, **rest)
 
 
 def in_place(device: Any) -> Case:

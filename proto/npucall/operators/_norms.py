@@ -1,0 +1,268 @@
+"""Layer normalisation: what it and its relatives check, and its formulas."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+
+import numpy as np
+
+from npucall.declare import Facts, rules
+from npucall.declare.draft import Draft
+from npucall.dtypes import FLOAT, AnyArray, Array
+from npucall.errors import AttributeValueError, DTypeError
+from npucall.operators._rows import (
+    Sums,
+    each_rows,
+    flat,
+    gradient,
+    numbers_of,
+    one_a_row,
+    statistics,
+)
+from npucall.tensors import Shape
+
+MOST = 8
+"""Dimensions of a tensor."""
+single = rules.dtype_from("the operator", into="single", make=lambda _: FLOAT)
+"""Finds FLOAT for outputs that have it whatever the inputs have."""
+
+
+Read = Callable[[tuple[slice, ...]], AnyArray]
+"""Gives a block of the rows by its place among all of them."""
+
+
+def forward(
+    facts: Facts,
+    read: Read,
+    weight: Array | None,
+    bias: Array | None,
+    eps: float,
+    outputs: tuple[str, str, str] = ("out", "mean_out", "rstd_out"),
+) -> tuple[AnyArray | None, AnyArray | None, AnyArray | None]:
+    """The normal form of rows, with the factors and addends of their elements; mean and rstd.
+
+    A norm without a mean has no name for it.
+    """
+    rows, length = facts.shapes["rows"], facts.count("row")
+    out = facts.output(outputs[0], rows + facts.shapes["row"])
+    factor, addend = (flat(facts, each) for each in (weight, bias))
+    found = {name: np.empty(prod(rows), facts.dtype) for name in outputs[1:]}
+
+    def compute(index: tuple[slice, ...]) -> None:
+        block = read(index)
+        result, *each = statistics(block.reshape(-1, length), eps, centred=bool(outputs[1]))
+        if factor is not None:
+            result *= factor
+        if addend is not None:
+            result += addend
+        out[index] = result.reshape(block.shape)
+        for kept, numbers in zip(found.values(), each, strict=True):
+            kept[numbers_of(rows, index)] = numbers[:, 0]
+
+    each_rows(facts, rows, length, compute)
+    mean, rstd = (
+        found[name].reshape(facts.shapes["ones"]) if name in facts.asked else None
+        for name in outputs[1:]
+    )
+    return out, mean, rstd
+
+
+def gradients(
+    facts: Facts,
+    grad: Array,
+    read: Read,
+    mean: Array | None,
+    rstd: Array,
+    weight: Array | None,
+    outputs: tuple[str, str, str],
+    addend: Array | None = None,
+) -> tuple[AnyArray | None, AnyArray | None, AnyArray | None]:
+    """The gradients of rows, weight and bias, of those outputs that are asked for.
+
+    ``addend`` is added to that of the rows.
+    """
+    rows, length = facts.shapes["rows"], facts.count("row")
+    asked = [name in facts.asked for name in outputs]
+    out = facts.output(outputs[0], rows + facts.shapes["row"]) if asked[0] else None
+    factor, sums = flat(facts, weight), Sums(length, (asked[1], asked[2]))
+
+    def compute(index: tuple[slice, ...]) -> list[AnyArray | None]:
+        block = read(index)
+        upstream = facts.read(grad, index).reshape(-1, length)
+        normal, scale = block.reshape(-1, length), one_a_row(facts, rstd, rows, index)
+        normal = normal * scale if mean is None else normal - one_a_row(facts, mean, rows, index)
+        if mean is not None:
+            normal *= scale
+        part = sums.part(upstream, normal)
+        if out is not None:
+            d = upstream.copy() if factor is None else upstream * factor
+            result = gradient(d, normal, scale, centred=mean is not None).reshape(block.shape)
+            out[index] = result if addend is None else result + facts.read(addend, index)
+        return part
+
+    each_rows(facts, rows, length, compute, sums.add)
+    return out, *sums.shaped(facts.shapes["row"])
+
+
+def no_zero(*names: str) -> tuple[rules.Rule, ...]:
+    """None of them has an extent of 0."""
+    return tuple(
+        rules.requires(
+            "elements",
+            name,
+            holds=lambda draft, name=name: (  # type: ignore[misc]
+                draft.tensor(name) is None or 0 not in draft.shape(name)
+            ),
+            found=lambda draft, name=name: f"shape {draft.shape(name)}",  # type: ignore[misc]
+        )
+        for name in names
+    )
+
+
+def rows_of_gamma(x: str) -> tuple[rules.Rule, ...]:
+    """Finds the rows of ``x`` if gamma has the shape of one: ``row``, ``rows`` and ``ones``."""
+
+    def before(draft: Draft) -> Shape:
+        shape = draft.shape(x)
+        return shape[: len(shape) - len(draft.shape("gamma"))]
+
+    return (
+        rules.shape_of("gamma", into="row", make=lambda draft: draft.shape("gamma")),
+        rules.shape_of(x, into="rows", make=before),
+        rules.shape_of(
+            x, into="ones", make=lambda draft: before(draft) + (1,) * len(draft.shape("gamma"))
+        ),
+    )
+
+
+def gamma_fits(x: str) -> rules.Rule:
+    """Gamma has no more dimensions than ``x``."""
+    return rules.requires(
+        f"at most the dimensions of {x}",
+        "gamma",
+        holds=lambda draft: len(draft.shape("gamma")) <= len(draft.shape(x)),
+        found=lambda draft: len(draft.shape("gamma")),
+    )
+
+
+def gamma_is_tail(x: str) -> rules.Rule:
+    """The extents of gamma are the last of ``x``."""
+    return rules.requires(
+        f"the last extents of {x}",
+        "gamma",
+        holds=lambda draft: draft.shape(x)[-len(draft.shape("gamma")) :] == draft.shape("gamma"),
+        found=lambda draft: draft.shape("gamma"),
+    )
+
+
+def masked(place: int) -> Callable[[Draft], bool]:
+    """Whether ``output_mask`` asks for its output with this number."""
+    return lambda draft: bool(draft.attribute("output_mask")[place])
+
+
+def mask_of(count: int) -> rules.Rule:
+    """The mask has an entry for each of its outputs."""
+    return rules.requires(
+        f"{count} truth values",
+        "output_mask",
+        holds=lambda draft: len(draft.attribute("output_mask")) == count,
+        found=lambda draft: len(draft.attribute("output_mask")),
+        error=AttributeValueError,
+    )
+
+
+def one_for_each_row(*names: str) -> tuple[rules.Rule, ...]:
+    """Each has as many elements as there are rows, in any shape."""
+    return tuple(
+        rules.requires(
+            "one element for each row",
+            name,
+            holds=lambda draft, name=name: (  # type: ignore[misc]
+                draft.tensor(name) is None or prod(draft.shape(name)) == prod(draft.shape("rows"))
+            ),
+            found=lambda draft, name=name: f"shape {draft.shape(name)}",  # type: ignore[misc]
+        )
+        for name in names
+    )
+
+
+def done_if_empty(mean: str, rstd: str) -> tuple[rules.Rule, ...]:
+    """Without elements the call is done; rows of none have the mean 0 and an rstd of NaN."""
+    return (rules.fill_if_empty("input", fill=lambda _: np.nan, meaning="NaN", outputs=(rstd,)),)
+
+
+def tail(draft: Draft) -> Shape:
+    """The extents that are normalised."""
+    extents: Shape = draft.attribute("normalized_shape")
+    return extents
+
+
+def lead(draft: Draft, name: str = "input") -> Shape:
+    """The extents of a tensor before those."""
+    shape = draft.shape(name)
+    return shape[: len(shape) - len(tail(draft))]
+
+
+def ones_behind(draft: Draft) -> Shape:
+    """The shape of what there is one of for each row: extents of 1 where it is normalised."""
+    return lead(draft) + (1,) * len(tail(draft))
+
+
+def normalized_tail(*more: str, ranks: tuple[str, ...] = ()) -> tuple[rules.Rule, ...]:
+    """The normalised extents are the last of input, and those of the tensors in ``more``.
+
+    ``ranks``: those whose numbers of dimensions are looked at before.
+    """
+    return (
+        rules.requires(
+            "at least one extent",
+            "normalized_shape",
+            holds=lambda draft: len(tail(draft)) > 0,
+            found=tail,
+            error=AttributeValueError,
+        ),
+        rules.requires(
+            "as many dimensions as normalized_shape has extents",
+            "input",
+            holds=lambda draft: len(draft.shape("input")) >= len(tail(draft)),
+            found=lambda draft: len(draft.shape("input")),
+        ),
+        *(
+            rules.requires(
+                "as many dimensions as normalized_shape has extents",
+                name,
+                holds=lambda draft, name=name: (  # type: ignore[misc]
+                    draft.absent(name) or len(draft.shape(name)) == len(tail(draft))
+                ),
+                found=lambda draft, name=name: len(draft.shape(name)),  # type: ignore[misc]
+            )
+            for name in ranks
+        ),
+        rules.requires(
+            "the last extents of input",
+            "normalized_shape",
+            holds=lambda draft: draft.shape("input")[-len(tail(draft)) :] == tail(draft),
+            found=tail,
+            error=AttributeValueError,
+        ),
+        rules.shape_of("normalized_shape", into="row", make=tail),
+        *(rules.same_shape(name, "row", "what normalized_shape says") for name in more),
+        rules.shape_of("input", into="rows", make=lead),
+    )
+
+
+def float_or(own: str, *names: str) -> tuple[rules.Rule, ...]:
+    """Each is FLOAT, or has the dtype of ``own``."""
+    return tuple(
+        rules.requires(
+            f"FLOAT, or the dtype of {own}",
+            name,
+            holds=lambda draft, name=name: (  # type: ignore[misc]
+                draft.absent(name) or draft.dtype(name) in (FLOAT, draft.dtype(own))
+            ),
+            found=lambda draft, name=name: draft.dtype(name),  # type: ignore[misc]
+            error=DTypeError,
+        )
+        for name in names
+    )

@@ -1,0 +1,133 @@
+"""Rows and their statistics: what norms over last axes, groups and channels have in common.
+
+Of a row x of n elements, and of an upstream gradient d of its normal form::
+
+    mean = sum(x) / n
+    rstd = 1 / sqrt(sum((x - mean)^2) / n + eps)
+    normal = (x - mean) * rstd
+    gradient of x = rstd * (d - sum(d) / n - normal * sum(d * normal) / n)
+
+Root mean square norms have no mean: there it is 0, and so is the second term of the gradient.
+Rows are computed in the formula's dtype, blocks of them at a time; sums over rows in float64.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from npucall.declare import Facts
+from npucall.declare.cuts import BLOCK, cut
+from npucall.dtypes import FLOAT, AnyArray, Array
+from npucall.operators._numerics import numbered
+from npucall.tensors import Shape
+
+_FORWARD, _BACKWARD = 24, 56
+"""Bytes that a formula holds of each element of a row; backward with two sums over all rows."""
+
+
+def held(
+    length: str, kept: str = "", *, backward: bool = False
+) -> Callable[[Facts, Mapping[str, Any]], int]:
+    """Bytes of a row that is longer than a block, and of two numbers for each row that are kept.
+
+    By the names of the shapes of a row, and of all rows, that the rules found.
+    """
+
+    def holds(facts: Facts, _: Mapping[str, Any]) -> int:
+        long, rows = facts.count(length), facts.count(kept) if kept else 0
+        of_row = (_BACKWARD if backward else _FORWARD) * long
+        return (of_row if long > BLOCK else 0) + 2 * rows * FLOAT.itemsize
+
+    return holds
+
+
+def each_rows(
+    facts: Facts,
+    lead: Shape,
+    length: int,
+    compute: Callable[[tuple[slice, ...]], Any],
+    add: Callable[[Any, Any], None] = lambda *_: None,
+) -> None:
+    """Computes blocks of complete rows, by their places in ``lead``, the shape of all rows.
+
+    Those longer than a block one after the other, since each holds memory.
+    """
+    blocks = cut(lead, max(BLOCK // max(length, 1), 1))
+    if length <= BLOCK:
+        facts.each(blocks, compute, add)
+        return
+    for block in blocks:
+        facts.pause()
+        add(block, compute(block))
+
+
+def numbers_of(lead: Shape, index: tuple[slice, ...]) -> slice:
+    """The numbers of some rows in row-major order."""
+    starts = tuple(piece.start for piece in index)
+    first = int(np.ravel_multi_index(starts, lead)) if lead else 0
+    return slice(first, first + prod(piece.stop - piece.start for piece in index))
+
+
+def one_a_row(facts: Facts, array: Array, lead: Shape, index: tuple[slice, ...]) -> AnyArray:
+    """The numbers of some rows, (rows, 1), of a tensor of any shape that has one for each."""
+    rows = numbers_of(lead, index)
+    numbers = numbered(facts, array, np.arange(rows.start, rows.stop))
+    return np.asarray(numbers, facts.dtype).reshape(-1, 1)
+
+
+def statistics(x: AnyArray, eps: float, *, centred: bool) -> tuple[AnyArray, AnyArray, AnyArray]:
+    """The normal forms of rows, and a mean and an rstd for each."""
+    length = x.dtype.type(x.shape[-1])
+    mean = np.add.reduce(x, -1, keepdims=True) / length
+    normal = x - mean if centred else x.copy()
+    rstd = np.add.reduce(normal * normal, -1, keepdims=True) / length
+    rstd = 1 / np.sqrt(rstd + x.dtype.type(eps))
+    normal *= rstd
+    return normal, mean, rstd
+
+
+def gradient(d: AnyArray, normal: AnyArray, rstd: AnyArray, *, centred: bool) -> AnyArray:
+    """The gradient of rows, in the memory of that of their normal forms; both are spoilt."""
+    length = d.dtype.type(d.shape[-1])
+    share = np.add.reduce(d * normal, -1, keepdims=True) / length
+    if centred:
+        d -= np.add.reduce(d, -1, keepdims=True) / length
+    normal *= share
+    d -= normal
+    d *= rstd
+    return d
+
+
+class Sums:
+    """The gradients of weight and bias: sums over all rows of grad * normal and of grad."""
+
+    def __init__(self, length: int, asked: tuple[bool, bool]) -> None:
+        self._asked = asked
+        self._totals = [np.zeros(length) if each else None for each in asked]
+
+    def part(self, grad: AnyArray, normal: AnyArray) -> list[AnyArray | None]:
+        """What some rows add."""
+        of_weight, of_bias = self._asked
+        return [
+            np.add.reduce(grad * normal, 0, np.float64) if of_weight else None,
+            np.add.reduce(grad, 0, np.float64) if of_bias else None,
+        ]
+
+    def add(self, _: object, parts: list[AnyArray | None]) -> None:
+        """Adds it."""
+        for total, part in zip(self._totals, parts, strict=True):
+            if total is not None:
+                np.add(total, part, out=total)
+
+    def shaped(self, shape: Shape) -> list[AnyArray | None]:
+        """Both in the shape of the weight; None where nobody asks."""
+        return [None if total is None else total.reshape(shape) for total in self._totals]
+
+
+def flat(facts: Facts, weight: Array | None) -> AnyArray | None:
+    """A weight in the formula's dtype, as a row."""
+    return None if weight is None else np.asarray(facts.read(weight, ...), facts.dtype).reshape(-1)

@@ -1,0 +1,68 @@
+"""What statements of norms cannot say: numbers written out, and what torch does otherwise."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from npucall.compute.evaluate import compute
+from npucall.operators.layer_norm import layer_norm
+from npucall.operators.layer_norm_backward import layer_norm_backward
+from npucall.operators.rms_norm import rms_norm
+from npucall.operators.rms_norm_grad import rms_norm_grad
+
+from .calls import LOCAL
+
+X = np.array([[1.0, 2, 4], [0, -1, 3]])
+WEIGHT = np.array([1, 2, 0.5])
+UPSTREAM = np.array([[1.0, 0, 2], [-1, 1, 0.5]])
+
+
+def near(found: Any, *expected: Any) -> None:
+    """The outputs are these numbers, which torch gave in float64, with eight decimals."""
+    for one, other in zip(found, expected, strict=True):
+        assert np.abs(one - np.array(other)).max() < 1e-8
+
+
+def test_layer_norm_of_two_rows() -> None:
+    _, mean, rstd = compute(layer_norm, X, (3,), WEIGHT, np.zeros(3), 1e-5)
+    near((mean[:, 0], rstd[:, 0]), [2.33333333, 0.66666667], [0.80178115, 0.58834739])
+    near(
+        compute(layer_norm_backward, UPSTREAM, X, (3,), mean, rstd, WEIGHT),
+        [[0.34362000, -0.51543086, 0.17181086], [-0.92777825, 0.69583474, 0.23194350]],
+        [-0.67680994, -0.98057898, 3.35900911],
+        [0, 1, 2.5],
+    )
+
+
+def test_rms_norm_of_two_rows() -> None:
+    _, rstd = compute(rms_norm, X, WEIGHT, 1e-6)
+    near((rstd[:, 0],), [0.37796445, 0.54772248])
+    near(
+        compute(rms_norm_grad, UPSTREAM, X, rstd, WEIGHT),
+        [[0.28797292, -0.17998304, 0.01799836], [-0.54772248, 1.02697966, 0.34232649]],
+        [0.37796445, -0.54772248, 3.84529928],
+    )
+
+
+@pytest.mark.parametrize("half", [False, True])
+def test_a_client_gets_none_for_what_nobody_asks_for(half: bool) -> None:
+    x = X.astype(np.float16 if half else np.float32)
+    forward = LOCAL.options(outputs={"mean_out": None}).run(layer_norm, x, [3])
+    assert forward.mean_out is None
+    assert forward.rstd_out.dtype == np.float32
+    mean = np.zeros(2, np.float32)  # one for each row, in any shape
+    found = LOCAL.run(layer_norm_backward, x, x, [3], mean, forward.rstd_out[:, 0],
+                      output_mask=[False, True, False])  # fmt: skip
+    assert (found.grad_input_out, found.grad_bias_out) == (None, None)
+    assert found.grad_weight_out.dtype == x.dtype
+    nothing = LOCAL.run(layer_norm_backward, x, x, [3], mean, mean, output_mask=[False] * 3)
+    assert nothing == (None, None, None)
+
+
+def test_a_row_of_equal_numbers_has_no_normal_form_with_eps_0() -> None:
+    out, mean, rstd = LOCAL.run(layer_norm, np.full((1, 4), 2, np.float32), [4], eps=0.0)
+    assert np.isnan(out).all()
+    assert (mean.item(), rstd.item()) == (2, np.inf)
