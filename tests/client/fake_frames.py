@@ -109,6 +109,9 @@ def calls(server: FakeServer) -> Serve:
             if header.kind == headers.STREAM:
                 _stream(server, peer, message, context)
                 return
+            if server.behaviours:  # for its calls in frames of their own as for those of a stream
+                _calls(server, peer, (header, message), context)
+                return
             try:
                 response = server.execute(message, context)
             except RefusalError as refusal:
@@ -132,6 +135,26 @@ def _stream(server: FakeServer, peer: FakeConnection, message: bytes, context: A
         peer.send(headers.STREAM)
     except RefusalError as refusal:
         peer.send(headers.ERROR, refusal.args[0])
+
+
+def _calls(
+    server: FakeServer, peer: FakeConnection, first: tuple[headers.Header, bytes], context: Any
+) -> None:
+    def messages() -> Iterator[bytes]:
+        header, message = first
+        while True:
+            if header.kind == headers.EXECUTE:
+                begin = pb.Begin(request=pb.ExecuteRequest.FromString(message))
+                each = pb.ExecuteStreamRequest(call_id=header.call_id, begin=begin)
+                yield each.SerializeToString()
+            header, _, message = peer.receive()
+
+    for answer in server.stream(messages(), context):
+        told = pb.ExecuteStreamResponse.FromString(answer)
+        if told.HasField("error"):
+            peer.send(headers.ERROR, told.error, told.call_id)
+        else:
+            peer.send(headers.RESPONSE, told.reply.SerializeToString(), told.call_id)
 
 
 class FakeListener:

@@ -45,7 +45,7 @@ class PipelineCalls:
         self._where, self._sender = where, sender
         self._lock = threading.Lock()
         self._changed = sender.condition(self._lock)
-        self._streams: dict[tuple[Link, str, str], CallStream] = {}
+        self._streams: dict[tuple[Link, str, str, bool], CallStream] = {}
         """Those that take calls."""
         self._open: set[CallStream] = set()
         self._flight: set[SentCall] = set()
@@ -107,7 +107,7 @@ class PipelineCalls:
             self._give_back(call, None)
             await self._alone(call)
             return
-        while not await (stream := self._stream(server, attempts.request)).send(call):
+        while not await (stream := self._stream(server, call)).send(call):
             if (failure := await stream.failure_of(call)) is not None:
                 self._failed(call, failure)
                 return
@@ -123,13 +123,20 @@ class PipelineCalls:
             outcome = error
         self._finish(call, outcome)
 
-    def _stream(self, server: Link, request: Request) -> CallStream:
-        key = server, request.session_id, request.reservation
+    def _stream(self, server: Link, call: SentCall) -> CallStream:
+        """Where a call goes. Those of a session keep their order; in frames, large ones do not."""
+        request = call.attempts.request
+        one_stream = bool(request.session_id) or (
+            server.frames.is_offered and server.limits.travels_in_chunks(call.call, in_frames=True)
+        )
+        key = server, request.session_id, request.reservation, one_stream
         with self._lock:
             stream = self._streams.get(key)
             if stream is None or not stream.takes_calls:
                 of_all = request._replace(request_id="", held=(), call=_NO_CALL)
-                stream = self._streams[key] = CallStream(server, of_all, self)
+                stream = self._streams[key] = CallStream(
+                    server, of_all, self, one_stream=one_stream
+                )
                 self._open.add(stream)
         return stream
 

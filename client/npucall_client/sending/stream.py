@@ -10,6 +10,7 @@ from npucall.errors import ServerUnreachableError as Unreachable
 from npucall.wire.frames import split_response_frame
 from npucall.wire.stream_messages import response_frames
 from npucall_client.sending.attempts import Attempts
+from npucall_client.sending.frames.many_calls import MOST_CALLS, ManyCalls, answer_in
 from npucall_client.sending.request import Request
 from npucall_client.sending.writer import OpenStream, SentCall, Writer
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
     from npucall.exchange import ResponseFrame
     from npucall.wire.messages import Response
+    from npucall_client.sending.frames.frame_connection import CallConnection
     from npucall_client.sending.link import Link
 
 
@@ -40,12 +42,18 @@ class CallObserver(Protocol):
 class CallStream:
     """Sends calls in the order in which they come, hears answers in the order in which they finish.
 
-    gRPC takes the messages to send, and one task reads answers. ``request``: the session and the
-    reservation of its calls.
+    One task reads answers. Each call is a frame of its own where the link has a connection of
+    frames; else gRPC takes the messages to send. ``request``: the session and the reservation of
+    its calls. ``one_stream``: all are messages of one stream in any case.
     """
 
-    def __init__(self, link: Link, request: Request, observer: CallObserver) -> None:
+    def __init__(
+        self, link: Link, request: Request, observer: CallObserver, *, one_stream: bool
+    ) -> None:
         self.link = link
+        self._one_stream = one_stream
+        self._many: ManyCalls | None = None
+        """What sends the calls, if each is a frame."""
         self.instance: str | None = ""
         """The process that it goes to, if that is known."""
         self._observer = observer
@@ -74,7 +82,7 @@ class CallStream:
     @property
     def takes_calls(self) -> bool:
         """Whether it is neither over, nor left by its calls."""
-        return not (self._leaves or self._opened.over)
+        return not (self._leaves or self._opened.over or self._last_id == MOST_CALLS)
 
     async def failure_of(self, call: SentCall) -> NpucallError | None:
         """Why a call has no stream: this one ended before it had any. None if it had one."""
@@ -100,7 +108,11 @@ class CallStream:
             call.begin_anew()
             call.waits = True
             self._open[call.id] = call
-            self._writer.add(call)
+            many = self._many
+            if many is None:
+                self._writer.add(call)
+        if many is not None:
+            await many.send(call)
         return True
 
     async def _wait_for_room(self, attempts: Attempts) -> None:
@@ -118,8 +130,11 @@ class CallStream:
             if self._open.get(call.id) is not call:
                 return False
             del self._open[call.id]
-            self._writer.cancel(call.id)
+            if self._many is None:
+                self._writer.cancel(call.id)
             self._room.notify()
+        if self._many is not None:
+            self._many.forget(call.id)
         self._end_if_left()
         return True
 
@@ -134,8 +149,8 @@ class CallStream:
         """Ends it well. No call may be without an answer."""
         with self._lock:
             self._writer.close()
-        if not self._has_heard:
-            self._end()  # nobody may ever answer
+        if not self._has_heard or self._many is not None:
+            self._end()  # nobody may ever answer, or says that all was answered
         await self._task.join()
 
     def _end_if_left(self) -> None:
@@ -172,7 +187,9 @@ class CallStream:
 
     def _tell(self, call: SentCall) -> None:
         """Notes what sent a call, and whereto."""
-        call.attempts.sent, call.attempts.instance = self._opened.authorization, self.instance
+        call.attempts.instance = self.instance
+        if self._many is None:
+            call.attempts.sent = self._opened.authorization
 
     async def _read_all(self) -> NpucallError:
         opened, attempts = self._opened, self._attempts
@@ -181,6 +198,9 @@ class CallStream:
             with self.link.errors(0.0):
                 attempts.sent = opened.authorization = await self.link.authorization()
                 connection = await self.link.frames.taken(attempts)
+                if connection is not None and not self._one_stream:
+                    await self._read_frames(connection)
+                    return Unreachable("frames: the connection has ended")
                 opened.stream = self.link.open_stream(
                     "ExecuteStream",
                     self._writer.messages(opened),
@@ -195,6 +215,32 @@ class CallStream:
         except NpucallError as error:
             return error
         return Unreachable("stream: the server ended it")
+
+    async def _read_frames(self, connection: CallConnection) -> None:
+        """Sends and reads frames on a connection until this is over. Raises what else ends it."""
+        frames, opened = self.link.frames, self._opened
+        many = opened.stream = ManyCalls(self.link, connection)
+        try:
+            with self._lock:
+                self._many, unsent = many, self._writer.take()
+            for call in unsent:
+                if call.id in self._open:
+                    await many.send(call)
+            while not opened.over:
+                kind, call_id, message = await many.next_answer()
+                self._has_heard = True
+                with self._lock:
+                    answered = self._open.pop(call_id, None)
+                    self._room.notify()
+                if answered is not None:
+                    self._tell(answered)
+                    self._observer.answered(answered, answer_in(answered, kind, message))
+                    del answered
+                self._end_if_left()
+        except (OSError, EOFError) as error:
+            raise frames.told(error, 0.0) from None
+        finally:
+            frames.end(connection)
 
     async def _know(self) -> None:
         """Finds out to which process the stream goes, if the last one has ended."""

@@ -50,7 +50,7 @@ class SentCall:
         self.call = request.call
         self.attempts = Attempts(request)
         self.done = done
-        self.incoming = Incoming(self.call)
+        self._incoming: Incoming | None = None
         self.stream: Any = None
         """The stream that has it, or had it last."""
         self.is_sent = False
@@ -63,7 +63,14 @@ class SentCall:
     def begin_anew(self) -> None:
         """Nothing of it was sent, and nothing of its answer has come."""
         self.is_sent = False
-        self.incoming = Incoming(self.call)
+        self._incoming = None
+
+    @property
+    def incoming(self) -> Incoming:
+        """Its answer, frame by frame, if it comes so."""
+        if self._incoming is None:
+            self._incoming = Incoming(self.call)
+        return self._incoming
 
 
 class OpenStream:
@@ -123,6 +130,12 @@ class Writer:
         """Sends nothing more: the stream is over."""
         self._unsent.clear()
         self._cancelled.clear()
+
+    def take(self) -> list[SentCall]:
+        """The calls of which nothing was sent, which somebody else sends."""
+        calls = list(self._unsent)
+        self._unsent.clear()
+        return calls
 
     def wake(self) -> None:
         """Looks again whether there is something to do."""

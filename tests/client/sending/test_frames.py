@@ -25,6 +25,8 @@ from npucall.errors import (
     QueueFullError,
     SharedMemoryError,
 )
+from npucall.limits import KIB
+from npucall.v1 import operator_service_pb2 as pb
 from npucall.wire import headers
 from npucall.wire.status import to_status
 from npucall_client.sending.frames import frame_carrier, frame_places, thread_socket
@@ -288,6 +290,37 @@ def test_a_connection_that_breaks_is_told_as_over_grpc(server: fake.FakeServer) 
         with pytest.raises(ConnectionLostError, match="the connection to the server at 127") as it:
             fake.run(client, PAIR)
         assert str(it.value).endswith("broke before it answered: Socket closed")
+
+
+@BOTH_SENDERS
+def test_who_sends_calls_of_a_pipeline_waits_for_no_server_that_does_not_read(
+    server: fake.FakeServer,
+) -> None:
+    """They come in order, those that are too long to be sent at once and their followers too."""
+    reads, came = threading.Event(), []
+
+    def late(peer: FakeConnection) -> None:
+        peer.welcome()
+        assert reads.wait(fake.PATIENCE)
+        while True:
+            header, _, message = peer.receive()
+            if header.kind == headers.ALIVE:
+                continue
+            came.append(header.call_id)
+            whole = pb.ExecuteRequest.FromString(message).storage[0].data
+            peer.send(headers.ALIVE)
+            answer = fake.reply_of(whole).SerializeToString()
+            peer.send(headers.RESPONSE, answer, header.call_id)
+
+    server.limits.stream_window = 32
+    with fake_frames.listening(server, late), fake.piped(server) as pipeline:
+        arrays = [fake.numbers(size * KIB) for size in (*[60] * 8, 300, 1, 1)]
+        calls = [fake.submit(pipeline, array) for array in arrays]
+        assert not came
+        reads.set()
+        for call, array in zip(calls, arrays, strict=True):
+            np.testing.assert_array_equal(call.result(fake.PATIENCE), array)
+    assert came == list(range(1, 12))
 
 
 def test_a_forked_process_has_connections_of_its_own(server: fake.FakeServer) -> None:

@@ -25,7 +25,7 @@ _BUFFER_BYTES = 64 * 2**10
 _ONLY = 1
 """The number of a call that has a connection alone."""
 _ALIVE = pack(headers.ALIVE, 0)
-_MOST_MS = 2**32 - 1
+MOST_MS = 2**32 - 1
 _RANDOM = int.from_bytes(os.urandom(7), "little") | 1 << 40
 """Never 0, whatever the number of the process."""
 
@@ -44,6 +44,12 @@ class FrameSocket(Protocol):
 
     async def send(self, parts: Sequence[Buffer], size: int) -> None:
         """Sends all of the parts, which have so many bytes."""
+
+    def send_now(self, data: bytes) -> Buffer:
+        """Sends what takes no waiting; returns what ``send_left`` has to send before all else."""
+
+    async def send_left(self, data: Buffer) -> None:
+        """Sends all of what ``send_now`` left."""
 
     async def receive_files(self, size: int) -> tuple[bytes, list[int]]:
         """So many bytes, at most, and the file descriptors that come beside the first one."""
@@ -111,7 +117,7 @@ class CallConnection:
         left, socket, beside = ends - time.monotonic(), self.socket, len(metadata)
         socket.until(ends, left)
         size = beside + sum(map(len, message))
-        timeout = min(max(math.ceil(left * 1e3), 1), _MOST_MS)
+        timeout = min(max(math.ceil(left * 1e3), 1), MOST_MS)
         head = pack(kind, size, _ONLY, beside, timeout)
         self.has_sent = False
         await socket.send((head, metadata, *message), HEADER_BYTES + size)

@@ -78,6 +78,16 @@ class LoopSocket:
         for part in parts:
             await self._in_time(self._loop.sock_sendall(self._socket, part), sends=True)
 
+    def send_now(self, data: bytes) -> Buffer:
+        try:
+            sent = self._socket.send(data)
+        except BlockingIOError:
+            return data
+        return memoryview(data)[sent:]
+
+    async def send_left(self, data: Buffer) -> None:
+        await self.send((data,), len(data))
+
     async def receive_files(self, size: int) -> tuple[bytes, list[int]]:
         """See ``FrameSocket``."""
         came = asyncio.Event()

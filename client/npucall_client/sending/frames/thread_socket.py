@@ -92,6 +92,18 @@ class ThreadSocket:
         if sent != size:
             self._send_all([memoryview(whole)[sent:]])
 
+    def send_now(self, data: bytes) -> Buffer:
+        """See ``FrameSocket``."""
+        try:
+            sent = self._socket.send(data, _AT_ONCE)
+        except BlockingIOError:
+            return data
+        return memoryview(data)[sent:] if sent != len(data) else b""
+
+    async def send_left(self, data: Buffer) -> None:
+        """See ``FrameSocket``."""
+        self._send_all((data,))
+
     async def receive_files(self, size: int) -> tuple[bytes, list[int]]:
         """See ``FrameSocket``."""
         waited = 0.0

@@ -36,6 +36,7 @@ class TlsLayer:
         self.until, self.is_quiet = below.until, below.is_quiet
         self.cut, self.close = below.cut, below.close
         self.let_another_read, self.takes_more = below.let_another_read, below.takes_more
+        self.send_left = below.send_left
 
     async def handshake(self) -> None:
         """Raises OSError where the server is another one, or wants none of this client."""
@@ -66,16 +67,23 @@ class TlsLayer:
     async def send(self, parts: Sequence[Buffer], size: int) -> None:
         """See ``FrameSocket``."""
         for piece in _pieces(parts, size):
-            with self._lock:
-                sent = self._tls.write(piece)
-                while sent < len(piece):
-                    sent += self._tls.write(piece[sent:])
-                data = self._out.read()
+            data = self._encrypted(piece)
             await self._below.send((data,), len(data))
+
+    def send_now(self, data: bytes) -> Buffer:
+        """See ``FrameSocket``: what is left is encrypted already."""
+        return self._below.send_now(self._encrypted(data))
 
     async def receive_files(self, size: int) -> tuple[bytes, list[int]]:
         """None come from another host."""
         raise NotImplementedError
+
+    def _encrypted(self, piece: Buffer) -> bytes:
+        with self._lock:
+            sent = self._tls.write(piece)
+            while sent < len(piece):
+                sent += self._tls.write(piece[sent:])
+            return self._out.read()
 
     async def _flush(self) -> None:
         with self._lock:
