@@ -163,6 +163,9 @@ def conform(  # noqa: PLR0913  # options of a command
     """
     target = the_target(target, target_option)
     chosen = _selection(case, operator, dtype, block, quick=quick)
+    profile = _known(profile)
+    if matrix:
+        _check_alone(target, against, soc, adapter, fuzz, baseline)
     if fuzz and (case or block or quick):
         raise ValueError("fuzz: expected none of --case, --block and --quick, which are of cases")
     cases = [] if fuzz else _cases(chosen)
@@ -170,16 +173,15 @@ def conform(  # noqa: PLR0913  # options of a command
         print(*(each.id for each in cases), sep="\n")
         return
     if export is not None:
-        _export(export, cases, soc or _SOC, _known(profile) or _EXPORTED, seed)
+        _export(export, cases, soc or _SOC, profile or _EXPORTED, seed)
         return
     options = RunOptions(
-        chosen, cases, _known(profile), seed, repeat, fuzz, save, baseline,
+        chosen, cases, profile, seed, repeat, fuzz, save, baseline,
         allow_skipped=allow_skipped, allow_missing=allow_missing,
         write_baseline=write_baseline,
     )  # fmt: skip
     found: Report | Matrix
     if matrix:
-        _check_alone(target, against, soc, adapter, fuzz, baseline)
         found = on_every_product(options, connect)
     else:
         found = judge(options, connect, target, against, soc, adapter)

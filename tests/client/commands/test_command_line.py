@@ -182,6 +182,7 @@ def test_json_has_the_numbers_of_a_call_and_what_a_plan_says(said: Any, tmp_path
     assert told["outputs"] == {"out": {"dtype": "BF16", "shape": [2, 3]}}
 
 
+@pytest.mark.more  # five processes
 def test_a_shell_completes_commands_options_and_operators() -> None:
     program = Path(sys.executable).with_name("npucall")
     script = f"""
@@ -336,7 +337,7 @@ def test_the_examples_of_the_help_are_commands_that_there_are(commands: Any, nam
         ("info -t nowhere:port", ExitCode.USAGE),
         ("run Exp self=no-such-file.npy -t local:", ExitCode.USAGE),
         ("run Exp self=[1] --dtype f99 -t local:", ExitCode.USAGE),
-        ("conform -t local: --baseline nowhere", ExitCode.USAGE),
+        ("conform -t local: -o Exp --baseline nowhere", ExitCode.USAGE),
         ("replay nowhere -t local:", ExitCode.FAILED),
         ("plan Exp self=q8:3 -t local:", ExitCode.USAGE),
         ("run Exp self=f32:3 -t local:", ExitCode.USAGE),
