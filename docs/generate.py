@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
 import sys
 import textwrap
 from itertools import pairwise
@@ -81,11 +82,35 @@ def pages() -> dict[Path, str]:
         docs / "exit-codes.md": exit_codes_page(),
         docs / "metrics.md": metrics_page(),
         docs / "operators.md": operator_page.page(),
+        **{ROOT / name: counted(_read(ROOT / name), said) for name, said in COUNTS.items()},
         **{
             docs / name: system_picture.picture(words)
             for name, words in system_picture.WORDS.items()
         },
     }
+
+
+# --- README.md ------------------------------------------------------------------------------------
+
+
+COUNTS = {
+    "README.md": (r"\d+: \d+ forward operators and \d+ gradients", r"The \d+ operators are"),
+    "README.zh-CN.md": (r"共 \d+ 个.\d+ 个前向算子.\d+ 个反向", r"这 \d+ 个算子"),
+}
+"""How each language says how many operators there are: all, forward and backward; all."""
+
+
+def counted(page: str, said: tuple[str, ...]) -> str:
+    """A page with the numbers of operators of the catalogue. Raises ValueError if it has none."""
+    names = {operator.name for operator in CATALOGUE}
+    gradients = {name for name in names if re.search("Backward|Grad", name)}
+    for pattern in said:
+        if (found := re.search(pattern, page)) is None:
+            raise ValueError(f"README: expected text such as {pattern}, found none")
+        numbers = iter(map(len, (names, names - gradients, gradients)))
+        told = re.sub(r"\d+", lambda _, left=numbers: str(next(left)), found[0])
+        page = page.replace(found[0], told)
+    return page
 
 
 # --- errors.md ------------------------------------------------------------------------------------

@@ -8,8 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from npucall.operators import CATALOGUE
-
 from .pages import FOLDERS, PAGES, ROOT, Command, blocks, files, prose, steps, text
 
 LINK = re.compile(r"\]\(([^)\s]+)\)")
@@ -27,11 +25,6 @@ TUTORIALS = (
 )
 OF_HOSTS = {"server.toml", "cpu.toml", "server-3.toml"}
 """Files that an administrator writes on a host."""
-NUMBERS = {
-    "README.md": r"(\d+): (\d+) forward operators and (\d+) gradients",
-    "README.zh-CN.md": r"共 (\d+) 个：(\d+) 个前向算子，(\d+) 个反向",
-}
-"""How each language says how many operators there are, forward and backward."""
 
 
 def is_there(name: str, page: Path) -> bool:
@@ -78,14 +71,6 @@ def test_every_page_of_docs_is_found_from_its_list() -> None:
     assert sorted(page.name for page in docs.glob("*.md") if page.name not in listed) == [
         "README.md"
     ]
-
-
-def test_the_numbers_of_operators_are_those_of_the_catalogue() -> None:
-    names = {operator.name for operator in CATALOGUE}
-    gradients = {name for name in names if re.search("Backward|Grad", name)}
-    numbers = [str(len(each)) for each in (names, names - gradients, gradients)]
-    for page, words in NUMBERS.items():
-        assert re.findall(words, text(page)) == [tuple(numbers)]
 
 
 @pytest.mark.more
