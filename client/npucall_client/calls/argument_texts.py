@@ -15,13 +15,15 @@ from npucall.declare.names import python_name
 from npucall.declare.parameters import Attribute, Kind, Output, Parameter
 from npucall.dtypes import dtype_named
 from npucall.operators import CATALOGUE
+from npucall.tensors import Shape
 from npucall.texts import did_you_mean
 from npucall_client.calls.tensors import Empty
 
 _AS_TYPED = (Kind.STRING, Kind.DTYPE)
 """Attributes that are taken as they are typed; quotes are not needed."""
 
-_EMPTY = re.compile(r"([A-Za-z]\w*):((?:\d+(?:x\d+)*)?)")
+_SHAPE = r"(?:\d+(?:x\d+)*)?"
+_EMPTY = re.compile(rf"([A-Za-z]\w*):({_SHAPE})")
 """A tensor without data: DTYPE:SHAPE."""
 _JSON_WORDS = ("null", "true", "false")
 
@@ -60,6 +62,13 @@ def arguments_of(
     return arguments, outputs
 
 
+def shape_of(text: str) -> Shape:
+    """The shape that is typed as 64x1000; of a scalar nothing. Raises ValueError."""
+    if not re.fullmatch(_SHAPE, text):
+        raise ValueError(f"shape: expected extents such as 64x1000, found {text!r}")
+    return tuple(int(extent) for extent in text.split("x") if extent)
+
+
 def _check(text: str, name: str, known: Collection[str], expected: str) -> None:
     """Raises ValueError for a name that no parameter has."""
     if name not in known:
@@ -81,8 +90,7 @@ def _value(parameter: Parameter, text: str, dtype: str) -> Any:
         arrays = [_load(path, dtype) for path in (text.split(",") if many else [text])]
         return arrays if many else arrays[0]
     if found := _EMPTY.fullmatch(text):
-        shape = tuple(int(extent) for extent in found[2].split("x") if extent)
-        return Empty(shape, dtype_named(found[1]).numpy)
+        return Empty(shape_of(found[2]), dtype_named(found[1]).numpy)
     value = _read_json(parameter.name, text)
     if value is None or isinstance(parameter, Attribute):
         return value

@@ -173,7 +173,7 @@ def _call(  # noqa: PLR0913  # what a user types
     written: list[str] | None,
 ) -> tuple[Operator[Any, Any], dict[str, Any], dict[str, Any]]:
     """The operator, the arguments of a call, and its outputs."""
-    described = _declared(operator, variant) or declare(client.operator(operator, variant))
+    described = declared(client, operator, variant)
     return described, *arguments_of(arguments, described, dtype, written or ())
 
 
@@ -209,10 +209,11 @@ def _result_data(result: Result, arrays: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _declared(name: str, variant: str) -> Operator[Any, Any] | None:
-    """The operator as the contract declares it; None if only the server knows which one it is."""
+def declared(client: Client, name: str, variant: str) -> Operator[Any, Any]:
+    """The operator as the contract declares it; only if the server must say which, it is asked."""
     found = CATALOGUE.of_name(CATALOGUE.c_name(name))
-    return next((each for each in found if each.variant == variant or len(found) == 1), None)
+    here = next((each for each in found if each.variant == variant or len(found) == 1), None)
+    return here or declare(client.operator(name, variant))
 
 
 def _one_by_one(outputs: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

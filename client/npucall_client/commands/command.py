@@ -47,6 +47,7 @@ _GROUP = "npucall.commands"
 _COMMANDS = "npucall_client.commands"
 _SUITE = "npucall_conformance"
 _MODULES = {
+    "bench": f"{_COMMANDS}.bench",
     "conform": f"{_SUITE}.conform_command",
     "info": f"{_COMMANDS}.command",
     "members": f"{_COMMANDS}.members",

@@ -5,7 +5,9 @@ If a call needs something special, its operator declares that as its ``Sample``.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import Enum
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -44,29 +46,33 @@ def sample(  # noqa: PLR0913  # what a call is about, and its two variations
     dtype: DType,
     form: Form = Form.ORDINARY,
     shape: Shape = SHAPE,
+    given: Mapping[str, Any] = MappingProxyType({}),
 ) -> Prepared:
     """The small call of an operator, its tensors in this dtype.
 
-    ``shape``: of inputs of which the operator says nothing else. Raises what the operator's rules
-    raise: not every operator takes every form.
+    ``shape``: of inputs of which neither the operator nor ``given`` says anything else; that has
+    specs of tensors, and attributes as a caller gives them. Raises what the operator's rules raise:
+    not every operator takes every form.
     """
+    told = {**operator.sample.attributes, **given}
     specs = _specs(operator, dtype, form, shape)
-    given = {
-        p.name: attribute_value(p.name, p, operator.sample.attributes[p.name])
+    specs |= {name: each for name, each in given.items() if isinstance(each, TensorSpec)}
+    attributes = {
+        p.name: attribute_value(p.name, p, told[p.name])
         for p in operator.attributes
-        if p.name in operator.sample.attributes
+        if p.name in told
     }
     if operator.sample.follows:
-        given[operator.sample.follows] = dtype
+        attributes[operator.sample.follows] = dtype
     read = tuple(
         p.name for p in operator.given if p.name in specs and (isinstance(p, Output) or p.read)
     )
-    call = prepare(Call(operator, {**specs, **given}, read), product, catalogue)
+    call = prepare(Call(operator, {**specs, **attributes}, read), product, catalogue)
     if form is not Form.VIEWS:
         return call
     views = {name: _view(spec) for name, spec in {**call.inputs, **call.outputs}.items()}
     stored = tuple(dict.fromkeys((*read, *call.outputs)))
-    return prepare(Call(operator, {**views, **given}, stored), product, catalogue)
+    return prepare(Call(operator, {**views, **attributes}, stored), product, catalogue)
 
 
 def sample_storages(call: Prepared, seed: int) -> dict[str, bytes]:
