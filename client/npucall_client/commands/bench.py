@@ -68,7 +68,7 @@ def bench(  # noqa: PLR0913  # options of a command
     arguments: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[NAME=VALUE]...",
+            metavar="NAME=VALUE",
             help="Attributes, such as dim=1; tensors of another dtype or shape than the others, as "
             "DTYPE:SHAPE such as target=int64:4096; or as .npy files.",
         ),
@@ -100,8 +100,8 @@ def bench(  # noqa: PLR0913  # options of a command
     rank test (Mann-Whitney) says how likely such a difference is by chance.
 
     Examples:
-        npucall bench Softmax dim=1 --shape 4096x4096 --dtype f16 --target npu-host:50051
-        npucall bench Gelu --target npu-a:50051 --against npu-b:50051 --reserve 30 --svg gelu.svg
+        npucall bench Softmax dim=1 --shape 4096x4096 --dtype f16 -t npu-a:50051
+        npucall bench Gelu -t npu-a:50051 --against npu-b:50051 --reserve 30
     """
     targets = [target] if against is None else [target, against]
     with ExitStack() as stack:
