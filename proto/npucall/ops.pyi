@@ -13,6 +13,8 @@ from npucall.operators.div import div as div
 from npucall.operators.elu import elu as elu
 from npucall.operators.elu_backward import elu_backward as elu_backward
 from npucall.operators.exp import exp as exp
+from npucall.operators.flash_attention_score import flash_attention_score as flash_attention_score
+from npucall.operators.flash_attention_score_grad import flash_attention_score_grad as flash_attention_score_grad
 from npucall.operators.gelu import gelu as gelu
 from npucall.operators.gelu_backward import gelu_backward as gelu_backward
 from npucall.operators.gelu_backward_v2 import gelu_backward_v2 as gelu_backward_v2

@@ -99,8 +99,9 @@ def refusal(operator: Operator[..., Any], changes: Arrays, on: Product = A2) -> 
 
 
 def results(answer: Any) -> list[Any]:
-    """The outputs of a call, one or several."""
-    return list(answer) if isinstance(answer, tuple | list) else [answer]
+    """The outputs of a call, one or several; without those that it does not ask for."""
+    every = answer if isinstance(answer, tuple | list) else [answer]
+    return [each for each in every if each is not None]
 
 
 def wide(*arrays: Any) -> list[Any]:

@@ -94,7 +94,7 @@ class Table:
         """As ``Invalid.changes`` has it."""
         spec = arguments.get(name)
         if change is LEFT_OUT:
-            del arguments[name]
+            arguments.pop(name, None)  # an output that nobody asks for is not there
         elif isinstance(change, dict) and isinstance(spec, TensorSpec):
             said = {field: change.get(field, getattr(spec, field)) for field in FIELDS}
             arguments[name] = TensorSpec(**said)

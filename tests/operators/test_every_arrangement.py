@@ -61,12 +61,18 @@ def test_blocks_of_any_length_give_the_same_bits(table: Table) -> None:
     assert not wrong
 
 
+ROUNDED_BETWEEN = ("aclnnFlashAttentionScore", "aclnnFlashAttentionScoreGrad")
+"""Of these, what one product of matrices gives is rounded before the next."""
+
+
 def test_short_floats_are_computed_as_float32_and_rounded_once() -> None:
     wrong = []
     for table in TABLES:
         for case in usual(table.statement, FLOAT16, BF16):
             if table.statement.stepwise(case.dtype) or table.statement.in_kernel:
                 continue  # every step is rounded, or numbers count in the dtype of the kernel
+            if table.operator.name in ROUNDED_BETWEEN:
+                continue
             wrong += [(case.id, name) for name in rounded_otherwise(table, case)]
     assert not wrong
 

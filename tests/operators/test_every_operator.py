@@ -239,7 +239,7 @@ def test_computed_in_float64_the_result_is_torchs(table: Table) -> None:
         exact = {n: given[n] if a.dtype.kind == "f" else a for n, a in tensors.items()}
         expected = torch_says(torch, case.statement, given)
         found = results(compute(table.operator, **exact, **attributes))
-        outputs = [output.name for output in table.statement.outputs]
+        outputs = [each.name for each in table.statement.outputs if each.asked_in(given)]
         for name, one in zip(outputs, found, strict=True):
             other = expected.get(name, one)
             if one is not None and not np.allclose(

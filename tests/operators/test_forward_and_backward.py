@@ -18,8 +18,6 @@ from npucall.declare.declaration import Operator
 from npucall.declare.parameters import Output
 from npucall.operators import CATALOGUE
 
-from .calls import results
-
 Draw = Callable[[np.random.Generator, tuple[int, ...]], Any]
 
 STEP = 1e-5
@@ -35,6 +33,8 @@ VARIABLES = {
     "grad_weight_out": "weight",
     "grad_bias_out": "bias",
     "dgamma_out": "gamma",
+    "dk": "key",
+    "dv": "value",
 }
 """The input that an output is the gradient of, if it is not the first one."""
 
@@ -51,6 +51,10 @@ class Case:
     draws: Mapping[str, Draw] = field(default_factory=dict)
     through: Callable[[Any], Any] = np.asarray
     """What the gradient goes through on its way to the variable, which is a result of it."""
+    result: str = ""
+    """The forward operator's output whose gradient is given, if that is not the first."""
+    renamed: Mapping[str, str] = field(default_factory=dict)
+    """What the gradient operator calls inputs and outputs of the forward operator."""
 
 
 def between(low: float, high: float) -> Draw:
@@ -133,6 +137,24 @@ CASES: dict[str, tuple[Case, ...]] = {
         ),
     ),
     "aclnnRmsNorm": (Case({"epsilon": 1e-3}, shapes={"gamma": (4,)}),),
+    "aclnnFlashAttentionScore": (
+        Case(
+            {"head_num": 4, "input_layout": "BNSD", "scale_value": 0.5, "pre_tokens": [0, 9]},
+            shapes={
+                **dict.fromkeys(("key", "value"), (2, 2, 5, 3)),
+                "query": (2, 4, 3, 3),
+                "real_shift": (1, 4, 3, 5),
+                "atten_mask": (3, 5),
+            },
+            draws={"atten_mask": lambda r, s: np.eye(*s, k=1, dtype=np.uint8)},
+            result="attention_out",
+            renamed={
+                "key_in": "key",
+                "pse_shift": "real_shift",
+                "attention_in": "attention_out",
+            },
+        ),
+    ),
     "aclnnSoftmax": (Case({"dim": [0, -1]}),),
     "aclnnLogSoftmax": (Case({"dim": [0, -1]}),),
     "aclnnGlu": (Case({"dim": -1}), Case({"dim": 0}, shapes={"self": (6, 3)})),
@@ -188,6 +210,7 @@ def drawn(forward: Operator[..., Any], case: Case) -> dict[str, Any]:
             case.draws.get(p.name, between(-2, 2))(random, case.shapes.get(p.name, SHAPE))
         )
         for p in forward.inputs
+        if p.name not in forward.sample.without
     }
 
 
@@ -195,19 +218,22 @@ def given_to(
     gradient: Operator[..., Any],
     forward: Operator[..., Any],
     tensors: Mapping[str, Any],
-    answers: list[Any],
+    answers: Mapping[str, Any],
     upstream: Any,
+    case: Case,
     attributes: Mapping[str, Any],
 ) -> dict[str, Any]:
     """What the gradient operator takes, by its own names."""
     first = forward.inputs[0].name
     is_result = attributes.get("self_is_result") or attributes.get("is_result")
-    values = {"output": answers[0], **dict.fromkeys(UPSTREAM, upstream), **tensors, **attributes}
-    for output, answer in zip(forward.outputs, answers, strict=True):
-        values.setdefault(output.name.removesuffix("_out"), answer)
+    result = next(iter(answers.values()))
+    values = {"output": result, **dict.fromkeys(UPSTREAM, upstream), **tensors, **attributes}
+    for name, answer in answers.items():
+        values.setdefault(name.removesuffix("_out"), answer)
+    values |= {own: {**values, **answers}[name] for own, name in case.renamed.items()}
     for name in ("self", "self_or_result", "x"):
         if name == first or name not in tensors:
-            values[name] = answers[0] if is_result else tensors[first]
+            values[name] = result if is_result else tensors[first]
     wanted = [p for p in gradient.parameters if not isinstance(p, Output)]
     left_out = gradient.sample.without
     return {p.name: values[p.name] for p in wanted if p.name in values and p.name not in left_out}
@@ -235,24 +261,33 @@ def summed_to(array: Any, shape: tuple[int, ...]) -> Any:
     return array.sum(axes, keepdims=True)
 
 
+def named(operator: Operator[..., Any], answer: Any) -> dict[str, Any]:
+    """Its outputs by name, without those that nobody asks for."""
+    every = answer if isinstance(answer, tuple) else (answer,)
+    pairs = zip(operator.outputs, every, strict=True)
+    return {output.name: one for output, one in pairs if one is not None}
+
+
 def compared(
     gradient: Operator[..., Any], case: Case, attributes: Mapping[str, Any]
 ) -> Iterator[tuple[str, Any, Any]]:
     """Of each output the variable that it belongs to, its value, and the one by differences."""
     forward = forward_of(gradient)
     tensors = drawn(forward, case)
-    answers = results(compute(forward, **tensors, **attributes))
-    upstream = np.random.default_rng(12).uniform(0.5, 2, answers[0].shape)
+
+    def answered(**changed: Any) -> dict[str, Any]:
+        return named(forward, compute(forward, **{**tensors, **changed}, **attributes))
+
+    answers = answered()
+    result = case.result or next(iter(answers))
+    upstream = np.random.default_rng(12).uniform(0.5, 2, answers[result].shape)
     more = {**attributes, **case.backward}
-    found = results(
-        compute(gradient, **given_to(gradient, forward, tensors, answers, upstream, more))
-    )
-    for output, one in zip(gradient.outputs, found, strict=True):
-        name = VARIABLES.get(output.name, forward.inputs[0].name)
+    given = given_to(gradient, forward, tensors, answers, upstream, case, more)
+    for output, one in named(gradient, compute(gradient, **given)).items():
+        name = VARIABLES.get(output, forward.inputs[0].name)
 
         def weigh(moved: Any, name: str = name) -> Any:
-            loss, *_ = results(compute(forward, **{**tensors, name: moved}, **attributes))
-            return np.sum(upstream * loss)
+            return np.sum(upstream * answered(**{name: moved})[result])
 
         expected = by_differences(weigh, tensors[name], case.through)
         yield name, summed_to(one, expected.shape), expected

@@ -137,6 +137,21 @@ def rms_norm(rows: int, length: int) -> list[Large]:
     ]
 
 
+def attention(items: int, heads: int, rows: int, width: int) -> list[Large]:
+    shape = (items, heads, rows, width)
+    forward: dict[str, Any] = dict.fromkeys(("query", "key", "value"), shape)
+    given = ("query", "key_in", "value", "dy", "softmax_max", "softmax_sum", "attention_in")
+    statistics = dict.fromkeys(("softmax_max", "softmax_sum"), (*shape[:3], 8))
+    attributes = {"head_num": heads, "input_layout": "BNSD"}
+    return [
+        Large("aclnnFlashAttentionScore", forward, attributes),
+        Large(
+            "aclnnFlashAttentionScoreGrad", dict.fromkeys(given, shape) | statistics, attributes,
+            dict.fromkeys(statistics, FLOAT),
+        ),
+    ]  # fmt: skip
+
+
 def of_one_shape(operator: Operator[Any, Any]) -> Large:
     names = [p.name for p in operator.inputs]
     given = table_of(operator).call().arguments
@@ -181,6 +196,7 @@ CASES = [
         for shape in ((1, MANY), (MANY // 60_000, 60_000), (MANY // 8, 8))
         for case in (*layer_norm(*shape), *rms_norm(*shape))
     ),
+    *(case for shape in ((1, 1, 4096, 768), (4096, 8, 4, 32)) for case in attention(*shape)),
     ctc(1, 1, 4, MANY // 2),
     ctc(1, 1, MANY, 4),
     ctc(2, MANY // 512, 4, 3),

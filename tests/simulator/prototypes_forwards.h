@@ -183,3 +183,34 @@ SIM_OPERATOR(aclnnRmsNorm, const aclTensor *x, const aclTensor *gamma, double ep
 SIM_OPERATOR(aclnnRmsNormGrad, const aclTensor *dy, const aclTensor *x, const aclTensor *rstd,
              const aclTensor *gamma, SIM_OUT const aclTensor *dxOut,
              SIM_OUT const aclTensor *dgammaOut);
+
+// ---- Layers ----
+
+// aclnn_flash_attention_score.h; opapi; 8.1 9.x
+SIM_OPERATOR(aclnnFlashAttentionScore, const aclTensor *query, const aclTensor *key,
+             const aclTensor *value, SIM_OPTIONAL const aclTensor *realShiftOptional,
+             SIM_OPTIONAL const aclTensor *dropMaskOptional,
+             SIM_OPTIONAL const aclTensor *paddingMaskOptional,
+             SIM_OPTIONAL const aclTensor *attenMaskOptional,
+             SIM_OPTIONAL const aclIntArray *prefixOptional, double scaleValue, double keepProb,
+             int64_t preTokens, int64_t nextTokens, int64_t headNum, char *inputLayout,
+             int64_t innerPrecise, int64_t sparseMode, SIM_OUT const aclTensor *softmaxMaxOut,
+             SIM_OUT const aclTensor *softmaxSumOut,
+             SIM_OPTIONAL SIM_OUT const aclTensor *softmaxOutOut,
+             SIM_OUT const aclTensor *attentionOutOut);
+
+// aclnn_flash_attention_score_grad.h; opapi; 8.1 9.x
+SIM_OPERATOR(aclnnFlashAttentionScoreGrad, const aclTensor *query, const aclTensor *keyIn,
+             const aclTensor *value, const aclTensor *dy,
+             SIM_OPTIONAL const aclTensor *pseShiftOptional,
+             SIM_OPTIONAL const aclTensor *dropMaskOptional,
+             SIM_OPTIONAL const aclTensor *paddingMaskOptional,
+             SIM_OPTIONAL const aclTensor *attenMaskOptional,
+             const aclTensor *softmaxMaxOptional, const aclTensor *softmaxSumOptional,
+             SIM_OPTIONAL const aclTensor *softmaxInOptional,
+             const aclTensor *attentionInOptional,
+             SIM_OPTIONAL const aclIntArray *prefixOptional, double scaleValue, double keepProb,
+             int64_t preTokens, int64_t nextTokens, int64_t headNum, char *inputLayout,
+             int64_t innerPrecise, int64_t sparseMode, SIM_OUT const aclTensor *dqOut,
+             SIM_OUT const aclTensor *dkOut, SIM_OUT const aclTensor *dvOut,
+             SIM_OPTIONAL SIM_OUT const aclTensor *dpseOut);

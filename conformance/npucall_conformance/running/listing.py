@@ -124,6 +124,7 @@ def _parameters(statement: Statement, info: pb.OperatorInfo) -> Iterator[str]:
         yield from _unequal(f"{each.name} is read", stated is not None and stated.read, each.read)
         output = outputs.get(each.name)
         optional = (stated is not None and stated.optional) or (output and output.nullable) or False
+        optional = optional or statement.defaults.get(each.name, ...) is None
         yield from _unequal(f"{each.name} is optional", optional, each.optional)
         yield from _unequal(
             f"default of {each.name}", _shown(statement.defaults.get(each.name)), _default(each)

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from npucall.compute.conversions import converted
 from npucall.compute.helpers import Sharing
 from npucall.compute.layouts import Layout
 from npucall.compute.operands import Index, InputReader, Writing, is_fit, rounded, store, within
@@ -183,7 +184,10 @@ class _AtOnceWork(Work):
             name: Writing(target, target.dtype if name in own else self.kernel)
             for name, target in zip(self._names, targets, strict=True)
         }
-        facts = replace(self.facts, pause=sharing.pause, outputs=written, shared=sharing.each)
+        facts = replace(
+            self.facts, pause=sharing.pause, outputs=written, shared=sharing.each,
+            narrow=None if self.kernel == self.facts.dtype else self._narrowed,
+        )  # fmt: skip
         results: Sequence[Any] = self.results(facts, read)
         for output, result in zip(self.call.operator.outputs, results, strict=True):
             writing = written.get(output.name)
@@ -192,6 +196,9 @@ class _AtOnceWork(Work):
             if result is not writing:
                 writing[...] = np.asarray(result)
             writing.end(output.name)
+
+    def _narrowed(self, array: AnyArray) -> AnyArray:
+        return converted(rounded(array, self.kernel), self.facts.dtype)
 
 
 def _kind(call: Prepared, outputs: Mapping[str, Layout]) -> type[Work]:

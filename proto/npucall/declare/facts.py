@@ -52,6 +52,8 @@ class Facts:
     answer None."""
     shared: Callable[..., None] | None = None
     """See ``each``."""
+    narrow: Callable[[AnyArray], AnyArray] | None = None
+    """See ``rounded``."""
 
     def with_out(self, out: AnyArray) -> Facts:
         """The same facts, and the place of a block's result."""
@@ -104,6 +106,13 @@ class Facts:
         whole: Any = array
         block: AnyArray = whole[index]
         return block
+
+    def rounded(self, array: AnyArray) -> AnyArray:
+        """An array in the formula's dtype, rounded to the kernel's.
+
+        For what a kernel keeps in that dtype between two steps.
+        """
+        return array if self.narrow is None else self.narrow(array)
 
     def output(self, name: str, shape: Shape) -> AnyArray:
         """Where a formula that gets everything at once writes a result, each element once.

@@ -20,7 +20,12 @@ from npucall.declare.rules.dtypes import (
 )
 from npucall.declare.rules.formats import public_format, same_format
 from npucall.declare.rules.kernel_dtypes import always, dtype_of, float16_if_all, short_if_all
-from npucall.declare.rules.presence import fill_if_empty, present, succeed_if_empty
+from npucall.declare.rules.presence import (
+    fill_if_empty,
+    present,
+    succeed_if_all_empty,
+    succeed_if_empty,
+)
 from npucall.declare.rules.rule import EndOfChecks, Rule, requires, with_status
 from npucall.declare.rules.shapes import (
     broadcast,
@@ -71,6 +76,7 @@ __all__ = [
     "same_shape",
     "shape_of",
     "short_if_all",
+    "succeed_if_all_empty",
     "succeed_if_empty",
     "supported",
     "warn_unless",

@@ -40,6 +40,17 @@ def succeed_if_empty(*names: str) -> Rule:
     return Rule(f"if {listed(names, 'or')} is empty, the call is done", (), 0, check)
 
 
+def succeed_if_all_empty(*names: str) -> Rule:
+    """If the call gives all of them, and none has elements, it is done."""
+
+    def check(draft: Draft) -> None:
+        given = [spec for _, spec in draft.tensors(names)]
+        if len(given) == len(names) and not any(spec.elements for spec in given):
+            raise EndOfChecks
+
+    return Rule(f"if {listed(names)} are all empty, the call is done", (), 0, check)
+
+
 def fill_if_empty(
     *names: str,
     fill: Callable[[Draft], float | None],

@@ -1,0 +1,316 @@
+"""What FlashAttentionScore and its gradient take and check alike."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from math import prod
+from typing import Any
+
+from npucall.declare import Attribute, Facts, Kind, rules
+from npucall.declare.draft import Draft
+from npucall.declare.rules.rule import Fault, Rule, refuses
+from npucall.dtypes import BOOL, FLOAT, UINT8, Array
+from npucall.errors import AclnnStatus, ArgumentError, AttributeValueError, ShapeError
+from npucall.operators._attention import LANES, LAYOUTS, Attention, Band, HeadLayout, Sizes
+from npucall.tensors import Shape
+
+TILING = AclnnStatus.ACLNN_ERR_INNER_TILING_ERROR
+WIDEST = 768
+AS_GIVEN, ALL, UP_TO, UP_TO_LAST, MOVED = range(5)
+"""Sparse modes: the tokens as given, no band, up to the diagonal from the first, or to the last,
+corner; the tokens counted from the last corner."""
+BANDED = (AS_GIVEN, UP_TO, UP_TO_LAST, MOVED)
+COMPRESSED: Shape = (2048, 2048)
+"""Of the mask of the last three, of which no element is looked at."""
+ATTRIBUTES = (
+    Attribute("prefix", Kind.INT_ARRAY, "must be absent", c_name="prefixOptional"),
+    Attribute("scale_value", Kind.DOUBLE, "the factor of the scores"),
+    Attribute("keep_prob", Kind.DOUBLE, "must be 1"),
+    Attribute("pre_tokens", Kind.INT64, "how many columns before its own a row sees"),
+    Attribute("next_tokens", Kind.INT64, "how many columns behind its own a row sees"),
+    Attribute("head_num", Kind.INT64, "heads of the queries"),
+    Attribute("input_layout", Kind.STRING, "BSH, SBH, BSND or BNSD"),
+    Attribute("inner_precise", Kind.INT64, "2: a row of which the mask leaves nothing is 0"),
+    Attribute(
+        "sparse_mode",
+        Kind.INT64,
+        "0 the tokens as given, 1 no band, 2 up to the diagonal, 3 the same from the last corner, "
+        "4 the tokens from the last corner",
+    ),
+)
+
+
+def layout_of(draft: Draft) -> HeadLayout:
+    """That of the call; an unknown one counts as four dimensions until it is refused."""
+    return LAYOUTS.get(draft.attribute("input_layout"), LAYOUTS["BNSD"])
+
+
+def sizes(draft: Draft) -> tuple[Sizes, Sizes, Sizes]:
+    """Those of the first three inputs: queries, keys, values."""
+    query, key, value = (draft.shape(each.name) for each in draft.operator.inputs[:3])
+    layout = layout_of(draft)
+    own = layout.sizes(query, draft.attribute("head_num"))
+    heads = layout.heads(key, own.width)
+    return own, layout.sizes(key, heads), layout.sizes(value, heads)
+
+
+def band_of(mode: int, before: int, after: int, rows: int, columns: int) -> tuple[int, int]:
+    """How far a row sees from the first corner on, by the sparse mode."""
+    return {
+        AS_GIVEN: (before, after),
+        UP_TO: (rows, 0),
+        UP_TO_LAST: (rows, columns - rows),
+        MOVED: (before + rows - columns, after + columns - rows),
+    }[mode]
+
+
+def holds(
+    text: str,
+    names: tuple[str, ...],
+    condition: Callable[[Sizes, Sizes, Sizes], bool],
+) -> Rule:
+    """Queries, keys and values have sizes that fit."""
+    return rules.requires(
+        text,
+        *names,
+        holds=lambda draft: condition(*sizes(draft)),
+        found=lambda draft: (
+            ", ".join(str(draft.shape(n)) for n in names)
+            + f" with head_num {draft.attribute('head_num')}"
+        ),
+    )
+
+
+def positive_heads() -> Rule:
+    """There are heads."""
+    return rules.requires(
+        "1 or more",
+        "head_num",
+        holds=lambda draft: draft.attribute("head_num") > 0,
+        found=lambda draft: draft.attribute("head_num"),
+        error=AttributeValueError,
+    )
+
+
+def ranks(*names: str) -> Rule:
+    """They have the dimensions of the layout."""
+
+    def faults(draft: Draft) -> Iterator[Fault]:
+        letters = layout_of(draft).text
+        for name, spec in draft.tensors(names):
+            if len(spec.shape) != len(letters):
+                yield name, f"{len(letters)} dimensions, as {letters} has", len(spec.shape)
+
+    text = f"{names[0]} and all others have a dimension for each letter of input_layout"
+    return refuses(ShapeError, text, names, faults)
+
+
+def widths(query: str, key: str, value: str) -> tuple[Rule, ...]:
+    """Heads are as wide as they should be."""
+    return (
+        holds(
+            "elements for each of head_num heads, and keys at least as wide as one",
+            (query, key),
+            lambda q, k, _: q.width > 0 and k.heads > 0,
+        ),
+        holds("the width of the heads of query", (key, query), lambda q, k, _: q.width == k.width),
+        holds("heads no wider than those of key", (value, key), lambda _, k, v: v.width <= k.width),
+        holds(f"heads of at most {WIDEST} elements", (query,), lambda q, *_: q.width <= WIDEST),
+    )
+
+
+def of_kernel(
+    query: str, key: str, value: str, bias: str, dtypes: tuple[Rule, ...] = ()
+) -> tuple[Rule, ...]:
+    """The checks of the kernel, up to those of outputs; ``dtypes``: those that are not earlier."""
+    return rules.supported(query), *rules.with_status(
+        TILING,
+        holds("one batch size", (key, value, query), lambda q, k, v: q.items == k.items == v.items),
+        rules.requires(
+            "heads of query, all equally wide",
+            "head_num",
+            query,
+            holds=lambda draft: _fits_heads(draft, query),
+            found=lambda draft: f"{draft.attribute('head_num')} for {draft.shape(query)}",
+            error=AttributeValueError,
+        ),
+        holds(
+            "heads as wide as those of query, so many that each of them serves equally many",
+            (key, query),
+            lambda q, k, _: q.heads % k.heads == 0,
+        ),
+        holds(
+            "a row of as many heads for each row of key",
+            (value, key),
+            lambda _, k, v: (v.heads, v.rows) == (k.heads, k.rows),
+        ),
+        _whole_heads(key, value),
+        *dtypes,
+        holds(
+            "elements",
+            (query, key, value),
+            lambda q, k, v: prod(q) * prod(k) * prod(v) > 0,
+        ),
+        rules.requires(
+            "(B or 1, N, Sq, Skv) or (B, N, 1, Skv)",
+            bias,
+            holds=_bias_fits(bias),
+            found=lambda draft: draft.shape(bias),
+        ),
+        rules.requires(
+            "1, since the reference drops nothing",
+            "keep_prob",
+            holds=lambda draft: draft.attribute("keep_prob") == 1,
+            found=lambda draft: draft.attribute("keep_prob"),
+            error=AttributeValueError,
+        ),
+        *(absent(name) for name in ("drop_mask", "padding_mask", "prefix")),
+        rules.one_of("sparse_mode", *range(5)),
+        rules.dtype_in("atten_mask", BOOL, UINT8),
+        _mask_fits(),
+        _sees_something(),
+    )
+
+
+def absent(name: str) -> Rule:
+    """What the reference leaves out."""
+    return rules.requires(
+        "none, since the reference computes attention without it",
+        name,
+        holds=lambda draft: draft.absent(name),
+        found=lambda _: "a value",
+        error=ArgumentError,
+    )
+
+
+def statistics(name: str) -> tuple[Rule, ...]:
+    """A maximum or a sum for each row of scores, in eight copies."""
+    return rules.with_status(
+        TILING,
+        rules.dtype_in(name, FLOAT),
+        rules.same_shape(name, "rows_of_scores", f"(B, N, Sq, {LANES})"),
+    )
+
+
+def rows_of_scores(draft: Draft) -> Shape:
+    """The shape of these."""
+    query, _, _ = sizes(draft)
+    return (*query[:3], LANES)
+
+
+def result(draft: Draft) -> Shape:
+    """The shape of attention: that of the queries, but for the width of the values."""
+    query, _, value = sizes(draft)
+    shape = draft.shape(draft.operator.inputs[0].name)
+    width = value.width * (query.heads if "H" in layout_of(draft).text else 1)
+    return (*shape[:-1], width)
+
+
+def attention(  # all that it depends on
+    facts: Facts,
+    tensors: tuple[Array, Array, Array],
+    bias: Array | None,
+    mask: Array | None,
+    scale: float,
+    tokens: tuple[int, int],
+    heads: int,
+    layout: str | None,
+    inner_precise: int,
+    sparse_mode: int,
+) -> Attention:
+    """The attention of a call that the checks let pass."""
+    call = Attention(
+        facts, *tensors, LAYOUTS[layout or ""], heads, scale, bias, mask,
+        strict=inner_precise == 2 and mask is not None,  # noqa: PLR2004  # the page's number
+    )  # fmt: skip
+    if mask is not None and sparse_mode in BANDED:
+        rows, columns = call.of_query.rows, call.of_key.rows
+        alone = sparse_mode != AS_GIVEN
+        call.band = Band(*band_of(sparse_mode, *tokens, rows, columns), alone=alone)
+        call.mask = None if alone else mask
+    return call
+
+
+def products(facts: Facts, attributes: Mapping[str, Any]) -> int:
+    """Scores times the width of a head: what a call costs."""
+    layout, heads = LAYOUTS[attributes["input_layout"]], attributes["head_num"]
+    items, heads, rows, width = layout.sizes(facts.shapes["query"], heads)
+    key = facts.shapes["key" if "key" in facts.shapes else "key_in"]
+    return items * heads * rows * width * layout.sizes(key, heads).rows
+
+
+def _fits_heads(draft: Draft, query: str) -> bool:
+    shape, heads = draft.shape(query), draft.attribute("head_num")
+    if "H" in layout_of(draft).text:
+        return bool(shape[-1] % heads == 0)
+    return bool(sizes(draft)[0].heads == heads)
+
+
+def _whole_heads(key: str, value: str) -> Rule:
+    """In layouts with H, as many elements as whole heads have."""
+
+    def fits(draft: Draft) -> bool:
+        if "H" not in layout_of(draft).text:
+            return True
+        _, k, v = sizes(draft)
+        ends = draft.shape(key)[-1], draft.shape(value)[-1]
+        return ends == (k.heads * k.width, v.heads * v.width)
+
+    return rules.requires(
+        "whole heads, and value as many of them", key, value, holds=fits,
+        found=lambda draft: f"{draft.shape(key)} and {draft.shape(value)}",
+    )  # fmt: skip
+
+
+def _bias_fits(bias: str) -> Callable[[Draft], bool]:
+    def fits(draft: Draft) -> bool:
+        if draft.absent(bias):
+            return True
+        (items, heads, rows, _), key, _ = sizes(draft)
+        full = ((one, heads, rows, key.rows) for one in (items, 1))
+        return draft.shape(bias) in (*full, (items, heads, 1, key.rows))
+
+    return fits
+
+
+def _mask_fits() -> Rule:
+    def faults(draft: Draft) -> Iterator[Fault]:
+        if draft.absent("atten_mask"):
+            return
+        (items, heads, rows, _), key, _ = sizes(draft)
+        ends = rows, key.rows
+        allowed: tuple[Shape, ...] = (
+            ends, (items, 1, *ends), (1, 1, *ends), (items, heads, *ends)
+        )  # fmt: skip
+        if draft.attribute("sparse_mode") in (UP_TO, UP_TO_LAST, MOVED):
+            allowed = (COMPRESSED,)
+        if draft.shape("atten_mask") not in allowed:
+            expected = " or ".join(str(shape) for shape in dict.fromkeys(allowed))
+            yield "atten_mask", f"shape {expected}", draft.shape("atten_mask")
+
+    text = "atten_mask is (Sq, Skv), (B or 1, 1, Sq, Skv) or (B, N, Sq, Skv), or compressed"
+    return refuses(ShapeError, text, ("atten_mask",), faults)
+
+
+def _sees_something() -> Rule:
+    """The tokens, after their conversion, leave a band that is neither empty nor beside all."""
+
+    def fits(draft: Draft) -> bool:
+        mode = draft.attribute("sparse_mode")
+        if draft.absent("atten_mask") or mode not in (AS_GIVEN, MOVED):
+            return True
+        query, key, _ = sizes(draft)
+        tokens = draft.attribute("pre_tokens"), draft.attribute("next_tokens")
+        before, after = band_of(mode, *tokens, query.rows, key.rows)
+        if before < 0:
+            return after >= -before and -before < key.rows
+        return after >= 0 or (-after <= before and -after < query.rows)
+
+    return rules.requires(
+        "a band of columns that reaches into the scores",
+        "pre_tokens",
+        "next_tokens",
+        holds=fits,
+        found=lambda draft: f"{draft.attribute('pre_tokens')}, {draft.attribute('next_tokens')}",
+        error=AttributeValueError,
+    )

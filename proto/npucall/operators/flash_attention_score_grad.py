@@ -1,0 +1,139 @@
+"""Gradients of attention with respect to queries, keys and values."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from npucall.declare import Facts, Input, Output, Sample, at_once, operator, rules
+from npucall.dtypes import FLOAT, FLOATS, UINT8, AnyArray, Array
+from npucall.operators import _attention_checks as shared
+from npucall.operators._attention import LAYOUTS, Given, attend_back
+from npucall.operators.flash_attention_score import EVERY
+from npucall.products import A2, A3
+
+HEADS = ("query", "key_in", "value")
+GIVEN = (*HEADS, "dy", "attention_in")
+OUTPUTS = ("dq", "dk", "dv")
+
+
+@operator(
+    "aclnnFlashAttentionScoreGrad",
+    Input("query", "queries, (B, N, S, D) in the order of input_layout"),
+    Input("key_in", "keys, of as many or fewer heads"),
+    Input("value", "values, of heads that may be narrower"),
+    Input("dy", "gradient with respect to attention_in"),
+    Input(
+        "pse_shift", "added to query . key: (B or 1, N, Sq, Skv) or (B, N, 1, Skv)",
+        optional=True, c_name="pseShiftOptional",
+    ),
+    Input("drop_mask", "must be absent", optional=True, c_name="dropMaskOptional"),
+    Input("padding_mask", "must be absent", optional=True, c_name="paddingMaskOptional"),
+    Input(
+        "atten_mask", "1 where a row must not see a column", optional=True, as_is=True,
+        c_name="attenMaskOptional",
+    ),
+    Input(
+        "softmax_max", "the maxima that the forward operator gave, (B, N, Sq, 8)", as_is=True,
+        c_name="softmaxMaxOptional",
+    ),
+    Input("softmax_sum", "its sums", as_is=True, c_name="softmaxSumOptional"),
+    Input("softmax_in", "not read", optional=True, read=False, c_name="softmaxInOptional"),
+    Input("attention_in", "its result", c_name="attentionInOptional"),
+    *shared.ATTRIBUTES,
+    Output("dq", "gradient with respect to query", "query", "query", const=True, c_name="dqOut"),
+    Output("dk", "gradient with respect to key_in", "key_in", "query", const=True, c_name="dkOut"),
+    Output("dv", "gradient with respect to value", "value", "query", const=True, c_name="dvOut"),
+    Output(
+        "dpse", "not written", "query", "query", const=True, c_name="dpseOut",
+        asked=lambda _: False,
+    ),
+    products={A2: FLOATS, A3: FLOATS},
+    checks=(
+        rules.present(*GIVEN, *OUTPUTS, "softmax_max", "softmax_sum", "input_layout"),
+        rules.succeed_if_all_empty(*OUTPUTS),
+        shared.positive_heads(),
+        shared.ranks(*GIVEN, *OUTPUTS),
+        *shared.widths(*HEADS),
+        *shared.of_kernel(
+            *HEADS, "pse_shift",
+            (
+                rules.one_of("input_layout", *LAYOUTS),
+                rules.same_dtype("key_in", "value", "dy", as_="query"),
+                rules.same_dtype("attention_in", "pse_shift", *OUTPUTS, as_="query"),
+            ),
+        ),
+        rules.shape_of("query", into="rows_of_scores", make=shared.rows_of_scores),
+        *shared.statistics("softmax_max"),
+        *shared.statistics("softmax_sum"),
+        rules.shape_of("query and value", into="result", make=shared.result),
+        *rules.with_status(
+            shared.TILING,
+            rules.same_shape("attention_in", "result", "that of query, as wide as value"),
+            rules.same_shape("dy", "result", "that of attention_in"),
+            *(rules.same_shape(*pair) for pair in zip(OUTPUTS, HEADS, strict=True)),
+        ),
+    ),
+    kernel_dtype=rules.dtype_of("query"),
+    over=at_once(computes=shared.products),
+    sample=Sample(
+        dict.fromkeys(GIVEN, (1, 2, 3, 4))
+        | dict.fromkeys(("softmax_max", "softmax_sum", "softmax_in"), (1, 2, 3, 8))
+        | {"pse_shift": (1, 2, 3, 3), "atten_mask": (3, 3)},
+        {"atten_mask": UINT8, "softmax_max": FLOAT, "softmax_sum": FLOAT},
+        {"head_num": 2, "input_layout": "BNSD"},
+        without=("drop_mask", "padding_mask"),
+    ),
+    source="ops-transformer page aclnnFlashAttentionScoreGrad",
+)  # fmt: skip
+def flash_attention_score_grad(
+    facts: Facts,
+    query: Array,
+    key_in: Array,
+    value: Array,
+    dy: Array,
+    pse_shift: Array | None = None,
+    drop_mask: Array | None = None,
+    padding_mask: Array | None = None,
+    atten_mask: Array | None = None,
+    softmax_max: Array | None = None,
+    softmax_sum: Array | None = None,
+    softmax_in: Array | None = None,
+    attention_in: Array | None = None,
+    prefix: Sequence[int] | None = None,
+    scale_value: float = 1.0,
+    keep_prob: float = 1.0,
+    pre_tokens: int = EVERY,
+    next_tokens: int = EVERY,
+    head_num: int = 1,
+    input_layout: str | None = "BNSD",
+    inner_precise: int = 0,
+    sparse_mode: int = 0,
+) -> tuple[AnyArray | None, ...]:
+    """Gradients of ``flash_attention_score``, of ``dy`` with respect to its result.
+
+    With the scores S of that operator, and what it gave::
+
+        P[i, j] = e^(S[i, j] - softmax_max[i]) / softmax_sum[i]
+        d[i, j] = P[i, j] * (dy[i] . value[j] - dy[i] . attention_in[i])
+        dq[i] = scale_value * sum over j of  d[i, j] * key_in[j]
+        dk[j] = scale_value * sum over i of  d[i, j] * query[i]
+        dv[j] = sum over i of  P[i, j] * dy[i]
+
+    ``dk`` and ``dv`` are summed over the heads of queries that share one of keys. P and d are
+    rounded to the dtype of ``query`` before they are multiplied, here P without 1 / softmax_sum,
+    which is taken into ``dy``; sums are in float32. Scores that are masked count like others: a row
+    of which a mask leaves nothing has the gradients of equal shares. The first copy of each maximum
+    and sum is read.
+
+    ``dpse`` is not written. What else is left out, and the rules of masks, are those of
+    ``flash_attention_score``. As torch's autograd of scaled_dot_product_attention, except that
+    masked scores have no gradient there.
+    """
+    del drop_mask, padding_mask, softmax_in, prefix, keep_prob
+    call = shared.attention(
+        facts, (query, key_in, value), pse_shift, atten_mask, scale_value,
+        (pre_tokens, next_tokens), head_num, input_layout, inner_precise, sparse_mode,
+    )  # fmt: skip
+    outputs = [facts.output(n, facts.shapes[like]) for n, like in zip(OUTPUTS, HEADS, strict=True)]
+    given: Any = dy, attention_in, softmax_max, softmax_sum  # which the checks want
+    attend_back(call, Given(*given), *outputs)
+    return *outputs, None
