@@ -97,7 +97,7 @@ def test_client_server_and_device_are_one_trace(spans: list[dict[str, Any]]) -> 
     assert set(ends) == {"SpanKind.CLIENT", "SpanKind.SERVER"}
     who = {
         "npucall.operator": "aclnnL1LossBackward",
-        "npucall.caller": "unix",
+        "npucall.caller": "ipv4:127.0.0.1",
         "rpc.method": "Execute",
     }
     assert ends["SpanKind.SERVER"]["attributes"].items() >= who.items()

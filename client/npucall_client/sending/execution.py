@@ -31,7 +31,7 @@ async def executed(link: Link, attempts: Attempts) -> Response:
     message = parts_of(call)
     size = sum(map(len, message))
     if size >= CHECKED_FROM:
-        limits.check_message(call, size)
+        limits.check_message(call, size, await link.frames.most_bytes(attempts))
     return response_to(call, await link.send_once("Execute", message, attempts))
 
 

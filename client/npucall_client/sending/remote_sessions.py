@@ -18,6 +18,7 @@ from npucall.wire.program_messages import join_program, split_program_response
 from npucall_client.calls.answers import checked
 from npucall_client.sending.progress import Telling
 from npucall_client.sending.request import Request
+from npucall_client.sending.server_limits import CHECKED_FROM
 from npucall_client.sending.session_transport import Opened
 from npucall_client.sending.transfer import planned_step_of, step_of
 
@@ -145,7 +146,9 @@ class RemoteSessions:
         message = join_program(map(step_of, steps))
 
         async def attempt(link: Link, attempts: Attempts) -> bytes:
-            link.limits.check_program(steps, len(message))
+            if len(message) >= CHECKED_FROM:
+                most = await link.frames.most_bytes(attempts)
+                link.limits.check_program(steps, len(message), most)
             return await link.send_once("ExecuteProgram", message, attempts)
 
         data: bytes = await self._ask(request._replace(name="ExecuteProgram"), attempt)

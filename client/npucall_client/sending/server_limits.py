@@ -74,9 +74,13 @@ class ServerLimits:
             call, sum(map(len, call.data.values()))
         )
 
-    def check_message(self, call: BoundCall, size: int) -> None:
-        """Raises TooLargeError for a message of so many bytes that the server would refuse."""
-        room = {"max_message_bytes": self._message, "memory_limit": self._memory or size}
+    def check_message(self, call: BoundCall, size: int, in_frames: int) -> None:
+        """Raises TooLargeError for a message of so many bytes that the server would refuse.
+
+        ``in_frames``: so many bytes it takes there; 0: the message travels over gRPC.
+        """
+        most = max(self._message, in_frames)
+        room = {"max_message_bytes": most, "memory_limit": self._memory or size}
         setting, limit = min(room.items(), key=lambda item: item[1])
         if size > limit:
             raise _too_large(call, size, limit, setting)
@@ -87,11 +91,10 @@ class ServerLimits:
         if self._memory and size > self._memory:
             raise _too_large(call, size, self._memory, "memory_limit")
 
-    def check_program(self, steps: Sequence[BoundCall], size: int) -> None:
+    def check_program(self, steps: Sequence[BoundCall], size: int, in_frames: int) -> None:
         """Raises TooLargeError for a program of so many bytes that the server would refuse."""
-        if size > self._message:
-            largest = max(steps, key=size_of)
-            raise _too_large(largest, size, self._message, "max_message_bytes")
+        if size > max(self._message, in_frames):
+            self.check_message(max(steps, key=size_of), size, in_frames)
 
     def _is_too_long(self, call: BoundCall, size: int) -> bool:
         """Whether a call of so many bytes of storage has no room in a message."""

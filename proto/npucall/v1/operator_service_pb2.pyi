@@ -1526,6 +1526,7 @@ class GetServerInfoResponse(google.protobuf.message.Message):
     FRAMES_SOCKET_FIELD_NUMBER: builtins.int
     FRAMES_PORT_FIELD_NUMBER: builtins.int
     FRAMES_TLS_FIELD_NUMBER: builtins.int
+    FRAMES_USER_FIELD_NUMBER: builtins.int
     product: builtins.str
     """Short name of the product, for example "Ascend910B"."""
     default_variant: builtins.str
@@ -1559,6 +1560,11 @@ class GetServerInfoResponse(google.protobuf.message.Message):
     frames_tls: builtins.bool
     """The connection at that port is TLS, by the certificate that the server has for gRPC. If not, the
     client sends no credential there.
+    """
+    frames_user: builtins.int
+    """The number of the user whose process has `frames_socket`, as the server's system counts users; 0
+    is root. A client that shows the server a credential over gRPC may show it there to a process of
+    root, of its own user, and of this one.
     """
     @property
     def server(self) -> global___ServerIdentity:
@@ -1607,9 +1613,10 @@ class GetServerInfoResponse(google.protobuf.message.Message):
         frames_socket: builtins.str = ...,
         frames_port: builtins.int = ...,
         frames_tls: builtins.bool = ...,
+        frames_user: builtins.int = ...,
     ) -> None: ...
     def HasField(self, field_name: typing.Literal["caller", b"caller", "device", b"device", "limits", b"limits", "reservation", b"reservation", "server", b"server"]) -> builtins.bool: ...
-    def ClearField(self, field_name: typing.Literal["bytes_in_flight", b"bytes_in_flight", "caller", b"caller", "calls_in_flight", b"calls_in_flight", "catalogue", b"catalogue", "default_variant", b"default_variant", "device", b"device", "frames_port", b"frames_port", "frames_socket", b"frames_socket", "frames_tls", b"frames_tls", "labels", b"labels", "limits", b"limits", "product", b"product", "reservation", b"reservation", "server", b"server", "shared_memory_socket", b"shared_memory_socket", "uptime_seconds", b"uptime_seconds", "version", b"version"]) -> None: ...
+    def ClearField(self, field_name: typing.Literal["bytes_in_flight", b"bytes_in_flight", "caller", b"caller", "calls_in_flight", b"calls_in_flight", "catalogue", b"catalogue", "default_variant", b"default_variant", "device", b"device", "frames_port", b"frames_port", "frames_socket", b"frames_socket", "frames_tls", b"frames_tls", "frames_user", b"frames_user", "labels", b"labels", "limits", b"limits", "product", b"product", "reservation", b"reservation", "server", b"server", "shared_memory_socket", b"shared_memory_socket", "uptime_seconds", b"uptime_seconds", "version", b"version"]) -> None: ...
 
 global___GetServerInfoResponse = GetServerInfoResponse
 

@@ -10,6 +10,7 @@ from functools import lru_cache
 from npucall_server.settings.tenants import Role
 
 _KEPT_PEERS = 1024
+_THIS_HOST = "ipv4:127.0.0.1"
 
 
 class KnownBy(StrEnum):
@@ -54,10 +55,13 @@ class Identity:
 def anybody(peer: str) -> Identity:
     """The caller of a connection, on a server without tenants. It may do everything.
 
-    Its name is the address without the port: a client has two connections, each with its own port.
+    Its name is the address without the port: a client has connections over gRPC and of frames, each
+    with its own port, or at a Unix socket, which is of this host.
     """
     host, _, port = peer.rpartition(":")
     name = host if port.isdecimal() else peer
+    if name.startswith("unix"):
+        name = _THIS_HOST
     return Identity("", name, Role.ADMIN, KnownBy.NOTHING, owner=peer)
 
 

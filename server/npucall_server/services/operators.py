@@ -45,8 +45,8 @@ class OperatorService:
         self._settings, self._budget = settings, budget
         self._identity = identity
         self._started = time.monotonic()
-        self.frames_socket, self.frames_port = "", 0
-        """Where frames come in, as clients see it; empty, and 0, without one."""
+        self.frames_socket, self.frames_port, self.frames_user = "", 0, 0
+        """Where frames come in, as clients see it; empty, and 0, without one. Whose process it is."""
 
     def execute(self, request: bytes, record: Record, caller: Caller) -> bytes:
         """Runs one call."""
@@ -140,6 +140,7 @@ class OperatorService:
             shared_memory_socket=str(path.absolute()) if path else "",
             frames_socket=self.frames_socket,
             frames_port=self.frames_port,
+            frames_user=self.frames_user,
             frames_tls=self.frames_port > 0 and settings.has_frames_tls,
             reservation=who.reservation(self._executions.gate.shown(), caller.identity),
             caller=who.caller_info(caller.identity, caller.identity),

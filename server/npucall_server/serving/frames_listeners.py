@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import threading
 import time
@@ -150,7 +151,7 @@ def frames_listeners_of(
         binding.check_path("frames_socket", path)
         with binding.naming("frames_socket", str(path)):
             made.append(FramesSocket(path, settings.shared_memory_users, service, guard))
-        info.frames_socket = str(path)
+        info.frames_socket, info.frames_user = str(path), os.geteuid()
     if (address := settings.frames_address) is not None:
         certificates = binding.certificates_of(settings, log)
         with binding.naming("frames_listen", str(address)):

@@ -24,6 +24,7 @@ from npucall.errors import (
     CredentialExpiredError,
     QueueFullError,
     SharedMemoryError,
+    TooLargeError,
 )
 from npucall.limits import KIB
 from npucall.v1 import operator_service_pb2 as pb
@@ -149,24 +150,29 @@ def test_a_port_is_tried_while_calls_go_on_and_then_has_them(server: fake.FakeSe
     assert over_grpc(server) == before
 
 
-def test_a_credential_goes_to_a_process_of_the_same_user_and_to_nobody_whom_tls_does_not_prove(
+def test_a_credential_goes_to_the_same_user_or_the_server_s_and_to_nobody_whom_tls_does_not_prove(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     heard: list[str] = []
+    own = os.geteuid()
 
     def listen(peer: FakeConnection) -> None:
         peer.hello()
         heard.append(headers.authorization_in(peer.receive()[2]))
 
-    for port, user, hears in (False, os.geteuid(), True), (False, 1, False), (True, 1, False):
+    for port, user, told, hears in (
+        (False, own, 1, True), (False, 1, 1, False), (False, 1, own, True), (True, 1, own, False),
+    ):  # fmt: skip
         server = fake.FakeServer()
         monkeypatch.setattr(os, "geteuid", partial(int, user))
         monkeypatch.setattr(frame_places, "_ROOT", user)
         with (
             fake_frames.listening(server, listen, port=port) as listener,
-            fake.connected(server, token="mine") as client,
+            fake.serving(server) as target,
         ):
-            answers(client)
+            server.told.frames_user = told
+            with npucall_client.connect(target, token="mine") as client:
+                answers(client)
             assert listener.tried.wait(fake.PATIENCE)
         assert over_grpc(server) == 1
         assert heard == (["Bearer mine"] if hears else [])
@@ -290,6 +296,30 @@ def test_a_connection_that_breaks_is_told_as_over_grpc(server: fake.FakeServer) 
         with pytest.raises(ConnectionLostError, match="the connection to the server at 127") as it:
             fake.run(client, PAIR)
         assert str(it.value).endswith("broke before it answered: Socket closed")
+
+
+@BOTH_SENDERS
+@each("port", [False, True])
+def test_a_server_without_streams_takes_in_frames_what_its_hello_allows(port: bool) -> None:
+    server, large = fake.FakeServer(), fake.numbers(3 * fake.MIB)
+    server.limits.stream_window, server.limits.max_message_bytes = 0, 2 * fake.MIB
+    with fake.connected(server) as client, pytest.raises(TooLargeError, match="max_message_bytes"):
+        fake.run(client, large)
+    with fake_frames.listening(server, port=port), fake.connected(server) as client:
+        np.testing.assert_array_equal(fake.run(client, large), large)
+
+
+def test_a_call_that_ends_after_its_client_was_closed_leaves_no_socket(
+    server: fake.FakeServer,
+) -> None:
+    with fake_frames.listening(server), fake.connected(server) as client:
+        answers(client)
+        frames: Any = client._transport
+        carrier = frames.link.frames
+        connection = carrier._idle.pop()  # as if a call had it
+        client.close()
+        carrier.give_back(connection)
+        assert connection.socket._socket.fileno() == -1
 
 
 @BOTH_SENDERS

@@ -69,6 +69,8 @@ class FrameCarrier:
         """The process that takes calls there, and the last one that stood still."""
         self.is_offered = False
         """Whether a call may travel so."""
+        self._most_bytes = 0
+        """Of a call, as the server said on the last connection; 0: there was none."""
         self._entrances: tuple[Entrance, ...] = ()
         self._idle: list[CallConnection] = []
         """The one that was used last comes first."""
@@ -88,7 +90,7 @@ class FrameCarrier:
         if (places, info.server.instance) != (known, self._instance):
             self._instance = info.server.instance
             self._entrances = tuple(map(Entrance, places))
-            self.is_offered = bool(places)
+            self.is_offered, self._most_bytes = bool(places), 0
             if not places:
                 _log.debug("frames: calls go over gRPC to %s", self._settings.target)
             self._end_idle()
@@ -115,8 +117,7 @@ class FrameCarrier:
             except BaseException:
                 self.end(connection)
                 raise
-            connection.used = time.monotonic()
-            self._idle.append(connection)
+            self.give_back(connection)
             return answer
         return None
 
@@ -175,9 +176,15 @@ class FrameCarrier:
             if not entrance.is_reached:
                 if (opened := await self._opened(entrance, attempts.sent, ends)) is None:
                     continue
-                self._idle.append(opened)
+                self.give_back(opened)
             return True
         return False
+
+    async def most_bytes(self, attempts: Attempts) -> int:
+        """Of a message that the server takes in frames; 0 if these do not reach it."""
+        if self.is_offered and not self._most_bytes:
+            await self.reached(attempts)
+        return self._most_bytes
 
     async def taken(self, attempts: Attempts) -> CallConnection | None:
         """A connection that nobody else uses; None if there is none to be had."""
@@ -211,6 +218,8 @@ class FrameCarrier:
         if connection.is_open:
             connection.used = time.monotonic()
             self._idle.append(connection)
+            if self._is_closed:  # by another thread, which did not find this one
+                self._end_idle()
         else:
             self.end(connection)
 
@@ -248,7 +257,7 @@ class FrameCarrier:
         opened = await self._opened(entrance, authorization, ends)
         entrance.is_tried = False
         if opened is not None:
-            self._idle.append(opened)
+            self.give_back(opened)
 
     async def _opened(
         self, entrance: Entrance, authorization: str, ends: float
@@ -266,6 +275,7 @@ class FrameCarrier:
             if was_reached:
                 self._doubt()
             return None
+        self._most_bytes = connection.max_message_bytes
         if not entrance.is_reached:
             _log.debug("frames: calls go to %s", place)
         entrance.reached()

@@ -41,6 +41,8 @@ class FramesPlace(NamedTuple):
     port: int = 0
     name: str = ""
     """In the server's certificate; empty: no TLS."""
+    user: int = 0
+    """Whose process is at the path, as the server says, which the client trusts over gRPC."""
 
     def __str__(self) -> str:
         return f"unix:{self.path}" if self.path else f"{self.host}:{self.port}"
@@ -75,7 +77,7 @@ def places_of(
         return ()
     places = []
     if info.frames_socket and _HAS_PATHS:
-        places.append(FramesPlace(info.frames_socket))
+        places.append(FramesPlace(info.frames_socket, user=info.frames_user))
     host = host_of(settings.target)
     if info.frames_port and host and info.frames_tls == settings.encrypts:
         name = (settings.server_name or host) if settings.encrypts else ""
@@ -91,9 +93,9 @@ def context_of(files: Files, settings: ClientSettings) -> ssl.SSLContext:
     return context
 
 
-def may_see_credential(connection: socket.socket) -> bool:
-    """Whether it comes from a process of root, or of the user of this one, who may see it."""
+def may_see_credential(connection: socket.socket, user: int) -> bool:
+    """Whether it comes from a process of root, of the user of this one, or of the server's."""
     if connection.family != getattr(socket, "AF_UNIX", None) or not hasattr(socket, "SO_PEERCRED"):
         return False
     told = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-    return _CREDENTIALS.unpack(told)[1] in (_ROOT, os.geteuid())
+    return _CREDENTIALS.unpack(told)[1] in (_ROOT, os.geteuid(), user)

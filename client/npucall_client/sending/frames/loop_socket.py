@@ -33,14 +33,14 @@ _MOST_UNREAD = 4 * 2**10
 class LoopSocket:
     """See ``frame_connection.FrameSocket``. The time counts as a timer of the loop."""
 
-    def __init__(self, connection: socket.socket, ends: float) -> None:
+    def __init__(self, connection: socket.socket, ends: float, user: int) -> None:
         self._loop, self._socket, self._ends = asyncio.get_running_loop(), connection, ends
         self._error: OSError | None = None
         """Why nobody waits any more."""
         self._another_reads = False
         self._timers: dict[bool, asyncio.TimerHandle] = {}
         """For what comes, and for what is sent."""
-        self.is_trusted = may_see_credential(connection)
+        self.is_trusted = may_see_credential(connection, user)
 
     @classmethod
     async def opened(cls, place: FramesPlace, ends: float) -> LoopSocket:
@@ -58,7 +58,7 @@ class LoopSocket:
                 if not place.path:
                     keepalive.for_calls(connection)
                 await loop.sock_connect(connection, where[0][1])
-                return cls(connection, ends)
+                return cls(connection, ends, place.user)
             except BaseException:
                 connection.close()
                 raise

@@ -46,11 +46,11 @@ class ThreadSocket:
 
     __slots__ = ("_ends", "_patience", "_socket", "_waits", "is_trusted")
 
-    def __init__(self, connection: socket.socket, ends: float) -> None:
+    def __init__(self, connection: socket.socket, ends: float, user: int = 0) -> None:
         self._socket, self._ends, self._waits = connection, ends, math.inf
         self._patience = keepalive.SILENCE_SECONDS
         """Seconds for which nothing may go."""
-        self.is_trusted = may_see_credential(connection)
+        self.is_trusted = may_see_credential(connection, user)
         """Whether it may see a credential."""
         self._look()
 
@@ -59,7 +59,7 @@ class ThreadSocket:
         """A connection there. Raises OSError."""
         connection = _connected(place, ends)
         try:
-            return cls(connection, ends)
+            return cls(connection, ends, place.user)
         except BaseException:
             connection.close()
             raise
