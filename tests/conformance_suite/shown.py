@@ -63,10 +63,7 @@ def fine() -> Report:
 
 def with_numbers() -> Report:
     """One case failed by its numbers."""
-    wrong = Wrong(
-        "out", "all 14 elements", (2, 3), 0.5, 1.5, {"self": -1.0}, {"reduction": "1"},
-        ("3 times too large",), 14,
-    )  # fmt: skip
+    wrong = Wrong("out", "all 14 elements", (2, 3), 0.5, 1.5, {"self": -1.0}, {"reduction": "1"})
     return replace(REPORT, outcomes=[PASSED, replace(OUTSIDE, wrong=wrong)])
 
 
@@ -78,7 +75,7 @@ def hostile() -> Report:
     )  # fmt: skip
     sides = Sided(1, HOSTILE, (HOSTILE, "b"), (HOSTILE,), HOSTILE, HOSTILE)
     names: dict[str, Any] = dict.fromkeys(("operator", "variant", "block", "dtype"), HOSTILE)
-    wrong = Wrong(HOSTILE, HOSTILE, (1,), 0.5, 1.5, {HOSTILE: 1.0}, {HOSTILE: HOSTILE}, ())
+    wrong = Wrong(HOSTILE, HOSTILE, (1,), 0.5, 1.5, {HOSTILE: 1.0}, {HOSTILE: HOSTILE})
     failed = replace(
         OUTSIDE, case=HOSTILE, problems=(HOSTILE,), findings=(HOSTILE,),
         wrong=wrong, **names,

@@ -1,25 +1,16 @@
 """Failures are grouped by what they have in common."""
 
-from dataclasses import replace
+from collections.abc import Sequence
 
+import numpy as np
 import pytest
 from tests.rows import each
 
-from npucall_conformance.reporting.causes import causes, stable
-from npucall_conformance.reporting.report import CaseOutcome, Wrong
+from npucall_conformance.reporting.causes import causes, elements, stable
+from npucall_conformance.reporting.report import CaseOutcome
 
 from .faults import of
 from .servers import report_on
-
-BLANK = Wrong("out", "[1], 1 of 9 elements", (1,), 1.0, 2.0, {}, {})
-
-
-def failed(case: int, *patterns: str, size: int = 9) -> CaseOutcome:
-    wrong = replace(BLANK, patterns=patterns, size=size)
-    return CaseOutcome(
-        f"a/grid/{case}", "a", "", "grid", "f32", "failed", ("out: element ...",),
-        findings=("out: wrong numbers",), wrong=wrong,
-    )  # fmt: skip
 
 
 def refused(case: int, finding: str, operator: str = "a") -> CaseOutcome:
@@ -29,34 +20,12 @@ def refused(case: int, finding: str, operator: str = "a") -> CaseOutcome:
     )  # fmt: skip
 
 
-THRICE, NAN, SIGN = "3 times too large", "only where self is NaN", "only where self is negative"
-
-
-def test_the_smallest_failure_that_shows_all_of_a_cause_is_its_example() -> None:
-    both = [failed(i, THRICE, NAN, size=9 - i) for i in range(3)]
-    (cause,) = causes([failed(8, THRICE, NAN, size=20), *both])
-    assert cause.example.case == "a/grid/2"
-
-
 EXPECTED, BLAMED = "expected status 161002, found 161001", "expected ('self',) blamed, found ()"
 
 
 @each(
     ("failures", "expected"),
     [
-        # What is wrong and where are told together, unless a case contradicts the place.
-        ([failed(i, THRICE, NAN) for i in range(3)], [(f"{THRICE}, {NAN}", 3)]),
-        ([*(failed(i, THRICE, NAN) for i in range(4)), failed(5, THRICE)], [(THRICE, 5)]),
-        # Two faults of an operator are two causes, the commoner first.
-        (
-            [*(failed(i, NAN) for i in range(3)), *(failed(i, THRICE) for i in range(5))],
-            [(THRICE, 5), (NAN, 3)],
-        ),
-        # A pattern that few cases show by chance is not told.
-        (
-            [failed(1, SIGN), *(failed(i) for i in range(2, 20))],
-            [("out: wrong numbers", 19)],
-        ),
         # Errors are grouped by what was expected and found.
         (
             [*(refused(i, EXPECTED) for i in range(4)), refused(9, BLAMED)],
@@ -100,10 +69,33 @@ def test_a_wrong_sign_in_every_case_reads_as_one_cause(monkeypatch: pytest.Monke
     failures = report_on("aclnnKlDivBackward", ("grid",)).failures
     first, *rest = causes(failures)
     assert len(failures) > 90
-    assert first.words == "sign flipped"
+    assert first.words == "out: wrong numbers"
     assert (first.all("dtype"), len(first.outcomes)) == (("f32", "f16", "bf16"), len(failures))
     assert rest == []
     wrong = first.example.wrong
     assert wrong is not None
     assert wrong.found == pytest.approx(-wrong.expected, rel=1e-5)
     assert {*wrong.inputs, *wrong.others} >= {"grad_output", "self", "target", "reduction"}
+
+
+@each(
+    ("places", "text"),
+    [
+        (range(24), "all 24 elements"),
+        ((8, 14), "[1-2, 2], 2 of 24 elements"),
+        (range(0, 24, 2), "[:, 0, 2, 4], 12 of 24 elements"),
+        ((0, 8, 9), "in flat order 0, 8-9, 3 of 24 elements"),  # they are no block
+    ],
+)
+def test_the_elements_of_a_mask_are_told_by_dimension(places: Sequence[int], text: str) -> None:
+    wrong = np.zeros((4, 6), bool)
+    wrong.reshape(-1)[list(places)] = True
+    assert elements(wrong) == text
+
+
+def test_of_very_many_elements_the_first_are_named() -> None:
+    wrong = np.zeros(98_306, bool)
+    wrong[[i * i for i in range(100)]] = wrong[98_304:] = True
+    assert elements(wrong) == (
+        "[0-1, 4, 9, 16, 25, 36, 49, 64 and more up to 98,305], 102 of 98,306 elements"
+    )

@@ -140,7 +140,6 @@ BESIDE_BUSY, BESIDE_KNOWN = (replace(REPORT, outcomes=[PASSED, one]) for one in 
         (
             with_numbers(),
             [
-                "3 times too large",
                 "out[2, 3] is 1.5, expected 0.5 for self -1, reduction 1",
                 "wrong: all 14 elements",
             ],

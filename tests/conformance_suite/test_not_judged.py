@@ -15,9 +15,8 @@ from npucall.errors import (
 from npucall_client.testing import running_server
 from npucall_conformance.cases.case import BLOCKS
 from npucall_conformance.reporting.report import CaseOutcome
-from npucall_conformance.running import not_judged
+from npucall_conformance.running import subject as module
 from npucall_conformance.running.crowd import CALLERS
-from npucall_conformance.running.not_judged import Patience
 from npucall_conformance.running.subject import open_subject
 
 from .servers import Failing, altered, client_of, failed, flip, run
@@ -48,7 +47,7 @@ class FakeTime:
 def clock(monkeypatch: pytest.MonkeyPatch) -> FakeTime:
     """What a run waits by."""
     fake = FakeTime()
-    monkeypatch.setattr(not_judged, "time", fake)
+    monkeypatch.setattr(module, "time", fake)
     return fake
 
 
@@ -86,7 +85,7 @@ def test_nobody_waits_for_a_quota_of_tomorrow(clock: FakeTime) -> None:
 def test_a_run_does_not_wait_for_ever_in_small_steps(clock: FakeTime) -> None:
     transport = Failing(lambda _: QueueFullError("queue: full", retry_after=1.0))
     server = open_subject(client_of(transport), "busy")
-    server.patience = Patience(a_call=60, a_run=5)
+    server.waits = 5
     outcomes = run(server, **GRID)
     assert {outcome.status for outcome in outcomes} == {"skipped"}
     assert (transport.asked, clock.now) == (len(outcomes) + 5, 5)

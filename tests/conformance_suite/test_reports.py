@@ -76,7 +76,7 @@ def test_json_has_the_keys_that_its_documentation_names() -> None:
         "format", "format_version", "passed", "verdict", "profile", "seed", "quick",
         "allow_skipped", "started", "seconds", "versions", "unstated", "chosen", "server",
         "against", "total", "by_operator_and_dtype", "by_operator_and_block", "outcomes",
-        "coverage", "pairs", "baseline", "causes",
+        "coverage", "baseline", "causes",
     ]  # fmt: skip
     assert set(DATA["server"]) == {
         "target", "device", "soc", "product", "version", "instance", "default_variant", "variants",
@@ -87,7 +87,7 @@ def test_json_has_the_keys_that_its_documentation_names() -> None:
     assert set(DATA["outcomes"][0]) == {
         "case", "operator", "variant", "block", "dtype", "status", "problems", "ulp", "ratio",
         "run_ns", "total_ns", "truth_ns", "contradiction", "lowers", "paths",
-        "paths_skipped", "findings", "wrong", "columns",
+        "paths_skipped", "findings", "wrong",
     }  # fmt: skip
 
 

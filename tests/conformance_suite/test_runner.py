@@ -184,6 +184,23 @@ def test_each_call_of_a_crowd_is_asked_in_every_round_and_one_as_often_as_a_run_
     assert sorted(times.values()) == [4] * (CALLERS - 1) + [1 + 1 + 20]
 
 
+# --- Two servers ----------------------------------------------------------------------------------
+
+
+def test_a_second_server_is_judged_too_and_answers_are_compared() -> None:
+    case = ("aclnnKlDivBackward/grid/f32-none-4x6-0001",)
+    (outcome,) = run(local(), altered(flip), cases=case)
+    assert [problem.partition(":")[0] for problem in outcome.problems] == ["altered"]
+    (outcome,) = run(local(), local(), cases=case)
+    assert outcome.status == "passed"
+
+
+def test_servers_that_agree_on_complex_numbers_differ_in_nothing() -> None:
+    case = "aclnnAdd/mixed/c128+c64-alpha1.0-3x4-complex-0241"
+    outcomes = run(local(), local(), cases=(case,))
+    assert [(each.status, each.problems) for each in outcomes] == [("passed", ())]
+
+
 # --- A failing case goes into a folder, and comes back as the same call ---------------------------
 
 

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
 
-from npucall.dtypes import FLOAT
 from npucall.errors import NpucallError
 from npucall_conformance.cases.made_call import MadeCall
 from npucall_conformance.judging.check import CheckResult, Expectation, arrays_of
-from npucall_conformance.reporting.patterns import beside, elements, patterns
 from npucall_conformance.reporting.report import CaseOutcome, Wrong
+from npucall_conformance.stating.promotion import common_shape
 from npucall_conformance.wire import WireAnswer
 
 _LISTS = re.compile(r"[\[(][^\[\]()]*\d[^\[\]()]*[\])]")
@@ -27,8 +26,8 @@ _SHOWN = 60
 """Characters of an attribute."""
 _TOGETHER = 3
 """If more operators than this have a cause, it is told once, for all of them."""
-_SHARE = 0.2
-"""A smaller share of the cases may share a pattern by chance."""
+_RANGES = 8
+"""So many ranges of elements are named."""
 
 
 def wrong(
@@ -44,7 +43,7 @@ def wrong(
     name, verdict = max(failed.items(), key=lambda item: item[1].ratio)
     truth = expectation.outputs[name]
     if truth.dtype.kind == "complex":
-        return None  # patterns are of real numbers
+        return None  # it has no one error
     value, found = truth.value, arrays_of(answer)[name].astype(np.float64)
     there = verdict.outside
     if there is None or not there.any():  # only all of them together are wrong
@@ -53,14 +52,48 @@ def wrong(
         return None
     given = {n: v for n, v in call.given.values.items() if v is not None}
     tensors = {n: v for n, v in given.items() if isinstance(v, np.ndarray)}
-    near, at = beside(tensors, value.shape), verdict.worst
-    fraction = (truth.dtype if truth.dtype.kind == "float" else FLOAT).fraction
+    near, at = _beside(tensors, value.shape), verdict.worst
     return Wrong(
         name, elements(there), at, float(value[at]), float(found[at]),
         {n: float(array[at]) for n, array in near.items()},
         {n: _told(v) for n, v in given.items() if n not in near},
-        patterns(value, found, there, tensors, fraction), value.size,
+        value.size,
     )  # fmt: skip
+
+
+def _beside(inputs: Mapping[str, Any], shape: tuple[int, ...]) -> dict[str, Any]:
+    """The inputs that broadcast to an output, in its shape."""
+    return {
+        name: np.broadcast_to(array, shape)
+        for name, array in inputs.items()
+        if common_shape(array.shape, shape) == shape
+    }
+
+
+def elements(wrong: Any) -> str:
+    """Which elements of a mask are set: by dimension if that says it all, else by flat number."""
+    many, size = int(wrong.sum()), wrong.size
+    if many == size:
+        return f"all {size:,} elements" if size != 1 else "the only element"
+    told = f"{many:,} of {size:,} elements"
+    places = [np.unique(axis) for axis in np.nonzero(wrong)]
+    if wrong.ndim > 1 and prod(map(len, places)) != many:
+        return f"in flat order {_ranges(np.flatnonzero(wrong))}, {told}"
+    pairs = zip(places, wrong.shape, strict=True)
+    box = (":" if len(place) == extent else _ranges(place) for place, extent in pairs)
+    return f"[{', '.join(box)}], {told}"
+
+
+def _ranges(numbers: Any) -> str:
+    """Ascending numbers as ranges; of very many the first."""
+    ends = np.flatnonzero(np.diff(numbers) != 1)
+    starts = [numbers[0], *numbers[ends + 1]]
+    texts = [
+        f"{first:,}" if first == last else f"{first:,}-{last:,}"
+        for first, last in zip(starts, [*numbers[ends], numbers[-1]], strict=True)
+    ]
+    more = [f"and more up to {numbers[-1]:,}"] if len(texts) > _RANGES else []
+    return " ".join([", ".join(texts[:_RANGES]), *more])
 
 
 def _told(value: Any) -> str:
@@ -102,58 +135,19 @@ class Cause:
 
     @property
     def example(self) -> CaseOutcome:
-        """The failure of the smallest output that shows the most patterns of the cause."""
-
-        def rank(each: CaseOutcome) -> tuple[int, int]:
-            shown = [words for words in _patterns(each) if words in self.words]
-            return -len(shown), each.wrong.size if each.wrong else 0
-
-        return min(self.outcomes, key=rank)
+        """The failure of the smallest output."""
+        return min(self.outcomes, key=lambda each: each.wrong.size if each.wrong else 0)
 
 
 def causes(failures: Iterable[CaseOutcome]) -> list[Cause]:
     """The causes of failures, those of most cases first. One of many operators is told once."""
-    by_title: dict[str, list[CaseOutcome]] = {}
-    for outcome in failures:
-        by_title.setdefault(outcome.title, []).append(outcome)
-    found: dict[str, list[Cause]] = {}
-    for outcomes in by_title.values():
-        for words, group in _groups(outcomes):
-            found.setdefault(words, []).append(Cause(words, tuple(group)))
+    found: dict[str, dict[str, list[CaseOutcome]]] = {}
+    for each in failures:
+        words = "; ".join(dict.fromkeys(each.findings or each.problems[:1]))
+        found.setdefault(words, {}).setdefault(each.title, []).append(each)
     told: list[Cause] = []
-    for words, several in found.items():
-        together = len({cause.outcomes[0].title for cause in several}) > _TOGETHER
-        all_of_them = Cause(words, tuple(o for cause in several for o in cause.outcomes))
-        told += [all_of_them] if together else several
+    for words, by_title in found.items():
+        together = [[each for group in by_title.values() for each in group]]
+        groups = together if len(by_title) > _TOGETHER else list(by_title.values())
+        told += [Cause(words, tuple(group)) for group in groups]
     return sorted(told, key=lambda cause: -len(cause.outcomes))
-
-
-def _groups(left: list[CaseOutcome]) -> Iterator[tuple[str, list[CaseOutcome]]]:
-    """The failures of one operator, in groups with words.
-
-    Repeatedly, the pattern that most of the rest share, those failures, and a pattern of the other
-    kind that all of them share; if no pattern is of enough of them, by what was found.
-    """
-    while left:
-        counts = Counter(words for outcome in left for words in _patterns(outcome))
-        words = max(counts, key=lambda each: counts[each], default="")
-        if not words or counts[words] < _SHARE * len([each for each in left if each.wrong]):
-            break
-        group = [outcome for outcome in left if words in _patterns(outcome)]
-        left = [outcome for outcome in left if words not in _patterns(outcome)]
-        others = [
-            other
-            for other in _patterns(group[0])
-            if other.startswith("only ") != words.startswith("only ")
-            and all(other in _patterns(each) for each in group)
-        ]
-        yield ", ".join(sorted([words, *others[:1]], key=lambda each: each[:5] == "only ")), group
-    groups: dict[str, list[CaseOutcome]] = {}
-    for each in left:
-        found = "; ".join(dict.fromkeys(each.findings or each.problems[:1]))
-        groups.setdefault(found, []).append(each)
-    yield from groups.items()
-
-
-def _patterns(outcome: CaseOutcome) -> tuple[str, ...]:
-    return outcome.wrong.patterns if outcome.wrong is not None else ()

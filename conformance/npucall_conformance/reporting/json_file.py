@@ -23,20 +23,15 @@ The object has::
                             baseline says), problems, ulp, ratio, run_ns, total_ns, truth_ns,
                             contradiction (number, topic, sources, agrees, decided, answer; or
                             null), lowers (skipped though it should have been judged), paths (by
-                            which it was sent once more), paths_skipped (why, by name), columns (of
-                            two servers, or null), findings (the problems in a form that cases of a
-                            cause share), wrong (or null; of the worst output: its name, elements
-                            that are wrong, index of the worst, expected, found, inputs there,
-                            others, patterns, size), and, if it failed, rerun, the command that runs
-                            it again
+                            which it was sent once more), paths_skipped (why, by name), findings
+                            (the problems in a form that cases of a cause share), wrong (or null; of
+                            the worst output: its name, elements that are wrong, index of the worst,
+                            expected, found, inputs there, others, size), and, if it failed, rerun,
+                            the command that runs it again
     coverage                kinds (operators, operators and dtypes, blocks, paths), each with
                             judged, missing and elsewhere (reasons, by name); judged and required
                             (cases); lowering (cases that should have been judged, by reason);
                             elsewhere (cases that are for others)
-    pairs                   with a second server, by operator and dtype: cases, and of each server
-                            (sides) passed, ulp and figures (count, usual, mare, mere, rmse and
-                            small_errors beside the truth); ratios of the first server's to the
-                            second's, and the level of CANN's standard that they keep ("" for none)
     baseline                vanished (cases that it names and that deviate no more), remarks
     causes                  failures grouped: words, cases (ids), example (the id of one that shows
                             it)
@@ -55,7 +50,6 @@ from dataclasses import asdict
 from typing import Any
 
 from npucall_conformance.reporting.causes import Cause, causes
-from npucall_conformance.reporting.pairs import Pair
 from npucall_conformance.reporting.report import CaseOutcome, Matrix, Report, Tally
 from npucall_conformance.reporting.wording import rerun
 
@@ -63,7 +57,6 @@ _PLAIN = (
     "passed", "verdict", "profile", "seed", "quick", "allow_skipped", "started", "seconds",
     "versions", "unstated",
 )  # fmt: skip
-_FIGURES = ("count", "usual", "mare", "mere", "rmse", "small_errors")
 
 
 def render(found: Report | Matrix) -> str:
@@ -95,7 +88,6 @@ def _of_one(report: Report) -> dict[str, Any]:
         },
         "outcomes": [_outcome(report, each) for each in report.outcomes],
         "coverage": asdict(report.coverage()),
-        "pairs": [_pair(title, dtype, pair) for (title, dtype), pair in report.pairs().items()],
         "baseline": asdict(report.known),
         "causes": [_cause(each) for each in causes(report.failures)],
     }
@@ -113,16 +105,6 @@ def _outcome(report: Report, outcome: CaseOutcome) -> dict[str, Any]:
 def _cause(cause: Cause) -> dict[str, Any]:
     cases = [outcome.case for outcome in cause.outcomes]
     return {"words": cause.words, "cases": cases, "example": cause.example.case}
-
-
-def _pair(title: str, dtype: str, pair: Pair) -> dict[str, Any]:
-    sides = [
-        {**vars(side), "figures": {name: getattr(side.figures, name) for name in _FIGURES}}
-        for side in pair.sides
-    ]
-    named = {"operator": title, "dtype": dtype, "cases": pair.cases, "sides": sides}
-    ratios = dict(zip(("mare", "mere", "rmse", "small_errors"), pair.ratios, strict=True))
-    return {**named, "ratios": ratios, "level": pair.level}
 
 
 def _finite(value: Any) -> Any:

@@ -15,7 +15,6 @@ from typing import Any, Literal, TypeAlias
 from npucall_conformance.cases.select import Selection
 from npucall_conformance.judging.check import Sided
 from npucall_conformance.reporting.coverage import Cell, Coverage, coverage
-from npucall_conformance.reporting.pairs import Columns, Pair, paired
 
 Status = Literal["passed", "failed", "skipped", "accepted"]
 """Accepted: it failed as the baseline says."""
@@ -43,8 +42,6 @@ class Wrong:
     """By input, the number from which it was computed, if the input broadcasts to the output."""
     others: Mapping[str, str]
     """Attributes, and shapes of the other inputs."""
-    patterns: tuple[str, ...] = ()
-    """What all wrong elements have in common, in words; what says most comes first."""
     size: int = 1
     """The elements of the output."""
 
@@ -85,8 +82,6 @@ class CaseOutcome:
     """The problems in a form that is the same for every case with the same cause."""
     wrong: Wrong | None = None
     """The wrong numbers of a case that failed by its numbers."""
-    columns: Columns | None = None
-    """The answers of two servers, if they are compared."""
 
     @property
     def title(self) -> str:
@@ -163,7 +158,7 @@ class Report:
     seed: int
     server: JudgedServer
     against: JudgedServer | None = None
-    """The second server, whose outputs were compared with the first's."""
+    """The second server, which was judged too."""
     quick: bool = False
     started: str = ""
     """ISO 8601, UTC."""
@@ -219,12 +214,6 @@ class Report:
     def tallies(self, *names: str) -> dict[tuple[str, ...], Tally]:
         """Tallies by these fields of outcomes, such as title and dtype."""
         return {key: _tally(group) for key, group in _grouped(self.outcomes, names).items()}
-
-    def pairs(self) -> dict[tuple[str, ...], Pair]:
-        """Two servers next to each other by (title, dtype); empty if there is only one."""
-        compared = [outcome for outcome in self.outcomes if outcome.columns is not None]
-        groups = _grouped(compared, ("title", "dtype"))
-        return {key: paired(o.columns for o in group if o.columns) for key, group in groups.items()}
 
     def contradictions(self) -> list[tuple[CaseOutcome, Sided]]:
         """The outcomes that say with which of several differing sources the server agrees."""

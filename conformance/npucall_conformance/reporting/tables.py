@@ -9,7 +9,6 @@ from typing import Literal, TypeAlias
 from npucall_conformance.cases.case import BLOCKS
 from npucall_conformance.judging.check import Sided
 from npucall_conformance.reporting import wording
-from npucall_conformance.reporting.pairs import Pair
 from npucall_conformance.reporting.report import Matrix, Report, Tally
 from npucall_conformance.reporting.wording import count, in_ulp, number
 
@@ -61,7 +60,6 @@ def products(matrix: Matrix) -> ReportTable:
 def _all(report: Report) -> Iterator[ReportTable]:
     yield _by_dtype(report)
     yield _by_block(report)
-    yield _pairs(report)
     yield ReportTable(
         "Documents against behaviour", ("row", "operator"),
         prose=("topic", "agrees with", "and not with"),
@@ -121,34 +119,6 @@ def _by_block(report: Report) -> ReportTable:
         for title, row in rows.items()
     ]
     return ReportTable("Operators and blocks", ("operator",), blocks, rows=cells, of_page=True)
-
-
-def _pairs(report: Report) -> ReportTable:
-    """Both servers, and the first one's errors as multiples of the second's."""
-    servers = [each.target for each in (report.server, report.against) if each]
-    numbers = [each for server in servers for each in (server, "ulp")]
-    times = ("MARE", "MERE", "RMSE", "small", "level")
-    rows = [
-        [Cell(title.removeprefix("aclnn")), Cell(dtype), *_pair(pair)]
-        for (title, dtype), pair in report.pairs().items()
-    ]
-    note = "MARE, MERE and RMSE: times the errors of the second; small: wrong small values"
-    return ReportTable(
-        "Two servers", ("operator", "dtype"), (*numbers, *times), rows=rows, note=note
-    )
-
-
-def _pair(pair: Pair) -> Iterator[Cell]:
-    for side in pair.sides:
-        whole = side.passed == pair.cases
-        yield Cell(f"{side.passed}/{pair.cases}", "good" if whole else "bad")
-        yield Cell(in_ulp(side.ulp, inside=whole))
-    if not any(side.figures.count for side in pair.sides):
-        yield from [Cell()] * 5
-        return
-    yield from (Cell(number(each)) for each in pair.ratios[:-1])
-    yield Cell("/".join(str(side.figures.small_errors) for side in pair.sides))
-    yield Cell(pair.level or "none", "good" if pair.level else "bad")
 
 
 def _sides(title: str, sided: Sided) -> list[Cell]:

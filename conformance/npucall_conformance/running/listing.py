@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from npucall.dtypes import BY_WIRE, DType
 from npucall.errors import NpucallError
 from npucall.v1 import operator_service_pb2 as pb
-from npucall_conformance.reporting.report import JudgedServer
 from npucall_conformance.running.subject import Subject
 from npucall_conformance.stating.parts import Invalid
 from npucall_conformance.stating.statement import Parameter, Statement
 from npucall_conformance.stating.tables import product_of
 
 _ROLES = {pb.ROLE_INPUT: "input", pb.ROLE_OUTPUT: "output", pb.ROLE_ATTRIBUTE: "attribute"}
+_MEMBERS = {bool: "boolean", int: "integer", float: "number", str: "text"}
+A_TEXT = object()
+"""Any text but an empty one is expected."""
 
 
 def listing_problems(statement: Statement, subject: Subject, *, partly: bool) -> list[str]:
@@ -23,33 +25,112 @@ def listing_problems(statement: Statement, subject: Subject, *, partly: bool) ->
     ``partly``: the entry may have fewer products and types. Raises NotJudgedError for a library in
     place of a server, which lists nothing.
     """
-    server, found = subject.server, subject.entries(statement.title)
+    found = subject.entries(statement.title)
     if len(found) != 1:
         return [f"listing: expected {statement.title} once, found it {len(found)} times"]
-    info = found[0]
-    return [
-        f"listing: {problem}"
-        for problem in (
-            *_product(server),
-            *_whole(statement, info),
-            *_availability(statement, info, server.product),
-            *_default_variant(statement, subject),
-            *_products(statement, info, partly=partly),
-            *_parameters(statement, info),
-            *_rules(statement, info),
-            *_alone(statement, subject, info),
-        )
+    facts = (
+        *_whole(statement, subject, found[0]),
+        *_products(statement, found[0], partly=partly),
+        *_parameters(statement, found[0]),
+    )
+    problems = [
+        f"{what}: expected {'a text' if wanted is A_TEXT else wanted}, found {here or 'none'}"
+        for what, wanted, here in facts
+        if (not here if wanted is A_TEXT else wanted != here)
     ]
+    problems += [*_rules(statement, found[0]), *_alone(statement, subject, found[0])]
+    return [f"listing: {problem}" for problem in problems]
 
 
-def _product(server: JudgedServer) -> Iterator[str]:
-    """What is wrong with the server's product.
+def _whole(
+    statement: Statement, subject: Subject, info: pb.OperatorInfo
+) -> Iterator[tuple[str, Any, Any]]:
+    """Facts about the server and the operator: what it is, what is expected, what is found."""
+    server, product = subject.server, subject.server.product
+    # If no family has the SoC, the server guesses the product, and any product is accepted.
+    yield f"product of {server.soc}", product_of(server.soc) or product, product
+    prototype = (
+        f"aclnnStatus {statement.operator}GetWorkspaceSize({statement.prototype}, "
+        "uint64_t* workspaceSize, aclOpExecutor** executor);"
+    )
+    yield "prototype", prototype, info.prototype
+    yield "reference", True, info.reference
+    yield "formats by rank", statement.formats_by_rank, info.formats_by_rank
+    for name in ("summary", "description", "source"):
+        yield name, A_TEXT, getattr(info, name)
+    yield f"available on {product}", product in statement.takes, info.available
+    why = info.unavailable_because
+    yield "why it is unavailable", "" if info.available else A_TEXT, why
+    if statement.variant:
+        title = f"{statement.operator}.{server.default_variant}"
+        there = title in subject.dtypes or product not in statement.takes
+        yield f"default variant {server.default_variant} is available", True, there
+        taken = subject.client.operator(statement.operator).variant
+        yield "variant of an entry without one", server.default_variant, taken
 
-    If no family has the SoC, the server guesses the product, and any product is accepted.
+
+def _products(
+    statement: Statement, info: pb.OperatorInfo, *, partly: bool
+) -> Iterator[tuple[str, Any, Any]]:
+    found, takes = sorted(each.soc for each in info.products), statement.takes
+    some = partly and len({*found}) == len(found) and {*found} <= takes.keys()
+    yield "products", found if some else sorted(takes), found
+    for each in info.products:
+        wanted, here = {dtype.wire for dtype in takes.get(each.soc, ())}, list(each.dtypes)
+        some = partly and len({*here}) == len(here) and {*here} <= wanted
+        yield each.soc, _names(here if some else wanted), _names(here)
+        documented = each.soc not in statement.legacy
+        yield f"{each.soc} in current documents", documented, not each.legacy
+
+
+def _names(wires: Any) -> str:
+    return ", ".join(sorted(str(BY_WIRE.get(wire, wire)) for wire in wires)) or "nothing"
+
+
+def _parameters(statement: Statement, info: pb.OperatorInfo) -> Iterator[tuple[str, Any, Any]]:
+    wanted = [(p.name, p.c_name, p.c_type, _role(statement, p)) for p in statement.parameters]
+    found = [(p.name, p.c_name, p.c_type, _ROLES.get(p.role, str(p.role))) for p in info.parameters]
+    yield "parameters", wanted, found
+    inputs = {each.name: each for each in statement.inputs}
+    optional = {each.name for each in statement.inputs if each.optional}
+    optional |= {each.name for each in statement.outputs if each.nullable}
+    optional |= {name for name, default in statement.defaults.items() if default is None}
+    for each in info.parameters:
+        stated = inputs.get(each.name)
+        yield f"description of {each.name}", A_TEXT, each.description
+        yield f"{each.name} is read", stated is not None and stated.read, each.read
+        yield f"{each.name} is optional", each.name in optional, each.optional
+        default = _shown(statement.defaults.get(each.name))
+        yield f"default of {each.name}", default, _default(each)
+    for number, rule in enumerate(info.rules, 1):
+        yield f"description of rule {number}", A_TEXT, rule.description
+        known = {each.name for each in info.parameters}
+        yield f"parameters that rule {number} blames alone", [], sorted({*rule.blames} - known)
+
+
+def _rules(statement: Statement, info: pb.OperatorInfo) -> Iterator[str]:
+    """What is wrong with the listed checks: each row of the error table has one, in its order.
+
+    Rows about values, which the formula checks, have none. Rules without a status are not compared:
+    what they say, such as that an empty call is done, only their text tells.
     """
-    product = product_of(server.soc)
-    if product:
-        yield from _unequal(f"product of {server.soc}", product, server.product)
+    place, left = 0, {n for n, rule in enumerate(info.rules) if rule.aclnn_status}
+    for row in statement.invalid:
+        fitting = [n for n, rule in enumerate(info.rules) if _fits(row, rule)]
+        left.difference_update(fitting)
+        tensors = [change for change in row.changes.values() if isinstance(change, dict)]
+        in_order = not (row.alone or any("values" in each for each in tensors))
+        if in_order and row.status is not None:
+            found = next((n for n in fitting if n >= place), None)
+            if found is None:
+                yield f"rules: expected {row.status} blaming {row.blames} in its place, found none"
+            place = place if found is None else found
+    for number in sorted(left):
+        yield f"rules: expected none but those of the error table, found rule {number + 1}"
+
+
+def _fits(row: Invalid, rule: pb.RuleInfo) -> bool:
+    return row.status == rule.aclnn_status and {*row.blames} <= {*rule.blames}
 
 
 def _alone(statement: Statement, subject: Subject, info: pb.OperatorInfo) -> Iterator[str]:
@@ -63,108 +144,6 @@ def _alone(statement: Statement, subject: Subject, info: pb.OperatorInfo) -> Ite
         yield "GetOperator: expected the entry of the listing, found another"
 
 
-def _default_variant(statement: Statement, subject: Subject) -> Iterator[str]:
-    server = subject.server
-    title = f"{statement.operator}.{server.default_variant}"
-    if statement.variant and server.product in statement.takes and title not in subject.dtypes:
-        yield f"default variant: expected one that is available, found {server.default_variant!r}"
-    if statement.variant:
-        taken = subject.client.operator(statement.operator).variant
-        yield from _unequal("variant of an entry without one", server.default_variant, taken)
-
-
-def _whole(statement: Statement, info: pb.OperatorInfo) -> Iterator[str]:
-    prototype = (
-        f"aclnnStatus {statement.operator}GetWorkspaceSize({statement.prototype}, "
-        "uint64_t* workspaceSize, aclOpExecutor** executor);"
-    )
-    yield from _unequal("prototype", prototype, info.prototype)
-    yield from _unequal("reference", expected=True, found=info.reference)
-    for name in ("summary", "description", "source"):
-        yield from _untold(name, getattr(info, name))
-
-
-def _availability(statement: Statement, info: pb.OperatorInfo, product: str) -> Iterator[str]:
-    because = info.unavailable_because
-    if product in statement.takes and not info.available:
-        yield f"expected it available on {product}, found: {because or 'no reason'}"
-    if product not in statement.takes and info.available:
-        yield f"expected it unavailable on {product}, found it available"
-    if info.available == bool(because):
-        yield f"expected a reason if it is unavailable and none else, found {because!r}"
-
-
-def _products(statement: Statement, info: pb.OperatorInfo, *, partly: bool) -> Iterator[str]:
-    found = sorted(each.soc for each in info.products)
-    if not (partly and len({*found}) == len(found) and {*found} <= statement.takes.keys()):
-        yield from _unequal("products", sorted(statement.takes), found)
-    for each in info.products:
-        wanted = {dtype.wire for dtype in statement.takes.get(each.soc, ())}
-        here = {int(wire) for wire in each.dtypes}
-        fits = here <= wanted if partly else here == wanted
-        if not fits or len(each.dtypes) != len(here):
-            yield f"{each.soc}: expected {_names(wanted)}, found {_names(each.dtypes)}"
-        documented = each.soc not in statement.legacy
-        yield from _unequal(f"{each.soc} in current documents", documented, not each.legacy)
-
-
-def _names(wires: Any) -> str:
-    return ", ".join(sorted(str(BY_WIRE.get(wire, wire)) for wire in wires)) or "nothing"
-
-
-def _parameters(statement: Statement, info: pb.OperatorInfo) -> Iterator[str]:
-    wanted = [(p.name, p.c_name, p.c_type, _role(statement, p)) for p in statement.parameters]
-    found = [(p.name, p.c_name, p.c_type, _ROLES.get(p.role, str(p.role))) for p in info.parameters]
-    yield from _unequal("parameters", wanted, found)
-    inputs = {each.name: each for each in statement.inputs}
-    outputs = {each.name: each for each in statement.outputs}
-    for each in info.parameters:
-        yield from _untold(f"description of {each.name}", each.description)
-        stated = inputs.get(each.name)
-        yield from _unequal(f"{each.name} is read", stated is not None and stated.read, each.read)
-        output = outputs.get(each.name)
-        optional = (stated is not None and stated.optional) or (output and output.nullable) or False
-        optional = optional or statement.defaults.get(each.name, ...) is None
-        yield from _unequal(f"{each.name} is optional", optional, each.optional)
-        yield from _unequal(
-            f"default of {each.name}", _shown(statement.defaults.get(each.name)), _default(each)
-        )
-
-
-def _rules(statement: Statement, info: pb.OperatorInfo) -> Iterator[str]:
-    """What is wrong with the listed checks: each row of the error table has one, in its order.
-
-    Rows about values, which the formula checks, have none. Rules without a status are not compared:
-    what they say, such as that an empty call is done, only their text tells.
-    """
-    place, left = 0, {n for n, rule in enumerate(info.rules) if rule.aclnn_status}
-    for row in statement.invalid:
-        fitting = [n for n, rule in enumerate(info.rules) if _fits(row, rule)]
-        left.difference_update(fitting)
-        in_order = not (row.alone or any("values" in each for each in _changed(row)))
-        if in_order and row.status is not None:
-            found = next((n for n in fitting if n >= place), None)
-            if found is None:
-                yield f"rules: expected {row.status} blaming {row.blames} in its place, found none"
-            place = place if found is None else found
-    for number in sorted(left):
-        yield f"rules: expected none but those of the error table, found rule {number + 1}"
-    known = {each.name for each in info.parameters}
-    for number, rule in enumerate(info.rules, 1):
-        yield from _untold(f"description of rule {number}", rule.description)
-        if not known.issuperset(rule.blames):
-            yield f"rule {number}: expected parameters blamed, found {list(rule.blames)}"
-
-
-def _fits(row: Invalid, rule: pb.RuleInfo) -> bool:
-    return row.status == rule.aclnn_status and {*row.blames} <= {*rule.blames}
-
-
-def _changed(row: Invalid) -> list[Mapping[str, Any]]:
-    """The tensors that a row changes."""
-    return [change for change in row.changes.values() if isinstance(change, dict)]
-
-
 def _role(statement: Statement, parameter: Parameter) -> str:
     if parameter.name in {each.name for each in statement.inputs}:
         return "input"
@@ -175,11 +154,7 @@ def _shown(default: Any) -> Any:
     """A default in the form of listings: with its kind; sequences are not shown."""
     if default is None or isinstance(default, tuple):
         return None
-    kind = "dtype" if isinstance(default, DType) else _MEMBERS[type(default)]
-    return (kind, default)
-
-
-_MEMBERS = {bool: "boolean", int: "integer", float: "number", str: "text"}
+    return "dtype" if isinstance(default, DType) else _MEMBERS[type(default)], default
 
 
 def _default(info: pb.ParameterInfo) -> Any:
@@ -187,14 +162,4 @@ def _default(info: pb.ParameterInfo) -> Any:
     if member is None:
         return None
     value = getattr(info, member)
-    return (member, BY_WIRE.get(value, value) if member == "dtype" else value)
-
-
-def _unequal(what: str, expected: Any, found: Any) -> Iterator[str]:
-    if expected != found:
-        yield f"{what}: expected {expected}, found {found}"
-
-
-def _untold(what: str, text: str) -> Iterator[str]:
-    if not text:
-        yield f"{what}: expected a text, found none"
+    return member, BY_WIRE.get(value, value) if member == "dtype" else value

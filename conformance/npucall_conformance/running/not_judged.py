@@ -6,12 +6,10 @@ time for it.
 
 from __future__ import annotations
 
-import time
-from threading import Lock
 from typing import TYPE_CHECKING
 
 from npucall.dtypes import BF16, DType
-from npucall.errors import NpucallError, QueueFullError, QuotaError, ReservedError
+from npucall.errors import QueueFullError, QuotaError, ReservedError
 from npucall_conformance.cases.case import Case
 from npucall_conformance.cases.product_cases import LISTING, PRODUCTS_BLOCK
 from npucall_conformance.stating.statement import WITHOUT_BFLOAT16
@@ -28,9 +26,6 @@ BUSY: dict[str, str] = {
 }
 """Reasons of errors that say nothing about an operator, and their meanings."""
 
-_A_CALL, _A_RUN = 30.0, 300.0
-"""How many seconds to wait, for a call and in a run, for servers that say when they take calls."""
-
 
 class NotJudgedError(Exception):
     """A case that could not be judged; the text says why."""
@@ -41,56 +36,22 @@ class NotJudgedError(Exception):
         """The case should have been judged here, so that it lowers the verdict."""
 
 
-class Patience:
-    """How long a run waits for a server that has too much to do."""
-
-    def __init__(self, a_call: float = _A_CALL, a_run: float = _A_RUN) -> None:
-        self._a_call = a_call
-        self._left = a_run
-        self._lock = Lock()
-
-    def ends(self) -> float:
-        """Until when a call that begins now may be sent again, on the clock of ``monotonic``."""
-        return time.monotonic() + self._a_call
-
-    def wait(self, error: NpucallError, ends: float, target: str) -> None:
-        """Waits as long as the error says.
-
-        Raises NotJudgedError if the error does not say how long, or if that is too long. Raises the
-        error itself if it is not in ``BUSY``.
-        """
-        if error.reason not in BUSY:
-            raise error
-        pause = error.retry_after
-        if pause is None or time.monotonic() + pause > ends or not self._takes(pause):
-            why = f"{target} answered {error.reason}: {BUSY[error.reason]}"
-            raise NotJudgedError(why) from error
-        time.sleep(pause)
-
-    def _takes(self, seconds: float) -> bool:
-        with self._lock:
-            enough = seconds <= self._left
-            self._left -= seconds if enough else 0.0
-        return enough
-
-
 def check_applies(case: Case, subject: Subject, *, allow_missing: bool = False) -> None:
     """Raises NotJudgedError for a case that the server's product or host does not have.
 
     ``allow_missing``: also for a case that the server should have and does not list; such a case
     lowers the verdict, others do not.
     """
-    server, title = subject.server, case.statement.title
+    server, title, taken = subject.server, case.statement.title, case.statement.takes
     if server.product not in SOCS:
         raise NotJudgedError(f"no statement knows the product {server.product!r}")
     reason = _for_others(case, subject) or _not_taken(case, server.product)
     if reason:
         raise NotJudgedError(reason, lowers=False)
-    if allow_missing and server.product in case.statement.takes:
+    if allow_missing and server.product in taken:
         if title not in subject.dtypes:
             raise NotJudgedError(f"{server.target} does not have {title}")
-        lacking = _types_of(case) & {*case.statement.takes[server.product]} - subject.dtypes[title]
-        if lacking:
+        if lacking := _types_of(case) & {*taken[server.product]} - subject.dtypes[title]:
             names = ", ".join(sorted(map(str, lacking)))
             raise NotJudgedError(f"{server.target} lists no {names} for {title}")
 
@@ -110,21 +71,11 @@ def _for_others(case: Case, subject: Subject) -> str:
         return f"for {', '.join(case.products)} alone"
     if case.unnamed and server.default_variant != statement.variant:
         return f"for servers whose default is {statement.variant}"
-    other = _variant_instead(case, subject)
-    return f"{server.target} has {other}, as hosts have one variant" if other else ""
-
-
-def _variant_instead(case: Case, subject: Subject) -> str:
-    """Another variant of the operator that a host's libraries have."""
-    statement = case.statement
-    if (
-        subject.server.device in ON_CPU
-        or not statement.variant
-        or statement.title in subject.dtypes
-    ):
+    if server.device in ON_CPU or not statement.variant or statement.title in subject.dtypes:
         return ""
-    others = (t for t in subject.dtypes if t.startswith(f"{statement.operator}."))
-    return next(others, "")
+    others = (title for title in subject.dtypes if title.startswith(f"{statement.operator}."))
+    other = next(others, "")
+    return f"{server.target} has {other}, as hosts have one variant" if other else ""
 
 
 def _not_taken(case: Case, product: str) -> str:

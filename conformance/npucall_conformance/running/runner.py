@@ -11,16 +11,23 @@ from npucall_conformance import wire
 from npucall_conformance.cases.case import FUZZ, Case
 from npucall_conformance.cases.made_call import MadeCall, call_of
 from npucall_conformance.cases.product_cases import LISTING
-from npucall_conformance.judging.check import CheckResult, Expectation, check, expectation_of
+from npucall_conformance.judging.check import (
+    CheckResult,
+    Expectation,
+    arrays_of,
+    check,
+    expectation_of,
+)
 from npucall_conformance.judging.profiles import CPU_STRICT
+from npucall_conformance.judging.tolerance import judge
 from npucall_conformance.reporting.causes import findings, wrong
-from npucall_conformance.reporting.pairs import Columns, ServerColumn, column, differences
 from npucall_conformance.reporting.report import CaseOutcome, JudgedServer, Status
 from npucall_conformance.running.crowd import Observation, crowd, repeated
 from npucall_conformance.running.listing import listing_problems
 from npucall_conformance.running.not_judged import NotJudgedError, check_applies
 from npucall_conformance.running.paths import by_every_path
 from npucall_conformance.running.subject import Subject
+from npucall_conformance.stating.arguments import wide
 from npucall_conformance.wire import ON_CPU
 
 REPEAT, QUICK_REPEAT, QUICK_ROUNDS = 50, 24, 3
@@ -107,17 +114,15 @@ class Runner:
         seen, truth_ns = self._observed(case)
         checked = check(seen.expectation, seen.answer, self.profile)
         problems = list(checked.problems)
-        columns: Columns | None = None
         try:
             problems += LOOKS[case.block](seen) if case.block in LOOKS else []
             if self.second is not None:
-                other = self._compared(self.second, seen, problems)
-                columns = (column(seen.expectation, seen.answer, checked), other)
+                problems += self._compared(self.second, seen)
         except NotJudgedError:
             if not problems:  # a problem that was found stays
                 raise
         outcome = replace(
-            finished(outcome, checked, problems, seen.answer), truth_ns=truth_ns, columns=columns,
+            finished(outcome, checked, problems, seen.answer), truth_ns=truth_ns,
             paths=tuple(seen.taken.paths), paths_skipped=seen.taken.skipped,
         )  # fmt: skip
         if not problems:
@@ -154,16 +159,22 @@ class Runner:
         status: Status = "failed" if problems else "passed"
         return replace(outcome, status=status, problems=tuple(problems))
 
-    def _compared(self, second: Subject, seen: Observation, problems: list[str]) -> ServerColumn:
-        """Asks the second server; adds what is wrong with its answer, and how both differ."""
+    def _compared(self, second: Subject, seen: Observation) -> list[str]:
+        """What is wrong with the answer of the second server, and how both answers differ."""
         target, expectation, answer = second.server.target, seen.expectation, seen.answer
         other = second.ask(seen.call)
-        checked = check(expectation, other, self.profile)
-        problems += [f"{target}: {problem}" for problem in checked.problems]
-        plain = not checked.problems and expectation.contradiction is None
-        if plain and isinstance(answer, wire.WireAnswer) and isinstance(other, wire.WireAnswer):
-            problems += differences(expectation, answer, other, target, self.profile)
-        return column(expectation, other, checked)
+        problems = [
+            f"{target}: {each}" for each in check(expectation, other, self.profile).problems
+        ]
+        if problems or isinstance(answer, NpucallError) or isinstance(other, NpucallError):
+            return problems
+        arrays = arrays_of(answer)
+        for name, array in arrays_of(other).items() if expectation.outputs else ():
+            beside = replace(expectation.outputs[name], value=wide(array), exact=None)
+            verdict = judge(self.profile, arrays[name], beside)
+            if not verdict.passed:
+                problems.append(f"{name} differs from {target}: {verdict.problem}")
+        return problems
 
 
 def finished(

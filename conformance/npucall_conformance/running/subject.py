@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from threading import Lock
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from grpc import StatusCode
@@ -22,7 +22,7 @@ from npucall_client.sending.request import Request
 from npucall_client.sending.senders import finished
 from npucall_conformance.cases.made_call import MadeCall
 from npucall_conformance.reporting.report import JudgedServer
-from npucall_conformance.running.not_judged import BUSY, NotJudgedError, Patience
+from npucall_conformance.running.not_judged import BUSY, NotJudgedError
 from npucall_conformance.running.torch_npu import NAME, TorchNpu
 from npucall_conformance.statements import statements
 from npucall_conformance.wire import Adapter, ServerAdapter, WireAnswer, unreadable
@@ -34,6 +34,8 @@ _GONE = (StatusCode.UNAVAILABLE, StatusCode.DEADLINE_EXCEEDED)
 _SOON, _TIMEOUT, _TIMEOUT_WHEN_SILENT = 5.0, 60.0, 2.0
 """Seconds to wait for an answer: before the server is asked whether it lives; in all if it lives;
 and in all if the server left the call before without an answer."""
+_A_CALL = 30.0
+"""Seconds to wait at most, in all, before one call of a server that says when it has time."""
 _GIVE_UP = 3
 """After so many calls in a row without an answer, no more calls are sent."""
 ADAPTERS = (NAME,)
@@ -61,21 +63,20 @@ class Subject:
     """By title of each operator that it can run, the dtypes that it lists for the product."""
     listing: tuple[OperatorInfo, ...] | None
     """The operators that it lists; None if it is no server."""
-    patience: Patience = field(default_factory=Patience)
+    waits: float = 300.0
+    """So many seconds a run may still wait for a server that says when it has time."""
     gone: str = ""
     """Why no more calls are sent; empty while it answers."""
     silent: int = 0
     """How many calls in a row had no answer."""
     _kept: dict[Any, Any] = field(default_factory=dict, repr=False)
-    _keeping: Any = field(default_factory=Lock, repr=False)
 
     def once(self, opened: Callable[[Subject], C]) -> C:
         """An object that a look needs for all of its cases: opened once, closed by ``close``."""
-        with self._keeping:
-            if opened not in self._kept:
-                self._kept[opened] = opened(self)
-            kept: C = self._kept[opened]
-            return kept
+        if opened not in self._kept:
+            self._kept[opened] = opened(self)
+        kept: C = self._kept[opened]
+        return kept
 
     def close(self) -> None:
         """Closes the objects that looks have opened; the client stays open."""
@@ -93,11 +94,6 @@ class Subject:
             raise NotJudgedError(f"{self.server.target} lists nothing", lowers=False)
         return [each for each in self.listing if _title(each) == title]
 
-    @property
-    def is_elsewhere(self) -> bool:
-        """Whether the suite only waits for answers, so that it can ask for several at once."""
-        return self.server.device != "local" and isinstance(self.adapter, ServerAdapter)
-
     def check_there(self) -> None:
         """Raises NotJudgedError once it is gone."""
         if self.gone:
@@ -106,18 +102,22 @@ class Subject:
     def ask(self, call: MadeCall) -> WireAnswer | NpucallError:
         """The answer, or the error that came instead.
 
-        Raises NotJudgedError if the server has no time for the call, if it is gone, or if such a
-        call cannot be sent to it.
+        A server that has no time and says when is asked again, as long as a run may wait. Raises
+        NotJudgedError if it has no time, if it is gone, or if such a call cannot be sent to it.
         """
-        ends = self.patience.ends()
+        waited = 0.0
         while True:
             self.check_there()
             answer = self._asked(call)
-            if not isinstance(answer, NpucallError):
+            if not isinstance(answer, NpucallError) or answer.reason not in BUSY:
                 return answer
-            if answer.reason not in BUSY:
-                return answer
-            self.patience.wait(answer, ends, self.server.target)
+            pause = answer.retry_after
+            if pause is None or waited + pause > _A_CALL or self.waits < pause:
+                why = f"{self.server.target} answered {answer.reason}: {BUSY[answer.reason]}"
+                raise NotJudgedError(why) from answer
+            waited += pause
+            self.waits -= pause
+            time.sleep(pause)
 
     def _asked(self, call: MadeCall) -> WireAnswer | NpucallError:
         try:
@@ -128,51 +128,54 @@ class Subject:
             raise
         except Exception as error:  # noqa: BLE001  # an answer that cannot be read is a wrong one
             return unreadable(error)
-        said = answer.reply.server
-        if said.instance != self.server.instance:
-            return self._another(said.instance)
-        if (said.device, said.soc) != (self.server.device, self.server.soc):
+        said, server = answer.reply.server, self.server
+        if said.instance != server.instance:
+            self.server = replace(
+                server, instance=said.instance
+            )  # from now on that one is expected
             return InternalError(
-                f"server: expected {self.server.device} on {self.server.soc}, found a reply of "
+                f"server: expected that instance {server.instance} answers, found {said.instance}: "
+                "it ended, and was started again, or the target is several servers"
+            )
+        if (said.device, said.soc) != (server.device, server.soc):
+            return InternalError(
+                f"server: expected {server.device} on {server.soc}, found a reply of "
                 f"{said.device} on {said.soc}"
             )
         return answer
 
     def _answer(self, call: MadeCall) -> WireAnswer:
         """The answer. If none comes soon, asks whether the server lives. Raises NpucallError."""
-        if self.silent:
-            return self._counted(call, _TIMEOUT_WHEN_SILENT)
-        try:
-            return self.adapter.answer(call, _SOON)
-        except NpucallError as error:
-            if error.code not in _GONE:
-                raise
-            if not self.adapter.lives():
-                self.gone = f"{self.server.target} went away: {error.reason}"
-                raise
-        return self._counted(call, _TIMEOUT)
-
-    def _counted(self, call: MadeCall, timeout: float) -> WireAnswer:
-        """The answer. Counts how many calls in a row have none."""
+        timeout = _TIMEOUT_WHEN_SILENT if self.silent else _SOON
         try:
             answer = self.adapter.answer(call, timeout)
         except NpucallError as error:
-            self.silent = self.silent + 1 if error.code in _GONE else 0
-            if self.silent >= _GIVE_UP:
-                self.gone = (
-                    f"{self.server.target} lives, but answered {_GIVE_UP} calls with nothing"
-                )
+            if error.code not in _GONE:
+                self.silent = 0
+                raise
+            if not self.silent and timeout == _SOON:
+                if not self.adapter.lives():
+                    self.gone = f"{self.server.target} went away: {error.reason}"
+                    raise
+                return self._last_try(call)
+            self._is_silent()
             raise
         self.silent = 0
         return answer
 
-    def _another(self, found: str) -> InternalError:
-        """The error if another process answers than before; from now on that one is expected."""
-        before, self.server = self.server.instance, replace(self.server, instance=found)
-        return InternalError(
-            f"server: expected that instance {before} answers, found {found}: it ended, and was "
-            "started again, or the target is several servers"
-        )
+    def _last_try(self, call: MadeCall) -> WireAnswer:
+        """The answer of a server that lives, however long it takes. Raises NpucallError."""
+        try:
+            return self.adapter.answer(call, _TIMEOUT)
+        except NpucallError as error:
+            if error.code in _GONE:
+                self._is_silent()
+            raise
+
+    def _is_silent(self) -> None:
+        self.silent += 1
+        if self.silent >= _GIVE_UP:
+            self.gone = f"{self.server.target} lives, but answered {_GIVE_UP} calls with nothing"
 
 
 def in_place_of_a_server(adapter: Adapter, server: JudgedServer) -> Subject:

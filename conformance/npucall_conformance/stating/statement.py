@@ -98,6 +98,8 @@ class Statement:
     """The dtypes that it takes, by product, exactly as a listing must have them."""
     legacy: tuple[str, ...] = ("Ascend310B",)
     """Products of ``takes`` that the software accepts and current documents do not list."""
+    formats_by_rank: bool = False
+    """It looks at formats, which follow from ranks if a call gives none."""
     defaults: Attributes = field(default_factory=dict)
     """The values of attributes that a call leaves out; those without a default are not here."""
     unwarned: Attributes = field(default_factory=dict)
