@@ -245,7 +245,7 @@ def tried(  # noqa: C901  # step by step
         return {"said": "no fault", "why": "changes no answer"}
     for quick, title in product((True, False), changed):
         cases = select(statements(), Selection(operators=(title,), quick=quick))
-        runner = Runner(local(), loops=False, rounds=QUICK_ROUNDS, repeat=QUICK_REPEAT)
+        runner = Runner(local(), rounds=QUICK_ROUNDS, repeat=QUICK_REPEAT)
         for outcome in runner.run(cases):
             if outcome.status == "failed":
                 said = "quick" if quick else "full"

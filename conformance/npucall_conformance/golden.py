@@ -54,7 +54,7 @@ class Golden:
     def write(self, cases: Iterable[Case]) -> None:
         """Writes all cases that are for the product, and then the manifest.
 
-        Raises TruthError if a statement contradicts itself, and OSError.
+        Raises OSError.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
         for case in cases:

@@ -73,7 +73,6 @@ def judge(  # noqa: PLR0913  # who is judged
         report = _report(first, second, options)
         runner = Runner(
             first, second, report.profile, options.seed,
-            loops=not options.chosen.quick, torch=not options.chosen.quick,
             on_failure=partial(_save, options.save, report) if options.save else None,
             rounds=QUICK_ROUNDS if options.chosen.quick else options.repeat or REPEAT,
             repeat=options.repeat or (QUICK_REPEAT if options.chosen.quick else REPEAT),

@@ -189,7 +189,7 @@ HERE = open_subject(LOCAL, "local:")
 
 
 def problems(cases: Iterable[Case], of: Any = HERE) -> list[tuple[str, ...]]:
-    outcomes = Runner(of, loops=False).run(cases)
+    outcomes = Runner(of).run(cases)
     return [(each.case, *each.problems) for each in outcomes if each.status == "failed"]
 
 

@@ -84,19 +84,6 @@ class Allowed:
     """What else is wrong."""
 
 
-def is_faint(truth: Expected) -> bool:
-    """Whether zeros would pass on a device, since its tolerance is as large as the output."""
-    value = truth.value
-    if truth.dtype.kind == "complex":
-        return not value.any()
-    if truth.dtype.kind != "float":
-        return not value.any()
-    with np.errstate(all="ignore"):
-        relative, absolute, _ = _standard(_coarser(truth))
-        seen = np.abs(value) > absolute + relative * np.maximum(np.abs(value), truth.size)
-        return not (seen | ~np.isfinite(value)).any()
-
-
 def tolerance(profile: str, truth: Expected) -> Reals:
     """How far off the truth each element may be, as an absolute error.
 
@@ -117,13 +104,13 @@ def tolerance(profile: str, truth: Expected) -> Reals:
         return np.where(finite, most, 0.0)
 
 
-def _coarser(truth: Expected) -> DType:
+def coarser(truth: Expected) -> DType:
     """The coarser of kernel dtype and output dtype, if it is a short float; else FLOAT."""
     short = [dtype for dtype in (truth.kernel, truth.dtype) if dtype.is_short]
     return min(short, key=lambda dtype: dtype.fraction, default=FLOAT)
 
 
-def _standard(dtype: DType) -> tuple[float, float, float]:
+def standard(dtype: DType) -> tuple[float, float, float]:
     """rtol, atol, and the cap on the largest absolute error."""
     if not dtype.is_short:
         return 2.0**-10, 2.0**-16, 1e-2
@@ -195,7 +182,7 @@ def _finer_than_kernel(found: Reals, truth: Expected) -> bool:
 
 
 def _cann_standard(errors: Errors) -> Allowed:
-    relative, absolute, cap = _standard(_coarser(errors.truth))
+    relative, absolute, cap = standard(coarser(errors.truth))
     allowed = absolute + relative * errors.scale
     inside = errors.absolute <= allowed
     share = 1.0 if inside.size <= _ALL_UP_TO else _SHARE

@@ -65,11 +65,6 @@ class Runner:
     """A second server. Its outputs are judged too, and compared with the first server's."""
     profile: str = CPU_STRICT
     seed: int = 0
-    loops: bool = True
-    """Compare the arrays of a statement with its loops. Quick runs do not, since both belong to the
-    suite, and full runs compare them."""
-    torch: bool = False
-    """Ask torch for a third opinion in the block ``grid``."""
     on_failure: Callable[[Evidence], None] | None = None
     rounds: int = REPEAT
     """How often each call of a crowd is sent together with the others."""
@@ -140,8 +135,7 @@ class Runner:
         """The call with its answer, and the time for making its data and the truth."""
         start = perf_counter_ns()
         call = call_of(case, self.seed, self.first.server.product)
-        torch = self.torch and case.block == "grid"
-        expectation = expectation_of(case, call, loops=self.loops, torch=torch)
+        expectation = expectation_of(case, call)
         truth_ns = perf_counter_ns() - start
         seen = Observation(
             self.first, case, call, expectation, self.first.ask(call), self.profile, self.seed,
