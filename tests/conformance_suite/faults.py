@@ -116,7 +116,7 @@ def at(module: str, operator: str, seen: str, old: str, new: str, **more: Any) -
 
 def read(operator: str, seen: str, layout: str) -> Fault:
     """Each input with the ``spec`` is read as if it had another layout."""
-    old = "Layout.of_spec(spec) for name, spec in call.inputs.items()}\n    work"
+    old = "Layout.of_spec(spec) for name, spec in call.inputs.items()}"
     return at(RECIPES, operator, seen, old, old.replace("Layout.of_spec(spec)", layout))
 
 

@@ -17,11 +17,12 @@ from typing import Any, TypeVar
 import numpy as np
 
 from npucall.dtypes import DType
-from npucall.tensors import Shape, TensorSpec, broadcast, row_major
-from npucall_conformance.cases.arrangements import Arrangement, StorageLayout
+from npucall.tensors import Shape, TensorSpec
+from npucall_conformance.cases.arrangements import Arrangement, StorageLayout, row_major
 from npucall_conformance.cases.large import special_values
 from npucall_conformance.stating.domains import Sprinkled
 from npucall_conformance.stating.parts import Attributes, Setup
+from npucall_conformance.stating.promotion import common_shape
 from npucall_conformance.stating.statement import Statement
 
 T = TypeVar("T")
@@ -172,7 +173,7 @@ def base_shape(draw: Draws, statement: Statement) -> Shape:
 def stretched(draw: Draws, statement: Statement, base: Shape) -> dict[str, Shape]:
     """By name, shapes of the inputs that broadcast; {} if none do."""
     shapes = {name: _smaller(draw, base) for name in statement.space}
-    space = broadcast(*shapes.values()) if shapes else base
+    space = common_shape(*shapes.values()) if shapes else base
     for name in statement.expands:
         shapes[name] = _smaller(draw, base if space is None else space)
     return shapes

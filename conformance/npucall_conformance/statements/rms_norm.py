@@ -27,7 +27,7 @@ SHAPES: dict[str, Any] = {
     "base_shapes": ((4, 6), (3, 5, 7), (2, 3, 4, 5)),
     "rank_shapes": ((5,), (2, 1, 3, 1, 1, 2, 1, 2), (2, 1, 3, 1, 2)),
     "sized": lambda count: (max(count // 96, 1), 96),
-    "large": (Setup("many-rows", (12_021, 8)), Setup("long-rows", (3, 33_011)),
+    "large": (Setup("many-rows", (12_301, 8)), Setup("long-rows", (3, 33_011)),
               Setup("one-row", (1, 100_003))),
     "empty_shapes": (),
 }  # fmt: skip
