@@ -14,6 +14,7 @@ import typer
 
 from npucall.dtypes import dtype_named
 from npucall.products import product_of
+from npucall.texts import did_you_mean, plain
 from npucall_client.client import connect as connect_and_wait
 from npucall_client.commands.console import Soc, Target, TargetOption, the_target
 from npucall_client.targets import LOCAL
@@ -252,6 +253,11 @@ def _selection(
     for name in block or ():
         if name not in BLOCKS:
             raise ValueError(f"block: expected one of {', '.join(BLOCKS)}, found {name!r}")
+    known = {name for each in statements() for name in (each.operator, each.title)}
+    for name in operator or ():
+        if plain(name) not in map(plain, known):
+            hint = did_you_mean(name, sorted(known))
+            raise ValueError(f"operator: expected one of the suite, found {name!r}{hint}")
     return Selection(
         tuple(case or ()),
         tuple(operator or ()),

@@ -9,6 +9,8 @@ _LONGEST_NAME = 64
 """Characters of an unknown name; for a longer one there is no suggestion."""
 _ALIKE = 0.75
 """How similar two names must be for a suggestion, from 0 to 1."""
+_BEGINNING = 4
+"""Characters of the beginning of a name that are enough for a suggestion."""
 _UNITS = ("KiB", "MiB", "GiB")
 _STEP = 1024
 
@@ -61,7 +63,7 @@ def middle_cut(text: str, limit: int) -> str:
 
 
 def did_you_mean(found: str, known: Iterable[str]) -> str:
-    """The end of a sentence about an unknown name: the names that are spelled similarly, if any.
+    """The end of a sentence about an unknown name: those spelled similarly, or that begin so.
 
     Upper case, underscores and a leading ``aclnn`` do not matter.
     """
@@ -70,6 +72,8 @@ def did_you_mean(found: str, known: Iterable[str]) -> str:
     names = {plain(name): name for name in known}
     wanted = plain(found)
     near = [wanted] if wanted in names else get_close_matches(wanted, names, cutoff=_ALIKE)
+    if not near and len(wanted) >= _BEGINNING:
+        near = [name for name in names if name.startswith(wanted)][:3]
     return f"; did you mean {' or '.join(names[each] for each in near)}?" if near else ""
 
 

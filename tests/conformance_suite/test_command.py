@@ -126,6 +126,10 @@ def test_a_failing_case_is_named_saved_and_replayed_until_the_server_is_mended(
         (("local:", *ONE, "--dtype", "f99"), "dtype"),
         (("local:", *ONE, "--profile", "none"), "profile"),
         (("local:", "--case", "aclnnNothing/grid/0"), "filters"),
+        (
+            ("local:", *ONE, "--operator", "KlDivTarget"),
+            "found 'KlDivTarget'; did you mean aclnnKlDivTargetBackward or",
+        ),
         (("local:", "--case", "aclnnTanh/fuzz/a-1"), "letters and digits behind fuzz/, found a-1"),
         (
             ("local:", "--adapter", "torch_npu", *ONE),
