@@ -32,7 +32,7 @@ help:  ## this list
 
 # --- Environments ---------------------------------------------------------------------------------
 
-setup: .venv/.setup  ## server and client with their commands, in .venv
+setup: .venv/.test  ## server and client with their commands, and what the tests need, in .venv
 torch: .venv/.torch  ## adds PyTorch, which some tests compare with
 
 .venv/.setup: constraints.txt $(MEMBERS)
@@ -95,10 +95,10 @@ endef
 
 # --- Try ------------------------------------------------------------------------------------------
 
-demo: setup  ## the user's job from end to end, under a minute
+demo: .venv/.setup  ## the user's job from end to end, under a minute
 	$(BIN)/python examples/demo.py
 
-simulator: setup  ## builds a simulated CANN (needs g++)
+simulator: .venv/.setup  ## builds a simulated CANN (needs g++)
 	@command -v g++ > /dev/null || { echo "the simulated CANN is built by g++: install it" >&2; exit 1; }
 	$(BIN)/python -m tests.simulator.build
 
@@ -247,10 +247,10 @@ proto-compare: .venv-generate/.setup
 	diff -r -x '*.proto' -x __init__.py -x __pycache__ proto/npucall/v1 "$$fresh/npucall/v1" \
 	|| { echo "what is generated from .proto files is out of date: make proto" >&2; exit 1; }
 
-docs: setup  ## writes the generated pages
+docs: .venv/.setup  ## writes the generated pages
 	$(BIN)/python docs/generate.py
 
-docs-check: setup  ## are the generated pages up to date?
+docs-check: .venv/.setup  ## are the generated pages up to date?
 	$(BIN)/python docs/generate.py --check
 
 clean:  ## removes the environments and what tools leave behind

@@ -46,6 +46,7 @@ from npucall.operators.logit import logit as logit
 from npucall.operators.logit_grad import logit_grad as logit_grad
 from npucall.operators.matmul import matmul as matmul
 from npucall.operators.mean import mean as mean
+from npucall.operators.mish import mish as mish
 from npucall.operators.mse_loss import mse_loss as mse_loss
 from npucall.operators.mse_loss_backward import mse_loss_backward as mse_loss_backward
 from npucall.operators.mul import mul as mul

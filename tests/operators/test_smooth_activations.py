@@ -1,4 +1,4 @@
-"""Gelu, silu, sigmoid, tanh, glu and logit, and their gradients: digits that a formula may lose."""
+"""Gelu, silu, mish, sigmoid, tanh, glu, logit, their gradients: digits that a formula may lose."""
 
 import math
 from typing import Any
@@ -17,6 +17,7 @@ from npucall.operators.glu import glu
 from npucall.operators.glu_backward import glu_backward
 from npucall.operators.logit import logit
 from npucall.operators.logit_grad import logit_grad
+from npucall.operators.mish import mish
 from npucall.operators.sigmoid import sigmoid
 from npucall.operators.silu import silu
 from npucall.operators.silu_backward import silu_backward
@@ -89,6 +90,20 @@ def test_a_few_results_of_silu_are_those_of_torch() -> None:
     # torch 2.13, float64
     found: Any = LOCAL.run(silu, np.array([1, -1, 3, -3], np.float32))
     expected = [0.73105858, -0.26894142, 2.85772238, -0.14227762]
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+def test_mish_far_below_0_keeps_what_is_left() -> None:
+    x = np.linspace(-103, -80, 231, dtype=np.float32)  # the factor is e^x there
+    wide = x.astype(np.float64)
+    expected = wide * np.exp(wide)
+    assert_rounded(LOCAL.run(mish, x), expected, np.float32, np.abs(expected))
+
+
+def test_a_few_results_of_mish_are_those_of_torch() -> None:
+    # torch 2.13, float64
+    found: Any = LOCAL.run(mish, np.array([1, -1, 3, -3], np.float32))
+    expected = [0.86509839, -0.30340147, 2.98653500, -0.14564744]
     np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 

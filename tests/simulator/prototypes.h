@@ -201,6 +201,9 @@ SIM_OPERATOR(aclnnSoftshrinkBackward, const aclTensor *gradOutput, const aclTens
 SIM_OPERATOR(aclnnSoftplusBackward, const aclTensor *gradOutput, const aclTensor *self,
              const aclScalar *beta, const aclScalar *threshold, SIM_OUT aclTensor *gradInput);
 
+// aclnn_mish.h; nn; 8.1 9.x
+SIM_OPERATOR(aclnnMish, const aclTensor *self, SIM_OUT aclTensor *out);
+
 // aclnn_mish_backward.h; nn; 8.1 9.x
 SIM_OPERATOR(aclnnMishBackward, const aclTensor *gradOutput, const aclTensor *self,
              SIM_OUT aclTensor *gradInput);
