@@ -73,6 +73,8 @@ from npucall.operators.softmax_backward import softmax_backward as softmax_backw
 from npucall.operators.softplus import softplus as softplus
 from npucall.operators.softplus_backward import softplus_backward as softplus_backward
 from npucall.operators.sub import sub as sub
+from npucall.operators.swi_glu import swi_glu as swi_glu
+from npucall.operators.swi_glu_grad import swi_glu_grad as swi_glu_grad
 from npucall.operators.tanh import tanh as tanh
 from npucall.operators.tanh_backward import tanh_backward as tanh_backward
 from npucall.operators.threshold import threshold as threshold

@@ -222,7 +222,7 @@ OTHERWISE_AT_EDGES = {
     *("aclnnBinaryCrossEntropy", "aclnnBinaryCrossEntropyBackward", "aclnnCrossEntropyLossGrad"),
     *("aclnnEluBackward", "aclnnHardswishBackward", "aclnnHardswishBackwardV2", "aclnnLogit"),
     *("aclnnHardtanhBackward", "aclnnKlDiv", "aclnnKlDivTargetBackward", "aclnnLogitGrad"),
-    *("aclnnSoftmaxBackward", "aclnnLayerNorm"),
+    *("aclnnSoftmaxBackward", "aclnnLayerNorm", "aclnnLayerNormBackward"),
 }
 """Of these torch has other rules for NaN and at the ends."""
 

@@ -26,7 +26,7 @@ NEAR = 2e-8
 SHAPE = (3, 4)
 PARTS = re.compile(r"(?P<of>aclnn\w+?)(Target)?(Backward|Grad)(?P<version>V2)?")
 GRADIENTS = [operator for operator in CATALOGUE if PARTS.fullmatch(operator.name)]
-UPSTREAM = ("grad_output", "grad_out", "grad_loss", "dy")
+UPSTREAM = ("grad_output", "grad_out", "grad_loss", "dy", "y_grad")
 VARIABLES = {
     "grad_weight": "weight",
     "grad_target": "target",
@@ -155,6 +155,7 @@ CASES: dict[str, tuple[Case, ...]] = {
             },
         ),
     ),
+    "aclnnSwiGlu": (Case({"dim": -1}), Case({"dim": 0}, shapes={"x": (6, 3)})),
     "aclnnSoftmax": (Case({"dim": [0, -1]}),),
     "aclnnLogSoftmax": (Case({"dim": [0, -1]}),),
     "aclnnGlu": (Case({"dim": -1}), Case({"dim": 0}, shapes={"self": (6, 3)})),

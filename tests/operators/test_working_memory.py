@@ -59,6 +59,14 @@ def glu(*shape: int) -> Large:
     )
 
 
+def swi_glu(*shape: int) -> list[Large]:
+    half = (*shape[:-1], shape[-1] // 2)
+    return [
+        Large("aclnnSwiGlu", {"x": shape}, {"dim": -1}),
+        Large("aclnnSwiGluGrad", {"y_grad": half, "x": shape}, {"dim": -1}),
+    ]
+
+
 def cross_entropy(rows: int, classes: int, *, forward: bool = False, **more: Any) -> Large:
     shapes: dict[str, Any] = {"target": (rows,), "weight": (classes,)}
     dtypes = {"target": INT64, "weight": FLOAT}
@@ -176,6 +184,7 @@ CASES = [
         for shape in ((1, MANY), (MANY // 100_000, 100_000), (MANY // 10, 10))
     ),
     *(glu(*shape) for shape in ((1, MANY), (MANY // 200_000, 200_000), (MANY // 10, 10))),
+    *(case for shape in ((1, MANY), (MANY // 10, 10)) for case in swi_glu(*shape)),
     cross_entropy(1, MANY, reduction="sum"),
     cross_entropy(MANY // 8, 8),
     cross_entropy(64, MANY // 64, label_smoothing=0.25),

@@ -214,3 +214,9 @@ SIM_OPERATOR(aclnnFlashAttentionScoreGrad, const aclTensor *query, const aclTens
              int64_t innerPrecise, int64_t sparseMode, SIM_OUT const aclTensor *dqOut,
              SIM_OUT const aclTensor *dkOut, SIM_OUT const aclTensor *dvOut,
              SIM_OPTIONAL SIM_OUT const aclTensor *dpseOut);
+// aclnn_swi_glu.h; nn; 8.1 9.x
+SIM_OPERATOR(aclnnSwiGlu, const aclTensor *x, int64_t dim, SIM_OUT const aclTensor *out);
+
+// aclnn_swi_glu_grad.h; nn; 8.1 9.x
+SIM_OPERATOR(aclnnSwiGluGrad, const aclTensor *yGrad, const aclTensor *x, int64_t dim,
+             SIM_OUT const aclTensor *out);

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from npucall.dtypes import BF16, DOUBLE, FLOAT, FLOAT16, INT32
-from npucall.errors import AclnnStatus, DTypeError
+from npucall.errors import AclnnStatus, DTypeError, ShapeError
 from npucall.tensors import Shape
 from npucall_conformance.stating import defects, reals
 from npucall_conformance.stating.arguments import Arguments, Terms
@@ -215,9 +215,9 @@ RMS_NORM_GRAD = Statement(
             *defects.shapes("dy", (4, 3), (12,)),
             *defects.shapes("dx_out", (4, 3), (12,)),
             Invalid("no-elements", {n: {"shape": (3, 0)} for n in ("dy", "x", "dx_out")}, ("dy",),
-                    defects.ShapeError),
+                    ShapeError),
             Invalid("no-rows", {n: {"shape": (0, 4)} for n in ("dy", "x", "dx_out")}, ("x",),
-                    defects.ShapeError, products=BUT_950),
+                    ShapeError, products=BUT_950),
             *defects.shapes("rstd", (1, 3), (4,), (3, 2), ()),
             *defects.shapes("gamma", (3,)),
             *defects.shapes("dgamma_out", (3,), (1, 4)),

@@ -1,4 +1,4 @@
-"""What the gated linear unit and its gradient check of the tensor that is halved."""
+"""What gated linear units and their gradients check of the tensor that is halved."""
 
 from __future__ import annotations
 
@@ -7,28 +7,28 @@ from npucall.declare.draft import Draft
 from npucall.tensors import Shape
 
 
-def half(draft: Draft) -> Shape:
-    """The shape of self with half its extent along dim."""
-    shape = list(draft.shape("self"))
-    shape[draft.attribute("dim")] //= 2
-    return tuple(shape)
+def halved(name: str = "self") -> tuple[rules.Rule, ...]:
+    """That a tensor can be halved along dim; finds the shape ``half``."""
 
+    def half(draft: Draft) -> Shape:
+        shape = list(draft.shape(name))
+        shape[draft.attribute("dim")] //= 2
+        return tuple(shape)
 
-HALVED = (
-    rules.requires(
-        "at least one dimension",
-        "self",
-        holds=lambda draft: len(draft.shape("self")) > 0,
-        found=lambda draft: f"shape {draft.shape('self')}",
-    ),
-    rules.dim_of("self"),
-    rules.requires(
-        "an even extent along dim",
-        "self",
-        "dim",
-        holds=lambda draft: draft.shape("self")[draft.attribute("dim")] % 2 == 0,
-        found=lambda draft: f"shape {draft.shape('self')}, dim {draft.attribute('dim')}",
-    ),
-    rules.shape_of("self", into="half", make=half),
-)
-"""That self can be halved along dim; finds the shape ``half``."""
+    return (
+        rules.requires(
+            "at least one dimension",
+            name,
+            holds=lambda draft: len(draft.shape(name)) > 0,
+            found=lambda draft: f"shape {draft.shape(name)}",
+        ),
+        rules.dim_of(name),
+        rules.requires(
+            "an even extent along dim",
+            name,
+            "dim",
+            holds=lambda draft: draft.shape(name)[draft.attribute("dim")] % 2 == 0,
+            found=lambda draft: f"shape {draft.shape(name)}, dim {draft.attribute('dim')}",
+        ),
+        rules.shape_of(name, into="half", make=half),
+    )

@@ -120,12 +120,13 @@ class Sums:
     def add(self, _: object, parts: list[AnyArray | None]) -> None:
         """Adds it."""
         for total, part in zip(self._totals, parts, strict=True):
-            if total is not None:
+            if total is not None and part is not None:
                 np.add(total, part, out=total)
 
-    def shaped(self, shape: Shape) -> list[AnyArray | None]:
+    def shaped(self, shape: Shape) -> tuple[AnyArray | None, AnyArray | None]:
         """Both in the shape of the weight; None where nobody asks."""
-        return [None if total is None else total.reshape(shape) for total in self._totals]
+        weight, bias = (None if each is None else each.reshape(shape) for each in self._totals)
+        return weight, bias
 
 
 def flat(facts: Facts, weight: Array | None) -> AnyArray | None:

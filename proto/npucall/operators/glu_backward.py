@@ -4,7 +4,7 @@ import numpy as np
 
 from npucall.declare import Attribute, Facts, Input, Kind, Output, Sample, operator, rows, rules
 from npucall.dtypes import DOUBLE, FLOAT, FLOAT16, FLOATS, AnyArray, Array
-from npucall.operators._glu import HALVED
+from npucall.operators._glu import halved
 from npucall.operators._numerics import sigmoid
 from npucall.products import A2, A3, ASCEND_310B, ASCEND_310P, ASCEND_910, ASCEND_950
 
@@ -30,7 +30,7 @@ WITH_BF16, WITHOUT_BF16 = (*FLOATS, DOUBLE), (FLOAT, FLOAT16, DOUBLE)
         rules.supported("self"),
         rules.same_dtype("grad_out", "out", as_="self"),
         rules.rank_at_most(8, "self", "out", "grad_out"),
-        *HALVED,
+        *halved(),
         rules.same_shape("grad_out", "half", "that of self with half its extent along dim"),
         rules.same_shape("out", "self"),
         rules.succeed_if_empty("self"),

@@ -3,6 +3,7 @@
 from npucall.declare import Attribute, Facts, Input, Kind, Output, Sample, at_once, operator, rules
 from npucall.declare.draft import Draft
 from npucall.dtypes import FLOATS, HALF_AND_SINGLE, AnyArray, Array
+from npucall.errors import AttributeValueError
 from npucall.operators import _norms as norms
 from npucall.operators._rows import held
 from npucall.products import A2, A3, ASCEND_310P, ASCEND_910, ASCEND_950
@@ -49,7 +50,7 @@ def nothing_to_add(draft: Draft) -> float | None:
             "normalized_shape",
             holds=lambda draft: len(norms.tail(draft)) <= norms.MOST,
             found=norms.tail,
-            error=norms.AttributeValueError,
+            error=AttributeValueError,
         ),
         *(
             rules.when(asks, rules.rank_at_most(8, name), "if it is asked for")

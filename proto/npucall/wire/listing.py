@@ -83,7 +83,8 @@ def _declared(info: pb.ParameterInfo) -> Parameter:
     member = info.WhichOneof("default_value")
     default = getattr(info, member) if member else None
     default = BY_WIRE.get(info.dtype) if member == "dtype" else default
-    default = default % 2**64 if parameter.kind is Kind.UINT64 and default else default
+    if parameter.kind is Kind.UINT64 and isinstance(default, int):
+        default %= 2**64
     return replace(parameter, default=default)
 
 
