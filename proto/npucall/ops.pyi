@@ -12,6 +12,8 @@ from npucall.operators.ctc_loss_backward import ctc_loss_backward as ctc_loss_ba
 from npucall.operators.div import div as div
 from npucall.operators.elu import elu as elu
 from npucall.operators.elu_backward import elu_backward as elu_backward
+from npucall.operators.embedding import embedding as embedding
+from npucall.operators.embedding_dense_backward import embedding_dense_backward as embedding_dense_backward
 from npucall.operators.exp import exp as exp
 from npucall.operators.flash_attention_score import flash_attention_score as flash_attention_score
 from npucall.operators.flash_attention_score_grad import flash_attention_score_grad as flash_attention_score_grad

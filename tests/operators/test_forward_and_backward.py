@@ -24,9 +24,9 @@ STEP = 1e-5
 """Of the differences, whose error is about its square, or 2^-52 of the result divided by it."""
 NEAR = 2e-8
 SHAPE = (3, 4)
-PARTS = re.compile(r"(?P<of>aclnn\w+?)(Target)?(Backward|Grad)(?P<version>V2)?")
+PARTS = re.compile(r"(?P<of>aclnn\w+?)(Target|Dense)?(Backward|Grad)(?P<version>V2)?")
 GRADIENTS = [operator for operator in CATALOGUE if PARTS.fullmatch(operator.name)]
-UPSTREAM = ("grad_output", "grad_out", "grad_loss", "dy", "y_grad")
+UPSTREAM = ("grad_output", "grad_out", "grad_loss", "dy", "y_grad", "grad")
 VARIABLES = {
     "grad_weight": "weight",
     "grad_target": "target",
@@ -156,6 +156,13 @@ CASES: dict[str, tuple[Case, ...]] = {
         ),
     ),
     "aclnnSwiGlu": (Case({"dim": -1}), Case({"dim": 0}, shapes={"x": (6, 3)})),
+    "aclnnEmbedding": (
+        Case(
+            backward={"num_weights": 4},
+            shapes={"weight": (4, 3), "indices": (5,)},
+            draws={"indices": labels(4)},
+        ),
+    ),
     "aclnnSoftmax": (Case({"dim": [0, -1]}),),
     "aclnnLogSoftmax": (Case({"dim": [0, -1]}),),
     "aclnnGlu": (Case({"dim": -1}), Case({"dim": 0}, shapes={"self": (6, 3)})),

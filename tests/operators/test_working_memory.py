@@ -67,6 +67,19 @@ def swi_glu(*shape: int) -> list[Large]:
     ]
 
 
+def embedding(count: int, width: int) -> list[Large]:
+    of_indices = {"indices": INT64}
+    return [
+        Large("aclnnEmbedding", {"weight": (9, width), "indices": (count,)}, {}, of_indices),
+        Large(
+            "aclnnEmbeddingDenseBackward",
+            {"grad": (count, width), "indices": (count,)},
+            {"num_weights": 9},
+            of_indices,
+        ),
+    ]
+
+
 def cross_entropy(rows: int, classes: int, *, forward: bool = False, **more: Any) -> Large:
     shapes: dict[str, Any] = {"target": (rows,), "weight": (classes,)}
     dtypes = {"target": INT64, "weight": FLOAT}
@@ -185,6 +198,7 @@ CASES = [
     ),
     *(glu(*shape) for shape in ((1, MANY), (MANY // 200_000, 200_000), (MANY // 10, 10))),
     *(case for shape in ((1, MANY), (MANY // 10, 10)) for case in swi_glu(*shape)),
+    *(case for shape in ((4, MANY), (MANY, 4), (MANY // 8, 8)) for case in embedding(*shape)),
     cross_entropy(1, MANY, reduction="sum"),
     cross_entropy(MANY // 8, 8),
     cross_entropy(64, MANY // 64, label_smoothing=0.25),

@@ -8,19 +8,21 @@ parameters have the names of the C prototype.
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from npucall.dtypes import AnyArray
 
-from . import generic_gradients
-from .generic_gradients import wide
-
 Formula = Callable[..., None]
 
-FORMULAS: dict[str, Formula] = {
-    "aclnnEmbeddingDenseBackward": generic_gradients.embedding_dense,
-}
+FORMULAS: dict[str, Formula] = {}
 """Formulas by the C name of their operator."""
+
+
+def wide(array: AnyArray) -> AnyArray:
+    """Half precision as float32, as kernels compute; everything else as it is."""
+    half = array.dtype in (np.float16, ml_dtypes.bfloat16)
+    return array.astype(np.float32) if half else array
 
 
 def formula(name: str) -> Callable[[Formula], Formula]:

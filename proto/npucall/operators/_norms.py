@@ -18,6 +18,7 @@ from npucall.operators._rows import (
     gradient,
     numbers_of,
     one_a_row,
+    place_of,
     statistics,
 )
 from npucall.tensors import Shape
@@ -54,9 +55,11 @@ def forward(
         result, *each = statistics(block.reshape(-1, length), eps, centred=bool(outputs[1]))
         if factor is not None:
             result *= factor
+        place = None if addend is None else place_of(facts, outputs[0], index, len(result))
         if addend is not None:
-            result += addend
-        out[index] = result.reshape(block.shape)
+            np.add(result, addend, out=result if place is None else place)
+        if place is None:
+            out[index] = result.reshape(block.shape)
         for kept, numbers in zip(found.values(), each, strict=True):
             kept[numbers_of(rows, index)] = numbers[:, 0]
 
@@ -97,8 +100,11 @@ def gradients(
         part = sums.part(upstream, normal)
         if out is not None:
             d = upstream.copy() if factor is None else upstream * factor
-            result = gradient(d, normal, scale, centred=mean is not None).reshape(block.shape)
-            out[index] = result if addend is None else result + facts.read(addend, index)
+            place = None if addend is not None else place_of(facts, outputs[0], index, len(d))
+            result = gradient(d, normal, scale, centred=mean is not None, out=place)
+            if place is None:
+                result = result.reshape(block.shape)
+                out[index] = result if addend is None else result + facts.read(addend, index)
         return part
 
     each_rows(facts, rows, length, compute, sums.add)

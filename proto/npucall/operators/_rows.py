@@ -25,6 +25,8 @@ from npucall.dtypes import FLOAT, AnyArray, Array
 from npucall.operators._numerics import numbered
 from npucall.tensors import Shape
 
+_LONG, _MANY = 4096, 256
+"""Elements of a long row, and how many rows are many: then sums are taken with more care."""
 _FORWARD, _BACKWARD = 24, 56
 """Bytes that a formula holds of each element of a row; backward with two sums over all rows."""
 
@@ -83,23 +85,33 @@ def statistics(x: AnyArray, eps: float, *, centred: bool) -> tuple[AnyArray, Any
     """The normal forms of rows, and a mean and an rstd for each."""
     length = x.dtype.type(x.shape[-1])
     mean = np.add.reduce(x, -1, keepdims=True) / length
-    normal = x - mean if centred else x.copy()
-    rstd = np.add.reduce(normal * normal, -1, keepdims=True) / length
-    rstd = 1 / np.sqrt(rstd + x.dtype.type(eps))
-    normal *= rstd
-    return normal, mean, rstd
+    normal = x - mean if centred else x
+    rstd = 1 / np.sqrt(_products(normal, normal) / length + x.dtype.type(eps))
+    return np.multiply(normal, rstd, out=normal if centred else None), mean, rstd
 
 
-def gradient(d: AnyArray, normal: AnyArray, rstd: AnyArray, *, centred: bool) -> AnyArray:
-    """The gradient of rows, in the memory of that of their normal forms; both are spoilt."""
+def gradient(
+    d: AnyArray, normal: AnyArray, rstd: AnyArray, *, centred: bool, out: AnyArray | None = None
+) -> AnyArray:
+    """The gradient of rows, from that of their normal forms; both are spoilt.
+
+    ``out``: where it may be computed.
+    """
     length = d.dtype.type(d.shape[-1])
-    share = np.add.reduce(d * normal, -1, keepdims=True) / length
+    share = _products(d, normal) / length
     if centred:
         d -= np.add.reduce(d, -1, keepdims=True) / length
     normal *= share
     d -= normal
-    d *= rstd
-    return d
+    return np.multiply(d, rstd, out=d if out is None else out)
+
+
+def _products(one: AnyArray, other: AnyArray) -> AnyArray:
+    """The sums of products of rows: in pairs where they are long, else without a product array."""
+    if one.shape[-1] > _LONG:
+        return np.add.reduce(one * other, -1, keepdims=True)
+    sums: AnyArray = np.einsum("ij,ij->i", one, other)[:, np.newaxis]
+    return sums
 
 
 class Sums:
@@ -113,8 +125,8 @@ class Sums:
         """What some rows add."""
         of_weight, of_bias = self._asked
         return [
-            np.add.reduce(grad * normal, 0, np.float64) if of_weight else None,
-            np.add.reduce(grad, 0, np.float64) if of_bias else None,
+            _columns(grad * normal) if of_weight else None,
+            _columns(grad) if of_bias else None,
         ]
 
     def add(self, _: object, parts: list[AnyArray | None]) -> None:
@@ -127,6 +139,19 @@ class Sums:
         """Both in the shape of the weight; None where nobody asks."""
         weight, bias = (None if each is None else each.reshape(shape) for each in self._totals)
         return weight, bias
+
+
+def _columns(block: AnyArray) -> AnyArray:
+    """The sums of columns: of many rows in float64, of few as a product with ones."""
+    if len(block) > _MANY:
+        return np.add.reduce(block, 0, np.float64)
+    return np.ones(len(block), block.dtype) @ block
+
+
+def place_of(facts: Facts, name: str, index: tuple[slice, ...], rows: int) -> AnyArray | None:
+    """Where some rows of an output stand, if a ufunc can write there: see ``Facts.place``."""
+    place = facts.place(name, index)
+    return None if place is None else place.reshape(rows, -1)
 
 
 def flat(facts: Facts, weight: Array | None) -> AnyArray | None:
