@@ -154,11 +154,9 @@ def _shown(default: Any) -> Any:
     """A default in the form of listings: with its kind; sequences are not shown."""
     if default is None or isinstance(default, tuple):
         return None
-    return "dtype" if isinstance(default, DType) else _MEMBERS[type(default)], default
     if isinstance(default, int) and default >= 2**63:  # an uint64_t, as it travels
         default -= 2**64
-    kind = "dtype" if isinstance(default, DType) else _MEMBERS[type(default)]
-    return (kind, default)
+    return "dtype" if isinstance(default, DType) else _MEMBERS[type(default)], default
 
 
 _MEMBERS = {bool: "boolean", int: "integer", float: "number", str: "text"}
