@@ -28,6 +28,7 @@ COPY proto proto/
 COPY server server/
 COPY client client/
 COPY conformance conformance/
+COPY exec exec/
 # The only step that needs an index: pip's own, that of PIP_INDEX_URL, or what the secret `pip` says, a
 # pip.conf. Neither reaches an image that runs. PIP_CONSTRAINT, unlike -c, pins the build backend as
 # well. Binary wheels only: what is compiled here may not load on the older glibc of a CANN image.
@@ -35,7 +36,7 @@ ARG PIP_INDEX_URL
 RUN --mount=type=cache,target=/root/.cache/pip \
     --mount=type=secret,id=pip,target=/etc/pip.conf \
     PIP_CONSTRAINT=constraints.txt pip wheel --only-binary=:all: --wheel-dir=/wheels \
-    ./proto './server[auth,metrics,tracing]' './client[cli,testing]' ./conformance
+    ./proto './server[auth,metrics,tracing]' './client[cli,testing]' ./conformance ./exec
 
 
 # Environments are made in stages of their own and copied, which every engine can do: podman before
@@ -49,7 +50,7 @@ RUN python3 -m venv /opt/npucall \
 FROM wheels AS test-environment
 RUN python3 -m venv /opt/npucall \
     && /opt/npucall/bin/pip install --no-cache-dir --no-index --find-links=/wheels \
-    npucall-server 'npucall-client[cli,testing]' npucall-conformance
+    npucall-server 'npucall-client[cli,testing]' npucall-conformance npucall-exec
 
 
 FROM ${CANN_IMAGE} AS npu-environment

@@ -13,7 +13,7 @@ unexport PYTHONDONTWRITEBYTECODE
 PIP := -m pip --disable-pip-version-check --quiet
 SIMULATED_CANN := ./build/simulator/9.x/cann
 MEMBERS := proto/pyproject.toml server/pyproject.toml client/pyproject.toml \
-	conformance/pyproject.toml pool/pyproject.toml
+	conformance/pyproject.toml exec/pyproject.toml pool/pyproject.toml
 
 # Old on purpose: their output runs on protobuf 4.25 to 7, that of newer ones refuses protobuf 5.
 GENERATOR := grpcio-tools==1.62.3 mypy-protobuf==3.6.0 "setuptools<81"
@@ -25,7 +25,7 @@ SBOM_TOOL := "cyclonedx-bom[json-validation]==7.5.0"
 
 .DELETE_ON_ERROR:
 .PHONY: help setup torch ray demo simulator cann-demo check format lint types imports contract \
-	chart containers containers-test test test-all test-steady mutants pool-test test-oldest test-long coverage bench bench-full bench-far bench-pool bench-aio bench-cann abi audit sbom pin proto proto-check docs docs-check clean
+	chart containers containers-test test test-all test-steady mutants pool-test test-oldest test-long coverage bench bench-full bench-far bench-pool bench-aio bench-cann abi audit sbom exec-wheel pin proto proto-check docs docs-check clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -39,7 +39,7 @@ torch: .venv/.torch  ## adds PyTorch, which some tests compare with
 	$(call venv,.venv)
 	$(BIN)/python $(PIP) install -c constraints.txt hatchling editables
 	$(BIN)/python $(PIP) install -c constraints.txt --no-build-isolation \
-		-e ./proto -e './server[auth]' -e './client[cli,testing]' -e ./conformance -e ./pool
+		-e ./proto -e './server[auth]' -e './client[cli,testing]' -e ./conformance -e ./exec -e ./pool
 	@touch $@
 
 .venv/.test: .venv/.setup requirements-test.txt
@@ -220,6 +220,12 @@ sbom:  ## writes build/sbom.json: what the server's image has of Python's packag
 
 pin:  ## writes the digests of the base images to .env, which compose reads (needs docker and its registry)
 	@deploy/pin > .env.new && mv .env.new .env && cat .env || { rm -f .env.new; exit 1; }
+
+# It needs no g++ where it is installed, and runs where the C library is not older.
+exec-wheel: setup  ## builds the wheel of npucall-exec with its libraries, for this kind of machine
+	$(BIN)/python -c "from npucall_exec.toolkit import pack; pack()"
+	$(BIN)/python $(PIP) wheel --no-deps --no-build-isolation --wheel-dir build/wheels ./exec
+	rm -rf exec/npucall_exec/built
 
 # --- Generated ------------------------------------------------------------------------------------
 

@@ -45,7 +45,7 @@ _PARTS = (
     "conformance/npucall_conformance",
 )
 """Of each part as many changes are drawn."""
-_MEMBERS = ("proto", "server", "client", "conformance", "pool")
+_MEMBERS = ("proto", "server", "client", "conformance", "exec", "pool")
 _SELECTED = "not long and not containers and not pool"
 """What make test and make test-all run together."""
 _FOLDERS = {

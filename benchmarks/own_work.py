@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 HERE = Path(__file__).resolve().parent.parent
-DISTRIBUTIONS = "proto", "server", "client", "pool", "conformance"
+DISTRIBUTIONS = "proto", "server", "client", "pool", "conformance", "exec"
 WAYS = "server", "server, its method", "client"
 _WORKER = Path(__file__).with_name("own_worker.py")
 

@@ -11,7 +11,7 @@ import page_parts
 
 from npucall_server.devices.cann.advice import ADVICE, OF_FATE
 from npucall_server.devices.cann.claims import Claim, Stake, chance_of
-from npucall_server.devices.cann.status_table import STATUSES, Fate
+from npucall.statuses import STATUSES, Fate
 from npucall_server.devices.cann.unverified import UNVERIFIED
 
 if TYPE_CHECKING:

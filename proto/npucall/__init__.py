@@ -26,6 +26,7 @@ Its modules, from the top::
     dtypes, products     the table of dtypes; the Ascend products
     membership           times of a pool, and what an address is
     errors               one class for each thing that can go wrong
+    statuses             the statuses of CANN
     limits               every limit of the contract
     memory               new memory; freed memory that the process keeps
     keepalive            how a peer that stops without a word is found

@@ -88,10 +88,10 @@ def missing_extra(what: str, distribution: str, extra: str) -> str:
     return f"{what}: the extra {extra} is missing; {install}"
 
 
-def missing_suite(what: str) -> str:
-    """A sentence that names the conformance suite; ``what``: that which needs it."""
-    distribution = "the distribution npucall-conformance is missing"
-    return f"{what}: {distribution}; pip install ./conformance, in npucall's sources"
+def missing_distribution(what: str, folder: str) -> str:
+    """A sentence that names the distribution of a folder; ``what``: that which needs it."""
+    missing = f"the distribution npucall-{folder} is missing"
+    return f"{what}: {missing}; pip install ./{folder}, in npucall's sources"
 
 
 def plain(name: str) -> str:

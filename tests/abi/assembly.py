@@ -8,12 +8,14 @@ import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from npucall_exec.compiler import RUNTIME
+
 from .aarch64 import Place, Places
 
 COMPILER = "aarch64-linux-gnu-g++"
 HERE = Path(__file__).parent
 _SIMULATOR = HERE.parent / "simulator"
-INCLUDES = (f"-I{HERE}", f"-I{_SIMULATOR}", f"-I{_SIMULATOR / 'src'}")
+INCLUDES = (f"-I{HERE}", f"-I{_SIMULATOR}", f"-I{RUNTIME}")
 
 _OPTIONS = ("-std=c++17", "-O1", "-fno-pie", "-fno-exceptions", "-w", "-S", "-o", "-")
 _TABLE = "npucall_table"

@@ -1,10 +1,10 @@
-"""What the simulator's sources declare."""
+"""What the sources of the runtime declare, of which the simulator is built."""
 
 import re
 import subprocess
 from pathlib import Path
 
-SOURCES = Path(__file__).parents[1] / "simulator" / "src"
+from npucall_exec.compiler import RUNTIME
 
 _FUNCTION = re.compile(
     r'extern "C" __attribute__\(\(visibility\("default"\)\)\)\s+([^;{]*?\b(\w+)\([^;{]*\))\s*[;{]'
@@ -15,7 +15,7 @@ _STRUCTURE = re.compile(r"^(struct (\w+) \{.*?^\};)", re.MULTILINE | re.DOTALL)
 def functions() -> dict[str, str]:
     """The declarations of all C functions by name: macros are expanded."""
     program = "".join(f'#include "{path}"\n' for path in _files())
-    command = ["g++", "-std=c++17", "-E", "-P", f"-I{SOURCES}", "-x", "c++", "-"]
+    command = ["g++", "-std=c++17", "-E", "-P", f"-I{RUNTIME}", "-x", "c++", "-"]
     done = subprocess.run(command, input=program, capture_output=True, text=True, check=True)
     return {name: declaration for declaration, name in _FUNCTION.findall(done.stdout)}
 
@@ -36,8 +36,8 @@ def namespace(declarations: dict[str, str]) -> str:
 
 
 def _files() -> list[Path]:
-    return sorted(SOURCES.glob("*/*.cpp"))
+    return sorted(RUNTIME.glob("*/*.cpp"))
 
 
 def _types() -> str:
-    return (SOURCES / "acl_types.h").read_text().replace("#pragma once", "")
+    return (RUNTIME / "acl_types.h").read_text().replace("#pragma once", "")

@@ -41,7 +41,7 @@ PACKAGES = {
 """Programs, and Debian's packages that have them."""
 
 _ROOT = HERE.parents[1]
-_OWN = ("proto", "server")
+_OWN = ("proto", "server", "exec")
 _SUITE, _PYTHON = "bookworm", "python3.11"
 _DEBIAN = f"{_PYTHON}-minimal,lib{_PYTHON}-stdlib,libstdc++6"
 _WHEELS = (

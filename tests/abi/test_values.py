@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from npucall.dtypes import DTYPES
+from npucall.statuses import STATUSES, Fate
 from npucall.tensors import Format
 from npucall_server.devices.cann import functions
 from npucall_server.devices.cann.functions import CannPackageVersion, UtilizationInfo
-from npucall_server.devices.cann.status_table import STATUSES, Fate
 
 from .headers import Claim, Headers
 from .ours import STRUCTURES, type_of

@@ -27,6 +27,7 @@ PACKAGES = {
     "npucall_client": ROOT / "client/npucall_client",
     "npucall_server": ROOT / "server/npucall_server",
     "npucall_conformance": ROOT / "conformance/npucall_conformance",
+    "npucall_exec": ROOT / "exec/npucall_exec",
     "npucall_pool": ROOT / "pool/npucall_pool",
 }
 
@@ -96,7 +97,9 @@ def test_what_a_page_names_is_in_the_code() -> None:
 def test_every_module_that_a_page_names_is_there() -> None:
     named = {code for page in NAMING for code in CODE.findall(prose(page))}
     dotted = [
-        n for n in named if re.fullmatch(r"npucall(_client|_server|_conformance|_pool)?(\.\w+)+", n)
+        n
+        for n in named
+        if re.fullmatch(r"npucall(_client|_server|_conformance|_exec|_pool)?(\.\w+)+", n)
     ]
     assert dotted
     assert [code for code in dotted if not is_there(code)] == []

@@ -16,6 +16,7 @@ import pytest
 import npucall
 import npucall_client
 import npucall_conformance
+import npucall_exec
 import npucall_pool
 import npucall_server
 
@@ -26,6 +27,7 @@ PACKAGES = {
     "client": npucall_client,
     "server": npucall_server,
     "conformance": npucall_conformance,
+    "exec": npucall_exec,
     "pool": npucall_pool,
 }
 BUILD = """

@@ -1,4 +1,4 @@
-"""The five distributions and the released descriptors."""
+"""The six distributions and the released descriptors."""
 
 import tomllib
 from importlib.metadata import version
@@ -16,6 +16,7 @@ NAMES = {
     "server": "npucall-server",
     "client": "npucall-client",
     "conformance": "npucall-conformance",
+    "exec": "npucall-exec",
     "pool": "npucall-pool",
 }
 
@@ -33,13 +34,13 @@ def ours(member: str) -> list[str]:
     return [line for line in lines if line.startswith("npucall")]
 
 
-def test_the_five_distributions_have_their_names_and_one_version() -> None:
+def test_the_six_distributions_have_their_names_and_one_version() -> None:
     projects = {member: project(member) for member in NAMES}
     assert {member: told["name"] for member, told in projects.items()} == NAMES
     assert {told["version"] for told in projects.values()} == {version("npucall")}
 
 
-@each("member", ["server", "client", "conformance"])
+@each("member", ["server", "client", "conformance", "exec"])
 def test_members_depend_on_exactly_their_own_version_of_each_other(member: str) -> None:
     own = project(member)["version"]
     assert {line.partition("==")[2] for line in ours(member)} == {own}

@@ -14,13 +14,19 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
-from .compile import Compiler
+from npucall_exec.compiler import RUNTIME, Compiler, together
+
 from .generate import entry_points
 from .install import install, install_custom
 from .prototypes import FOLDER, Prototype, read_prototypes
 from .tree import IN_THE_PACKAGE, Generation, Tree
 
 SOURCES = FOLDER / "src"
+_PARTS = {
+    "acl": ("environment", "faults", "control", "report"),
+    "nnopbase": ("phase_one", "python"),
+}
+"""The files of the simulator that each part of the runtime has beside its own."""
 DEFAULT_ROOT = FOLDER.parents[1] / "build" / "simulator"
 _MACRO = {"8.1": "SIM_GENERATION=81", "8.3": "SIM_GENERATION=81", "9.x": "SIM_GENERATION=90"}
 _RELEASE = {"8.1": 81, "8.3": 83, "9.x": 90}
@@ -81,7 +87,7 @@ class _Builder:
             held = [p for p in self.prototypes if name in p.releases and p.library in marks]
             sources = [self._entry_points(f"{library}-{name}", held), _CHECKS]
             path = _search_path(here, folder)
-            compiler.library(folder / library, sources, [base, acl], path, lazy=True)
+            compiler.library(folder / library, sources, [base, acl], path, link=("-z,lazy",))
         if name in IN_THE_PACKAGE:
             _link_operators(here, list(_OPERATORS[name]))
         install(name, here, self.prototypes)
@@ -89,7 +95,7 @@ class _Builder:
     def _runtime(self, name: str, here: Generation, compiler: Compiler) -> Path:
         """The runtime's library or libraries; answers the one that holds the functions."""
         whole = here.lib64 / ("libascendcl.so" if name in IN_THE_PACKAGE else "libacl_rt.so")
-        text = f'#define SIM_RELEASE {_RELEASE[name]}\n#include "{SOURCES}/release.cpp"\n'
+        text = f'#define SIM_RELEASE {_RELEASE[name]}\n#include "{RUNTIME}/release.cpp"\n'
         release = self._generated(f"release-{name}", text)
         compiler.library(whole, [self._whole("acl"), release], [], "$ORIGIN")
         if name not in IN_THE_PACKAGE:
@@ -101,20 +107,17 @@ class _Builder:
         source = self._entry_points("libcust_opapi", held)
         base = self.tree.generation("9.x").lib64 / "libnnopbase.so"
         library = self.tree.custom / "op_api/lib/libcust_opapi.so"
-        self._compiler("9.x").library(library, [source, _CHECKS], [base], lazy=True)
+        self._compiler("9.x").library(library, [source, _CHECKS], [base], link=("-z,lazy",))
         install_custom(self.tree.custom, held)
 
     def _entry_points(self, name: str, held: list[Prototype]) -> Path:
         return self._generated(name, entry_points(held))
 
     def _whole(self, part: str) -> Path:
-        """All C++ files of a part of the runtime as one, for headers cost most of the time."""
-        files = sorted((SOURCES / part).glob("*.cpp"))
-        digests = (hashlib.sha256(file.read_bytes()).hexdigest() for file in files)
-        lines = [
-            f'#include "{file}"  // {digest}\n' for file, digest in zip(files, digests, strict=True)
-        ]
-        return self._generated(part, "".join(lines))
+        """All C++ files of a part of the runtime as one."""
+        files = sorted((RUNTIME / part).glob("*.cpp"))
+        files += [SOURCES / f"{name}.cpp" for name in _PARTS[part]]
+        return self._generated(part, together(files))
 
     def _generated(self, name: str, text: str) -> Path:
         path = self.root / "generated" / f"{name}.cpp"
@@ -127,7 +130,7 @@ class _Builder:
     def _compiler(self, name: str) -> Compiler:
         kernels = f'SIM_KERNELS_PATH="{FOLDER}"'
         return Compiler(
-            self.root / "objects", (FOLDER, SOURCES), (_MACRO[name], kernels), self.asan
+            self.root / "objects", (FOLDER, SOURCES, RUNTIME), (_MACRO[name], kernels), self.asan
         )
 
 
@@ -149,7 +152,9 @@ def _link_operators(here: Generation, libraries: list[str]) -> None:
 def _content(asan: bool) -> str:
     """A text that differs where a build would."""
     patterns = ("*.py", "*.h", "src/**/*.*", "headers/**/*.h")
-    files = (path for pattern in patterns for path in sorted(FOLDER.glob(pattern)))
+    files = [path for pattern in patterns for path in sorted(FOLDER.glob(pattern))]
+    own = ("../compiler.py", "../entry_points.py", "*.*", "acl/*.*", "nnopbase/*.*")
+    files += [path for pattern in own for path in sorted(RUNTIME.glob(pattern))]
     digest = hashlib.sha256(repr(asan).encode())
     for path in files:
         if not path.name.startswith("test_"):

@@ -5,7 +5,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from .prototypes import Parameter, Prototype
+from npucall_exec.entry_points import CParameter
+
+from .prototypes import Prototype
 
 FIXED = Path(__file__).parent / "headers"
 """Headers that are the same in every build: macros, umbrellas, helper functions."""
@@ -100,7 +102,7 @@ def _declarations(operator: Prototype, number: int) -> str:
     )
 
 
-def _described(parameter: Parameter) -> str:
+def _described(parameter: CParameter) -> str:
     direction = "out" if parameter.output else "in"
     optional = " 可选。" if parameter.optional else ""
     return (
@@ -108,7 +110,7 @@ def _described(parameter: Parameter) -> str:
     )
 
 
-def _spelled(parameter: Parameter) -> str:
+def _spelled(parameter: CParameter) -> str:
     return f"{parameter.c_type.replace('*', ' *')} {parameter.name}".replace("* ", "*")
 
 

@@ -3,19 +3,11 @@
 ``libnnopbase.so`` of the simulator calls ``run`` on the thread of a stream, inside the process
 under test. The text is an object::
 
-    {"operator": "aclnnAdd", "package": "builtin" | "custom", "soc": "Ascend910B2",
-     "saturates": false,
-     "arguments": [{"name": "self", "kind": "Tensor", "output": false, "value": ...}, ...]}
+    {"call": {...}, "soc": "Ascend910B2", "saturates": false, "addresses": [140000000000000, ...]}
 
-``saturates``: a result that is infinite becomes the largest number, and NaN 0, as on a stream
-without INFNAN. Arguments stand in C order, each ``kind`` is the name of a member of ``sim::Kind``,
-and ``value`` is null for a null pointer, else by kind:
-
-- Tensor: ``{"address", "bytes", "dtype", "shape", "strides", "offset", "storage_shape",
-  "format"}``, where ``address`` and ``bytes`` are the readable and writable mapping of the storage;
-- Scalar: ``{"dtype", "bytes"}``, the bytes in hexadecimal digits;
-- TensorList and ScalarList: a list of those; IntArray, FloatArray, BoolArray: a list;
-- Integer, Real (NaN and Infinity as Python's json writes them), Boolean, DataType, Text: the value.
+``call`` is what ``npucall_exec.launches`` reads, ``addresses`` has the readable and writable
+mapping of the storage of each tensor in it, in their order. ``saturates``: a result that is
+infinite becomes the largest number, and NaN 0, as on a stream without INFNAN.
 
 What raises here is the kernel's failure. The module has a sibling that it imports relatively, so
 it is loaded as part of a package: a module object ``npucall_simulator`` with this folder as its
@@ -28,7 +20,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 from npucall.compute.evaluate import evaluate
@@ -36,17 +27,13 @@ from npucall.declare.call import Call, tensors_of
 from npucall.declare.declaration import Operator
 from npucall.declare.parameters import Scalar, c_name
 from npucall.declare.prepare import prepare
-from npucall.dtypes import BF16, DTYPES, FLOAT, FLOAT16, AnyArray, DType
+from npucall.dtypes import AnyArray, DType
 from npucall.operators import CATALOGUE
 from npucall.products import taken_for
-from npucall.tensors import Format, TensorSpec, view
+from npucall.tensors import TensorSpec, view
+from npucall_exec.launches import VARIANTS, CallOfC, call_of, saturate
 
 from .generic_kernels import FORMULAS
-
-BY_ACL = {dtype.acl: dtype for dtype in DTYPES}
-# The same C symbol, of two libraries.
-_VARIANT_OF_PACKAGE = {"builtin": "builtin", "custom": "community"}
-_SATURATED = (FLOAT, FLOAT16, BF16)
 
 
 @dataclass(frozen=True)
@@ -60,32 +47,25 @@ class Tensor:
 def run(description: str) -> None:
     """Computes one launch, into the memory that its description names."""
     launch = json.loads(description)
-    name = launch["operator"]
-    given = {a["name"]: _decode(a["kind"], a["value"]) for a in launch["arguments"]}
-    _compute(launch, name, given)
-    if launch.get("saturates"):
-        for value in (given[a["name"]] for a in launch["arguments"] if a["output"]):
+    call, addresses = call_of(launch["call"]), iter(launch["addresses"])
+    given = call.with_tensors(lambda spec: _tensor(spec, next(addresses)))
+    _compute(call, launch["soc"], given)
+    if launch["saturates"]:
+        for value in (given[name] for name in call.outputs):
             for output in value if isinstance(value, list) else [value]:
-                _saturate(output)
+                if isinstance(output, Tensor):
+                    saturate(output.array)
 
 
-def _compute(launch: Mapping[str, Any], name: str, given: Mapping[str, Any]) -> None:
+def _compute(call: CallOfC, soc: str, given: Mapping[str, Any]) -> None:
+    name = call.operator
     if CATALOGUE.of_name(name):
-        variant = _VARIANT_OF_PACKAGE[launch["package"]]
-        _run_declared(CATALOGUE.find(name, default=variant), launch["soc"], given)
+        _run_declared(CATALOGUE.find(name, default=VARIANTS[call.package]), soc, given)
         return
     if name not in FORMULAS:
         raise NotImplementedError(f"{name}: expected an operator with a formula here")
     with np.errstate(all="ignore"):
         FORMULAS[name](*map(_plain, given.values()))
-
-
-def _saturate(output: Any) -> None:
-    if isinstance(output, Tensor) and output.spec.dtype in _SATURATED:
-        array = output.array
-        largest = ml_dtypes.finfo(array.dtype).max
-        array[np.isnan(array)] = 0
-        np.clip(array, -largest, largest, out=array)
 
 
 def _run_declared(operator: Operator[Any, Any], soc: str, given: Mapping[str, Any]) -> None:
@@ -136,29 +116,6 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _decode(kind: str, value: Any) -> Any:
-    if value is None:
-        return None
-    if kind in ("TensorList", "ScalarList"):
-        return [_decode(kind.removesuffix("List"), item) for item in value]
-    if kind == "Tensor":
-        return _tensor(value)
-    if kind == "Scalar":
-        dtype = BY_ACL[value["dtype"]]
-        return Scalar(dtype, np.frombuffer(bytes.fromhex(value["bytes"]), dtype.numpy, 1)[0].item())
-    return BY_ACL[value] if kind == "DataType" else value
-
-
-def _tensor(value: Mapping[str, Any]) -> Tensor:
-    spec = TensorSpec(
-        BY_ACL[value["dtype"]],
-        tuple(value["shape"]),
-        tuple(value["strides"]),
-        value["offset"],
-        tuple(value["storage_shape"]),
-        Format(value["format"]),
-    )
-    if spec.storage_bytes > value["bytes"]:
-        raise ValueError(f"expected {spec.storage_bytes} bytes of storage, found {value['bytes']}")
-    storage = (ctypes.c_char * spec.storage_bytes).from_address(value["address"] or 0)
+def _tensor(spec: TensorSpec, address: int) -> Tensor:
+    storage = (ctypes.c_char * (spec.storage_bytes if address else 0)).from_address(address)
     return Tensor(spec, view(spec, memoryview(storage).cast("B")))

@@ -4,6 +4,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from npucall_exec.entry_points import CParameter
+
 FOLDER = Path(__file__).parent
 FILES = tuple(sorted(FOLDER.glob("prototypes*.h")))
 GENERATIONS = ("8.1", "8.3", "9.x")
@@ -22,26 +24,11 @@ _PARAMETER = re.compile(
 
 
 @dataclass(frozen=True)
-class Parameter:
-    """One C parameter, its type spelled as ``const aclTensor*``."""
-
-    name: str
-    c_type: str
-    optional: bool
-    output: bool
-
-    @property
-    def base_type(self) -> str:
-        """The type without const and pointer: ``aclTensor``."""
-        return self.c_type.removeprefix("const ").removesuffix("*")
-
-
-@dataclass(frozen=True)
 class Prototype:
     """One operator: its parameters before workspace size and executor, and where it is."""
 
     name: str
-    parameters: tuple[Parameter, ...]
+    parameters: tuple[CParameter, ...]
     header: str
     library: str
     releases: tuple[str, ...]
@@ -70,11 +57,11 @@ def _releases(named: list[str]) -> tuple[str, ...]:
     return tuple(sorted(every))
 
 
-def _parameter(text: str) -> Parameter:
+def _parameter(text: str) -> CParameter:
     match = _PARAMETER.fullmatch(text)
     if match is None:
         raise ValueError(f"expected a C parameter, found {text!r}")
-    return Parameter(
+    return CParameter(
         name=match["name"],
         c_type=match["type"] + match["star"].strip(),
         optional=match["optional"] is not None,

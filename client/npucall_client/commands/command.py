@@ -1,7 +1,8 @@
 """The command ``npucall``.
 
-Its subcommands are those of ``_MODULES``, some of them in the conformance suite, and the entry
-points of the group ``npucall.commands``, by which other distributions add some.
+Its subcommands are those of ``_MODULES``, some of them in the conformance suite or in
+``npucall-exec``, and the entry points of the group ``npucall.commands``, by which other
+distributions add some.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Annotated, Any, NoReturn
 
 import npucall_client
 from npucall.errors import NpucallError, SettingError
-from npucall.texts import missing_extra, missing_suite
+from npucall.texts import missing_distribution, missing_extra
 from npucall_client.client import connect
 
 try:
@@ -46,9 +47,11 @@ from npucall_client.commands.exits import ExitCode
 _GROUP = "npucall.commands"
 _COMMANDS = "npucall_client.commands"
 _SUITE = "npucall_conformance"
+_EXEC = "npucall_exec"
 _MODULES = {
     "bench": f"{_COMMANDS}.bench",
     "conform": f"{_SUITE}.conform_command",
+    "exec": f"{_EXEC}.exec_command",
     "info": f"{_COMMANDS}.command",
     "members": f"{_COMMANDS}.members",
     "operators": f"{_COMMANDS}.command",
@@ -59,6 +62,7 @@ _MODULES = {
     "rerun": f"{_SUITE}.rerun_command",
     "reserve": f"{_COMMANDS}.reservation_command",
     "run": f"{_COMMANDS}.calling",
+    "toolkit": f"{_EXEC}.exec_command",
     "top": f"{_COMMANDS}.top",
     "usage": f"{_COMMANDS}.usage",
 }
@@ -93,7 +97,8 @@ def main() -> None:
     every = commands()
     asked = next(iter(sys.argv[1:]), "")
     if asked in _MODULES and asked not in every:
-        sys.exit(missing_suite(f"npucall {asked}"))
+        folder = _MODULES[asked].partition(".")[0].removeprefix("npucall_")
+        sys.exit(missing_distribution(f"npucall {asked}", folder))
     for name in [asked] if asked in every else sorted(every):  # to load one is quick
         command = every[name]()
         app.command(name, help=_help(inspect.getdoc(command) or ""))(command)
@@ -111,12 +116,12 @@ def main() -> None:
 
 
 def commands() -> dict[str, Callable[[], Callable[..., Any]]]:
-    """The subcommands by name: what loads each. Those of the suite only where that is installed."""
-    has_suite = find_spec(_SUITE) is not None
+    """The subcommands by name: what loads each. Those of others only where these are installed."""
+    missing = tuple(package for package in (_SUITE, _EXEC) if find_spec(package) is None)
     own = {
         name: partial(_function, module, name)
         for name, module in _MODULES.items()
-        if has_suite or not module.startswith(_SUITE)
+        if not module.startswith(missing)
     }
     others = [point for point in entry_points(group=_GROUP) if point.name not in _MODULES]
     return {**{point.name: point.load for point in others}, **own}

@@ -13,7 +13,7 @@ from typing import Any
 
 from torch import Tensor
 
-from npucall.texts import missing_suite
+from npucall.texts import missing_distribution
 from npucall_client.client import Client
 
 _COLUMNS = ("layer", "gradient of", "dtype", "shape", "of tolerance", "torch's own", "")
@@ -109,7 +109,7 @@ def check(
     Raises ImportError without the distribution npucall-conformance.
     """
     if find_spec("npucall_conformance") is None:
-        raise ImportError(missing_suite("npucall_client.torch.check"))
+        raise ImportError(missing_distribution("npucall_client.torch.check", "conformance"))
     suite = import_module("npucall_conformance.gradients")
     checked: Checked = suite.compare(module, inputs, client, forward=forward, profile=profile)
     return checked

@@ -5,7 +5,7 @@ It covers the statuses that a badly set up host gives. What a caller can do is i
 
 from __future__ import annotations
 
-from npucall_server.devices.cann.status_table import Fate
+from npucall.statuses import Fate
 from npucall_server.devices.cann.statuses import status_of
 
 _KERNELS = (

@@ -11,8 +11,8 @@ from npucall.errors import (
     OperatorUnavailableError,
     OutOfMemoryError,
 )
+from npucall.statuses import STATUSES, Fate, Status
 from npucall_server.devices.base import BrokenDeviceError
-from npucall_server.devices.cann.status_table import STATUSES, Fate, Status
 
 HIDING = range(561000, 562000)
 """Statuses of aclnn functions for which the runtime may have a more exact one; so has 361001."""

@@ -288,7 +288,7 @@ UNVERIFIED = (
         "Unknown statuses of failed work count as broken. If this is wrong, a process ends "
         "without need, or calls fail until somebody ends it.",
         Stake.LATER, 0.8,
-        ("devices/cann/status_table.py: STATUSES",),
+        ("devices/cann/statuses.py: STATUSES",),
         "For each status that appears: does the next call work, and does a new process?",
     ),
     Claim(

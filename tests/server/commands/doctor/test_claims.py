@@ -3,9 +3,9 @@
 from pathlib import Path
 
 import npucall_server
+from npucall.statuses import STATUSES, Fate
 from npucall_server.devices.cann.advice import ADVICE, OF_FATE, advice
 from npucall_server.devices.cann.claims import Stake, chance_of
-from npucall_server.devices.cann.status_table import STATUSES, Fate
 from npucall_server.devices.cann.unverified import UNVERIFIED
 
 SERVER = Path(npucall_server.__file__).parent

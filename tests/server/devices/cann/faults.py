@@ -13,8 +13,8 @@ from npucall.errors import (
     OperatorUnavailableError,
     OutOfMemoryError,
 )
+from npucall.statuses import STATUSES, Fate
 from npucall_server.devices.base import BrokenDeviceError
-from npucall_server.devices.cann.status_table import STATUSES, Fate
 
 TIMING = {
     "aclrtCreateEventExWithFlag", "aclrtRecordEvent", "aclrtEventElapsedTime",

@@ -18,9 +18,9 @@ from npucall.errors import (
     OperatorUnavailableError,
     OutOfMemoryError,
 )
+from npucall.statuses import Fate
 from npucall_server.devices.base import BrokenDeviceError
 from npucall_server.devices.cann.runtime import _failure
-from npucall_server.devices.cann.status_table import Fate
 from npucall_server.devices.cann.statuses import status_of
 
 from .calls import WAYS, Case, l1, unread

@@ -7,10 +7,10 @@ import pytest
 from tests.more import TURNS
 
 from npucall.errors import DeviceLostError
+from npucall.statuses import Fate
 from npucall_server.devices.base import ResidentPart, Step
 from npucall_server.devices.cann.functions import AscendCL, NnOpBase
 from npucall_server.devices.cann.program import pace_of
-from npucall_server.devices.cann.status_table import Fate
 
 from .calls import SITUATIONS, Case, Situation, l1
 from .faults import CANNOT_FAIL, SYNCHRONISE, Fault, failure, fault_of, kind_of

@@ -9,7 +9,7 @@ from tests.more import only
 from tests.simulator.control import Simulator
 
 from npucall.errors import NpucallError
-from npucall_server.devices.cann.status_table import Fate
+from npucall.statuses import Fate
 
 from .calls import SITUATIONS, Case, l1, rsub
 from .faults import Fault, failure, fault_of

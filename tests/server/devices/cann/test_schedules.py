@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
 from npucall.errors import DeviceLostError
-from npucall_server.devices.cann.status_table import Fate
+from npucall.statuses import Fate
 
 from . import calls as cases
 from .calls import Ask, Case

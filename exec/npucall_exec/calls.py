@@ -1,0 +1,154 @@
+"""Calls of programs, planned and run by a client."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from npucall.declare.call import Call, element
+from npucall.declare.domain import Elementwise
+from npucall.declare.parameters import c_name
+from npucall.declare.prepare import Prepared, prepare
+from npucall.errors import (
+    ConnectionLostError,
+    NpucallError,
+    OperatorUnavailableError,
+    OperatorUnknownError,
+    ServerUnreachableError,
+)
+from npucall.limits import CACHED_CALLS
+from npucall.operators import CATALOGUE
+from npucall.products import taken_for
+from npucall.tensors import TensorSpec
+from npucall_client.calls.tensors import Empty
+from npucall_exec.launches import VARIANTS, CallOfC, call_of, saturate
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from npucall.dtypes import AnyArray
+    from npucall_client.client import Client
+
+_FIND_KERNEL, _INNER, _LOST, _FAILED = 561003, 561000, 507010, 507015
+_WORKSPACE = 16_896
+"""Of operators that are not elementwise: else nobody would test that they allocate one."""
+
+
+@dataclass(frozen=True)
+class PlannedCall:
+    """A call that has passed its checks."""
+
+    call: CallOfC
+    variant: str = ""
+    prepared: Prepared | None = None
+    """None for an operator that only the server knows."""
+    workspace: int = 0
+    names: Mapping[str, str] = field(default_factory=dict)
+    """Of its parameters in Python, by those in C."""
+
+    @property
+    def launches(self) -> bool:
+        """Whether there is anything to compute."""
+        return self.prepared is None or not (self.prepared.done and not self.prepared.fills)
+
+
+class ProgramCalls:
+    """Plans and runs calls. Calls that are alike are planned once."""
+
+    def __init__(self, client: Client, variant: str = "") -> None:
+        server = client.server_info().server
+        self.soc, self.device = server.soc, server.device
+        self._client, self._variant = client, variant
+        self._product = taken_for(server.soc).product
+        self.planned = lru_cache(CACHED_CALLS)(self._plan)
+        """The planned call of a text. Raises the contract's errors."""
+
+    def _plan(self, text: str) -> PlannedCall:
+        call = call_of(text)
+        if not CATALOGUE.of_name(call.operator):
+            self._client.operator(call.operator, self._variant)
+            return PlannedCall(call, self._variant, workspace=self._asked(call, {}, ""))
+        operator = CATALOGUE.find(call.operator, "", self._variant or VARIANTS[call.package])
+        names = {c_name(p): p.name for p in operator.parameters}
+        arguments = {names[name]: _argument(value) for name, value in call.values.items()}
+        prepared = prepare(
+            Call(operator, arguments, tuple(_tensors(arguments))), self._product, CATALOGUE
+        )
+        workspace = self._asked(call, names, operator.variant)
+        if not workspace and not isinstance(operator.over, Elementwise):
+            workspace = _WORKSPACE
+        return PlannedCall(call, operator.variant, prepared, workspace, names)
+
+    def _asked(self, call: CallOfC, names: Mapping[str, str], variant: str) -> int:
+        """The workspace that the device wants."""
+        given = call.with_tensors(lambda spec: Empty(spec.shape, spec.dtype.numpy))
+        inputs, outputs = _split(call, given, names)
+        plan = self._client.plan(call.operator, variant=variant, outputs=outputs, **inputs)
+        return plan.workspace_bytes
+
+    def run(
+        self, planned: PlannedCall, array_of: Callable[[TensorSpec], AnyArray], *, saturates: bool
+    ) -> None:
+        """Runs a call. ``array_of`` has the elements of each tensor, in their order."""
+        call = planned.call
+        given = call.with_tensors(array_of)
+        inputs, outputs = _split(call, given, planned.names)
+        unwritten = planned.prepared.unwritten if planned.prepared else {}
+        kept = {
+            name: outputs[name] for name in unwritten if isinstance(outputs.get(name), np.ndarray)
+        }
+        fresh = {name: np.empty(array.shape, array.dtype) for name, array in kept.items()}
+        self._client.run(
+            call.operator, variant=planned.variant, outputs={**outputs, **fresh}, **inputs
+        )
+        for name, array in kept.items():
+            np.copyto(array, fresh[name], where=np.not_equal(fresh[name], unwritten[name]))
+        if saturates:
+            for array in _each(outputs.values()):
+                saturate(array)
+
+
+def status_of(error: Exception, *, launched: bool = False) -> int:
+    """The status of CANN for a failure."""
+    if isinstance(error, ConnectionLostError | ServerUnreachableError):
+        return _LOST if launched else _INNER
+    if launched:
+        return _FAILED
+    if isinstance(error, OperatorUnknownError | OperatorUnavailableError):
+        return _FIND_KERNEL
+    status = error.aclnn_status if isinstance(error, NpucallError) else None
+    return status or 161002 if isinstance(error, ValueError | TypeError) else status or _INNER
+
+
+def _argument(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _tensors(arguments: Mapping[str, Any]) -> list[str]:
+    """The names of all tensors, those of a list one by one."""
+    names = []
+    for name, value in arguments.items():
+        if isinstance(value, TensorSpec):
+            names.append(name)
+        elif isinstance(value, tuple) and value and isinstance(value[0], TensorSpec):
+            names += [element(name, index) for index in range(len(value))]
+    return names
+
+
+def _split(
+    call: CallOfC, given: Mapping[str, Any], names: Mapping[str, str]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What is read and what is written, by the names in Python."""
+    inputs = {names.get(n, n): v for n, v in given.items() if n not in call.outputs}
+    return inputs, {names.get(n, n): v for n, v in given.items() if n in call.outputs}
+
+
+def _each(values: Sequence[Any] | Any) -> list[AnyArray]:
+    found: list[AnyArray] = []
+    for value in values:
+        found += value if isinstance(value, list) else [value] * (value is not None)
+    return found

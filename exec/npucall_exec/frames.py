@@ -1,0 +1,78 @@
+"""Frames between a program and ``npucall exec``: with the header of ``npucall.wire``.
+
+Both ends are of one version and on one machine. A program says HELLO with the version; the first
+answer to a process brings the memory of its device as a descriptor, and as text its bytes, those of
+its addresses, 1 or 0 for strict, and the SoC. PLAN has the text of ``launches``; LAUNCH 1 or 0 for
+saturation, the number of tensors, the offset of each in that memory, and the text. FOUND has no
+answer.
+"""
+
+from __future__ import annotations
+
+import socket
+from struct import Struct
+from typing import TYPE_CHECKING
+
+from npucall.wire.headers import HEADER_BYTES, pack, unpack
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+HELLO, PLAN, LAUNCH, FOUND, ANSWER = range(1, 6)
+PROTOCOL = (1).to_bytes(4, "little")
+NOWHERE = 2**64 - 1
+"""The offset of a tensor without elements."""
+_MOST_BYTES = 16 * 2**20
+_NUMBERS = Struct("<iIQ")
+_LAUNCH = Struct("<II")
+
+
+def receive(connection: socket.socket) -> tuple[int, bytes] | None:
+    """The kind and the bytes of a frame; None at the end, and for what is no frame."""
+    start = _received(connection, HEADER_BYTES)
+    if start is None:
+        return None
+    header = unpack(start)
+    if header.length > _MOST_BYTES:
+        return None
+    payload = _received(connection, header.length)
+    return None if payload is None else (header.kind, payload)
+
+
+def answer(  # noqa: PLR0913  # what an answer has
+    connection: socket.socket,
+    text: str = "",
+    *,
+    status: int = 0,
+    launches: bool = True,
+    workspace: int = 0,
+    descriptors: Sequence[int] = (),
+) -> None:
+    """Sends an answer."""
+    payload = _NUMBERS.pack(status, launches, workspace) + text.encode()
+    frame = pack(ANSWER, len(payload)) + payload
+    sent = socket.send_fds(connection, [frame], descriptors) if descriptors else 0
+    connection.sendall(frame[sent:])
+
+
+def launch_in(payload: bytes) -> tuple[bool, tuple[int, ...], str]:
+    """Whether it saturates, the offsets of its tensors, and the call. Raises ValueError."""
+    if len(payload) < _LAUNCH.size:
+        raise ValueError("launch: expected its numbers, found less")
+    saturates, count = _LAUNCH.unpack_from(payload)
+    end = _LAUNCH.size + 8 * count
+    if end > len(payload):
+        raise ValueError(f"launch: expected {count} offsets, found less")
+    offsets = Struct(f"<{count}Q").unpack_from(payload, _LAUNCH.size)
+    return saturates == 1, offsets, payload[end:].decode()
+
+
+def _received(connection: socket.socket, size: int) -> bytes | None:
+    data = bytearray(size)
+    rest = memoryview(data)
+    while rest:
+        count = connection.recv_into(rest)
+        if not count:
+            return None
+        rest = rest[count:]
+    return bytes(data)

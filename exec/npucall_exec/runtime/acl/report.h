@@ -1,0 +1,19 @@
+// What the caller still holds, and how it is told.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "acl_types.h"
+
+namespace sim {
+
+// What the caller has not given back, by kind: "aclTensor", "aclrtMalloc", "aclrtSetDevice", ...
+// Under the state's lock.
+std::map<std::string, uint64_t> live_objects();
+
+// A JSON string, with its quotes.
+SIM_EXPORT std::string quoted(const std::string &text);
+
+}  // namespace sim

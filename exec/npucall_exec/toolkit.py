@@ -1,0 +1,132 @@
+"""The tree of an installed toolkit: headers, libraries and ``set_env.sh``, built by g++.
+
+``libnpucall_exec.so`` has all functions. The libraries with CANN's names are filters of it: they
+name what programs link, and the loader takes each function from there. So all of them share one
+state, and nothing but CANN's names is exported.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import shutil
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+
+from npucall.operators import CATALOGUE
+from npucall_exec import environment
+from npucall_exec.compiler import RUNTIME, Compiler, together
+from npucall_exec.entry_points import entry_point, parameters_of
+from npucall_exec.headers import functions, write_headers
+
+PACKED = Path(__file__).parent / "built"
+"""Where a wheel has it."""
+_HOLDER = "libnpucall_exec.so"
+_RUNTIME = ("libascendcl.so", "libacl_rt.so")
+_DESCRIPTORS = "libnnopbase.so"
+_OPERATORS = (
+    "libopapi.so", "libopapi_nn.so", "libopapi_math.so", "libopapi_cv.so",
+    "libopapi_transformer.so", "libcust_opapi.so",
+)  # fmt: skip
+_EXPORTED = "{ global: acl*; Acl*; local: *; };\n"
+_ENTRY = '"builtin", nullptr, 0, false, 8'
+
+
+def built() -> Path:
+    """The toolkit of this version, built at the first use. Raises OSError without g++."""
+    for home in (PACKED / _content(), environment.cache() / _content()):
+        if home.is_dir():
+            return home
+    if shutil.which("g++") is None:
+        raise OSError("npucall exec: g++ builds its libraries at the first use: install it")
+    home.parent.mkdir(parents=True, exist_ok=True)
+    with (home.parent / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not home.is_dir():
+            with tempfile.TemporaryDirectory(dir=home.parent) as scratch:
+                build(Path(scratch) / "tree")
+                (Path(scratch) / "tree").rename(home)
+    return home
+
+
+def install(folder: Path) -> None:
+    """Copies the toolkit to a folder of the user's. Raises OSError."""
+    shutil.copytree(built(), folder, dirs_exist_ok=True)
+    _write_environment(folder.resolve())
+
+
+def pack() -> None:
+    """Builds what a wheel has (``make exec-wheel``): a folder that hatch_build.py takes."""
+    shutil.rmtree(PACKED, ignore_errors=True)
+    build(PACKED / _content())
+
+
+def build(home: Path) -> None:
+    """Builds headers and libraries into a new folder."""
+    write_headers(home / "include")
+    (home / "opp").mkdir(parents=True)
+    _write_environment(home)
+    with tempfile.TemporaryDirectory() as scratch:
+        _Libraries(home / "lib64", Path(scratch)).build()
+
+
+class _Libraries:
+    def __init__(self, folder: Path, scratch: Path) -> None:
+        self._folder, self._scratch = folder, scratch
+        self._compiler = Compiler(
+            scratch / "objects", (RUNTIME,), ("SIM_GENERATION=90",), alone=True
+        )
+
+    def build(self) -> None:
+        sources = [
+            self._written(part, together(sorted((RUNTIME / part).glob("*.cpp"))))
+            for part in ("acl", "nnopbase", "socket")
+        ]
+        release = f'#define SIM_RELEASE 90\n#include "{RUNTIME}/release.cpp"\n'
+        sources += [self._written("release", release), self._written("operators", _operators())]
+        exported = self._scratch / "exported"
+        exported.write_text(_EXPORTED)
+        link = ("-z,defs", f"--version-script={exported}")
+        self._compiler.library(self._folder / _HOLDER, sources, link=link)
+        operators = [n + phase for n in _names() for phase in ("", "GetWorkspaceSize")]
+        self._filters(_RUNTIME, functions("acl"))
+        self._filters((_DESCRIPTORS,), functions("nnopbase"))
+        self._filters(_OPERATORS, operators)
+
+    def _filters(self, libraries: Iterable[str], names: Iterable[str]) -> None:
+        for library in libraries:
+            stubs = "".join(f"SIM_API void {name}() {{}}\n" for name in names)
+            source = self._written(library, f'#include "acl_types.h"\n{stubs}')
+            link = (f"--filter={_HOLDER}",)
+            self._compiler.library(self._folder / library, [source], rpath="$ORIGIN", link=link)
+
+    def _written(self, name: str, text: str) -> Path:
+        path = self._scratch / f"{name}.cpp"
+        path.write_text(text)
+        return path
+
+
+def _names() -> list[str]:
+    return list(dict.fromkeys(operator.name for operator in CATALOGUE))
+
+
+def _operators() -> str:
+    one_of = {operator.name: operator for operator in CATALOGUE}
+    points = [entry_point(n, parameters_of(one), _ENTRY) for n, one in one_of.items()]
+    return "\n".join(['#include "operator_entry.h"\n', *points])
+
+
+def _write_environment(home: Path) -> None:
+    lines = [f'export {name}="{value}"\n' for name, value in environment.of_toolkit(home).items()]
+    lines.append(f'export LD_LIBRARY_PATH="{home}/lib64:$LD_LIBRARY_PATH"\n')
+    (home / "set_env.sh").write_text("".join(lines))
+
+
+def _content() -> str:
+    """A name that differs where the libraries would."""
+    digest = hashlib.sha256(_operators().encode())
+    modules = [RUNTIME.parent / f"{name}.py" for name in ("compiler", "headers", "toolkit")]
+    for path in [*sorted(RUNTIME.rglob("*.*")), *modules]:
+        digest.update(path.name.encode() + path.read_bytes())
+    return digest.hexdigest()[:16]

@@ -1,0 +1,65 @@
+"""Programs in C++ that run under ``npucall exec``."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+if sys.platform != "linux":
+    pytest.skip("npucall exec: expected Linux", allow_module_level=True)
+
+from npucall_exec import toolkit
+
+MAIN = "from npucall_client.commands.command import main; main()"
+Run = Callable[..., subprocess.CompletedProcess[str]]
+HERE = Path(__file__).parent
+FLAGS = ("-lopapi_nn", "-lopapi_math", "-lnnopbase", "-lascendcl")
+
+
+@pytest.fixture(scope="session")
+def tree() -> Path:
+    """The toolkit, built where it is not yet."""
+    if shutil.which("g++") is None:
+        pytest.skip("expected g++ on the path, found none")
+    return toolkit.built()
+
+
+@pytest.fixture(scope="session")
+def compiled(tree: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], Path]:
+    """Compiles a program against the toolkit."""
+    folder = tmp_path_factory.mktemp("programs")
+
+    def compile_file(source: Path) -> Path:
+        program = folder / source.stem
+        include = [f"-I{tree}/include", f"-L{tree}/lib64"]
+        command = ["g++", "-Wall", "-Werror", *include, str(source), "-o", str(program), *FLAGS]
+        subprocess.run(command, check=True)
+        return program
+
+    return compile_file
+
+
+@pytest.fixture(scope="session")
+def probe(compiled: Callable[[Path], Path]) -> Path:
+    """A program that does what its first argument says."""
+    return compiled(HERE / "probe.cpp")
+
+
+@pytest.fixture(scope="session")
+def run_under() -> Run:
+    """``npucall exec`` with these arguments, on ``local:`` unless they say otherwise."""
+
+    def run(*arguments: str | Path, **variables: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-W", "error", "-c", MAIN, "exec", *map(str, arguments)]
+        environment = {**os.environ, "NPUCALL_TARGET": "local:", **variables}
+        return subprocess.run(
+            command, env=environment, capture_output=True, text=True, check=False, timeout=300
+        )
+
+    return run

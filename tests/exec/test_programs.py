@@ -1,0 +1,133 @@
+"""What programs find under ``npucall exec``, and what their users are told."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.rows import each
+
+from . import operators
+from .conftest import MAIN, Run
+
+ROOT = Path(__file__).parents[2]
+LOST = b"npucall exec: the command that computes has ended, and this program with it\n"
+SAID = "npucall exec: computed by local for Ascend910B1\n"
+
+
+def test_the_sample_of_the_page_compiles_and_prints_the_gradient(
+    tree: Path, run_under: Run
+) -> None:
+    done = run_under("--strict", "--compile", ROOT / "examples/exec/kl_div_backward.cpp")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "-4 -9 -20 -40 \n", SAID)
+
+
+def test_every_operator_gives_the_bytes_of_the_reference(
+    compiled: Callable[[Path], Path], run_under: Run, tmp_path: Path
+) -> None:
+    calls = operators.samples()
+    source = tmp_path / "operators.cpp"
+    source.write_text(operators.program(calls))
+    done = run_under("--", compiled(source))
+    wanted = [line for call in calls for line in operators.expected(call)]
+    assert done.stdout.splitlines() == wanted
+
+
+@each(
+    ("asked", "code", "printed", "said"),
+    [
+        ("runs", 0, "0.5\n", ""),
+        ("fails", 7, "", "no call arrived"),
+        ("raises", 128 + 15, "", "no call arrived"),
+        (
+            "refused",
+            0,
+            "161002 EZ1001: [aclnnSigmoidGetWorkspaceSize] self: expected",
+            "161002: self: expected shape (3,), that of out, found (2,)",
+        ),
+        ("touches", 128 + 11, "", "the host touched device memory: copy it with aclrtMemcpy"),
+        ("infinities", 0, "-3.40282e+38\n-inf\n", ""),
+        ("beyond", 0, "507015\n", "finding: aclnnSigmoid: self: 4128 bytes at byte 0"),
+        ("threads", 0, "25 " * 8, ""),
+        ("child", 0, "1\n", "violation: aclrtCreateStream: called in a forked child"),
+        ("again", 0, "207001\n", ""),
+    ],
+)
+def test_what_a_program_does_has_the_end_that_it_has_on_a_device(
+    probe: Path, run_under: Run, asked: str, code: int, printed: str, said: str
+) -> None:
+    done = run_under("--", probe, asked)
+    assert (done.returncode, done.stdout[: len(printed)]) == (code, printed), done.stderr
+    assert said in done.stderr
+
+
+def test_a_finding_is_an_exit_code_of_its_own_and_stands_in_the_report(
+    probe: Path, run_under: Run, tmp_path: Path
+) -> None:
+    report = tmp_path / "report.json"
+    done = run_under("--strict", "--quiet", "--report", report, "--", probe, "early")
+    found = json.loads(report.read_text())
+    assert (done.returncode, done.stderr) == (3, "")
+    assert found["findings"][0].startswith("aclrtFree: frees bytes that work of stream")
+    assert any(line.startswith("end: ") for line in found["findings"])
+    assert (found["exit_code"], found["processes"], found["launches"]) == (0, 1, 1)
+
+
+def test_every_process_of_a_command_has_a_device_of_its_own(probe: Path, run_under: Run) -> None:
+    done = run_under("--", "bash", "-c", f"{probe} runs & {probe} runs; wait; {probe} runs")
+    assert (done.returncode, done.stdout) == (0, "0.5\n" * 3)
+    missing = run_under("--", "/nowhere/program")
+    assert missing.returncode == 127
+
+
+def test_numbers_of_16_bits_are_those_of_numpy(probe: Path, run_under: Run) -> None:
+    lines = [
+        line.split() for line in run_under("-q", "--", probe, "sixteen_bits").stdout.splitlines()
+    ]
+    values = np.array([float.fromhex(text) for text, _ in lines], np.float32)
+    with np.errstate(over="ignore"):
+        halves = values.astype(np.float16)
+    every = np.arange(65536, dtype=np.uint16).view(np.float16).astype(np.float32)
+    np.testing.assert_array_equal(values[:65536], every)
+    codes = np.array([int(code) for _, code in lines], np.uint16).view(np.float16)
+    np.testing.assert_array_equal(codes, halves)
+
+
+def test_a_program_without_the_command_is_told_to_use_it(probe: Path, tree: Path) -> None:
+    plain = {k: v for k, v in os.environ.items() if k != "NPUCALL_EXEC"}
+    done = subprocess.run(
+        [probe, "starts"], env={**plain, "LD_LIBRARY_PATH": f"{tree}/lib64"},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, "500000\n")
+    assert done.stderr.startswith("npucall exec: start this program with `npucall exec -- PROGRAM`")
+
+
+@pytest.mark.parametrize("count", [4, pytest.param(1000, marks=pytest.mark.long)])
+def test_nothing_is_left_of_what_is_killed(probe: Path, run_under: Run, count: int) -> None:
+    """A program ends at its next call after the command has ended."""
+    command = [sys.executable, "-c", MAIN, "exec", "-q", "--target", "local:", "--", probe, "loops"]
+    for number in range(count):
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+            assert process.stdout is not None
+            assert process.stderr is not None
+            program = int(process.stdout.readline())
+            os.kill(program if number % 2 else process.pid, signal.SIGKILL)
+            assert process.stdout.read() == b""  # when both have ended
+            said = process.stderr.read()
+        assert process.returncode == (128 + 9 if number % 2 else -9)
+        assert said == (b"" if number % 2 else LOST)
+
+
+@pytest.mark.more
+def test_a_server_computes_for_a_program(probe: Path, run_under: Run, npucall_server: str) -> None:
+    done = run_under("--target", npucall_server, "--", probe, "runs")
+    assert (done.returncode, done.stdout) == (0, "0.5\n")
+    assert "computed by cpu for" in done.stderr

@@ -1,0 +1,39 @@
+"""``npucall-server`` takes these libraries for CANN: two ends of one interface judge each other."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from .conftest import MAIN
+
+
+@pytest.mark.long
+def test_a_server_on_these_libraries_conforms(tree: Path, tmp_path: Path) -> None:
+    ready = tmp_path / "ready"
+    flags = ["--device", "cann:0", "--listen", "127.0.0.1:0", "--ready-file", str(ready)]
+    server = [sys.executable, "-m", "npucall_server", *flags]
+    command = [sys.executable, "-c", MAIN, "exec", "--target", "local:", "--", *server]
+    log = tmp_path / "log"
+    with log.open("wb") as output:
+        process = subprocess.Popen(command, stderr=output)
+    try:
+        while not ready.exists():
+            assert process.poll() is None, log.read_text()
+            time.sleep(0.1)
+        judge = [sys.executable, "-c", MAIN, "conform", ready.read_text(), "--quick"]
+        environment = {**os.environ, "NPUCALL_TIMEOUT": "300"}
+        done = subprocess.run(
+            judge, env=environment, capture_output=True, text=True, check=False, timeout=3600
+        )
+        assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
+        process.terminate()
+        assert process.wait(120) == 0, log.read_text()[-2000:]
+    finally:
+        process.kill()
+        process.wait()

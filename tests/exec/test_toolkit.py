@@ -1,0 +1,88 @@
+"""The toolkit: what its libraries export, and that its headers are valid and complete."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+from tests.simulator.prototypes import read_prototypes
+
+from npucall.operators import CATALOGUE
+from npucall_exec.headers import functions, header_of
+from npucall_exec.toolkit import install
+
+LIBRARIES = {
+    "libascendcl.so": "aclrtMalloc",
+    "libacl_rt.so": "aclrtMalloc",
+    "libnnopbase.so": "aclCreateTensor",
+    "libopapi.so": "aclnnKlDivBackward",
+    "libopapi_nn.so": "aclnnKlDivBackward",
+    "libopapi_math.so": "aclnnMuls",
+    "libopapi_cv.so": "aclnnSigmoid",
+    "libopapi_transformer.so": "aclnnSigmoid",
+    "libcust_opapi.so": "aclnnKlDivTargetBackward",
+}
+
+
+def said(*command: str | Path) -> str:
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def exported(library: Path) -> list[str]:
+    return said("nm", "-D", "--defined-only", "--format=just-symbols", library).split()
+
+
+def test_libraries_have_their_names_and_export_nothing_but_cann_s(tree: Path) -> None:
+    for library, function in LIBRARIES.items():
+        path = tree / "lib64" / library
+        assert function in exported(path)
+        assert f"Library soname: [{library}]" in said("readelf", "-d", path)
+    every = {name for path in (tree / "lib64").iterdir() for name in exported(path)}
+    assert [name for name in every if not re.match("[aA]cl", name)] == []
+    holder = set(exported(tree / "lib64/libnpucall_exec.so"))
+    assert every == holder
+
+
+def test_a_program_needs_the_libraries_that_it_was_linked_with(probe: Path) -> None:
+    needed = re.findall(r"NEEDED.*\[(\w+)\.so", said("readelf", "-d", probe))
+    assert {"libascendcl", "libnnopbase", "libopapi_nn"} <= set(needed)
+    assert "libnpucall_exec" not in needed
+
+
+@pytest.mark.parametrize("language", ["c", "c++"])
+def test_a_compiler_accepts_every_header_alone(tree: Path, language: str) -> None:
+    include = tree / "include"
+    for path in sorted(include.rglob("*.h")) if language == "c++" else [include / "acl/acl.h"]:
+        text = f'#include "{path.relative_to(include)}"\n'
+        command = ["gcc", "-fsyntax-only", "-Wall", "-Werror", f"-x{language}", f"-I{include}", "-"]
+        subprocess.run(command, input=text, text=True, check=True)
+    every = "".join(f'#include "{p.relative_to(include)}"\n' for p in include.rglob("*.h"))
+    command = ["gcc", "-fsyntax-only", "-Wall", "-Werror", f"-x{language}", f"-I{include}", "-"]
+    subprocess.run(command, input=every, text=True, check=True)
+
+
+def test_each_operator_is_in_the_header_that_cann_has_for_it() -> None:
+    of_cann = {prototype.name: prototype.header for prototype in read_prototypes()}
+    ours = {operator.name: header_of(operator) for operator in CATALOGUE}
+    assert ours == {name: of_cann[name] for name in ours}
+
+
+def test_all_functions_of_the_runtime_are_found_in_its_sources(tree: Path) -> None:
+    declared = {*functions("acl"), *functions("nnopbase")}
+    operators = {operator.name for operator in CATALOGUE}
+    of_operators = {name + phase for name in operators for phase in ("", "GetWorkspaceSize")}
+    assert declared | of_operators == set(exported(tree / "lib64/libnpucall_exec.so"))
+
+
+def test_a_toolkit_in_a_folder_of_the_user_names_that_folder(tree: Path, tmp_path: Path) -> None:
+    install(tmp_path / "npu")
+    script = (
+        f". {tmp_path}/npu/set_env.sh; echo $ASCEND_HOME_PATH $ASCEND_OPP_PATH $LD_LIBRARY_PATH"
+    )
+    environment = {"PATH": os.environ["PATH"], "LD_LIBRARY_PATH": "/other"}
+    done = subprocess.run(["sh", "-c", script], env=environment, capture_output=True, check=True)
+    home = f"{tmp_path}/npu"
+    assert done.stdout.decode().split() == [home, f"{home}/opp", f"{home}/lib64:/other"]
