@@ -17,14 +17,12 @@ from npucall.products import product_of
 from npucall.texts import did_you_mean, plain
 from npucall_client.client import connect as connect_and_wait
 from npucall_client.commands.console import Soc, Target, TargetOption, the_target
-from npucall_client.targets import LOCAL
 from npucall_conformance import bundle
 from npucall_conformance.cases.case import BLOCKS, Case
 from npucall_conformance.cases.select import Selection, select, variants_of
 from npucall_conformance.golden import Golden
 from npucall_conformance.judging.profiles import PROFILES
-from npucall_conformance.options import RunOptions, judge, on_every_product, versions
-from npucall_conformance.reporting.report import Matrix, Report
+from npucall_conformance.options import RunOptions, judge, versions
 from npucall_conformance.running.runner import QUICK_REPEAT, REPEAT
 from npucall_conformance.running.subject import ADAPTERS, SubjectOpener
 from npucall_conformance.statements import statements
@@ -60,9 +58,6 @@ def conform(  # noqa: PLR0913  # options of a command
         typer.Option(metavar="TARGET", help="A second server, to judge and to compare with."),
     ] = None,
     soc: Soc = "",
-    matrix: Annotated[  # noqa: FBT002  # a flag
-        bool, typer.Option("--matrix", help="With local:, judge every product, one by one.")
-    ] = False,
     adapter: Adapter = "",
     operator: Annotated[
         list[str] | None,
@@ -165,8 +160,6 @@ def conform(  # noqa: PLR0913  # options of a command
     target = the_target(target, target_option)
     chosen = _selection(case, operator, dtype, block, quick=quick)
     profile = _known(profile)
-    if matrix:
-        _check_alone(target, against, soc, adapter, fuzz, baseline)
     if fuzz and (case or block or quick):
         raise ValueError("fuzz: expected none of --case, --block and --quick, which are of cases")
     cases = [] if fuzz else _cases(chosen)
@@ -181,11 +174,7 @@ def conform(  # noqa: PLR0913  # options of a command
         allow_skipped=allow_skipped, allow_missing=allow_missing,
         write_baseline=write_baseline,
     )  # fmt: skip
-    found: Report | Matrix
-    if matrix:
-        found = on_every_product(options, connect)
-    else:
-        found = judge(options, connect, target, against, soc, adapter)
+    found = judge(options, connect, target, against, soc, adapter)
     for name, path in {"json_file": json, "junit": junit, "html": html}.items():
         if path is not None:
             text = import_module(f"{_REPORTS}.{name}").render(found)
@@ -230,16 +219,6 @@ def _export(folder: Path, cases: Sequence[Case], soc: str, profile: str, seed: i
     print(f"{len(golden.cases)} cases for {golden.product} in {folder}")
     for reason, many in golden.left_out.items():
         print(f"left out {many}: {reason}")
-
-
-def _check_alone(target: str | None, *others: str | float | Path | None) -> None:
-    """Raises ValueError for options that have no meaning if every product is judged."""
-    if target not in (None, LOCAL):
-        raise ValueError(f"matrix: expected {LOCAL}, for a server has one product, found {target}")
-    names = ("against", "soc", "adapter", "fuzz", "baseline")
-    for name, value in zip(names, others, strict=True):
-        if value:
-            raise ValueError(f"matrix: expected no --{name} beside it, found {value}")
 
 
 def _selection(

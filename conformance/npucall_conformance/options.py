@@ -1,4 +1,4 @@
-"""The options of a run, and the run itself: one server, two servers, or every product."""
+"""The options of a run, and the run itself."""
 
 from __future__ import annotations
 
@@ -14,12 +14,11 @@ from importlib.metadata import version
 from pathlib import Path
 
 from npucall_client.client import Client
-from npucall_client.targets import LOCAL
 from npucall_conformance import bundle
 from npucall_conformance.cases.case import Case
 from npucall_conformance.cases.select import Selection, wanted
 from npucall_conformance.reporting import baseline as deviations
-from npucall_conformance.reporting.report import SOCS, CaseOutcome, Matrix, Report
+from npucall_conformance.reporting.report import CaseOutcome, Report
 from npucall_conformance.running.paths import due
 from npucall_conformance.running.runner import (
     QUICK_REPEAT,
@@ -94,20 +93,6 @@ def judge(  # noqa: PLR0913  # who is judged
     return report
 
 
-def on_every_product(options: RunOptions, connect: Callable[..., Client]) -> Matrix:
-    """Judges ``local:`` with the rules of each product; each SoC has its own folder of bundles.
-
-    If the user interrupts the run, the products after that are not judged.
-    """
-    reports: list[Report] = []
-    for soc in SOCS:
-        apart = replace(options, save=options.save and options.save / soc)
-        reports.append(judge(apart, connect, LOCAL, soc=soc))
-        if reports[-1].interrupted:
-            break
-    return Matrix(tuple(reports))
-
-
 def _drawn(runner: Runner, options: RunOptions) -> Iterator[CaseOutcome]:
     """The outcomes of random calls."""
     some = [each for each in statements() if wanted(each, options.chosen)]
@@ -127,7 +112,7 @@ def _report(first: Subject, second: Subject | None, options: RunOptions) -> Repo
         versions=versions(),
         unstated=tuple(sorted(first.dtypes.keys() - stated)),
         chosen=replace(options.chosen, fuzz=options.fuzz),
-        cells=tuple((c.statement.title, c.dtype.short, c.block) for c in options.cases),
+        required=len(options.cases),
         paths=due(first, options.cases),
         allow_skipped=options.allow_skipped,
     )

@@ -131,8 +131,8 @@ CHECKS = (
     of(KL, "rank", "rank_at_most(8,", "rank_at_most(7,"),
     of(KL, "listing empty invalid",
        'rules.same_shape("out", "self")',
-       'rules.rule.refuses(__import__("npucall.errors").errors.ShapeError, "shape of out", ("out",), '
-       'lambda d: (("out", "that of self", s.shape) for _, s in d.tensors(("out",)) '
+       'rules.rule.refuses(__import__("npucall.errors").errors.ShapeError, "shape of out", '
+       '("out",), lambda d: (("out", "that of self", s.shape) for _, s in d.tensors(("out",)) '
        'if s.shape != d.shape("self")), status=561103)'),
     of(KL, "listing reduction documents",
        'rules.warn_unless("reduction", 0, 1, 2, 3, meaning="the device scales as for none")',

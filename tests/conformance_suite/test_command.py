@@ -4,15 +4,12 @@ import json
 from functools import partial
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree as ET
 
 import pytest
 from tests.rows import each
 
 from npucall.errors import QueueFullError
-from npucall.products import PRODUCTS, product_of
 from npucall_conformance import conform_command as module
-from npucall_conformance.reporting.report import SOCS
 
 from .faults import of
 from .servers import Altered, Failing, client_of, command, flip
@@ -141,9 +138,6 @@ def test_a_failing_case_is_named_saved_and_replayed_until_the_server_is_mended(
         (("local:", "--fuzz", "1", "--quick"), "fuzz: expected none of --case"),
         (("local:", "--fuzz", "1", "--case", "x"), "fuzz: expected none of --case"),
         (("local:", *ONE, "--write-baseline"), "expected --baseline FILE"),
-        (("npu-host:50051", "--matrix", *ONE), "matrix: expected local:"),
-        (("local:", "--matrix", "--soc", "Ascend910A", *ONE), "matrix: expected no --soc"),
-        (("local:", "--matrix", "--against", "local:", *ONE), "matrix: expected no --against"),
     ],
 )
 def test_what_cannot_be_is_refused_before_anything_runs(words: tuple[str, ...], says: str) -> None:
@@ -208,52 +202,24 @@ def test_golden_data_need_no_server(tmp_path: Path) -> None:
     assert f"{len(manifest['cases'])} cases for Ascend950" in result.output
 
 
-# --- Every product in one report ------------------------------------------------------------------
+# --- Every product --------------------------------------------------------------------------------
+
+SOCS = {
+    "Ascend910B1": "Ascend910B", "Ascend910_9391": "Ascend910_93", "Ascend950PR_9589": "Ascend950",
+    "Ascend910A": "Ascend910", "Ascend310P3": "Ascend310P", "Ascend310B1": "Ascend310B",
+}  # fmt: skip
 
 
-every_product = partial(command, "conform", "local:", "--matrix")
-
-
-def test_every_product_has_a_soc() -> None:
-    assert [product_of(soc) for soc in SOCS] == list(PRODUCTS)
-
-
-def test_a_fault_of_one_product_is_named(wrong_on_310p: None, tmp_path: Path) -> None:
-    files = {name: tmp_path / f"report.{name}" for name in ("json", "junit", "html")}
-    words = [word for name, path in files.items() for word in (f"--{name}", str(path))]
-    silu = ("--operator", "Silu", "--block", "grid", "--quick")
-    result = every_product(*silu, *words, "--save", str(tmp_path / "bundles"))
-    assert result.exit_code == 1
-    assert "Fails, on Ascend310P." in result.output
-    assert "--soc Ascend310P3" in result.output
-    report = json.loads(files["json"].read_text())
-    verdicts = {name: each["verdict"] for name, each in report["products"].items()}
-    assert set(verdicts) == {product.soc for product in PRODUCTS}
-    assert (verdicts["Ascend310P"], verdicts["Ascend910B"]) == ("fails", "conforms")
-    assert (report["passed"], report["verdict"]) == (False, "fails")
-    suites = ET.fromstring(files["junit"].read_text())
-    assert {s.get("name") for s in suites if s.get("failures") != "0"} == {"Ascend310P aclnnSilu"}
-    assert [each.name for each in (tmp_path / "bundles").iterdir()] == ["Ascend310P3"]
-    assert_sound(files["html"].read_text())
-
-
-def assert_sound(page: str) -> None:
-    """A part for each product, the wrong one open; anchors are there once, links lead to them."""
-    assert '<details id="Ascend310P" open>' in page
-    assert page.count("<details id=") == len(PRODUCTS)
-    ids = [part.partition('"')[0] for part in page.split(' id="')[1:]]
-    links = [part.partition('"')[0] for part in page.split('href="#')[1:]]
-    assert len(ids) == len(set(ids))
-    assert links
-    assert set(links) <= set(ids)
-
-
-def test_products_that_all_conform_are_one_verdict() -> None:
-    result = every_product("--operator", "Tanh", "--block", "grid", "--quick")
+@each(("soc", "product"), SOCS.items())
+def test_each_product_has_its_own_rules(soc: str, product: str, tmp_path: Path) -> None:
+    path = tmp_path / "report.json"
+    words = ("--operator", "Tanh", "--block", "grid", "--quick", "--json", str(path))
+    result = conform("local:", "--soc", soc, *words)
     assert (result.exit_code, result.exception) == (0, None)
-    assert "Conforms on 6 products; nothing of it is on Ascend310." in result.output
+    assert json.loads(path.read_text())["server"]["product"] == product
 
 
 @pytest.mark.long
-def test_every_product_passes_in_full() -> None:
-    assert every_product().exit_code == 0
+@pytest.mark.parametrize("soc", SOCS)
+def test_every_product_passes_in_full(soc: str) -> None:
+    assert conform("local:", "--soc", soc).exit_code == 0

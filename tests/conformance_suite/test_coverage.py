@@ -6,8 +6,12 @@ from tests.rows import each
 
 from npucall.dtypes import BF16
 from npucall_conformance.cases.select import Selection
-from npucall_conformance.reporting.coverage import NOT_RUN, coverage
-from npucall_conformance.reporting.report import CaseOutcome, JudgedServer, Report
+from npucall_conformance.reporting.report import (
+    NOT_RUN,
+    CaseOutcome,
+    JudgedServer,
+    Report,
+)
 from npucall_conformance.reporting.wording import remarks, verdict
 
 SERVER = JudgedServer(
@@ -25,7 +29,7 @@ def report(
     *outcomes: CaseOutcome, allow_skipped: bool = False, chosen: Selection | None = None
 ) -> Report:
     return Report(
-        "cpu-strict", 0, SERVER, outcomes=list(outcomes), cells=tuple(CELLS),
+        "cpu-strict", 0, SERVER, outcomes=list(outcomes), required=4,
         allow_skipped=allow_skipped, chosen=chosen or Selection(),
     )  # fmt: skip
 
@@ -53,37 +57,31 @@ def test_the_verdict_follows_from_what_had_to_be_judged(found: Report, expected:
     assert (found.verdict, found.passed) == (expected, expected == "conforms")
 
 
-def test_coverage_counts_each_case_of_a_cell_up_to_all() -> None:
+def test_coverage_counts_each_case_up_to_all() -> None:
     found = report(*PASSED).coverage()
     assert found.complete
-    assert [kind.judged for kind in found.kinds.values()] == [
-        ("a", "b"), ("a f32", "a bf16", "b f32"), ("grid", "edge"), (),
-    ]  # fmt: skip
     assert (found.judged, found.required) == (4, 4)
-    found = coverage([CELLS[0]] * 5, (), PASSED[:1])
-    assert (found.judged, found.required, found.lowering) == (1, 5, {NOT_RUN: 4})
+    found = report(*PASSED[:1]).coverage()
+    assert (found.judged, found.required, found.lowering) == (1, 4, {NOT_RUN: 3})
 
 
 def test_what_was_not_judged_is_told_with_the_reason() -> None:
     found = report(*REST, BUSY).coverage()
-    assert found.kinds["operators"].missing == {"b": "QUEUE_FULL"}
-    assert found.kinds["blocks"].missing == {}
     assert found.lowering == {"QUEUE_FULL": 1}
     allowed = verdict(report(*REST, BUSY, allow_skipped=True))
     assert allowed == "Conforms: all 3 cases passed; 1 case not judged, as allowed"
     found = report(*REST, ELSEWHERE).coverage()
     assert (found.required, found.elsewhere) == (3, {"b is not on Ascend910B": 1})
-    assert report(*REST).coverage().kinds["operators"].missing == {"b": NOT_RUN}
 
 
 def test_a_path_by_which_no_case_travelled_lowers_the_verdict() -> None:
     found = replace(
         report(CaseOutcome("id", "a", "", "paths", "f32", "passed", paths=("stream",))),
-        cells=(("a", "f32", "paths"),), paths=("stream", "plan"),
+        required=1, paths=("stream", "plan"),
     )  # fmt: skip
     assert found.verdict == "conforms in part"
-    paths = found.coverage().kinds["paths"]
-    assert (paths.judged, list(paths.missing)) == (("stream",), ["plan"])
+    covered = found.coverage()
+    assert (covered.paths, covered.paths_missing) == (("stream",), ("plan",))
     assert verdict(found) == "Conforms in part: 1 case passed, 1 path not judged"
 
 
@@ -98,11 +96,6 @@ def test_the_verdict_of_filtered_cases_says_what_was_chosen() -> None:
 def test_coverage_is_told_in_a_few_lines() -> None:
     found = report(*REST, skipped(LAST, "RESERVED", lowers=True))
     assert remarks(found)[:-1] == [
-        (
-            "judged on Ascend910B: 3 of 4 cases; 1 of 2 operators, 2 of 3 operators and dtypes, "
-            "2 of 2 blocks"
-        ),
-        "not judged: b: RESERVED",
-        "not judged: b f32: RESERVED",
+        "judged on Ascend910B: 3 of 4 cases",
         "1 case should have been judged: RESERVED",
     ]

@@ -72,13 +72,13 @@ def some(*options: str) -> list[str]:
     return [line for line in lines() if set(options) & set(line.split())]
 
 
-@each("line", set(lines()) - set(some("--adapter", "--fuzz", "--matrix")))
+@each("line", set(lines()) - set(some("--adapter", "--fuzz")))
 def test_a_line_of_the_page_works(line: str, folder: Path) -> None:
     works(line, folder)
 
 
 @pytest.mark.more
-@each("line", some("--fuzz", "--matrix"))
+@each("line", some("--fuzz"))
 def test_a_line_of_the_page_that_judges_much_works(line: str, folder: Path) -> None:
     works(line, folder)
 

@@ -158,8 +158,7 @@ def test_junit_says_what_was_judged() -> None:
     assert facts == {
         "verdict": "Fails: 3 of 6 cases failed",
         "coverage": (
-            "judged on Ascend910B: 6 of 6 cases; 2 of 2 operators, 3 of 3 operators and dtypes, "
-            "4 of 4 blocks\nskipped 1 case: no BF16\n"
+            "judged on Ascend910B: 6 of 6 cases\nskipped 1 case: no BF16\n"
             "not judged, for no statement has them: aclnnPreluBackward\n"
             "npu-7:50051 (cann:0 as Ascend910B1, Ascend910B), profile cann-standard, seed 7, 1.2 s"
         ),

@@ -1,4 +1,4 @@
-"""A report, or those of every product, as one page that needs nothing but itself.
+"""A report as one page that needs nothing but itself.
 
 ``page.html`` is the page, a template of Jinja. All text is escaped on its way in. The page has no
 scripts, and its Content-Security-Policy forbids everything from elsewhere, so a hostile server's
@@ -16,15 +16,12 @@ from markupsafe import Markup
 
 from npucall_conformance.reporting import tables, wording
 from npucall_conformance.reporting.causes import causes
-from npucall_conformance.reporting.report import Matrix, Report
+from npucall_conformance.reporting.report import Report
 
 
-def render(found: Report | Matrix) -> str:
+def render(report: Report) -> str:
     """The text of the page."""
-    several = isinstance(found, Matrix)
-    who = "" if several else f" of {found.reports[0].server.target}"
-    title = f"{wording.verdict(found)}: npucall conformance{who}"
-    return _page().render(found=found, several=several, title=title)
+    return _page().render(report=report)
 
 
 @cache

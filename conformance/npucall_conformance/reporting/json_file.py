@@ -28,16 +28,13 @@ The object has::
                             the worst output: its name, elements that are wrong, index of the worst,
                             expected, found, inputs there, others, size), and, if it failed, rerun,
                             the command that runs it again
-    coverage                kinds (operators, operators and dtypes, blocks, paths), each with
-                            judged, missing and elsewhere (reasons, by name); judged and required
-                            (cases); lowering (cases that should have been judged, by reason);
-                            elsewhere (cases that are for others)
+    coverage                judged (cases); lowering (cases that should have been judged, by
+                            reason); elsewhere (cases that are for others, by reason); paths (by
+                            which calls were sent), paths_missing, and paths_elsewhere (why, by
+                            name)
     baseline                vanished (cases that it names and that deviate no more), remarks
     causes                  failures grouped: words, cases (ids), example (the id of one that shows
                             it)
-
-The object of every product (``--matrix``) has format "npucall-conformance-matrix", format_version
-2, passed, verdict (the worst of all), and products: by product an object as above.
 
 Numbers that JSON does not have are the strings inf, -inf and nan, which Python's ``float`` reads.
 """
@@ -50,7 +47,7 @@ from dataclasses import asdict
 from typing import Any
 
 from npucall_conformance.reporting.causes import Cause, causes
-from npucall_conformance.reporting.report import CaseOutcome, Matrix, Report, Tally
+from npucall_conformance.reporting.report import CaseOutcome, Report, Tally
 from npucall_conformance.reporting.wording import rerun
 
 _PLAIN = (
@@ -59,15 +56,9 @@ _PLAIN = (
 )  # fmt: skip
 
 
-def render(found: Report | Matrix) -> str:
+def render(report: Report) -> str:
     """The text of the file. ASCII only, so that no text in it can fail to be written."""
-    if isinstance(found, Matrix):
-        products = {report.server.product: _of_one(report) for report in found.reports}
-        data = {"format": "npucall-conformance-matrix", "format_version": 2}
-        data |= {"passed": found.passed, "verdict": found.verdict, "products": products}
-    else:
-        data = _of_one(found)
-    return json.dumps(_finite(data), indent=1, allow_nan=False) + "\n"
+    return json.dumps(_finite(_of_one(report)), indent=1, allow_nan=False) + "\n"
 
 
 def _of_one(report: Report) -> dict[str, Any]:

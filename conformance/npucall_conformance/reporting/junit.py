@@ -11,27 +11,24 @@ from __future__ import annotations
 from collections.abc import Iterable
 from xml.etree import ElementTree as ET
 
-from npucall_conformance.reporting.report import CaseOutcome, Matrix, Report
+from npucall_conformance.reporting.report import CaseOutcome, Report
 from npucall_conformance.reporting.wording import clean, remarks, rerun, verdict
 
 
-def render(found: Report | Matrix) -> str:
-    """The text of the file; of several products each stands before the names of its suites."""
-    several = isinstance(found, Matrix)
-    name = "--matrix" if several else found.reports[0].server.target
-    root = _element("testsuites", None, name=f"npucall conform {name}")
-    _count(root, [outcome for report in found.reports for outcome in report.outcomes])
-    root.set("time", f"{sum(report.seconds for report in found.reports):.3f}")
-    for report in found.reports:
-        for title in dict.fromkeys(outcome.title for outcome in report.outcomes):
-            _add_suite(root, report, title, report.server.product if several else "")
+def render(report: Report) -> str:
+    """The text of the file."""
+    root = _element("testsuites", None, name=f"npucall conform {report.server.target}")
+    _count(root, report.outcomes)
+    root.set("time", f"{report.seconds:.3f}")
+    for title in dict.fromkeys(outcome.title for outcome in report.outcomes):
+        _add_suite(root, report, title)
     ET.indent(root)
     return '<?xml version="1.0" encoding="utf-8"?>\n' + ET.tostring(root, "unicode") + "\n"
 
 
-def _add_suite(root: ET.Element, report: Report, title: str, product: str) -> None:
+def _add_suite(root: ET.Element, report: Report, title: str) -> None:
     outcomes = [outcome for outcome in report.outcomes if outcome.title == title]
-    suite = _element("testsuite", root, name=f"{product} {title}".lstrip())
+    suite = _element("testsuite", root, name=title)
     _count(suite, outcomes)
     suite.set("time", f"{sum(map(_seconds, outcomes)):.6f}")
     if report.started:
@@ -42,8 +39,7 @@ def _add_suite(root: ET.Element, report: Report, title: str, product: str) -> No
     for name, value in facts.items():
         _element("property", properties, name=name, value=value)
     for outcome in outcomes:
-        name = f"{product}.{title}.{outcome.block}".lstrip(".")
-        case = _element("testcase", suite, classname=name, name=outcome.case)
+        case = _element("testcase", suite, classname=f"{title}.{outcome.block}", name=outcome.case)
         case.set("time", f"{_seconds(outcome):.6f}")
         if outcome.status == "failed":
             failure = _element("failure", case, message=outcome.reason, type=outcome.block)

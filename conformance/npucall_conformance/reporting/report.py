@@ -14,17 +14,11 @@ from typing import Any, Literal, TypeAlias
 
 from npucall_conformance.cases.select import Selection
 from npucall_conformance.judging.check import Sided
-from npucall_conformance.reporting.coverage import Cell, Coverage, coverage
 
 Status = Literal["passed", "failed", "skipped", "accepted"]
 """Accepted: it failed as the baseline says."""
 Verdict: TypeAlias = Literal["conforms", "conforms in part", "fails"]
-_WORST_FIRST: tuple[Verdict, ...] = ("fails", "conforms in part", "conforms")
-SOCS = (
-    "Ascend910B1", "Ascend910_9391", "Ascend950PR_9589", "Ascend910A", "Ascend310P3",
-    "Ascend310B1", "Ascend310",
-)  # fmt: skip
-"""A SoC of each product."""
+NOT_RUN = "no outcome: the run ended before it"
 
 
 @dataclass(frozen=True)
@@ -140,6 +134,34 @@ class Tally:
 
 
 @dataclass(frozen=True)
+class Coverage:
+    """What was judged of what should have been. Cases that are for others do not count."""
+
+    judged: int
+    """Cases that ran."""
+    lowering: Mapping[str, int]
+    """How many cases should have run and did not, by reason."""
+    elsewhere: Mapping[str, int]
+    """How many cases are not for this server, by reason."""
+    paths: tuple[str, ...]
+    """By which calls were sent."""
+    paths_missing: tuple[str, ...]
+    """By which they should have been sent."""
+    paths_elsewhere: Mapping[str, str]
+    """By which they cannot be sent here, and why."""
+
+    @property
+    def required(self) -> int:
+        """Cases that should have run."""
+        return self.judged + sum(self.lowering.values())
+
+    @property
+    def complete(self) -> bool:
+        """Everything was judged that should have been."""
+        return not (self.lowering or self.paths_missing)
+
+
+@dataclass(frozen=True)
 class Known:
     """The result of a baseline, in addition to the outcomes that were accepted."""
 
@@ -170,8 +192,8 @@ class Report:
     """Operators that the server lists, but that no statement judges."""
     chosen: Selection = field(default_factory=Selection)
     """The filters; the verdict is about the cases that they left."""
-    cells: tuple[Cell, ...] = ()
-    """The cells of the cases that the run had to judge."""
+    required: int = 0
+    """How many cases the run had to judge."""
     paths: tuple[str, ...] = ()
     """The paths by which calls must have travelled."""
     allow_skipped: bool = False
@@ -179,11 +201,6 @@ class Report:
     known: Known = field(default_factory=Known)
     interrupted: bool = False
     """The user ended the run (Ctrl-C): the rest of the cases was not judged."""
-
-    @property
-    def reports(self) -> tuple[Report]:
-        """Itself, as a ``Matrix`` has those of several products."""
-        return (self,)
 
     @property
     def verdict(self) -> Verdict:
@@ -200,7 +217,20 @@ class Report:
 
     def coverage(self) -> Coverage:
         """What was judged of what should have been."""
-        return coverage(self.cells, self.paths, self.outcomes)
+        ran = [outcome for outcome in self.outcomes if outcome.status != "skipped"]
+        lowering = Counter(outcome.reason for outcome in self.outcomes if outcome.lowers)
+        if lost := self.required - len(self.outcomes):
+            lowering[NOT_RUN] = max(lost, 0)
+        elsewhere = Counter(
+            o.reason for o in self.outcomes if o.status == "skipped" and not o.lowers
+        )
+        taken = dict.fromkeys(path for outcome in ran for path in outcome.paths)
+        skipped = {path: why for each in ran for path, why in each.paths_skipped.items()}
+        return Coverage(
+            len(ran), dict(+lowering), dict(elsewhere), tuple(taken),
+            tuple(path for path in self.paths if path not in taken | skipped),
+            {path: why for path, why in skipped.items() if path not in taken},
+        )  # fmt: skip
 
     @property
     def failures(self) -> list[CaseOutcome]:
@@ -224,29 +254,6 @@ class Report:
             return number[0] == "F", int(number.lstrip("F")), each[0].case
 
         return sorted(rows, key=row)
-
-
-@dataclass(frozen=True)
-class Matrix:
-    """The reports of several products; there is at least one."""
-
-    reports: tuple[Report, ...]
-
-    @property
-    def verdict(self) -> Verdict:
-        """The worst verdict of the products on which there was something to judge."""
-        found = {report.verdict for report in self.judged}
-        return next((verdict for verdict in _WORST_FIRST if verdict in found), "fails")
-
-    @property
-    def judged(self) -> tuple[Report, ...]:
-        """The products on which something ran or should have: none has every operator."""
-        return tuple(r for r in self.reports if r.total().cases or not r.coverage().complete)
-
-    @property
-    def passed(self) -> bool:
-        """The verdict is ``conforms``."""
-        return self.verdict == "conforms"
 
 
 def _grouped(

@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 from npucall_conformance.cases.case import BLOCKS
 from npucall_conformance.judging.check import Sided
 from npucall_conformance.reporting import wording
-from npucall_conformance.reporting.report import Matrix, Report, Tally
+from npucall_conformance.reporting.report import Report, Tally
 from npucall_conformance.reporting.wording import count, in_ulp, number
 
 Tone: TypeAlias = Literal["", "good", "bad", "warn", "soft"]
@@ -41,20 +41,6 @@ class ReportTable:
 def tables(report: Report) -> Iterator[ReportTable]:
     """Those that have something to show."""
     yield from (table for table in _all(report) if table.rows)
-
-
-def products(matrix: Matrix) -> ReportTable:
-    """What came of each product."""
-    rows = []
-    for report in matrix.reports:
-        total, there = report.total(), report in matrix.judged
-        tone: Tone = "good" if report.passed else "bad" if there else "soft"
-        said = report.verdict if there else "nothing of what was chosen is there"
-        rows.append([
-            Cell(report.server.product), Cell(report.server.soc),
-            Cell(f"{total.passed}/{total.cases}", tone), Cell(str(total.skipped)), Cell(said, tone),
-        ])  # fmt: skip
-    return ReportTable("Products", ("product", "as"), ("passed", "skipped"), ("verdict",), rows)
 
 
 def _all(report: Report) -> Iterator[ReportTable]:

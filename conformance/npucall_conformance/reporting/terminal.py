@@ -24,8 +24,8 @@ from npucall_client.commands.console import show as print_all
 from npucall_client.commands.console import table as columns_of
 from npucall_conformance.reporting import wording
 from npucall_conformance.reporting.causes import Cause, causes
-from npucall_conformance.reporting.report import CaseOutcome, Matrix, Report
-from npucall_conformance.reporting.tables import ReportTable, products, tables
+from npucall_conformance.reporting.report import CaseOutcome, Report
+from npucall_conformance.reporting.tables import ReportTable, tables
 from npucall_conformance.reporting.wording import clean, count
 
 _SHOWN = 20
@@ -59,25 +59,9 @@ def progress(
             yield outcome
 
 
-def show(found: Report | Matrix, console: Console | None = None) -> None:
-    """Prints what passed and what failed. No text of a report is read as rich's markup.
-
-    Of several products those that do not conform are printed, then all of them as a table.
-    """
+def show(report: Report, console: Console | None = None) -> None:
+    """Prints what passed and what failed. No text of a report is read as rich's markup."""
     console = console or output()
-    if isinstance(found, Matrix):
-        for report in found.judged:
-            if not report.passed:
-                console.rule(Text(clean(f"{report.server.product} ({report.server.soc})")))
-                show(report, console)
-        _print(products(found), console, "")
-    else:
-        _show(found, console)
-    style = "bold green" if found.passed else "bold red"
-    console.print(Text(f"{wording.verdict(found)}.", style), soft_wrap=True)
-
-
-def _show(report: Report, console: Console) -> None:
     shown = [table for table in tables(report) if not table.of_page]
     for place, table in enumerate(shown):
         if place:
@@ -92,6 +76,8 @@ def _show(report: Report, console: Console) -> None:
         console.print(Text(f"... and {left}; --html or --json has them all"))
     for line in wording.remarks(report):
         console.print(Text(clean(line)), soft_wrap=True)
+    style = "bold green" if report.passed else "bold red"
+    console.print(Text(f"{wording.verdict(report)}.", style), soft_wrap=True)
 
 
 class _Failed(ProgressColumn):

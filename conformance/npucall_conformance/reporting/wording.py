@@ -8,8 +8,7 @@ import shlex
 
 from npucall.products import DEFAULT_SOC
 from npucall_conformance.reporting.causes import Cause
-from npucall_conformance.reporting.coverage import PATHS
-from npucall_conformance.reporting.report import CaseOutcome, JudgedServer, Matrix, Report, Wrong
+from npucall_conformance.reporting.report import CaseOutcome, JudgedServer, Report, Wrong
 
 # Besides these XML 1.0 has no surrogates, U+FFFE and U+FFFF; a terminal obeys some of the controls.
 _HARMFUL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
@@ -22,7 +21,7 @@ NO_ULP = (
 _LARGE = 1024
 """An error that is inside its tolerance and more ulp than this is that of a number near 0."""
 _NAMED = 6
-"""Operators of a cause that are named, and things that were not judged."""
+"""Operators of a cause that are named."""
 
 
 def clean(text: str) -> str:
@@ -114,48 +113,22 @@ def remarks(report: Report) -> list[str]:
 
 def _covered(report: Report) -> list[str]:
     found = report.coverage()
-    parts = [
-        f"{len(kind.judged):,} of {kind.required:,} {name}"
-        for name, kind in found.kinds.items()
-        if kind.required
-    ]
     cases = f"{found.judged:,} of {count(found.required, 'case')}"
-    missing = [
-        f"not judged: {name}: {why}"
-        for kind in found.kinds.values()
-        for name, why in kind.missing.items()
-    ]
-    left = [f"... and {len(missing) - _NAMED:,} more"] if len(missing) > _NAMED else []
+    by = f", by {count(len(found.paths), 'path')}" if found.paths else ""
     ways: dict[str, list[str]] = {}
-    for path, why in found.kinds[PATHS].elsewhere.items():
+    for path, why in found.paths_elsewhere.items():
         ways.setdefault(why, []).append(path)
     return [
-        f"judged on {report.server.product}: {cases}; {', '.join(parts)}",
-        *missing[:_NAMED],
-        *left,
+        f"judged on {report.server.product}: {cases}{by}",
+        *(f"not judged: path {path}: no case travelled by it" for path in found.paths_missing),
         *(f"{count(n, 'case')} should have been judged: {w}" for w, n in found.lowering.items()),
         *(f"skipped {count(n, 'case')}: {why}" for why, n in found.elsewhere.items()),
         *(f"not by {', '.join(paths)}: {why}" for why, paths in ways.items()),
     ]
 
 
-def verdict(found: Report | Matrix) -> str:
+def verdict(report: Report) -> str:
     """What came of it, in one sentence without its full stop, and of what it speaks."""
-    return _of_products(found) if isinstance(found, Matrix) else _of_one(found)
-
-
-def _of_products(matrix: Matrix) -> str:
-    if not matrix.judged:
-        return "Fails: nothing ran"
-    if matrix.passed:
-        others = [r.server.product for r in matrix.reports if r not in matrix.judged]
-        beside = f"; nothing of it is on {', '.join(others)}" if others else ""
-        return f"Conforms on {count(len(matrix.judged), 'product')}{beside}"
-    wanting = [r.server.product for r in matrix.judged if r.verdict == matrix.verdict]
-    return f"{matrix.verdict.capitalize()}, on {', '.join(wanting)}"
-
-
-def _of_one(report: Report) -> str:
     total, coverage = report.total(), report.coverage()
     cases = count(total.cases, "case")
     scope = "" if report.chosen.whole else f" in what was chosen ({report.chosen})"
@@ -163,7 +136,7 @@ def _of_one(report: Report) -> str:
         return f"Fails{scope}: nothing ran"
     if total.failed:
         return f"Fails{scope}: {total.failed:,} of {cases} failed"
-    skipped, paths = sum(coverage.lowering.values()), len(coverage.kinds[PATHS].missing)
+    skipped, paths = sum(coverage.lowering.values()), len(coverage.paths_missing)
     lacking = [count(skipped, "case")] * bool(skipped) + [count(paths, "path")] * bool(paths)
     missing = f"{' and '.join(lacking)} not judged"
     if report.verdict == "conforms in part":
