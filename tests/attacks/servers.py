@@ -63,6 +63,9 @@ class AttackedServer:
     def threads(self) -> int:
         return len(list(Path(f"/proc/{self.process.pid}/task").iterdir()))
 
+    def mappings(self) -> int:
+        return len(Path(f"/proc/{self.process.pid}/maps").read_text().splitlines())
+
     def info(self) -> pb.GetServerInfoResponse:
         """What it tells of itself, over a connection of its own."""
         with wire.bare_channel(self.target) as channel:

@@ -1,22 +1,29 @@
 """Soak: hostile and polite callers together, for ``SOAK_SECONDS`` (120; 1800 is the full one)."""
 
+import asyncio
 import os
 import random
 import subprocess
 import sys
 import time
-from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Coroutine
+from contextlib import AsyncExitStack, ExitStack, suppress
 from functools import partial
+from typing import Any
 
 import grpc
+import numpy as np
 import pytest
+
+from npucall.errors import NpucallError
+from npucall_client import Options, aio
+from npucall_client.aio import Client
 
 from . import attacks, requests
 from .attacks import Attack
-from .clients import clients, polite
+from .clients import ONE, ZERO, Seen, clients, polite
 from .http2 import LONG, pump
-from .servers import GIB, Start
+from .servers import GIB, AttackedServer, Start
 
 pytestmark = pytest.mark.long
 
@@ -24,33 +31,49 @@ QUIET_SECONDS = 10.0
 HOSTILE, COUNT = "tests.attacks.test_soak", 3
 HOLD_SECONDS = 4.0
 """For which an attack stands, with its connections open."""
-THREADS = 256
-"""More than a server keeps for calls and streams."""
+MORE = {"threads": 16, "descriptors": 8, "mappings": 64}
+"""That another moment may have: bounded rooms whose threads were not all needed before."""
+
+
+def kept(server: AttackedServer) -> dict[str, int]:
+    """What the process has once nothing is in flight."""
+    assert server.seconds_until_idle(LONG) < LONG
+    return {
+        "threads": server.threads(),
+        "descriptors": server.descriptors(),
+        "mappings": server.mappings(),
+    }
+
+
+def beside_hostile(server: AttackedServer, seconds: float) -> Seen:
+    """What polite callers see for so long."""
+    with polite(server.target, "large") as seen, ExitStack() as hostile:
+        time.sleep(QUIET_SECONDS)
+        server.note(f"before {seen()}")
+        for kind in ("hostile",) * COUNT + ("cancelling",):
+            hostile.enter_context(clients(HOSTILE, server.target, kind, server.limit))
+        with suppress(subprocess.TimeoutExpired):
+            server.process.wait(seconds)
+        return seen()
 
 
 def test_polite_callers_lose_nothing_beside_hostile_ones(start: Start) -> None:
+    """What the first part of the soak leaves is there for good, such as threads that wait for more;
+    the rest of it leaves nothing more."""
     seconds = float(os.environ.get("SOAK_SECONDS", "120"))
     with start("--reflection", limit=GIB) as server:
-        with polite(server.target, "large") as seen, ExitStack() as hostile:
-            time.sleep(QUIET_SECONDS)
-            server.note(f"before it {seen()}")
-            threads, descriptors = server.threads(), server.descriptors()
-            for _ in range(COUNT):
-                hostile.enter_context(clients(HOSTILE, server.target, server.limit))
-            with suppress(subprocess.TimeoutExpired):
-                server.process.wait(seconds)
-            beside = seen()
+        first = beside_hostile(server, seconds / 3)
+        before = kept(server)
+        rest = beside_hostile(server, 2 * seconds / 3)
         assert not server.killed
-        idle = server.seconds_until_idle(LONG)
-        server.note(
-            beside, f"idle after {idle:.0f} s", f"threads {threads} -> {server.threads()}",
-            f"descriptors {descriptors} -> {server.descriptors()}",
-        )  # fmt: skip
-        assert not beside.lost
+        after = kept(server)
+        server.note(first, rest, f"{before} -> {after}")
+        assert not first.lost
+        assert not rest.lost
         assert server.peak() < server.promise
-        assert idle < LONG
-        assert server.threads() < threads + THREADS
-        assert server.descriptors() <= descriptors + 8
+        assert {name: after[name] <= before[name] + MORE[name] for name in after} == dict.fromkeys(
+            after, True
+        )
         assert '"traceback"' not in server.log.read_text()
 
 
@@ -82,6 +105,42 @@ def let_loose(target: str, limit: int) -> list[Callable[[], Attack]]:
     ]
 
 
+async def cancelling(target: str) -> None:
+    """Calls of every kind over both carriers, given up at any moment."""
+    size = 2**19
+    many = np.ones(size, np.float32)
+
+    async def pipeline(client: Client) -> None:
+        async with client.pipeline() as calls:
+            for _ in range(8):
+                await calls.submit("L1LossBackward", ONE, many, ZERO, reduction=2)
+
+    async def resident(client: Client) -> None:
+        async with client.session() as session:
+            kept = await session.put(many)
+            async with session.program() as program:
+                await program.run("L1LossBackward", ONE, kept, ZERO, reduction=2)
+
+    async with AsyncExitStack() as stack:
+        both = [
+            await stack.enter_async_context(aio.connect(target, options=Options(carrier=carrier)))
+            for carrier in ("auto", "grpc")
+        ]
+        ways: list[Callable[[Client], Coroutine[Any, Any, Any]]] = [
+            lambda client: client.run("L1LossBackward", ONE, ONE, ZERO),
+            lambda client: client.run("L1LossBackward", ONE, many, ZERO, reduction=2),
+            pipeline,
+            resident,
+        ]
+        print("begun", flush=True)
+        while True:
+            task = asyncio.create_task(random.choice(ways)(random.choice(both)))
+            await asyncio.wait([task], timeout=random.uniform(0, 0.05))
+            task.cancel()
+            with suppress(asyncio.CancelledError, NpucallError):
+                await task
+
+
 def hostile(target: str, limit: str) -> None:
     """One attack after the other, in any order."""
     attacks_on = let_loose(target, int(limit))
@@ -93,4 +152,8 @@ def hostile(target: str, limit: str) -> None:
 
 
 if __name__ == "__main__":
-    hostile(*sys.argv[1:])
+    target, kind, limit = sys.argv[1:]
+    if kind == "cancelling":
+        asyncio.run(cancelling(target))
+    else:
+        hostile(target, limit)

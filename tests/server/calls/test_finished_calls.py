@@ -17,7 +17,7 @@ import grpc
 import pytest
 from tests.more import only
 from tests.server.carriers.frames.peer import EXECUTE, PROGRAM, FramePeer, StreamPeer, connected
-from tests.server.fakes import PATIENCE, until
+from tests.server.fakes import PATIENCE, BlockingDevice, until
 from tests.server.raw import call_of, channel_to
 from tests.server.serving import Served, serving
 from tests.server.sessions.raw import A, B, RawSessions, begin, chunk, end, entry
@@ -194,3 +194,35 @@ def test_a_call_that_is_over_leaves_nothing(how: str, rounds: int, tmp_path: Pat
         found["frames"] = grown(served, before)
         served.sessions.end_all()  # those whose caller had cancelled before they were open
     assert {name: dict(each) for name, each in found.items() if each} == {}
+
+
+@pytest.mark.alone
+def test_a_call_that_waited_for_its_turn_leaves_nothing(tmp_path: Path) -> None:
+    """Before: it kept itself, and memory of its connection that was then never given back."""
+    whole = messages()["Execute"][0][0].SerializeToString()
+    device = BlockingDevice()
+    device.result = bytes(8)
+
+    def calls(served: Served) -> None:
+        with connected(served) as one, connected(served) as other:
+            stream = StreamPeer(other)
+            for number in range(1, 9):
+                one.send(EXECUTE, whole, number)
+                begun = operators.Begin(request=operators.ExecuteRequest.FromString(whole))
+                frame = operators.ExecuteStreamRequest(call_id=number, begin=begun)
+                stream.send_bytes(frame.SerializeToString())
+            until(lambda: served.executor.turns.waiting == 15)
+            device.let_go(16)
+            for _ in range(8):
+                one.receive()
+            stream.close()
+            stream.answers()
+
+    with serving(device, max_streams=64, frames_socket=tmp_path / "f") as served:
+        calls(served)
+        gc.collect()
+        gc.disable()
+        before = rest()
+        calls(served)
+        found = grown(served, before)
+    assert found == Counter()

@@ -75,5 +75,6 @@ class FrameCall:
     def settle(self) -> None:
         """The answer has been taken, or the connection has ended: gives everything back."""
         self.answer = ()
+        self.caller.callbacks = None
         self.execution.give_back()
         self.outcome.end()

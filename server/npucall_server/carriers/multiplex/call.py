@@ -43,8 +43,8 @@ class StreamCaller:
         if limit is None or (seconds is not None and seconds < limit):
             limit = seconds
         self._ends = None if limit is None else time.monotonic() + limit
-        self._callbacks: list[Callable[[], None]] | None = []
-        """None once it no longer waits."""
+        self.callbacks: list[Callable[[], None]] | None = []
+        """Whom it tells when it cancels; None once it no longer waits: they may hold the call."""
         self._lock = threading.Lock()
 
     def time_remaining(self) -> float | None:
@@ -53,20 +53,20 @@ class StreamCaller:
 
     def is_active(self) -> bool:
         """Whether the call is not cancelled and its stream has not ended."""
-        return self._callbacks is not None
+        return self.callbacks is not None
 
     def add_callback(self, callback: Callable[[], None]) -> bool:
         """Calls back when it cancels."""
         with self._lock:
-            if self._callbacks is None:
+            if self.callbacks is None:
                 return False
-            self._callbacks.append(callback)
+            self.callbacks.append(callback)
             return True
 
     def cancel(self) -> None:
         """The caller no longer waits."""
         with self._lock:
-            callbacks, self._callbacks = self._callbacks, None
+            callbacks, self.callbacks = self.callbacks, None
         for callback in callbacks or ():
             callback()
 
@@ -142,6 +142,7 @@ class StreamCall:
     def settle(self) -> None:
         """It has been answered, or its stream has ended: gives everything back."""
         self.frames, self.early = iter(()), None
+        self.caller.callbacks = None
         self.execution.give_back()
         self.outcome.end()
 
