@@ -32,13 +32,15 @@ def npu(podman: Podman, npu_image: str, network: str) -> Iterator[str]:
 
 
 def is_confined(podman: Podman, container: str) -> None:
-    """Its process is not root, has no capability, and writes nowhere but to /tmp."""
+    """Its process is not root, has no capability, and writes to /tmp and its volume alone."""
     status = podman("exec", container, "cat", "/proc/1/status")
     lines = dict(line.split(":", 1) for line in status.splitlines())
     assert set(lines["Uid"].split()) == {"10001"}
     assert int(lines["CapEff"], 16) == int(lines["CapBnd"], 16) == 0
     assert lines["NoNewPrivs"].strip() == "1"
     assert podman.succeeds("exec", container, "touch", "/tmp/written")
+    for kept in "server-id", "usage.jsonl":
+        assert podman.succeeds("exec", container, "test", "-w", f"/var/lib/npucall/{kept}"), kept
     for folder in "/opt/npucall", "/etc", "/":
         assert not podman.succeeds("exec", container, "touch", f"{folder}/written"), folder
 
