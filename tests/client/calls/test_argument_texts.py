@@ -96,7 +96,10 @@ def test_outputs_are_told_from_arguments() -> None:
     [
         ("y=1", "y=1: expected NAME=VALUE with a name among x, xs, n, flag, alpha,"),
         ("n", "n: expected NAME=VALUE"),
-        ("n=tanh", r"n: expected a \.npy file, or numbers, true, false or null, found 'tanh'"),
+        (
+            "n=tanh",
+            r"n: expected a \.npy file, DTYPE:SHAPE, or numbers, true, false or null, found 'tanh'",
+        ),
         ("x=[1,", r"x: expected a \.npy file"),
         ("xs=1", "xs: expected a list of arrays, found '1'"),
     ],

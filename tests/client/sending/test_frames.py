@@ -30,7 +30,12 @@ from npucall.limits import KIB
 from npucall.v1 import operator_service_pb2 as pb
 from npucall.wire import headers
 from npucall.wire.status import to_status
-from npucall_client.sending.frames import frame_carrier, frame_places, thread_socket
+from npucall_client.sending.frames import (
+    frame_carrier,
+    frame_places,
+    loop_socket,
+    thread_socket,
+)
 from npucall_client.sending.proxy import way_to
 from npucall_client.settings import ClientSettings
 
@@ -265,6 +270,16 @@ def test_a_call_whose_connection_breaks_is_sent_again(state: str) -> None:
 @each("state", ["answer", "memory", "sending"])
 def test_a_server_that_stands_still_is_left(monkeypatch: pytest.MonkeyPatch, state: str) -> None:
     """Its connections stay open; ``state``: what the client waits for."""
+
+    class FirstSilenceError(thread_socket.SilenceError):
+        """The next server answers, however late it is."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            monkeypatch.setattr(keepalive, "SILENCE_SECONDS", fake.PATIENCE)
+
+    for each_socket in thread_socket, loop_socket:
+        monkeypatch.setattr(each_socket, "SilenceError", FirstSilenceError)
     monkeypatch.setattr(keepalive, "SILENCE_SECONDS", 0.2)
     monkeypatch.setattr(keepalive, "ALIVE_SECONDS", 0.1)
     monkeypatch.setattr(thread_socket, "_LONGEST_WAIT", 0.1)
