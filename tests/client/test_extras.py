@@ -82,6 +82,12 @@ COMMAND = (
 # What is missing, what is done, who says it, the package and the extra.
 MISSING = [
     ("typer", "import npucall_client.commands.command", "npucall", "client[cli]"),
+    (
+        "mcp",
+        "from npucall_client.commands.mcp_server import mcp; mcp('local:')",
+        "npucall mcp",
+        "client[mcp]",
+    ),
     ("torch", "import npucall_client.torch", "npucall_client.torch", "client[torch]"),
     ("pytest", "import npucall_client.testing", "npucall_client.testing", "client[testing]"),
     (

@@ -53,6 +53,7 @@ _MODULES = {
     "conform": f"{_SUITE}.conform_command",
     "exec": f"{_EXEC}.exec_command",
     "info": f"{_COMMANDS}.command",
+    "mcp": f"{_COMMANDS}.mcp_server",
     "members": f"{_COMMANDS}.members",
     "operators": f"{_COMMANDS}.command",
     "plan": f"{_COMMANDS}.calling",
