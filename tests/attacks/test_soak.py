@@ -31,7 +31,7 @@ QUIET_SECONDS = 10.0
 HOSTILE, COUNT = "tests.attacks.test_soak", 3
 HOLD_SECONDS = 4.0
 """For which an attack stands, with its connections open."""
-MORE = {"threads": 16, "descriptors": 8, "mappings": 64}
+MORE = {"threads": 16, "descriptors": 8, "mappings": 128}
 """That another moment may have: bounded rooms whose threads were not all needed before."""
 
 
