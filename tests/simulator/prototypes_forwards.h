@@ -217,10 +217,6 @@ SIM_OPERATOR(aclnnFlashAttentionScoreGrad, const aclTensor *query, const aclTens
 // aclnn_swi_glu.h; nn; 8.1 9.x
 SIM_OPERATOR(aclnnSwiGlu, const aclTensor *x, int64_t dim, SIM_OUT const aclTensor *out);
 
-// aclnn_swi_glu_grad.h; nn; 8.1 9.x
-SIM_OPERATOR(aclnnSwiGluGrad, const aclTensor *yGrad, const aclTensor *x, int64_t dim,
-             SIM_OUT const aclTensor *out);
-
 // aclnn_embedding.h; nn; 8.1 9.x
 SIM_OPERATOR(aclnnEmbedding, const aclTensor *weight, const aclTensor *indices,
              SIM_OUT const aclTensor *out);

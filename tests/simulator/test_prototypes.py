@@ -28,6 +28,7 @@ def test_every_operator_of_the_files_is_read() -> None:
     text = "".join(path.read_text() for path in FILES)
     written = re.findall(r"^SIM_OPERATOR\((\w+)", text, re.MULTILINE)
     assert [prototype.name for prototype in PROTOTYPES] == written
+    assert len({(p.name, p.library == "cust") for p in PROTOTYPES}) == len(PROTOTYPES)
 
 
 def test_a_declared_operator_has_the_prototype_of_the_documents() -> None:
