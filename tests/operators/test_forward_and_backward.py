@@ -30,6 +30,7 @@ UPSTREAM = ("grad_output", "grad_out", "grad_loss", "dy", "y_grad", "grad")
 VARIABLES = {
     "grad_weight": "weight",
     "grad_target": "target",
+    "grad_bias": "bias",
     "grad_weight_out": "weight",
     "grad_bias_out": "bias",
     "dgamma_out": "gamma",
@@ -128,6 +129,16 @@ CASES: dict[str, tuple[Case, ...]] = {
             shapes={"log_probs": (5, 2, 4), "targets": (2, 2)},
             draws={"log_probs": logarithms, "targets": lambda r, s: r.integers(1, 4, s)},
             through=log_softmax,
+        ),
+    ),
+    "aclnnConvolution": (
+        Case(
+            {"stride": (2, 1), "padding": (1,), "groups": 2, "cube_math_type": 0},
+            shapes={"input": (2, 4, 3, 4), "weight": (6, 2, 2, 3), "bias": (6,)},
+        ),
+        Case(
+            {"transposed": True, "stride": (2,), "output_padding": (1,), "cube_math_type": 0},
+            shapes={"input": (2, 4, 3), "weight": (4, 3, 2), "bias": (3,)},
         ),
     ),
     "aclnnLayerNorm": (

@@ -173,6 +173,18 @@ def attention(items: int, heads: int, rows: int, width: int) -> list[Large]:
     ]  # fmt: skip
 
 
+def convolution(images: tuple[int, ...], weight: tuple[int, ...], *extents: int) -> list[Large]:
+    """A convolution along two axes that leaves the extents as they are, in groups."""
+    groups = images[1] // weight[1]
+    shapes = {"input": images, "weight": weight}
+    gradient = {"grad_output": (images[0], weight[0], *images[2:]), **shapes}
+    attributes = {"groups": groups, "padding": extents, "cube_math_type": 0}
+    return [
+        Large("aclnnConvolution", shapes, attributes),
+        Large("aclnnConvolutionBackward", gradient, attributes),
+    ]
+
+
 def of_one_shape(operator: Operator[Any, Any]) -> Large:
     names = [p.name for p in operator.inputs]
     given = table_of(operator).call().arguments
@@ -219,6 +231,9 @@ CASES = [
         for shape in ((1, MANY), (MANY // 60_000, 60_000), (MANY // 8, 8))
         for case in (*layer_norm(*shape), *rms_norm(*shape))
     ),
+    *convolution((1, 4, 1024, 1024), (4, 4, 3, 3), 1),
+    *convolution((2, 2048, 4, 4), (2048, 2048, 1, 1), 0),
+    *convolution((1, 1024, 64, 64), (1024, 1, 5, 5), 2),
     *(case for shape in ((1, 1, 4096, 768), (4096, 8, 4, 32)) for case in attention(*shape)),
     ctc(1, 1, 4, MANY // 2),
     ctc(1, 1, MANY, 4),

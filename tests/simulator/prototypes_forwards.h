@@ -220,3 +220,20 @@ SIM_OPERATOR(aclnnSwiGlu, const aclTensor *x, int64_t dim, SIM_OUT const aclTens
 // aclnn_embedding.h; nn; 8.1 9.x
 SIM_OPERATOR(aclnnEmbedding, const aclTensor *weight, const aclTensor *indices,
              SIM_OUT const aclTensor *out);
+
+
+// aclnn_convolution.h; nn; 8.1 9.x
+SIM_OPERATOR(aclnnConvolution, const aclTensor *input, const aclTensor *weight,
+             SIM_OPTIONAL const aclTensor *bias, const aclIntArray *stride,
+             const aclIntArray *padding, const aclIntArray *dilation, bool transposed,
+             const aclIntArray *outputPadding, int64_t groups, SIM_OUT aclTensor *output,
+             int8_t cubeMathType);
+
+// aclnn_convolution_backward.h; nn; 8.1 9.x
+SIM_OPERATOR(aclnnConvolutionBackward, const aclTensor *gradOutput, const aclTensor *input,
+             const aclTensor *weight, SIM_OPTIONAL const aclIntArray *biasSizes,
+             const aclIntArray *stride, const aclIntArray *padding, const aclIntArray *dilation,
+             bool transposed, const aclIntArray *outputPadding, int groups,
+             const aclBoolArray *outputMask, int8_t cubeMathType,
+             SIM_OPTIONAL SIM_OUT aclTensor *gradInput, SIM_OPTIONAL SIM_OUT aclTensor *gradWeight,
+             SIM_OPTIONAL SIM_OUT aclTensor *gradBias);

@@ -39,6 +39,8 @@ LANES = 8
 """Equal copies of a row's maximum, and of its sum."""
 _SHORT, _LONG = 256, 1024
 """Rows of a block, and columns that it takes at a time; for the gradients of keys the reverse."""
+_PIECE = 1 << 17
+"""Most elements of these columns, whose heads may be wide."""
 
 
 class Sizes(NamedTuple):
@@ -146,6 +148,7 @@ class Attention:
         self.of_value = layout.sizes(self.value.shape, heads)
         self.group = self.heads // max(heads, 1)
         self.factor = self.facts.dtype.type(self.scale)
+        self._long = min(_LONG, _PIECE // max(self.of_query.width, 1))
 
     def rows_of(self, array: Array, sizes: Sizes, item: int, head: int, rows: slice) -> AnyArray:
         """Rows of a head, as a matrix."""
@@ -155,13 +158,13 @@ class Attention:
         """The columns that have to be computed for these rows, piece by piece."""
         alone = self.band is not None and self.band.alone
         first, last = self.band.seen_by(rows) if alone else (0, self.of_key.rows)  # type: ignore[union-attr]
-        return _pieces(max(first, 0), min(last, self.of_key.rows), _LONG)
+        return _pieces(max(first, 0), min(last, self.of_key.rows), self._long)
 
     def rows(self, columns: slice) -> Iterator[slice]:
         """The rows that have to be computed for these columns."""
         alone = self.band is not None and self.band.alone
         first, last = self.band.seeing(columns) if alone else (0, self.of_query.rows)  # type: ignore[union-attr]
-        return _pieces(max(first, 0), min(last, self.of_query.rows), _LONG)
+        return _pieces(max(first, 0), min(last, self.of_query.rows), self._long)
 
     def scores(
         self, query: AnyArray, keys: AnyArray, item: int, head: int, rows: slice, columns: slice

@@ -18,7 +18,7 @@ from npucall.declare.rules.dtypes import (
     same_dtype,
     supported,
 )
-from npucall.declare.rules.formats import public_format, same_format
+from npucall.declare.rules.formats import format_of_rank, public_format, same_format
 from npucall.declare.rules.kernel_dtypes import always, dtype_of, float16_if_all, short_if_all
 from npucall.declare.rules.presence import (
     fill_if_empty,
@@ -35,6 +35,7 @@ from npucall.declare.rules.shapes import (
     rank_at_most,
     rank_is,
     same_extent,
+    same_rank,
     same_shape,
     shape_of,
 )
@@ -56,6 +57,7 @@ __all__ = [
     "fill_if_empty",
     "float16_if_all",
     "float_of",
+    "format_of_rank",
     "not_empty",
     "not_given",
     "not_negative",
@@ -73,6 +75,7 @@ __all__ = [
     "same_dtype",
     "same_extent",
     "same_format",
+    "same_rank",
     "same_shape",
     "shape_of",
     "short_if_all",

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from npucall.declare.rules.rule import Fault, Rule, listed, refuses
 from npucall.errors import FormatError
+from npucall.tensors import Format
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,3 +35,16 @@ def public_format(*names: str) -> Rule:
                 yield name, "a public format such as ND", found
 
     return refuses(FormatError, f"{listed(names)} are not in a private format", names, faults)
+
+
+def format_of_rank(*names: str) -> Rule:
+    """Each is in the format of its number of dimensions, as torch_npu tags it: NCL, NCHW, NCDHW."""
+
+    def faults(draft: Draft) -> Iterator[Fault]:
+        for name, spec in draft.tensors(names):
+            own = Format.of_rank(len(spec.shape))
+            if spec.format is not own:
+                yield name, f"{own.name}, as it has {len(spec.shape)} dimensions", spec.format.name
+
+    text = f"{listed(names)} are NCL, NCHW or NCDHW by their number of dimensions"
+    return refuses(FormatError, text, names, faults)

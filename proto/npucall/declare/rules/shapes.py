@@ -38,6 +38,19 @@ def rank_is(name: str, *ranks: int) -> Rule:
     return refuses(ShapeError, f"{name} has {expected}", (name,), faults)
 
 
+def same_rank(*names: str, as_: str) -> Rule:
+    """They have as many dimensions as ``as_``; the first that differs is to blame."""
+
+    def faults(draft: Draft) -> Iterator[Fault]:
+        rank = len(draft.shape(as_))
+        for name, spec in draft.tensors(names):
+            if len(spec.shape) != rank:
+                yield name, f"{rank} dimensions, as {as_} has", len(spec.shape)
+
+    text = f"{listed(names)} have as many dimensions as {as_}"
+    return refuses(ShapeError, text, names, faults)
+
+
 def one_element(name: str) -> Rule:
     """The tensor has one element, whatever its rank."""
 
