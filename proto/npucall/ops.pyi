@@ -1,4 +1,6 @@
 from npucall.operators.add import add as add
+from npucall.operators.batch_norm import batch_norm as batch_norm
+from npucall.operators.batch_norm_backward import batch_norm_backward as batch_norm_backward
 from npucall.operators.binary_cross_entropy import binary_cross_entropy as binary_cross_entropy
 from npucall.operators.binary_cross_entropy_backward import binary_cross_entropy_backward as binary_cross_entropy_backward
 from npucall.operators.binary_cross_entropy_with_logits import binary_cross_entropy_with_logits as binary_cross_entropy_with_logits

@@ -34,6 +34,7 @@ VARIABLES = {
     "grad_weight_out": "weight",
     "grad_bias_out": "bias",
     "dgamma_out": "gamma",
+    "grad_bias": "bias",
     "dk": "key",
     "dv": "value",
 }
@@ -172,6 +173,13 @@ CASES: dict[str, tuple[Case, ...]] = {
             backward={"num_weights": 4},
             shapes={"weight": (4, 3), "indices": (5,)},
             draws={"indices": labels(4)},
+        ),
+    ),
+    "aclnnBatchNorm": (
+        Case(
+            {"training": [True, False], "eps": 1e-3},
+            shapes={"weight": (4,), "bias": (4,)},
+            result="output",
         ),
     ),
     "aclnnSoftmax": (Case({"dim": [0, -1]}),),

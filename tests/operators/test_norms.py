@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 from npucall.compute.evaluate import compute
+from npucall.operators.batch_norm import batch_norm
+from npucall.operators.batch_norm_backward import batch_norm_backward
 from npucall.operators.layer_norm import layer_norm
 from npucall.operators.layer_norm_backward import layer_norm_backward
 from npucall.operators.rms_norm import rms_norm
@@ -20,10 +22,10 @@ WEIGHT = np.array([1, 2, 0.5])
 UPSTREAM = np.array([[1.0, 0, 2], [-1, 1, 0.5]])
 
 
-def near(found: Any, *expected: Any) -> None:
+def near(found: Any, *expected: Any, within: float = 1e-8) -> None:
     """The outputs are these numbers, which torch gave in float64, with eight decimals."""
     for one, other in zip(found, expected, strict=True):
-        assert np.abs(one - np.array(other)).max() < 1e-8
+        assert np.abs(one - np.array(other)).max() < within
 
 
 def test_layer_norm_of_two_rows() -> None:
@@ -45,6 +47,35 @@ def test_rms_norm_of_two_rows() -> None:
         [[0.28797292, -0.17998304, 0.01799836], [-0.54772248, 1.02697966, 0.34232649]],
         [0.37796445, -0.54772248, 3.84529928],
     )
+
+
+ITEMS = np.array([[1.0, 5], [3, -1], [2, 2]])
+OF_ITEMS = np.array([[1.0, 0], [0, 1], [2, -1]])
+
+
+def test_batch_norm_of_three_items_saves_the_variance() -> None:
+    w = np.array([2, 0.5])
+    _, _, _, mean, var = compute(batch_norm, ITEMS, w, training=True)
+    near((mean, var), [2, 2], [0.66666667, 6])
+    near(
+        compute(
+            batch_norm_backward, OF_ITEMS, ITEMS, w, save_mean=mean, save_invstd=var, training=True
+        ),
+        [[-1.22471732, 0.10206182], [-1.22475406, 0.10206216], [2.44947137, -0.20412398]],
+        [-1.22473569, -1.22474385],
+        [3, 0],
+    )
+
+
+def test_running_statistics_are_updated_with_the_unbiased_variance() -> None:
+    running = np.zeros(2, np.float32), np.ones(2, np.float32)
+    found = LOCAL.run(batch_norm, ITEMS.astype(np.float32), None, None, *running, training=True)
+    near((found.running_mean, found.running_var), [0.2, 0.2], [1.0, 1.8], within=1e-6)
+    assert (running[0].tolist(), running[1].tolist()) == ([0, 0], [1, 1])
+    kept = LOCAL.run(batch_norm, ITEMS.astype(np.float32), None, None, *running)
+    assert (kept.save_mean, kept.running_var.tolist()) == (None, [1, 1])
+    nothing = LOCAL.run(batch_norm, np.zeros((0, 2), np.float32), None, None, *running)
+    assert nothing.running_var.tolist() == [1, 1]
 
 
 @pytest.mark.parametrize("half", [False, True])

@@ -80,6 +80,17 @@ def embedding(count: int, width: int) -> list[Large]:
     ]
 
 
+def batch_norm(*shape: int) -> list[Large]:
+    names = ("weight", "running_mean", "running_var")
+    forward: dict[str, Any] = {"input": shape, "weight": shape[1:2], "bias": shape[1:2]}
+    shapes = {"grad_out": shape, "input": shape}
+    shapes |= dict.fromkeys((*names, "save_mean", "save_invstd"), shape[1:2])
+    return [
+        Large("aclnnBatchNorm", forward, {"training": True}),
+        Large("aclnnBatchNormBackward", shapes, {"training": True}),
+    ]
+
+
 def cross_entropy(rows: int, classes: int, *, forward: bool = False, **more: Any) -> Large:
     shapes: dict[str, Any] = {"target": (rows,), "weight": (classes,)}
     dtypes = {"target": INT64, "weight": FLOAT}
@@ -211,6 +222,11 @@ CASES = [
     *(glu(*shape) for shape in ((1, MANY), (MANY // 200_000, 200_000), (MANY // 10, 10))),
     *(case for shape in ((1, MANY), (MANY // 10, 10)) for case in swi_glu(*shape)),
     *(case for shape in ((4, MANY), (MANY, 4), (MANY // 8, 8)) for case in embedding(*shape)),
+    *(
+        case
+        for shape in ((1, 1, MANY), (4, MANY // 4), (64, 4, MANY // 256))
+        for case in batch_norm(*shape)
+    ),
     cross_entropy(1, MANY, reduction="sum"),
     cross_entropy(MANY // 8, 8),
     cross_entropy(64, MANY // 64, label_smoothing=0.25),

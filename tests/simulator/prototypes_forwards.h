@@ -237,3 +237,9 @@ SIM_OPERATOR(aclnnConvolutionBackward, const aclTensor *gradOutput, const aclTen
              const aclBoolArray *outputMask, int8_t cubeMathType,
              SIM_OPTIONAL SIM_OUT aclTensor *gradInput, SIM_OPTIONAL SIM_OUT aclTensor *gradWeight,
              SIM_OPTIONAL SIM_OUT aclTensor *gradBias);
+// aclnn_batch_norm.h; nn; 8.1 9.x
+SIM_OPERATOR(aclnnBatchNorm, const aclTensor *input, SIM_OPTIONAL const aclTensor *weight,
+             SIM_OPTIONAL const aclTensor *bias, SIM_OPTIONAL SIM_OUT aclTensor *runningMean,
+             SIM_OPTIONAL SIM_OUT aclTensor *runningVar, bool training, double momentum, double eps,
+             SIM_OUT aclTensor *output, SIM_OPTIONAL SIM_OUT aclTensor *saveMean,
+             SIM_OPTIONAL SIM_OUT aclTensor *saveInvstd);

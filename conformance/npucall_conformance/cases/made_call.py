@@ -73,8 +73,9 @@ def call_of(case: Case, seed: int, product: str = "Ascend910B") -> MadeCall:
     shapes = {each.name: _shape(case, each, given) for each in asked}
     of_call = {**case.dtypes, **_dtypes_of({**statement.defaults, **attributes})}
     dtypes = {each.name: each.dtype_in(of_call) for each in statement.outputs}
+    dtypes |= {name: dtype for name, dtype in case.dtypes.items() if name in dtypes}
     for name, dtype in case.outputs.items():
-        if name not in shapes:
+        if name not in shapes or name in specs:
             continue
         dtypes[name] = dtype or dtypes[name]
         layout = case.layouts.get(name, Arrangement.DENSE)
@@ -140,7 +141,7 @@ def _inputs(
             continue
         array = _drawn(case, each, Draw(random, case.shapes[each.name], seen, case.shapes))
         layout = case.layouts.get(each.name, Arrangement.DENSE)
-        if not layout.fits(array.shape, output=False):
+        if not layout.fits(array.shape, output=each.updated):
             layout = Arrangement.DENSE
         spec = layout.spec(case.dtypes[each.name], array.shape)
         storages[each.name], arrays[each.name] = put(array, spec, _fill(case, seed))

@@ -13,7 +13,12 @@ from npucall_conformance.stating.parts import Invalid
 from npucall_conformance.stating.statement import Parameter, Statement
 from npucall_conformance.stating.tables import product_of
 
-_ROLES = {pb.ROLE_INPUT: "input", pb.ROLE_OUTPUT: "output", pb.ROLE_ATTRIBUTE: "attribute"}
+_ROLES = {
+    pb.ROLE_INPUT: "input",
+    pb.ROLE_OUTPUT: "output",
+    pb.ROLE_INPUT_OUTPUT: "both",
+    pb.ROLE_ATTRIBUTE: "attribute",
+}
 _MEMBERS = {bool: "boolean", int: "integer", float: "number", str: "text"}
 A_TEXT = object()
 """Any text but an empty one is expected."""
@@ -145,6 +150,8 @@ def _alone(statement: Statement, subject: Subject, info: pb.OperatorInfo) -> Ite
 
 
 def _role(statement: Statement, parameter: Parameter) -> str:
+    if parameter.name in {each.name for each in statement.inputs if each.updated}:
+        return "both"
     if parameter.name in {each.name for each in statement.inputs}:
         return "input"
     return "output" if parameter.name in {each.name for each in statement.outputs} else "attribute"

@@ -38,6 +38,8 @@ class In:
     it."""
     own: bool = False
     """It is not converted to the kernel's dtype, though it has that of the case."""
+    updated: bool = False
+    """It is an output of the same name too, in whose storage it comes."""
 
 
 @dataclass(frozen=True)

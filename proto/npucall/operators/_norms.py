@@ -164,7 +164,7 @@ def gamma_is_tail(x: str) -> rules.Rule:
 
 def masked(place: int) -> Callable[[Draft], bool]:
     """Whether ``output_mask`` asks for its output with this number."""
-    return lambda draft: bool(draft.attribute("output_mask")[place])
+    return lambda draft: any((draft.attribute("output_mask") or ())[place : place + 1])
 
 
 def mask_of(count: int) -> rules.Rule:

@@ -25,8 +25,8 @@ from npucall.dtypes import FLOAT, AnyArray, Array
 from npucall.operators._numerics import numbered
 from npucall.tensors import Shape
 
-_LONG, _MANY = 4096, 256
-"""Elements of a long row, and how many rows are many: then sums are taken with more care."""
+_FEW = 32
+"""Rows that are added up one after the other without float64."""
 _FORWARD, _BACKWARD = 24, 56
 """Bytes that a formula holds of each element of a row; backward with two sums over all rows."""
 
@@ -83,11 +83,17 @@ def one_a_row(facts: Facts, array: Array, lead: Shape, index: tuple[slice, ...])
 
 def statistics(x: AnyArray, eps: float, *, centred: bool) -> tuple[AnyArray, AnyArray, AnyArray]:
     """The normal forms of rows, and a mean and an rstd for each."""
+    normal, mean, variance = moments(x, centred=centred)
+    rstd = 1 / np.sqrt(variance + x.dtype.type(eps))
+    return np.multiply(normal, rstd, out=normal if centred else None), mean, rstd
+
+
+def moments(x: AnyArray, *, centred: bool = True) -> tuple[AnyArray, AnyArray, AnyArray]:
+    """Rows without their means, where ``centred``; and a mean and a variance for each."""
     length = x.dtype.type(x.shape[-1])
     mean = np.add.reduce(x, -1, keepdims=True) / length
-    normal = x - mean if centred else x
-    rstd = 1 / np.sqrt(_products(normal, normal) / length + x.dtype.type(eps))
-    return np.multiply(normal, rstd, out=normal if centred else None), mean, rstd
+    found = x - mean if centred else x
+    return found, mean, products_of(found, found) / length
 
 
 def gradient(
@@ -98,7 +104,7 @@ def gradient(
     ``out``: where it may be computed.
     """
     length = d.dtype.type(d.shape[-1])
-    share = _products(d, normal) / length
+    share = products_of(d, normal) / length
     if centred:
         d -= np.add.reduce(d, -1, keepdims=True) / length
     normal *= share
@@ -106,12 +112,9 @@ def gradient(
     return np.multiply(d, rstd, out=d if out is None else out)
 
 
-def _products(one: AnyArray, other: AnyArray) -> AnyArray:
-    """The sums of products of rows: in pairs where they are long, else without a product array."""
-    if one.shape[-1] > _LONG:
-        return np.add.reduce(one * other, -1, keepdims=True)
-    sums: AnyArray = np.einsum("ij,ij->i", one, other)[:, np.newaxis]
-    return sums
+def products_of(one: AnyArray, other: AnyArray) -> AnyArray:
+    """The sums of products of rows, in pairs: of many equal products no error adds up."""
+    return np.add.reduce(one * other, -1, keepdims=True)
 
 
 class Sums:
@@ -142,10 +145,13 @@ class Sums:
 
 
 def _columns(block: AnyArray) -> AnyArray:
-    """The sums of columns: of many rows in float64, of few as a product with ones."""
-    if len(block) > _MANY:
-        return np.add.reduce(block, 0, np.float64)
-    return np.ones(len(block), block.dtype) @ block
+    """The sums of columns: of a few rows at a time as products with ones, of these in float64."""
+    whole = len(block) - len(block) % _FEW
+    sums: AnyArray = np.add.reduce(block[whole:], 0, np.float64)
+    if whole:
+        groups = block[:whole].reshape(-1, _FEW, block.shape[1])
+        sums += np.add.reduce(np.ones(_FEW, block.dtype) @ groups, 0, np.float64)
+    return sums
 
 
 def place_of(facts: Facts, name: str, index: tuple[slice, ...], rows: int) -> AnyArray | None:

@@ -112,7 +112,7 @@ def _parameter(operator: Operator[Any, Any], parameter: Parameter) -> pb.Paramet
         role=_role(parameter),
         c_type=parameter.c_type,
         description=parameter.description,
-        read=isinstance(parameter, Input) and parameter.read,
+        read=parameter.read if isinstance(parameter, Input) else _role(parameter) == _IN_PLACE,
         optional=_optional(operator, parameter),
     )
     default = operator.default(parameter) if isinstance(parameter, Attribute) else None

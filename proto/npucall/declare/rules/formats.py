@@ -48,3 +48,13 @@ def format_of_rank(*names: str) -> Rule:
 
     text = f"{listed(names)} are NCL, NCHW or NCDHW by their number of dimensions"
     return refuses(FormatError, text, names, faults)
+def format_in(name: str, *formats: Format) -> Rule:
+    """The tensor has one of these formats."""
+    expected = listed(tuple(each.name for each in formats), "or")
+
+    def faults(draft: Draft) -> Iterator[Fault]:
+        for _, spec in draft.tensors((name,)):
+            if spec.format not in formats:
+                yield name, expected, spec.format.name
+
+    return refuses(FormatError, f"format of {name} is {expected}", (name,), faults)
