@@ -48,6 +48,8 @@ def format_of_rank(*names: str) -> Rule:
 
     text = f"{listed(names)} are NCL, NCHW or NCDHW by their number of dimensions"
     return refuses(FormatError, text, names, faults)
+
+
 def format_in(name: str, *formats: Format) -> Rule:
     """The tensor has one of these formats."""
     expected = listed(tuple(each.name for each in formats), "or")
