@@ -40,15 +40,16 @@ def record(
         npucall record calls.rec -- python train.py
         npucall record calls.rec --target npu-host:50051 -- python -m pytest
     """
-    if file.exists():
-        raise SettingError(f"{file}: expected a new file, found one that is there", setting="file")
+    try:
+        file.touch(0o600, exist_ok=False)
+    except OSError as error:
+        raise SettingError(f"{file}: expected to make this file: {error.strerror}") from None
     told = {} if target is None else {"target": ClientSettings.of(target=target).target}
     code = run_child(command, environment_with(record=str(file.absolute()), **told))
-    calls: Counter[str] = Counter()
-    if file.exists():
-        calls.update(call.operator for call in recorded(file) if call.method == EXECUTE.name)
-    how_large = size(file.stat().st_size) if file.exists() else "no file"
-    print(f"npucall: recorded {calls.total()} calls, {how_large}", file=sys.stderr)
+    held = file.stat().st_size
+    found = recorded(file) if held else ()
+    calls = Counter(call.operator for call in found if call.method == EXECUTE.name)
+    print(f"npucall: recorded {calls.total()} calls, {size(held)}", file=sys.stderr)
     for operator, count in sorted(calls.items()):
         print(f"  {count} of {operator}", file=sys.stderr)
     raise typer.Exit(code)

@@ -7,6 +7,7 @@ its arrays, as one question, and the same call is always the same bytes.
 from __future__ import annotations
 
 import warnings
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakKeyDictionary
@@ -28,6 +29,7 @@ from npucall_client.targets import RECORDED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
+    from typing import TypeAlias
 
     from npucall.declare.prepare import Prepared
     from npucall.tensors import Buffer
@@ -39,7 +41,9 @@ if TYPE_CHECKING:
     from npucall_client.sending.transport import Transport
     from npucall_client.settings import ClientSettings
 
-T = TypeVar("T")
+    T = TypeVar("T")
+    Asked: TypeAlias = Callable[[Transport], Coroutine[Any, Any, T]]
+    """What asks a server."""
 
 
 class _Sessions(LocalSessions):
@@ -54,10 +58,9 @@ class RecordedTransport(LocalTransport):
 
     def __init__(self, settings: ClientSettings, sender: Sender) -> None:
         self._settings = settings
-        self._open()
-        asked = GET_SERVER_INFO.request()
-        message = self._answer(GET_SERVER_INFO.name, asked.SerializeToString(), self._info)
-        self._first = GET_SERVER_INFO.answer.FromString(message)
+        self._first = GET_SERVER_INFO.answer.FromString(
+            self._answer(GET_SERVER_INFO.name, b"", _first_info)
+        )
         super().__init__(self._first.server.soc, sender)
         self._identity = decode_identity(self._first.server)
         self._variant = self._first.default_variant
@@ -65,52 +68,38 @@ class RecordedTransport(LocalTransport):
         self._bytes: WeakKeyDictionary[Prepared, bytes] = WeakKeyDictionary()
         self._sessions = _Sessions(self, sender)
 
-    def _open(self) -> None:
-        self._answers = Answers(Path(self._settings.target.removeprefix(RECORDED)))
+    @cached_property
+    def _answers(self) -> Answers:
+        return Answers(Path(self._settings.target.removeprefix(RECORDED)))
 
-    def _info(self) -> bytes:
-        """What a server says it is, where there is one."""
-        raise NotImplementedError
-
-    def _answer(self, method: str, message: bytes, live: Callable[[], bytes]) -> bytes:
-        """The answer to a question; ``live`` asks the server, where there is one."""
-        del live
+    def _answer(self, method: str, message: bytes, ask: Asked[bytes]) -> bytes:
+        """The answer to a question; ``ask`` asks a server, where there is one."""
+        del ask
         return self._answers.to(method, message)
 
-    def _live(self, work: Callable[[Transport], Coroutine[Any, Any, T]]) -> T:
-        """What the server answers, where there is one."""
-        raise NotImplementedError
-
-    async def _asked(self, method: str, message: bytes, live: Callable[[], bytes]) -> bytes:
-        return await self.sender.beside(lambda: self._answer(method, message, live))
+    async def _asked(self, method: str, message: bytes, ask: Asked[bytes]) -> bytes:
+        return await self.sender.beside(lambda: self._answer(method, message, ask))
 
     async def execute(self, request: Request) -> Response:
         call = request.call
         if call.home is not None:
             return await self._sessions.execute(request)
         message = join_request(call.call, list(call.data.values()))
-        return response_to(
-            call, await self._asked(EXECUTE.name, message, lambda: self._executed(request))
-        )
-
-    def _executed(self, request: Request) -> bytes:
-        return join_response(*self._live(lambda server: server.execute(request)))
+        return response_to(call, await self._asked(EXECUTE.name, message, _executed(request)))
 
     async def plan(self, request: Request) -> pb.PlanResponse:
+        async def ask(server: Transport) -> bytes:
+            return (await server.plan(request)).SerializeToString()
+
         message = join_request(request.call.call, ())
-        answer = await self._asked(
-            PLAN.name,
-            message,
-            lambda: self._live(lambda server: server.plan(request)).SerializeToString(),
-        )
-        return PLAN.answer.FromString(answer)
+        return PLAN.answer.FromString(await self._asked(PLAN.name, message, ask))
 
     async def answer(self, request: Request, rpc: Rpc[Q, A], asked: Q) -> A:
-        def live() -> bytes:
-            return self._live(lambda server: server.answer(request, rpc, asked)).SerializeToString()
+        async def ask(server: Transport) -> bytes:
+            return (await server.answer(request, rpc, asked)).SerializeToString()
 
         message = asked.SerializeToString(deterministic=True)
-        return rpc.answer.FromString(await self._asked(rpc.name, message, live))
+        return rpc.answer.FromString(await self._asked(rpc.name, message, ask))
 
     @property
     def first_info(self) -> pb.GetServerInfoResponse:
@@ -134,17 +123,16 @@ class RecordedTransport(LocalTransport):
         return prepared
 
     def compute(self, call: Prepared, storages: Sequence[Buffer]) -> list[Buffer]:
-        sent = self._bytes[call]
-        given = dict(zip(call.stored, storages, strict=True))
+        settings, sent = self._settings, self._bytes[call]
+        bound = BoundCall(call.operator.name, sent, dict(zip(call.stored, storages, strict=True)))
         request = Request(
-            self._settings.timeout,
-            reservation=self._settings.reservation,
-            waits=self._settings.wait,
-            name=call.operator.name,
-            call=BoundCall(call.operator.name, sent, {**given}),
+            settings.timeout,
+            reservation=settings.reservation,
+            waits=settings.wait,
+            name=bound.operator,
+            call=bound,
         )
-        message = join_request(sent, storages)
-        answer = self._answer(EXECUTE.name, message, lambda: self._executed(request))
+        answer = self._answer(EXECUTE.name, join_request(sent, storages), _executed(request))
         return list(split_response(answer).storage)  # type: ignore[arg-type]  # nothing is placed
 
 
@@ -158,15 +146,9 @@ class RecordingTransport(RecordedTransport):
         self._is_full = False
         super().__init__(settings, sender)
 
-    def _open(self) -> None:
-        """The file is opened for each call."""
-
-    def _info(self) -> bytes:
-        return self._server.first_info.SerializeToString()
-
-    def _answer(self, method: str, message: bytes, live: Callable[[], bytes]) -> bytes:
+    def _answer(self, method: str, message: bytes, ask: Asked[bytes]) -> bytes:
         try:
-            answer = live()
+            answer = finished(ask(self._server))
         except NpucallError as error:
             self._write(Recorded(method, message, None, error))
             raise
@@ -178,24 +160,34 @@ class RecordingTransport(RecordedTransport):
             self._is_full = True
             warnings.warn(f"record: {self._file} has no room for more calls", stacklevel=2)
 
-    def _live(self, work: Callable[[Transport], Coroutine[Any, Any, T]]) -> T:
-        return finished(work(self._server))
+    async def _there(self, ask: Asked[T]) -> T:
+        """What the server answers to what is not recorded."""
+        return await self.sender.beside(lambda: finished(ask(self._server)))
 
     async def reserve(
         self, request: Request, seconds: float, wait: float, count: int = 1
     ) -> ServerGrant:
-        return await self.sender.beside(
-            lambda: finished(self._server.reserve(request, seconds, wait, count))
-        )
+        return await self._there(lambda server: server.reserve(request, seconds, wait, count))
 
     async def renew(self, request: Request, key: str) -> ServerGrant:
-        return await self.sender.beside(lambda: finished(self._server.renew(request, key)))
+        return await self._there(lambda server: server.renew(request, key))
 
     async def release(self, request: Request, key: str) -> None:
-        await self.sender.beside(lambda: finished(self._server.release(request, key)))
+        await self._there(lambda server: server.release(request, key))
 
     async def carrier(self, request: Request) -> str:
-        return await self.sender.beside(lambda: finished(self._server.carrier(request)))
+        return await self._there(lambda server: server.carrier(request))
 
     async def close(self) -> None:
-        await self.sender.beside(lambda: finished(self._server.close()))
+        await self._there(lambda server: server.close())
+
+
+async def _first_info(server: Transport) -> bytes:
+    return server.first_info.SerializeToString()
+
+
+def _executed(request: Request) -> Asked[bytes]:
+    async def ask(server: Transport) -> bytes:
+        return join_response(*await server.execute(request))
+
+    return ask

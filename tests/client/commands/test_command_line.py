@@ -248,7 +248,9 @@ def test_record_runs_a_command_and_keeps_its_calls(run: Any, tmp_path: Path) -> 
     assert (told.returncode, told.stdout) == (0, "out = [1., 1., 1.]\n")
     ended = run(*words)
     assert ended.returncode == ExitCode.USAGE
-    assert f"{file}: expected a new file, found one that is there" in ended.stderr
+    assert f"{file}: expected to make this file: File exists" in ended.stderr
+    ended = run("record", str(tmp_path / "none.rec"), "--", sys.executable, "-c", "")
+    assert (ended.returncode, ended.stderr) == (0, "npucall: recorded 0 calls, 0 B\n")
 
 
 # Nothing is cut.
