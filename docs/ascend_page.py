@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import re
+import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import page_parts
 
+from npucall.statuses import STATUSES, Fate
+from npucall_server.commands.doctor.climb import RUNGS
 from npucall_server.devices.cann.advice import ADVICE, OF_FATE
 from npucall_server.devices.cann.claims import Claim, Stake, chance_of
-from npucall.statuses import STATUSES, Fate
 from npucall_server.devices.cann.unverified import UNVERIFIED
 
 if TYPE_CHECKING:
@@ -100,8 +102,19 @@ def statuses() -> str:
     return page_parts.table(("status", "name", "means", "what to do"), rows)
 
 
+def rungs() -> str:
+    """What ``doctor --climb`` starts, from the most careful server to the fastest."""
+    rows = [
+        (f"`{rung.flags}`", rung.turns_on, ", ".join(f"`{claim}`" for claim in rung.claims))
+        for rung in RUNGS
+    ]
+    head = ("the server's flags", "turns on", "then these claims hold")
+    return textwrap.indent(page_parts.table(head, rows), "   ")
+
+
 PARTS: dict[str, Callable[[], str]] = {
     "proofs": proofs,
     "unverified": unverified,
+    "rungs": rungs,
     "statuses": statuses,
 }

@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from npucall_server.commands import command_line
 from npucall_server.commands.command_line import Command
-from npucall_server.commands.doctor import host, report
+from npucall_server.commands.doctor import climb, host, report
 from npucall_server.commands.doctor.child import in_child
 from npucall_server.commands.doctor.device import examine
 from npucall_server.commands.doctor.finding import Finding, Message, Section, Verdict
@@ -33,6 +33,11 @@ _REPORT = (
     "hand. It has versions, the processor, SoC and memory of the device, and paths from the "
     "environment; a finding about nodes names the user. It has no host name, no addresses, no "
     "tokens, and nothing about callers"
+)
+_CLIMB = (
+    "instead, start a server that uses as little as it can of what CANN promises, judge it by "
+    "`npucall conform --quick`, then one that uses a little more, and so on; says which is the "
+    "first to fail. Needs the distribution npucall-conformance"
 )
 Messages: TypeAlias = Iterator[Message]
 
@@ -56,10 +61,13 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
         "--device", type=_device, default="cann:0", metavar=CANN.form, help="default: cann:0"
     )
     parser.add_argument("--json", action="store_true", help="print JSON, for programs")
+    parser.add_argument("--climb", action="store_true", help=_CLIMB)
     parser.add_argument("--report", type=_writable, metavar="FILE", help=_REPORT)
 
 
 def _examine(given: argparse.Namespace, root: Path, seconds: float) -> int:
+    if given.climb:
+        return climb.climb(given.device)
     header, facts = report.header_of(f"cann:{given.device}"), dict[str, str]()
     kept: list[Finding] = []
     try:
