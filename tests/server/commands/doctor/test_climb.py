@@ -40,8 +40,9 @@ def servers(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def suite(folder: Path, fails: int) -> Path:
     """A stand-in for the suite that fails from this server on."""
-    script = folder / "npucall"
-    script.write_text(SUITE.format(log=folder / "log", fails=fails))
+    script, log = folder / "npucall", folder / "log"
+    log.write_text("")
+    script.write_text(SUITE.format(log=log, fails=fails))
     script.chmod(0o755)
     return script
 
@@ -58,7 +59,6 @@ def test_it_stops_at_the_first_server_that_fails_more_than_the_careful_one(
     code: int,
     says: str,
 ) -> None:
-    (tmp_path / "log").unlink(missing_ok=True)
     servers.clear()
     assert climb.climb(0, suite(tmp_path, fails)) == code
     assert re.search(says, capsys.readouterr().out)
