@@ -30,7 +30,6 @@ UPSTREAM = ("grad_output", "grad_out", "grad_loss", "dy", "y_grad", "grad")
 VARIABLES = {
     "grad_weight": "weight",
     "grad_target": "target",
-    "grad_bias": "bias",
     "grad_weight_out": "weight",
     "grad_bias_out": "bias",
     "dgamma_out": "gamma",

@@ -266,10 +266,12 @@ SIM_OPERATOR(aclnnLayerNormBackward, const aclTensor *gradOut, const aclTensor *
 
 // aclnn_batch_norm_backward.h; nn; 8.1 9.x
 SIM_OPERATOR(aclnnBatchNormBackward, const aclTensor *gradOut, const aclTensor *input,
-             const aclTensor *weight, const aclTensor *runningMean, const aclTensor *runningVar,
-             const aclTensor *saveMean, const aclTensor *saveInvstd, bool training, double eps,
+             SIM_OPTIONAL const aclTensor *weight, SIM_OPTIONAL const aclTensor *runningMean,
+             SIM_OPTIONAL const aclTensor *runningVar, SIM_OPTIONAL const aclTensor *saveMean,
+             SIM_OPTIONAL const aclTensor *saveInvstd, bool training, double eps,
              const aclBoolArray *outputMask, SIM_OPTIONAL SIM_OUT aclTensor *gradInput,
-             SIM_OPTIONAL SIM_OUT aclTensor *gradWeight, SIM_OPTIONAL SIM_OUT aclTensor *gradBias);
+             SIM_OPTIONAL SIM_OUT aclTensor *gradWeight,
+             SIM_OPTIONAL SIM_OUT aclTensor *gradBias);
 
 // aclnn_group_norm_backward.h; nn; 8.1 9.x
 SIM_OPERATOR(aclnnGroupNormBackward, const aclTensor *gradOut, const aclTensor *input,
@@ -278,14 +280,6 @@ SIM_OPERATOR(aclnnGroupNormBackward, const aclTensor *gradOut, const aclTensor *
              SIM_OPTIONAL SIM_OUT aclTensor *gradInput,
              SIM_OPTIONAL SIM_OUT aclTensor *gradGammaOut,
              SIM_OPTIONAL SIM_OUT aclTensor *gradBetaOut);
-
-// aclnn_convolution_backward.h; nn; 8.1 9.x
-SIM_OPERATOR(aclnnConvolutionBackward, const aclTensor *gradOutput, const aclTensor *input,
-             const aclTensor *weight, const aclIntArray *biasSizes, const aclIntArray *stride,
-             const aclIntArray *padding, const aclIntArray *dilation, bool transposed,
-             const aclIntArray *outputPadding, int groups, const aclBoolArray *outputMask,
-             int8_t cubeMathType, SIM_OPTIONAL SIM_OUT aclTensor *gradInput,
-             SIM_OPTIONAL SIM_OUT aclTensor *gradWeight, SIM_OPTIONAL SIM_OUT aclTensor *gradBias);
 
 // aclnn_max_pool2d_with_indices_backward.h; nn; 8.1 9.x
 SIM_OPERATOR(aclnnMaxPool2dWithIndicesBackward, const aclTensor *gradOutput, const aclTensor *self,

@@ -214,13 +214,13 @@ SIM_OPERATOR(aclnnFlashAttentionScoreGrad, const aclTensor *query, const aclTens
              int64_t innerPrecise, int64_t sparseMode, SIM_OUT const aclTensor *dqOut,
              SIM_OUT const aclTensor *dkOut, SIM_OUT const aclTensor *dvOut,
              SIM_OPTIONAL SIM_OUT const aclTensor *dpseOut);
+
 // aclnn_swi_glu.h; nn; 8.1 9.x
 SIM_OPERATOR(aclnnSwiGlu, const aclTensor *x, int64_t dim, SIM_OUT const aclTensor *out);
 
 // aclnn_embedding.h; nn; 8.1 9.x
 SIM_OPERATOR(aclnnEmbedding, const aclTensor *weight, const aclTensor *indices,
              SIM_OUT const aclTensor *out);
-
 
 // aclnn_convolution.h; nn; 8.1 9.x
 SIM_OPERATOR(aclnnConvolution, const aclTensor *input, const aclTensor *weight,
@@ -237,6 +237,7 @@ SIM_OPERATOR(aclnnConvolutionBackward, const aclTensor *gradOutput, const aclTen
              const aclBoolArray *outputMask, int8_t cubeMathType,
              SIM_OPTIONAL SIM_OUT aclTensor *gradInput, SIM_OPTIONAL SIM_OUT aclTensor *gradWeight,
              SIM_OPTIONAL SIM_OUT aclTensor *gradBias);
+
 // aclnn_batch_norm.h; nn; 8.1 9.x
 SIM_OPERATOR(aclnnBatchNorm, const aclTensor *input, SIM_OPTIONAL const aclTensor *weight,
              SIM_OPTIONAL const aclTensor *bias, SIM_OPTIONAL SIM_OUT aclTensor *runningMean,

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from npucall.dtypes import DOUBLE, FLOAT, FLOAT16, FLOATS, INT32
-from npucall.errors import PARAM_NULLPTR, AttributeValueError, FormatError
+from npucall.errors import PARAM_NULLPTR, AttributeValueError, DTypeError, FormatError
 from npucall.tensors import Format, Shape
 from npucall_conformance.stating import defects, reals
 from npucall_conformance.stating.arguments import Arguments, Terms
@@ -334,6 +334,10 @@ BATCH_NORM_BACKWARD = Statement(
         *defects.dtypes(*GRADIENTS, found=DOUBLE),
         *defects.dtypes("weight", *RUNNING, *SAVED, found=DOUBLE),
         *defects.dtypes("weight", *RUNNING, *SAVED, found=FLOAT16, products=ONLY_950),
+        *(Invalid(f"dtype-unlike-{other}", {name: {"dtype": FLOAT16}}, (name,), DTypeError,
+                  products=ONLY_950, base=Setup(dtypes=dict.fromkeys(
+                      ("grad_out", "input"), FLOAT16)))
+          for name, other in (("running_var", "running_mean"), ("save_invstd", "save_mean"))),
         *defects.dtypes("grad_input", "grad_bias", found=FLOAT16, products=ONLY_950),
         *defects.formats("input", "grad_input", found=Format.NHWC),
         Invalid("channels-last", {n: {"format": Format.NHWC}

@@ -18,8 +18,12 @@ from npucall.declare.rules.dtypes import (
     same_dtype,
     supported,
 )
-from npucall.declare.rules.formats import format_of_rank, public_format, same_format
-from npucall.declare.rules.formats import format_in, public_format, same_format
+from npucall.declare.rules.formats import (
+    format_in,
+    format_of_rank,
+    public_format,
+    same_format,
+)
 from npucall.declare.rules.kernel_dtypes import always, dtype_of, float16_if_all, short_if_all
 from npucall.declare.rules.presence import (
     fill_if_empty,
@@ -58,8 +62,8 @@ __all__ = [
     "fill_if_empty",
     "float16_if_all",
     "float_of",
-    "format_of_rank",
     "format_in",
+    "format_of_rank",
     "not_empty",
     "not_given",
     "not_negative",
