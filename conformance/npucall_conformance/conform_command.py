@@ -16,6 +16,7 @@ from npucall.dtypes import dtype_named
 from npucall.products import product_of
 from npucall.texts import did_you_mean, plain
 from npucall_client.client import connect as connect_and_wait
+from npucall_client.commands.as_json import AsJson, print_json
 from npucall_client.commands.console import Soc, Target, TargetOption, the_target
 from npucall_conformance import bundle
 from npucall_conformance.cases.case import BLOCKS, Case
@@ -193,6 +194,7 @@ def replay(  # noqa: PLR0913  # options of a command
     soc: Soc = "",
     adapter: Adapter = "",
     profile: Profile = "",
+    as_json: AsJson = False,  # noqa: FBT002  # a flag
 ) -> None:
     """Runs a failing case again, from its folder.
 
@@ -205,9 +207,10 @@ def replay(  # noqa: PLR0913  # options of a command
     with ExitStack() as stack:
         subject = SubjectOpener(stack, connect, soc).first(target, adapter)
         outcome = bundle.replay(folder, subject, _known(profile))
-    print(f"{outcome.case}: {outcome.status}")
-    for problem in outcome.problems:
-        print(f"  {problem}")
+    if as_json:
+        print_json({name: getattr(outcome, name) for name in ("case", "status", "problems")})
+    else:
+        print(f"{outcome.case}: {outcome.status}", *outcome.problems, sep="\n  ")
     if outcome.status != "passed":
         raise typer.Exit(1)
 

@@ -82,12 +82,6 @@ COMMAND = (
 # What is missing, what is done, who says it, the package and the extra.
 MISSING = [
     ("typer", "import npucall_client.commands.command", "npucall", "client[cli]"),
-    (
-        "mcp",
-        "from npucall_client.commands.mcp_server import mcp; mcp('local:')",
-        "npucall mcp",
-        "client[mcp]",
-    ),
     ("torch", "import npucall_client.torch", "npucall_client.torch", "client[torch]"),
     ("pytest", "import npucall_client.testing", "npucall_client.testing", "client[testing]"),
     (
@@ -97,6 +91,9 @@ MISSING = [
         "client[testing]",
     ),
 ]
+if find_spec("typer") is not None:
+    served = "from npucall_client.commands.mcp_server import mcp; mcp('local:')"
+    MISSING.append(("mcp", served, "npucall mcp", "client[mcp]"))
 if HAS_SERVER:
     certificates = "import npucall_server.commands.certificates"
     settings = "from npucall_server.settings.server import ServerSettings; ServerSettings(%s)"

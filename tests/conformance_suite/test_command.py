@@ -111,8 +111,10 @@ def test_a_failing_case_is_named_saved_and_replayed_until_the_server_is_mended(
     (folder,) = tmp_path.iterdir()
     replayed = replay(str(folder))
     assert replayed.exit_code == 1
-    assert f"{CASE}: failed" in replayed.output
+    assert f"{CASE}: failed\n  " in replayed.output
     monkeypatch.undo()
+    told = json.loads(replay(str(folder), "local:", "--json").output)
+    assert told == {"case": CASE, "status": "passed", "problems": []}
     assert replay(str(folder), "local:").exit_code == 0
 
 
