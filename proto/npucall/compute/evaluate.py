@@ -58,8 +58,8 @@ def run(
     recipe = recipe_of(call)
     if recipe.work is None:
         return _filled(call, recipe.answers, storages, targets, turn)
-    if recipe.whole is not None and not targets:
-        answers = recipe.whole.run(storages, turn)
+    if recipe.whole is not None:
+        answers = recipe.whole.run(storages, turn, targets)
     else:
         answers = _computed(recipe, recipe.work, storages, targets, turn, helpers)
     return answers

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 from contextvars import copy_context
-from typing import TypeVar
+from typing import ParamSpec, TypeVar
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from npucall.declare.prepare import Prepared
 from npucall.memory import fresh
 from npucall.tensors import Buffer
 
-A = TypeVar("A")
+P = ParamSpec("P")
 R = TypeVar("R")
 
 _SMALL = 1 << 14
@@ -40,28 +40,38 @@ class WholeCall:
             for each in work.operands
         ]
         self._outputs = [
-            (layout, size, layout.dense and not layout.offset and size < _SMALL)
-            for layout, size in zip(work.outputs, sizes, strict=True)
+            (name, layout, size, layout.dense and not layout.offset and size < _SMALL)
+            for name, layout, size in zip(call.outputs, work.outputs, sizes, strict=True)
         ]
 
-    def run(self, storages: Mapping[str, Buffer], turn: Turn) -> list[Buffer]:
-        """One storage for each output, in their order, in one turn."""
+    def run(
+        self, storages: Mapping[str, Buffer], turn: Turn, targets: Mapping[str, Buffer]
+    ) -> list[Buffer]:
+        """One storage for each output, in their order, in one turn; ``targets``: where some go."""
         with turn():
-            return _silence.run(self._computed, storages)
+            return _silence.run(self._computed, storages, targets)
 
-    def _computed(self, storages: Mapping[str, Buffer]) -> list[Buffer]:
+    def _computed(
+        self, storages: Mapping[str, Buffer], targets: Mapping[str, Buffer]
+    ) -> list[Buffer]:
         work, kernel, given = self._work, self._work.kernel, {}
         for name, dtype, shape, strides, offset, taken, is_fit in self._inputs:
             array = np.ndarray(shape, dtype, storages[name], offset, strides)
             given[name] = array if is_fit and array.flags.aligned else taken(array)
         results = work.results(work.facts, given)
         answers: list[Buffer] = []
-        for (layout, size, is_plain), result in zip(self._outputs, results, strict=True):
+        for (name, layout, size, is_plain), result in zip(self._outputs, results, strict=True):
             dtype, shape, strides, offset = layout
-            if is_plain and result.dtype == dtype == kernel and result.shape == shape:
+            target = targets.get(name) if targets else None
+            if (
+                target is None
+                and is_plain
+                and result.dtype == dtype == kernel
+                and result.shape == shape
+            ):
                 answers.append(bytearray(result.tobytes()))
                 continue
-            memory = fresh(size)
+            memory = fresh(size) if target is None else target
             store(np.ndarray(shape, dtype, memory, offset, strides), result, kernel)
             answers.append(memory)
         return answers
@@ -78,12 +88,12 @@ class _Silence(threading.local):
         if _HAS_CONTEXTS:
             self._run(np.seterr, all="ignore")
 
-    def run(self, compute: Callable[[A], R], argument: A) -> R:
+    def run(self, compute: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         """What a function answers."""
         if _HAS_CONTEXTS:
-            return self._run(compute, argument)
+            return self._run(compute, *args, **kwargs)
         with np.errstate(all="ignore"):
-            return compute(argument)
+            return compute(*args, **kwargs)
 
 
 _HAS_CONTEXTS = np.lib.NumpyVersion(np.__version__) >= "2.0.0"

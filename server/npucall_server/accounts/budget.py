@@ -7,8 +7,8 @@ its messages: at most one of ``max_message_bytes`` for each of
 - ``messages`` other calls on their way in; more are refused before anything is read;
 - ``LISTING_MESSAGES`` of listings, ``HEALTH_MESSAGES`` of health checks.
 
-What it knows of calls that came before takes ``KNOWN_CALLS_BYTES`` more. By default all of these
-are a quarter of ``memory_limit`` and 240 MiB at most, so all of it is less than 1.5 times
+What it knows of calls that came before takes ``KNOWN_CALLS_BYTES`` and a MiB more. By default all
+of these are a quarter of ``memory_limit`` and 240 MiB at most, so all of it is less than 1.5 times
 ``memory_limit`` and 256 MiB.
 """
 

@@ -6,6 +6,9 @@ from collections.abc import Sequence
 from functools import partial
 
 from npucall.declare.prepare import once_a_call
+from npucall.limits import MIB
+from npucall.programs import Program
+from npucall.wire.caches import BoundedCache
 from npucall.wire.calls import PreparedCalls
 from npucall.wire.replies import ServerIdentity, encode_timings
 from npucall_server.access.callers import Caller
@@ -19,6 +22,8 @@ from npucall_server.scheduling.executor import Executor
 from npucall_server.scheduling.gate import Gate
 from npucall_server.scheduling.kept_memory import KeptMemory
 from npucall_server.telemetry.log import Record
+
+_PLACED_CALLS_BYTES = MIB
 
 
 class Executions:
@@ -36,6 +41,8 @@ class Executions:
         self.executor, self.places, self.kept, self.gate = executor, places, kept, gate
         self.calls = PreparedCalls(device.catalogue, device.product, device.default_variant)
         self.known = once_a_call(lambda call: KnownCall(call, identity))
+        self.placed: BoundedCache[bytes, Program] = BoundedCache(_PLACED_CALLS_BYTES)
+        """Calls by their messages, which name regions alone: all of that is checked."""
         self.most_in_one = most_in_one(executor)
         self.too_long = partial(too_long, executor)
         self.begin = partial(Execution, self)

@@ -20,6 +20,7 @@ from npucall_server.access.callers import Caller, YieldingCaller
 from npucall_server.calls.answers import Answer, replies_of
 from npucall_server.calls.arrivals import Arrivals, Computed, in_memory, in_pieces
 from npucall_server.calls.open_places import OpenPlaces
+from npucall_server.calls.region_checks import names_regions
 from npucall_server.calls.requests import read_call, read_program
 from npucall_server.devices.base import Outputs, Step
 from npucall_server.scheduling.call_turn import gave_way
@@ -39,6 +40,10 @@ if TYPE_CHECKING:
 QUICK_ELEMENTS = 16 * KIB
 """A call of so many elements takes far less than a millisecond, whatever its operator."""
 
+
+PLACED_BYTES = 2 * KIB
+"""Of a message whose checks may be kept, if all of its arrays are in regions; as much is charged
+for what is kept, beside the message."""
 
 SHORT_ELEMENTS = MIB
 """A call of so many takes some milliseconds."""
@@ -100,6 +105,9 @@ class Execution:
                 self._steps = [Step(call, storages)]
                 record.operator, record.variant = call.operator.name, call.operator.variant
                 record.decode_ns = perf_counter_ns() - start
+                return
+            if len(message) <= PLACED_BYTES and self._is_placed(message):
+                record.check_ns = perf_counter_ns() - start
                 return
         self._read(message, chunked=chunked)
         if self.is_program:
@@ -302,9 +310,25 @@ class Execution:
             self.asked, self._steps = read_call(message, record, prepared, chunked=chunked)
         if isinstance(self.asked, Program) and not self._steps:
             start = perf_counter_ns()
-            self._places = OpenPlaces(common.places, self.caller, self.asked, message)
-            self._ticket.places = self._places
+            self._open_places(self.asked, message)
             record.check_ns += perf_counter_ns() - start
+            if len(message) <= PLACED_BYTES and not self.is_program and names_regions(self.asked):
+                owner, size = self.caller.identity.person, PLACED_BYTES + len(message)
+                common.placed.keep(bytes(message), self.asked, size, owner)
+
+    def _is_placed(self, message: bytes) -> bool:
+        """Whether it is a call that came before, of which all is in regions; opens these."""
+        program = self._common.placed.get(bytes(message))  # of which a part may be a view
+        if program is None:
+            return False
+        self.asked, operator = program, program.steps[0].call.operator
+        self.record.operator, self.record.variant = operator.name, operator.variant
+        self._open_places(program, message, is_known=True)
+        return True
+
+    def _open_places(self, program: Program, message: bytes, *, is_known: bool = False) -> None:
+        places = OpenPlaces(self._common.places, self.caller, program, message, is_known=is_known)
+        self._places = self._ticket.places = places
 
     def _room_of(self, program: Program) -> int:
         room = self._common.executor.room_of(program)

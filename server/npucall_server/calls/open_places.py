@@ -71,7 +71,16 @@ class OpenPlaces:
     sessions.
     """
 
-    def __init__(self, places: Places, caller: Caller, program: Program, message: bytes) -> None:
+    def __init__(
+        self,
+        places: Places,
+        caller: Caller,
+        program: Program,
+        message: bytes,
+        *,
+        is_known: bool = False,
+    ) -> None:
+        """``is_known``: it was opened before, so it is checked but for what others may change."""
         self._places, self._caller, self.program = places, caller, program
         self._held: list[Callable[[], object]] = []
         self._sources: list[dict[str, _Found]] = []
@@ -81,6 +90,8 @@ class OpenPlaces:
         """Bytes of regions that are copied before the call runs."""
         try:
             self._open(message)
+            if not is_known:
+                check_apart(program)
         except NpucallError as error:
             self.fail(error)
             self.give_back()
@@ -166,7 +177,6 @@ class OpenPlaces:
         for number, step in enumerate(self.program.steps):
             with self.program.at(number):
                 self._targets.append(self._targets_of(step))
-        check_apart(self.program)
 
     def _session(self) -> OpenSession | None:
         """The session, if the message names handles. Its lease does not end meanwhile."""

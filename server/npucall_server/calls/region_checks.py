@@ -15,6 +15,15 @@ def is_addressed_with(call: Prepared, name: str) -> bool:
     return name in call.inputs and (operator.values is not None or parameter in operator.as_is)
 
 
+def names_regions(program: Program) -> bool:
+    """Whether all of its bytes are in regions, so that its message says all but these."""
+    return all(
+        isinstance(place, RegionPart)
+        for step in program.steps
+        for place in (*step.storage, *step.output_places.values())
+    )
+
+
 def check_length(call: Prepared, name: str, place: RegionPart) -> None:
     """Raises TensorLayoutError if an output's place is shorter or longer than the output."""
     size = call.outputs[name].storage_bytes

@@ -46,7 +46,7 @@ class OperatorService:
         self._identity = identity
         self._started = time.monotonic()
         self.frames_socket, self.frames_port, self.frames_user = "", 0, 0
-        """Where frames come in, as clients see it; empty, and 0, without one. Whose process it is."""
+        """Where frames come in, as clients see it, and whose process that is; empty and 0: none."""
 
     def execute(self, request: bytes, record: Record, caller: Caller) -> bytes:
         """Runs one call."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from npucall.errors import MessageError, ProtocolError
-from npucall.limits import KIB, MIB
+from npucall.limits import KIB
 from npucall.memory import fresh
 from npucall.places import RegionPart
 from npucall.wire.messages import request_parts, split_response
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from npucall.wire.places import ReceivedPlace
     from npucall_client.calls.arguments import BoundCall
 
-REGION_FROM = MIB
+REGION_FROM = 512 * KIB
 """Bytes of arrays from which that takes less than to send them; at 3/4 of it both take as long."""
 _LEAST = 4 * KIB
 """Shorter arrays travel in the message."""

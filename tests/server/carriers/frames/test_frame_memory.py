@@ -77,6 +77,7 @@ def test_a_call_names_memory_that_both_see_until_the_connection_ends(tmp_path: P
                     (storage,) = each.receive().response.storage
                     assert storage.region.offset == 64
                     assert memory[64:72] == b"12345678"
+            assert len(served.core.executions.placed) == 1  # the second one is not checked anew
             peer.socket.close()
             until(lambda: not served.regions.bytes_taken, "it is given back")
             other.send(EXECUTE, placed(id_in(frame)), 1)
@@ -122,6 +123,8 @@ def test_memory_of_a_tenant_is_its_callers_and_goes_when_he_is_revoked(
             other.enter(f"Bearer {server.token('hugo')}")
             frame, (descriptor,) = asked(peer)
             os.close(descriptor)
+            peer.send(EXECUTE, placed(id_in(frame)), 1)
+            assert peer.receive().response
             other.send(EXECUTE, placed(id_in(frame)), 1)
             assert other.reason() == "SHARED_MEMORY"
         server.revoke(token)
