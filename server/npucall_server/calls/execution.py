@@ -37,9 +37,6 @@ if TYPE_CHECKING:
     from npucall_server.calls.known_call import KnownCall
     from npucall_server.telemetry.log import Record
 
-QUICK_ELEMENTS = 16 * KIB
-"""A call of so many elements takes far less than a millisecond, whatever its operator."""
-
 
 PLACED_BYTES = 2 * KIB
 """Of a message whose checks may be kept, if all of its arrays are in regions; as much is charged
@@ -58,6 +55,8 @@ class Execution:
 
     asked: Prepared | Program
     """Once it is prepared: the call, or the program. A call with places is a program too."""
+    is_quick = False
+    """Whether it is to run in the thread that admitted it, at once: it has its turn already."""
     _known: KnownCall | None = None
     """Of a call without places, once it is admitted."""
     _steps: Sequence[Step] = ()
@@ -146,11 +145,6 @@ class Execution:
         return self._arrivals is not None
 
     @property
-    def is_quick(self) -> bool:
-        """Whether it is to run at this moment in this thread: it has its turn already."""
-        return self._ticket.turn is not None
-
-    @property
     def is_short(self) -> bool:
         """Whether a thread may run it that has nothing else to do for some milliseconds."""
         if self.is_program or self._arrivals is not None:
@@ -197,11 +191,13 @@ class Execution:
         else:
             self._known = known = common.known(asked)
             room = known.room or known.find_room(common.executor)
-            ticket.at_once = at_once and asked.computation <= QUICK_ELEMENTS
+            ticket.at_once = at_once and known.is_quick
         if self._is_joined and room < 2 * asked.replied_bytes:
             room = 2 * asked.replied_bytes  # the message takes memory beside the outputs
         common.executor.admit(ticket, asked, self.caller, room, end)
-        if ticket.turn is None:
+        if ticket.turn is not None:
+            self.is_quick = True
+        else:
             permit.may_end_by(ticket.end)
         if room >= common.kept.large:
             common.kept.make_room(room)
@@ -212,10 +208,13 @@ class Execution:
         Answers one message.
         """
         ticket, caller = self._ticket, self.caller
-        self.admit(at_once=True)
+        self.admit(caller.cancel, at_once=True)
+        if not self.is_quick:
+            ticket.must_go_on()
         self.run()
         response = self.reply_message()
-        ticket.may_end_by(caller.cancel)
+        if not self.is_quick:
+            ticket.may_end_by(caller.cancel)
         self._is_kept = caller.add_callback(ticket.read)  # else the caller has gone
         return response
 

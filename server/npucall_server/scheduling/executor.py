@@ -122,7 +122,7 @@ class Executor:
                 ticket.quotas = self._quotas.take(caller, size)
                 if self._endings and (turnstile := self._endings.enter(caller.identity)):
                     ticket.quotas = [*ticket.quotas, turnstile]
-            if not (ticket.at_once and self.has_spare_turn):
+            if not (ticket.at_once and self.turns.free):
                 ticket.place = self._places.take(caller, 1, end)
             ticket.memory = self.memory.take(caller, size, end)
             if ticket.place is None:  # last, since there may have been a wait for memory

@@ -180,7 +180,7 @@ class FrameConnection(FrameVisitor):
                 place.give_back()
         call.outcome.begun_ns = time.perf_counter_ns()
         try:
-            call.admit(message, streams=self._parts.budget.max_streams > 0)
+            call.admit(message, self.cancel, streams=self._parts.budget.max_streams > 0)
         except Exception as error:  # noqa: BLE001  # `Outcome` tells bugs from errors
             call.refuse(error)
             answers.add(call)

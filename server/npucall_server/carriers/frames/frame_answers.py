@@ -68,7 +68,11 @@ class FrameAnswers:
     def run(self, call: FrameCall) -> None:
         """Runs an admitted call, here or in another thread."""
         execution, incoming = call.execution, self._incoming
-        if execution.is_quick or (execution.is_short and not incoming.has_more()):
+        if execution.is_quick:
+            call.run()
+            self._gather(call)
+            return
+        if execution.is_short and not incoming.has_more():
             call.run()
             self.add(call)
             return
@@ -86,6 +90,9 @@ class FrameAnswers:
     def add(self, call: FrameCall) -> None:
         """It has an answer."""
         call.may_end_by(self._cut)
+        self._gather(call)
+
+    def _gather(self, call: FrameCall) -> None:
         self._gathered.append(call)
         self._parts += len(call.answer)
 

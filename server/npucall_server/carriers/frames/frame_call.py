@@ -44,12 +44,18 @@ class FrameCall:
         self.answer: Sequence[Buffer] = ()
         """The parts of its frame."""
 
-    def admit(self, message: bytes, *, streams: bool) -> None:
-        """Checks what is asked, and makes room for it. ``streams``: those of gRPC may be named."""
+    def admit(self, message: bytes, cut: Callable[[], object], *, streams: bool) -> None:
+        """Checks what is asked, and makes room for it.
+
+        ``cut`` ends the connection, from now on if the call is quick. ``streams``: those of gRPC
+        may be named.
+        """
         self.outcome.record.request_bytes = len(message)
         self.execution.prepare(message)
         self.execution.answer_in_one(streams=streams, joined=self.execution.is_program)
-        self.execution.admit(self.caller.cancel, at_once=True)
+        self.execution.admit(cut, at_once=True)
+        if not self.execution.is_quick:
+            self.execution.may_end_by(self.caller.cancel)
 
     def run(self) -> None:
         """Runs it once the device has a turn; then there is an answer."""
