@@ -38,7 +38,7 @@ def plots(figures: Sequence[Figure]) -> Iterator[tuple[str, str]]:
     )
     for title, canvas in drawn:
         if canvas.axes:
-            yield title, _svg(canvas, title)
+            yield title, svg(canvas, title)
 
 
 def _ratio_by_size(figures: Sequence[Figure]) -> Canvas:
@@ -191,7 +191,7 @@ def _legend(canvas: Canvas) -> None:
     )
 
 
-def _svg(canvas: Canvas, title: str) -> str:
+def svg(canvas: Canvas, title: str) -> str:
     """Without XML's prologue; ``title`` keeps its ids apart from those of other pictures."""
     out = io.StringIO()
     with mpl.rc_context({**_STYLE, "svg.hashsalt": title}):

@@ -31,7 +31,7 @@ class Bench:
     def figures(self, case: Case) -> Iterator[Figure]:
         """Measures a case. What is not available here gives figures without numbers."""
         ways = ["yardstick", *filter(available, case.ways)]
-        samples = self._samples(case, ways)
+        samples = self.samples(case, ways)
         for quantity in quantities(case):
             theirs = [quantity.of(case, sample) for sample in samples["yardstick"]]
             for way in (*case.ways, "yardstick"):
@@ -44,7 +44,7 @@ class Bench:
         for beside in besides(case):
             yield _compared(case, beside, samples)
 
-    def _samples(self, case: Case, ways: Sequence[str]) -> Samples:
+    def samples(self, case: Case, ways: Sequence[str]) -> Samples:
         workers = {way: self._worker(way) for way in ways}
         calls = {}
         for way, worker in workers.items():
