@@ -116,21 +116,6 @@ def test_a_server_without_tenants_passes_a_renewed_credential_over(peer: RawStre
 # --- Refusals -------------------------------------------------------------------------------------
 
 
-def test_a_call_that_is_refused_does_not_end_the_stream(peer: RawStream) -> None:
-    """Of an unknown operator; without its storages; with storages beside chunks."""
-    request = pb.ExecuteRequest(call=call_of(2, "aclnnUnknown"))
-    peer.send(1, begin=pb.Begin(request=request))
-    assert peer.reason(1) == "OPERATOR_UNKNOWN"
-    peer.send(2, begin=pb.Begin(request=pb.ExecuteRequest(call=call_of(2)), request_id="mine"))
-    info = peer.error(2)
-    assert (info.domain, info.reason) == ("npucall", "TENSOR_LAYOUT")
-    assert (info.metadata["request_id"], info.metadata["soc"]) == ("mine", "Ascend910B1")
-    peer.begin(3, chunked=True)
-    assert peer.reason(3) == "MESSAGE_MALFORMED"
-    peer.begin(4)
-    assert peer.kinds(1) == ["reply"]
-
-
 def test_a_call_that_will_never_fit_is_refused_before_its_bytes_come() -> None:
     """What is sent for it all the same is passed over."""
     with serving(memory_limit=1000) as served, stream(served) as peer:

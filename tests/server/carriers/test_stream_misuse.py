@@ -31,12 +31,6 @@ def shared() -> Iterator[Served]:
 # --- What ends the stream -------------------------------------------------------------------------
 
 
-def twice_after_its_answer(peer: RawStream) -> None:
-    peer.begin(1)
-    assert peer.ids(1) == [1]
-    peer.begin(1)
-
-
 def large_chunk(peer: RawStream) -> None:
     peer.begin_chunked(1, elements=8 * MIB)
     peer.chunk(1, 0, 0, bytes(16 * MIB + 1))
@@ -56,7 +50,6 @@ def frames_within_frames(peer: RawStream) -> None:
 MISUSES: dict[str, Act] = {
     "a frame of nothing": lambda peer: peer.send_bytes(b""),
     "a frame that is no message": lambda peer: peer.send_bytes(b"\x08"),
-    "an id that is used again after its answer": twice_after_its_answer,
     "a chunk of more than 16 MiB": large_chunk,
     "a message of one frame too many": too_many_frames,
     "frames within frames": frames_within_frames,
@@ -134,24 +127,7 @@ def test_bytes_for_a_call_that_has_all_of_them_are_passed_over(answered: bool) -
         assert peer.end_of_stream() == "OK"
 
 
-def test_bytes_of_a_cancelled_call_are_passed_over(shared: Served) -> None:
-    with stream(shared) as peer:
-        receiving(peer)
-        peer.cancel(1)
-        peer.chunk(1, 0, 4, bytes(4))
-        peer.end(1)
-        assert peer.reason(1) == "CANCELLED"
-        peer.cancel(1)
-        peer.begin(2)
-        assert peer.ids(1) == [2]
-
-
 # --- Cancels and peers that go away ---------------------------------------------------------------
-
-
-def receiving(peer: RawStream) -> None:
-    peer.begin_chunked(1)
-    peer.chunk(1, 0, 0, bytes(4))
 
 
 def test_a_cancel_ends_a_call_that_runs() -> None:

@@ -100,13 +100,6 @@ def test_what_ends_a_stream_ends_the_connection_with_its_error(shared: Served, w
         assert peer.end_of_stream() == reason
 
 
-def test_bytes_that_are_missing_at_the_end_are_told(shared: Served) -> None:
-    with stream(shared) as peer:
-        peer.begin_chunked(1)
-        peer.close()
-        assert peer.end_of_stream() == "MESSAGE_MALFORMED"
-
-
 @pytest.mark.parametrize("closes", [False, True])
 def test_the_calls_of_a_stream_whose_peer_has_gone_end(tmp_path: Path, *, closes: bool) -> None:
     device = BlockingDevice(checks=True)
