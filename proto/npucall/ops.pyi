@@ -66,6 +66,8 @@ from npucall.operators.prelu_backward import prelu_backward as prelu_backward
 from npucall.operators.reduce_sum import reduce_sum as reduce_sum
 from npucall.operators.rms_norm import rms_norm as rms_norm
 from npucall.operators.rms_norm_grad import rms_norm_grad as rms_norm_grad
+from npucall.operators.rotary_position_embedding import rotary_position_embedding as rotary_position_embedding
+from npucall.operators.rotary_position_embedding_grad import rotary_position_embedding_grad as rotary_position_embedding_grad
 from npucall.operators.sigmoid import sigmoid as sigmoid
 from npucall.operators.sigmoid_backward import sigmoid_backward as sigmoid_backward
 from npucall.operators.silu import silu as silu

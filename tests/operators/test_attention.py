@@ -118,3 +118,17 @@ def test_of_outputs_that_are_all_empty_nothing_else_is_checked() -> None:
     given = dict.fromkeys((*names, "softmax_max_out", "softmax_sum_out", "attention_out"), none)
     call = Call(FORWARD, {**given, "head_num": -1, "input_layout": "?"}, tuple(names))
     assert prepare(call, A2, CATALOGUE).done
+
+
+@pytest.mark.parametrize(
+    ("mode", "dx", "dsin"),
+    [(0, [2.4, 3.6, 1.6, 1.6], [-2, -1, 3, -4]), (1, [2.2, 0.4, 4.8, 1.4], [1, 2, -1.5, 8])],
+)
+def test_worked_numbers_of_rotary_embedding(mode: int, dx: list[float], dsin: list[float]) -> None:
+    # Computed with torch in float64, for halves and for neighbours.
+    rows = [[1, -1, 2, 0.5], [0.6, 0.6, 0.8, 0.8], [0.8, 0.8, 0.6, 0.6], [1, 2, 3, 4]]
+    x, cos, sin, dy = (np.reshape(row, (1, 1, 1, 4)).astype(np.float64) for row in rows)
+    grad = CATALOGUE.find("aclnnRotaryPositionEmbeddingGrad")
+    found = compute(grad, dy, cos, sin, x, mode=mode)
+    assert np.allclose(np.ravel(found), [*dx, 1, -2, 6, 2, *dsin], atol=1e-12)
+    assert compute(grad, dy, cos, sin, mode=mode)[1:] == (None, None)

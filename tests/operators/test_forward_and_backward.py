@@ -30,10 +30,12 @@ UPSTREAM = ("grad_output", "grad_out", "grad_loss", "dy", "y_grad", "grad")
 VARIABLES = {
     "grad_weight": "weight",
     "grad_target": "target",
+    "grad_bias": "bias",
+    "dcos_out": "cos",
+    "dsin_out": "sin",
     "grad_weight_out": "weight",
     "grad_bias_out": "bias",
     "dgamma_out": "gamma",
-    "grad_bias": "bias",
     "dk": "key",
     "dv": "value",
 }
@@ -129,6 +131,11 @@ CASES: dict[str, tuple[Case, ...]] = {
             shapes={"log_probs": (5, 2, 4), "targets": (2, 2)},
             draws={"log_probs": logarithms, "targets": lambda r, s: r.integers(1, 4, s)},
             through=log_softmax,
+        ),
+    ),
+    "aclnnRotaryPositionEmbedding": (
+        Case(
+            {"mode": [0, 1]}, shapes={"x": (2, 3, 2, 4), "cos": (1, 3, 1, 4), "sin": (1, 3, 1, 4)}
         ),
     ),
     "aclnnConvolution": (

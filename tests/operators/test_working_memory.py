@@ -196,6 +196,14 @@ def convolution(images: tuple[int, ...], weight: tuple[int, ...], *extents: int)
     ]
 
 
+def rotary(*shape: int) -> list[Large]:
+    angles = dict.fromkeys(("cos", "sin"), (1, 1, *shape[2:]))
+    return [
+        Large("aclnnRotaryPositionEmbedding", {"x": shape, **angles}, {"mode": 1}),
+        Large("aclnnRotaryPositionEmbeddingGrad", {"dy": shape, **angles, "x": shape}, {"mode": 1}),
+    ]
+
+
 def of_one_shape(operator: Operator[Any, Any]) -> Large:
     names = [p.name for p in operator.inputs]
     given = table_of(operator).call().arguments
@@ -247,6 +255,7 @@ CASES = [
         for shape in ((1, MANY), (MANY // 60_000, 60_000), (MANY // 8, 8))
         for case in (*layer_norm(*shape), *rms_norm(*shape))
     ),
+    *(case for shape in ((1, 1, MANY // 4, 4), (32, 32, 64, 64)) for case in rotary(*shape)),
     *convolution((1, 4, 1024, 1024), (4, 4, 3, 3), 1),
     *convolution((2, 2048, 4, 4), (2048, 2048, 1, 1), 0),
     *convolution((1, 1024, 64, 64), (1024, 1, 5, 5), 2),

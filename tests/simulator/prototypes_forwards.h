@@ -244,3 +244,13 @@ SIM_OPERATOR(aclnnBatchNorm, const aclTensor *input, SIM_OPTIONAL const aclTenso
              SIM_OPTIONAL SIM_OUT aclTensor *runningVar, bool training, double momentum, double eps,
              SIM_OUT aclTensor *output, SIM_OPTIONAL SIM_OUT aclTensor *saveMean,
              SIM_OPTIONAL SIM_OUT aclTensor *saveInvstd);
+
+// aclnn_rotary_position_embedding.h; opapi; 8.1 9.x; generated
+SIM_OPERATOR(aclnnRotaryPositionEmbedding, const aclTensor *x, const aclTensor *cos,
+             const aclTensor *sin, int64_t mode, SIM_OUT aclTensor *out);
+
+// aclnn_rotary_position_embedding_grad.h; opapi; 8.1 9.x; generated
+SIM_OPERATOR(aclnnRotaryPositionEmbeddingGrad, const aclTensor *dy, const aclTensor *cos,
+             const aclTensor *sin, SIM_OPTIONAL const aclTensor *x, int64_t mode,
+             SIM_OUT const aclTensor *dxOut, SIM_OPTIONAL SIM_OUT const aclTensor *dcosOut,
+             SIM_OPTIONAL SIM_OUT const aclTensor *dsinOut);
