@@ -100,8 +100,10 @@ class PipelineBase(Generic[F]):
         self._lock = threading.Lock()
         self._ended = sender.condition(self._lock)
         self._in_flight: set[F] = set()
-        self._finished: weakref.WeakValueDictionary[int, F] = weakref.WeakValueDictionary()
-        self._count = 0
+        self._finished = finished = dict[weakref.ref[F], None]()
+        """Calls that ended, in order, while somebody holds them. It is an ordinary dictionary, since
+        one of weak values takes a tenth of a call."""
+        self._forget: Callable[[weakref.ref[F]], object] = lambda call: finished.pop(call, None)
         self._closed = False
 
     def __repr__(self) -> str:
@@ -136,11 +138,14 @@ class PipelineBase(Generic[F]):
         while True:
             with self._lock:
                 await self._ended.wait_for(lambda: self._finished or not self._in_flight)
-                oldest = next(iter(self._finished.keys()), None)
-                if oldest is None:
+                if not self._finished:
                     return None
-                call = self._finished.pop(oldest, None)
-            if call is not None:
+                try:
+                    oldest = next(iter(self._finished))
+                except (RuntimeError, StopIteration):  # one was dropped at this moment
+                    continue
+                self._finished.pop(oldest, None)
+            if (call := oldest()) is not None:
                 return call
 
     def _check_open(self) -> None:
@@ -152,8 +157,7 @@ class PipelineBase(Generic[F]):
             _deliver(call, bound, outcome, start)
         with self._lock:
             self._in_flight.discard(call)
-            self._finished[self._count] = call
-            self._count += 1
+            self._finished[weakref.ref(call, self._forget)] = None
             self._ended.notify_all()
 
 

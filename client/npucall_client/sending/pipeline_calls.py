@@ -126,10 +126,11 @@ class PipelineCalls:
     def _stream(self, server: Link, call: SentCall) -> CallStream:
         """Where a call goes. Those of a session keep their order; in frames, large ones do not."""
         request = call.attempts.request
-        one_stream = bool(request.session_id) or (
+        session = request.session_id
+        one_stream = bool(session) or (
             server.frames.is_offered and server.limits.travels_in_chunks(call.call, in_frames=True)
         )
-        key = server, request.session_id, request.reservation, one_stream
+        key = server, session, request.reservation, one_stream
         with self._lock:
             stream = self._streams.get(key)
             if stream is None or not stream.takes_calls:

@@ -97,7 +97,8 @@ class CallStream:
 
         Raises DeadlineError if it has none in time.
         """
-        self.link.place(call.call)
+        if self._many is None or self.link.memories.regions:
+            self.link.place(call.call)
         with self._lock:
             if len(self._open) >= self._window:
                 await self._wait_for_room(call.attempts)
