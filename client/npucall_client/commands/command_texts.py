@@ -10,7 +10,7 @@ from rich.markup import escape
 from rich.text import Text
 
 from npucall.dtypes import BY_WIRE
-from npucall.texts import size
+from npucall.texts import duration, size
 from npucall.v1 import operator_service_pb2 as pb
 from npucall_client.commands.console import Column, output, show, table
 
@@ -32,9 +32,9 @@ def server_facts(answer: pb.GetServerInfoResponse, carrier: str) -> dict[str, st
         "SoC": f"{server.soc} (family {answer.product})",
         "default variant": answer.default_variant,
         "version": answer.version,
-        "instance": f"{server.instance}, up for {answer.uptime_seconds:.0f} s",
-        "largest message": size(limits.max_message_bytes),
-        "memory limit": size(limits.memory_limit) if limits.memory_limit else "",
+        "instance": f"{server.instance}, up for {duration(answer.uptime_seconds)}",
+        "largest message": _size(limits.max_message_bytes),
+        "memory limit": _size(limits.memory_limit),
         "queue": f"{answer.calls_in_flight} calls in flight, {limits.queue_length} may wait"
         if limits.queue_length
         else "",
@@ -132,16 +132,8 @@ def _known_as(caller: pb.CallerInfo) -> str:
         return ""
     known_by = pb.KnownBy.Name(caller.known_by).removeprefix("KNOWN_BY_").replace("_", " ").lower()
     role = pb.CallerRole.Name(caller.role).removeprefix("CALLER_ROLE_").lower()
-    end = f", for {_duration(caller.expires_seconds)}" if caller.expires_seconds else ""
+    end = f", for {duration(caller.expires_seconds)}" if caller.expires_seconds else ""
     return f"{caller.tenant}/{caller.name} by {known_by}, role {role}{end}"
-
-
-def _duration(seconds: float) -> str:
-    """A duration in the largest unit of which it has at least two."""
-    for unit, length in ("days", 86_400), ("hours", 3600), ("minutes", 60):
-        if seconds >= 2 * length:
-            return f"{seconds / length:.0f} {unit}"
-    return f"{seconds:.0f} seconds"
 
 
 def _reserved(answer: pb.GetServerInfoResponse) -> str:
@@ -154,3 +146,7 @@ def _reserved(answer: pb.GetServerInfoResponse) -> str:
 
 def _names(dtypes: Iterable[int]) -> str:
     return ", ".join(str(BY_WIRE[dtype]) for dtype in dtypes)
+
+
+def _size(count: int) -> str:
+    return size(count) if count else ""

@@ -143,14 +143,15 @@ def test_what_a_device_says_of_itself_is_shown(server: Server) -> None:
 
 def test_who_the_server_takes_the_caller_for_is_shown(server: Server) -> None:
     assert "known as" not in said("info")
+    assert "largest message" not in said("info")  # of a process that sends none
     assert "calls travel over gRPC" in lines("info")
     caller = server.info.caller
     caller.tenant, caller.name, caller.expires_seconds = "vision", "alice", 90 * 86_400
     caller.role, caller.known_by = pb.CALLER_ROLE_USER, pb.KNOWN_BY_LOCAL_USER
-    expected = "known as vision/alice by local user, role user, for 90 days"
+    expected = "known as vision/alice by local user, role user, for 90 d"
     assert expected in lines("info")
     caller.expires_seconds = 100
-    assert expected.replace("90 days", "100 seconds") in lines("info")
+    assert expected.replace("90 d", "1 min 40 s") in lines("info")
 
 
 @pytest.mark.usefixtures("server")
