@@ -101,8 +101,8 @@ class PipelineBase(Generic[F]):
         self._ended = sender.condition(self._lock)
         self._in_flight: set[F] = set()
         self._finished = finished = dict[weakref.ref[F], None]()
-        """Calls that ended, in order, while somebody holds them. It is an ordinary dictionary, since
-        one of weak values takes a tenth of a call."""
+        """Calls that ended, in order, while somebody holds them: an ordinary dictionary, as one of
+        weak values takes a tenth of a call."""
         self._forget: Callable[[weakref.ref[F]], object] = lambda call: finished.pop(call, None)
         self._closed = False
 
