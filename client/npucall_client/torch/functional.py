@@ -9,12 +9,16 @@ import torch
 from torch import Tensor
 from torch.autograd.forward_ad import unpack_dual
 
+from npucall.errors import NpucallError
 from npucall_client.client import Client
+from npucall_client.sending.senders import shortened
 from npucall_client.sessions.session import Session
 from npucall_client.torch import activations, classes, losses
 from npucall_client.torch.declarations import Function
 from npucall_client.torch.library import define
 from npucall_client.torch.places import Place
+
+__tracebackhide__ = True  # in a red test pytest shows the line that called
 
 P = ParamSpec("P")
 
@@ -61,7 +65,10 @@ def _method(function: Function[P]) -> Callable[Concatenate[Functional, P], Tenso
                     keep = True
                     if name in constant:
                         raise ValueError(_no_gradient(function.name, name))
-        result: Tensor = operator(self.number, self.by_torch, keep, *cast, **named)[0]
+        try:
+            result: Tensor = operator(self.number, self.by_torch, keep, *cast, **named)[0]
+        except NpucallError as error:
+            raise shortened(error)  # noqa: B904  # the same error
         return result
 
     call.__name__, call.__qualname__ = function.name, f"Functional.{function.name}"

@@ -14,6 +14,7 @@ pytestmark = [
 
 from tests.rows import each  # noqa: E402
 
+from npucall.errors import ShapeError  # noqa: E402
 from npucall_client import Client  # noqa: E402
 from npucall_client.torch import functional  # noqa: E402
 from npucall_client.torch.functional import FUNCTIONS  # noqa: E402
@@ -306,3 +307,12 @@ def test_forward_mode_raises_where_it_would_lose_the_tangent(local: Client) -> N
         torch.func.jvp(gelu, (torch.randn(3),), (torch.ones(3),))
     with torch.autograd.forward_ad.dual_level():
         assert gelu(torch.zeros(3)).sum() == 0
+
+
+def test_an_error_of_a_function_has_no_frames_of_torch(local: Client) -> None:
+    with pytest.raises(ShapeError) as failed:
+        functional(local).kl_div(torch.ones(2, 3), torch.ones(4, 4))
+    assert [frame.name for frame in failed.traceback] == [
+        "test_an_error_of_a_function_has_no_frames_of_torch",
+        "call",
+    ]
