@@ -116,7 +116,7 @@ def entry_of(case: Case, call: MadeCall, expectation: Expectation) -> dict[str, 
         if refused is None
         else {
             "status": refused.status,
-            "reason": refused.reason,
+            "reason": refused.error.reason,
             "blames": list(refused.blames),
             "all_of_them": not refused.whoever,
         },

@@ -145,8 +145,6 @@ _KNOWN = {
     for name, function in FUNCTIONS.items()
     for spelling in (function.torch, *_spellings(name))
 }
-
-
 _SEED = 0
 
 

@@ -18,7 +18,6 @@ from npucall_conformance.cases.made_call import MadeCall, call_of
 from npucall_conformance.judging.check import (
     CheckResult,
     Expectation,
-    Refused,
     check,
     expectation_of,
 )
@@ -26,7 +25,7 @@ from npucall_conformance.judging.truth import Expected, expected
 from npucall_conformance.statements.kl_div_backward import KL_DIV_BACKWARD
 from npucall_conformance.stating import reals
 from npucall_conformance.stating.arguments import Arguments, Terms
-from npucall_conformance.stating.parts import Contradiction, Refusal, Setup
+from npucall_conformance.stating.parts import Contradiction, Invalid, Refusal, Setup
 from npucall_conformance.wire import WireAnswer
 
 from .opinions import contradictions
@@ -166,7 +165,7 @@ def error(status: int = 161002, parameter: Any = "self") -> NpucallError:
     return ShapeError("self: expected less", parameter=parameter, aclnn_status=status)
 
 
-REFUSED = expectation(refused=Refused(161002, "SHAPE_MISMATCH", ("self",)))
+REFUSED = expectation(refused=Invalid("shape-self", {"self": {"shape": ()}}, ("self",), ShapeError))
 
 
 @each("layout", [Arrangement.DENSE, Arrangement.TRANSPOSED, Arrangement.GAPS, Arrangement.STEP])

@@ -51,8 +51,6 @@ def large(make: Maker) -> Iterator[Case]:
 
 _BORDERS = (0, 1, 255, 256, 1_023, 1_024, 4_095, 4_096, 16_384, 65_535, 65_536, 98_303, 98_304, -1)
 """Elements at the ends of blocks, cores and vectors."""
-
-
 _EDGE = 40
 """Of an edge's numbers."""
 _LEAST, _LARGEST = 1e-2, 8.0

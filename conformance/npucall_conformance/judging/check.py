@@ -23,7 +23,7 @@ from npucall_conformance.cases.made_call import MadeCall
 from npucall_conformance.judging.profiles import CPU_STRICT
 from npucall_conformance.judging.tolerance import Judgement, judge
 from npucall_conformance.judging.truth import Expected, expected, written
-from npucall_conformance.stating.parts import Contradiction, Refusal
+from npucall_conformance.stating.parts import Contradiction, Invalid, Refusal
 from npucall_conformance.wire import ON_CPU, WireAnswer
 
 _UNAVAILABLE = (OperatorUnavailableError.reason, VariantUnavailableError.reason)
@@ -48,25 +48,13 @@ class Sided:
 
 
 @dataclass(frozen=True)
-class Refused:
-    """The error that is expected."""
-
-    status: int | None
-    reason: str
-    blames: tuple[str, ...]
-    whoever: bool = False
-    """The error may blame only some of ``blames``."""
-    lacking: bool = False
-    """The product does not have the operator. A host may answer with an error that says so."""
-
-
-@dataclass(frozen=True)
 class Expectation:
     """The expected answer to one call: outputs, an error, or agreement with a source."""
 
     variant: str
     outputs: Mapping[str, Expected] = field(default_factory=dict)
-    refused: Refused | None = None
+    refused: Invalid | None = None
+    """The defect for which the call must be refused."""
     contradiction: Contradiction | None = None
     sent: Mapping[str, Buffer] = field(default_factory=dict)
     """Storages of outputs as they were sent."""
@@ -106,11 +94,7 @@ def expectation_of(case: Case, call: MadeCall) -> Expectation:
     if case.contradiction is not None:
         return Expectation(variant, contradiction=case.contradiction)
     if case.defects:
-        row = case.defects[0]
-        refused = Refused(
-            row.status, row.error.reason, row.blames, row.whoever, lacking=not row.changes
-        )
-        return Expectation(variant, refused=refused)
+        return Expectation(variant, refused=case.defects[0])
     if case.written is not None:
         return Expectation(variant, written(call, case.written))
     truth = expected(case.statement, call, case.setup.filled)
@@ -143,14 +127,15 @@ def described(error: NpucallError) -> str:
     return f"{error.reason}{status}: {error}"
 
 
-def _error_problems(refused: Refused, error: NpucallError, profile: str) -> list[str]:
+def _error_problems(refused: Invalid, error: NpucallError, profile: str) -> list[str]:
     """What is wrong with an error.
 
     A device tells the status. It tells the reason and the parameters to blame only if its text
     shows them.
     """
     strict = profile == CPU_STRICT
-    if refused.lacking and not strict and error.reason in _UNAVAILABLE:
+    lacking = not refused.changes  # the product does not have the operator; a host may say so
+    if lacking and not strict and error.reason in _UNAVAILABLE:
         return []
     problems = []
     if error.aclnn_status != refused.status:
@@ -159,8 +144,8 @@ def _error_problems(refused: Refused, error: NpucallError, profile: str) -> list
     fits = blamed and blamed <= {*refused.blames} if refused.whoever else None
     if (strict or blamed) and not (error.parameters == refused.blames or fits):
         problems.append(f"expected {refused.blames} blamed, found {error.parameters}: {error}")
-    if (strict or error.reason != ArgumentError.reason) and error.reason != refused.reason:
-        problems.append(f"expected reason {refused.reason}, found {error.reason}: {error}")
+    if (strict or error.reason != ArgumentError.reason) and error.reason != refused.error.reason:
+        problems.append(f"expected reason {refused.error.reason}, found {error.reason}: {error}")
     return problems
 
 

@@ -84,24 +84,29 @@ class Allowed:
     """What else is wrong."""
 
 
+def errors_of(found: Reals, truth: Expected) -> Errors:
+    """How far off the truth an answer is."""
+    value = truth.value
+    size, coarse = np.nan_to_num(truth.size, nan=0.0, posinf=0.0), ulp(value, truth.dtype)
+    if truth.dtype.kind == truth.kernel.kind == "float":
+        coarse = np.maximum(coarse, ulp(value, truth.kernel))
+    numbers = np.isfinite(found) & np.isfinite(value)
+    apart = np.where(numbers, np.abs(found - value), 0.0)
+    return Errors(found, apart, np.where(numbers, value, 0.0), size, coarse, truth)
+
+
 def tolerance(profile: str, truth: Expected) -> Reals:
     """How far off the truth each element may be, as an absolute error.
 
     Infinite where the truth may round to an infinity or to a number; 0 where it is not finite.
     """
     with np.errstate(all="ignore"):
-        size = np.nan_to_num(truth.size, nan=0.0, posinf=0.0)
-        finite = np.isfinite(truth.value)
-        value = np.where(finite, truth.value, 0.0)
-        coarse = ulp(value, truth.dtype)
-        if truth.dtype.kind == truth.kernel.kind == "float":
-            coarse = np.maximum(coarse, ulp(value, truth.kernel))
-        errors = Errors(value, np.zeros(value.shape), value, size, coarse, truth)
-        most = PROFILES[profile](errors).most
+        errors = errors_of(truth.value, truth)
+        most, value = PROFILES[profile](errors).most, errors.value
         if profile == CPU_STRICT and truth.dtype.kind == "float":
             low, high = _ends(truth, _cost(errors))
             most = np.maximum(value - low, high - value)
-        return np.where(finite, most, 0.0)
+        return np.where(np.isfinite(truth.value), most, 0.0)
 
 
 def coarser(truth: Expected) -> DType:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from npucall.dtypes import DOUBLE, FLOAT, AnyArray
-from npucall_conformance.judging.profiles import PROFILES, Allowed, Errors
+from npucall_conformance.judging.profiles import PROFILES, Allowed, Errors, errors_of
 from npucall_conformance.judging.truth import Expected
 from npucall_conformance.stating.arguments import Reals
 from npucall_conformance.stating.rounding import ulp
@@ -72,15 +72,9 @@ def _of_parts(verdict: Judgement) -> Judgement:
 
 
 def _judge(profile: Callable[[Errors], Allowed], got: Any, truth: Expected) -> Judgement:
-    found = got.astype(np.float64)
-    value, size = truth.value, np.nan_to_num(truth.size, nan=0.0, posinf=0.0)
-    own = ulp(value, truth.dtype)
-    coarse = own
-    if truth.dtype.kind == truth.kernel.kind == "float":
-        coarse = np.maximum(own, ulp(value, truth.kernel))
-    numbers = np.isfinite(found) & np.isfinite(value)
-    apart = np.where(numbers, np.abs(found - value), 0.0)
-    errors = Errors(found, apart, np.where(numbers, value, 0.0), size, coarse, truth)
+    errors = errors_of(got.astype(np.float64), truth)
+    found, value, apart = errors.found, truth.value, errors.absolute
+    own, numbers = ulp(value, truth.dtype), np.isfinite(found) & np.isfinite(value)
     allowed = profile(errors)
     wrong = ~numbers & ~allowed.alike
     outside = np.where(numbers, ~allowed.inside, wrong)

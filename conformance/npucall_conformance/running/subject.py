@@ -5,14 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 from grpc import StatusCode
 
 from npucall.dtypes import BY_WIRE, DType
-from npucall.errors import ArgumentError, InternalError, NpucallError
-from npucall.products import product_of
+from npucall.errors import InternalError, NpucallError
 from npucall_client.client import Client
 from npucall_client.pool.pool_transport import PoolTransport
 from npucall_client.sending.attempts import Attempts
@@ -25,6 +24,7 @@ from npucall_conformance.reporting.report import JudgedServer
 from npucall_conformance.running.not_judged import BUSY, NotJudgedError
 from npucall_conformance.running.torch_npu import NAME, TorchNpu
 from npucall_conformance.statements import statements
+from npucall_conformance.stating.tables import product_of
 from npucall_conformance.wire import Adapter, ServerAdapter, WireAnswer, unreadable
 
 if TYPE_CHECKING:
@@ -43,16 +43,6 @@ ADAPTERS = (NAME,)
 _LOCAL, _POOL = "local:", "pool:"
 
 
-class Closable(Protocol):
-    """Something that is open."""
-
-    def close(self) -> None:
-        """Closes it."""
-
-
-C = TypeVar("C", bound=Closable)
-
-
 @dataclass
 class Subject:
     """A server that is judged, or what stands in place of one."""
@@ -69,19 +59,13 @@ class Subject:
     """Why no more calls are sent; empty while it answers."""
     silent: int = 0
     """How many calls in a row had no answer."""
-    _kept: dict[Any, Any] = field(default_factory=dict, repr=False)
-
-    def once(self, opened: Callable[[Subject], C]) -> C:
-        """An object that a look needs for all of its cases: opened once, closed by ``close``."""
-        if opened not in self._kept:
-            self._kept[opened] = opened(self)
-        kept: C = self._kept[opened]
-        return kept
+    resources: Any = None
+    """What paths have opened; see ``close``."""
 
     def close(self) -> None:
-        """Closes the objects that looks have opened; the client stays open."""
-        while self._kept:
-            self._kept.popitem()[1].close()
+        """Closes what paths have opened; the client stays open."""
+        if self.resources is not None:
+            self.resources.close()
 
     @property
     def client(self) -> Client:
@@ -130,9 +114,7 @@ class Subject:
             return unreadable(error)
         said, server = answer.reply.server, self.server
         if said.instance != server.instance:
-            self.server = replace(
-                server, instance=said.instance
-            )  # from now on that one is expected
+            self.server = replace(server, instance=said.instance)  # the one from now on
             return InternalError(
                 f"server: expected that instance {server.instance} answers, found {said.instance}: "
                 "it ended, and was started again, or the target is several servers"
@@ -146,45 +128,32 @@ class Subject:
 
     def _answer(self, call: MadeCall) -> WireAnswer:
         """The answer. If none comes soon, asks whether the server lives. Raises NpucallError."""
-        timeout = _TIMEOUT_WHEN_SILENT if self.silent else _SOON
-        try:
-            answer = self.adapter.answer(call, timeout)
-        except NpucallError as error:
-            if error.code not in _GONE:
-                self.silent = 0
-                raise
-            if not self.silent and timeout == _SOON:
-                if not self.adapter.lives():
+        waits = (_TIMEOUT_WHEN_SILENT,) if self.silent else (_SOON, _TIMEOUT)
+        for timeout in waits:
+            try:
+                answer = self.adapter.answer(call, timeout)
+            except NpucallError as error:
+                if error.code not in _GONE:
+                    self.silent = 0
+                    raise
+                if timeout == _SOON and not self.adapter.lives():
                     self.gone = f"{self.server.target} went away: {error.reason}"
                     raise
-                return self._last_try(call)
-            self._is_silent()
-            raise
-        self.silent = 0
-        return answer
-
-    def _last_try(self, call: MadeCall) -> WireAnswer:
-        """The answer of a server that lives, however long it takes. Raises NpucallError."""
-        try:
-            return self.adapter.answer(call, _TIMEOUT)
-        except NpucallError as error:
-            if error.code in _GONE:
-                self._is_silent()
-            raise
-
-    def _is_silent(self) -> None:
+                silence = error
+            else:
+                self.silent = 0
+                return answer
         self.silent += 1
         if self.silent >= _GIVE_UP:
             self.gone = f"{self.server.target} lives, but answered {_GIVE_UP} calls with nothing"
+        raise silence
 
 
 def in_place_of_a_server(adapter: Adapter, server: JudgedServer) -> Subject:
     """A library that is judged. It lists nothing; the statements say what its product has."""
-    every = {statement.title: statement for statement in statements()}
-    product = server.product
-    here = {title: each.takes[product] for title, each in every.items() if product in each.takes}
-    dtypes = {title: frozenset(taken) for title, taken in here.items()}
-    return Subject(adapter, server, dtypes, None)
+    taken = {each.title: each.takes.get(server.product) for each in statements()}
+    here = {title: frozenset(dtypes) for title, dtypes in taken.items() if dtypes}
+    return Subject(adapter, server, here, None)
 
 
 def open_subject(client: Client, target: str) -> Subject:
@@ -237,7 +206,7 @@ class SubjectOpener:
     def second(self, target: str, first: Subject) -> Subject:
         """A server to compare with; ``local:`` has the SoC of the first."""
         soc = self.soc
-        if target == _LOCAL and not soc and _is_known(first.server.soc):
+        if target == _LOCAL and not soc and product_of(first.server.soc):
             soc = first.server.soc
         return self._server(target, soc if target.startswith((_LOCAL, _POOL)) else "")
 
@@ -252,14 +221,6 @@ class SubjectOpener:
         found = open_subject(client, named)
         self.stack.callback(found.close)
         return found
-
-
-def _is_known(soc: str) -> bool:
-    try:
-        product_of(soc)
-    except ArgumentError:
-        return False
-    return True
 
 
 def _title(info: OperatorInfo) -> str:

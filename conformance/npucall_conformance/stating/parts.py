@@ -16,8 +16,6 @@ from npucall_conformance.stating.domains import Domain
 
 DTypes: TypeAlias = Mapping[str, DType]
 """Dtypes by parameter: of tensors, of aclScalars, and the value of an aclDataType attribute."""
-
-
 Attributes: TypeAlias = Mapping[str, Any]
 
 
@@ -170,8 +168,6 @@ LARGE = (
     Setup("dimensions", (7, 11, 37, 41)),
 )
 """Shapes of tensors that are all alike."""
-
-
 PAIRS_OF_FLOATS = tuple((a, b) for a in FLOATS for b in FLOATS if a is not b)
 
 
@@ -224,15 +220,9 @@ HALFWAY = (
 )
 """Numbers of BF16 and of FLOAT16. Multiplied by 1.5, each lies halfway between two numbers. Either
 the upper or the lower of the two is even."""
-
-
 EVEN = (256.0, 258.0, 2048.0, 2050.0, -256.0, -258.0, -2048.0, -2050.0)
-
-
 SIGNS = (1.0, 1.0, 1.0, 1.0, -1.0, -1.0, -1.0, -1.0)
 """Added to the same numbers, these also bring them halfway."""
-
-
 SQUARES = (
     *(136 / 128, 152 / 128, 168 / 128, -152 / 128),
     *(1504 / 1024, 1568 / 1024, 1632 / 1024, -1632 / 1024),

@@ -55,20 +55,12 @@ def _in_calls(c_name: str) -> str:
 
 
 Loops: TypeAlias = Callable[[Arguments], Any]
-
-
 Arrays: TypeAlias = Callable[[Arguments], "Terms | Mapping[str, Terms]"]
-
-
 BASE_SHAPES: tuple[Shape, ...] = ((4, 6), (3, 5, 7), (17,), (2, 3, 4, 5))
-
-
 RANK_SHAPES: tuple[Shape, ...] = (
     *((), (5,), (2, 1, 3, 1, 1, 2, 1, 2), (1,) * 8),
     *((2, 1, 3, 1, 2), (1, 2, 1, 3, 1, 2), (2, 1, 1, 3, 1, 2, 1)),
 )
-
-
 EMPTY_SHAPES: tuple[Shape, ...] = ((0,), (0, 3), (2, 0), (2, 0, 3), (0, 0))
 
 
@@ -219,7 +211,5 @@ class Statement:
 
 WITHOUT_BFLOAT16 = ("Ascend910", "Ascend310P", "Ascend310B", "Ascend310")
 """Products that do not compute with BF16."""
-
-
 BEFORE_950 = ("Ascend910B", "Ascend910_93", "Ascend910", "Ascend310P", "Ascend310B", "Ascend310")
 """All products other than Ascend 950."""

@@ -116,7 +116,9 @@ class _Look:
 
     def __init__(self, seen: Observation) -> None:
         self._seen = seen
-        self._resources = seen.subject.once(Resources)
+        if seen.subject.resources is None:
+            seen.subject.resources = Resources(seen.subject)
+        self._resources: Resources = seen.subject.resources
         self.problems: list[str] = []
         self.busy = ""
         """Why a path could not be judged; empty if all could."""
