@@ -12,7 +12,7 @@ from npucall.errors import PARAM_NULLPTR
 from npucall_conformance.cases.arrangements import Arrangement
 from npucall_conformance.cases.case import Case
 from npucall_conformance.cases.drawn_calls import fuzz
-from npucall_conformance.cases.large import SHORT, large, other_places
+from npucall_conformance.cases.large import SHORT, large, other_places, tiny
 from npucall_conformance.cases.made_call import call_of
 from npucall_conformance.cases.maker import Maker
 from npucall_conformance.cases.product_cases import defaults, listing, products
@@ -133,6 +133,7 @@ def _edge(make: Maker) -> Iterator[Case]:
     for setup, dtype in product(statement.halfway, statement.dtypes):
         if not setup.only or dtype in setup.only:
             yield make.case(dtype, setup, make.first(setup))
+    yield from tiny(make)
 
 
 def _written(make: Maker) -> Iterator[Case]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -81,6 +82,20 @@ def _marked(statement: Statement) -> Statement:
         domain = each.domain if each.dtypes else Sprinkled(each.domain, tuple(marks))
         inputs.append(replace(each, domain=domain))
     return replace(statement, inputs=tuple(inputs))
+
+
+def tiny(make: Maker) -> Iterator[Case]:
+    """Subnormal numbers in one input after the other, beside usual ones in all others."""
+    statement = make.statement
+    for dtype, each in product(statement.dtypes, statement.inputs):
+        if dtype.kind != "float" or each.dtypes or not each.tiny:
+            continue
+        least = 2.0 ** (dtype.least_exponent - dtype.fraction)
+        marks = tuple((place, least * (-3) ** place) for place in range(6))
+        own = replace(each, domain=Sprinkled(each.domain, marks))
+        inputs = tuple(own if one is each else one for one in statement.inputs)
+        case = make.case(dtype, Setup(f"{each.name}-tiny"), make.combinations[0])
+        yield replace(case, statement=replace(statement, inputs=inputs))
 
 
 def _laid_out(make: Maker, dtype: DType, turn: int) -> Iterator[Case]:

@@ -64,8 +64,9 @@ class Subject:
 
     def close(self) -> None:
         """Closes what paths have opened; the client stays open."""
-        if self.resources is not None:
-            self.resources.close()
+        opened, self.resources = self.resources, None
+        if opened is not None:
+            opened.close()
 
     @property
     def client(self) -> Client:

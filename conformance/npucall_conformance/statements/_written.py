@@ -88,6 +88,7 @@ def mean(note: str, numbers: Any, result: Any) -> WrittenCall:
 MEAN = (
     mean("digits", of(INT32, 2**24 + 1, 2**24 + 3), of(INT32, 2**24 + 2, shape=())),
     mean("towards-0", of(INT64, -7, 0), of(INT64, -3, shape=())),
+    mean("thirds", of(COMPLEX128, 1 + 2j, 3 - 1j, 3 + 1j), of(COMPLEX128, (7 + 2j) / 3, shape=())),
     mean("complex", of(COMPLEX64, 1 + 2j, 3 - 1j), of(COMPLEX64, 2 + 0.5j, shape=())),
 )
 _LABELS = {"reduction": 2, "ignore_index": 0}

@@ -80,7 +80,8 @@ def every_step(base: Shape) -> list[int]:
 
 
 def fewer_steps(base: Shape) -> list[int]:
-    return [max(base[0] - n % 3, min(base[0], 1)) for n in range(base[1])]
+    """No item has all of them."""
+    return [max(base[0] - 1 - n % 3, min(base[0], 1)) for n in range(base[1])]
 
 
 def short_lengths(base: Shape) -> list[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -72,7 +73,7 @@ BUILTIN = elementwise(
     defaults=shared.DEFAULTS,
     unwarned={"reduction": (0, 1, 2, 3)},
     variant="builtin",
-    inputs=shared.DRAWN,
+    inputs=(*shared.DRAWN[:2], replace(shared.DRAWN[2], tiny=False)),
     output=Out(OUTPUT, shape="target", dtype="target"),
     scalar=scalar,
     vector=vector,

@@ -34,6 +34,8 @@ class In:
     refused: bool = False
     """The operator refuses it, so it is optional: only setups that give its shape or values have
     it."""
+    tiny: bool = True
+    """Results for subnormal numbers are right. Not if digits of them are lost in a step."""
     own: bool = False
     """It is not converted to the kernel's dtype, though it has that of the case."""
     updated: bool = False
