@@ -9,11 +9,13 @@ from functools import cached_property
 from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any
 
+from npucall_client.base import opened
 from npucall_client.calls.arguments import BoundCall
 from npucall_client.sending.pipeline import Calls
 from npucall_client.sending.remote import ServerTransport
 from npucall_client.sending.request import Request
 from npucall_client.sending.senders import finished
+from npucall_client.sending.threads import THREADS
 from npucall_client.sessions.remote import Remote
 from npucall_client.sessions.session_link import SessionLink
 from npucall_client.shared.memory import SharedMemory
@@ -76,8 +78,13 @@ class Resources:
 
     @cached_property
     def pipeline(self) -> Calls:
-        """A pipeline that stays open."""
-        pipeline: Calls = self.transport.calls()
+        """A pipeline that stays open, on a stream of gRPC: in frames it is calls like others."""
+        transport = self.transport
+        if self.is_remote:
+            settings = self._settings.model_copy(update={"carrier": "grpc"})
+            transport = finished(opened(settings, THREADS))
+            self._open.callback(lambda: finished(transport.close()))
+        pipeline: Calls = transport.calls()
         self._open.callback(lambda: finished(pipeline.close()))
         return pipeline
 
