@@ -265,7 +265,7 @@ def sprinkled(draw: Draws, statement: Statement) -> Statement:
     extreme = draw.flag()
     for each in statement.inputs:
         domain = each.domain
-        if not each.dtypes and draw.flag():
+        if statement.sprinkled and not each.dtypes and draw.flag():
             power = draw.pick(_POWERS) if extreme else 0
             special = special_values(statement, each.name, extreme=extreme)
             marks = draw.several(_MARKS, partial(_mark, draw, special))

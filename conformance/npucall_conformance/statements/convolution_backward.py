@@ -102,6 +102,7 @@ CONVOLUTION_BACKWARD = Statement(
     ),
     loops,
     arrays,
+    sprinkled=False,
     prototype=(
         "const aclTensor* gradOutput, const aclTensor* input, const aclTensor* weight, "
         "const aclIntArray* biasSizes, const aclIntArray* stride, const aclIntArray* padding, "

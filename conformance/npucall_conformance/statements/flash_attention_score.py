@@ -132,6 +132,7 @@ FLASH_ATTENTION_SCORE = Statement(
     ),
     loops,
     arrays,
+    sprinkled=False,
     prototype=(
         "const aclTensor* query, const aclTensor* key, const aclTensor* value, "
         "const aclTensor* realShiftOptional, const aclTensor* dropMaskOptional, "

@@ -146,6 +146,7 @@ FLASH_ATTENTION_SCORE_GRAD = Statement(
     ),
     loops,
     arrays,
+    sprinkled=False,
     prototype=(
         "const aclTensor* query, const aclTensor* keyIn, const aclTensor* value, "
         "const aclTensor* dy, const aclTensor* pseShiftOptional, "
