@@ -172,7 +172,7 @@ CHECKS = (
        "rules.supported(*TENSORS)", "rules.supported(*TENSORS, besides=(COMPLEX64,))"),
     of("SoftmaxBackward", "empty",
        'rules.except_on((ASCEND_950,), rules.succeed_if_empty("grad_output", "output")),', ""),
-    of("Glu", "listing invalid", "*HALVED,", "HALVED[0], HALVED[1], HALVED[3],"),
+    of("Glu", "listing invalid", "*halved(),", "*halved()[:2], halved()[3],"),
     of("BinaryCrossEntropy", "documents", 'rules.same_shape("weight", "self"),', ""),
     of("SoftMarginLossBackward", "broadcast", 'facts.count("common")', 'facts.count("target")'),
     of("ReduceSum", "listing invalid", 'shared.dims_of("dims"),', ""),

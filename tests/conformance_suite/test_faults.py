@@ -21,6 +21,7 @@ BY_ONE = {
 SAME = {
     ("aclnnNLLLoss", "ignore_index"): "a label that is no class is ignored as well",
     ("aclnnNLLLoss2d", "ignore_index"): "a label that is no class is ignored as well",
+    ("aclnnConvolutionBackward", "cube_math_type"): "the reference uses full precision",
     ("aclnnMatmul", "cube_math_type"): "1 allows less precision, of which the reference uses none",
 }
 """Defaults of which another value has the same results, with the reason."""
@@ -76,7 +77,7 @@ def another(value: object) -> str:
     if isinstance(value, bool):
         return str(not value)
     if isinstance(value, str):
-        return repr({"mean": "sum", "none": "tanh"}[value])
+        return repr({"mean": "sum", "none": "tanh", "BNSD": "BSND"}[value])
     if isinstance(value, tuple):
         return "(0,)"
     return f"{value} + 1" if isinstance(value, int | float) else A_DTYPE

@@ -95,8 +95,8 @@ class Statement:
     defaults: Attributes = field(default_factory=dict)
     """The values of attributes that a call leaves out; those without a default are not here."""
     sprinkled: bool = True
-    """Drawn calls have special and extreme numbers in its inputs. Not if a step of the formula, such
-    as a quotient of what forward gave, makes of them what the formula as a whole does not."""
+    """Drawn calls have special and extreme numbers in its inputs. Not if a step of the formula
+    makes of them what the formula as a whole does not."""
     unwarned: Attributes = field(default_factory=dict)
     """By attribute, the only values for which a reply does not warn."""
     in_kernel: tuple[str, ...] = ()
