@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from contextvars import copy_context
+from contextvars import Context
 from typing import ParamSpec, TypeVar
 
 import numpy as np
@@ -84,7 +84,7 @@ class _Silence(threading.local):
     """
 
     def __init__(self) -> None:
-        self._run = copy_context().run
+        self._run = Context().run
         if _HAS_CONTEXTS:
             self._run(np.seterr, all="ignore")
 
