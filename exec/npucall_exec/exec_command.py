@@ -54,9 +54,14 @@ def run_program(  # noqa: PLR0913  # options of a command
     report: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write findings and refusals as JSON.")
     ] = None,
+    shared: Annotated[  # noqa: FBT002
+        bool,
+        typer.Option("--shared", help="Device memory is memory of the server on this host."),
+    ] = False,
     device_memory: Annotated[
-        int, typer.Option(metavar="GIB", min=1, max=1024, help="Memory of the device, GiB.")
-    ] = 8,
+        int | None,
+        typer.Option(metavar="GIB", min=1, max=1024, help="GiB of the device: 8, or 1 if shared."),
+    ] = None,
     quiet: Annotated[  # noqa: FBT002
         bool, typer.Option("--quiet", "-q", help="Say nothing on standard error.")
     ] = False,
@@ -89,7 +94,9 @@ def run_program(  # noqa: PLR0913  # options of a command
             connect(target or target_of_environment() or LOCAL, soc=soc or None)
         )
         calls = ProgramCalls(client, variant)
-        programs = Programs(calls, findings, device_memory * _GIB, strict=strict)
+        memory = (device_memory or (1 if shared else 8)) * _GIB
+        share = client.shared if shared else None
+        programs = Programs(calls, findings, memory, share, strict=strict)
         socket = stack.enter_context(ProgramListener(programs))
         if not quiet:
             _say(f"computed by {calls.device} for {calls.soc}")

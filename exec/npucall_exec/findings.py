@@ -26,6 +26,11 @@ class Findings:
         """Processes that connected."""
         self.launches = 0
 
+    def note(self, sentence: str) -> None:
+        """Something to know."""
+        with self._lock:
+            self._say(sentence)
+
     def launched(self) -> None:
         """Counts a launch."""
         with self._lock:

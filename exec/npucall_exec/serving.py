@@ -9,17 +9,21 @@ import secrets
 import socket
 import struct
 import threading
+from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
+from npucall.errors import NpucallError
 from npucall.tensors import TensorSpec, view
 from npucall_exec import frames
 from npucall_exec.calls import status_of
 
 if TYPE_CHECKING:
     from npucall.dtypes import AnyArray
+    from npucall_client.shared.memory import SharedMemory
     from npucall_exec.calls import ProgramCalls
     from npucall_exec.findings import Findings
 
@@ -28,14 +32,28 @@ _CREDENTIALS = struct.Struct("iII")
 
 
 class Memory:
-    """The memory of the device of one process: pages that exist once they are used."""
+    """The memory of the device of one process."""
 
-    def __init__(self, size: int) -> None:
-        self.size = size
-        self.descriptor = os.memfd_create("npucall", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-        os.ftruncate(self.descriptor, size)
-        fcntl.fcntl(self.descriptor, fcntl.F_ADD_SEALS, _SEALS)
-        self._bytes = memoryview(mmap.mmap(self.descriptor, size))
+    def __init__(self, descriptor: int, data: memoryview, end: Callable[[], object]) -> None:
+        self.descriptor, self.size = descriptor, len(data)
+        self._bytes = data
+        self.close = end
+        """Gives it back; its pages go when nothing refers to them any more."""
+
+    @classmethod
+    def of_pages(cls, size: int) -> Self:
+        """Memory of this host, whose pages exist once they are used."""
+        descriptor = os.memfd_create("npucall", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        os.ftruncate(descriptor, size)
+        fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, _SEALS)
+        data = memoryview(mmap.mmap(descriptor, size))
+        return cls(descriptor, data, partial(os.close, descriptor))
+
+    @classmethod
+    def of_server(cls, memory: SharedMemory) -> Self:
+        """Memory that the server sees too, so that tensors do not travel."""
+        data = memoryview(memory.empty(memory.nbytes, np.uint8))
+        return cls(memory.descriptor, data, memory.close)
 
     def array(self, spec: TensorSpec, offset: int) -> AnyArray:
         """The elements of a tensor there. Raises ValueError beyond the end."""
@@ -45,54 +63,63 @@ class Memory:
             raise ValueError(f"tensor: expected memory of the device, found byte {offset}")
         return view(spec, self._bytes[offset : offset + spec.storage_bytes])
 
-    def close(self) -> None:
-        """Gives the descriptor back; the pages go when nothing refers to them any more."""
-        os.close(self.descriptor)
-
 
 class Programs:
     """Serves the processes of one command; each has a device of its own."""
 
     def __init__(
-        self, calls: ProgramCalls, findings: Findings, memory: int, *, strict: bool
+        self,
+        calls: ProgramCalls,
+        findings: Findings,
+        memory: int,
+        share: Callable[[int], SharedMemory] | None = None,
+        *,
+        strict: bool,
     ) -> None:
-        self._calls, self._findings = calls, findings
+        self._calls, self._findings, self._share = calls, findings, share
         self._memory_bytes, self._strict = memory, strict
         self._lock = threading.Lock()
         self._memories: dict[int, Memory] = {}
 
     def serve(self, connection: socket.socket) -> None:
         """Answers one connection until it ends."""
-        with connection:
+        with connection, suppress(OSError):  # the process has ended
             told = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
             process, user, _ = _CREDENTIALS.unpack(told)
-            if user != os.geteuid() or frames.receive(connection) != (
-                frames.HELLO,
-                frames.PROTOCOL,
-            ):
+            hello = frames.HELLO, frames.PROTOCOL
+            if user != os.geteuid() or frames.receive(connection) != hello:
                 return
             memory, is_first = self._memory_of(process)
             try:
-                sizes = f"{self._memory_bytes} {memory.size}"
-                text = f"{sizes} {int(self._strict)} {self._calls.soc}"
-                descriptors = [memory.descriptor] if is_first else []
-                frames.answer(connection, text, descriptors=descriptors)
-                while (frame := frames.receive(connection)) is not None:
-                    self._take(connection, memory, *frame)
-            except OSError:  # the process has ended
-                pass
+                self._answer_all(connection, memory, is_first=is_first)
             finally:
                 if is_first:
                     del self._memories[process]
                     memory.close()
 
+    def _answer_all(self, connection: socket.socket, memory: Memory, *, is_first: bool) -> None:
+        sizes = f"{self._memory_bytes} {memory.size}"
+        text = f"{sizes} {int(self._strict)} {self._calls.soc}"
+        descriptors = [memory.descriptor] if is_first else []
+        frames.answer(connection, text, descriptors=descriptors)
+        while (frame := frames.receive(connection)) is not None:
+            self._take(connection, memory, *frame)
+
     def _memory_of(self, process: int) -> tuple[Memory, bool]:
         with self._lock:
             if process in self._memories:
                 return self._memories[process], False
-            memory = self._memories[process] = Memory(2 * self._memory_bytes)
+            memory = self._memories[process] = self._memory()
             self._findings.processes += 1
             return memory, True
+
+    def _memory(self) -> Memory:
+        if self._share is not None:
+            try:
+                return Memory.of_server(self._share(self._memory_bytes))
+            except NpucallError as error:  # it has no more; then tensors travel
+                self._findings.note(str(error))
+        return Memory.of_pages(2 * self._memory_bytes)
 
     def _take(self, connection: socket.socket, memory: Memory, kind: int, payload: bytes) -> None:
         if kind == frames.FOUND:

@@ -14,6 +14,8 @@ import numpy as np
 import pytest
 from tests.rows import each
 
+from npucall_client.testing import running_server
+
 from . import operators
 from .conftest import MAIN, Run
 
@@ -131,3 +133,18 @@ def test_a_server_computes_for_a_program(probe: Path, run_under: Run, npucall_se
     done = run_under("--target", npucall_server, "--", probe, "runs")
     assert (done.returncode, done.stdout) == (0, "0.5\n")
     assert "computed by cpu for" in done.stderr
+
+
+@pytest.mark.more
+def test_device_memory_may_be_memory_of_the_server(
+    probe: Path, run_under: Run, tmp_path: Path
+) -> None:
+    with running_server(f"--shared-memory={tmp_path / 'side'}") as server:
+        done = run_under("--shared", "--target", server.target, "--", probe, "runs")
+        assert (done.returncode, done.stdout) == (0, "0.5\n")
+        assert "shared" not in done.stderr
+        larger = run_under(
+            "--shared", "--device-memory", "1000", "--target", server.target, "--", probe, "runs"
+        )
+    assert (larger.returncode, larger.stdout) == (0, "0.5\n")
+    assert "shared_memory_limit" in larger.stderr

@@ -76,6 +76,11 @@ class SharedMemory:
         return self._memory.nbytes
 
     @property
+    def descriptor(self) -> int:
+        """The descriptor of its file, for another process, while ``shared``; else -1."""
+        return self._region.descriptor if self._region is not None and self.shared else -1
+
+    @property
     def left(self) -> int:
         """Bytes that the next array may have."""
         return max(0, self.nbytes - self._next())

@@ -29,8 +29,12 @@ _LEAST_SECONDS = 1e-3
 class Region:
     """Memory that a server sees too, for as long as the connection that it came on is open."""
 
-    def __init__(self, connection: socket.socket, region_id: bytes, memory: AnyArray) -> None:
+    def __init__(
+        self, connection: socket.socket, region_id: bytes, memory: AnyArray, descriptor: int
+    ) -> None:
         self.id = region_id
+        self.descriptor = descriptor
+        """Of its file, until it ends."""
         self.memory = memory
         """Its bytes; they stay while any array uses them, also after the region has ended."""
         self.start = int(memory.ctypes.data)
@@ -52,6 +56,7 @@ class Region:
             # A process forked from this one holds the connection too, and must not keep it open.
             with suppress(OSError):
                 self._connection.shutdown(socket.SHUT_RDWR)
+            os.close(self.descriptor)
         self._connection.close()
         return was_open
 
@@ -67,16 +72,12 @@ def ask(path: str, nbytes: int, timeout: float, authorization: str = "") -> Regi
     request = pb.SharedMemoryRequest(bytes=nbytes, authorization=authorization)
     connection, response, files = _asked(path, request, timeout)
     try:
-        try:
-            region_id = _region_id(response)
-            memory = mapped(files, nbytes)
-        finally:
-            for file in files:
-                os.close(file)
+        return Region(connection, _region_id(response), mapped(files, nbytes), files[0])
     except BaseException:
+        for file in files:
+            os.close(file)
         connection.close()
         raise
-    return Region(connection, region_id, memory)
 
 
 def ask_credential(path: str, timeout: float) -> tuple[str, float]:

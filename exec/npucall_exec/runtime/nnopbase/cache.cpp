@@ -14,34 +14,12 @@ namespace {
 
 constexpr uint64_t STANDARD_LIMIT = 10000;
 constexpr uint64_t LARGEST_LIMIT = 10000000;
-constexpr size_t LONGEST_KEY = 8192;
+constexpr size_t LONGEST_KEY = 8192;  // of the text here; CANN counts bytes of its own
 
 uint64_t limit_of_environment() {
     const char *value = std::getenv("ACLNN_CACHE_LIMIT");
     if (value == nullptr) return STANDARD_LIMIT;
     return std::min<uint64_t>(std::strtoull(value, nullptr, 10), LARGEST_LIMIT);
-}
-
-void append(std::string &key, const void *data, size_t size) {
-    key.append(static_cast<const char *>(data), size);
-}
-
-void append(std::string &key, int64_t number) { append(key, &number, sizeof number); }
-
-void append(std::string &key, const std::vector<int64_t> &numbers) {
-    append(key, static_cast<int64_t>(numbers.size()));
-    append(key, numbers.data(), numbers.size() * sizeof(int64_t));
-}
-
-void append(std::string &key, const Snapshot &tensor) {
-    const TensorView &view = tensor.view;
-    append(key, static_cast<int64_t>(tensor.handle == nullptr));
-    append(key, view.shape);
-    append(key, view.strides);
-    append(key, view.storage_shape);
-    append(key, view.offset);
-    append(key, view.dtype);
-    append(key, view.format);
 }
 
 }  // namespace
@@ -101,19 +79,14 @@ std::shared_ptr<ThreadCache> thread_cache() {
     return own;
 }
 
-std::string cache_key(const OperatorEntry &entry, const std::vector<Value> &values, int device,
-                      int64_t deterministic) {
-    std::string key = std::string(entry.package) + "/" + entry.name;
-    append(key, device);
-    append(key, deterministic);
-    std::map<const void *, int64_t> seen;  // one descriptor given twice is part of the key
-    for (const Value &value : values) {
+std::string cache_key(const Executor &executor, int device) {
+    std::string key = executor.call + "/" + std::to_string(device) + "/" +
+                      std::to_string(executor.deterministic);
+    std::map<const void *, size_t> seen;  // one descriptor given twice is part of the key
+    for (const Value &value : executor.values) {
         for (const Snapshot &tensor : value.tensors) {
-            append(key, tensor);
-            append(key, seen.emplace(tensor.handle, seen.size()).first->second);
+            key += "/" + std::to_string(seen.emplace(tensor.handle, seen.size()).first->second);
         }
-        append(key, static_cast<int64_t>(value.json.size()));
-        key += value.json;
     }
     return key.size() <= LONGEST_KEY ? key : std::string();
 }

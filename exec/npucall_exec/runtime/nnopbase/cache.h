@@ -47,7 +47,6 @@ struct ThreadCache {
 std::shared_ptr<ThreadCache> thread_cache();
 
 // Everything but addresses that a phase one depends on; empty if it is too long to be cached.
-std::string cache_key(const OperatorEntry &entry, const std::vector<Value> &values, int device,
-                      int64_t deterministic);
+std::string cache_key(const Executor &executor, int device);
 
 }  // namespace sim

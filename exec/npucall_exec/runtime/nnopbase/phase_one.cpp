@@ -80,8 +80,8 @@ int make(const OperatorEntry &entry, const Argument *arguments, size_t count,
     made->entry = entry;
     made->values = snapshot_of(arguments, count);
     made->call = describe_call(*made);
-    made->key = cache_key(entry, made->values, place.device, place.deterministic);
     made->deterministic = place.deterministic;
+    made->key = cache_key(*made, place.device);
     made->thread = this_thread_number();
     CachedPlan plan{};
     status = find_plan(arguments, count, *made, plan);

@@ -24,12 +24,13 @@ struct Header {
 static_assert(sizeof(Header) == 16, "the header has no gaps");
 
 // What stands before the text of an answer.
-struct Numbers {
+struct Told {
+    Header header;
     int32_t status;
     uint32_t launches;
     uint64_t workspace;
 };
-static_assert(sizeof(Numbers) == 16, "the numbers have no gaps");
+static_assert(sizeof(Told) == 32, "the numbers have no gaps");
 
 [[noreturn]] void lost() {
     std::fputs("npucall exec: the command that computes has ended, and this program with it\n",
@@ -70,13 +71,12 @@ void Connection::tell(Frame kind, const std::string &payload) {
 }
 
 Answer Connection::answer() {
-    Header header{};
-    receive(&header, sizeof header);
-    Numbers numbers{};
-    if (header.kind != ANSWER || header.length < sizeof numbers) lost();
-    receive(&numbers, sizeof numbers);
-    Answer answer{numbers.status, numbers.launches != 0, numbers.workspace, ""};
-    answer.text.resize(header.length - sizeof numbers);
+    constexpr size_t NUMBERS = sizeof(Told) - sizeof(Header);
+    Told told{};
+    receive(&told, sizeof told);
+    if (told.header.kind != ANSWER || told.header.length < NUMBERS) lost();
+    Answer answer{told.status, told.launches != 0, told.workspace, ""};
+    answer.text.resize(told.header.length - NUMBERS);
     receive(answer.text.data(), answer.text.size());
     return answer;
 }
