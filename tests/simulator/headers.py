@@ -87,7 +87,9 @@ def header_text(header: str, operators: Sequence[Prototype], number: int) -> str
 def _declarations(operator: Prototype, number: int) -> str:
     name = operator.name
     prefix = f"{_ATTRIBUTE}\n" if "generated" in operator.words else _PREFIXES[number % 10]
-    deprecated = _DEPRECATED.format(name=name) if "deprecated" in operator.words else ""
+    deprecated = ""
+    if "deprecated" in operator.words:
+        prefix, deprecated = _API, _DEPRECATED.format(name=name)
     names = ", ".join(p.name for p in operator.parameters)
     listed = "\n".join(map(_described, operator.parameters))
     one = [*map(_spelled, operator.parameters), "uint64_t *workspaceSize"]

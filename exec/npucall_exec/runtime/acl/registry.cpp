@@ -13,8 +13,8 @@
 namespace sim {
 namespace {
 
-constexpr size_t SPACE = size_t{1} << 36;
-constexpr size_t STEP = 64;
+constexpr size_t SPACE = size_t{1} << 34;
+constexpr size_t STEP = 16;
 
 struct Registry {
     std::mutex mutex;
@@ -26,7 +26,7 @@ struct Registry {
         void *space =
             mmap(nullptr, SPACE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (space == MAP_FAILED) {
-            std::perror("simulator: address space for handles");
+            std::perror("address space for handles");
             std::abort();
         }
         first = reinterpret_cast<uintptr_t>(space) + STEP;
