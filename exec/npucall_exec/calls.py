@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from npucall.declare.attributes import attribute_value
 from npucall.declare.call import Call, element
 from npucall.declare.domain import Elementwise
-from npucall.declare.parameters import c_name
+from npucall.declare.parameters import Attribute, c_name
 from npucall.declare.prepare import Prepared, prepare
 from npucall.errors import (
     ConnectionLostError,
@@ -30,6 +31,7 @@ from npucall_exec.launches import VARIANTS, CallOfC, call_of, saturate
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from npucall.declare.parameters import Parameter
     from npucall.dtypes import AnyArray
     from npucall_client.client import Client
 
@@ -73,8 +75,11 @@ class ProgramCalls:
             self._client.operator(call.operator, self._variant)
             return PlannedCall(call, self._variant, workspace=self._asked(call, {}, ""))
         operator = CATALOGUE.find(call.operator, "", self._variant or VARIANTS[call.package])
-        names = {c_name(p): p.name for p in operator.parameters}
-        arguments = {names[name]: _argument(value) for name, value in call.values.items()}
+        parameters = {c_name(p): p for p in operator.parameters}
+        names = {name: parameter.name for name, parameter in parameters.items()}
+        arguments = {
+            names[name]: _argument(parameters[name], value) for name, value in call.values.items()
+        }
         prepared = prepare(
             Call(operator, arguments, tuple(_tensors(arguments))), self._product, CATALOGUE
         )
@@ -124,7 +129,9 @@ def status_of(error: Exception, *, launched: bool = False) -> int:
     return status or 161002 if isinstance(error, ValueError | TypeError) else status or _INNER
 
 
-def _argument(value: Any) -> Any:
+def _argument(parameter: Parameter, value: Any) -> Any:
+    if isinstance(parameter, Attribute) and value is not None:
+        return attribute_value(parameter.name, parameter, value)
     return tuple(value) if isinstance(value, list) else value
 
 

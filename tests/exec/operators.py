@@ -164,4 +164,6 @@ def _value(name: str, attribute: Attribute, value: Any) -> tuple[str, str]:
 def _number(value: Any) -> str:
     if value == -(2**63):  # C has no such literal
         return "INT64_MIN"
+    if isinstance(value, int) and value >= 2**63:
+        return f"{value}u"
     return str(value).lower() if isinstance(value, bool) else repr(value)
