@@ -144,7 +144,10 @@ def _kernel_dtypes(operator: Operator[Any, Any]) -> str:
     product = next(iter(operator.products))
     dtypes = operator.dtypes_on(product)
     alike = {f"all {dtype}": [dtype] * len(operator.inputs) for dtype in dtypes}
-    mixed = {f"{dtypes[1]} and {dtypes[0]}": [*dtypes[:2], *dtypes[:1] * len(operator.inputs)]}
+    mixed = {
+        f"{other} and {dtypes[0]}": [dtypes[0], other, *dtypes[:1] * len(operator.inputs)]
+        for other in dtypes[1:2]
+    }
     said = []
     for words, chosen in (alike | mixed).items():
         specs = {

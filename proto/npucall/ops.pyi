@@ -51,6 +51,8 @@ from npucall.operators.log_softmax_backward import log_softmax_backward as log_s
 from npucall.operators.logit import logit as logit
 from npucall.operators.logit_grad import logit_grad as logit_grad
 from npucall.operators.matmul import matmul as matmul
+from npucall.operators.max_pool2d_with_indices import max_pool2d_with_indices as max_pool2d_with_indices
+from npucall.operators.max_pool2d_with_indices_backward import max_pool2d_with_indices_backward as max_pool2d_with_indices_backward
 from npucall.operators.mean import mean as mean
 from npucall.operators.mish import mish as mish
 from npucall.operators.mse_loss import mse_loss as mse_loss

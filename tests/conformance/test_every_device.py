@@ -66,7 +66,7 @@ def test_a_plan_on_the_reference_needs_no_workspace() -> None:
 
 def refusal(client: Client, ask: Any, table: Table, *rows: Invalid) -> NpucallError | None:
     call = table.call(*rows)
-    inputs = [p.name for p in table.operator.inputs]
+    inputs = [p.name for p in table.operator.given]
     try:
         ask(client, table.operator.name, table.operator.variant, dict(call.arguments), inputs)
     except VariantUnavailableError:

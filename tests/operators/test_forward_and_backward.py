@@ -188,6 +188,9 @@ CASES: dict[str, tuple[Case, ...]] = {
             result="output",
         ),
     ),
+    "aclnnMaxPool2dWithIndices": (
+        Case({"kernel_size": (2,), "stride": (1,)}, shapes={"self": (2, 3, 4)}),
+    ),
     "aclnnSoftmax": (Case({"dim": [0, -1]}),),
     "aclnnLogSoftmax": (Case({"dim": [0, -1]}),),
     "aclnnGlu": (Case({"dim": -1}), Case({"dim": 0}, shapes={"self": (6, 3)})),

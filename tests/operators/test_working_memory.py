@@ -14,7 +14,7 @@ from npucall.declare.call import Call
 from npucall.declare.declaration import Operator
 from npucall.declare.domain import LANE_BYTES, Elementwise
 from npucall.declare.prepare import Prepared, prepare
-from npucall.dtypes import FLOAT, FLOAT16, INT64
+from npucall.dtypes import FLOAT, FLOAT16, INT32, INT64
 from npucall.operators import CATALOGUE
 from npucall.products import A2, ASCEND_950
 from npucall.tensors import TensorSpec
@@ -88,6 +88,17 @@ def batch_norm(*shape: int) -> list[Large]:
     return [
         Large("aclnnBatchNorm", forward, {"training": True}),
         Large("aclnnBatchNormBackward", shapes, {"training": True}),
+    ]
+
+
+def max_pool(*shape: int) -> list[Large]:
+    windows = {"kernel_size": (2,), "stride": (2,), "padding": (0,), "dilation": (1,)}
+    pooled = (*shape[:-2], shape[-2] // 2, shape[-1] // 2)
+    shapes = {"grad_output": pooled, "self": shape, "indices": pooled}
+    dtypes = {"grad_output": FLOAT, "self": FLOAT, "indices": INT32}
+    return [
+        Large("aclnnMaxPool2dWithIndices", {"self": shape}, windows),
+        Large("aclnnMaxPool2dWithIndicesBackward", shapes, windows, dtypes),
     ]
 
 
@@ -234,6 +245,11 @@ CASES = [
         case
         for shape in ((1, 1, MANY), (4, MANY // 4), (64, 4, MANY // 256))
         for case in batch_norm(*shape)
+    ),
+    *(
+        case
+        for shape in ((1, 2, MANY // 2), (1, 2048, 2048), (MANY // 64, 8, 8))
+        for case in max_pool(*shape)
     ),
     cross_entropy(1, MANY, reduction="sum"),
     cross_entropy(MANY // 8, 8),

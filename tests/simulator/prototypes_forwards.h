@@ -254,3 +254,7 @@ SIM_OPERATOR(aclnnRotaryPositionEmbeddingGrad, const aclTensor *dy, const aclTen
              const aclTensor *sin, SIM_OPTIONAL const aclTensor *x, int64_t mode,
              SIM_OUT const aclTensor *dxOut, SIM_OPTIONAL SIM_OUT const aclTensor *dcosOut,
              SIM_OPTIONAL SIM_OUT const aclTensor *dsinOut);
+// aclnn_max_pool2d_with_indices.h; nn; 8.1 9.x
+SIM_OPERATOR(aclnnMaxPool2dWithIndices, const aclTensor *self, const aclIntArray *kernelSize,
+             const aclIntArray *stride, const aclIntArray *padding, const aclIntArray *dilation,
+             bool ceilMode, SIM_OUT aclTensor *out, SIM_OUT aclTensor *indices);

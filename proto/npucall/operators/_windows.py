@@ -1,0 +1,137 @@
+"""Windows that move over planes: what poolings check, and how large their outputs are.
+
+Along an axis of ``size`` numbers, with padding p on both sides, a kernel of k numbers that stand d
+apart, and steps of s, there are so many windows::
+
+    (size + 2 p - d (k - 1) - 1) / s + 1
+
+rounded down, or up with ``ceil_mode``; then the last one must begin within the numbers or the
+padding before them. Cell (i, j) of window (y, x) is the number (y s - p + i d, x s - p + j d).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from npucall.declare import rules
+from npucall.declare.draft import Draft
+from npucall.errors import AttributeValueError
+from npucall.products import A2, A3
+from npucall.tensors import Format, Shape
+
+FORMATS = (Format.ND, Format.NCL, Format.NCHW)
+NAMES = ("kernel_size", "stride", "padding", "dilation")
+
+
+class Axis(NamedTuple):
+    """The windows along one axis."""
+
+    size: int
+    kernel: int
+    stride: int
+    padding: int
+    dilation: int
+    count: int
+
+    @property
+    def reach(self) -> int:
+        """Numbers from the first to the last cell of a window."""
+        return (self.kernel - 1) * self.dilation + 1
+
+
+def axes(shape: Shape, given: dict[str, tuple[int, ...]], ceil_mode: bool) -> tuple[Axis, ...]:
+    """Both axes of a plane, the last two of a shape."""
+    pairs = {name: _both(values) for name, values in given.items() if values}
+    pairs.setdefault("stride", pairs["kernel_size"])
+    found = []
+    for place, size in enumerate(shape[-2:]):
+        kernel, stride, padding, dilation = (pairs[name][place] for name in NAMES)
+        whole = size + 2 * padding - dilation * (kernel - 1) - 1 + (stride - 1) * ceil_mode
+        count = whole // stride + 1
+        if ceil_mode and (count - 1) * stride >= size + padding:
+            count -= 1
+        found.append(Axis(size, kernel, stride, padding, dilation, count))
+    return tuple(found)
+
+
+def _both(values: tuple[int, ...]) -> tuple[int, int]:
+    return (values[0], values[-1])
+
+
+def axes_of(draft: Draft) -> tuple[Axis, ...]:
+    """Those of ``self`` in a call."""
+    given = {name: draft.attribute(name) for name in NAMES}
+    return axes(draft.shape("self"), given, draft.attribute("ceil_mode"))
+
+
+def windows_checks() -> tuple[rules.Rule, ...]:
+    """Lengths and values of kernel, stride, padding and dilation."""
+    return (
+        *(_length(name, least) for name, least in zip(NAMES, (1, 0, 1, 1), strict=True)),
+        _values("kernel_size", "numbers of 1 or more", 1),
+        _values("stride", "numbers of 1 or more", 1),
+        rules.requires(
+            "0 to half of kernel_size",
+            "padding",
+            holds=lambda draft: all(
+                0 <= p <= k // 2
+                for p, k in zip(
+                    _both(draft.attribute("padding")),
+                    _both(draft.attribute("kernel_size")),
+                    strict=True,
+                )
+            ),
+            found=lambda draft: draft.attribute("padding"),
+            error=AttributeValueError,
+        ),
+        rules.on((A2, A3), _values("dilation", "1", 1, 1)),
+        rules.except_on((A2, A3), _values("dilation", "numbers of 1 or more", 1)),
+    )
+
+
+def windows_found() -> tuple[rules.Rule, ...]:
+    """That planes have numbers, and windows; finds ``windows``, the shape of what is pooled."""
+    return (
+        rules.requires(
+            "channels and planes with elements",
+            "self",
+            holds=lambda draft: 0 not in draft.shape("self")[-3:],
+            found=lambda draft: f"shape {draft.shape('self')}",
+        ),
+        rules.requires(
+            "at least one window on each axis",
+            "self",
+            "kernel_size",
+            holds=lambda draft: min(axis.count for axis in axes_of(draft)) > 0,
+            found=lambda draft: f"shape {draft.shape('self')}",
+        ),
+        rules.shape_of(
+            "self",
+            into="windows",
+            make=lambda draft: (
+                *draft.shape("self")[:-2],
+                *(axis.count for axis in axes_of(draft)),
+            ),
+        ),
+    )
+
+
+def _length(name: str, least: int) -> rules.Rule:
+    words = "no number, one or two" if not least else "one number or two"
+    return rules.requires(
+        words,
+        name,
+        holds=lambda draft: least <= len(draft.attribute(name)) <= 2,  # noqa: PLR2004
+        found=lambda draft: draft.attribute(name),
+        error=AttributeValueError,
+    )
+
+
+def _values(name: str, words: str, least: int, most: int = 2**62) -> rules.Rule:
+    return rules.requires(
+        words,
+        name,
+        holds=lambda draft: all(least <= each <= most for each in draft.attribute(name)),
+        found=lambda draft: draft.attribute(name),
+        error=AttributeValueError,
+    )

@@ -1,0 +1,146 @@
+"""Largest number of each window, and where it stands."""
+
+from collections.abc import Mapping
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from npucall.declare import Attribute, Facts, Input, Kind, Output, Sample, at_once, operator, rules
+from npucall.declare.cuts import BLOCK, cut
+from npucall.dtypes import FLOATS, INT32, INT64, AnyArray, Array
+from npucall.operators import _windows as windows
+from npucall.products import A2, A3, ASCEND_950
+
+WINDOWS = (
+    Attribute("kernel_size", Kind.INT_ARRAY, "extents of a window, (h, w) or one for both"),
+    Attribute("stride", Kind.INT_ARRAY, "its steps; none: kernel_size"),
+    Attribute("padding", Kind.INT_ARRAY, "cells beyond both edges, which are -inf"),
+    Attribute("dilation", Kind.INT_ARRAY, "how far apart its cells are"),
+    Attribute("ceil_mode", Kind.BOOL, "whether the number of windows is rounded up"),
+)
+
+
+def _rows(height: windows.Axis, width: windows.Axis) -> int:
+    """Rows of windows in a block."""
+    return max(BLOCK // (height.stride * (width.size + 2 * width.padding + width.reach)), 1)
+
+
+def _holds(facts: Facts, attributes: Mapping[str, Any]) -> int:
+    """Of wide planes a row of windows."""
+    shape = facts.shapes["self"]
+    given = {name: attributes[name] for name in windows.NAMES}
+    height, width = windows.axes(shape, given, attributes["ceil_mode"])
+    needed = height.reach * (width.size + 2 * width.padding + width.reach)
+    return 16 * needed + 32 * width.count if needed > BLOCK else 0
+
+
+@operator(
+    "aclnnMaxPool2dWithIndices",
+    Input("self", "planes, (N, C, H, W) or (C, H, W)"),
+    *WINDOWS,
+    Output("out", "the largest numbers", shape="windows", dtype="self", format="self"),
+    Output("indices", "where they stand", "windows", "places", as_is=True, format="self"),
+    products=dict.fromkeys((A2, A3, ASCEND_950), FLOATS),
+    checks=(
+        rules.present("self", *windows.NAMES, "out", "indices"),
+        rules.supported("self"),
+        rules.same_dtype("out", as_="self"),
+        rules.dtype_in("indices", INT32, INT64),
+        rules.same_format("out", "self"),
+        rules.format_in("self", *windows.FORMATS),
+        rules.rank_is("self", 3, 4),
+        *windows.windows_checks(),
+        *windows.windows_found(),
+        rules.same_shape("out", "windows", "that of the windows"),
+        rules.same_shape("indices", "windows", "that of the windows"),
+        rules.dtype_from("indices", into="places", make=lambda _: INT32),
+        rules.succeed_if_empty("self"),
+    ),
+    kernel_dtype=rules.dtype_of("self"),
+    over=at_once(holds=_holds),
+    sample=Sample(
+        {"self": (1, 2, 3, 3)},
+        attributes={"kernel_size": [2], "stride": [1], "padding": [0], "dilation": [1]},
+    ),
+    source="ops-nn pooling/max_pool3d_with_argmax_v2: page aclnnMaxPool2dWithIndices, its checks",
+)
+def max_pool2d_with_indices(
+    facts: Facts,
+    self: Array,
+    kernel_size: tuple[int, ...],
+    stride: tuple[int, ...] = (),
+    padding: tuple[int, ...] = (0,),
+    dilation: tuple[int, ...] = (1,),
+    ceil_mode: bool = False,
+) -> tuple[AnyArray, AnyArray]:
+    """Largest number of each window of ``self``, and where it stands in its plane.
+
+    Window (y, x) has the cells (y s - p + i d, x s - p + j d), s, p and d being ``stride``,
+    ``padding`` and ``dilation`` of each axis; cells beyond the edges are -inf. ``indices`` has row
+    * W + column of the largest one: of equal numbers the first. NaN is larger than every number,
+    and the last one counts. Nothing is rounded; Atlas A2 and A3 take a dilation of 1 alone.
+
+    As ``aten.max_pool2d_with_indices`` in torch. ``indices`` are INT32 unless the call gives them,
+    since the gradient on Atlas A2 and A3 takes no others.
+    """
+    given = dict(zip(windows.NAMES, (kernel_size, stride, padding, dilation), strict=True))
+    height, width = windows.axes(self.shape, given, ceil_mode)
+    shape = facts.shapes["windows"]
+    out, indices = facts.output("out", shape), facts.output("indices", shape)
+
+    def pool(block: tuple[slice, ...]) -> None:
+        *lead, rows = block
+        found = _pooled(facts, self, tuple(lead), rows, height, width)
+        count = [piece.stop - piece.start for piece in block]
+        out[block], indices[block] = (each.reshape(*count, width.count) for each in found)
+
+    facts.each(cut(shape[:-1], _rows(height, width)), pool)
+    return out, indices
+
+
+def _pooled(
+    facts: Facts,
+    planes: Array,
+    lead: tuple[slice, ...],
+    rows: slice,
+    height: windows.Axis,
+    width: windows.Axis,
+) -> tuple[AnyArray, AnyArray]:
+    """The largest numbers of some rows of windows, and where they stand."""
+    top = rows.start * height.stride - height.padding
+    tall = (rows.stop - rows.start - 1) * height.stride + height.reach
+    wide = (width.count - 1) * width.stride + width.reach
+    count = prod(piece.stop - piece.start for piece in lead)
+    padded = np.full((count, tall, wide), -np.inf, facts.dtype)
+    first, last = max(top, 0), min(top + tall, height.size)
+    right = min(wide - width.padding, width.size)
+    numbers = facts.read(planes, (*lead, slice(first, last), slice(0, right)))
+    edge = slice(width.padding, width.padding + right)
+    padded[:, first - top : last - top, edge] = numbers.reshape(count, last - first, right)
+    y, x = _first(height, rows), _first(width, slice(0, width.count))
+    places = np.broadcast_to(y[:, np.newaxis] * width.size + x, (count, len(y), len(x))).copy()
+    best = np.full(places.shape, -np.inf, facts.dtype)
+    for i in range(height.kernel):
+        for j in range(width.kernel):
+            window = padded[
+                :,
+                i * height.dilation : i * height.dilation + tall - height.reach + 1 : height.stride,
+                j * width.dilation : j * width.dilation + wide - width.reach + 1 : width.stride,
+            ]
+            taken = ~(window <= best)  # NaN is taken, and after it NaN alone
+            taken &= ~np.isnan(best) | np.isnan(window)
+            row = np.arange(rows.start, rows.stop) * height.stride - height.padding
+            column = np.arange(width.count) * width.stride - width.padding
+            own = (row + i * height.dilation)[:, np.newaxis] * width.size
+            np.copyto(places, own + (column + j * width.dilation), where=taken)
+            np.copyto(best, window, where=taken)
+    return best, places
+
+
+def _first(axis: windows.Axis, some: slice) -> AnyArray:
+    """Where the first cell of each window stands that is no padding."""
+    begin = np.arange(some.start, some.stop) * axis.stride - axis.padding
+    steps = np.maximum(-(begin // axis.dilation), 0)
+    found: AnyArray = begin + steps * axis.dilation
+    return found

@@ -1,0 +1,61 @@
+"""What statements of poolings cannot say: numbers written out, planes larger than a block."""
+
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+
+from npucall.compute.evaluate import compute
+from npucall.errors import ArgumentError
+from npucall.operators.max_pool2d_with_indices import max_pool2d_with_indices
+from npucall.operators.max_pool2d_with_indices_backward import max_pool2d_with_indices_backward
+
+from .calls import LOCAL
+
+PLANE = np.array([[[1.0, 3, 2], [4, 0, 4], [2, 5, 1]]])
+
+
+def test_the_largest_of_each_window_and_its_gradient() -> None:
+    out, places = compute(max_pool2d_with_indices, PLANE, (2,), (1,))
+    assert (out.tolist(), places.tolist()) == ([[[4, 4], [5, 5]]], [[[3, 5], [7, 7]]])
+    found = compute(
+        max_pool2d_with_indices_backward,
+        np.array([[[1.0, 2], [3, 4]]]),
+        PLANE,
+        places.astype(np.int32),
+        (2,),
+        (1,),
+    )
+    assert found.tolist() == [[[0, 0, 0], [1, 0, 2], [0, 7, 0]]]
+
+
+def slowly(plane: Any, kernel: int, stride: int, padding: int) -> Any:
+    """The largest numbers of one plane, window by window."""
+    high, wide = plane.shape
+    across = range(0, wide + 2 * padding - kernel + 1, stride)
+    down = range(0, high + 2 * padding - kernel + 1, stride)
+    windows = [
+        plane[
+            max(y - padding, 0) : y - padding + kernel, max(x - padding, 0) : x - padding + kernel
+        ]
+        for y, x in product(down, across)
+    ]
+    return np.reshape([window.max() for window in windows], (len(down), len(across)))
+
+
+def test_a_plane_larger_than_a_block_is_pooled_in_rows_of_windows() -> None:
+    plane = np.random.default_rng(3).normal(size=(1, 400, 500)).astype(np.float32)
+    out, places = LOCAL.run(max_pool2d_with_indices, plane, [3], [2], [1])
+    assert (out[0] == slowly(plane[0], 3, 2, 1)).all()
+    assert (plane.reshape(-1)[places] == out).all()
+
+
+@pytest.mark.parametrize("index", [9, -1])
+def test_an_index_outside_the_plane_is_refused(index: int) -> None:
+    places = np.full((1, 2, 2), index, np.int32)
+    with pytest.raises(ArgumentError, match=f"indices: expected labels from 0 to 8, found {index}"):
+        LOCAL.run(
+            max_pool2d_with_indices_backward, np.ones((1, 2, 2), np.float32),
+            PLANE.astype(np.float32), places, [2], [1],
+        )  # fmt: skip
