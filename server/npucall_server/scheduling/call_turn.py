@@ -68,8 +68,8 @@ class CallTurn:
         return self
 
     def __enter__(self) -> None:
+        self.check()
         if self.held is None:
-            self.check()
             self.held = self._turns.take(self) or self._wait()
         self._begun = True
 

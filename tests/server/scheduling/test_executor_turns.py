@@ -116,17 +116,26 @@ def test_a_call_that_waits_for_its_first_turn_gives_way_to_another_connection(
 
 def test_a_call_that_runs_at_once_has_a_turn_from_its_admission_and_no_place() -> None:
     """If it never runs, the turn goes back; without a free one it is like every other call."""
-    device = FakeDevice()
+
+    def runs(turn: DeviceTurn) -> None:
+        with turn():
+            raise AssertionError("it was cancelled")
+
+    device = FakeDevice(runs)
     device.runs_in_calling_thread = True
     subject = executor(device, queue_length=0)
-    first, second = (admitted(subject, CALL, FakeCaller(), at_once=True) for _ in range(2))
+    callers = FakeCaller(), FakeCaller()
+    first, second = (admitted(subject, CALL, each, at_once=True) for each in callers)
     assert (first.turn is None, first.place is None) == (False, True)
     assert (second.turn is None, second.place is None) == (True, False)
     with pytest.raises(QueueFullError):
         admitted(subject, CALL, FakeCaller(), at_once=True)
     assert (subject.turns.running, subject.calls_in_flight) == (1, 2)
-    first.read()
     second.read()
+    callers[0].cancel()  # before it runs
+    with pytest.raises(CancelledError):
+        subject.run([], callers[0], first, Record("Execute", "1", "peer"))
+    first.read()
     assert is_at_rest(subject)
 
 
