@@ -52,7 +52,7 @@ class Memory:
     @classmethod
     def of_server(cls, memory: SharedMemory) -> Self:
         """Memory that the server sees too, so that tensors do not travel."""
-        data = memoryview(memory.empty(memory.nbytes, np.uint8))
+        data = memory.empty(memory.nbytes, np.uint8).data
         return cls(memory.descriptor, data, memory.close)
 
     def array(self, spec: TensorSpec, offset: int) -> AnyArray:
