@@ -13,7 +13,7 @@ from npucall.errors import NpucallError
 from npucall_client.client import Client
 from npucall_client.sending.senders import shortened
 from npucall_client.sessions.session import Session
-from npucall_client.torch import activations, classes, losses
+from npucall_client.torch import activations, classes, layers, losses
 from npucall_client.torch.declarations import Function
 from npucall_client.torch.library import define
 from npucall_client.torch.places import Place
@@ -134,6 +134,23 @@ class Functional:
     hardswish = _method(activations.hardswish)
     softplus = _method(activations.softplus)
     logit = _method(activations.logit)
+    layer_norm = _method(layers.layer_norm)
+    scaled_dot_product_attention = _method(layers.scaled_dot_product_attention)
+    _conv2d = _method(layers.conv2d)
+
+    def conv2d(  # noqa: PLR0913  # torch's signature
+        self,
+        input: Tensor,  # noqa: A002
+        weight: Tensor,
+        bias: Tensor | None = None,
+        stride: Any = 1,
+        padding: Any = 0,
+        dilation: Any = 1,
+        groups: int = 1,
+    ) -> Tensor:
+        """As ``torch``'s ``conv2d``; ``padding`` in numbers."""
+        steps, around, apart = (layers.pair(each) for each in (stride, padding, dilation))
+        return self._conv2d(input, weight, bias, steps, around, apart, groups)
 
     def ctc_loss(  # noqa: PLR0913  # torch's signature
         self,
@@ -163,7 +180,7 @@ def _numbers(lengths: Any) -> list[int]:
 
 FUNCTIONS = {
     function.name: function
-    for module in (losses, classes, activations)
+    for module in (losses, classes, activations, layers)
     for function in vars(module).values()
     if isinstance(function, Function)
 }

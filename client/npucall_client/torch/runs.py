@@ -111,7 +111,8 @@ class InFloat64:
         }
         found = compute(CATALOGUE.find(operator, "", self._variant), **given)
         several = found if isinstance(found, tuple) else (found,)
-        return one_or_several(torch.from_numpy(np.asarray(each)) for each in several)
+        there = (np.asarray(each) for each in several if each is not None)
+        return one_or_several(map(torch.from_numpy, there))
 
     def tensor(self, value: Any) -> Tensor:
         return value

@@ -147,7 +147,27 @@ def _ctc() -> Iterator[Case]:
     yield Case("ctc_loss", {"log_probs": logs[:, 0], **alone})
 
 
-CASES = [*_activations(), *_pairs(), *_entropies(), *_classes(), *_ctc()]
+def _layers() -> Iterator[Case]:
+    rows, weight = {"input": _numbers(2, 3, 4), "normalized_shape": [4]}, _shares(4)
+    yield Case("layer_norm", {**rows, "weight": weight, "bias": _numbers(4)})
+    yield Case("layer_norm", {**rows, "normalized_shape": [3, 4], "eps": 0.1})
+    heads = {
+        "query": _numbers(2, 4, 3, 6),
+        "key": _shares(2, 4, 5, 6),
+        "value": _numbers(2, 4, 5, 6),
+    }
+    yield Case("scaled_dot_product_attention", heads)
+    yield Case("scaled_dot_product_attention", {**heads, "is_causal": True, "scale": 0.75})
+    seen = _numbers(3, 5) > -0.5  # each row sees something
+    yield Case("scaled_dot_product_attention", {**heads, "attn_mask": seen})
+    shared = {**heads, "key": _shares(2, 2, 5, 6), "value": _numbers(2, 2, 5, 6)}
+    yield Case("scaled_dot_product_attention", {**shared, "enable_gqa": True})
+    image = {"input": _numbers(2, 4, 5, 6), "weight": _numbers(6, 2, 3, 2), "bias": _numbers(6)}
+    told = {"stride": [2, 2], "padding": [1, 0], "dilation": [1, 1], "groups": 2}
+    yield Case("conv2d", {**image, **told})
+
+
+CASES = [*_activations(), *_pairs(), *_entropies(), *_classes(), *_ctc(), *_layers()]
 """Every function, with its reductions, options and shapes."""
 ONE_OF_EACH = list({case.function: case for case in reversed(CASES)}.values())
 """The first case of each function."""
@@ -273,8 +293,8 @@ def test_autocast_makes_the_dtypes_that_it_makes_of_torchs_own(
     for case in ONE_OF_EACH:
         found, torchs = case.made(dtype), case.made(dtype)
         for given in found, torchs:  # weights are not short: a layer keeps them in float32
-            if "weight" in given:
-                given["weight"] = given["weight"].detach().float().requires_grad_()
+            for name in {"weight", "bias"} & given.keys():
+                given[name] = given[name].detach().float().requires_grad_()
         with torch.autocast("cpu", dtype=torch.bfloat16):
             mine = run(getattr(functions, case.function), found)
             expected = run(FUNCTIONS[case.function].torch, torchs)

@@ -1,0 +1,144 @@
+"""Layers: normalisation, attention and convolution, each with torch's signature."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from npucall_client.torch.declarations import Run, Steps, function, two_operators
+
+_ALL = (True, True, True)
+_RANK = 4
+"""Dimensions of images, and of heads."""
+
+
+@function("input", "weight", "bias", hidden=("mean", "rstd"))
+def layer_norm(
+    input: Tensor,
+    normalized_shape: Sequence[int],
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-05,
+) -> Steps:
+    told = {"input": input, "normalized_shape": tuple(normalized_shape)}
+    told |= {"weight": weight, "bias": bias}
+
+    def backward(run: Run, upstream: Tensor, mean: Any, rstd: Any) -> Any:
+        given = {"grad_out": upstream, "mean": mean, "rstd": rstd, "output_mask": _ALL}
+        return run("aclnnLayerNormBackward", **given, **told)
+
+    def by_torch() -> Any:
+        return torch.native_layer_norm(input, list(normalized_shape), weight, bias, eps)
+
+    return Steps(
+        lambda run: run("aclnnLayerNorm", eps=eps, **told),
+        {("input", "weight", "bias"): backward},
+        by_torch,
+    )
+
+
+@function("query", "key", "value", saves_result=True, hidden=("maxima", "sums"), autocast="lower")
+def scaled_dot_product_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Steps:
+    _check_attention(query, key, attn_mask, dropout_p, is_causal, enable_gqa)
+    factor = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
+    mask, bias = _masks(query, key, attn_mask, is_causal, factor)
+    told = {"query": query, "value": value, "atten_mask": mask, "scale_value": factor}
+    told |= {"head_num": int(query.shape[1]), "input_layout": "BNSD", "sparse_mode": 1}
+
+    def forward(run: Run) -> tuple[Any, Any, Any]:
+        maxima, sums, *_, result = run("aclnnFlashAttentionScore", key=key, real_shift=bias, **told)
+        return result, maxima, sums
+
+    def backward(run: Run, upstream: Tensor, result: Any, maxima: Any, sums: Any) -> Any:
+        given = {"softmax_max": maxima, "softmax_sum": sums, "attention_in": result}
+        dq, dk, dv, *_ = run(
+            "aclnnFlashAttentionScoreGrad", dy=upstream, key_in=key, pse_shift=bias, **given, **told
+        )
+        return dq, dk, dv
+
+    def by_torch() -> tuple[Tensor, Tensor, Tensor]:
+        """The operator leaves maxima and sums; torch's function does not."""
+        groups = query.shape[1] // key.shape[1]
+        scores = query @ key.repeat_interleave(groups, 1).transpose(2, 3) * factor
+        scores = scores if bias is None else scores + bias * factor
+        scores = scores if mask is None else scores.masked_fill(mask, -torch.inf)
+        maxima = scores.amax(-1, keepdim=True).float()
+        sums = (scores.float() - maxima).exp().sum(-1, keepdim=True)
+        result = torch.nn.functional.scaled_dot_product_attention(
+            query, key, value, attn_mask, 0.0, is_causal, scale=scale, enable_gqa=enable_gqa
+        )
+        return result.contiguous(), *(
+            each.expand(*each.shape[:3], 8).clone() for each in (maxima, sums)
+        )
+
+    return Steps(forward, {("query", "key", "value"): backward}, by_torch)
+
+
+@function("input", "weight", "bias", autocast="lower")
+def conv2d(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    groups: int,
+) -> Steps:
+    if input.dim() != _RANK:
+        raise ValueError(f"input: expected (N, C, H, W), found {input.dim()} dimensions")
+    told = {"input": input, "weight": weight, "groups": groups}
+    told |= {"stride": tuple(stride), "padding": tuple(padding), "dilation": tuple(dilation)}
+    back = {**told, "output_mask": _ALL}
+    of = ("input", "weight", "bias")
+    return two_operators(
+        "aclnnConvolution", "aclnnConvolutionBackward", {**told, "bias": bias}, back, of=of
+    )
+
+
+def pair(numbers: int | Sequence[int]) -> list[int]:
+    """A number for both axes."""
+    return [numbers, numbers] if isinstance(numbers, int) else list(numbers)
+
+
+def _check_attention(
+    query: Tensor, key: Tensor, mask: Tensor | None, dropout: float, causal: bool, gqa: bool
+) -> None:
+    if query.dim() != _RANK:
+        raise ValueError(f"query: expected (B, heads, S, D), found {query.dim()} dimensions")
+    if dropout:
+        raise ValueError(f"dropout_p: expected 0, found {dropout}; the operators drop nothing")
+    if causal and mask is not None:
+        raise ValueError("attn_mask: expected None beside is_causal, found a tensor")
+    if not gqa and query.shape[1] != key.shape[1]:
+        raise ValueError(
+            f"key: expected {query.shape[1]} heads as query has, found {key.shape[1]}; "
+            "enable_gqa=True lets heads share keys"
+        )
+
+
+def _masks(
+    query: Tensor, key: Tensor, mask: Tensor | None, causal: bool, factor: float
+) -> tuple[Tensor | None, Tensor | None]:
+    """What is hidden, and what is added before the factor."""
+    ends = query.shape[2], key.shape[2]
+    whole = (*query.shape[:2], *ends)
+    if causal:
+        return torch.ones(ends, dtype=torch.bool, device=query.device).triu(1), None
+    if mask is None:
+        return None, None
+    if mask.dtype is torch.bool:
+        return (~mask).expand(whole).contiguous(), None
+    return None, (mask / factor).to(query.dtype).expand(whole).contiguous()
