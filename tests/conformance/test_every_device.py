@@ -48,7 +48,7 @@ def test_a_device_plans_and_answers_what_this_process_does(client: Client) -> No
 def calls() -> Iterator[tuple[Table, dict[str, Any]]]:
     """An ordinary call of every operator, and one of those that are answered with a warning."""
     for table in TABLES:
-        case, *_ = usual(table.statement, FLOAT16)
+        case, *_ = (*usual(table.statement, FLOAT16), *usual(table.statement, FLOAT))
         tensors, attributes = drawn(case)
         yield table, {**tensors, **attributes}
         if table.statement.unwarned:

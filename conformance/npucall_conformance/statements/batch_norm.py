@@ -152,6 +152,10 @@ def torch_says(k: Arguments, torch: Any) -> Any:
     return {"output": out, **{name: each for name, each in pairs if each is not None}}
 
 
+def given(name: str) -> Any:
+    return lambda k: k[name] is not None
+
+
 def positive(draw: Draw) -> Any:
     return draw.random.uniform(0.5, 2.0, draw.shape)
 
@@ -176,7 +180,7 @@ BATCH_NORM = Statement(
     ),
     outputs=(
         *(Out(name, count, lambda _: FLOAT, own=True, optional=True,
-              asked=lambda k, name=name: k[name] is not None) for name in RUNNING),
+              asked=given(name)) for name in RUNNING),
         Out("output", "input", "input"),
         *(Out(name, count, lambda _: FLOAT, own=True, asked=training) for name in SAVED),
     ),

@@ -38,7 +38,8 @@ def held(*, backward: bool) -> Callable[[Facts, Mapping[str, Any]], int]:
     """Bytes of a channel that is longer than a block, and of a few numbers for each."""
 
     def holds(facts: Facts, _: Mapping[str, Any]) -> int:
-        _, channels, *_ = shape = facts.shapes["input"]
+        shape = facts.shapes["input"]
+        channels = shape[1]
         length = prod(shape) // max(channels, 1)
         of_channel = (36 if backward else 24) * length if length > BLOCK else 0
         return of_channel + (2 if backward else 4) * channels * FLOAT.itemsize

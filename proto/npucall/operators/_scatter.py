@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -50,7 +51,7 @@ class Sorted:
         return counts
 
     def summed(
-        self, read: Callable[[AnyArray], AnyArray], rows: slice, width: int, dtype: np.dtype[object]
+        self, read: Callable[[AnyArray], AnyArray], rows: slice, width: int, dtype: np.dtype[Any]
     ) -> AnyArray:
         """The sums of some target rows; ``read`` gives rows by their numbers."""
         exact = self.counts(rows).max(initial=0) >= _EXACT

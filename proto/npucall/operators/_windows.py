@@ -31,7 +31,7 @@ class Axis(NamedTuple):
     stride: int
     padding: int
     dilation: int
-    count: int
+    windows: int
 
     @property
     def reach(self) -> int:
@@ -102,7 +102,7 @@ def windows_found() -> tuple[rules.Rule, ...]:
             "at least one window on each axis",
             "self",
             "kernel_size",
-            holds=lambda draft: min(axis.count for axis in axes_of(draft)) > 0,
+            holds=lambda draft: min(axis.windows for axis in axes_of(draft)) > 0,
             found=lambda draft: f"shape {draft.shape('self')}",
         ),
         rules.shape_of(
@@ -110,7 +110,7 @@ def windows_found() -> tuple[rules.Rule, ...]:
             into="windows",
             make=lambda draft: (
                 *draft.shape("self")[:-2],
-                *(axis.count for axis in axes_of(draft)),
+                *(axis.windows for axis in axes_of(draft)),
             ),
         ),
     )

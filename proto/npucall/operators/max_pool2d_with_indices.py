@@ -32,7 +32,7 @@ def _holds(facts: Facts, attributes: Mapping[str, Any]) -> int:
     given = {name: attributes[name] for name in windows.NAMES}
     height, width = windows.axes(shape, given, attributes["ceil_mode"])
     needed = height.reach * (width.size + 2 * width.padding + width.reach)
-    return 16 * needed + 32 * width.count if needed > BLOCK else 0
+    return 16 * needed + 32 * width.windows if needed > BLOCK else 0
 
 
 @operator(
@@ -93,7 +93,7 @@ def max_pool2d_with_indices(
         *lead, rows = block
         found = _pooled(facts, self, tuple(lead), rows, height, width)
         count = [piece.stop - piece.start for piece in block]
-        out[block], indices[block] = (each.reshape(*count, width.count) for each in found)
+        out[block], indices[block] = (each.reshape(*count, width.windows) for each in found)
 
     facts.each(cut(shape[:-1], _rows(height, width)), pool)
     return out, indices
@@ -110,7 +110,7 @@ def _pooled(
     """The largest numbers of some rows of windows, and where they stand."""
     top = rows.start * height.stride - height.padding
     tall = (rows.stop - rows.start - 1) * height.stride + height.reach
-    wide = (width.count - 1) * width.stride + width.reach
+    wide = (width.windows - 1) * width.stride + width.reach
     count = prod(piece.stop - piece.start for piece in lead)
     padded = np.full((count, tall, wide), -np.inf, facts.dtype)
     first, last = max(top, 0), min(top + tall, height.size)
@@ -118,7 +118,7 @@ def _pooled(
     numbers = facts.read(planes, (*lead, slice(first, last), slice(0, right)))
     edge = slice(width.padding, width.padding + right)
     padded[:, first - top : last - top, edge] = numbers.reshape(count, last - first, right)
-    y, x = _first(height, rows), _first(width, slice(0, width.count))
+    y, x = _first(height, rows), _first(width, slice(0, width.windows))
     places = np.broadcast_to(y[:, np.newaxis] * width.size + x, (count, len(y), len(x))).copy()
     best = np.full(places.shape, -np.inf, facts.dtype)
     for i in range(height.kernel):
@@ -131,7 +131,7 @@ def _pooled(
             taken = ~(window <= best)  # NaN is taken, and after it NaN alone
             taken &= ~np.isnan(best) | np.isnan(window)
             row = np.arange(rows.start, rows.stop) * height.stride - height.padding
-            column = np.arange(width.count) * width.stride - width.padding
+            column = np.arange(width.windows) * width.stride - width.padding
             own = (row + i * height.dilation)[:, np.newaxis] * width.size
             np.copyto(places, own + (column + j * width.dilation), where=taken)
             np.copyto(best, window, where=taken)
