@@ -81,6 +81,6 @@ def test_some_operators_have_samples_of_rank_0_and_without_elements(form: Form) 
 @each_case
 def test_a_sample_names_parameters_that_are_there(operator: Operator[Any, Any]) -> None:
     own = operator.sample
-    inputs = {parameter.name for parameter in operator.inputs}
+    inputs = {parameter.name for parameter in operator.given}
     assert {*own.shapes, *own.dtypes, *own.without} <= inputs
     assert own.attributes.keys() <= {parameter.name for parameter in operator.attributes}

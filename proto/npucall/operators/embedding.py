@@ -52,7 +52,7 @@ def _check(facts: Facts, inputs: Mapping[str, Any], attributes: Mapping[str, Any
     kernel_dtype=rules.dtype_of("weight"),
     over=at_once(widen=False),
     values=Values(("indices",), _check, lambda facts: range(facts.shapes["weight"][0])),
-    sample=Sample({"indices": (2,)}, {"indices": INT64}),
+    sample=Sample({"weight": (3, 7), "indices": (4,)}, {"indices": INT64}),
     source="ops-nn index/gather_v2: page aclnnEmbedding, order of checks in its source",
 )
 def embedding(facts: Facts, weight: Array, indices: Array) -> AnyArray:
