@@ -29,7 +29,6 @@ Its modules, from the top::
     statuses             the statuses of CANN
     limits               every limit of the contract
     memory               new memory; freed memory that the process keeps
-    keepalive            how a peer that stops without a word is found
     texts                texts of others, cut; sentences that many say
     environment          environment variables; files that are read again when they change
     v1                   the .proto files, and what is generated from them

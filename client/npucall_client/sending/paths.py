@@ -1,8 +1,7 @@
 """The service and the connections to it: names and gRPC's options, for every kind of sender."""
 
-from npucall import keepalive
 from npucall.limits import FRAMES_PER_MESSAGE
-from npucall.wire import status
+from npucall.wire import keepalive, status
 from npucall.wire.rpcs import RPCS
 
 HEALTH_CHECK = "Check"

@@ -13,8 +13,8 @@ from typing import Any
 
 import grpc
 
-from npucall import keepalive
 from npucall.membership import BEAT_SECONDS
+from npucall.wire import keepalive
 from npucall.wire.rpcs import ANNOUNCE
 from npucall.wire.status import AUTHORIZATION, TRAILER, from_status
 from npucall_server.announcing.member import Beats

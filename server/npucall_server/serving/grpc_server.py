@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 
-from npucall import keepalive
 from npucall.errors import BusyError, QueueFullError
 from npucall.limits import KIB
+from npucall.wire import keepalive
 from npucall.wire.headers import MOST_CREDENTIAL_BYTES
 from npucall.wire.rpcs import RpcKind, rpcs_of
 from npucall_server import retries

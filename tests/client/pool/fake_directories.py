@@ -10,10 +10,10 @@ from typing import Any
 import grpc
 from tests.client.pool.heard import until
 
-from npucall import keepalive
 from npucall.errors import NpucallError
 from npucall.v1 import directory_service_pb2 as pb
 from npucall.v1 import operator_service_pb2
+from npucall.wire import keepalive
 from npucall.wire.status import AUTHORIZATION, TRAILER, to_status
 
 _NAME = pb.DESCRIPTOR.services_by_name["DirectoryService"].full_name

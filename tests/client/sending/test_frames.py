@@ -18,7 +18,6 @@ from tests.client.fake_frames import FakeConnection
 from tests.rows import each
 
 import npucall_client
-from npucall import keepalive
 from npucall.errors import (
     ConnectionLostError,
     CredentialExpiredError,
@@ -28,7 +27,7 @@ from npucall.errors import (
 )
 from npucall.limits import KIB
 from npucall.v1 import operator_service_pb2 as pb
-from npucall.wire import headers
+from npucall.wire import headers, keepalive
 from npucall.wire.status import to_status
 from npucall_client.sending.frames import (
     frame_carrier,

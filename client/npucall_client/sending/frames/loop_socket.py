@@ -8,7 +8,7 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from npucall import keepalive
+from npucall.wire import keepalive
 from npucall_client.sending.frames.frame_places import OwnSocket, may_see_credential
 from npucall_client.sending.frames.thread_socket import (
     JOINED_BYTES,

@@ -9,7 +9,7 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from npucall import keepalive
+from npucall.wire import keepalive
 from npucall_client.sending.frames.frame_places import OwnSocket, may_see_credential
 
 if TYPE_CHECKING:

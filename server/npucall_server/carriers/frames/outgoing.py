@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import TypeAlias
 
-from npucall.keepalive import takes_more
 from npucall.tensors import Buffer
 from npucall.wire.headers import ALIVE, pack
+from npucall.wire.keepalive import takes_more
 from npucall_server.carriers.frames.tls_socket import TlsSocket
 from npucall_server.carriers.peers import ANSWER, Peers, Visitor
 

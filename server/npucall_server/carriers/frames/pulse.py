@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from npucall.keepalive import ALIVE_SECONDS, SILENCE_SECONDS
+from npucall.wire.keepalive import ALIVE_SECONDS, SILENCE_SECONDS
 from npucall_server.carriers.frames.incoming import MOST_WAITING
 
 if TYPE_CHECKING:
