@@ -58,10 +58,11 @@ def chain(call: Prepared, sent: Mapping[str, Any], steps: int, **last: Any) -> l
 
 
 def _results(call: Prepared, step: int) -> dict[str, StepOutput]:
-    """The inputs that outputs of the same call would fit."""
+    """The tensors sent that outputs of the same call would fit."""
     found = {}
+    specs = {**call.inputs, **call.outputs}
     for name in call.stored:
-        spec = call.inputs[name]
+        spec = specs[name]
         for output, made in call.outputs.items():
             fits = (made.dtype, made.storage_bytes) == (spec.dtype, spec.storage_bytes)
             if fits and name not in call.checked_inputs:

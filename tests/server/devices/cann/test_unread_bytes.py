@@ -4,13 +4,14 @@ import ctypes
 import json
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 
 from npucall import memory
 from npucall.errors import CancelledError, DeviceError
+from npucall_exec.launches import call_of
 from npucall_server.devices.base import Step
 from npucall_server.devices.cann.program import pace_of
 
@@ -56,12 +57,21 @@ Seen = dict[str, list[bytes]]
 """The bytes of each tensor of launches as their kernels found them."""
 
 
-def tensors_of(description: str) -> dict[str, Any]:
+class Place(NamedTuple):
+    """Where the storage of a tensor is."""
+
+    address: int
+    length: int
+
+
+def tensors_of(description: str) -> dict[str, Place]:
     """Where the tensors of a launch are."""
-    arguments = json.loads(description)["arguments"]
-    return {
-        a["name"]: a["value"] for a in arguments if a["kind"] == "Tensor" and a["value"] is not None
-    }
+    launch = json.loads(description)
+    addresses = iter(launch["addresses"])
+    given = call_of(launch["call"]).with_tensors(
+        lambda spec: Place(next(addresses), spec.storage_bytes)
+    )
+    return {name: value for name, value in given.items() if isinstance(value, Place)}
 
 
 @pytest.fixture
@@ -77,9 +87,8 @@ def seen(kernels: Any, monkeypatch: pytest.MonkeyPatch) -> Seen:
     real = kernels.run
 
     def run(description: str) -> None:
-        for name, value in tensors_of(description).items():
-            data = ctypes.string_at(value["address"], value["bytes"])
-            found.setdefault(name, []).append(data)
+        for name, place in tensors_of(description).items():
+            found.setdefault(name, []).append(ctypes.string_at(*place))
         real(description)
 
     monkeypatch.setattr(kernels, "run", run)
@@ -132,10 +141,10 @@ def test_what_a_kernel_never_writes_is_zeros_for_the_next_owner(
 
     def write_the_first_half(description: str) -> None:
         place = tensors_of(description)["gradInput"]
-        half = place["bytes"] // 2
-        before = ctypes.string_at(place["address"] + half, place["bytes"] - half)
+        half = place.length // 2
+        before = ctypes.string_at(place.address + half, place.length - half)
         real(description)
-        ctypes.memmove(place["address"] + half, before, len(before))
+        ctypes.memmove(place.address + half, before, len(before))
 
     monkeypatch.setattr(kernels, "run", write_the_first_half)
     keep_secrets(device)
