@@ -124,7 +124,8 @@ class Geometry:
             seen = self.grouped(self.seen(spread, tap, gradient.shape[2:]))
             parts = f"ngo{axes},ngc{axes}->goc"
             sums = np.einsum(parts, self.grouped(gradient), seen, optimize=True)
-            found[(slice(None), slice(None), *tap)] = sums.reshape(self.kernel[:2])
+            here: Any = slice(None), slice(None), *tap
+            found[here] = sums.reshape(self.kernel[:2])
         return found
 
 

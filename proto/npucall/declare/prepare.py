@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, wraps
 from math import prod
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
@@ -186,7 +186,7 @@ def once_a_call(find: Callable[[Prepared], T]) -> Callable[[Prepared], T]:
 
     @wraps(find)
     def found(call: Prepared) -> T:
-        known: dict[Any, T] = call.followed
+        known = cast("dict[Any, T]", call.followed)
         try:
             return known[find]
         except KeyError:

@@ -23,7 +23,7 @@ FORMATS = (Format.ND, Format.NCL, Format.NCHW)
 NAMES = ("kernel_size", "stride", "padding", "dilation")
 
 
-class Axis(NamedTuple):
+class Windows(NamedTuple):
     """The windows along one axis."""
 
     size: int
@@ -39,7 +39,7 @@ class Axis(NamedTuple):
         return (self.kernel - 1) * self.dilation + 1
 
 
-def axes(shape: Shape, given: dict[str, tuple[int, ...]], ceil_mode: bool) -> tuple[Axis, ...]:
+def axes(shape: Shape, given: dict[str, tuple[int, ...]], ceil_mode: bool) -> tuple[Windows, ...]:
     """Both axes of a plane, the last two of a shape."""
     pairs = {name: _both(values) for name, values in given.items() if values}
     pairs.setdefault("stride", pairs["kernel_size"])
@@ -50,7 +50,7 @@ def axes(shape: Shape, given: dict[str, tuple[int, ...]], ceil_mode: bool) -> tu
         count = whole // stride + 1
         if ceil_mode and (count - 1) * stride >= size + padding:
             count -= 1
-        found.append(Axis(size, kernel, stride, padding, dilation, count))
+        found.append(Windows(size, kernel, stride, padding, dilation, count))
     return tuple(found)
 
 
@@ -58,7 +58,7 @@ def _both(values: tuple[int, ...]) -> tuple[int, int]:
     return (values[0], values[-1])
 
 
-def axes_of(draft: Draft) -> tuple[Axis, ...]:
+def axes_of(draft: Draft) -> tuple[Windows, ...]:
     """Those of ``self`` in a call."""
     given = {name: draft.attribute(name) for name in NAMES}
     return axes(draft.shape("self"), given, draft.attribute("ceil_mode"))

@@ -1,7 +1,6 @@
 """Gradients of attention with respect to queries, keys and values."""
 
 from collections.abc import Sequence
-from typing import Any
 
 from npucall.declare import Facts, Input, Output, Sample, at_once, operator, rules
 from npucall.dtypes import FLOAT, FLOATS, UINT8, AnyArray, Array
@@ -90,14 +89,15 @@ def flash_attention_score_grad(
     key_in: Array,
     value: Array,
     dy: Array,
+    *,
     pse_shift: Array | None = None,
     drop_mask: Array | None = None,
     padding_mask: Array | None = None,
     atten_mask: Array | None = None,
-    softmax_max: Array | None = None,
-    softmax_sum: Array | None = None,
+    softmax_max: Array,
+    softmax_sum: Array,
     softmax_in: Array | None = None,
-    attention_in: Array | None = None,
+    attention_in: Array,
     prefix: Sequence[int] | None = None,
     scale_value: float = 1.0,
     keep_prob: float = 1.0,
@@ -134,6 +134,5 @@ def flash_attention_score_grad(
         (pre_tokens, next_tokens), head_num, input_layout, inner_precise, sparse_mode,
     )  # fmt: skip
     outputs = [facts.output(n, facts.shapes[like]) for n, like in zip(OUTPUTS, HEADS, strict=True)]
-    given: Any = dy, attention_in, softmax_max, softmax_sum  # which the checks want
-    attend_back(call, Given(*given), *outputs)
+    attend_back(call, Given(dy, attention_in, softmax_max, softmax_sum), *outputs)
     return *outputs, None

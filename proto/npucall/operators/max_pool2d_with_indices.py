@@ -21,7 +21,7 @@ WINDOWS = (
 )
 
 
-def _rows(height: windows.Axis, width: windows.Axis) -> int:
+def _rows(height: windows.Windows, width: windows.Windows) -> int:
     """Rows of windows in a block."""
     return max(BLOCK // (height.stride * (width.size + 2 * width.padding + width.reach)), 1)
 
@@ -104,8 +104,8 @@ def _pooled(
     planes: Array,
     lead: tuple[slice, ...],
     rows: slice,
-    height: windows.Axis,
-    width: windows.Axis,
+    height: windows.Windows,
+    width: windows.Windows,
 ) -> tuple[AnyArray, AnyArray]:
     """The largest numbers of some rows of windows, and where they stand."""
     top = rows.start * height.stride - height.padding
@@ -138,7 +138,7 @@ def _pooled(
     return best, places
 
 
-def _first(axis: windows.Axis, some: slice) -> AnyArray:
+def _first(axis: windows.Windows, some: slice) -> AnyArray:
     """Where the first cell of each window stands that is no padding."""
     begin = np.arange(some.start, some.stop) * axis.stride - axis.padding
     steps = np.maximum(-(begin // axis.dilation), 0)
