@@ -245,7 +245,8 @@ def test_numeric_differentiation_in_float64_finds_the_same_gradients(
 def _agrees(functions: Any, case: Case) -> bool:
     """Where operators narrow a scalar to float32, both sides do."""
     given = case.made(torch.float64)
-    names = [name for name in FUNCTIONS[case.function].gradients if name != "target"]
+    gradients = FUNCTIONS[case.function].gradients
+    names = [name for name in gradients if name != "target" and name in given]
 
     def called(*leaves: Any) -> Any:
         own = dict(zip(names, leaves, strict=True))
