@@ -148,6 +148,8 @@ def test_quick_has_few_large_tensors() -> None:
 def test_large_cases_are_beyond_a_block_in_every_layout_two_in_chunks(statement: Statement) -> None:
     cases = list(cases_of(statement, "large"))
     sizes = [max(map(prod, case.shapes.values())) for case in cases]
+    if min(sizes) <= BEYOND:  # its outputs are larger
+        sizes = [max(map(prod, call_of(case, 0).shapes.values())) for case in cases]
     assert min(sizes) > BEYOND
     assert sum(4 * size > 4 * 2**20 for size in sizes) >= 2  # of FLOAT
     found: dict[DType, set[str]] = {}

@@ -167,15 +167,17 @@ DEFAULTS: dict[str, Any] = {
     "stride": (1,), "padding": (0,), "dilation": (1,), "transposed": False, "output_padding": (0,),
     "groups": 1, "cube_math_type": 0,
 }  # fmt: skip
+DEFAULTED = Setup(only=(FLOAT16,), attributes={"transposed": True}, products=BUT_310B)
+"""Transposed, since only then there is an output_padding."""
 SIZES: dict[str, Any] = {
     "base_shapes": ((2, 2, 3, 4), (1, 4, 5, 3), (3, 3, 2, 6)),
     "layout_shape": (2, 2, 3, 4),
     "rank_shapes": ((1, 1, 1, 1), (2, 1, 1, 3), (1, 2, 4, 1)),
     "empty_shapes": ((0, 2, 3, 4),),
-    "large_shape": (3, 4, 41, 43),
+    "large_shape": (3, 4, 89, 97),
     "large": (
-        Setup("many-images", (1201, 2, 5, 4), only=(FLOAT,)),
-        Setup("many-channels", (2, 200, 7, 9), only=(FLOAT,)),
+        Setup("many-images", (2503, 2, 5, 4), only=(FLOAT,)),
+        Setup("many-channels", (8, 200, 7, 9), only=(FLOAT,)),
         Setup("large-image", (1, 2, 307, 331), only=(FLOAT,)),
     ),
     "sized": lambda count: (max(count // 256, 1), 4, 8, 8),

@@ -94,13 +94,8 @@ def wrong(x: str, others: tuple[str, ...], summed: tuple[str, ...] = ()) -> tupl
         rows("no-rows", (2, 0, 2, 4), (1, 1, 2, 4), x),
         *(
             Invalid(f"mode-{mode}", {"mode": mode}, ("mode",), AttributeValueError,
-                    products=OLDER, **TILING)
-            for mode in (2, -1)
-        ),
-        *(
-            Invalid(f"mode-{mode}", {"mode": mode}, ("mode",), AttributeValueError, products=NEW,
-                    **TILING)
-            for mode in (4, -1)
+                    products=products, **TILING)
+            for mode, products in ((2, OLDER), (4, NEW), (-1, ()))
         ),
         rows("odd", (2, 3, 2, 5), (1, 1, 2, 5), x),
         rows("896-wide", (2, 3, 2, 896), (1, 1, 2, 896), x, products=OLDER),

@@ -33,7 +33,7 @@ COMMON: dict[str, Any] = {
     "rank_shapes": ((3, 1), (2, 1, 3, 1, 1, 2, 1, 2), (2, 3, 2, 1, 3, 2)),
     "sized": lambda count: (max(count // 8, 2), 8),
     "large_shape": (307, 331),
-    "large": (Setup("many-rows", (12_021, 8)), Setup("long-rows", (33_011, 3)),
+    "large": (Setup("many-rows", (12_301, 8)), Setup("long-rows", (33_011, 3)),
               Setup("one-row", (100_003, 1))),
 }  # fmt: skip
 
@@ -196,7 +196,9 @@ BATCH_NORM = Statement(
     mixed=tuple(Setup(dtypes={"weight": d, "bias": d}) for d in FLOATS),
     edges=(Setup("channels", (3, 4), values={
         "input": [[0.0, NAN, INF, 1e4], [0, 1, 1, -1e4], [0, 2, 0, 1]]}),
-        Setup("one-item", (1, 3))),
+        Setup("one-item", (1, 3)),
+        Setup("momentum", (5, 3), attributes={"training": True, "momentum": 0.75})),
+    defaulted=Setup(absent=("",)),
     empty_before="dtype-int32-input",
     invalid=(
         *defects.nulls("input", "output", *SAVED),

@@ -105,7 +105,7 @@ CONVOLUTION = Statement(
     formats_by_rank=True,
     legacy=("Ascend910",),
     defaults=shared.DEFAULTS,
-    defaulted=Setup(only=(FLOAT16,)),
+    defaulted=shared.DEFAULTED,
     attributes=shared.ATTRIBUTES,
     kernel=promotion(*PAIR),
     kernels=dict.fromkeys(shared.WITHOUT_FLOAT, shared.lowered(*PAIR)),

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from npucall.dtypes import BF16, FLOAT16
+from npucall.dtypes import BF16
 from npucall.errors import PARAM_NULLPTR, AttributeValueError, FormatError
 from npucall.tensors import Format, Shape
 from npucall_conformance.statements import _convolution as shared
@@ -17,7 +17,7 @@ from npucall_conformance.stating.domains import normal
 from npucall_conformance.stating.npu import TorchArguments
 from npucall_conformance.stating.parts import Attributes, In, Invalid, Out, Setup
 from npucall_conformance.stating.promotion import promotion
-from npucall_conformance.stating.statement import Statement
+from npucall_conformance.stating.statement import WITHOUT_BFLOAT16, Statement
 from npucall_conformance.stating.tables import FLOATS_BUT_ON_310B
 
 GIVEN = ("grad_output", "input", "weight")
@@ -114,7 +114,7 @@ CONVOLUTION_BACKWARD = Statement(
     formats_by_rank=True,
     legacy=(),
     defaults={**shared.DEFAULTS, "bias_sizes": None, "output_mask": EVERY},
-    defaulted=Setup(only=(FLOAT16,)),
+    defaulted=shared.DEFAULTED,
     attributes={
         **shared.ATTRIBUTES,
         "bias_sizes": (lambda base: [3 * (2 if base[1] % 2 == 0 else 1)],),
@@ -140,8 +140,7 @@ CONVOLUTION_BACKWARD = Statement(
             for name in OUTPUTS
             for row in (
                 *defects.dtypes(name),
-                *defects.no_bfloat16(name),
-                *defects.dtypes(name, found=BF16, products=("Ascend950",)),
+                *defects.dtypes(name, found=BF16, products=(*WITHOUT_BFLOAT16, "Ascend950")),
             )
         ),
         *(shared.form(name) for name in (*GIVEN, "grad_input", "grad_weight")),

@@ -43,6 +43,7 @@ COMMON: dict[str, Any] = {
     "large": (Setup("many-rows", (9_001, 3, 4)), Setup("long-rows", (2, 5, 10_021)),
               Setup("one-row", (1, 301, 341))),
     "chunked": (13_000, 8, 11),
+    "defaulted": Setup(base=(2, 2, 5, 5), attributes={"padding": (0,)}),
     "kernel": dtype_of("self"),
 }  # fmt: skip
 
@@ -138,8 +139,9 @@ ATTRIBUTES_WRONG = (
     *several("kernel_size", (0, 2), (2, -1)),
     *several("stride", (0,), (1, -1)),
     *several("padding", (2,), (-1, 0)),
-    *several("dilation", (2,), (0,), products=BEFORE_950),
-    *several("dilation", (0,), (1, -1), products=ONLY_950),
+    *several("dilation", (2,), products=BEFORE_950),
+    *several("dilation", (1, -1), products=ONLY_950),
+    *several("dilation", (0,)),
 )
 NO_WINDOW = Invalid("no-window", {"kernel_size": (9, 2)}, ("self", "kernel_size"), ShapeError)
 

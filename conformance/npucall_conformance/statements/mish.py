@@ -44,7 +44,7 @@ MISH = elementwise(
         *defects.dtypes("self", "out"),
         *defects.no_bfloat16("self"),
         *defects.dtypes("out", found=FLOAT16, blames=("self",)),
-        *defects.ranks("self"),
+        *defects.ranks("self", "out"),
         *shared.shapes_of("out"),
     ),
 )

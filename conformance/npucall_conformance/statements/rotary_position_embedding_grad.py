@@ -47,14 +47,14 @@ def loops(k: Arguments) -> dict[str, Any]:
 
 def arrays(k: Arguments) -> dict[str, Terms]:
     mode, dy = k["mode"], k["dy"]
-    turn = np.eye(dy.shape[-1])
-    own, other = shared.ordered(turn, mode), shared.partners(turn, mode)  # columns: elements of y
-    one, two = (dy * k["cos"]) @ own.T, (dy * k["sin"]) @ other.T
-    size = np.abs(dy * k["cos"]) @ own.T + np.abs(dy * k["sin"]) @ np.abs(other).T
+    number = np.arange(dy.shape[-1]) + 1.0
+    own, other = shared.ordered(number, mode), shared.partners(number, mode)
+    one = (dy * k["cos"])[..., np.argsort(own)]
+    two = (dy * k["sin"] * np.sign(other))[..., np.argsort(np.abs(other))]
     x = np.zeros(dy.shape) if k["x"] is None else k["x"]
     cos, sin = dy * shared.ordered(x, mode), dy * shared.partners(x, mode)
     return {
-        "dx_out": Terms(one + two, size),
+        "dx_out": Terms(one + two, np.abs(one) + np.abs(two)),
         "dcos_out": Terms(summed(k, cos), summed(k, np.abs(cos))),
         "dsin_out": Terms(summed(k, sin), summed(k, np.abs(sin))),
     }
