@@ -113,6 +113,15 @@ def resize(self: AnyArray, scales: Sequence[float], mode: str, out: AnyArray) ->
     out[...] = self[np.ix_(*grids)]
 
 
+@formula("aclnnGroupNormBackward")
+def group_norm_backward(grad_out: AnyArray, *others: Any) -> None:
+    """The gradient of the addends: ``grad_out`` summed over all axes but that of the channels."""
+    *_, output_mask, grad_input, grad_gamma, grad_beta = others
+    if output_mask != [False, False, True] or (grad_input, grad_gamma) != (None, None):
+        raise ValueError(f"outputMask: expected the last one alone, found {output_mask}")
+    grad_beta[...] = wide(grad_out).sum(axis=(0, *range(2, grad_out.ndim)))
+
+
 @formula("aclnnVendorScale")
 def vendor_scale(self: AnyArray, factor: float, out: AnyArray) -> None:
     """``self * factor``."""

@@ -5,6 +5,7 @@ They come from the catalogue, so the doctor also tries new operators and dtypes;
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -50,10 +51,12 @@ def trials(catalogue: HostCatalogue, operators: OpApi, product: Product) -> list
         for operator in _here(catalogue)
         for call in _calls(operator, catalogue, product, form)
     ]
-    wanted = frozenset[str]().union(*(trial.kinds for trial in left))
-    chosen: list[Trial] = []
+    found = Counter(kind for trial in left for kind in trial.kinds)
+    wanted, chosen = frozenset(found), list[Trial]()
     while wanted:
-        best = max(left, key=lambda trial: len(trial.kinds & wanted))  # the first of equal ones
+        rarest = min(sorted(wanted), key=found.__getitem__)  # few calls have it: others fit in
+        those = (trial for trial in left if rarest in trial.kinds)
+        best = max(those, key=lambda trial: len(trial.kinds & wanted))  # the first of equal ones
         chosen.append(best)
         wanted -= best.kinds
     return sorted(

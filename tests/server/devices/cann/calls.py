@@ -162,14 +162,15 @@ def resize(device: Any) -> Case:
     return installed(device, "aclnnResize", larger, self=self, **rest)
 
 
-def layer_norm(device: Any) -> Case:
-    """An array of bools; absent inputs and outputs."""
-    gradient, one = numbers(2, 3), np.ones((2, 1), np.float32)
-    answer = gradient.sum(0)
-    rest = {"normalized_shape": (3,), "output_mask": (False, False, True), "mean": one, "rstd": one}
-    rest |= {"grad_input_out": None, "grad_weight_out": None, "grad_bias_out": like(answer)}
-    name = "aclnnLayerNormBackward"
-    return installed(device, name, answer, grad_out=gradient, input=gradient, **rest)
+def group_norm(device: Any) -> Case:
+    """An array of bools; absent outputs."""
+    gradient, one = numbers(1, 3, 2), np.ones((1, 1), np.float32)
+    answer = gradient.sum(axis=(0, 2))
+    tensors = {"gradOut": gradient, "input": gradient, "mean": one, "rstd": one}
+    tensors |= {"gradInput": None, "gradGammaOut": None, "gradBetaOut": like(answer)}
+    rest = {"N": 1, "C": 3, "HxW": 2, "group": 1, "outputMask": (False, False, True)}
+    rest |= {"gamma": np.ones(3, np.float32)}
+    return installed(device, "aclnnGroupNormBackward", answer, **tensors, **rest)
 
 
 def in_place(device: Any) -> Case:
@@ -214,7 +215,7 @@ SITUATIONS = {
     "a list of scalars": Situation(add_scalars),
     "an array of integers": Situation(reduce_nansum),
     "an array of floats": Situation(resize),
-    "an array of bools": Situation(layer_norm),
+    "an array of bools": Situation(group_norm),
     "in place, no workspace": Situation(in_place),
     "no elements": Situation(without_elements),
     "an input that nobody reads": Situation(unread, (l1,)),
