@@ -11,10 +11,12 @@ import pytest
 
 from npucall import memory
 from npucall.errors import CancelledError, DeviceError
+from npucall.operators import CATALOGUE
 from npucall_exec.launches import call_of
 from npucall_server.devices.base import Step
 from npucall_server.devices.cann.program import pace_of
 
+from ..programs import call_of as sample_of
 from .calls import (
     Ask,
     Case,
@@ -154,6 +156,20 @@ def test_what_a_kernel_never_writes_is_zeros_for_the_next_owner(
     assert answer == expected[:half] + bytes(len(expected) - half)
     (answer,) = device.answers(case)
     assert SECRET not in answer[half:]
+
+
+def test_no_operators_kernel_finds_bytes_of_another_owner(device: Opened, seen: Seen) -> None:
+    """Neither in what it reads nor in what it has to write, whatever of that it leaves."""
+    wrong: list[tuple[str, str]] = []
+    for operator in CATALOGUE:
+        if device.device.unavailable_because(operator):
+            continue
+        call, storages = sample_of(operator, device.device)
+        keep_secrets(device)
+        seen.clear()
+        device.run(Case(call, storages, []), owner="another")
+        wrong += [(operator.name, name) for name in seen if SECRET * 4 in b"".join(seen[name])]
+    assert wrong == []
 
 
 def clears(device: Opened, work: Callable[[], object]) -> bool:
