@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from tests.server.devices.programs import call_of as sample_of
 
 from npucall import memory
 from npucall.errors import CancelledError, DeviceError
@@ -16,7 +17,6 @@ from npucall_exec.launches import call_of
 from npucall_server.devices.base import Step
 from npucall_server.devices.cann.program import pace_of
 
-from ..programs import call_of as sample_of
 from .calls import (
     Ask,
     Case,
