@@ -74,12 +74,19 @@ def special_values(statement: Statement, name: str, *, extreme: bool) -> tuple[f
 
 @cache
 def _marked(statement: Statement) -> Statement:
-    """The statement with special values at such places of inputs without dtypes of their own."""
+    """The statement with special values at such places of inputs without dtypes of their own.
+
+    Not if drawn calls have none either.
+    """
     inputs = []
     for turn, each in enumerate(statement.inputs):
         special = special_values(statement, each.name, extreme=False)
         marks = [(place, special[(turn + i) % len(special)]) for i, place in enumerate(_BORDERS)]
-        domain = each.domain if each.dtypes else Sprinkled(each.domain, tuple(marks))
+        domain = (
+            each.domain
+            if each.dtypes or not statement.sprinkled
+            else Sprinkled(each.domain, tuple(marks))
+        )
         inputs.append(replace(each, domain=domain))
     return replace(statement, inputs=tuple(inputs))
 

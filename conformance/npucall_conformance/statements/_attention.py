@@ -155,6 +155,11 @@ def cost(k: Arguments) -> float:
     return FLOAT_INSIDE + 2 * _HALF_ERRORS.get(k.kernel, 0.0)
 
 
+def least(k: Arguments) -> float:
+    """The smallest normal number of the kernel's dtype, below which factors lose digits."""
+    return 2.0 ** (k.kernel.least_exponent)
+
+
 def hides(draw: Draw) -> Any:
     """A third is masked; no row everywhere."""
     hidden = draw.random.random(draw.shape) < 1 / 3

@@ -128,6 +128,7 @@ CONVOLUTION_BACKWARD = Statement(
     npu=npu,
     **shared.SIZES,
     broadcast=shared.STRETCHED,
+    empty_spares=("channels", "uneven-groups", "shape-weight-"),  # bias_sizes does not fit then
     invalid=(
         *defects.nulls(*GIVEN, "stride", "padding", "dilation", "output_padding", "output_mask"),
         Invalid("mask-of-two", {"output_mask": [True, True]}, ("output_mask",),

@@ -70,7 +70,7 @@ def arrays(k: Arguments) -> dict[str, Terms]:
     call = Back(k)
     scores, sizes = call.scores()
     power = np.exp(scores - call.maxima) / call.sums
-    size = power * (1 + sizes)
+    size = power * (1 + sizes) + shared.least(k)
     shift = (call.dy * call.result).sum(-1, keepdims=True)
     through = power * (call.dy @ call.value.swapaxes(2, 3) - shift)
     most = np.abs(call.dy * call.result).sum(-1, keepdims=True)
