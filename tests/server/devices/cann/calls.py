@@ -166,10 +166,10 @@ def group_norm(device: Any) -> Case:
     """An array of bools; absent outputs."""
     gradient, one = numbers(1, 3, 2), np.ones((1, 1), np.float32)
     answer = gradient.sum(axis=(0, 2))
-    tensors = {"gradOut": gradient, "input": gradient, "mean": one, "rstd": one}
-    tensors |= {"gradInput": None, "gradGammaOut": None, "gradBetaOut": like(answer)}
-    rest = {"N": 1, "C": 3, "HxW": 2, "group": 1, "outputMask": (False, False, True)}
-    rest |= {"gamma": np.ones(3, np.float32)}
+    tensors = {"gradOut": gradient, "input": gradient, "mean": one, "rstd": one, "gamma": answer}
+    rest: dict[str, Any] = {"N": 1, "C": 3, "HxW": 2, "group": 1}
+    rest |= {"outputMask": (False, False, True)}
+    rest |= {"gradInput": None, "gradGammaOut": None, "gradBetaOut": like(answer)}
     return installed(device, "aclnnGroupNormBackward", answer, **tensors, **rest)
 
 
