@@ -86,7 +86,7 @@ def test_every_page_of_docs_is_found_from_its_list() -> None:
 def test_a_generated_page_that_was_edited_is_named(name: str, word: str, tmp_path: Path) -> None:
     shutil.copytree(ROOT / "docs", tmp_path / "docs")
     written = "proto/npucall/ops.pyi", "proto/npucall/environment/known_variables.py"
-    for needed in "tests/abi/proofs.json", *written:
+    for needed in "README.md", "README.zh-CN.md", "tests/abi/proofs.json", *written:
         (tmp_path / needed).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / needed, tmp_path / needed)
     page = tmp_path / name

@@ -81,14 +81,11 @@ class Fitting:
         return False
 
     def name_odd_ones(self, known: Collection[Candidate[Any]]) -> None:
-        """Tells the log once of each member of another kind."""
+        """Tells the log once of each member of another kind, unless the client wants none such."""
         for each in known:
             kind = kind_of(each.member)
-            if (
-                None not in (kind, self.kind)
-                and kind != self.kind
-                and each.address not in self._named
-            ):
+            is_odd = None not in (kind, self.kind) and kind != self.kind
+            if is_odd and each.address not in self._named and self.wish.allows(each.member):
                 self._named.add(each.address)
                 said = f"pool: {each.address} gets no calls: it is {kind}, the pool is {self.kind}"
                 _log.warning(said)
