@@ -91,10 +91,10 @@ def _layout(make: Maker) -> Iterator[Case]:
 
 
 def _empty(make: Maker) -> Iterator[Case]:
-    for base in make.statement.empty_shapes:
-        for attributes in make.combinations:
-            yield make.case(make.statement.dtypes[0], Setup(base=base), attributes)
-    setups = tuple(Setup(base=base) for base in make.statement.empty_shapes)
+    on = make.statement.empty_on
+    setups = tuple(Setup(base=base, products=on) for base in make.statement.empty_shapes)
+    for setup, attributes in product(setups, make.combinations):
+        yield make.case(make.statement.dtypes[0], setup, attributes)
     yield from make.sampled(setups, make.statement.dtypes[1:])
     yield from make.sampled(make.statement.empty, make.statement.dtypes)
     yield from _empty_and_wrong(make)
@@ -115,7 +115,11 @@ def _empty_and_wrong(make: Maker) -> Iterator[Case]:
         if row.base.base is None and not (
             row.base.shapes or row.base.values or row.row.startswith(statement.empty_spares)
         ):
-            yield make.wrong(f"empty-{row.row}", replace(row, base=replace(row.base, base=base)))
+            wrong = replace(row, base=replace(row.base, base=base))
+            on = {soc: soc in (row.products or statement.takes) for soc in statement.empty_on}
+            if not on or any(on.values()):
+                products = tuple(soc for soc, there in on.items() if there) or row.products
+                yield make.wrong(f"empty-{row.row}", wrong, products=products)
 
 
 def _rank(make: Maker) -> Iterator[Case]:
@@ -224,7 +228,7 @@ def _paths(make: Maker) -> Iterator[Case]:
     for setup in (*statement.mixed[:1], *warned):
         yield make.case(setup.only[0] if setup.only else first, setup)
     for shape in statement.empty_shapes[:1]:
-        yield make.case(first, Setup(base=shape))
+        yield make.case(first, Setup(base=shape, products=statement.empty_on))
     yield make.case(first, Setup(base=statement.sized(_ANSWERED_IN_CHUNKS)), telling=True)
     yield make.case(first, Setup(base=statement.sized(CHUNKED // len(statement.inputs))))
     rows = [row for row in statement.invalid if row.block == "invalid" and not row.products]

@@ -101,6 +101,8 @@ def _free(draw: Draws, statement: Statement) -> Setup:
         dtypes |= {name: draw.pick(FLOATS) for name in names}
     stretches = [setup.products for setup in statement.broadcast] if shapes else []
     products = () if () in stretches else tuple({p: None for each in stretches for p in each})
+    if 0 in base:
+        products = statement.empty_on or products
     return Setup(base=base, shapes=shapes, dtypes=dtypes, products=products)
 
 

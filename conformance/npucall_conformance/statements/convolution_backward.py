@@ -127,6 +127,7 @@ CONVOLUTION_BACKWARD = Statement(
     torch=torch_says,
     npu=npu,
     **shared.SIZES,
+    empty_on=SKIPPING,
     broadcast=shared.STRETCHED,
     empty_spares=("channels", "uneven-groups", "shape-weight-"),  # bias_sizes does not fit then
     invalid=(

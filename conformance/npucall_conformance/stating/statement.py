@@ -148,6 +148,8 @@ class Statement:
     of a kind."""
     broadcast: tuple[Setup, ...] = ()
     mixed: tuple[Setup, ...] = ()
+    empty_on: tuple[str, ...] = ()
+    """Products that take calls of these shapes; empty: all."""
     empty: tuple[Setup, ...] = ()
     """Empty calls in addition to those of ``empty_shapes``."""
     empty_before: str = ""
