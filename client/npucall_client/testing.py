@@ -33,7 +33,7 @@ from npucall.errors import NpucallError
 from npucall_client.client import Client, connect
 from npucall_client.settings import target_of_environment
 
-_START_SECONDS = 30.0
+_START_SECONDS = 120.0
 _STOP_SECONDS = 45.0
 _POLL_SECONDS = 0.02
 
@@ -62,7 +62,7 @@ def running_server(
 
     ``environment``: all of the server's environment variables; if not given, this process's.
 
-    Raises RuntimeError, with what it said, if it ends or does not answer in 30 s.
+    Raises RuntimeError, with what it said, if it ends or does not answer in 120 s, which a machine with other work may need.
     """
     if find_spec("npucall_server") is None:
         raise ImportError(missing_extra("running_server", "npucall-client", "testing"))

@@ -43,7 +43,7 @@ def test_the_other_blocks_pass_for_every_operator(title: str) -> None:
 @pytest.mark.more
 @pytest.mark.parametrize("client", ["server", "npu"], indirect=True)
 def test_a_quick_run_over_a_server_passes(client: Client) -> None:
-    for title in TITLES[3::12]:
+    for title in [title for title in TITLES if "." not in title][3::12]:  # hosts have one variant
         passes_quickly(open_subject(client, "here"), title)
 
 
@@ -57,16 +57,6 @@ def test_a_full_run_passes(client: Client, title: str) -> None:
 
 
 # --- Hosts with an NPU, by the command ------------------------------------------------------------
-
-NINE_DIMENSIONS = {
-    f"aclnnGeluBackwardV2/rank/{case}"
-    for case in (
-        "f32-none-1x2x1x1x2x1x1x1x3-0013",
-        "f16-tanh-1x2x1x1x2x1x1x1x3-0014",
-        "bf16-none-1x2x1x1x2x1x1x1x3-0015",
-    )
-}
-"""The operator's own rules let them pass; CANN takes 8 dimensions of any tensor."""
 
 
 @pytest.fixture(params=["builtin", "community"])
@@ -115,5 +105,5 @@ def test_a_full_run_on_a_host_passes(tmp_path: Path, host: str, variant: str, pr
     """By either profile once: what is right by the strict one is right by the other too."""
     report = report_of(tmp_path, host, f"--profile={profile}")
     assert len(report["outcomes"]) > 14_000
-    assert wrong_in(report) == NINE_DIMENSIONS
+    assert wrong_in(report) == set()
     assert variants_in(report) == {variant}

@@ -69,7 +69,7 @@ def follow(page: str, folder: Path, target: str, commands: Path | None = None) -
             continue
         done = subprocess.run(
             ["bash", "-ec", HOSTS.sub(target, step.line)],
-            cwd=folder, env=environment, timeout=120, check=False,
+            cwd=folder, env=environment, timeout=SECONDS, check=False,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         )  # fmt: skip
         fails = "Error" in step.printed
