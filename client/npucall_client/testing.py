@@ -62,7 +62,7 @@ def running_server(
 
     ``environment``: all of the server's environment variables; if not given, this process's.
 
-    Raises RuntimeError, with what it said, if it ends or does not answer in 120 s, which a machine with other work may need.
+    Raises RuntimeError, with what it said, if it ends or does not answer in two minutes.
     """
     if find_spec("npucall_server") is None:
         raise ImportError(missing_extra("running_server", "npucall-client", "testing"))

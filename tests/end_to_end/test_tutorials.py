@@ -27,7 +27,7 @@ from npucall_client import aio
 from .pages import ROOT, Command, File, blocks, steps, text
 from .test_readme import TUTORIALS
 
-SECONDS = 60
+SECONDS = 600
 TOOLS = Path(sys.executable).parent
 
 
