@@ -186,8 +186,9 @@ def _parameter(case: Case, call: MadeCall, declared: Parameter) -> dict[str, Any
     about = {"name": name, "c_name": declared.c_name, "c_type": declared.c_type, "kind": kind}
     if name in call.arguments:
         value = call.arguments[name]
-    elif is_output:
-        value = TensorSpec(call.dtypes[name], call.shapes[name])
+    elif is_output:  # one that nobody asks for has no shape: a null pointer
+        asked = name in call.shapes
+        value = TensorSpec(call.dtypes[name], call.shapes[name]) if asked else None
     else:
         value = case.statement.defaults.get(name)
     return about | ({"given": name in call.arguments} if is_output else {}) | _value(value)

@@ -37,6 +37,30 @@ def stand_in(torch: Any, soc: str = "Ascend910B1") -> Any:
         nothing = torch.empty(0, dtype=input.dtype)
         return loss, functional.log_softmax(input, -1), nothing, nothing
 
+    def npu_rotary_mul(input: Any, r1: Any, r2: Any, rotary_mode: str = "half") -> Any:  # noqa: A002
+        if rotary_mode == "half":
+            a, b = input.chunk(2, -1)
+            turned = torch.cat([-b, a], -1)
+        else:
+            a, b = input[..., ::2], input[..., 1::2]
+            turned = torch.stack([-b, a], -1).flatten(-2)
+        wide = (each.float() for each in (input, r1, turned, r2))
+        x, cos, partner, sin = wide
+        return (x * cos + partner * sin).to(input.dtype)
+
+    def npu_rotary_mul_backward(
+        grad: Any,
+        input: Any,  # noqa: A002
+        r1: Any,
+        r2: Any,
+        rotary_mode: str = "half",
+    ) -> Any:
+        given = [each.detach().float().requires_grad_() for each in (input, r1, r2)]
+        with torch.enable_grad():
+            result = npu_rotary_mul(*given, rotary_mode)
+        found = torch.autograd.grad(result, given, grad.float())
+        return tuple(each.to(grad.dtype) for each in found)
+
     module: Any = ModuleType("torch_npu")
     module.__version__ = "2.13.0.stand-in"
     module.npu = SimpleNamespace(
@@ -48,6 +72,8 @@ def stand_in(torch: Any, soc: str = "Ascend910B1") -> Any:
     module.npu_gelu = npu_gelu
     module.npu_dtype_cast = npu_dtype_cast
     module.npu_cross_entropy_loss = npu_cross_entropy_loss
+    module.npu_rotary_mul = npu_rotary_mul
+    module.npu_rotary_mul_backward = npu_rotary_mul_backward
     return module
 
 

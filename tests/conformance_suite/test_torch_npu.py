@@ -34,8 +34,16 @@ if TYPE_CHECKING:
 OTHERWISE_ON_THE_CPU: dict[str, dict[str, Any]] = {
     "aclnnLogit": {"dtypes": (FLOAT,)},  # eps is rounded to FLOAT16 and BF16
     "aclnnNLLLoss": {"blocks": ("grid", "layout")},  # total_weight of a row without a reduction
+    "aclnnLayerNorm": {"dtypes": (FLOAT,)},  # mean and rstd have the dtype of the input
+    "aclnnLayerNormBackward": {"dtypes": (FLOAT,)},  # sums of BF16 are rounded at each row
 }
-NOT_ON_THE_CPU = {"aclnnCtcLoss"}  # log_alpha is not padded
+NOT_ON_THE_CPU = {
+    "aclnnCtcLoss",  # log_alpha is not padded
+    "aclnnFlashAttentionScore",  # torch has none with its statistics
+    "aclnnFlashAttentionScoreGrad",
+    "aclnnMaxPool2dWithIndices",  # indices are INT64
+    "aclnnMaxPool2dWithIndicesBackward",
+}
 SILU = {"operators": ("aclnnSilu",)}
 REFUSED = "call aclnnSilu failed, error code is {}"
 

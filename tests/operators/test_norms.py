@@ -93,6 +93,18 @@ def test_a_client_gets_none_for_what_nobody_asks_for(half: bool) -> None:
     assert nothing == (None, None, None)
 
 
+@pytest.mark.parametrize("shape", [(6,), (3, 2), (2, 3, 1), (1, 6, 1)])
+def test_what_there_is_of_each_row_may_be_of_any_shape(shape: tuple[int, ...]) -> None:
+    x = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
+    own = {name: np.zeros(shape, np.float32) for name in ("mean_out", "rstd_out")}
+    found = LOCAL.options(outputs=own).run(layer_norm, x, [4])
+    expected = LOCAL.run(layer_norm, x, [4])
+    for name in own:
+        got = getattr(found, name)
+        assert got.shape == shape
+        assert got.ravel().tolist() == getattr(expected, name).ravel().tolist()
+
+
 def test_a_row_of_equal_numbers_has_no_normal_form_with_eps_0() -> None:
     out, mean, rstd = LOCAL.run(layer_norm, np.full((1, 4), 2, np.float32), [4], eps=0.0)
     assert np.isnan(out).all()

@@ -10,10 +10,22 @@ from npucall.dtypes import DOUBLE, FLOAT, INT32
 from npucall.errors import AclnnStatus, AttributeValueError, DTypeError, ShapeError
 from npucall.tensors import Shape
 from npucall_conformance.stating import defects
+from npucall_conformance.stating.npu import InexpressibleError
 from npucall_conformance.stating.parts import Attributes, Invalid, Setup
 
 TILING: dict[str, Any] = {"status": AclnnStatus.ACLNN_ERR_INNER_TILING_ERROR}
 OLDER, NEW = ("Ascend910B", "Ascend910_93"), ("Ascend950",)
+
+
+WORDS = {0: "half", 1: "interleave"}
+"""The modes in the words of torch_npu."""
+
+
+def word_of(mode: int) -> str:
+    """Raises InexpressibleError for a mode that torch_npu's page does not have."""
+    if mode not in WORDS:
+        raise InexpressibleError(f"npu_rotary_mul has no mode {mode}")
+    return WORDS[mode]
 
 
 def ordered(x: Any, mode: int) -> Any:

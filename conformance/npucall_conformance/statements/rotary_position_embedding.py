@@ -45,7 +45,8 @@ def arrays(k: Arguments) -> Terms:
 
 
 def npu(given: TorchArguments) -> Any:
-    return given.npu.npu_rotary_mul(given["x"], given["cos"], given["sin"])
+    mode = shared.word_of(given["mode"])
+    return given.npu.npu_rotary_mul(given["x"], given["cos"], given["sin"], mode)
 
 
 ROTARY_POSITION_EMBEDDING = Statement(

@@ -12,7 +12,7 @@ from npucall_conformance.statements import _rotary as shared
 from npucall_conformance.stating import defects
 from npucall_conformance.stating.arguments import Arguments, Terms
 from npucall_conformance.stating.domains import normal, uniform
-from npucall_conformance.stating.npu import TorchArguments
+from npucall_conformance.stating.npu import InexpressibleError, TorchArguments
 from npucall_conformance.stating.parts import In, Invalid, Out
 from npucall_conformance.stating.promotion import dtype_of
 from npucall_conformance.stating.statement import Statement
@@ -71,7 +71,10 @@ def torch_says(k: Arguments, torch: Any) -> Any:
 
 
 def npu(given: TorchArguments) -> Any:
-    return given.npu.npu_rotary_mul_backward(given["dy"], given["x"], given["cos"], given["sin"])
+    if given["x"] is None:
+        raise InexpressibleError("npu_rotary_mul_backward needs x")
+    names, mode = ("dy", "x", "cos", "sin"), shared.word_of(given["mode"])
+    return given.npu.npu_rotary_mul_backward(*(given[name] for name in names), mode)
 
 
 def asks(k: Arguments) -> bool:

@@ -66,6 +66,8 @@ class Writing:
 
     def __init__(self, target: AnyArray, kernel: np.dtype[Any]) -> None:
         self._target, self._kernel = target, kernel
+        self.shape = target.shape
+        """What the call gives it, where the rules let it choose."""
         self._missing = target.size
         self._counting = Lock()
 

@@ -65,7 +65,9 @@ def forward(
 
     each_rows(facts, rows, length, compute)
     mean, rstd = (
-        found[name].reshape(facts.shapes["ones"]) if name in facts.asked else None
+        found[name].reshape(facts.output(name, facts.shapes["ones"]).shape)
+        if name in facts.asked
+        else None
         for name in outputs[1:]
     )
     return out, mean, rstd
