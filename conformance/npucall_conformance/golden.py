@@ -128,7 +128,8 @@ def arrays_in(call: MadeCall, expectation: Expectation, profile: str) -> dict[st
     found: dict[str, Any] = {}
     for name, storage in call.storages.items():
         spec = call.arguments[name]
-        if isinstance(spec, TensorSpec) and name not in call.shapes:
+        is_read = name not in call.shapes or name in call.given.values  # or updated in place
+        if isinstance(spec, TensorSpec) and is_read:
             found[f"input.{name}"] = plain(view(spec, storage).copy())
     for name, truth in expectation.outputs.items():
         found[f"expected.{name}"], found[f"tolerance.{name}"] = _judged(profile, truth)
