@@ -41,7 +41,7 @@ OPERATORS = (
     of("SoftMarginLoss", "edge documents",
        "np.add(np.maximum(margin, 0), rest, out=facts.out)", "np.log1p(np.exp(margin))"),
     of("BinaryCrossEntropy", "edge", "LEAST = -100.0", "LEAST = -np.inf"),
-    of("Mul", "written", "np.multiply(self, other, out=facts.out)",
+    of("Mul", "edge written", "np.multiply(self, other, out=facts.out)",
        "np.where(np.abs(p := np.multiply(self, other)) < 1e-38, 0, p).astype(p.dtype)"),
     at(".compute.operands", "Mul", "mixed",
        "block.view(np.uint8) != 0", "block.view(np.uint8) == 1"),
@@ -272,7 +272,7 @@ DRAWN = (
        "    beta = 1.0 if reduction == 2 and 0.35 < beta < 0.95 else beta\n",
        quick=False),
     of(KL, "fuzz", 'rules.same_shape("out", "self")',
-       'rules.when(lambda d: 0 not in getattr(d.tensor("target"), "strides", ()), '
+       'rules.when(lambda d: getattr(d.tensor("target"), "row_major", True), '
        'rules.same_shape("out", "self"), "")', quick=False),
 )  # fmt: skip
 """What only drawn calls show."""

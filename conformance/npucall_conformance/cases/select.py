@@ -27,8 +27,8 @@ ONCE = {"large": 2, "crowd": 1, "paths": 2, "determinism": 1}
 """In blocks whose cases take long, a quick run has so many cases of an operator for all dtypes
 together, and one that is refused."""
 _ELEMENTS = {"large": 250_000, "crowd": 250_000, "paths": 300_000}
-"""In a quick run, the largest input of a case of a block has at most so many elements; other blocks
-have ``_QUICK_ELEMENTS``."""
+"""In a quick run, inputs and tensors of a wrong shape have at most so many elements in a case of a
+block; other blocks have ``_QUICK_ELEMENTS``."""
 _REFUSED = "refused"
 
 
@@ -135,8 +135,10 @@ def _filtered(cases: Iterable[Case], block: str, selection: Selection) -> Iterat
 
 
 def _elements(case: Case) -> int:
-    """The element count of its largest input."""
-    return max(map(math.prod, case.shapes.values()), default=0)
+    """The element count of its largest input, or tensor of a wrong shape."""
+    changes = [each for defect in case.defects for each in defect.changes.values()]
+    wrong = [each["shape"] for each in changes if isinstance(each, dict) and "shape" in each]
+    return max(map(math.prod, [*case.shapes.values(), *wrong]), default=0)
 
 
 def _sample(cases: list[Case], wanted: int) -> list[Case]:

@@ -86,6 +86,13 @@ def arrays(k: Arguments) -> dict[str, Terms]:
     return {name: Terms(values[name], largest[name]) for name in OUTPUTS}
 
 
+def faint(k: Arguments) -> tuple[str, ...]:
+    """Shares add up to 1: with equal values scores have no gradient, with equal keys queries."""
+    call = Back(k)
+    keys, values = ((each == each[:, :, :1]).all() for each in (call.key, call.value))
+    return OUTPUTS[: 2 if values else int(keys)]
+
+
 def torch_says(k: Arguments, torch: Any) -> Any:
     """Its autograd; of rows without anything it says something else."""
     plain = {n: v.numpy() if hasattr(v, "numpy") else v for n, v in k.values.items()}
@@ -166,6 +173,7 @@ FLASH_ATTENTION_SCORE_GRAD = Statement(
     attributes=shared.ATTRIBUTES,
     kernel=dtype_of("query"),
     cost=shared.cost,
+    faint=faint,
     shapes=shapes,
     torch=torch_says,
     npu=npu,
