@@ -38,8 +38,17 @@ def headers(folder: Path = FOLDER) -> Path:
             with ZipFile(wheel) as archive:
                 kept = [name for name in archive.namelist() if name.startswith(_KEPT)]
                 archive.extractall(scratch, kept)
-            Path(scratch, _INCLUDE).rename(unpacked)
+            _put(Path(scratch, _INCLUDE), unpacked)
     return unpacked
+
+
+def _put(made: Path, place: Path) -> None:
+    """Another process may do the same: whoever is first has made it for both."""
+    try:
+        made.rename(place)
+    except OSError:
+        if not place.is_dir():
+            raise
 
 
 def _download(folder: Path) -> Path:
