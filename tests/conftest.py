@@ -118,6 +118,7 @@ def pytest_make_collect_report(
     return report
 
 
+@pytest.hookimpl(tryfirst=True)  # before anything that orders or shuffles them
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """All workers have the same order."""
     items.sort(key=lambda item: item.path)
