@@ -105,7 +105,7 @@ class Execution:
                 record.operator, record.variant = call.operator.name, call.operator.variant
                 record.decode_ns = perf_counter_ns() - start
                 return
-            if len(message) <= PLACED_BYTES and self._is_placed(message):
+            if len(message) <= PLACED_BYTES and self._prepared_before(message):
                 record.check_ns = perf_counter_ns() - start
                 return
         self._read(message, chunked=chunked)
@@ -315,8 +315,8 @@ class Execution:
                 owner, size = self.caller.identity.person, PLACED_BYTES + len(message)
                 common.placed.keep(bytes(message), self.asked, size, owner)
 
-    def _is_placed(self, message: bytes) -> bool:
-        """Whether it is a call that came before, of which all is in regions; opens these."""
+    def _prepared_before(self, message: bytes) -> bool:
+        """Prepares a call that came before, of which all is in regions; else answers False."""
         program = self._common.placed.get(bytes(message))  # of which a part may be a view
         if program is None:
             return False

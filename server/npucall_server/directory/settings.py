@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Self
+from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field, ModelWrapValidatorHandler, model_validator
+from pydantic import BeforeValidator, Field
 from pydantic_settings import SettingsConfigDict
 
 from npucall.membership import DIRECTORY_PORT
@@ -42,20 +42,17 @@ class DirectorySettings(ListenerSettings):
         "a few.",
     )
 
-    @model_validator(mode="wrap")
     @classmethod
-    def _ignore_those_of_servers(cls, given: Any, read: ModelWrapValidatorHandler[Self]) -> Self:
-        """One file can hold the tenants of servers and directory."""
-        if not isinstance(given, dict):
-            return read(given)
-        others = given.keys() & (ServerSettings.model_fields.keys() - cls.model_fields.keys())
-        settings = read({name: value for name, value in given.items() if name not in others})
-        settings._warnings.extend(  # noqa: SLF001  # its own
+    def without_ignored(cls, given: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
+        """One file can hold the tenants of servers and directory: those of servers count there."""
+        kept, warnings = super().without_ignored(given)
+        others = kept.keys() & (ServerSettings.model_fields.keys() - cls.model_fields.keys())
+        warnings += [
             f"{name}: expected a setting of a directory, found one of npucall-server; it has no "
             "effect here"
             for name in sorted(others)
-        )
-        return settings
+        ]
+        return {name: value for name, value in kept.items() if name not in others}, warnings
 
 
 def read(arguments: Sequence[str]) -> DirectorySettings:

@@ -86,13 +86,18 @@ class ListenerSettings(
 
     @model_validator(mode="wrap")
     @classmethod
-    def _ignore_removed(cls, given: Any, read: ModelWrapValidatorHandler[Self]) -> Self:
+    def _ignore(cls, given: Any, read: ModelWrapValidatorHandler[Self]) -> Self:
         if not isinstance(given, dict):
             return read(given)
-        kept, warnings = variables.without_removed(cls.model_config["env_prefix"], given)
+        kept, warnings = cls.without_ignored(given)
         settings = read(kept)
         settings._warnings.extend(warnings)  # noqa: SLF001  # its own
         return settings
+
+    @classmethod
+    def without_ignored(cls, given: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
+        """What counts of what is given, and a sentence on each setting that is passed over."""
+        return variables.without_removed(cls.model_config["env_prefix"], given)
 
     @property
     def warnings(self) -> list[str]:
