@@ -13,7 +13,9 @@ import shutil
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
+from npucall.declare.declaration import Operator
 from npucall.operators import CATALOGUE
 from npucall_exec import environment
 from npucall_exec.compiler import RUNTIME, Compiler, together
@@ -35,7 +37,8 @@ _ENTRY = '"builtin", nullptr, 0, false, 8'
 
 def built() -> Path:
     """The toolkit of this version, built at the first use. Raises OSError without g++."""
-    for home in (PACKED / _content(), environment.cache() / _content()):
+    content = _content()
+    for home in (PACKED / content, environment.cache() / content):
         if home.is_dir():
             return home
     if shutil.which("g++") is None:
@@ -89,7 +92,7 @@ class _Libraries:
         exported.write_text(_EXPORTED)
         link = ("-z,defs", f"--version-script={exported}")
         self._compiler.library(self._folder / _HOLDER, sources, link=link)
-        operators = [n + phase for n in _names() for phase in ("", "GetWorkspaceSize")]
+        operators = [n + phase for n in _by_name() for phase in ("", "GetWorkspaceSize")]
         self._filters(_RUNTIME, functions("acl"))
         self._filters((_DESCRIPTORS,), functions("nnopbase"))
         self._filters(_OPERATORS, operators)
@@ -107,13 +110,13 @@ class _Libraries:
         return path
 
 
-def _names() -> list[str]:
-    return list(dict.fromkeys(operator.name for operator in CATALOGUE))
+def _by_name() -> dict[str, Operator[Any, Any]]:
+    """An operator of each C name: its variants have one prototype."""
+    return {operator.name: operator for operator in CATALOGUE}
 
 
 def _operators() -> str:
-    one_of = {operator.name: operator for operator in CATALOGUE}
-    points = [entry_point(n, parameters_of(one), _ENTRY) for n, one in one_of.items()]
+    points = [entry_point(n, parameters_of(one), _ENTRY) for n, one in _by_name().items()]
     return "\n".join(['#include "operator_entry.h"\n', *points])
 
 
