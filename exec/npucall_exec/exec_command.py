@@ -98,13 +98,12 @@ def run_program(  # noqa: PLR0913  # options of a command
         share = client.shared if shared else None
         programs = Programs(calls, findings, memory, share, strict=strict)
         socket = stack.enter_context(ProgramListener(programs))
-        if not quiet:
-            _say(f"computed by {calls.device} for {calls.soc}")
+        findings.note(f"computed by {calls.device} for {calls.soc}")
         code = run_child(program, environment.of_program(home, socket))
     if report is not None:
         findings.write(report, code)
-    if not findings.processes and not quiet and code not in (126, 127):
-        _say("no call arrived: the program uses other libraries, or none of CANN's")
+    if not findings.processes and code not in (ExitCode.NOT_RUN, ExitCode.NO_COMMAND):
+        findings.note("no call arrived: the program uses other libraries, or none of CANN's")
     if strict and findings.found and code == 0:
         code = ExitCode.FOUND
     raise typer.Exit(code)
@@ -129,10 +128,6 @@ def toolkit(
 def _need_linux() -> None:
     if sys.platform != "linux":
         raise OSError(f"npucall exec: expected Linux, found {sys.platform}")
-
-
-def _say(text: str) -> None:
-    print(f"npucall exec: {text}", file=sys.stderr, flush=True)
 
 
 def _compiled(source: Path, homes: Sequence[Path], folder: Path) -> Path:

@@ -135,9 +135,7 @@ class Programs:
         try:
             planned = self._calls.planned(payload.decode())
         except Exception as error:  # noqa: BLE001  # whatever it is, the program must hear of it
-            status = status_of(error)
-            self._findings.refuse(status, str(error))
-            frames.answer(connection, str(error), status=status)
+            self._refuse(connection, error, launched=False)
             return
         frames.answer(connection, launches=planned.launches, workspace=planned.workspace)
 
@@ -152,11 +150,14 @@ class Programs:
             )
             self._findings.launched()
         except Exception as error:  # noqa: BLE001
-            status = status_of(error, launched=True)
-            self._findings.refuse(status, str(error))
-            frames.answer(connection, str(error), status=status)
+            self._refuse(connection, error, launched=True)
             return
         frames.answer(connection)
+
+    def _refuse(self, connection: socket.socket, error: Exception, *, launched: bool) -> None:
+        status = status_of(error, launched=launched)
+        self._findings.refuse(status, str(error))
+        frames.answer(connection, str(error), status=status)
 
 
 class ProgramListener:
