@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from npucall.declare.attributes import attribute_value
-from npucall.declare.call import Call, element
+from npucall.declare.call import Call, tensors_of
 from npucall.declare.domain import Elementwise
 from npucall.declare.parameters import Attribute, c_name
 from npucall.declare.prepare import Prepared, prepare
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from npucall.dtypes import AnyArray
     from npucall_client.client import Client
 
-_FIND_KERNEL, _INNER, _LOST, _FAILED = 561003, 561000, 507010, 507015
+_REFUSED, _FIND_KERNEL, _INNER, _LOST, _FAILED = 161002, 561003, 561000, 507010, 507015
 _WORKSPACE = 16_896
 """Of operators that are not elementwise: else nobody would test that they allocate one."""
 
@@ -80,9 +80,7 @@ class ProgramCalls:
         arguments = {
             names[name]: _argument(parameters[name], value) for name, value in call.values.items()
         }
-        prepared = prepare(
-            Call(operator, arguments, tuple(_tensors(arguments))), self._product, CATALOGUE
-        )
+        prepared = prepare(Call(operator, arguments, _tensors(arguments)), self._product, CATALOGUE)
         workspace = self._asked(call, names, operator.variant)
         if not workspace and not isinstance(operator.over, Elementwise):
             workspace = _WORKSPACE
@@ -117,7 +115,7 @@ class ProgramCalls:
                 saturate(array)
 
 
-def status_of(error: Exception, *, launched: bool = False) -> int:
+def status_of(error: Exception, *, launched: bool) -> int:
     """The status of CANN for a failure."""
     if isinstance(error, ConnectionLostError | ServerUnreachableError):
         return _LOST if launched else _INNER
@@ -126,7 +124,7 @@ def status_of(error: Exception, *, launched: bool = False) -> int:
     if isinstance(error, OperatorUnknownError | OperatorUnavailableError):
         return _FIND_KERNEL
     status = error.aclnn_status if isinstance(error, NpucallError) else None
-    return status or 161002 if isinstance(error, ValueError | TypeError) else status or _INNER
+    return status or (_REFUSED if isinstance(error, ValueError | TypeError) else _INNER)
 
 
 def _argument(parameter: Parameter, value: Any) -> Any:
@@ -135,15 +133,14 @@ def _argument(parameter: Parameter, value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-def _tensors(arguments: Mapping[str, Any]) -> list[str]:
+def _tensors(arguments: Mapping[str, Any]) -> tuple[str, ...]:
     """The names of all tensors, those of a list one by one."""
-    names = []
-    for name, value in arguments.items():
-        if isinstance(value, TensorSpec):
-            names.append(name)
-        elif isinstance(value, tuple) and value and isinstance(value[0], TensorSpec):
-            names += [element(name, index) for index in range(len(value))]
-    return names
+    return tuple(
+        place
+        for name, value in arguments.items()
+        for place, each in tensors_of(name, value)
+        if isinstance(each, TensorSpec)
+    )
 
 
 def _split(
@@ -154,7 +151,8 @@ def _split(
     return inputs, {names.get(n, n): v for n, v in given.items() if n in call.outputs}
 
 
-def _each(values: Sequence[Any] | Any) -> list[AnyArray]:
+def _each(values: Iterable[Any]) -> list[AnyArray]:
+    """The arrays of outputs, those of lists one by one."""
     found: list[AnyArray] = []
     for value in values:
         found += value if isinstance(value, list) else [value] * (value is not None)

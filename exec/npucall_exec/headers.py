@@ -100,6 +100,10 @@ _SPELLED = {
 }
 _OTHER_NAMES = ("acl/acl_base.h", "acl/acl_rt.h", "acl/acl_op.h")
 """Headers that programs include beside acl/acl.h; ours has it all."""
+_TOP = """\
+/* Of npucall: declarations of CANN's names, for npucall exec. */
+#pragma once
+"""
 
 
 def write_headers(include: Path) -> None:
@@ -119,10 +123,7 @@ def write_headers(include: Path) -> None:
     for name, text in texts.items():
         path = include / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        guarded = text if text.startswith("#pragma") else f"#pragma once\n{text}"
-        path.write_text(
-            f"/* Of npucall: declarations of CANN's names, for npucall exec. */\n{guarded}"
-        )
+        path.write_text(f"{_TOP}{text}")
 
 
 def header_of(operator: Operator[Any, Any]) -> str:
@@ -188,4 +189,4 @@ def _both_phases(operator: Operator[Any, Any]) -> str:
 def _framed(body: str, *included: str) -> str:
     includes = "".join(f'#include "{n}"\n' if "/" in n else f"#include <{n}>\n" for n in included)
     start, end = '#ifdef __cplusplus\nextern "C" {\n#endif\n', "#ifdef __cplusplus\n}\n#endif\n"
-    return f"#pragma once\n\n{includes}\n{start}\n{body}\n{end}"
+    return f"\n{includes}\n{start}\n{body}\n{end}"
