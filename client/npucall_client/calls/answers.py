@@ -40,8 +40,8 @@ def checked(bound: BoundCall, response: Response) -> Response:
         reply = decode_reply(response.reply)
     except (NpucallError, ValueError) as error:
         raise ProtocolError(f"response: expected a reply, found: {error}") from None
-    may_be_none = bound.lists or _outputs_of(bound.operator)
-    if not (reply.outputs or may_be_none) or not bound.targets.keys() <= reply.outputs.keys():
+    as_declared = reply.outputs or bound.lists or _outputs_of(bound.operator)
+    if not as_declared or not bound.targets.keys() <= reply.outputs.keys():
         wanted = ", ".join(bound.targets) or "at least one"
         raise ProtocolError(f"response: expected outputs ({wanted}), found {[*reply.outputs]}")
     placed(bound, reply, response.storage)

@@ -148,9 +148,6 @@ def _add(key: list[Any], given: list[Any], values: Iterable[Any]) -> bool:
         if kind is np.ndarray:
             key += (value.dtype, value.shape, value.strides)
             given.append(value)
-        elif isinstance(value, np.generic):
-            key += (value.dtype, value.tobytes())  # it may be an attribute
-            given.append(np.asarray(value))
         elif kind in _PLAIN:
             key += (kind, value)
         elif kind is float:
@@ -159,6 +156,9 @@ def _add(key: list[Any], given: list[Any], values: Iterable[Any]) -> bool:
             key += (kind, len(value))
             if any(type(each) in (list, tuple) for each in value) or not _add(key, given, value):
                 return False
+        elif isinstance(value, np.generic):
+            key += (value.dtype, value.tobytes())  # it may be an attribute
+            given.append(np.asarray(value))
         elif isinstance(value, type | np.dtype | DType):
             key += (np.dtype, value)
         elif isinstance(value, HeldTensor):
