@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 _BUFFER_BYTES = 64 * 2**10
 _ONLY = 1
 """The number of a call that has a connection alone."""
-_ALIVE = pack(headers.ALIVE, 0)
-MOST_MS = 2**32 - 1
+ALIVE_FRAME = pack(headers.ALIVE, 0)
+_MOST_MS = 2**32 - 1
 _RANDOM = int.from_bytes(os.urandom(7), "little") | 1 << 40
 """Never 0, whatever the number of the process."""
 
@@ -117,8 +117,7 @@ class CallConnection:
         left, socket, beside = ends - time.monotonic(), self.socket, len(metadata)
         socket.until(ends, left)
         size = beside + sum(map(len, message))
-        timeout = min(max(math.ceil(left * 1e3), 1), MOST_MS)
-        head = pack(kind, size, _ONLY, beside, timeout)
+        head = pack(kind, size, _ONLY, beside, milliseconds(left))
         self.has_sent = False
         await socket.send((head, metadata, *message), HEADER_BYTES + size)
         self.has_sent = True
@@ -141,7 +140,7 @@ class CallConnection:
         head = pack(headers.MEMORY, len(message), _ONLY)
         await self.socket.send((head, message), HEADER_BYTES + len(message))
         first, files = await self.socket.receive_files(HEADER_BYTES)
-        while first == _ALIVE:
+        while first == ALIVE_FRAME:
             await self.say_alive()
             first, files = await self.socket.receive_files(HEADER_BYTES)
         try:
@@ -169,7 +168,7 @@ class CallConnection:
     async def say_alive(self) -> None:
         """In answer to the server, which hears of it as well from bytes that have no room here."""
         if self.socket.takes_more():
-            await self.socket.send((_ALIVE,), HEADER_BYTES)
+            await self.socket.send((ALIVE_FRAME,), HEADER_BYTES)
 
     async def next(self) -> tuple[int, int, bytes]:
         """The next frame: its kind, its call, its message in memory of its own, read as bytes are.
@@ -231,6 +230,11 @@ class CallConnection:
         if not count:
             raise EOFError
         return count
+
+
+def milliseconds(seconds: float) -> int:
+    """The time that a call has left, as its header says it: at least 1, for 0 is no limit."""
+    return min(max(math.ceil(seconds * 1e3), 1), _MOST_MS)
 
 
 def _process() -> int:

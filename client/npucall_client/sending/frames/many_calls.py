@@ -22,7 +22,8 @@ from npucall.wire.headers import (
 )
 from npucall.wire.status import from_bytes
 from npucall_client.calls.answers import response_to
-from npucall_client.sending.frames.frame_connection import MOST_MS
+from npucall_client.sending.frames.frame_connection import ALIVE_FRAME, milliseconds
+from npucall_client.sending.frames.thread_socket import JOINED_BYTES
 from npucall_client.sending.transfer import parts_of
 
 if TYPE_CHECKING:
@@ -36,9 +37,6 @@ if TYPE_CHECKING:
 
 MOST_CALLS = 2**32 - 1
 """The largest number of a call."""
-_JOINED_BYTES = 64 * 2**10
-"""A frame of so many bytes is sent by whoever has it, if that takes no waiting."""
-_ALIVE = pack(ALIVE, 0)
 
 
 class ManyCalls:
@@ -69,8 +67,7 @@ class ManyCalls:
         attempts.sent, call.is_sent = self.authorization, True
         beside, message = self._link.beside.framed(attempts), parts_of(call.call)
         size = len(beside) + sum(map(len, message))
-        timeout = min(max(math.ceil(left * 1e3), 1), MOST_MS)
-        head = pack(EXECUTE, size, call.id, len(beside), timeout)
+        head = pack(EXECUTE, size, call.id, len(beside), milliseconds(left))
         self._send((head, beside, *message), size)
 
     def forget(self, call_id: int) -> None:
@@ -111,7 +108,7 @@ class ManyCalls:
     def _say_alive(self) -> None:
         """Unless a frame is just being sent: the server hears of that."""
         if not self._is_sending and self._socket.takes_more():
-            self._send((_ALIVE,))
+            self._send((ALIVE_FRAME,))
 
     def _send(self, frame: Sequence[Buffer], size: int = 0) -> None:
         with self._lock:
@@ -119,7 +116,7 @@ class ManyCalls:
                 self._waiting.append(frame)
                 return
             left: Buffer = b""
-            if size <= _JOINED_BYTES:
+            if size <= JOINED_BYTES:  # whoever has it sends it, if that takes no waiting
                 try:
                     left = self._socket.send_now(b"".join(frame))
                 except OSError:
