@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from html import escape
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from npucall.texts import duration, size
@@ -45,6 +44,8 @@ class View(Generic[M]):
 
     def _repr_html_(self) -> str:
         """What a notebook shows."""
+        from html import escape  # noqa: PLC0415  # few need it, and it costs every start
+
         head, *rows = [[escape(str(cell)) for cell in row] for row in self._rows()]
         lines = [_line("th", head), *(_line("td", row) for row in rows)]
         return f"<p>{escape(self._short())}</p><table>{''.join(lines)}</table>"

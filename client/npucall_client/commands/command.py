@@ -35,6 +35,7 @@ from npucall_client.commands.console import (
     Soc,
     Target,
     TargetOption,
+    Variant,
     facts,
     operator_names,
     output,
@@ -188,9 +189,7 @@ def operators(  # noqa: PLR0913  # options of a command
             autocompletion=operator_names,
         ),
     ] = None,
-    variant: Annotated[
-        str, typer.Option(metavar="VARIANT", help="Which variant of the operator.")
-    ] = "",
+    variant: Variant = "",
     soc: Soc = "",
     as_json: AsJson = False,  # noqa: FBT002  # a flag
 ) -> None:

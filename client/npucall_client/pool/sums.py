@@ -29,8 +29,9 @@ def sum_of_usage(
     ``since``: from when on all of them know.
     """
     lines = [line for answer in answers for line in answer.lines]
+    others = set(WHO) - set(by)
     for line in lines:
-        for name in set(WHO) - set(by):
+        for name in others:
             line.ClearField(name)  # type: ignore[arg-type]  # a name of a field
     return access.GetUsageResponse(
         since=max((answer.since for answer in answers), default=0.0),
