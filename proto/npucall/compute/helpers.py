@@ -85,23 +85,22 @@ class Sharing:
 
     def __init__(self, turn: Turn, helpers: Helpers | None = None) -> None:
         self.pause = turn.pause
-        self._turn, self._helpers = turn, helpers
+        self.each = partial(_each, turn, helpers) if helpers and helpers.count else None
+        """``Facts.each`` with help, within the turn that the caller holds; None without."""
 
-    def each(
-        self, blocks: Sequence[B], compute: Callable[[B], R], add: Callable[[B, R], None]
-    ) -> None:
-        """``Facts.each``, within the turn that the caller holds."""
-        if self._helpers is None or not self._helpers.count or len(blocks) == 1:
-            for block in blocks:
-                self.pause()
-                add(block, compute(block))
-            return
 
-        def quietly(block: B) -> R:
-            with np.errstate(all="ignore"):  # a setting of each thread
-                return compute(block)
+def _each(
+    turn: Turn,
+    helpers: Helpers,
+    blocks: Sequence[B],
+    compute: Callable[[B], R],
+    add: Callable[[B, R], None],
+) -> None:
+    def quietly(block: B) -> R:
+        with np.errstate(all="ignore"):  # a setting of each thread
+            return compute(block)
 
-        SharedBlocks(blocks, quietly, add).run(_Pausing(self._turn), self._helpers)
+    SharedBlocks(blocks, quietly, add).run(_Pausing(turn), helpers)
 
 
 class Helpers:

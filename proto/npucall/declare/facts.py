@@ -51,7 +51,7 @@ class Facts:
     """The outputs that are computed; for another one, that is null or masked off, a formula may
     answer None."""
     shared: Callable[..., None] | None = None
-    """See ``each``."""
+    """Computes several blocks for ``each`` with the help of other threads."""
     narrow: Callable[[AnyArray], AnyArray] | None = None
     """See ``rounded``."""
 
@@ -89,7 +89,7 @@ class Facts:
         gets each block and what it gave, in their order, once at a time: so sums have the same bits
         for any number of threads.
         """
-        if self.shared is not None:
+        if self.shared is not None and len(blocks) > 1:
             self.shared(blocks, compute, add)
             return
         for block in blocks:

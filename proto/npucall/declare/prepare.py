@@ -52,9 +52,6 @@ class Prepared:
     one."""
     facts: Facts
     warnings: tuple[tuple[str, str], ...]
-    asked: frozenset[str]
-    """The outputs that are computed. Others are there only if their storage was sent, which they
-    keep."""
     done: bool
     """The rules ended the call: nothing is computed, the outputs are filled."""
     fills: Mapping[str, float] = field(default_factory=dict)
@@ -64,6 +61,14 @@ class Prepared:
         init=False, default_factory=dict, repr=False
     )
     """Results of ``once_a_call``; kept here so that no other cache keeps calls."""
+
+    @property
+    def asked(self) -> frozenset[str]:
+        """The outputs that are computed.
+
+        Others are there only if their storage was sent, which they keep.
+        """
+        return self.facts.asked
 
     @cached_property
     def absent(self) -> Mapping[str, None]:
@@ -240,7 +245,6 @@ def _prepare(call: Call, product: Product, catalogue: Catalogue) -> Prepared:
             draft.shapes(), _formula_dtype(operator, kernel_dtype), product=product, asked=asked
         ),
         warnings=tuple(draft.warnings),
-        asked=asked,
         done=done,
         fills=fills,
     )

@@ -14,6 +14,7 @@ Rows are computed in the formula's dtype, blocks of them at a time; sums over ro
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from math import prod
 from typing import Any
 
@@ -58,13 +59,9 @@ def each_rows(
 
     Those longer than a block one after the other, since each holds memory.
     """
-    blocks = cut(lead, max(BLOCK // max(length, 1), 1))
-    if length <= BLOCK:
-        facts.each(blocks, compute, add)
-        return
-    for block in blocks:
-        facts.pause()
-        add(block, compute(block))
+    if length > BLOCK:
+        facts = replace(facts, shared=None)
+    facts.each(cut(lead, max(BLOCK // max(length, 1), 1)), compute, add)
 
 
 def numbers_of(lead: Shape, index: tuple[slice, ...]) -> slice:
