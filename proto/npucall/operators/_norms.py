@@ -10,7 +10,7 @@ import numpy as np
 from npucall.declare import Facts, rules
 from npucall.declare.draft import Draft
 from npucall.dtypes import FLOAT, AnyArray, Array
-from npucall.errors import AttributeValueError, DTypeError
+from npucall.errors import ArgumentError, AttributeValueError, DTypeError, ShapeError
 from npucall.operators._rows import (
     Sums,
     each_rows,
@@ -27,7 +27,12 @@ MOST = 8
 """Dimensions of a tensor."""
 single = rules.dtype_from("the operator", into="single", make=lambda _: FLOAT)
 """Finds FLOAT for outputs that have it whatever the inputs have."""
-
+of_weight = rules.dtype_from(
+    "weight",
+    into="of_weight",
+    make=lambda draft: draft.dtype("input" if draft.absent("weight") else "weight"),
+)
+"""Finds the dtype of the sums that are gradients of weight and bias."""
 
 Read = Callable[[tuple[slice, ...]], AnyArray]
 """Gives a block of the rows by its place among all of them."""
@@ -113,19 +118,30 @@ def gradients(
     return out, *sums.shaped(facts.shapes["row"])
 
 
+def _given(
+    text: str,
+    names: tuple[str, ...],
+    fits: Callable[[Draft, str], bool],
+    found: Callable[[Draft, str], object] = lambda draft, name: f"shape {draft.shape(name)}",
+    error: type[ArgumentError] = ShapeError,
+) -> tuple[rules.Rule, ...]:
+    """A rule for each of these tensors, of those that the call gives."""
+
+    def rule(name: str) -> rules.Rule:
+        return rules.requires(
+            text,
+            name,
+            holds=lambda draft: draft.tensor(name) is None or fits(draft, name),
+            found=lambda draft: found(draft, name),
+            error=error,
+        )
+
+    return tuple(map(rule, names))
+
+
 def no_zero(*names: str) -> tuple[rules.Rule, ...]:
     """None of them has an extent of 0."""
-    return tuple(
-        rules.requires(
-            "elements",
-            name,
-            holds=lambda draft, name=name: (  # type: ignore[misc]
-                draft.tensor(name) is None or 0 not in draft.shape(name)
-            ),
-            found=lambda draft, name=name: f"shape {draft.shape(name)}",  # type: ignore[misc]
-        )
-        for name in names
-    )
+    return _given("elements", names, lambda draft, name: 0 not in draft.shape(name))
 
 
 def rows_of_gamma(x: str) -> tuple[rules.Rule, ...]:
@@ -182,22 +198,11 @@ def mask_of(count: int) -> rules.Rule:
 
 def one_for_each_row(*names: str) -> tuple[rules.Rule, ...]:
     """Each has as many elements as there are rows, in any shape."""
-    return tuple(
-        rules.requires(
-            "one element for each row",
-            name,
-            holds=lambda draft, name=name: (  # type: ignore[misc]
-                draft.tensor(name) is None or prod(draft.shape(name)) == prod(draft.shape("rows"))
-            ),
-            found=lambda draft, name=name: f"shape {draft.shape(name)}",  # type: ignore[misc]
-        )
-        for name in names
+    return _given(
+        "one element for each row",
+        names,
+        lambda draft, name: prod(draft.shape(name)) == prod(draft.shape("rows")),
     )
-
-
-def done_if_empty(mean: str, rstd: str) -> tuple[rules.Rule, ...]:
-    """Without elements the call is done; rows of none have the mean 0 and an rstd of NaN."""
-    return (rules.fill_if_empty("input", fill=lambda _: np.nan, meaning="NaN", outputs=(rstd,)),)
 
 
 def tail(draft: Draft) -> Shape:
@@ -236,16 +241,11 @@ def normalized_tail(*more: str, ranks: tuple[str, ...] = ()) -> tuple[rules.Rule
             holds=lambda draft: len(draft.shape("input")) >= len(tail(draft)),
             found=lambda draft: len(draft.shape("input")),
         ),
-        *(
-            rules.requires(
-                "as many dimensions as normalized_shape has extents",
-                name,
-                holds=lambda draft, name=name: (  # type: ignore[misc]
-                    draft.absent(name) or len(draft.shape(name)) == len(tail(draft))
-                ),
-                found=lambda draft, name=name: len(draft.shape(name)),  # type: ignore[misc]
-            )
-            for name in ranks
+        *_given(
+            "as many dimensions as normalized_shape has extents",
+            ranks,
+            lambda draft, name: len(draft.shape(name)) == len(tail(draft)),
+            found=lambda draft, name: len(draft.shape(name)),
         ),
         rules.requires(
             "the last extents of input",
@@ -262,15 +262,10 @@ def normalized_tail(*more: str, ranks: tuple[str, ...] = ()) -> tuple[rules.Rule
 
 def float_or(own: str, *names: str) -> tuple[rules.Rule, ...]:
     """Each is FLOAT, or has the dtype of ``own``."""
-    return tuple(
-        rules.requires(
-            f"FLOAT, or the dtype of {own}",
-            name,
-            holds=lambda draft, name=name: (  # type: ignore[misc]
-                draft.absent(name) or draft.dtype(name) in (FLOAT, draft.dtype(own))
-            ),
-            found=lambda draft, name=name: draft.dtype(name),  # type: ignore[misc]
-            error=DTypeError,
-        )
-        for name in names
+    return _given(
+        f"FLOAT, or the dtype of {own}",
+        names,
+        lambda draft, name: draft.dtype(name) in (FLOAT, draft.dtype(own)),
+        found=lambda draft, name: draft.dtype(name),
+        error=DTypeError,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from npucall.declare import rules
-from npucall.dtypes import BF16, FLOAT, FLOAT16
+from npucall.dtypes import BF16, FLOAT, FLOAT16, DType
 from npucall.products import ASCEND_310P
 
 SINGLES = ("rstd", "rstd_out", "dgamma_out")
@@ -13,7 +13,7 @@ SINGLES = ("rstd", "rstd_out", "dgamma_out")
 def rows_of_dtypes(*names: str) -> tuple[rules.Rule, ...]:
     """All are FLOAT; or short floats, with a gamma of either, which Ascend 310P does not mix."""
 
-    def row(short: object, gamma: object) -> tuple[object, ...]:
+    def row(short: DType, gamma: DType) -> tuple[DType, ...]:
         own = {"gamma": gamma, **dict.fromkeys(SINGLES, FLOAT)}
         return tuple(own.get(name, short) for name in names)
 
@@ -21,6 +21,6 @@ def rows_of_dtypes(*names: str) -> tuple[rules.Rule, ...]:
     others = (row(BF16, BF16), *(row(short, FLOAT) for short in (FLOAT16, BF16)))
     return (
         rules.supported(names[0]),
-        rules.on((ASCEND_310P,), rules.dtype_row(alike, *names)),  # type: ignore[arg-type]
-        rules.except_on((ASCEND_310P,), rules.dtype_row((*alike, *others), *names)),  # type: ignore[arg-type]
+        rules.on((ASCEND_310P,), rules.dtype_row(alike, *names)),
+        rules.except_on((ASCEND_310P,), rules.dtype_row((*alike, *others), *names)),
     )

@@ -6,7 +6,7 @@ from npucall.declare import Attribute, Facts, Input, Kind, Output, Sample, at_on
 from npucall.dtypes import FLOATS, HALF_AND_SINGLE, AnyArray, Array
 from npucall.errors import PARAM_NULLPTR
 from npucall.operators import _channels as channels
-from npucall.operators._norms import float_or, mask_of, masked
+from npucall.operators._norms import float_or, mask_of, masked, of_weight
 from npucall.operators._rows import gradient, products_of
 from npucall.products import A2, A3, ASCEND_910, ASCEND_950
 
@@ -63,11 +63,7 @@ OF_CHANNELS = ("weight", "running_mean", "running_var", "save_mean", "save_invst
         rules.same_shape("grad_input", "grad_out"),
         channels.CHANNELS,
         *channels.of_channels(*OF_CHANNELS, *OUTPUTS[1:]),
-        rules.dtype_from(
-            "weight",
-            into="of_weight",
-            make=lambda draft: draft.dtype("input" if draft.absent("weight") else "weight"),
-        ),
+        of_weight,
     ),
     kernel_dtype=rules.dtype_of("input"),
     over=at_once(holds=channels.held(backward=True)),

@@ -63,11 +63,7 @@ def nothing_to_add(draft: Draft) -> float | None:
         rules.same_shape("grad_input_out", "input"),
         rules.same_shape("grad_weight_out", "row", "what normalized_shape says"),
         rules.same_shape("grad_bias_out", "row", "what normalized_shape says"),
-        rules.dtype_from(
-            "weight",
-            into="of_weight",
-            make=lambda draft: draft.dtype("input" if draft.absent("weight") else "weight"),
-        ),
+        norms.of_weight,
         rules.fill_if_empty(
             "input", fill=nothing_to_add, meaning="0 without rows", outputs=OUTPUTS[1:]
         ),
