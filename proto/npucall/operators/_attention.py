@@ -94,8 +94,6 @@ class Band(NamedTuple):
 
     before: int
     after: int
-    alone: bool
-    """There is no further mask: what the band hides need not be computed."""
 
     def hides(self, rows: slice, columns: slice) -> AnyArray | None:
         """Where a row does not see a column; None if all see all of these."""
@@ -136,7 +134,8 @@ class Attention:
     mask: Array | None = None
     """Not 0 where a column is hidden."""
     band: Band | None = None
-    """What rows see besides; those that see nothing of it have a result of 0."""
+    """What rows see besides; those that see nothing of it have a result of 0. Without a mask what
+    it hides is not computed."""
     strict: bool = False
     """So have rows of which the mask leaves nothing."""
 
@@ -156,15 +155,16 @@ class Attention:
 
     def columns(self, rows: slice) -> Iterator[slice]:
         """The columns that have to be computed for these rows, piece by piece."""
-        alone = self.band is not None and self.band.alone
-        first, last = self.band.seen_by(rows) if alone else (0, self.of_key.rows)  # type: ignore[union-attr]
-        return _pieces(max(first, 0), min(last, self.of_key.rows), self._long)
+        return self._computed(self.of_key.rows, self.band and self.band.seen_by(rows))
 
     def rows(self, columns: slice) -> Iterator[slice]:
         """The rows that have to be computed for these columns."""
-        alone = self.band is not None and self.band.alone
-        first, last = self.band.seeing(columns) if alone else (0, self.of_query.rows)  # type: ignore[union-attr]
-        return _pieces(max(first, 0), min(last, self.of_query.rows), self._long)
+        return self._computed(self.of_query.rows, self.band and self.band.seeing(columns))
+
+    def _computed(self, count: int, within: tuple[int, int] | None) -> Iterator[slice]:
+        """What has to be computed of so many rows or columns, of which a band has these."""
+        first, last = (0, count) if within is None or self.mask is not None else within
+        return _pieces(max(first, 0), min(last, count), self._long)
 
     def scores(
         self, query: AnyArray, keys: AnyArray, item: int, head: int, rows: slice, columns: slice

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from math import prod
 from typing import Any
 
-from npucall.declare import Attribute, Facts, Kind, rules
+from npucall.declare import Attribute, Facts, Input, Kind, rules
 from npucall.declare.draft import Draft
 from npucall.declare.rules.rule import Fault, Rule, refuses
 from npucall.dtypes import BOOL, FLOAT, UINT8, Array
@@ -38,6 +38,22 @@ ATTRIBUTES = (
         "4 the tokens from the last corner",
     ),
 )
+
+
+def addend_and_masks(bias: str, c_name: str) -> tuple[Input, ...]:
+    """The inputs behind those of the heads, the first with these names."""
+    return (
+        Input(
+            bias, "added to query . key: (B or 1, N, Sq, Skv) or (B, N, 1, Skv)",
+            optional=True, c_name=c_name,
+        ),
+        Input("drop_mask", "must be absent", optional=True, c_name="dropMaskOptional"),
+        Input("padding_mask", "must be absent", optional=True, c_name="paddingMaskOptional"),
+        Input(
+            "atten_mask", "1 where a row must not see a column", optional=True, as_is=True,
+            c_name="attenMaskOptional",
+        ),
+    )  # fmt: skip
 
 
 def layout_of(draft: Draft) -> HeadLayout:
@@ -225,9 +241,8 @@ def attention(  # all that it depends on
     )  # fmt: skip
     if mask is not None and sparse_mode in BANDED:
         rows, columns = call.of_query.rows, call.of_key.rows
-        alone = sparse_mode != AS_GIVEN
-        call.band = Band(*band_of(sparse_mode, *tokens, rows, columns), alone=alone)
-        call.mask = None if alone else mask
+        call.band = Band(*band_of(sparse_mode, *tokens, rows, columns))
+        call.mask = mask if sparse_mode == AS_GIVEN else None
     return call
 
 

@@ -17,16 +17,7 @@ OUTPUTS = ("softmax_max_out", "softmax_sum_out", "attention_out")
     Input("query", "queries, (B, N, S, D) in the order of input_layout"),
     Input("key", "keys, of as many or fewer heads"),
     Input("value", "values, of heads that may be narrower"),
-    Input(
-        "real_shift", "added to query . key: (B or 1, N, Sq, Skv) or (B, N, 1, Skv)",
-        optional=True, c_name="realShiftOptional",
-    ),
-    Input("drop_mask", "must be absent", optional=True, c_name="dropMaskOptional"),
-    Input("padding_mask", "must be absent", optional=True, c_name="paddingMaskOptional"),
-    Input(
-        "atten_mask", "1 where a row must not see a column", optional=True, as_is=True,
-        c_name="attenMaskOptional",
-    ),
+    *shared.addend_and_masks("real_shift", "realShiftOptional"),
     *shared.ATTRIBUTES,
     Output(
         "softmax_max_out", "the maximum of each row of scores, (B, N, Sq, 8)",

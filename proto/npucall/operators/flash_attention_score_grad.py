@@ -20,16 +20,7 @@ OUTPUTS = ("dq", "dk", "dv")
     Input("key_in", "keys, of as many or fewer heads"),
     Input("value", "values, of heads that may be narrower"),
     Input("dy", "gradient with respect to attention_in"),
-    Input(
-        "pse_shift", "added to query . key: (B or 1, N, Sq, Skv) or (B, N, 1, Skv)",
-        optional=True, c_name="pseShiftOptional",
-    ),
-    Input("drop_mask", "must be absent", optional=True, c_name="dropMaskOptional"),
-    Input("padding_mask", "must be absent", optional=True, c_name="paddingMaskOptional"),
-    Input(
-        "atten_mask", "1 where a row must not see a column", optional=True, as_is=True,
-        c_name="attenMaskOptional",
-    ),
+    *shared.addend_and_masks("pse_shift", "pseShiftOptional"),
     Input(
         "softmax_max", "the maxima that the forward operator gave, (B, N, Sq, 8)", as_is=True,
         c_name="softmaxMaxOptional",
