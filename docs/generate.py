@@ -102,12 +102,11 @@ COUNTS = {
 
 def counted(page: str, said: tuple[str, ...]) -> str:
     """A page with the numbers of operators of the catalogue. Raises ValueError if it has none."""
-    names = {operator.name for operator in CATALOGUE}
-    gradients = {name for name in names if re.search("Backward|Grad", name)}
+    forward, backward = map(len, operator_page.forwards_and_gradients())
     for pattern in said:
         if (found := re.search(pattern, page)) is None:
             raise ValueError(f"README: expected text such as {pattern}, found none")
-        numbers = iter(map(len, (names, names - gradients, gradients)))
+        numbers = iter((forward + backward, forward, backward))
         told = re.sub(r"\d+", lambda _, left=numbers: str(next(left)), found[0])
         page = page.replace(found[0], told)
     return page

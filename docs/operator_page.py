@@ -58,13 +58,19 @@ def page() -> str:
     )
 
 
-def families() -> str:
-    """The catalogue in a paragraph: what goes forward, and what has the gradients of it."""
+def forwards_and_gradients() -> tuple[list[str], list[str]]:
+    """The names of the catalogue without ``aclnn``, in its order, in two families."""
     names = list(dict.fromkeys(operator.name.removeprefix("aclnn") for operator in CATALOGUE))
     gradients = [name for name in names if re.search("Backward|Grad", name)]
-    forwards = [name for name in names if name not in gradients]
+    return [name for name in names if name not in gradients], gradients
+
+
+def families() -> str:
+    """The catalogue in a paragraph: what goes forward, and what has the gradients of it."""
+    forwards, gradients = forwards_and_gradients()
+    count = len(forwards) + len(gradients)
     text = (
-        f"{len(names)} operators in two families; each name begins with `aclnn`. Forward "
+        f"{count} operators in two families; each name begins with `aclnn`. Forward "
         f"({len(forwards)}): {', '.join(forwards)}. Gradients ({len(gradients)}): "
         f"{', '.join(gradients)}."
     )
