@@ -36,7 +36,6 @@ _SIZES = {"small": 256, "large": 2 * 2**20}
 _PAUSES = {"small": 0.02, "large": 1.0, "health": 0.5}
 _SERVING = b"\x08\x01"
 AGAIN_SECONDS = 0.05
-WRONG = "a wrong answer"
 ONE, ZERO = np.float32(1), np.float32(0)
 
 
@@ -109,7 +108,7 @@ def _ask(client: Client, kind: str, phase: Seen) -> None:
         if np.array_equal(answer, np.sign(numbers)):
             phase.seconds.append(time.monotonic() - start)
         else:
-            phase.lost.append(WRONG)
+            phase.lost.append("a wrong answer")
     except (NpucallError, grpc.RpcError) as error:
         phase.lost.append(type(error).__name__)
     finally:

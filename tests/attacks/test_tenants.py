@@ -40,17 +40,14 @@ def tenants(folder: Path, **tables: str) -> tuple[list[str], dict[str, str]]:
     tables["office"] = ""
     config.write_text("".join(f"[tenants.{name}]\n{table}\n" for name, table in tables.items()))
     file.touch(mode=0o600)
-    texts = {}
-    for name in tables:
-        role = Role.ADMIN if name == "office" else None
-        texts[name], token = tokens.new(name, "alice", role, DAY)
-        tokens.append(file, token)
+    texts = {name: another(folder, name, "alice") for name in tables}
     return [f"--config={config}", f"--token-hashes={file}"], texts
 
 
 def another(folder: Path, tenant: str, name: str) -> str:
     """The token of one more caller of a tenant."""
-    text, token = tokens.new(tenant, name, None, DAY)
+    role = Role.ADMIN if tenant == "office" else None
+    text, token = tokens.new(tenant, name, role, DAY)
     tokens.append(folder / "tokens", token)
     return text
 

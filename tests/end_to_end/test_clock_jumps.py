@@ -5,23 +5,21 @@ again when the clock is set back. What was promised from now on (leases, reserva
 counts by a clock that does not jump.
 """
 
-import io
 import os
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, redirect_stdout
+from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.certificates import Authority
 
 import npucall
 from npucall.errors import CredentialExpiredError, NpucallError, ReservedError
 from npucall_client.testing import ServerProcess, running_server
-from npucall_server.commands.access import run_token
 
 from . import wire
+from .labs import addresses, lab_files
 
 pytestmark = pytest.mark.long
 
@@ -38,28 +36,9 @@ class Lab:
     """A server with a tenant, TLS, and a clock that a file moves."""
 
     def __init__(self, folder: Path) -> None:
-        self.authority, self._clock = Authority(folder), folder / "clock"
-        pair, tokens = self.authority.server(), folder / "tokens"
-        self.config = folder / "server.toml"
-        tokens.touch(mode=0o600)
-        self.config.write_text(f"""
-token_hashes = "{tokens}"
-tls_certificate = "{pair.certificate}"
-tls_key = "{pair.key}"
-tls_client_ca = "{self.authority.ca}"
-[tenants.vision]
-certificates = ["anna"]
-""")
-        with redirect_stdout(io.StringIO()) as said:
-            new = [
-                "new",
-                f"--config={self.config}",
-                "--tenant=vision",
-                "--name=bert",
-                "--role=bench",
-            ]
-            assert run_token([*new, f"--days={DAYS}"]) == 0
-        self.token = said.getvalue().split()[0]
+        self._clock = folder / "clock"
+        self.files = lab_files(folder, '[tenants.vision]\ncertificates = ["anna"]')
+        self.token = self.files.new_token("vision", "bert", "--role=bench", f"--days={DAYS}")
         self.jump(0)
 
     def jump(self, seconds: float) -> None:
@@ -89,7 +68,9 @@ def lab(tmp_path: Path) -> Lab:
 @pytest.fixture
 def server(lab: Lab) -> Iterator[ServerProcess]:
     listen = "tls:127.0.0.1:0,mtls:127.0.0.1:0"
-    with running_server(f"--config={lab.config}", listen=listen, environment=lab.environment) as it:
+    with running_server(
+        f"--config={lab.files.config}", listen=listen, environment=lab.environment
+    ) as it:
         yield it
         assert '"traceback"' not in it.log.read_text()
 
@@ -97,15 +78,14 @@ def server(lab: Lab) -> Iterator[ServerProcess]:
 @pytest.fixture
 def connect(lab: Lab, server: ServerProcess) -> Iterator[Callable[[str], npucall.Client]]:
     """Opens a client that is known by a token or by a certificate."""
-    listed = server.log.read_text().partition('"addresses": "')[2].partition('"')[0].split(", ")
-    tls, mtls = (each.partition(":")[2] for each in listed)
-    own = lab.authority.client("anna", datetime.now(UTC) + timedelta(days=DAYS))
+    tls, mtls = addresses(server)
+    own = lab.files.authority.client("anna", datetime.now(UTC) + timedelta(days=DAYS))
 
     def opened(known_by: str) -> npucall.Client:
         options = npucall.Options(certificate=str(own.certificate), key=str(own.key))
         if known_by == "token":
-            return npucall.connect(tls, token=lab.token, ca=lab.authority.ca, timeout=20)
-        return npucall.connect(mtls, ca=lab.authority.ca, timeout=20, options=options)
+            return npucall.connect(tls, token=lab.token, ca=lab.files.authority.ca, timeout=20)
+        return npucall.connect(mtls, ca=lab.files.authority.ca, timeout=20, options=options)
 
     with ExitStack() as clients:
         yield lambda known_by: clients.enter_context(opened(known_by))

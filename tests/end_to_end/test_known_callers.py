@@ -1,9 +1,7 @@
 """A server with tenants, in a process of its own, and clients that prove who they are to it."""
 
-import io
 import os
 from collections.abc import Iterator
-from contextlib import redirect_stdout
 from typing import NamedTuple
 
 import numpy as np
@@ -14,9 +12,9 @@ import npucall_client
 from npucall.errors import CredentialMissingError
 from npucall.v1 import operator_service_pb2 as pb
 from npucall_client.testing import running_server
-from npucall_server.commands.access import run_token
 
 from .every_way import call_every_way
+from .labs import addresses, lab_files
 
 pytestmark = [pytest.mark.usefixtures("sender_in_sweeps"), pytest.mark.more]
 
@@ -42,25 +40,12 @@ class Lab(NamedTuple):
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     folder = tmp_path_factory.mktemp("lab")
-    authority, tokens, config = Authority(folder), folder / "tokens", folder / "settings.toml"
-    pair = authority.server()
-    tokens.touch(mode=0o600)
-    settings = f"""
-token_hashes = "{tokens}"
-shared_memory = "{folder}/side"
-tls_certificate = "{pair.certificate}"
-tls_key = "{pair.key}"
-tls_client_ca = "{authority.ca}"
-"""
-    config.write_text(settings + TENANTS)
-    with redirect_stdout(io.StringIO()) as said:
-        assert run_token(["new", f"--config={config}", "--tenant=vision", "--name=bert"]) == 0
+    files = lab_files(folder, f'shared_memory = "{folder}/side"\n{TENANTS}')
+    token = files.new_token("vision", "bert")
     listen = f"plain:127.0.0.1:0,tls:127.0.0.1:0,mtls:127.0.0.1:0,unix:{folder}/s"
-    with running_server(f"--config={config}", listen=listen) as server:
-        log = server.log.read_text()
-        addresses = log.partition('"addresses": "')[2].partition('"')[0].split(", ")
-        *tcp, _ = [each.partition(":")[2] for each in addresses]
-        yield Lab(authority, said.getvalue().split()[0], *tcp, f"unix:{folder}/s")
+    with running_server(f"--config={files.config}", listen=listen) as server:
+        *tcp, _ = addresses(server)
+        yield Lab(files.authority, token, *tcp, f"unix:{folder}/s")
 
 
 def test_a_user_of_the_host_is_known_without_a_setting(lab: Lab) -> None:

@@ -1,15 +1,11 @@
 """From 0.1.0 to this version under load: servers one after the other, clients in any order."""
 
-from __future__ import annotations
-
 import json
 import os
-import signal
 import subprocess
 import sys
 import tarfile
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -18,12 +14,15 @@ import pytest
 from tests.client.pool.heard import lasting_port, until
 from tests.summary import figures
 
+from npucall_client.testing import ServerProcess, running_server
+
 from .pages import ROOT
 
 pytestmark = pytest.mark.long
 
 OLD = "1ffe786f"
 """Of version 0.1.0."""
+MEMBERS = "proto", "server", "client"
 PATIENCE = 60.0
 CALLER = """
 import json, os, sys
@@ -54,11 +53,16 @@ print(json.dumps([calls, failures]))
 """
 
 
+def modules_in(folder: Path) -> str:
+    """What finds the modules of a checkout there."""
+    return os.pathsep.join(str(folder / member) for member in MEMBERS)
+
+
 @pytest.fixture(scope="module")
 def old(tmp_path_factory: pytest.TempPathFactory) -> str:
     """What finds the modules of 0.1.0."""
     archive = subprocess.run(
-        ["git", "archive", OLD, "proto", "server", "client"],
+        ["git", "archive", OLD, *MEMBERS],
         cwd=ROOT,
         capture_output=True,
         check=False,
@@ -68,24 +72,12 @@ def old(tmp_path_factory: pytest.TempPathFactory) -> str:
     folder = tmp_path_factory.mktemp("old")
     with tarfile.open(fileobj=BytesIO(archive.stdout)) as tar:
         tar.extractall(folder, filter="data")
-    return os.pathsep.join(str(folder / member) for member in ("proto", "server", "client"))
+    return modules_in(folder)
 
 
-@contextmanager
-def server(modules: str, address: str, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
+def server(modules: str, address: str) -> AbstractContextManager[ServerProcess]:
     """A server at that address that answers."""
-    ready = folder / f"ready-{address.rpartition(':')[2]}"
-    ready.unlink(missing_ok=True)
-    process = subprocess.Popen(
-        [sys.executable, "-m", "npucall_server", f"--listen={address}", f"--ready-file={ready}"],
-        env={**os.environ, "PYTHONPATH": modules}, stderr=subprocess.DEVNULL, cwd=folder,
-    )  # fmt: skip
-    try:
-        until(ready.exists, "it serves")
-        yield process
-    finally:
-        process.kill()
-        process.wait()
+    return running_server(listen=address, environment={**os.environ, "PYTHONPATH": modules})
 
 
 class Caller:
@@ -106,10 +98,10 @@ class Caller:
         except FileNotFoundError:
             return 0
 
-    def goes_on(self, more: int = 40) -> None:
+    def goes_on(self) -> None:
         """Waits until it has made some more calls."""
-        before = self.calls
-        until(lambda: self.calls >= before + more, f"{self.name} calls on")
+        enough = self.calls + 40
+        until(lambda: self.calls >= enough, f"{self.name} calls on")
 
     def said(self) -> Any:
         """How many calls it made, and what failed. It has been told to stop."""
@@ -119,10 +111,10 @@ class Caller:
 def test_nobody_loses_a_call_while_servers_of_0_1_0_become_servers_of_this_version(
     old: str, tmp_path: Path
 ) -> None:
-    new = os.pathsep.join(str(ROOT / member) for member in ("proto", "server", "client"))
+    new = modules_in(ROOT)
     first, second = (f"127.0.0.1:{lasting_port()}" for _ in range(2))
     with ExitStack() as stack:
-        running = {at: stack.enter_context(server(old, at, tmp_path)) for at in (first, second)}
+        running = {at: stack.enter_context(server(old, at)) for at in (first, second)}
         callers = [
             Caller(old, first, tmp_path, "a client of 0.1.0"),
             Caller(new, first, tmp_path, "a client of this version"),
@@ -130,10 +122,9 @@ def test_nobody_loses_a_call_while_servers_of_0_1_0_become_servers_of_this_versi
         ]
         for caller in callers:
             caller.goes_on()
-        for address, process in running.items():
-            process.send_signal(signal.SIGTERM)
-            assert process.wait(PATIENCE) == 0  # it finished the calls that it had
-            stack.enter_context(server(new, address, tmp_path))
+        for address, each in running.items():
+            assert each.stop() == 0  # it finished the calls that it had
+            stack.enter_context(server(new, address))
             for caller in callers:
                 caller.goes_on()
         (tmp_path / "stop").touch()
