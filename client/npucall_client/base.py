@@ -68,11 +68,14 @@ async def opened(settings: ClientSettings, sender: Sender) -> Transport:
         from npucall_client.local import recorded  # noqa: PLC0415
         from npucall_client.sending.threads import THREADS  # noqa: PLC0415
 
-        if not settings.record:
-            return recorded.RecordedTransport(settings, sender)
-        unrecorded = settings.model_copy(update={"record": ""})
-        server = await sender.beside(lambda: finished(opened(unrecorded, THREADS)))
-        return recorded.RecordingTransport(settings, server, sender)
+        def with_file() -> Transport:
+            if not settings.record:
+                return recorded.RecordedTransport(settings, sender)
+            unrecorded = settings.model_copy(update={"record": ""})
+            server = finished(opened(unrecorded, THREADS))
+            return recorded.RecordingTransport(settings, server, sender)
+
+        return await sender.beside(with_file)
     if settings.target == LOCAL:
         from npucall_client.local.transport import LocalTransport  # noqa: PLC0415
 

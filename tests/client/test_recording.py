@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from npucall.v1 import recording_pb2
 from npucall.wire import recordings
 from npucall.wire.recordings import Recorded, append, recorded
 from npucall_client import Options, aio, connect
+from npucall_client.local import recorded as transports
 
 X = np.array([[1, 2, 3]], np.float32)
 
@@ -103,6 +105,26 @@ def test_a_full_file_takes_no_more_and_calls_go_on(
             assert client.run(ops.exp, X * 2).shape == (1, 3)
         assert client.run(ops.exp, X * 3).shape == (1, 3)  # which warns no more
         assert file.stat().st_size == size
+
+
+def test_a_file_is_read_beside_the_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file, threads = tmp_path / "calls.rec", list[int]()
+
+    class Noted(recordings.Answers):
+        def __init__(self, path: Path) -> None:
+            threads.append(threading.get_ident())
+            super().__init__(path)
+
+    async def opened() -> None:
+        async with aio.connect(f"recorded:{file}"):
+            pass
+
+    with connect("local:", options=Options(record=file)):
+        pass
+    monkeypatch.setattr(transports, "Answers", Noted)
+    asyncio.run(opened())
+    assert len(threads) == 1
+    assert threads[0] != threading.get_ident()
 
 
 def test_processes_write_one_file_and_no_call_is_torn(tmp_path: Path) -> None:
