@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from tests.client import fake_server as fake
+from tests.client.pool.test_broken_members import Server, serving
 
 from npucall.errors import InternalError
 from npucall.products import DEFAULT_SOC
@@ -39,17 +40,10 @@ BROKEN_CALLS = 10
 @contextmanager
 def broken_members() -> Iterator[list[str]]:
     """One that answers nothing, one that fails, one of another kind."""
-    liar, failing = fake.FakeServer(), fake.FakeServer()
-    liar.answer, failing.answer = lambda *_: b"", fake.fail(InternalError("a bug"))
-    with ExitStack() as stack:
-        found = []
-        for number, each in enumerate((liar, failing)):
-            each.told.server.soc, each.told.server.device = DEFAULT_SOC, "cpu"
-            each.told.server.instance = f"broken {number}"
-            each.limits.max_message_bytes = 2**20
-            found.append(stack.enter_context(fake.serving(each)))
-        found.append(stack.enter_context(running_server(f"--soc={OTHER_SOC}")).target)
-        yield found
+    answers = [lambda *_: b"", fake.fail(InternalError("a bug"))]
+    broken = [Server(DEFAULT_SOC, answer) for answer in answers]
+    with serving(*broken) as found, running_server(f"--soc={OTHER_SOC}") as other:
+        yield [*found, other.target]
 
 
 def watched(users: list[Seen]) -> Seen:

@@ -1,7 +1,5 @@
 """Calls in files: what is recorded, and what a file answers instead of a server."""
 
-from __future__ import annotations
-
 import asyncio
 import subprocess
 import sys

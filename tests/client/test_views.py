@@ -1,7 +1,6 @@
 """What a server says is short to look at, and has all of its message."""
 
 import copy
-from collections.abc import Iterator
 
 import pytest
 
@@ -11,30 +10,24 @@ from npucall.v1 import access_service_pb2 as access_pb
 from npucall_client.views import ServerActivity, ServerUsage
 
 
-@pytest.fixture
-def npu() -> Iterator[npucall.Client]:
-    with npucall.connect("local:") as client:
-        yield client
-
-
-def test_what_a_server_is_fits_into_a_line(npu: npucall.Client) -> None:
-    info = npu.info()
+def test_what_a_server_is_fits_into_a_line(local: npucall.Client) -> None:
+    info = local.info()
     assert repr(info).startswith(f"<ServerInfo: local as Ascend910B1, npucall {info.version}, up ")
     assert info.server.soc == info.message.server.soc == "Ascend910B1"
     assert copy.copy(info) == info == info.message
-    assert npu.server_info().server == info.server
+    assert local.server_info().server == info.server
     assert "<th>fact</th>" in info._repr_html_()
     assert "<tr><td>device</td><td>local</td></tr>" in info._repr_html_()
     with pytest.raises(AttributeError):
         info.nothing = 1
 
 
-def test_what_a_server_lists_is_a_sequence_with_a_line_for_each(npu: npucall.Client) -> None:
-    listed = npu.operators()
+def test_what_a_server_lists_is_a_sequence_with_a_line_for_each(local: npucall.Client) -> None:
+    listed = local.operators()
     assert len(listed) == len(CATALOGUE)
     assert repr(listed).startswith(f"<ServerOperators: {len(listed)}, of which ")
     assert listed[0] == next(iter(listed)) == listed.message.operators[0]
-    gelu = npu.operator("gelu")
+    gelu = local.operator("gelu")
     assert gelu in listed
     assert repr(gelu) == "<OperatorInfo: aclnnGelu(self, out)>"
     assert "<td>const aclTensor* self</td>" in gelu._repr_html_()
@@ -44,8 +37,8 @@ def test_what_a_server_lists_is_a_sequence_with_a_line_for_each(npu: npucall.Cli
     assert listed._repr_html_().count("<tr>") == len(listed) + 1
 
 
-def test_who_used_a_server_and_uses_it_now_fits_into_a_line(npu: npucall.Client) -> None:
-    assert repr(npu.usage()) == "<ServerUsage: 0 calls, 0.000 s of the device, 0 lines>"
+def test_who_used_a_server_and_uses_it_now_fits_into_a_line(local: npucall.Client) -> None:
+    assert repr(local.usage()) == "<ServerUsage: 0 calls, 0.000 s of the device, 0 lines>"
     line = access_pb.UsageLine(tenant="<b>", caller="ann", operator="aclnnGelu", calls=1200)
     used = ServerUsage(access_pb.GetUsageResponse(lines=[line], since=86_400))
     assert repr(used).endswith(

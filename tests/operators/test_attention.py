@@ -1,7 +1,5 @@
 """Attention: worked numbers, masks that leave nothing, bands, layouts, and blocks."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -15,7 +13,7 @@ from npucall.operators import CATALOGUE
 from npucall.products import A2
 from npucall.tensors import TensorSpec
 
-from .calls import LOCAL, Arrays, wide
+from .calls import LOCAL, Arrays, numbers, wide
 
 FORWARD = CATALOGUE.find("aclnnFlashAttentionScore")
 BACKWARD = CATALOGUE.find("aclnnFlashAttentionScoreGrad")
@@ -51,14 +49,9 @@ def test_worked_numbers() -> None:
     assert np.allclose(dv, [[1, 0.37754067], [0, 0.62245933]], atol=5e-9)
 
 
-def drawn(*shapes: tuple[int, ...]) -> list[Any]:
-    random = np.random.default_rng(3)
-    return [random.normal(size=shape) for shape in shapes]
-
-
 @pytest.mark.parametrize("number", [0, 2])
 def test_a_row_of_which_the_mask_leaves_nothing_has_equal_shares_or_is_0(number: int) -> None:
-    query, key, value, dy = drawn((1, 1, 2, 4), (1, 1, 3, 4), (1, 1, 3, 4), (1, 1, 2, 4))
+    query, key, value, dy = numbers((1, 1, 2, 4), (1, 1, 3, 4), (1, 1, 3, 4), (1, 1, 2, 4))
     mask = np.array([[1, 1, 1], [0, 0, 0]], np.uint8)
     maxima, sums, out, dq, _, dv = both(
         query, key, value, dy, atten_mask=mask, inner_precise=number, sparse_mode=1
@@ -72,7 +65,7 @@ def test_a_row_of_which_the_mask_leaves_nothing_has_equal_shares_or_is_0(number:
 
 
 def test_a_row_of_which_the_band_leaves_nothing_is_0_whatever_inner_precise_is() -> None:
-    query, key, value, dy = drawn((1, 1, 4, 4), (1, 1, 2, 4), (1, 1, 2, 4), (1, 1, 4, 4))
+    query, key, value, dy = numbers((1, 1, 4, 4), (1, 1, 2, 4), (1, 1, 2, 4), (1, 1, 4, 4))
     mask = np.zeros((2048, 2048), np.uint8)
     found = both(query, key, value, dy, atten_mask=mask, sparse_mode=3)
     expected = both(query[:, :, 2:], key, value, dy[:, :, 2:], atten_mask=mask, sparse_mode=2)
@@ -84,7 +77,7 @@ def test_a_row_of_which_the_band_leaves_nothing_is_0_whatever_inner_precise_is()
 
 
 def test_compressed_masks_are_not_read() -> None:
-    query, key, value = drawn((1, 1, 3, 4), (1, 1, 3, 4), (1, 1, 3, 4))
+    query, key, value = numbers((1, 1, 3, 4), (1, 1, 3, 4), (1, 1, 3, 4))
     attributes: Arrays = {"head_num": 1, "sparse_mode": 2}
     answers = [
         LOCAL.run(FORWARD, *np.float32([query, key, value]), atten_mask=mask, **attributes)
@@ -95,7 +88,9 @@ def test_compressed_masks_are_not_read() -> None:
 
 
 def test_many_blocks_give_what_one_matrix_of_scores_gives() -> None:
-    query, key, value, dy = drawn((1, 4, 300, 6), (1, 2, 2100, 6), (1, 2, 2100, 5), (1, 4, 300, 5))
+    query, key, value, dy = numbers(
+        (1, 4, 300, 6), (1, 2, 2100, 6), (1, 2, 2100, 5), (1, 4, 300, 5)
+    )
     mask = np.random.default_rng(4).random((1, 1, 300, 2100)) < 0.5
     *_, out, dq, dk, dv = both(query, key, value, dy, atten_mask=mask)
     keys, values = np.repeat(key, 2, 1), np.repeat(value, 2, 1)

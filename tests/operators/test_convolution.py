@@ -1,7 +1,5 @@
 """Convolution: worked numbers, blocks, and what the mask switches off."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

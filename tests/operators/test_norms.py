@@ -1,7 +1,5 @@
 """What statements of norms cannot say: numbers written out, and what torch does otherwise."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """``npucall mcp``: what an agent sees, spoken by the official SDK's own client over pipes."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os
@@ -21,8 +19,8 @@ NPUCALL = str(Path(sys.executable).with_name("npucall"))
 
 def asked(*words: str, calls: list[tuple[str, dict[str, Any]]]) -> tuple[dict[str, Any], list[Any]]:
     """The tools, and the answers to calls, each with whether it is an error."""
-    command = [NPUCALL, "mcp", "--target", "local:", *words]
-    server = mcp.StdioServerParameters(command=command[0], args=command[1:], env={**os.environ})
+    arguments = ["mcp", "--target", "local:", *words]
+    server = mcp.StdioServerParameters(command=NPUCALL, args=arguments, env={**os.environ})
 
     async def ask() -> tuple[dict[str, Any], list[Any]]:
         async with mcp.Client(server) as client:

@@ -19,7 +19,7 @@ from npucall_server.services.access_service import MOST_WAITING, NAME
 from npucall_server.services.operators import NAME as OPERATORS
 from npucall_server.serving import core
 
-ANNA, BERT, CARL, CORA = "a/anna/bench", "b/bert/bench", "b/carl/user", "c/cora/bench"
+ANNA, BERT, CARL = "a/anna/bench", "b/bert/bench", "b/carl/user"
 ROOT = "ops/root/admin"
 
 

@@ -1,7 +1,5 @@
 """``doctor --climb``: one server after the other, each judged, until one fails more."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,6 @@
 """What the doctor says of the environment, of versions, and of headers."""
 
 import shutil
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -142,7 +141,6 @@ L1 = (
     "int64_t reduction, aclTensor *gradInput"
 )
 CATALOGUE = Catalogue([l1_loss_backward])
-Write = Callable[..., list[Finding]]
 
 
 def with_header(folder: Path, old: str = "", new: str = "") -> list[Finding]:
