@@ -49,7 +49,6 @@ struct TensorView {
 
 // A live tensor's description; `null` for NULL and for what is no live tensor.
 SIM_EXPORT TensorView view_of(const void *tensor);
-SIM_EXPORT std::vector<TensorView> views_of(const void *tensor_list);
 
 struct OperatorEntry {
     const char *name;     // the C name, as "aclnnAdd"

@@ -131,15 +131,13 @@ std::string run_python(const std::string &description) {
 
 Outcome compute(const Kernel &kernel) {
     if (!simulation().python) return {};
-    std::string addresses;
-    for (const uint8_t *tensor : kernel.tensors) {
-        addresses += (addresses.empty() ? "" : ", ") +
-                     std::to_string(reinterpret_cast<uintptr_t>(tensor));
-    }
+    const std::string addresses = json_list(kernel.tensors, [](const uint8_t *tensor) {
+        return std::to_string(reinterpret_cast<uintptr_t>(tensor));
+    });
     const std::string failure = run_python(
         "{\"call\": " + kernel.call + ", \"soc\": " + quoted(settings().soc) +
-        ", \"saturates\": " + (kernel.saturates ? "true" : "false") + ", \"addresses\": [" +
-        addresses + "]}");
+        ", \"saturates\": " + (kernel.saturates ? "true" : "false") + ", \"addresses\": " +
+        addresses + "}");
     return failure.empty() ? Outcome{} : Outcome{507015, failure};
 }
 

@@ -3,8 +3,9 @@
 #include <cstdlib>
 #include <fstream>
 #include <mutex>
+#include <string>
+#include <vector>
 
-#include "acl/call.h"
 #include "acl/counters.h"
 #include "acl/device.h"
 #include "acl/memory.h"
@@ -78,11 +79,6 @@ void found(const std::string &line) {
     recorded().push_back(line);
 }
 
-std::vector<std::string> violations() {
-    std::lock_guard<std::mutex> guard(violations_mutex());
-    return recorded();
-}
-
 void clear_violations() {
     std::lock_guard<std::mutex> guard(violations_mutex());
     recorded().clear();
@@ -94,11 +90,8 @@ std::string live_objects_json() {
 }
 
 std::string violations_json() {
-    std::string text = "[";
-    for (const std::string &line : violations()) {
-        text += (text.size() > 1 ? ", " : "") + quoted(line);
-    }
-    return text + "]";
+    std::lock_guard<std::mutex> guard(violations_mutex());
+    return json_list(recorded(), quoted);
 }
 
 std::string counters_json() {

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <string>
-#include <vector>
 
 #include "acl_types.h"
 
@@ -16,7 +15,6 @@ struct Simulation {
 
 SIM_EXPORT Simulation &simulation();
 
-std::vector<std::string> violations();
 void clear_violations();
 
 std::string live_objects_json();

@@ -2,7 +2,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "acl/call.h"
+#include "acl_types.h"
 
 SIM_API float aclFloat16ToFloat(aclFloat16 value) {
     const int exponent = (value >> 10) & 0x1F;

@@ -26,7 +26,6 @@ struct Value {
     std::string text;                    // of a Text that is not null
     std::vector<Snapshot> tensors;       // one, or those of a list
     std::vector<const void *> elements;  // the handles in a list of any kind
-    std::string json;                    // of all but tensors
 };
 
 struct Executor : Object {
@@ -53,8 +52,6 @@ uint64_t this_thread_number();
 // False where a descriptor of the executor is gone or says something else than in phase one; the
 // violations say which.
 bool check_descriptors(const Executor &executor);
-
-std::string describe_call(const Executor &executor);
 
 // Puts the launch on the stream. Under the state's lock.
 int launch(const Executor &executor, void *workspace, void *stream);

@@ -106,12 +106,4 @@ TensorView view_of(const void *handle) {
     return nothing;
 }
 
-std::vector<TensorView> views_of(const void *handle) {
-    std::vector<TensorView> views;
-    const auto list = find<List>(handle, ObjectKind::TensorList);
-    if (list == nullptr) return views;
-    for (const void *element : list->elements) views.push_back(view_of(element));
-    return views;
-}
-
 }  // namespace sim

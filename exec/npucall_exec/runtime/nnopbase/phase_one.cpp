@@ -79,7 +79,7 @@ int make(const OperatorEntry &entry, const Argument *arguments, size_t count,
     made->kind = ObjectKind::Executor;
     made->entry = entry;
     made->values = snapshot_of(arguments, count);
-    made->call = describe_call(*made);
+    made->call = describe_call(entry, made->values);
     made->deterministic = place.deterministic;
     made->key = cache_key(*made, place.device);
     made->thread = this_thread_number();

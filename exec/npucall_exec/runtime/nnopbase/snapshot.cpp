@@ -9,33 +9,39 @@
 namespace sim {
 namespace {
 
+std::string json_of_integer(int64_t number) { return std::to_string(number); }
+
 template <class Array, class Text>
 std::string json_of_array(const void *handle, ObjectKind kind, Text text) {
     const auto array = find<Array>(handle, kind);
-    if (array == nullptr) return "null";
-    std::string json = "[";
-    for (const auto value : array->values) json += (json.size() > 1 ? ", " : "") + text(value);
-    return json + "]";
+    return array == nullptr ? "null" : json_list(array->values, text);
 }
 
-std::string json_of_scalar_list(const std::vector<const void *> &elements) {
-    std::string json = "[";
-    for (const void *element : elements) {
-        json += (json.size() > 1 ? ", " : "") + json_of_scalar(element);
-    }
-    return json + "]";
+std::string json_of_tensor(const Snapshot &tensor) {
+    if (tensor.handle == nullptr) return "null";
+    const TensorView &view = tensor.view;
+    return "{\"dtype\": " + std::to_string(view.dtype) +
+           ", \"shape\": " + json_list(view.shape, json_of_integer) +
+           ", \"strides\": " + json_list(view.strides, json_of_integer) +
+           ", \"storage_shape\": " + json_list(view.storage_shape, json_of_integer) +
+           ", \"offset\": " + std::to_string(view.offset) +
+           ", \"format\": " + std::to_string(view.format) + "}";
 }
 
 std::string json_of_value(const Value &value) {
     const Argument &argument = value.argument;
+    const bool null = argument.handle == nullptr;
     switch (argument.kind) {
+        case Kind::Tensor:
+            return json_of_tensor(value.tensors[0]);
+        case Kind::TensorList:
+            return null ? "null" : json_list(value.tensors, json_of_tensor);
         case Kind::Scalar:
             return json_of_scalar(argument.handle);
         case Kind::ScalarList:
-            return argument.handle == nullptr ? "null" : json_of_scalar_list(value.elements);
+            return null ? "null" : json_list(value.elements, json_of_scalar);
         case Kind::IntArray:
-            return json_of_array<IntArray>(argument.handle, ObjectKind::IntArray,
-                                           [](int64_t number) { return std::to_string(number); });
+            return json_of_array<IntArray>(argument.handle, ObjectKind::IntArray, json_of_integer);
         case Kind::FloatArray:
             return json_of_array<FloatArray>(argument.handle, ObjectKind::FloatArray,
                                              json_of_number);
@@ -52,53 +58,19 @@ std::string json_of_value(const Value &value) {
             return json_of_number(argument.real);
         case Kind::Text:
             return argument.text == nullptr ? "null" : quoted(value.text);
-        default:
-            return argument.handle == nullptr ? "null" : "";  // tensors: when they are launched
     }
+    return "null";
 }
 
-std::string json_of(const std::vector<int64_t> &numbers) {
-    std::string text = "[";
-    for (const int64_t number : numbers)
-        text += (text.size() > 1 ? ", " : "") + std::to_string(number);
-    return text + "]";
-}
-
-std::string describe(const Snapshot &tensor) {
-    if (tensor.handle == nullptr) return "null";
-    const TensorView &view = tensor.view;
-    return "{\"dtype\": " + std::to_string(view.dtype) + ", \"shape\": " + json_of(view.shape) +
-           ", \"strides\": " + json_of(view.strides) +
-           ", \"storage_shape\": " + json_of(view.storage_shape) +
-           ", \"offset\": " + std::to_string(view.offset) +
-           ", \"format\": " + std::to_string(view.format) + "}";
-}
-
-std::string describe_list(const Value &value) {
-    std::string json = "[";
-    for (const Snapshot &tensor : value.tensors) {
-        json += (json.size() > 1 ? ", " : "") + describe(tensor);
-    }
-    return json + "]";
-}
-
-std::string describe(const Value &value) {
+std::string json_of_argument(const Value &value) {
     static constexpr const char *KINDS[] = {
         "Tensor",    "TensorList", "Scalar", "ScalarList", "IntArray", "FloatArray",
         "BoolArray", "Integer",    "Real",   "Text",       "Boolean",  "DataType"};
     const Argument &argument = value.argument;
-    std::string json = std::string("{\"name\": \"") + argument.name + "\", \"kind\": \"" +
-                       KINDS[static_cast<int>(argument.kind)] +
-                       "\", \"output\": " + (argument.output ? "true" : "false") + ", \"value\": ";
-    const bool null = argument.handle == nullptr;
-    if (argument.kind == Kind::Tensor) {
-        json += null ? "null" : describe(value.tensors[0]);
-    } else if (argument.kind == Kind::TensorList) {
-        json += null ? "null" : describe_list(value);
-    } else {
-        json += value.json;
-    }
-    return json + "}";
+    return std::string("{\"name\": \"") + argument.name + "\", \"kind\": \"" +
+           KINDS[static_cast<int>(argument.kind)] +
+           "\", \"output\": " + (argument.output ? "true" : "false") +
+           ", \"value\": " + json_of_value(value) + "}";
 }
 
 // False where the text is gone or another. The kernel reads it, as its memory may be freed.
@@ -171,19 +143,14 @@ std::vector<Value> snapshot_of(const Argument *arguments, size_t count) {
                 value.tensors.push_back({element, view_of(element)});
             }
         }
-        value.json = json_of_value(value);
         values.push_back(std::move(value));
     }
     return values;
 }
 
-std::string describe_call(const Executor &executor) {
-    std::string arguments;
-    for (const Value &value : executor.values) {
-        arguments += (arguments.empty() ? "" : ", ") + describe(value);
-    }
-    return std::string("{\"operator\": \"") + executor.entry.name + "\", \"package\": \"" +
-           executor.entry.package + "\", \"arguments\": [" + arguments + "]}";
+std::string describe_call(const OperatorEntry &entry, const std::vector<Value> &values) {
+    return std::string("{\"operator\": \"") + entry.name + "\", \"package\": \"" + entry.package +
+           "\", \"arguments\": " + json_list(values, json_of_argument) + "}";
 }
 
 bool check_descriptors(const Executor &executor) {
