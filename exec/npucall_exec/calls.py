@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -26,7 +26,7 @@ from npucall.operators import CATALOGUE
 from npucall.products import taken_for
 from npucall.tensors import TensorSpec
 from npucall_client.calls.tensors import Empty
-from npucall_exec.launches import VARIANTS, CallOfC, call_of, saturate
+from npucall_exec.launches import VARIANTS, CallOfC, call_of, each, saturate
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -111,7 +111,7 @@ class ProgramCalls:
         for name, array in kept.items():
             np.copyto(array, fresh[name], where=np.not_equal(fresh[name], unwritten[name]))
         if saturates:
-            for array in _each(outputs.values()):
+            for array in each(outputs.values()):
                 saturate(array)
 
 
@@ -149,11 +149,3 @@ def _split(
     """What is read and what is written, by the names in Python."""
     inputs = {names.get(n, n): v for n, v in given.items() if n not in call.outputs}
     return inputs, {names.get(n, n): v for n, v in given.items() if n in call.outputs}
-
-
-def _each(values: Iterable[Any]) -> list[AnyArray]:
-    """The arrays of outputs, those of lists one by one."""
-    found: list[AnyArray] = []
-    for value in values:
-        found += value if isinstance(value, list) else [value] * (value is not None)
-    return found

@@ -16,6 +16,16 @@ _ALONE = ("-static-libstdc++", "-static-libgcc")
 _ASAN = ("-fsanitize=address", "-fno-omit-frame-pointer")
 
 
+def sources_of(part: str) -> list[Path]:
+    """The C++ files of a part of the runtime: ``acl``, ``nnopbase`` or ``socket``."""
+    return sorted((RUNTIME / part).glob("*.cpp"))
+
+
+def release(number: int) -> str:
+    """The C++ that makes a library one of a release of CANN: 81, 83 or 90."""
+    return f'#define SIM_RELEASE {number}\n#include "{RUNTIME}/release.cpp"\n'
+
+
 def together(files: Iterable[Path]) -> str:
     """C++ files as one, for headers cost most of the time; another text if one of them changes."""
     digests = {file: hashlib.sha256(file.read_bytes()).hexdigest() for file in files}

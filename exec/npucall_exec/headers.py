@@ -11,7 +11,7 @@ from npucall.declare.declaration import Operator
 from npucall.operators import CATALOGUE
 from npucall.statuses import STATUSES
 from npucall.tensors import Format
-from npucall_exec.compiler import RUNTIME
+from npucall_exec.compiler import RUNTIME, sources_of
 from npucall_exec.entry_points import declared, parameters_of
 
 _HEADER_OF = {
@@ -134,7 +134,7 @@ def header_of(operator: Operator[Any, Any]) -> str:
 
 def functions(part: str) -> dict[str, str]:
     """The C functions of a part of the runtime, by name, as its sources declare them."""
-    text = "".join(path.read_text() for path in sorted((RUNTIME / part).glob("*.cpp")))
+    text = "".join(path.read_text() for path in sources_of(part))
     return {name: " ".join(found.split()) for found, name in _FUNCTION.findall(text)}
 
 

@@ -17,7 +17,7 @@ null for a null pointer, else by kind:
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -66,6 +66,14 @@ def call_of(text: str | Mapping[str, Any]) -> CallOfC:
         {a["name"]: _decode(a["name"], a["kind"], a["value"]) for a in arguments},
         frozenset(a["name"] for a in arguments if a["output"]),
     )
+
+
+def each(values: Iterable[Any]) -> Iterator[Any]:
+    """Those of outputs that are no null pointers, the members of lists one by one."""
+    for value in values:
+        for one in value if isinstance(value, list) else [value]:
+            if one is not None:
+                yield one
 
 
 def saturate(array: AnyArray) -> None:

@@ -18,7 +18,7 @@ from typing import Any
 from npucall.declare.declaration import Operator
 from npucall.operators import CATALOGUE
 from npucall_exec import environment
-from npucall_exec.compiler import RUNTIME, Compiler, together
+from npucall_exec.compiler import RUNTIME, Compiler, release, sources_of, together
 from npucall_exec.entry_points import entry_point, parameters_of
 from npucall_exec.headers import functions, write_headers
 
@@ -83,11 +83,10 @@ class _Libraries:
 
     def build(self) -> None:
         sources = [
-            self._written(part, together(sorted((RUNTIME / part).glob("*.cpp"))))
+            self._written(part, together(sources_of(part)))
             for part in ("acl", "nnopbase", "socket")
         ]
-        release = f'#define SIM_RELEASE 90\n#include "{RUNTIME}/release.cpp"\n'
-        sources += [self._written("release", release), self._written("operators", _operators())]
+        sources += [self._written("release", release(90)), self._written("operators", _operators())]
         exported = self._scratch / "exported"
         exported.write_text(_EXPORTED)
         link = ("-z,defs", f"--version-script={exported}")

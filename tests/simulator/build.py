@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
-from npucall_exec.compiler import RUNTIME, Compiler, together
+from npucall_exec.compiler import RUNTIME, Compiler, release, sources_of, together
 
 from .generate import entry_points
 from .install import install, install_custom
@@ -95,9 +95,8 @@ class _Builder:
     def _runtime(self, name: str, here: Generation, compiler: Compiler) -> Path:
         """The runtime's library or libraries; answers the one that holds the functions."""
         whole = here.lib64 / ("libascendcl.so" if name in IN_THE_PACKAGE else "libacl_rt.so")
-        text = f'#define SIM_RELEASE {_RELEASE[name]}\n#include "{RUNTIME}/release.cpp"\n'
-        release = self._generated(f"release-{name}", text)
-        compiler.library(whole, [self._whole("acl"), release], [], "$ORIGIN")
+        own = self._generated(f"release-{name}", release(_RELEASE[name]))
+        compiler.library(whole, [self._whole("acl"), own], [], "$ORIGIN")
         if name not in IN_THE_PACKAGE:
             compiler.library(here.lib64 / "libascendcl.so", [], [whole], "$ORIGIN")
         return whole
@@ -115,8 +114,7 @@ class _Builder:
 
     def _whole(self, part: str) -> Path:
         """All C++ files of a part of the runtime as one."""
-        files = sorted((RUNTIME / part).glob("*.cpp"))
-        files += [SOURCES / f"{name}.cpp" for name in _PARTS[part]]
+        files = sources_of(part) + [SOURCES / f"{name}.cpp" for name in _PARTS[part]]
         return self._generated(part, together(files))
 
     def _generated(self, name: str, text: str) -> Path:

@@ -31,7 +31,7 @@ from npucall.dtypes import AnyArray, DType
 from npucall.operators import CATALOGUE
 from npucall.products import taken_for
 from npucall.tensors import TensorSpec, view
-from npucall_exec.launches import VARIANTS, CallOfC, call_of, saturate
+from npucall_exec.launches import VARIANTS, CallOfC, call_of, each, saturate
 
 from .generic_kernels import FORMULAS
 
@@ -51,10 +51,8 @@ def run(description: str) -> None:
     given = call.with_tensors(lambda spec: _tensor(spec, next(addresses)))
     _compute(call, launch["soc"], given)
     if launch["saturates"]:
-        for value in (given[name] for name in call.outputs):
-            for output in value if isinstance(value, list) else [value]:
-                if isinstance(output, Tensor):
-                    saturate(output.array)
+        for output in each(given[name] for name in call.outputs):
+            saturate(output.array)
 
 
 def _compute(call: CallOfC, soc: str, given: Mapping[str, Any]) -> None:
