@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from npucall.declare import Facts, rules
-from npucall.declare.cuts import BLOCK
+from npucall.declare.cuts import BLOCK, cut
 from npucall.declare.draft import Draft
 from npucall.dtypes import FLOAT, AnyArray, Array
 from npucall.products import ASCEND_950
@@ -50,7 +50,7 @@ def held(*, backward: bool) -> Callable[[Facts, Mapping[str, Any]], int]:
 def blocks(shape: Shape) -> list[slice]:
     """Blocks of channels, of about as many numbers as a block should have."""
     step = max(BLOCK // max(prod(shape) // max(shape[1], 1), 1), 1)
-    return [slice(at, min(at + step, shape[1])) for at in range(0, shape[1], step)]
+    return [channels for (channels,) in cut(shape[1:2], step)]
 
 
 def read(facts: Facts, array: Array, channels: slice) -> AnyArray:

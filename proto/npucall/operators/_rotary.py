@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from math import prod
 from typing import NamedTuple
@@ -49,9 +49,9 @@ def turning(mode: int, width: int) -> Turning:
     return Turning(order, order[other], np.where(first, -1, 1))
 
 
-def rows(shape: Shape) -> list[tuple[slice, ...]]:
+def rows(shape: Shape) -> Sequence[tuple[slice, ...]]:
     """Blocks of whole rows."""
-    return list(cut(shape[:-1], max(1, BLOCK // max(shape[-1], 1))))
+    return cut(shape[:-1], max(1, BLOCK // max(shape[-1], 1)))
 
 
 def within(shape: Shape, index: tuple[slice, ...]) -> tuple[slice, ...]:

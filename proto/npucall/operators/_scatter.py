@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from npucall.declare import Facts
-from npucall.declare.cuts import BLOCK
+from npucall.declare.cuts import BLOCK, cut
 from npucall.dtypes import AnyArray
 
 _FEW = 8
@@ -68,14 +68,7 @@ def each_target(
     facts: Facts, targets: int, width: int, compute: Callable[[slice, slice], None]
 ) -> None:
     """Computes blocks of target rows; of wide rows pieces of their columns."""
-    columns = range(0, width, BLOCK)
-    step = max(BLOCK // max(min(width, BLOCK), 1), 1)
-    blocks = [
-        (slice(row, min(row + step, targets)), slice(column, min(column + BLOCK, width)))
-        for row in range(0, targets, step)
-        for column in columns
-    ]
-    facts.each(blocks, lambda block: compute(*block))
+    facts.each(cut((targets, width), BLOCK), lambda block: compute(*block))
 
 
 def _add(total: AnyArray, targets: AnyArray, rows: AnyArray) -> None:

@@ -138,7 +138,7 @@ def embedding_dense_backward(
             array = facts.read(grad, (*index, columns)) if lead else facts.read(grad, columns)
             return array.reshape(len(numbers), -1)
 
-        total = found.summed(read, rows, min(columns.stop, width) - columns.start, facts.dtype)
+        total = found.summed(read, rows, columns.stop - columns.start, facts.dtype)
         if scale_grad_by_freq:
             total /= np.maximum(found.counts(rows), 1)[:, np.newaxis]
         if rows.start <= padding_idx < rows.stop:

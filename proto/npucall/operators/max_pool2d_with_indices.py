@@ -118,10 +118,13 @@ def _pooled(
     numbers = facts.read(planes, (*lead, slice(first, last), slice(0, right)))
     edge = slice(width.padding, width.padding + right)
     padded[:, first - top : last - top, edge] = numbers.reshape(count, last - first, right)
-    y, x = _first(height, rows), _first(width, slice(0, width.windows))
-    places = np.broadcast_to(y[:, np.newaxis] * width.size + x, (count, len(y), len(x))).copy()
+    row = np.arange(rows.start, rows.stop) * height.stride - height.padding
+    column = np.arange(width.windows) * width.stride - width.padding
+    inside = _inside(height, row)[:, np.newaxis] * width.size + _inside(width, column)
+    places = np.broadcast_to(inside, (count, *inside.shape)).copy()
     best = np.full(places.shape, -np.inf, facts.dtype)
     for i in range(height.kernel):
+        own = (row + i * height.dilation)[:, np.newaxis] * width.size
         for j in range(width.kernel):
             window = padded[
                 :,
@@ -130,17 +133,13 @@ def _pooled(
             ]
             taken = ~(window <= best)  # NaN is taken, and after it NaN alone
             taken &= ~np.isnan(best) | np.isnan(window)
-            row = np.arange(rows.start, rows.stop) * height.stride - height.padding
-            column = np.arange(width.windows) * width.stride - width.padding
-            own = (row + i * height.dilation)[:, np.newaxis] * width.size
             np.copyto(places, own + (column + j * width.dilation), where=taken)
             np.copyto(best, window, where=taken)
     return best, places
 
 
-def _first(axis: windows.Windows, some: slice) -> AnyArray:
-    """Where the first cell of each window stands that is no padding."""
-    begin = np.arange(some.start, some.stop) * axis.stride - axis.padding
-    steps = np.maximum(-(begin // axis.dilation), 0)
-    found: AnyArray = begin + steps * axis.dilation
+def _inside(axis: windows.Windows, begins: AnyArray) -> AnyArray:
+    """Where the first cell stands that is no padding, of windows that begin there."""
+    steps = np.maximum(-(begins // axis.dilation), 0)
+    found: AnyArray = begins + steps * axis.dilation
     return found
