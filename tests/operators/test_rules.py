@@ -143,6 +143,7 @@ REFUSED = [
     (rules.real("slope"), {"slope": Scalar(COMPLEX64, 1)}, DTypeError, "slope", "found COMPLEX64"),
     (rules.not_negative("amount"), {"amount": -1e-9}, AttributeValueError, "amount", "0 or more"),
     (rules.not_negative("amount"), {"amount": float("nan")}, AttributeValueError, "amount", "nan"),
+    (rules.positive("amount"), {"amount": 0}, AttributeValueError, "amount", "1 or more"),
     (
         rules.same_format("y", "x"),
         {"y": spec(format=Format.NCL)},
@@ -200,6 +201,7 @@ PASSED = [
     (rules.bfloat16_if_product_has("x"), {"x": spec(dtype=BF16)}),
     (rules.not_negative("amount"), {"amount": -0.0}),
     (rules.not_negative("amount"), {"amount": float("inf")}),
+    (rules.positive("amount"), {"amount": 1}),
     (rules.same_format("extra", "x"), {}),
     (rules.one_of("text", "", "tanh"), {}),
     (rules.public_format("x", "extra"), {"x": spec(format=Format.NHWC)}),

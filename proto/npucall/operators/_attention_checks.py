@@ -97,17 +97,6 @@ def holds(
     )
 
 
-def positive_heads() -> Rule:
-    """There are heads."""
-    return rules.requires(
-        "1 or more",
-        "head_num",
-        holds=lambda draft: draft.attribute("head_num") > 0,
-        found=lambda draft: draft.attribute("head_num"),
-        error=AttributeValueError,
-    )
-
-
 def ranks(*names: str) -> Rule:
     """They have the dimensions of the layout."""
 

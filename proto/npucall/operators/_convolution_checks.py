@@ -122,17 +122,6 @@ def lengths(name: str, sides: bool = False) -> Rule:
     )
 
 
-def positive_groups() -> Rule:
-    """There are groups."""
-    return rules.requires(
-        "1 or more",
-        "groups",
-        holds=lambda draft: draft.attribute("groups") >= 1,
-        found=lambda draft: draft.attribute("groups"),
-        error=AttributeValueError,
-    )
-
-
 def shaped(text: str, *names: str, fits: Callable[[Draft], bool]) -> Rule:
     """Shapes that fit, of which the message has all."""
     return rules.requires(

@@ -180,22 +180,6 @@ def gamma_is_tail(x: str) -> rules.Rule:
     )
 
 
-def masked(place: int) -> Callable[[Draft], bool]:
-    """Whether ``output_mask`` asks for its output with this number."""
-    return lambda draft: any((draft.attribute("output_mask") or ())[place : place + 1])
-
-
-def mask_of(count: int) -> rules.Rule:
-    """The mask has an entry for each of its outputs."""
-    return rules.requires(
-        f"{count} truth values",
-        "output_mask",
-        holds=lambda draft: len(draft.attribute("output_mask")) == count,
-        found=lambda draft: len(draft.attribute("output_mask")),
-        error=AttributeValueError,
-    )
-
-
 def one_for_each_row(*names: str) -> tuple[rules.Rule, ...]:
     """Each has as many elements as there are rows, in any shape."""
     return _given(

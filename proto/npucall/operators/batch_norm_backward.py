@@ -6,7 +6,8 @@ from npucall.declare import Attribute, Facts, Input, Kind, Output, Sample, at_on
 from npucall.dtypes import FLOATS, HALF_AND_SINGLE, AnyArray, Array
 from npucall.errors import PARAM_NULLPTR
 from npucall.operators import _channels as channels
-from npucall.operators._norms import float_or, mask_of, masked, of_weight
+from npucall.operators._masks import mask_of, masked
+from npucall.operators._norms import float_or, of_weight
 from npucall.operators._rows import gradient, products_of
 from npucall.products import A2, A3, ASCEND_910, ASCEND_950
 

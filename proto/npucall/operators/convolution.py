@@ -82,7 +82,7 @@ def reach_fits(draft: Draft) -> bool:
             ),
             "if not transposed",
         ),
-        shared.positive_groups(),
+        rules.positive("groups"),
         shared.shaped(
             "the channels that the weight takes",
             "input",

@@ -1,6 +1,6 @@
 """Gradients of a convolution with respect to images, weights and bias."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from npucall.declare import Attribute, Facts, Input, Kind, Output, Sample, at_once, operator, rules
 from npucall.declare.draft import Draft
@@ -8,6 +8,7 @@ from npucall.dtypes import FLOATS, HALF_AND_SINGLE, AnyArray, Array
 from npucall.errors import PARAM_NULLPTR, AttributeValueError, FormatError
 from npucall.operators import _convolution_checks as shared
 from npucall.operators._convolution import Convolution, bias_back
+from npucall.operators._masks import masked
 from npucall.products import A2, A3, ASCEND_310P, ASCEND_910, ASCEND_950
 from npucall.tensors import Format
 
@@ -15,11 +16,6 @@ GIVEN = ("grad_output", "input", "weight")
 OUTPUTS = ("grad_input", "grad_weight", "grad_bias")
 SKIPPING = (A2, A3, ASCEND_950)
 """Products that look no further at a call whose input or weight is empty."""
-
-
-def asked(place: int) -> Callable[[Draft], bool]:
-    """Whether the mask has an output."""
-    return lambda draft: bool((*(draft.attribute("output_mask") or ()), *(True,) * 3)[place])
 
 
 def is_empty(draft: Draft) -> bool:
@@ -60,12 +56,12 @@ def padding_fits(draft: Draft) -> bool:
     Attribute("groups", Kind.INT, "parts of the channels that do not see each other"),
     Attribute("output_mask", Kind.BOOL_ARRAY, "which of the three outputs are asked for"),
     shared.CUBE_MATH_TYPE,
-    Output("grad_input", "of the images", "input", "input", format="input", asked=asked(0)),
+    Output("grad_input", "of the images", "input", "input", format="input", asked=masked(0)),
     Output(
         "grad_weight", "of the weights", "weight", "weight", format="weight", as_is=True,
-        asked=asked(1),
+        asked=masked(1),
     ),
-    Output("grad_bias", "of the bias", "of_bias", "grad_output", as_is=True, asked=asked(2)),
+    Output("grad_bias", "of the bias", "of_bias", "grad_output", as_is=True, asked=masked(2)),
     products={
         **dict.fromkeys(SKIPPING, FLOATS),
         **dict.fromkeys((ASCEND_910, ASCEND_310P), HALF_AND_SINGLE),
@@ -109,7 +105,7 @@ def padding_fits(draft: Draft) -> bool:
             found=lambda draft: draft.attribute("output_padding"),
             error=AttributeValueError,
         ),
-        shared.positive_groups(),
+        rules.positive("groups"),
         rules.one_of("cube_math_type", *range(5)),
         rules.promoted(*GIVEN, into="promotion"),
         shared.multiplies_float(),

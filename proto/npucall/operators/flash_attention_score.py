@@ -38,7 +38,7 @@ OUTPUTS = ("softmax_max_out", "softmax_sum_out", "attention_out")
         rules.succeed_if_all_empty(*OUTPUTS),
         rules.same_dtype("key", "value", as_="query"),
         rules.same_dtype("real_shift", as_="query"),
-        shared.positive_heads(),
+        rules.positive("head_num"),
         rules.one_of("input_layout", *LAYOUTS),
         shared.ranks("query", "key", "value"),
         *shared.widths("query", "key", "value"),

@@ -40,7 +40,7 @@ OUTPUTS = ("dq", "dk", "dv")
     checks=(
         rules.present(*GIVEN, *OUTPUTS, "softmax_max", "softmax_sum", "input_layout"),
         rules.succeed_if_all_empty(*OUTPUTS),
-        shared.positive_heads(),
+        rules.positive("head_num"),
         shared.ranks(*GIVEN, *OUTPUTS),
         *shared.widths(*HEADS),
         *shared.of_kernel(

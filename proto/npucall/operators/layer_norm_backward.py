@@ -5,12 +5,13 @@ from npucall.declare.draft import Draft
 from npucall.dtypes import FLOATS, HALF_AND_SINGLE, AnyArray, Array
 from npucall.errors import AttributeValueError
 from npucall.operators import _norms as norms
+from npucall.operators._masks import mask_of, masked
 from npucall.operators._rows import held
 from npucall.products import A2, A3, ASCEND_310P, ASCEND_910, ASCEND_950
 
 OUTPUTS = ("grad_input_out", "grad_weight_out", "grad_bias_out")
 READ = ("grad_out", "input", "mean", "rstd")
-asked = [norms.masked(place) for place in range(3)]
+asked = [masked(place) for place in range(3)]
 
 
 def nothing_to_add(draft: Draft) -> float | None:
@@ -37,7 +38,7 @@ def nothing_to_add(draft: Draft) -> float | None:
     },
     checks=(
         rules.present(*READ[:2], "normalized_shape", *READ[2:], "output_mask"),
-        norms.mask_of(3),
+        mask_of(3),
         rules.present(*OUTPUTS),
         rules.supported(*READ),
         rules.same_dtype("grad_out", as_="input"),

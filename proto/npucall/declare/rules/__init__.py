@@ -4,7 +4,7 @@ A rule raises an error, lets the call pass, or ends the checks: then the call is
 outputs are zeros. One module for each thing that rules look at.
 """
 
-from npucall.declare.rules.attributes import dim_of, not_negative, one_of, warn_unless
+from npucall.declare.rules.attributes import dim_of, not_negative, one_of, positive, warn_unless
 from npucall.declare.rules.conditions import except_on, not_empty, not_given, on, when
 from npucall.declare.rules.dtypes import (
     bfloat16_if_product_has,
@@ -71,6 +71,7 @@ __all__ = [
     "one_element",
     "one_for_each",
     "one_of",
+    "positive",
     "present",
     "promoted",
     "public_format",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from npucall.declare.rules.rule import Fault, Rule, listed, refuses
+from npucall.declare.rules.rule import Fault, Rule, listed, refuses, requires
 from npucall.errors import AttributeValueError
 
 if TYPE_CHECKING:
@@ -34,6 +34,17 @@ def not_negative(name: str) -> Rule:
             yield name, "0 or more", draft.attribute(name)
 
     return refuses(AttributeValueError, f"{name} is 0 or more", (name,), faults)
+
+
+def positive(name: str) -> Rule:
+    """The integer is 1 or more."""
+    return requires(
+        "1 or more",
+        name,
+        holds=lambda draft: draft.attribute(name) >= 1,
+        found=lambda draft: draft.attribute(name),
+        error=AttributeValueError,
+    )
 
 
 def one_of(name: str, *values: int | str) -> Rule:
