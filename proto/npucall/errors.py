@@ -35,6 +35,7 @@ class AclnnStatus(IntEnum):
 
 PARAM_NULLPTR = AclnnStatus.ACLNN_ERR_PARAM_NULLPTR
 PARAM_INVALID = AclnnStatus.ACLNN_ERR_PARAM_INVALID
+TILING_ERROR = AclnnStatus.ACLNN_ERR_INNER_TILING_ERROR
 
 
 class Repeat(Enum):

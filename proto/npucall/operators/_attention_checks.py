@@ -10,11 +10,10 @@ from npucall.declare import Attribute, Facts, Input, Kind, rules
 from npucall.declare.draft import Draft
 from npucall.declare.rules.rule import Fault, Rule, refuses
 from npucall.dtypes import BOOL, FLOAT, UINT8, Array
-from npucall.errors import AclnnStatus, ArgumentError, AttributeValueError, ShapeError
+from npucall.errors import TILING_ERROR, ArgumentError, AttributeValueError, ShapeError
 from npucall.operators._attention import LANES, LAYOUTS, Attention, Band, HeadLayout, Sizes
 from npucall.tensors import Shape
 
-TILING = AclnnStatus.ACLNN_ERR_INNER_TILING_ERROR
 WIDEST = 768
 AS_GIVEN, ALL, UP_TO, UP_TO_LAST, MOVED = range(5)
 """Sparse modes: the tokens as given, no band, up to the diagonal from the first, or to the last,
@@ -129,7 +128,7 @@ def of_kernel(
 ) -> tuple[Rule, ...]:
     """The checks of the kernel, up to those of outputs; ``dtypes``: those that are not earlier."""
     return rules.supported(query), *rules.with_status(
-        TILING,
+        TILING_ERROR,
         holds("one batch size", (key, value, query), lambda q, k, v: q.items == k.items == v.items),
         rules.requires(
             "heads of query, all equally wide",
@@ -191,7 +190,7 @@ def absent(name: str) -> Rule:
 def statistics(name: str) -> tuple[Rule, ...]:
     """A maximum or a sum for each row of scores, in eight copies."""
     return rules.with_status(
-        TILING,
+        TILING_ERROR,
         rules.dtype_in(name, FLOAT),
         rules.same_shape(name, "rows_of_scores", f"(B, N, Sq, {LANES})"),
     )

@@ -11,10 +11,9 @@ from npucall.declare import Facts, rules
 from npucall.declare.cuts import BLOCK, cut
 from npucall.declare.draft import Draft
 from npucall.dtypes import AnyArray, Array
-from npucall.errors import AclnnStatus, AttributeValueError
+from npucall.errors import TILING_ERROR, AttributeValueError
 from npucall.operators._labels import check_labels
 
-TILING = AclnnStatus.ACLNN_ERR_INNER_TILING_ERROR
 REDUCTION = '"none", "mean" or "sum"; absent means "mean"'
 
 
@@ -26,7 +25,7 @@ def smoothing(draft: Draft) -> object:
 def reduction_and_smoothing() -> tuple[rules.Rule, ...]:
     """Values that the kernel knows, which it finds late, when it cuts the work into tiles."""
     return rules.with_status(
-        TILING,
+        TILING_ERROR,
         rules.one_of("reduction", "none", "mean", "sum"),
         rules.requires(
             "0 to 1",

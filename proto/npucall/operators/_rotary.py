@@ -14,11 +14,10 @@ from npucall.declare.cuts import BLOCK, cut
 from npucall.declare.draft import Draft
 from npucall.declare.rules.rule import Rule
 from npucall.dtypes import FLOATS, AnyArray
-from npucall.errors import AclnnStatus
+from npucall.errors import TILING_ERROR
 from npucall.products import A2, A3, ASCEND_950
 from npucall.tensors import Shape
 
-TILING = AclnnStatus.ACLNN_ERR_INNER_TILING_ERROR
 PRODUCTS = dict.fromkeys((A2, A3, ASCEND_950), FLOATS)
 HALF, INTERLEAVE, QUARTER, INTERLEAVE_HALF = range(4)
 MODE = Attribute("mode", Kind.INT64, "0 halves, 1 neighbours, 2 quarters, 3 neighbours as halves")
@@ -64,7 +63,7 @@ def within(shape: Shape, index: tuple[slice, ...]) -> tuple[slice, ...]:
 def checks(x: str, *, summed: bool) -> tuple[Rule, ...]:
     """What the tiling checks; ``x`` has the shape of the result. ``summed``: cos has a gradient."""
     return rules.with_status(
-        TILING,
+        TILING_ERROR,
         rules.rank_is(x, RANK),
         rules.same_rank("cos", "sin", as_=x),
         _shaped("elements", x, fits=lambda d: prod(d.shape(x)) > 0),

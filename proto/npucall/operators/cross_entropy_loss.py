@@ -19,8 +19,8 @@ from npucall.declare import (
 )
 from npucall.declare.draft import Draft
 from npucall.dtypes import FLOAT, FLOATS, INT32, INT64, AnyArray, Array
+from npucall.errors import TILING_ERROR
 from npucall.operators import _cross_entropy as shared
-from npucall.operators._cross_entropy import TILING
 from npucall.products import A2, A3, ASCEND_950
 from npucall.tensors import Shape
 
@@ -68,7 +68,7 @@ def _check_classes(facts: Facts, inputs: Mapping[str, Any], attributes: Mapping[
         rules.dtype_in("weight", FLOAT),
         *shared.reduction_and_smoothing(),
         *rules.with_status(
-            TILING,
+            TILING_ERROR,
             rules.rank_is("input", 2),
             rules.requires(
                 "classes",

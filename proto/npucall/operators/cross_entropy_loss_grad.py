@@ -18,9 +18,8 @@ from npucall.declare import (
     rules,
 )
 from npucall.dtypes import FLOAT, FLOATS, INT32, INT64, AnyArray, Array
-from npucall.errors import ArgumentError, AttributeValueError
+from npucall.errors import TILING_ERROR, ArgumentError, AttributeValueError
 from npucall.operators import _cross_entropy as shared
-from npucall.operators._cross_entropy import TILING
 from npucall.products import A2, A3, ASCEND_950
 
 
@@ -67,7 +66,7 @@ def _check_classes(facts: Facts, inputs: Mapping[str, Any], attributes: Mapping[
         rules.dtype_in("weight", FLOAT),
         *shared.reduction_and_smoothing(),
         *rules.with_status(
-            TILING,
+            TILING_ERROR,
             rules.rank_is("log_prob", 2),
             rules.shape_of("log_prob", into="rows", make=lambda draft: draft.shape("log_prob")[:1]),
             rules.one_for_each(

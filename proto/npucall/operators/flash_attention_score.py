@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from npucall.declare import Facts, Input, Output, Sample, at_once, operator, rules
 from npucall.dtypes import FLOAT, FLOATS, UINT8, AnyArray, Array
+from npucall.errors import TILING_ERROR
 from npucall.operators import _attention_checks as shared
 from npucall.operators._attention import LAYOUTS, attend
 from npucall.products import A2, A3
@@ -49,7 +50,7 @@ OUTPUTS = ("softmax_max_out", "softmax_sum_out", "attention_out")
         *shared.statistics("softmax_sum_out"),
         rules.shape_of("query and value", into="result", make=shared.result),
         *rules.with_status(
-            shared.TILING,
+            TILING_ERROR,
             rules.same_dtype("attention_out", as_="query"),
             rules.same_shape("attention_out", "result", "that of query, as wide as value"),
         ),

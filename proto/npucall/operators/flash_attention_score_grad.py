@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from npucall.declare import Facts, Input, Output, Sample, at_once, operator, rules
 from npucall.dtypes import FLOAT, FLOATS, UINT8, AnyArray, Array
+from npucall.errors import TILING_ERROR
 from npucall.operators import _attention_checks as shared
 from npucall.operators._attention import LAYOUTS, Given, attend_back
 from npucall.operators.flash_attention_score import EVERY
@@ -56,7 +57,7 @@ OUTPUTS = ("dq", "dk", "dv")
         *shared.statistics("softmax_sum"),
         rules.shape_of("query and value", into="result", make=shared.result),
         *rules.with_status(
-            shared.TILING,
+            TILING_ERROR,
             rules.same_shape("attention_in", "result", "that of query, as wide as value"),
             rules.same_shape("dy", "result", "that of attention_in"),
             *(rules.same_shape(*pair) for pair in zip(OUTPUTS, HEADS, strict=True)),

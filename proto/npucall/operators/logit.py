@@ -4,10 +4,8 @@ import numpy as np
 
 from npucall.declare import Attribute, Facts, Input, Kind, Output, elementwise, operator, rules
 from npucall.dtypes import FLOATS, AnyArray, Array
-from npucall.errors import AclnnStatus
+from npucall.errors import TILING_ERROR
 from npucall.products import A2, A3, ASCEND_950
-
-TILING = AclnnStatus.ACLNN_ERR_INNER_TILING_ERROR
 
 
 @operator(
@@ -20,7 +18,7 @@ TILING = AclnnStatus.ACLNN_ERR_INNER_TILING_ERROR
         rules.present("input", "out"),
         rules.supported("input"),
         rules.same_dtype("out", as_="input"),
-        *rules.with_status(TILING, rules.same_shape("out", "input")),
+        *rules.with_status(TILING_ERROR, rules.same_shape("out", "input")),
     ),
     kernel_dtype=rules.dtype_of("input"),
     over=elementwise("input"),

@@ -4,10 +4,8 @@ import numpy as np
 
 from npucall.declare import Attribute, Facts, Input, Kind, Output, elementwise, operator, rules
 from npucall.dtypes import FLOATS, AnyArray, Array
-from npucall.errors import AclnnStatus
+from npucall.errors import TILING_ERROR
 from npucall.products import A2, A3, ASCEND_950
-
-TILING = AclnnStatus.ACLNN_ERR_INNER_TILING_ERROR
 
 
 @operator(
@@ -21,7 +19,7 @@ TILING = AclnnStatus.ACLNN_ERR_INNER_TILING_ERROR
         rules.present("x", "dy", "out"),
         rules.supported("x"),
         rules.same_dtype("dy", "out", as_="x"),
-        *rules.with_status(TILING, rules.same_shape("dy", "x"), rules.same_shape("out", "x")),
+        *rules.with_status(TILING_ERROR, rules.same_shape("dy", "x"), rules.same_shape("out", "x")),
     ),
     kernel_dtype=rules.dtype_of("x"),
     over=elementwise("x"),

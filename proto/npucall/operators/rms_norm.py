@@ -2,7 +2,7 @@
 
 from npucall.declare import Attribute, Facts, Input, Kind, Output, Sample, at_once, operator, rules
 from npucall.dtypes import FLOATS, HALF_AND_SINGLE, AnyArray, Array
-from npucall.errors import AclnnStatus
+from npucall.errors import TILING_ERROR
 from npucall.operators import _norms as norms
 from npucall.operators import _rms_norm as shared
 from npucall.operators._rows import held
@@ -21,7 +21,7 @@ from npucall.products import A2, A3, ASCEND_310P, ASCEND_950
         rules.present("x", "gamma", "y_out", "rstd_out"),
         *shared.rows_of_dtypes("x", "gamma", "y_out", "rstd_out"),
         *rules.with_status(
-            AclnnStatus.ACLNN_ERR_INNER_TILING_ERROR,
+            TILING_ERROR,
             rules.rank_is("x", *range(1, 9)),
             rules.rank_is("gamma", *range(1, 9)),
             norms.gamma_fits("x"),

@@ -5,7 +5,7 @@ from math import prod
 from npucall.declare import Facts, Input, Output, Sample, at_once, operator, rules
 from npucall.declare.draft import Draft
 from npucall.dtypes import FLOAT, FLOATS, HALF_AND_SINGLE, AnyArray, Array
-from npucall.errors import AclnnStatus
+from npucall.errors import TILING_ERROR
 from npucall.operators import _norms as norms
 from npucall.operators import _rms_norm as shared
 from npucall.operators._rows import held
@@ -34,7 +34,7 @@ def one_a_row(draft: Draft) -> bool:
         rules.present(*TENSORS),
         *shared.rows_of_dtypes(*TENSORS),
         *rules.with_status(
-            AclnnStatus.ACLNN_ERR_INNER_TILING_ERROR,
+            TILING_ERROR,
             rules.rank_is("x", *range(1, 9)),
             rules.rank_is("gamma", *range(1, 9)),
             norms.gamma_fits("x"),

@@ -2,6 +2,7 @@
 
 from npucall.declare import Facts, Input, Output, Sample, at_once, operator, rules
 from npucall.dtypes import AnyArray, Array
+from npucall.errors import TILING_ERROR
 from npucall.operators import _rotary as shared
 
 
@@ -18,7 +19,7 @@ from npucall.operators import _rotary as shared
         rules.supported("x"),
         rules.same_dtype("cos", "sin", "out", as_="x"),
         *shared.checks("x", summed=False),
-        *rules.with_status(shared.TILING, rules.same_shape("out", "x")),
+        *rules.with_status(TILING_ERROR, rules.same_shape("out", "x")),
     ),
     kernel_dtype=rules.dtype_of("x"),
     over=at_once(),

@@ -7,6 +7,7 @@ import numpy as np
 
 from npucall.declare import Facts, Input, Output, Sample, at_once, operator, rules
 from npucall.dtypes import DOUBLE, AnyArray, Array
+from npucall.errors import TILING_ERROR
 from npucall.operators import _rotary as shared
 
 OUTPUTS = ("dx_out", "dcos_out", "dsin_out")
@@ -36,7 +37,7 @@ def _holds(facts: Facts, _: Mapping[str, Any]) -> int:
         rules.same_dtype("cos", "sin", "x", *OUTPUTS, as_="dy"),
         *shared.checks("dy", summed=True),
         *rules.with_status(
-            shared.TILING,
+            TILING_ERROR,
             rules.same_shape("x", "dy"),
             rules.same_shape("dx_out", "dy"),
             rules.same_shape("dcos_out", "cos"),

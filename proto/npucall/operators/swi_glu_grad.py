@@ -4,7 +4,7 @@ import numpy as np
 
 from npucall.declare import Attribute, Facts, Input, Kind, Output, Sample, operator, rows, rules
 from npucall.dtypes import FLOATS, HALF_AND_SINGLE, AnyArray, Array
-from npucall.errors import AclnnStatus
+from npucall.errors import TILING_ERROR
 from npucall.operators._glu import halved
 from npucall.operators._norms import no_zero
 from npucall.operators._numerics import gated, sigmoid
@@ -23,7 +23,7 @@ from npucall.products import A2, A3, ASCEND_310P, ASCEND_950
         rules.supported("y_grad"),
         rules.same_dtype("x", "out", as_="y_grad"),
         *rules.with_status(
-            AclnnStatus.ACLNN_ERR_INNER_TILING_ERROR,
+            TILING_ERROR,
             *halved("x"),
             rules.same_shape("y_grad", "half", "that of x with half its extent along dim"),
             rules.same_shape("out", "x"),
