@@ -13,8 +13,8 @@ from npucall.errors import SettingError
 from npucall.texts import size
 from npucall.wire.recordings import MOST_BYTES, recorded
 from npucall.wire.rpcs import EXECUTE
+from npucall_client.commands.child import ChildCommand, run_child
 from npucall_client.commands.console import TargetOption
-from npucall_client.commands.reservation_command import run_child
 from npucall_client.settings import ClientSettings, environment_with
 
 
@@ -22,12 +22,7 @@ def record(
     file: Annotated[
         Path, typer.Argument(metavar="FILE", help=f"A new file, of {size(MOST_BYTES)} at most.")
     ],
-    command: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="COMMAND", help="The command and its arguments; -- stands before it."
-        ),
-    ],
+    command: ChildCommand,
     target: TargetOption = None,
 ) -> None:
     """Runs a command and records its calls.
