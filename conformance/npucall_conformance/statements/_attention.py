@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from npucall_conformance.stating.arguments import FLOAT_INSIDE, Arguments, Reals
 from npucall_conformance.stating.domains import Draw
 from npucall_conformance.stating.parts import Attributes, Invalid, Setup
 
-TILING = AclnnStatus.ACLNN_ERR_INNER_TILING_ERROR
+TILING: dict[str, Any] = {"status": AclnnStatus.ACLNN_ERR_INNER_TILING_ERROR}
 LOWEST = -3.4028234663852886e38
 """The lowest FLOAT: the score of what is masked."""
 LANES = 8
@@ -104,6 +105,7 @@ class Scores:
             if values["inner_precise"] == 2:  # the number of the page
                 self.blind |= self.hidden.all(-1)
 
+    @cached_property
     def scores(self) -> tuple[Reals, Reals]:
         """All scores, and the size of what they are sums of."""
         sums, sizes = (
@@ -137,17 +139,27 @@ class Scores:
         found: Reals = array.reshape(items, self.few, self.group, rows, width).sum(2)
         return found
 
+    def forward(self) -> tuple[Reals, Reals, Reals]:
+        """Maxima and sums of the rows, and the result as (B, N, S, D)."""
+        scores, _ = self.scores
+        maxima = scores.max(-1, keepdims=True)
+        power = np.exp(scores - maxima)
+        sums = power.sum(-1, keepdims=True)
+        blind = self.blind[..., np.newaxis]
+        result = np.where(blind, 0.0, power @ self.value / sums)
+        return np.where(blind, LOWEST, maxima), np.where(blind, -LOWEST, sums), result
 
-def forward(values: Any, key: str, bias: str) -> tuple[Reals, Reals, Reals]:
-    """Maxima and sums of the rows, and the result as (B, N, S, D)."""
-    call = Scores(values, key, bias)
-    scores, _ = call.scores()
-    maxima = scores.max(-1, keepdims=True)
-    power = np.exp(scores - maxima)
-    sums = power.sum(-1, keepdims=True)
-    blind = call.blind[..., np.newaxis]
-    result = np.where(blind, 0.0, power @ call.value / sums)
-    return np.where(blind, LOWEST, maxima), np.where(blind, -LOWEST, sums), result
+    def by_torch(self, torch: Any, query: Any, key: Any, value: Any) -> Any:
+        """The result by torch's own attention, of these tensors in place of the call's."""
+        bias = np.where(self.hidden, -np.inf, 0 if self.bias is None else self.bias * self.scale)
+        return torch.nn.functional.scaled_dot_product_attention(
+            query, key, value, attn_mask=torch.from_numpy(bias), scale=self.scale
+        )
+
+
+def of_numpy(values: Any) -> dict[str, Any]:
+    """A call's arguments, tensors of torch as arrays."""
+    return {n: v.numpy() if hasattr(v, "numpy") else v for n, v in values.items()}
 
 
 def cost(k: Arguments) -> float:
@@ -167,18 +179,21 @@ def hides(draw: Draw) -> Any:
     return hidden
 
 
+def _forward(draw: Draw) -> tuple[Reals, Reals, Reals]:
+    """What the forward operator gives for what was drawn."""
+    return Scores(draw.earlier, "key_in", "pse_shift").forward()
+
+
 def maxima(draw: Draw) -> Any:
-    """Those that the forward operator gives for what was drawn."""
-    return np.broadcast_to(forward(draw.earlier, "key_in", "pse_shift")[0], draw.shape)
+    return np.broadcast_to(_forward(draw)[0], draw.shape)
 
 
 def sums(draw: Draw) -> Any:
-    return np.broadcast_to(forward(draw.earlier, "key_in", "pse_shift")[1], draw.shape)
+    return np.broadcast_to(_forward(draw)[1], draw.shape)
 
 
 def result(draw: Draw) -> Any:
-    found = forward(draw.earlier, "key_in", "pse_shift")[2]
-    return in_layout(found, draw["input_layout"])
+    return in_layout(_forward(draw)[2], draw["input_layout"])
 
 
 def _sized(count: int, width: int) -> Shape:
@@ -275,9 +290,8 @@ def wrong_sizes(
     key: str, bias: str, dtypes: tuple[Invalid, ...] = (), others: tuple[str, ...] = ()
 ) -> tuple[Invalid, ...]:
     """Rows of the checks of the kernel."""
-    more: dict[str, Any] = {"status": TILING}
     heads: dict[str, Any] = {
-        "base": Setup(attributes={"input_layout": "BSH"}), "alone": True, **more
+        "base": Setup(attributes={"input_layout": "BSH"}), "alone": True, **TILING
     }  # fmt: skip
     return (
         *(
@@ -286,42 +300,43 @@ def wrong_sizes(
                     ("query",), DTypeError)
             for found in (DOUBLE, INT32)
         ),
-        *_shapes(key, (3, 1, 4, 4), blames=(key, "value", "query"), **more),
+        *_shapes(key, (3, 1, 4, 4), blames=(key, "value", "query"), **TILING),
         *_shapes("query", (2, 3, 9), blames=("head_num", "query"), error=AttributeValueError,
                  **heads),
-        Invalid("heads-3", {"head_num": 3}, ("head_num", "query"), AttributeValueError, **more),
+        Invalid("heads-3", {"head_num": 3}, ("head_num", "query"), AttributeValueError, **TILING),
         Invalid(
             "heads-that-share-unequally",
             {key: {"shape": (2, 3, 4, 4)}, "value": {"shape": (2, 3, 4, 3)}}, (key, "query"),
-            ShapeError, **more,
+            ShapeError, **TILING,
         ),
-        *_shapes("value", (2, 2, 4, 3), (2, 1, 5, 3), blames=("value", key), **more),
+        *_shapes("value", (2, 2, 4, 3), (2, 1, 5, 3), blames=("value", key), **TILING),
         *_shapes(key, (2, 4, 9), blames=(key, "value"), **heads),
         *dtypes,
         Invalid("no-rows", {"query": {"shape": (2, 2, 0, 4)}}, ("query", key, "value"), ShapeError,
-                **more),
-        *_shapes(bias, (2, 2, 3, 5), (2, 3, 4), (1, 2, 1, 4), **more),
+                **TILING),
+        *_shapes(bias, (2, 2, 3, 5), (2, 3, 4), (1, 2, 1, 4), **TILING),
         *(
-            Invalid(f"keep-{p}", {"keep_prob": p}, ("keep_prob",), AttributeValueError, **more)
+            Invalid(f"keep-{p}", {"keep_prob": p}, ("keep_prob",), AttributeValueError, **TILING)
             for p in (0.9, 0.0, math.nan)
         ),
         Invalid("drop-mask", {"drop_mask": {"shape": (32,)}}, ("drop_mask",), ArgumentError,
-                base=Setup(shapes={"drop_mask": (32,)}), **more),
+                base=Setup(shapes={"drop_mask": (32,)}), **TILING),
         Invalid("padding-mask", {"padding_mask": {"shape": (3,)}}, ("padding_mask",), ArgumentError,
-                base=Setup(shapes={"padding_mask": (3,)}), **more),
-        Invalid("prefix", {"prefix": [1, 1]}, ("prefix",), ArgumentError, **more),
+                base=Setup(shapes={"padding_mask": (3,)}), **TILING),
+        Invalid("prefix", {"prefix": [1, 1]}, ("prefix",), ArgumentError, **TILING),
         *(
-            Invalid(f"mode-{m}", {"sparse_mode": m}, ("sparse_mode",), AttributeValueError, **more)
+            Invalid(f"mode-{m}", {"sparse_mode": m}, ("sparse_mode",), AttributeValueError,
+                    **TILING)
             for m in (5, -1)
         ),
-        *defects.dtypes("atten_mask", found=FLOAT, **more),
-        *_shapes("atten_mask", (3, 5), (2, 2, 4), (2, 3, 3, 4), (2048, 2048), **more),
-        Invalid("mask-not-compressed", {"sparse_mode": 2}, ("atten_mask",), ShapeError, **more),
+        *defects.dtypes("atten_mask", found=FLOAT, **TILING),
+        *_shapes("atten_mask", (3, 5), (2, 2, 4), (2, 3, 3, 4), (2048, 2048), **TILING),
+        Invalid("mask-not-compressed", {"sparse_mode": 2}, ("atten_mask",), ShapeError, **TILING),
         *(
             Invalid(
                 f"tokens-{before}-{after}",
                 {"pre_tokens": before, "next_tokens": after, "sparse_mode": 0},
-                ("pre_tokens", "next_tokens"), AttributeValueError, **more,
+                ("pre_tokens", "next_tokens"), AttributeValueError, **TILING,
             )
             for before, after in ((-1, -1), (-4, 9), (-2, 1), (9, -3), (1, -2))
         ),

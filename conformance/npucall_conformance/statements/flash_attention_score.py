@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from npucall.dtypes import BOOL, FLOAT, FLOAT16, UINT8, DType
-from npucall.errors import AclnnStatus
 from npucall.tensors import Shape
 from npucall_conformance.statements import _attention as shared
 from npucall_conformance.stating import defects, reals
@@ -21,7 +20,6 @@ from npucall_conformance.stating.statement import Statement
 from npucall_conformance.stating.tables import FLOATS_WITH_BFLOAT16
 
 OUTPUTS = ("softmax_max_out", "softmax_sum_out", "attention_out")
-TILING: dict[str, Any] = {"status": AclnnStatus.ACLNN_ERR_INNER_TILING_ERROR}
 
 
 def loops(k: Arguments) -> dict[str, Any]:
@@ -50,8 +48,8 @@ def loops(k: Arguments) -> dict[str, Any]:
 
 def arrays(k: Arguments) -> dict[str, Terms]:
     call = shared.Scores(k.values, "key", "real_shift")
-    maxima, sums, result = shared.forward(k.values, "key", "real_shift")
-    scores, sizes = call.scores()
+    maxima, sums, result = call.forward()
+    scores, sizes = call.scores
     power = np.exp(scores - maxima) * ~call.blind[..., np.newaxis] / sums
     most = sizes.max(-1, keepdims=True)
     size = (power * (1 + sizes)) @ np.abs(call.value)
@@ -80,15 +78,11 @@ def of_result(k: Arguments) -> Shape:
 
 def torch_says(k: Arguments, torch: Any) -> Any:
     """Its own scaled_dot_product_attention; of rows without anything it says something else."""
-    plain = {n: v.numpy() if hasattr(v, "numpy") else v for n, v in k.values.items()}
-    call = shared.Scores(plain, "key", "real_shift")
+    call = shared.Scores(shared.of_numpy(k.values), "key", "real_shift")
     if call.hidden.all(-1).any() or call.blind.any():
         return None
-    bias = np.where(call.hidden, -np.inf, 0 if call.bias is None else call.bias * call.scale)
     given = (torch.from_numpy(each.copy()) for each in (call.query, call.key, call.value))
-    found = torch.nn.functional.scaled_dot_product_attention(
-        *given, attn_mask=torch.from_numpy(bias), scale=call.scale
-    )
+    found = call.by_torch(torch, *given)
     return {"attention_out": torch.from_numpy(shared.in_layout(found.numpy(), call.layout))}
 
 
@@ -166,11 +160,11 @@ FLASH_ATTENTION_SCORE = Statement(
         *defects.shapes("value", (2, 4, 1, 3, 1)),
         *shared.wrong_widths("key"),
         *shared.wrong_sizes("key", "real_shift"),
-        *defects.dtypes("softmax_max_out", found=FLOAT16, **TILING),
-        *defects.shapes("softmax_max_out", (2, 2, 3), (2, 3, 2, 8), **TILING),
-        *defects.dtypes("softmax_sum_out", found=FLOAT16, **TILING),
-        *defects.shapes("softmax_sum_out", (2, 2, 3, 1), **TILING),
-        *defects.dtypes("attention_out", found=FLOAT16, **TILING),
-        *defects.shapes("attention_out", (2, 2, 3, 4), (2, 3, 6), **TILING),
+        *defects.dtypes("softmax_max_out", found=FLOAT16, **shared.TILING),
+        *defects.shapes("softmax_max_out", (2, 2, 3), (2, 3, 2, 8), **shared.TILING),
+        *defects.dtypes("softmax_sum_out", found=FLOAT16, **shared.TILING),
+        *defects.shapes("softmax_sum_out", (2, 2, 3, 1), **shared.TILING),
+        *defects.dtypes("attention_out", found=FLOAT16, **shared.TILING),
+        *defects.shapes("attention_out", (2, 2, 3, 4), (2, 3, 6), **shared.TILING),
     ),
 )  # fmt: skip

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from npucall.dtypes import BOOL, FLOAT, FLOAT16, UINT8
-from npucall.errors import AclnnStatus, AttributeValueError
+from npucall.errors import AttributeValueError
 from npucall.tensors import Shape
 from npucall_conformance.statements import _attention as shared
 from npucall_conformance.stating import defects, reals
@@ -23,7 +23,6 @@ from npucall_conformance.stating.tables import FLOATS_WITH_BFLOAT16
 GIVEN = ("query", "key_in", "value", "dy", "attention_in")
 STATISTICS = ("softmax_max", "softmax_sum")
 OUTPUTS = ("dq", "dk", "dv")
-TILING: dict[str, Any] = {"status": AclnnStatus.ACLNN_ERR_INNER_TILING_ERROR}
 
 
 class Back(shared.Scores):
@@ -68,7 +67,7 @@ def loops(k: Arguments) -> dict[str, Any]:
 
 def arrays(k: Arguments) -> dict[str, Terms]:
     call = Back(k)
-    scores, sizes = call.scores()
+    scores, sizes = call.scores
     power = np.exp(scores - call.maxima) / call.sums
     size = power * (1 + sizes) + shared.least(k)
     shift = (call.dy * call.result).sum(-1, keepdims=True)
@@ -95,17 +94,13 @@ def faint(k: Arguments) -> tuple[str, ...]:
 
 def torch_says(k: Arguments, torch: Any) -> Any:
     """Its autograd; of rows without anything it says something else."""
-    plain = {n: v.numpy() if hasattr(v, "numpy") else v for n, v in k.values.items()}
-    call = Back(Arguments(plain, k.dtypes))
-    maxima, sums, result = shared.forward(plain, "key_in", "pse_shift")
+    call = Back(Arguments(shared.of_numpy(k.values), k.dtypes))
+    maxima, sums, result = call.forward()
     pairs = (maxima, call.maxima), (sums, call.sums), (result, call.result)
     if call.hidden.all(-1).any() or any(abs(a - b).max() > 2.0**-40 for a, b in pairs):
         return None
-    bias = np.where(call.hidden, -np.inf, 0 if call.bias is None else call.bias * call.scale)
     own = [torch.from_numpy(e.copy()).requires_grad_() for e in (call.query, call.key, call.value)]
-    found = torch.nn.functional.scaled_dot_product_attention(
-        *own, attn_mask=torch.from_numpy(bias), scale=call.scale
-    )
+    found = call.by_torch(torch, *own)
     gradients = torch.autograd.grad(found, own, torch.from_numpy(call.dy.copy()))
     named = call.named(*(gradient.numpy() for gradient in gradients))
     return {name: torch.from_numpy(np.ascontiguousarray(each)) for name, each in named.items()}
@@ -196,9 +191,10 @@ FLASH_ATTENTION_SCORE_GRAD = Statement(
             "key_in", "pse_shift",
             (
                 *(Invalid(f"layout-{x}", {"input_layout": x}, ("input_layout",),
-                          AttributeValueError, **TILING) for x in ("TND", "")),
-                *defects.dtypes("key_in", "value", "dy", "attention_in", "pse_shift", **TILING),
-                *defects.dtypes(*OUTPUTS, found=FLOAT16, **TILING),
+                          AttributeValueError, **shared.TILING) for x in ("TND", "")),
+                *defects.dtypes("key_in", "value", "dy", "attention_in", "pse_shift",
+                                **shared.TILING),
+                *defects.dtypes(*OUTPUTS, found=FLOAT16, **shared.TILING),
             ),
             others=("dy", "attention_in", *OUTPUTS),
         ),
@@ -206,14 +202,14 @@ FLASH_ATTENTION_SCORE_GRAD = Statement(
             row
             for name in STATISTICS
             for row in (
-                *defects.dtypes(name, found=FLOAT16, **TILING),
-                *defects.shapes(name, (2, 2, 3), (2, 2, 3, 1), **TILING),
+                *defects.dtypes(name, found=FLOAT16, **shared.TILING),
+                *defects.shapes(name, (2, 2, 3), (2, 2, 3, 1), **shared.TILING),
             )
         ),
-        *defects.shapes("attention_in", (2, 2, 3, 4), **TILING),
-        *defects.shapes("dy", (2, 2, 3, 4), **TILING),
-        *defects.shapes("dq", (2, 2, 3, 3), **TILING),
-        *defects.shapes("dk", (2, 2, 4, 4), **TILING),
-        *defects.shapes("dv", (2, 2, 4, 3), **TILING),
+        *defects.shapes("attention_in", (2, 2, 3, 4), **shared.TILING),
+        *defects.shapes("dy", (2, 2, 3, 4), **shared.TILING),
+        *defects.shapes("dq", (2, 2, 3, 3), **shared.TILING),
+        *defects.shapes("dk", (2, 2, 4, 4), **shared.TILING),
+        *defects.shapes("dv", (2, 2, 4, 3), **shared.TILING),
     ),
 )  # fmt: skip
