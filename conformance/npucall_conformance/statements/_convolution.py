@@ -42,16 +42,24 @@ class Geometry:
 
     def result(self, images: Shape) -> Shape:
         """The shape of the convolution of images."""
-        found = []
-        for n, extent in enumerate(images[2:]):
-            reach = self.dilation[n] * (self.extents[n] - 1) + 1
-            around = sum(self.pads[n])
-            if self.transposed:
-                found.append((extent - 1) * self.stride[n] - around + reach + self.more[n])
-            else:
-                found.append((extent + around - reach) // self.stride[n] + 1)
-        channels = self.kernel[1] * self.groups if self.transposed else self.kernel[0]
-        return (images[0], channels, *found)
+        if not self.transposed:
+            return (images[0], self.kernel[0], *self.places(images))
+        found = [
+            (extent - 1) * self.stride[n] - sum(self.pads[n]) + self.reach(n) + self.more[n]
+            for n, extent in enumerate(images[2:])
+        ]
+        return (images[0], self.kernel[1] * self.groups, *found)
+
+    def places(self, images: Shape) -> Shape:
+        """The extents of the convolution of images that is not transposed."""
+        return tuple(
+            (extent + sum(self.pads[n]) - self.reach(n)) // self.stride[n] + 1
+            for n, extent in enumerate(images[2:])
+        )
+
+    def reach(self, axis: int) -> int:
+        """From the first to the last position of the kernel."""
+        return self.dilation[axis] * (self.extents[axis] - 1) + 1
 
     def joined(self, images: Shape) -> Iterator[tuple[Shape, Shape, Shape]]:
         """For each element of the result, which images and weights are multiplied."""
@@ -93,7 +101,7 @@ class Geometry:
 
     def apply(self, images: Any, weight: Any) -> Reals:
         """The convolution that is not transposed."""
-        places = Geometry.result(_plain(self), images.shape)[2:]
+        places = self.places(images.shape)
         spread = self.spread(images)
         total: Any = 0.0
         kernel = weight.reshape(self.groups, -1, *weight.shape[1:])
@@ -127,13 +135,6 @@ class Geometry:
             here: Any = slice(None), slice(None), *tap
             found[here] = sums.reshape(self.kernel[:2])
         return found
-
-
-def _plain(geometry: Geometry) -> Any:
-    """The same, not transposed."""
-    plain = Geometry.__new__(Geometry)
-    plain.__dict__.update(geometry.__dict__, transposed=False)
-    return plain
 
 
 def weight_shape(base: Shape, attributes: Attributes) -> Shape:
