@@ -15,7 +15,6 @@ from npucall_conformance.stating.arguments import Arguments, Reals
 from npucall_conformance.stating.domains import Draw
 from npucall_conformance.stating.parts import Attributes, Invalid, Setup
 
-ONLY_950 = ("Ascend950",)
 SHAPES: dict[str, Any] = {
     "attributes": {"normalized_shape": (lambda base: [base[-1]], list)},
     "base_shapes": ((4, 6), (3, 5, 7), (2, 3, 4, 5)),
@@ -31,9 +30,9 @@ SHAPES: dict[str, Any] = {
 """Of rows along the last axis, and of all of a tensor as one."""
 
 
-def lead(k: Arguments, name: str = "input") -> Shape:
+def lead(k: Arguments) -> Shape:
     """The extents before those that are normalised."""
-    return tuple(k[name].shape[: k[name].ndim - len(k["normalized_shape"])])
+    return tuple(k["input"].shape[: k["input"].ndim - len(k["normalized_shape"])])
 
 
 def ones(k: Arguments) -> Shape:

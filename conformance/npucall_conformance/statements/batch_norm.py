@@ -12,14 +12,13 @@ from npucall.errors import PARAM_NULLPTR, AttributeValueError, DTypeError, Forma
 from npucall.tensors import Format, Shape
 from npucall_conformance.stating import defects, reals
 from npucall_conformance.stating.arguments import Arguments, Terms
-from npucall_conformance.stating.domains import Draw, normal, uniform
-from npucall_conformance.stating.parts import Attributes, DTypes, In, Invalid, Out, Setup
+from npucall_conformance.stating.domains import normal, uniform
+from npucall_conformance.stating.parts import Attributes, In, Invalid, Out, Setup, masked
 from npucall_conformance.stating.promotion import dtype_of
-from npucall_conformance.stating.statement import Statement
+from npucall_conformance.stating.statement import ONLY_950, Statement
 from npucall_conformance.stating.tables import FLOATS_BUT_ON_310B, FLOATS_WITH_BFLOAT16, on
 
 NAN, INF = reals.NAN, reals.INFINITY
-ONLY_950 = ("Ascend950",)
 SAVED = ("save_mean", "save_invstd")
 RUNNING = ("running_mean", "running_var")
 GRADIENTS = ("grad_input", "grad_weight", "grad_bias")
@@ -163,10 +162,6 @@ def faint(k: Arguments) -> tuple[str, ...]:
     return SAVED[1:] if is_zero else ()
 
 
-def positive(draw: Draw) -> Any:
-    return draw.random.uniform(0.5, 2.0, draw.shape)
-
-
 OWN: dict[str, Any] = {"dtypes": (FLOAT,), "optional": True}
 
 BATCH_NORM = Statement(
@@ -183,7 +178,7 @@ BATCH_NORM = Statement(
         In("weight", uniform(0.5, 2.0), **OWN),
         In("bias", normal(), **OWN),
         In("running_mean", normal(), **OWN, updated=True),
-        In("running_var", positive, **OWN, updated=True),
+        In("running_var", uniform(0.5, 2.0), **OWN, updated=True),
     ),
     outputs=(
         *(Out(name, count, lambda _: FLOAT, own=True, optional=True,
@@ -289,14 +284,6 @@ def grad_torch(k: Arguments, torch: Any) -> Any:
     return dict(zip(GRADIENTS, found, strict=True))
 
 
-def of_weight(dtypes: DTypes) -> Any:
-    return dtypes.get("weight", dtypes["input"])
-
-
-def masked(place: int) -> Any:
-    return lambda k: k["output_mask"][place]
-
-
 BATCH_NORM_BACKWARD = Statement(
     "aclnnBatchNormBackward",
     prototype=(
@@ -312,14 +299,14 @@ BATCH_NORM_BACKWARD = Statement(
         In("input", normal(2.0, 0.5)),
         In("weight", uniform(0.5, 2.0), **OWN),
         In("running_mean", normal(), **OWN),
-        In("running_var", positive, **OWN),
+        In("running_var", uniform(0.5, 2.0), **OWN),
         In("save_mean", normal(), **OWN),
-        In("save_invstd", positive, **OWN),
+        In("save_invstd", uniform(0.5, 2.0), **OWN),
     ),
     outputs=(
         Out(GRADIENTS[0], "input", "input", asked=masked(0)),
-        Out(GRADIENTS[1], count, of_weight, own=True, asked=masked(1)),
-        Out(GRADIENTS[2], count, of_weight, own=True, asked=masked(2)),
+        Out(GRADIENTS[1], count, dtype_of("weight", "input"), own=True, asked=masked(1)),
+        Out(GRADIENTS[2], count, dtype_of("weight", "input"), own=True, asked=masked(2)),
     ),
     loops=grad_loops,
     arrays=grad_arrays,

@@ -15,7 +15,7 @@ from npucall_conformance.stating import defects
 from npucall_conformance.stating.arguments import Arguments, Terms
 from npucall_conformance.stating.domains import normal
 from npucall_conformance.stating.npu import TorchArguments
-from npucall_conformance.stating.parts import Attributes, In, Invalid, Out, Setup
+from npucall_conformance.stating.parts import Attributes, In, Invalid, Out, Setup, masked
 from npucall_conformance.stating.promotion import promotion
 from npucall_conformance.stating.statement import WITHOUT_BFLOAT16, Statement
 from npucall_conformance.stating.tables import FLOATS_BUT_ON_310B
@@ -88,17 +88,13 @@ def npu(given: TorchArguments) -> Any:
     )  # fmt: skip
 
 
-def asked(place: int) -> Any:
-    return lambda k: k["output_mask"][place]
-
-
 CONVOLUTION_BACKWARD = Statement(
     "aclnnConvolutionBackward",
     (In("grad_output", normal()), In("input", normal()), In("weight", normal())),
     (
-        Out("grad_input", "input", "input", asked=asked(0)),
-        Out("grad_weight", "weight", "weight", own=True, asked=asked(1)),
-        Out("grad_bias", of_bias, "grad_output", own=True, asked=asked(2)),
+        Out("grad_input", "input", "input", asked=masked(0)),
+        Out("grad_weight", "weight", "weight", own=True, asked=masked(1)),
+        Out("grad_bias", of_bias, "grad_output", own=True, asked=masked(2)),
     ),
     loops,
     arrays,

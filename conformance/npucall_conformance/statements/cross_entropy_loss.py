@@ -24,11 +24,10 @@ from npucall_conformance.stating.parts import (
     Setup,
 )
 from npucall_conformance.stating.promotion import dtype_of
-from npucall_conformance.stating.statement import Statement
+from npucall_conformance.stating.statement import ONLY_950, Statement
 from npucall_conformance.stating.tables import FLOATS_WITH_BFLOAT16
 
 NAN, INF = reals.NAN, reals.INFINITY
-ONLY_950 = ("Ascend950",)
 ALL_BUT_950 = ("Ascend910B", "Ascend910_93")
 TILING = AclnnStatus.ACLNN_ERR_INNER_TILING_ERROR
 OUTPUTS = ("loss_out", "log_prob_out", "zloss_out", "lse_for_zloss_out")

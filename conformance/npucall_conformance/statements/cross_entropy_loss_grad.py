@@ -16,11 +16,10 @@ from npucall_conformance.stating.domains import Draw, normal, uniform, upstream
 from npucall_conformance.stating.elementwise import capped
 from npucall_conformance.stating.parts import Attributes, In, Invalid, Out, Setup
 from npucall_conformance.stating.promotion import dtype_of
-from npucall_conformance.stating.statement import Statement
+from npucall_conformance.stating.statement import ONLY_950, Statement
 from npucall_conformance.stating.tables import FLOATS_WITH_BFLOAT16
 
 NAN, INF = reals.NAN, reals.INFINITY
-ONLY_950 = ("Ascend950",)
 TILING = AclnnStatus.ACLNN_ERR_INNER_TILING_ERROR
 ALL_BUT_950 = ("Ascend910B", "Ascend910_93")
 

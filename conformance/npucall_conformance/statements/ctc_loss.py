@@ -29,11 +29,10 @@ from npucall_conformance.stating.arguments import Arguments, Terms
 from npucall_conformance.stating.npu import aten
 from npucall_conformance.stating.parts import Attributes, Contradiction, In, Invalid, Out, Setup
 from npucall_conformance.stating.promotion import dtype_of
-from npucall_conformance.stating.statement import BEFORE_950, WITHOUT_BFLOAT16, Statement
+from npucall_conformance.stating.statement import BEFORE_950, ONLY_950, WITHOUT_BFLOAT16, Statement
 
 NAN, INF = reals.NAN, reals.INFINITY
 NEG, ALPHA = OUTPUTS = ("neg_log_likelihood_out", "log_alpha_out")
-ONLY_950 = ("Ascend950",)
 
 
 def items_of(k: Arguments) -> int:

@@ -24,7 +24,7 @@ from npucall.errors import ArgumentError, ShapeError
 from npucall.tensors import Shape
 from npucall_conformance.stating import defects, reals
 from npucall_conformance.stating.arguments import Arguments, Terms
-from npucall_conformance.stating.domains import Draw, normal
+from npucall_conformance.stating.domains import integers, normal
 from npucall_conformance.stating.npu import aten
 from npucall_conformance.stating.parts import Attributes, In, Invalid, Out, Setup
 from npucall_conformance.stating.promotion import dtype_of
@@ -40,6 +40,7 @@ from npucall_conformance.stating.written import WrittenCall, of
 NAN, INF = reals.NAN, reals.INFINITY
 ROWS, WIDTH = 7, 5
 NO_ROW = 2**64 - 1
+INDICES = integers(0, ROWS - 1)
 COMMON: dict[str, Any] = {
     "base_shapes": ((4,), (3, 5), (2, 3, 4), (29,)),
     "layout_shape": (3, 4),
@@ -51,10 +52,6 @@ COMMON: dict[str, Any] = {
     "chunked": (230_000,),
     "cost": 0.0,
 }
-
-
-def indices(draw: Draw) -> Any:
-    return draw.random.integers(0, ROWS, draw.shape)
 
 
 def shape(k: Arguments) -> Shape:
@@ -89,7 +86,7 @@ EMBEDDING = Statement(
     prototype="const aclTensor* weight, const aclTensor* indices, const aclTensor* out",
     takes=everywhere(*ARITHMETIC),
     legacy=(),
-    inputs=(In("weight", normal(2.0)), In("indices", indices, dtypes=(INT64, INT32))),
+    inputs=(In("weight", normal(2.0)), In("indices", INDICES, dtypes=(INT64, INT32))),
     outputs=(Out("out", shape, "weight"),),
     loops=loops,
     arrays=arrays,
@@ -189,7 +186,10 @@ EMBEDDING_DENSE_BACKWARD = Statement(
     takes={**FLOATS_WITH_BFLOAT16, **on(("Ascend910",), FLOAT, FLOAT16)},
     legacy=(),
     defaults={"padding_idx": NO_ROW, "scale_grad_by_freq": False},
-    inputs=(In("grad", normal()), In("indices", indices, dtypes=(INT64, INT32, UINT8, FLOAT))),
+    inputs=(
+        In("grad", normal()),
+        In("indices", INDICES, dtypes=(INT64, INT32, UINT8, FLOAT)),
+    ),
     outputs=(Out("out", table, "grad"),),
     loops=grad_loops,
     arrays=grad_arrays,

@@ -27,11 +27,15 @@ def row(_: Arguments, x: list[float]) -> list[float]:
     return [a * reals.sigmoid(b) for a, b in zip(x[:half], x[half:], strict=True)]
 
 
+def opened(gates: Any) -> Any:
+    """The sigmoid, computed so that it overflows on neither side."""
+    less = np.exp(-np.abs(gates))
+    return np.where(gates < 0, less, 1.0) / (1 + less)
+
+
 def vector(_: Arguments, x: Any) -> Any:
     half = x.shape[-1] // 2
-    gates = x[..., half:]
-    less = np.exp(-np.abs(gates))
-    return np.where(gates < 0, less, 1.0) / (1 + less) * x[..., :half]
+    return opened(x[..., half:]) * x[..., :half]
 
 
 def halved(k: Arguments) -> Shape:

@@ -9,7 +9,7 @@ import numpy as np
 
 from npucall.dtypes import DOUBLE, FLOAT16, FLOATS, INT32
 from npucall.tensors import Shape
-from npucall_conformance.statements.glu import even
+from npucall_conformance.statements.glu import even, opened
 from npucall_conformance.stating import defects, reals
 from npucall_conformance.stating.arguments import Arguments
 from npucall_conformance.stating.domains import normal
@@ -36,8 +36,7 @@ def vector(_: Arguments, g: Any, x: Any) -> Any:
     a, b = x[..., :half], x[..., half:]
     less = np.exp(-np.abs(b))
     slope = less / (1 + less) ** 2 * a
-    opened = np.where(b < 0, less, 1.0) / (1 + less)
-    return np.concatenate((g * opened, g * slope), axis=-1)
+    return np.concatenate((g * opened(b), g * slope), axis=-1)
 
 
 def shapes(base: Shape, attributes: Attributes) -> dict[str, Shape]:

@@ -15,7 +15,7 @@ from npucall_conformance.stating.domains import normal, uniform
 from npucall_conformance.stating.npu import aten
 from npucall_conformance.stating.parts import In, Invalid, Out, Setup
 from npucall_conformance.stating.promotion import dtype_of
-from npucall_conformance.stating.statement import BEFORE_950, Statement
+from npucall_conformance.stating.statement import BEFORE_950, ONLY_950, Statement
 from npucall_conformance.stating.tables import FLOATS_EVERYWHERE
 
 NAN, INF = reals.NAN, reals.INFINITY
@@ -123,8 +123,8 @@ LAYER_NORM = Statement(
         *defects.shapes("weight", (3,), (1,)),
         *defects.shapes("bias", (3,), (1,)),
         *defects.shapes("out", (4, 3), (3, 4, 1), (12,)),
-        *defects.shapes("mean_out", (3,), (1, 3), products=shared.ONLY_950),
-        *defects.shapes("rstd_out", (3,), (1, 3), products=shared.ONLY_950),
+        *defects.shapes("mean_out", (3,), (1, 3), products=ONLY_950),
+        *defects.shapes("rstd_out", (3,), (1, 3), products=ONLY_950),
         *defects.shapes("mean_out", (4, 1), (4,), (), products=BEFORE_950),
         *defects.shapes("rstd_out", (4, 1), (4,), (), products=BEFORE_950),
     ),

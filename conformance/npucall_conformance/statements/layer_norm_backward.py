@@ -14,7 +14,7 @@ from npucall_conformance.stating import defects, reals
 from npucall_conformance.stating.arguments import Arguments, Terms
 from npucall_conformance.stating.domains import normal, uniform
 from npucall_conformance.stating.npu import aten
-from npucall_conformance.stating.parts import DTypes, In, Invalid, Out, Setup
+from npucall_conformance.stating.parts import In, Invalid, Out, Setup, masked
 from npucall_conformance.stating.promotion import dtype_of
 from npucall_conformance.stating.statement import Statement
 from npucall_conformance.stating.tables import FLOATS_BUT_ON_310B
@@ -79,14 +79,6 @@ def torch_says(k: Arguments, torch: Any) -> Any:
     return dict(zip(OUTPUTS, found, strict=True))
 
 
-def of_weight(dtypes: DTypes) -> Any:
-    return dtypes.get("weight", dtypes["input"])
-
-
-def asked(place: int) -> Any:
-    return lambda k: k["output_mask"][place]
-
-
 LAYER_NORM_BACKWARD = Statement(
     "aclnnLayerNormBackward",
     prototype=(
@@ -107,9 +99,9 @@ LAYER_NORM_BACKWARD = Statement(
         In("bias", normal(), dtypes=(FLOAT,), optional=True, read=False),
     ),
     outputs=(
-        Out(OUTPUTS[0], "input", "input", asked=asked(0)),
-        Out(OUTPUTS[1], shared.tail, of_weight, own=True, asked=asked(1)),
-        Out(OUTPUTS[2], shared.tail, of_weight, own=True, asked=asked(2)),
+        Out(OUTPUTS[0], "input", "input", asked=masked(0)),
+        Out(OUTPUTS[1], shared.tail, dtype_of("weight", "input"), own=True, asked=masked(1)),
+        Out(OUTPUTS[2], shared.tail, dtype_of("weight", "input"), own=True, asked=masked(2)),
     ),
     loops=loops,
     arrays=arrays,

@@ -16,13 +16,12 @@ from npucall_conformance.stating.domains import Draw, normal
 from npucall_conformance.stating.npu import aten
 from npucall_conformance.stating.parts import Attributes, In, Invalid, Out, Setup
 from npucall_conformance.stating.promotion import dtype_of
-from npucall_conformance.stating.statement import Statement
+from npucall_conformance.stating.statement import ONLY_950, Statement
 from npucall_conformance.stating.tables import FLOATS_WITH_BFLOAT16, on
 
 NAN, INF = reals.NAN, reals.INFINITY
 ATTRIBUTES = ("kernel_size", "stride", "padding", "dilation", "ceil_mode")
-BEFORE_950 = ("Ascend910B", "Ascend910_93")
-ONLY_950 = ("Ascend950",)
+ALL_BUT_950 = ("Ascend910B", "Ascend910_93")
 COMMON: dict[str, Any] = {
     "legacy": (),
     "defaults": {"stride": (), "padding": (0,), "dilation": (1,), "ceil_mode": False},
@@ -139,7 +138,7 @@ ATTRIBUTES_WRONG = (
     *several("kernel_size", (0, 2), (2, -1)),
     *several("stride", (0,), (1, -1)),
     *several("padding", (2,), (-1, 0)),
-    *several("dilation", (2,), products=BEFORE_950),
+    *several("dilation", (2,), products=ALL_BUT_950),
     *several("dilation", (1, -1), products=ONLY_950),
     *several("dilation", (0,)),
 )
@@ -241,7 +240,7 @@ MAX_POOL2D_WITH_INDICES_BACKWARD = Statement(
         "const aclIntArray* kernelSize, const aclIntArray* stride, const aclIntArray* padding, "
         "const aclIntArray* dilation, bool ceilMode, aclTensor* gradInput"
     ),
-    takes={**on(BEFORE_950, FLOAT), "Ascend950": FLOATS},
+    takes={**on(ALL_BUT_950, FLOAT), "Ascend950": FLOATS},
     inputs=(
         In("grad_output", normal()),
         In("self", normal(), read=False),
@@ -267,9 +266,9 @@ MAX_POOL2D_WITH_INDICES_BACKWARD = Statement(
         *defects.nulls("grad_output", "self", "indices", "kernel_size", "stride", "padding",
                        "dilation", "grad_input"),
         *defects.dtypes("self"),
-        *defects.dtypes("self", found=FLOAT16, products=BEFORE_950),
+        *defects.dtypes("self", found=FLOAT16, products=ALL_BUT_950),
         *defects.dtypes("grad_output", "grad_input", found=FLOAT16),
-        *defects.dtypes("indices", found=INT64, products=BEFORE_950),
+        *defects.dtypes("indices", found=INT64, products=ALL_BUT_950),
         *defects.dtypes("indices", found=FLOAT),
         *defects.formats("self", "grad_input", found=Format.NHWC),
         Invalid("channels-last", SPREAD, ("grad_output",), FormatError),

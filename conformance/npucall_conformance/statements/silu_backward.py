@@ -17,14 +17,19 @@ from npucall_conformance.stating.elementwise import elementwise
 from npucall_conformance.stating.npu import aten
 from npucall_conformance.stating.parts import In, Invalid, Out, Setup, crossed, mixed_floats
 from npucall_conformance.stating.promotion import promotion
-from npucall_conformance.stating.statement import BEFORE_950, LEFT_OUT, WITHOUT_BFLOAT16, Statement
+from npucall_conformance.stating.statement import (
+    BEFORE_950,
+    LEFT_OUT,
+    ONLY_950,
+    WITHOUT_BFLOAT16,
+    Statement,
+)
 from npucall_conformance.stating.tables import FLOATS_EVERYWHERE
 
 INPUTS = ("grad_output", "self")
 OUTPUT = "grad_input"
 TENSORS = (*INPUTS, OUTPUT)
 NAN, INF = reals.NAN, reals.INFINITY
-ON_950 = ("Ascend950",)
 
 
 def scalar(k: Arguments, g: float, x: float) -> float:
@@ -47,7 +52,7 @@ def torch_says(k: Arguments, torch: Any) -> Any:
 
 def on_950(setups: tuple[Setup, ...]) -> tuple[Setup, ...]:
     """Elsewhere shapes and dtypes must be equal."""
-    return tuple(replace(setup, products=ON_950) for setup in setups)
+    return tuple(replace(setup, products=ONLY_950) for setup in setups)
 
 
 def with_broadcast_on_950(statement: Statement) -> Statement:
@@ -97,7 +102,7 @@ SILU_BACKWARD = with_broadcast_on_950(elementwise(
         *defects.dtypes(OUTPUT, found=FLOAT16, blames=("grad_output",)),
         Invalid(
             "mixed-into-float16", {"self": {"dtype": FLOAT16}, OUTPUT: {"dtype": FLOAT16}},
-            (OUTPUT,), DTypeError, products=ON_950,
+            (OUTPUT,), DTypeError, products=ONLY_950,
         ),
         Invalid(
             "self-alone-differs",
@@ -121,8 +126,8 @@ SILU_BACKWARD = with_broadcast_on_950(elementwise(
             "self-alone-of-another-shape", {"self": {"shape": (1, 4)}, OUTPUT: LEFT_OUT},
             ("self",), ShapeError, products=BEFORE_950,
         ),
-        *defects.shapes("grad_output", (5, 3), blames=INPUTS, products=ON_950),
-        *defects.shapes("self", (5, 3), blames=INPUTS, products=ON_950),
-        *defects.shapes(OUTPUT, (3, 4, 1), (1, 4), products=ON_950),
+        *defects.shapes("grad_output", (5, 3), blames=INPUTS, products=ONLY_950),
+        *defects.shapes("self", (5, 3), blames=INPUTS, products=ONLY_950),
+        *defects.shapes(OUTPUT, (3, 4, 1), (1, 4), products=ONLY_950),
     ),
 ))  # fmt: skip

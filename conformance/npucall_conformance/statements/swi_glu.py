@@ -9,7 +9,7 @@ import numpy as np
 
 from npucall.dtypes import FLOAT, FLOAT16, INT32
 from npucall.errors import AclnnStatus, ShapeError
-from npucall_conformance.statements.glu import even
+from npucall_conformance.statements.glu import even, opened
 from npucall_conformance.statements.glu_backward import shapes
 from npucall_conformance.stating import defects, reals
 from npucall_conformance.stating.arguments import Arguments
@@ -45,12 +45,6 @@ BAD_X = (
 def row(_: Arguments, x: list[float]) -> list[float]:
     half = len(x) // 2
     return [a * reals.sigmoid(a) * b for a, b in zip(x[:half], x[half:], strict=True)]
-
-
-def opened(a: Any) -> Any:
-    """The sigmoid."""
-    less = np.exp(-np.abs(a))
-    return np.where(a < 0, less, 1.0) / (1 + less)
 
 
 def vector(_: Arguments, x: Any) -> Any:

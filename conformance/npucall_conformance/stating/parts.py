@@ -77,6 +77,11 @@ class Out:
         return dtypes[self.dtype] if isinstance(self.dtype, str) else self.dtype(dtypes)
 
 
+def masked(place: int) -> Callable[[Arguments], bool]:
+    """``asked`` of the output at this place of the attribute ``output_mask``."""
+    return lambda given: bool(given["output_mask"][place])
+
+
 @dataclass(frozen=True)
 class Setup:
     """How a case differs from the usual one.

@@ -91,9 +91,9 @@ def _whole(first: DType, second: DType) -> DType:
     return max(integers, key=lambda each: each.itemsize)
 
 
-def dtype_of(name: str) -> Callable[[DTypes], DType]:
-    """Kernel dtype: that of a parameter."""
-    return lambda dtypes: dtypes[name]
+def dtype_of(*names: str) -> Callable[[DTypes], DType]:
+    """Kernel dtype: that of the first of these parameters that is there."""
+    return lambda dtypes: dtypes[next((name for name in names if name in dtypes), names[0])]
 
 
 def promotion(*names: str) -> Callable[[DTypes], DType]:

@@ -218,3 +218,4 @@ WITHOUT_BFLOAT16 = ("Ascend910", "Ascend310P", "Ascend310B", "Ascend310")
 """Products that do not compute with BF16."""
 BEFORE_950 = ("Ascend910B", "Ascend910_93", "Ascend910", "Ascend310P", "Ascend310B", "Ascend310")
 """All products other than Ascend 950."""
+ONLY_950 = ("Ascend950",)
