@@ -15,13 +15,15 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from cases import AS_IT_COMES, FLIGHT, FRAMES, FRAMES_TLS, KEPT, Case
+from cases import AS_IT_COMES, CPU, FLIGHT, FRAMES, FRAMES_TLS, KEPT, Case
 from figures import KIB, MIB
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from plots import svg
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from cases import Sample
 
 _DOCS = Path(__file__).parents[1] / "docs"
@@ -72,21 +74,17 @@ def _measured() -> dict[str, Any]:
     with service() as bench:
         for name, (case, ways) in _CELLS.items():
             samples = bench.samples(case, ["yardstick", *case.ways])
-            yardstick = [_cpu_of(each) for each in samples["yardstick"]]
-            cells[name] = {
-                shown: round(
-                    median(a / _cpu_of(b) for a, b in zip(yardstick, samples[way], strict=True)), 2
-                )
-                for shown, way in ways.items()
-            }
+            theirs = samples["yardstick"]
+            cells[name] = {shown: _ratio(case, theirs, samples[way]) for shown, way in ways.items()}
             print(name, cells[name], flush=True)
     told = subprocess.run(commit, capture_output=True, text=True, check=True, cwd=_DOCS)
     return {"date": time.strftime("%Y-%m-%d"), "commit": told.stdout.strip(), "cells": cells}
 
 
-def _cpu_of(sample: Sample) -> float:
-    """Seconds of client and server for a call."""
-    return (sample.client_cpu + sample.server_cpu) / sample.calls
+def _ratio(case: Case, theirs: Sequence[Sample], ours: Sequence[Sample]) -> float:
+    """How many calls a second of CPU makes, as a multiple of theirs in the same round."""
+    rounds = zip(theirs, ours, strict=True)
+    return round(median(CPU.of(case, their) / CPU.of(case, our) for their, our in rounds), 2)
 
 
 def _title(found: dict[str, Any]) -> str:
