@@ -144,8 +144,6 @@ def test_a_device_is_judged_by_the_standard_and_the_reference_strictly(
 
 
 ADD = "aclnnAdd"
-PATIENCE = 30.0
-"""Seconds after which a test is stuck."""
 
 
 class Counting(LocalTransport):
