@@ -22,15 +22,15 @@ from npucall_conformance import bundle
 from npucall_conformance.cases.case import BLOCKS, Case
 from npucall_conformance.cases.select import Selection, select, variants_of
 from npucall_conformance.golden import Golden
-from npucall_conformance.judging.profiles import PROFILES
+from npucall_conformance.judging.profiles import CANN_STANDARD, PROFILES, known_profile
 from npucall_conformance.options import RunOptions, judge, versions
 from npucall_conformance.running.runner import QUICK_REPEAT, REPEAT
 from npucall_conformance.running.subject import ADAPTERS, SubjectOpener
 from npucall_conformance.statements import statements
 
 _REPORTS = "npucall_conformance.reporting"
-_SOC, _EXPORTED = "Ascend910B1", "cann-standard"
-"""By default, golden data are for this SoC and have this profile's tolerances."""
+_SOC = "Ascend910B1"
+"""By default, golden data are for this SoC."""
 connect = partial(connect_and_wait, wait=False)
 """The suite itself waits for a busy server, and reports which cases it could not judge."""
 Adapter = Annotated[
@@ -130,7 +130,7 @@ def conform(  # noqa: PLR0913  # options of a command
         typer.Option(
             metavar="FOLDER",
             help="Write the inputs, expected outputs and tolerances of the cases, and call no "
-            f"server. Defaults: --soc {_SOC}, --profile {_EXPORTED}.",
+            f"server. Defaults: --soc {_SOC}, --profile {CANN_STANDARD}.",
         ),
     ] = None,
     baseline: Annotated[
@@ -160,7 +160,7 @@ def conform(  # noqa: PLR0913  # options of a command
     """
     target = the_target(target, target_option)
     chosen = _selection(case, operator, dtype, block, quick=quick)
-    profile = _known(profile)
+    profile = known_profile(profile)
     if fuzz and (case or block or quick):
         raise ValueError("fuzz: expected none of --case, --block and --quick, which are of cases")
     cases = [] if fuzz else _cases(chosen)
@@ -168,7 +168,7 @@ def conform(  # noqa: PLR0913  # options of a command
         print(*(each.id for each in cases), sep="\n")
         return
     if export is not None:
-        _export(export, cases, soc or _SOC, profile or _EXPORTED, seed)
+        _export(export, cases, soc or _SOC, profile or CANN_STANDARD, seed)
         return
     options = RunOptions(
         chosen, cases, profile, seed, repeat, fuzz, save, baseline,
@@ -206,7 +206,7 @@ def replay(  # noqa: PLR0913  # options of a command
     target = the_target(target, target_option)
     with ExitStack() as stack:
         subject = SubjectOpener(stack, connect, soc).first(target, adapter)
-        outcome = bundle.replay(folder, subject, _known(profile))
+        outcome = bundle.replay(folder, subject, known_profile(profile))
     if as_json:
         print_json({name: getattr(outcome, name) for name in ("case", "status", "problems")})
     else:
@@ -257,9 +257,3 @@ def _cases(chosen: Selection) -> list[Case]:
     if chosen.operators and (several := variants_of(cases)):
         print(f"npucall: {several}", file=sys.stderr)
     return cases
-
-
-def _known(profile: str) -> str:
-    if profile and profile not in PROFILES:
-        raise ValueError(f"profile: expected one of {', '.join(PROFILES)}, found {profile!r}")
-    return profile

@@ -19,14 +19,11 @@ from npucall_client.client import Client, connect
 from npucall_client.commands.as_json import AsJson, print_json
 from npucall_client.commands.console import Soc, Target, TargetOption, the_target
 from npucall_conformance.judging.check import arrays_of
-from npucall_conformance.judging.profiles import PROFILES
+from npucall_conformance.judging.profiles import CANN_STANDARD, PROFILES, known_profile
 from npucall_conformance.judging.tolerance import judge
 from npucall_conformance.judging.truth import Expected
 from npucall_conformance.stating.arguments import wide
 from npucall_conformance.wire import WireAnswer, received, send
-
-_STANDARD = "cann-standard"
-"""The profile that says how far off numbers are where no other is asked for."""
 
 
 class Compared(NamedTuple):
@@ -62,8 +59,7 @@ def rerun(  # noqa: PLR0913  # options of a command
         npucall rerun calls.rec --target npu-host:50051
         npucall rerun calls.rec --target local: --profile cann-standard
     """
-    if profile and profile not in PROFILES:
-        raise ValueError(f"profile: expected one of {', '.join(PROFILES)}, found {profile!r}")
+    profile = known_profile(profile)
     with connect(the_target(target, target_option), soc=soc or None) as client:
         found = [*_compared(file, client, profile)]
     if as_json:
@@ -133,7 +129,7 @@ def _off(expected: AnyArray, got: AnyArray, dtype: DType, kernel: DType, profile
     truth = Expected(
         value, np.abs(value), 1, kernel, stepwise=False, dtype=dtype, biased=True, exact=exact
     )
-    judged_by = profile or _STANDARD
+    judged_by = profile or CANN_STANDARD
     verdict = judge(judged_by, got, truth)
     if profile and verdict.passed:
         return ""

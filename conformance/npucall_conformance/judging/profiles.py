@@ -35,6 +35,8 @@ from npucall_conformance.stating.rounding import nearest, ulp
 
 CPU_STRICT = "cpu-strict"
 """The profile of a CPU reference, in which everything has to be right."""
+CANN_STANDARD = "cann-standard"
+"""The profile of devices."""
 
 _ALL_UP_TO, _SHARE = 10_000, 0.99
 _CAP_ULP = 32
@@ -241,5 +243,12 @@ def _can_tell(truth: Expected) -> bool:
 
 PROFILES: dict[str, Callable[[Errors], Allowed]] = {
     CPU_STRICT: _cpu_strict,
-    "cann-standard": _cann_standard,
+    CANN_STANDARD: _cann_standard,
 }
+
+
+def known_profile(profile: str) -> str:
+    """The profile of that name, or none if the name is empty. Raises ValueError for others."""
+    if profile and profile not in PROFILES:
+        raise ValueError(f"profile: expected one of {', '.join(PROFILES)}, found {profile!r}")
+    return profile

@@ -166,9 +166,6 @@ def _shown(default: Any) -> Any:
     return "dtype" if isinstance(default, DType) else _MEMBERS[type(default)], default
 
 
-_MEMBERS = {bool: "boolean", int: "integer", float: "number", str: "text"}
-
-
 def _default(info: pb.ParameterInfo) -> Any:
     member = info.WhichOneof("default_value")
     if member is None:

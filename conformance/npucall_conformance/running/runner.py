@@ -18,7 +18,7 @@ from npucall_conformance.judging.check import (
     check,
     expectation_of,
 )
-from npucall_conformance.judging.profiles import CPU_STRICT
+from npucall_conformance.judging.profiles import CANN_STANDARD, CPU_STRICT
 from npucall_conformance.judging.tolerance import judge
 from npucall_conformance.reporting.causes import findings, wrong
 from npucall_conformance.reporting.report import CaseOutcome, JudgedServer, Status
@@ -53,7 +53,7 @@ class Evidence:
 def default_profile(*servers: JudgedServer) -> str:
     """cpu-strict for the CPU reference; cann-standard if one of the servers is a device."""
     on_cpu = all(server.device in ON_CPU for server in servers)
-    return CPU_STRICT if on_cpu else "cann-standard"
+    return CPU_STRICT if on_cpu else CANN_STANDARD
 
 
 @dataclass

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import prod
 from typing import Any, TypeAlias
 
@@ -61,8 +61,6 @@ class Arguments:
     """Every step of the formula rounds to the kernel's dtype."""
     product: str = "Ascend910B"
     """Short SoC name of the product."""
-    others: Mapping[str, Any] = field(default_factory=dict)
-    """What a domain left for other domains."""
 
     def __getitem__(self, name: str) -> Any:
         return self.values[name]
