@@ -57,9 +57,9 @@ def given(draft: Draft) -> dict[str, Any]:
     return {name: draft.attribute(name) for name in names}
 
 
-def result(draft: Draft, images: str = "input") -> Shape:
+def result(draft: Draft) -> Shape:
     """The shape of the convolution of the images; an extent below 1 where the kernel is larger."""
-    shape, kernel, attributes = draft.shape(images), draft.shape("weight"), given(draft)
+    shape, kernel, attributes = draft.shape("input"), draft.shape("weight"), given(draft)
     axes = axes_of(kernel, attributes)
     if not attributes["transposed"]:
         extents = (axis.result(extent) for axis, extent in zip(axes, shape[2:], strict=True))

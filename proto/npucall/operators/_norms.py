@@ -34,13 +34,10 @@ of_weight = rules.dtype_from(
 )
 """Finds the dtype of the sums that are gradients of weight and bias."""
 
-Read = Callable[[tuple[slice, ...]], AnyArray]
-"""Gives a block of the rows by its place among all of them."""
-
 
 def forward(
     facts: Facts,
-    read: Read,
+    x: Array,
     weight: Array | None,
     bias: Array | None,
     eps: float,
@@ -56,12 +53,13 @@ def forward(
     found = {name: np.empty(prod(rows), facts.dtype) for name in outputs[1:]}
 
     def compute(index: tuple[slice, ...]) -> None:
-        block = read(index)
+        block = facts.read(x, index)
         result, *each = statistics(block.reshape(-1, length), eps, centred=bool(outputs[1]))
         if factor is not None:
             result *= factor
-        place = None if addend is None else place_of(facts, outputs[0], index, len(result))
+        place = None
         if addend is not None:
+            place = place_of(facts, outputs[0], index, len(result))
             np.add(result, addend, out=result if place is None else place)
         if place is None:
             out[index] = result.reshape(block.shape)
@@ -81,24 +79,20 @@ def forward(
 def gradients(
     facts: Facts,
     grad: Array,
-    read: Read,
+    x: Array,
     mean: Array | None,
     rstd: Array,
     weight: Array | None,
     outputs: tuple[str, str, str],
-    addend: Array | None = None,
 ) -> tuple[AnyArray | None, AnyArray | None, AnyArray | None]:
-    """The gradients of rows, weight and bias, of those outputs that are asked for.
-
-    ``addend`` is added to that of the rows.
-    """
+    """The gradients of rows, weight and bias, of those outputs that are asked for."""
     rows, length = facts.shapes["rows"], facts.count("row")
     asked = [name in facts.asked for name in outputs]
     out = facts.output(outputs[0], rows + facts.shapes["row"]) if asked[0] else None
     factor, sums = flat(facts, weight), Sums(length, (asked[1], asked[2]))
 
     def compute(index: tuple[slice, ...]) -> list[AnyArray | None]:
-        block = read(index)
+        block = facts.read(x, index)
         upstream = facts.read(grad, index).reshape(-1, length)
         normal, scale = block.reshape(-1, length), one_a_row(facts, rstd, rows, index)
         normal = normal * scale if mean is None else normal - one_a_row(facts, mean, rows, index)
@@ -107,11 +101,10 @@ def gradients(
         part = sums.part(upstream, normal)
         if out is not None:
             d = upstream.copy() if factor is None else upstream * factor
-            place = None if addend is not None else place_of(facts, outputs[0], index, len(d))
+            place = place_of(facts, outputs[0], index, len(d))
             result = gradient(d, normal, scale, centred=mean is not None, out=place)
             if place is None:
-                result = result.reshape(block.shape)
-                out[index] = result if addend is None else result + facts.read(addend, index)
+                out[index] = result.reshape(block.shape)
         return part
 
     each_rows(facts, rows, length, compute, sums.add)
@@ -195,9 +188,9 @@ def tail(draft: Draft) -> Shape:
     return extents
 
 
-def lead(draft: Draft, name: str = "input") -> Shape:
-    """The extents of a tensor before those."""
-    shape = draft.shape(name)
+def lead(draft: Draft) -> Shape:
+    """The extents of input before those."""
+    shape = draft.shape("input")
     return shape[: len(shape) - len(tail(draft))]
 
 

@@ -121,19 +121,19 @@ def _shaped(text: str, *names: str, fits: Callable[[Draft], bool]) -> Rule:
     )
 
 
-def _ones(draft: Draft, x: str) -> list[tuple[int, int]]:
-    """The extents along which cos has 1, with cos's own."""
+def _ones(draft: Draft, x: str) -> list[int]:
+    """The extents along which cos has 1."""
     pairs = zip(draft.shape("cos")[:-1], draft.shape(x)[:-1], strict=True)
-    return [(own, extent) for own, extent in pairs if own == 1]
+    return [extent for own, extent in pairs if own == 1]
 
 
 def _is_pattern(draft: Draft, x: str) -> bool:
     ones = _ones(draft, x)
-    stretched = sum(extent > 1 for _, extent in ones)
+    stretched = sum(extent > 1 for extent in ones)
     least = 2 if draft.attribute("mode") == INTERLEAVE else 1
     return len(ones) >= least and stretched < RANK - 1
 
 
 def _is_few(draft: Draft, x: str, *, summed: bool) -> bool:
-    extents = [extent for _, extent in _ones(draft, x) if extent > 1]
+    extents = [extent for extent in _ones(draft, x) if extent > 1]
     return max(extents, default=0) < _MOST_ITEMS and not (summed and prod(extents) > _MOST_SUMMED)

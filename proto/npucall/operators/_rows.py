@@ -32,18 +32,14 @@ _FORWARD, _BACKWARD = 24, 56
 """Bytes that a formula holds of each element of a row; backward with two sums over all rows."""
 
 
-def held(
-    length: str, kept: str = "", *, backward: bool = False
-) -> Callable[[Facts, Mapping[str, Any]], int]:
-    """Bytes of a row that is longer than a block, and of two numbers for each row that are kept.
-
-    By the names of the shapes of a row, and of all rows, that the rules found.
-    """
+def held(*, backward: bool) -> Callable[[Facts, Mapping[str, Any]], int]:
+    """Bytes of a row that is longer than a block; forward of two numbers for each row besides."""
 
     def holds(facts: Facts, _: Mapping[str, Any]) -> int:
-        long, rows = facts.count(length), facts.count(kept) if kept else 0
-        of_row = (_BACKWARD if backward else _FORWARD) * long
-        return (of_row if long > BLOCK else 0) + 2 * rows * FLOAT.itemsize
+        length = facts.count("row")
+        of_row = (_BACKWARD if backward else _FORWARD) * length
+        kept = 0 if backward else 2 * facts.count("rows") * FLOAT.itemsize
+        return (of_row if length > BLOCK else 0) + kept
 
     return holds
 

@@ -66,7 +66,7 @@ from npucall.products import A2, A3, ASCEND_310B, ASCEND_310P, ASCEND_910, ASCEN
         ),
     ),
     kernel_dtype=rules.dtype_of("input"),
-    over=at_once(holds=held("row", "rows")),
+    over=at_once(holds=held(backward=False)),
     sample=Sample({"weight": (3,), "bias": (3,)}, attributes={"normalized_shape": [3]}),
     source="ops-nn norm/layer_norm_v4: page aclnnLayerNorm, its checks",
 )
@@ -93,4 +93,4 @@ def layer_norm(
     As ``aten.native_layer_norm`` in torch, whose mean and rstd of half a precision have that. With
     ``eps`` 0 a row of equal numbers is NaN.
     """
-    return norms.forward(facts, lambda index: facts.read(input, index), weight, bias, eps)
+    return norms.forward(facts, input, weight, bias, eps)

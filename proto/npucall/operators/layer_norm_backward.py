@@ -70,7 +70,7 @@ def nothing_to_add(draft: Draft) -> float | None:
         ),
     ),
     kernel_dtype=rules.dtype_of("input"),
-    over=at_once(holds=held("row", backward=True)),
+    over=at_once(holds=held(backward=True)),
     sample=Sample(
         {"mean": (2, 1), "rstd": (2, 1), "weight": (3,), "bias": (3,)},
         attributes={"normalized_shape": [3], "output_mask": [True] * 3},
@@ -104,6 +104,4 @@ def layer_norm_backward(
     As ``aten.native_layer_norm_backward`` in torch, which needs the weight for its gradient.
     """
     del bias, normalized_shape, output_mask
-    return norms.gradients(
-        facts, grad_out, lambda index: facts.read(input, index), mean, rstd, weight, OUTPUTS
-    )
+    return norms.gradients(facts, grad_out, input, mean, rstd, weight, OUTPUTS)

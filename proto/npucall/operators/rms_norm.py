@@ -36,7 +36,7 @@ from npucall.products import A2, A3, ASCEND_310P, ASCEND_950
         norms.single,
     ),
     kernel_dtype=rules.dtype_of("x"),
-    over=at_once(holds=held("row", "rows")),
+    over=at_once(holds=held(backward=False)),
     sample=Sample({"gamma": (3,)}),
     source="ops-nn norm/rms_norm: page aclnnRmsNorm, its definition and tiling",
 )
@@ -55,7 +55,5 @@ def rms_norm(
 
     As ``rms_norm`` in torch with this ``eps``; there it is by default that of the dtype.
     """
-    y, _, rstd = norms.forward(
-        facts, lambda index: facts.read(x, index), gamma, None, epsilon, ("y_out", "", "rstd_out")
-    )
+    y, _, rstd = norms.forward(facts, x, gamma, None, epsilon, ("y_out", "", "rstd_out"))
     return y, rstd

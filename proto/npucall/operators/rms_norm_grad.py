@@ -61,7 +61,7 @@ def one_a_row(draft: Draft) -> bool:
         rules.succeed_if_empty("x"),
     ),
     kernel_dtype=rules.dtype_of("x"),
-    over=at_once(holds=held("row", backward=True)),
+    over=at_once(holds=held(backward=True)),
     sample=Sample({"rstd": (2, 1), "gamma": (3,)}, {"rstd": FLOAT}),
     source="ops-nn norm/rms_norm_grad: page aclnnRmsNormGrad, its definition and tiling",
 )
@@ -80,7 +80,5 @@ def rms_norm_grad(
 
     As the gradient of ``rms_norm`` in torch.
     """
-    dx, dgamma, _ = norms.gradients(
-        facts, dy, lambda index: facts.read(x, index), None, rstd, gamma, (*TENSORS[-2:], "")
-    )
+    dx, dgamma, _ = norms.gradients(facts, dy, x, None, rstd, gamma, (*TENSORS[-2:], ""))
     return dx, dgamma
