@@ -14,9 +14,9 @@ from typing import Annotated
 import typer
 
 from npucall_client.client import connect
-from npucall_client.commands.run_child import run_child
 from npucall_client.commands.console import Soc, TargetOption
 from npucall_client.commands.exits import ExitCode
+from npucall_client.commands.run_child import run_child
 from npucall_client.settings import target_of_environment
 from npucall_client.targets import LOCAL
 from npucall_exec import environment

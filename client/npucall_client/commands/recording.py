@@ -13,8 +13,8 @@ from npucall.errors import SettingError
 from npucall.texts import size
 from npucall.wire.recordings import MOST_BYTES, recorded
 from npucall.wire.rpcs import EXECUTE
-from npucall_client.commands.run_child import ChildCommand, run_child
 from npucall_client.commands.console import TargetOption
+from npucall_client.commands.run_child import ChildCommand, run_child
 from npucall_client.settings import ClientSettings, environment_with
 
 

@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from npucall_client.client import connect
-from npucall_client.commands.run_child import ChildCommand, run_child
 from npucall_client.commands.console import Target, TargetOption, the_target
+from npucall_client.commands.run_child import ChildCommand, run_child
 from npucall_client.settings import ClientSettings, environment_with
 
 
