@@ -59,6 +59,15 @@ FORWARDS = (
     ("Add, float32, 4194304", None, 1.0),
 )
 """Of forward operators: what is measured, the must and the aim."""
+LAYERS = (
+    ("Convolution 3x3, 8x64x56x56", 5.0, 3.0),
+    ("attention, 2x8x1024x64", 6.0, 3.0),
+    ("LayerNorm, 4096x1024", 4.0, 2.0),
+    ("RmsNorm, 4096x1024", 4.0, 2.0),
+    ("Embedding, 32768x512", 4.0, 2.0),
+    ("MaxPool2d 3x3, 8x64x112x112", 5.0, 3.0),
+)
+"""Of layers, forward and backward."""
 FRAMES_GOALS = (
     *(
         Goal(f"1 KiB, {callers}, calls a second, {way}", HIGHER, must, aim, "1/s")
@@ -130,6 +139,11 @@ GOALS = (
     Goal("in process, float16 with underflow, 1 MiB, 1 thread / NumPy", HIGHER, 10.0, None, "ms"),
     Goal("in process, float16 with underflow, 1 MiB, 1 thread / torch", HIGHER, None, 0.5, "ms"),
     *(Goal(f"in process, {name} / NumPy", HIGHER, must, aim, "ms") for name, must, aim in FORWARDS),
+    *(
+        Goal(f"in process, {name}, 2 threads, {way} / torch", LOWER, must, aim, "ms")
+        for name, must, aim in LAYERS
+        for way in ("forward", "backward")
+    ),
 )
 FULL_GOALS = (
     *GOALS,

@@ -117,7 +117,7 @@ class OperatorCase:
         """Measures: NumPy has one thread, PyTorch as many as we."""
         count, random = self.size // np.dtype(self.dtype).itemsize, np.random.default_rng(1)
         arrays = [random.random(count, np.float32).astype(self.dtype) for _ in INPUTS]
-        with _threads(self.threads) as helpers:
+        with on_threads(self.threads) as helpers:
             seconds = in_turn(self._runs(Work(arrays), helpers), self.rounds, self.calls)
         for other, series in zip(self.others, self.series(), strict=True):
             if other in seconds:
@@ -156,7 +156,7 @@ def operator_cases(rounds: int) -> list[OperatorCase]:
 
 
 @contextmanager
-def _threads(count: int) -> Iterator[Helpers | None]:
+def on_threads(count: int) -> Iterator[Helpers | None]:
     """Helpers for so many threads in all; PyTorch gets as many."""
     if find_spec("torch"):
         import torch  # noqa: PLC0415  # need not be installed

@@ -9,6 +9,7 @@ from beside import BesideCase
 from cases import Case, full_cases, quick_cases, service_series
 from forwards import ForwardCase, forward_cases
 from imports import ImportCase
+from layers import LayerCase, layer_cases
 from memory import ALL_WAYS as MEMORY_WAYS
 from memory import QUICK_WAYS, MemoryCase
 from operators import OperatorCase, operator_cases
@@ -28,7 +29,7 @@ class Plan:
     cases: tuple[Case, ...]
     memory: tuple[MemoryCase, ...]
     beside: tuple[BesideCase, ...]
-    operators: tuple[OperatorCase | ForwardCase, ...]
+    operators: tuple[OperatorCase | ForwardCase | LayerCase, ...]
     stages: tuple[int, ...]
     imports: tuple[ImportCase, ...] = (ImportCase(),)
 
@@ -92,7 +93,7 @@ def quick() -> Plan:
         tuple(quick_cases()),
         (MemoryCase(QUICK_WAYS),),
         (BesideCase(),),
-        (*operator_cases(5), *forward_cases(5)),
+        (*operator_cases(5), *forward_cases(5), *layer_cases(5)),
         SIZES,
     )
 
@@ -103,6 +104,6 @@ def full() -> Plan:
         tuple(full_cases()),
         (MemoryCase(MEMORY_WAYS, rounds=5),),
         (BesideCase(rounds=7),),
-        (*operator_cases(15), *forward_cases(15)),
+        (*operator_cases(15), *forward_cases(15), *layer_cases(15)),
         SIZES,
     )

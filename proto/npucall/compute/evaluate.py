@@ -229,11 +229,10 @@ def compute_blocks(  # noqa: PLR0913  # all that a run has
     helpers: Helpers | None = None,
 ) -> None:
     """Computes blocks of arrays in the layouts of a work, a few of them a turn."""
+    _keep_memory_of_blocks()
     if len(indices) == 1:
         _compute_one(work, inputs, outputs, indices[0], Sharing(turn, helpers), turn)
         return
-    if indices:
-        _keep_memory_of_blocks()
     targets = work.begin(outputs)
     for compute_block in work.passes(inputs, targets, Sharing(turn)):
         _compute_each(work, compute_block, targets, indices, turn, helpers)

@@ -11,6 +11,7 @@ from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 
+from npucall.compute.blas import one_thread
 from npucall.errors import InternalError
 
 _FEW = 4
@@ -85,13 +86,13 @@ class Sharing:
 
     def __init__(self, turn: Turn, helpers: Helpers | None = None) -> None:
         self.pause = turn.pause
-        self.each = partial(_each, turn, helpers) if helpers and helpers.count else None
-        """``Facts.each`` with help, within the turn that the caller holds; None without."""
+        self.each = partial(_each, turn, helpers)
+        """``Facts.each`` within the turn that the caller holds, with help if there is any."""
 
 
 def _each(
     turn: Turn,
-    helpers: Helpers,
+    helpers: Helpers | None,
     blocks: Sequence[B],
     compute: Callable[[B], R],
     add: Callable[[B, R], None],
@@ -100,7 +101,13 @@ def _each(
         with np.errstate(all="ignore"):  # a setting of each thread
             return compute(block)
 
-    SharedBlocks(blocks, quietly, add).run(_Pausing(turn), helpers)
+    with one_thread():
+        if helpers and helpers.count:
+            SharedBlocks(blocks, quietly, add).run(_Pausing(turn), helpers)
+            return
+        for block in blocks:
+            turn.pause()
+            add(block, compute(block))
 
 
 class Helpers:
