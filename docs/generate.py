@@ -403,8 +403,8 @@ def exit_codes_page() -> str:
         page_parts.table(("code", "meaning"), of_command),
         """
         If something went wrong, standard error has one sentence that begins with `npucall:`.
-        `npucall reserve` ends with the exit code of its command. If signal N ended it, that is
-        128 + N.
+        `npucall reserve` and `npucall record` end with the exit code of their command. If signal N
+        ended it, that is 128 + N.
         """,
     )
 

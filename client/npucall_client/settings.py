@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from numbers import Real
-from os import fspath
+from os import PathLike, fspath
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
@@ -33,6 +33,12 @@ _KEPT = 2**30
 _TIMEOUTS = ("timeout", "connect_timeout")
 _LONGEST_SECONDS = 1e9
 """Of a timeout: gRPC and the clocks of threads count a little further."""
+
+
+if TYPE_CHECKING:
+    _File = str | PathLike[str]
+else:
+    _File = Annotated[str, BeforeValidator(fspath)]
 
 
 def checked_seconds(value: Any, name: str = "timeout", *, zero: bool = False) -> float:
@@ -93,10 +99,10 @@ class Options(BaseModel):
     tls: bool | None = None
     """Encrypt the connection, and make the server prove who it is (TLS). Not given: on, if ca,
     certificate or server_name is set and the target is no Unix socket. NPUCALL_TLS."""
-    certificate: Annotated[str, BeforeValidator(fspath)] = ""
+    certificate: _File = ""
     """File with the client's certificate, as PEM, for servers that ask for one; needs key. The
     client reads both files again when they change. NPUCALL_CERTIFICATE."""
-    key: Annotated[str, BeforeValidator(fspath)] = ""
+    key: _File = ""
     """File with the private key of certificate, as PEM, not encrypted. NPUCALL_KEY."""
     server_name: str = ""
     """Name in the server's certificate, if the target has another name, such as the near end of a
@@ -109,7 +115,7 @@ class Options(BaseModel):
     carrier: Literal["auto", "grpc"] = "auto"
     """``auto``: calls travel in frames, which cost less, where the server offers them and the
     client can reach them, else over gRPC; ``grpc``: always over gRPC. NPUCALL_CARRIER."""
-    token_file: Annotated[str, BeforeValidator(fspath)] = ""
+    token_file: _File = ""
     """File with a token; the client reads it again when it changes. NPUCALL_TOKEN_FILE."""
     token_url: str = ""
     """Address that returns a token as JSON (``value``), as in CI jobs of GitHub.
@@ -128,7 +134,7 @@ class Options(BaseModel):
     poison: bool = False
     """For tests: fill new memory of this process with a pattern, so that you see bytes that nobody
     wrote. NPUCALL_POISON."""
-    record: Annotated[str, BeforeValidator(fspath)] = ""
+    record: _File = ""
     """File to which the client appends its calls with their arrays, 1 GiB at most, as ``npucall
     record`` does. Calls are slower meanwhile. NPUCALL_RECORD."""
     product: str = ""
@@ -162,7 +168,7 @@ class ClientSettings(Options):
     wait: bool = True
     """Wait for a server that is full, or for a quota, as long as the server says and the timeout of
     the call allows, and send the call again. False: raise the refusal at once. NPUCALL_WAIT."""
-    ca: Annotated[str, BeforeValidator(fspath)] = ""
+    ca: _File = ""
     """File with the authorities that may have signed the server's certificate, as PEM; empty: those
     that gRPC comes with. NPUCALL_CA."""
     token: str | Callable[[], str] = Field(default="", repr=False)

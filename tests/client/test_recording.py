@@ -4,8 +4,10 @@ import asyncio
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pytest
@@ -17,6 +19,8 @@ from npucall.wire import recordings
 from npucall.wire.recordings import Recorded, append, recorded
 from npucall_client import Options, aio, connect
 from npucall_client.local import recorded as transports
+
+Logged: TypeAlias = pytest.LogCaptureFixture
 
 X = np.array([[1, 2, 3]], np.float32)
 
@@ -91,18 +95,56 @@ def test_the_answers_to_one_question_follow_one_another(tmp_path: Path) -> None:
     answers.close()
 
 
-def test_a_full_file_takes_no_more_and_calls_go_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def full(file: Path, patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(recordings, "MOST_BYTES", file.stat().st_size + 100)
+
+
+@contextmanager
+def on_a_full_disk(file: Path, patch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Of which there are 100 bytes left."""
+    resource = pytest.importorskip("resource")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (file.stat().st_size + 100, limits[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
+def moved(file: Path, patch: pytest.MonkeyPatch) -> None:
+    file.parent.rename(file.parent.with_name("moved"))
+
+
+@pytest.mark.parametrize(
+    ("happens", "why"),
+    [
+        (full, "it has no room"),
+        (on_a_full_disk, "File too large"),
+        (moved, "No such file or directory"),
+    ],
+)
+def test_calls_go_on_where_they_cannot_be_recorded_and_the_log_says_so_once(
+    happens: Any, why: str, tmp_path: Path, caplog: Logged, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    file = tmp_path / "calls.rec"
-    with connect("local:", options=Options(record=file)) as client:
+    (folder := tmp_path / "kept").mkdir()
+    file = folder / "calls.rec"
+    with ExitStack() as stack, connect("local:", options=Options(record=file)) as client:
         client.run(ops.exp, X)
-        monkeypatch.setattr(recordings, "MOST_BYTES", file.stat().st_size + 100)
-        size = file.stat().st_size
-        with pytest.warns(UserWarning, match="has no room for more calls"):
-            assert client.run(ops.exp, X * 2).shape == (1, 3)
-        assert client.run(ops.exp, X * 3).shape == (1, 3)  # which warns no more
-        assert file.stat().st_size == size
+        before = file.read_bytes()
+        if isinstance(manager := happens(file, monkeypatch), AbstractContextManager):
+            stack.enter_context(manager)
+        for number in 2, 3:
+            assert client.run(ops.exp, X * number).shape == (1, 3)
+    assert caplog.messages == [f"record: {file} takes no more calls: {why}"]
+    (kept,) = tmp_path.rglob("calls.rec")
+    assert kept.read_bytes() == before
+    assert recordings.lacks_calls(kept) is (happens is not moved)
+
+
+def test_a_file_that_lacks_a_call_takes_none_of_another_process(tmp_path: Path) -> None:
+    file = tmp_path / "calls.rec"
+    assert append(file, Recorded("GetUsage", b"?", b"a")) == ""
+    file.chmod(0o400)
+    assert append(file, Recorded("GetUsage", b"?", b"b")) == "a call before was not written"
+    assert [call.response for call in recorded(file)] == [b"a"]
 
 
 def test_a_file_is_read_beside_the_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, assert_type
 
 import numpy as np
@@ -117,6 +118,9 @@ def connections() -> None:
     with npucall_client.connect("local:", soc="Ascend910B1") as client:
         assert_type(client, Client)
     npucall_client.connect(timeout=3.0, connect_timeout=1.0, variant="builtin").close()
+    folder = Path("tls")
+    options = npucall_client.Options(certificate=folder / "me.pem", key=f"{folder}/me.key")
+    npucall_client.connect(ca=folder / "ca.pem", options=options).close()
 
 
 def what_a_server_says(client: Client) -> tuple[str, list[int], list[str]]:

@@ -19,7 +19,7 @@ class ExitCode(IntEnum):
         return member
 
     DONE = 0, "done; of conform: the server conforms; of replay: the case passes now"
-    FAILED = 1, "an error; of conform: a case fails, or is not judged; of replay, rerun: it differs"
+    FAILED = 1, "an error; a case fails, is not judged, or differs; the file of record lacks calls"
     USAGE = 2, "the command line is wrong, or a setting: the message says which"
     FOUND = 3, "of exec --strict: the program did what CANN leaves undefined"
     NOT_RUN = 126, "of exec, reserve and record: the command cannot be run"

@@ -6,7 +6,7 @@ its arrays, as one question, and the same call is always the same bytes.
 
 from __future__ import annotations
 
-import warnings
+import logging
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -44,6 +44,9 @@ if TYPE_CHECKING:
     T = TypeVar("T")
     Asked: TypeAlias = Callable[[Transport], Coroutine[Any, Any, T]]
     """What asks a server."""
+
+
+_log = logging.getLogger("npucall_client")
 
 
 class _Sessions(LocalSessions):
@@ -143,7 +146,7 @@ class RecordingTransport(RecordedTransport):
         self._server = server
         """Its sender is the one that blocks."""
         self._file = Path(settings.record)
-        self._is_full = False
+        self._writes = True
         super().__init__(settings, sender)
 
     def _answer(self, method: str, message: bytes, ask: Asked[bytes]) -> bytes:
@@ -156,9 +159,10 @@ class RecordingTransport(RecordedTransport):
         return answer
 
     def _write(self, call: Recorded) -> None:
-        if not append(self._file, call) and not self._is_full:
-            self._is_full = True
-            warnings.warn(f"record: {self._file} has no room for more calls", stacklevel=2)
+        """Or says once why it did not: who calls gets an answer all the same."""
+        if self._writes and (why := append(self._file, call)):
+            self._writes = False
+            _log.warning("record: %s takes no more calls: %s", self._file, why)
 
     async def _there(self, ask: Asked[T]) -> T:
         """What the server answers to what is not recorded."""

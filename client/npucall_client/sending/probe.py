@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from os import fspath
 from typing import TYPE_CHECKING, Any
 
 import grpc
@@ -107,7 +108,7 @@ async def why_unreachable(link: Link, settings: ClientSettings) -> str:
         return ""
     if not (settings.encrypts and way.is_straight and "Socket closed" in said):
         return said
-    pair = settings.certificate, settings.key
+    pair = fspath(settings.certificate), fspath(settings.key)
     return await link.sender.beside(lambda: refusal(way.target, *pair)) or said
 
 

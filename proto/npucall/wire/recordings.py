@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import mmap
 import os
+import stat
 import threading
 from collections import defaultdict, deque
 from contextlib import suppress
@@ -21,10 +22,11 @@ from npucall.wire.status import from_bytes, to_status
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from io import FileIO
     from pathlib import Path
 
 MOST_BYTES = 2**30
-"""Of a file; calls that come when it is full are not recorded."""
+"""Of a file."""
 _CALLS, _FIRST_TAG = 1, 0x0A
 _lock = threading.Lock()
 
@@ -46,23 +48,33 @@ class Recorded(NamedTuple):
         return f"{call.operator}.{call.variant}" if call.variant else call.operator
 
 
-def append(path: Path, call: Recorded) -> bool:
-    """Writes a call behind those that are there; False if the file has no room for it."""
+def append(path: Path, call: Recorded) -> str:
+    """Writes a call behind those that are there. Why it could not, in a few words, or nothing.
+
+    A file that lacks a call takes no more of any process: it can only be read then.
+    """
     if len(call.request) + len(call.response or b"") > MOST_BYTES:
-        return False
-    message = RecordedCall(method=call.method, request=call.request)
-    if call.error is None:
-        message.response = call.response or b""
+        data = b""
     else:
-        message.error = to_status(call.error).SerializeToString()
-    data = message.SerializeToString()
+        data = _message(call).SerializeToString()
     parts = header(_CALLS, len(data)), data
-    with _lock, path.open("ab") as file:
-        _lock_between_processes(file.fileno())
-        if file.seek(0, os.SEEK_END) + sum(map(len, parts)) > MOST_BYTES:
-            return False
-        file.writelines(parts)
-    return True
+    try:
+        with _lock, path.open("ab", buffering=0) as file:
+            _lock_between_processes(file.fileno())
+            if lacks_calls(path):
+                return "a call before was not written"
+            end = file.seek(0, os.SEEK_END)
+            if data and end + sum(map(len, parts)) <= MOST_BYTES:
+                return _written(path, file, parts, end)
+            path.chmod(stat.S_IRUSR)
+            return "it has no room"
+    except OSError as error:
+        return str(error.strerror)
+
+
+def lacks_calls(path: Path) -> bool:
+    """Whether a call could not be written to it. Raises OSError if there is no such file."""
+    return not path.stat().st_mode & stat.S_IWUSR
 
 
 def recorded(path: Path) -> Iterator[Recorded]:
@@ -100,6 +112,29 @@ class Answers:
     def close(self) -> None:
         """Gives the file back."""
         self._data.close()
+
+
+def _message(call: Recorded) -> RecordedCall:
+    message = RecordedCall(method=call.method, request=call.request)
+    if call.error is None:
+        message.response = call.response or b""
+    else:
+        message.error = to_status(call.error).SerializeToString()
+    return message
+
+
+def _written(path: Path, file: FileIO, parts: tuple[bytes, ...], end: int) -> str:
+    """Writes behind ``end``, all or nothing."""
+    try:
+        for part in parts:
+            left = memoryview(part)
+            while left:
+                left = left[file.write(left) :]
+    except OSError as error:
+        path.chmod(stat.S_IRUSR)
+        file.truncate(end)
+        return str(error.strerror)
+    return ""
 
 
 def _mapped(path: Path) -> mmap.mmap:

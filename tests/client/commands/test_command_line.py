@@ -253,6 +253,24 @@ def test_record_runs_a_command_and_keeps_its_calls(run: Any, tmp_path: Path) -> 
     assert (ended.returncode, ended.stderr) == (0, "npucall: recorded 0 calls, 0 B\n")
 
 
+@each(
+    ("program", "said"),
+    [
+        ("chmod(0o400)", "lacks calls, which had no room: the file has 1.0 GiB at most"),
+        ("unlink()", "expected the recorded calls: No such file or directory"),
+    ],
+)
+def test_record_says_at_the_end_what_is_not_in_its_file(
+    run: Any, tmp_path: Path, program: str, said: str
+) -> None:
+    file = tmp_path / f"{program}.rec"
+    child = (sys.executable, "-c", f"from pathlib import Path; Path({str(file)!r}).{program}")
+    ended = run("record", str(file), "--", *child)
+    assert ended.returncode == ExitCode.FAILED
+    assert f"npucall: {file}" in ended.stderr
+    assert said in ended.stderr.splitlines()[-1]
+
+
 # Nothing is cut.
 
 
