@@ -112,7 +112,9 @@ def far_server(ends: Ends, *flags: str) -> Iterator[FarServer]:
         ready = Path(folder, "ready")
         command = [
             *ends.server, sys.executable, "-m", "npucall_server", "--listen", f"{SERVER_HOST}:0",
-            "--insecure-bind", "--log-calls", "errors", "--ready-file", str(ready), *flags,
+            "--insecure-bind", "--log-calls", "errors", "--ready-file", str(ready),
+            # Both ends share a file system, where its socket would be a way around the wire.
+            "--frames-socket=off", "--frames-listen=+1000", *flags,
         ]  # fmt: skip
         with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
             try:

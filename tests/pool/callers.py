@@ -51,7 +51,8 @@ class Calls:
     def wait_until_enough(self) -> None:
         """Until they have had as many answers as ``--enough`` said."""
         assert self._read is not None
-        assert self._read() == "enough\n"
+        said = self._read()
+        assert said == "enough\n", said + self._stop()
 
     def stop(self) -> Seen:
         """Lets the calls under way end."""

@@ -93,8 +93,9 @@ class Kept:
 
 
 def server(host: Host, port: int, folder: Path, *flags: str) -> Kept:
-    """A CPU server of a host."""
-    return _kept("npucall_server", host, port, folder, *flags)
+    """A CPU server of a host. Its socket would be on all hosts, which share a file system."""
+    frames = "--frames-socket=off", "--frames-listen=+1000"
+    return _kept("npucall_server", host, port, folder, *frames, *flags)
 
 
 def directory(host: Host, port: int, folder: Path, *flags: str) -> Kept:

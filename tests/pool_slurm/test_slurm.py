@@ -50,9 +50,15 @@ class Pool:
         told = self.cluster.call(
             "sbatch", "--parsable", *options, str(SCRIPT), str(self.shared), *flags,
             VIRTUAL_ENV=sys.prefix, CANN_SET_ENV=str(self.toolkit), NPUCALL_INSECURE_BIND="true",
-            NPUCALL_MEMORY_LIMIT="512MiB", NPUCALL_SIM_SOC=SOC, **variables,
+            NPUCALL_MEMORY_LIMIT="512MiB", NPUCALL_SIM_SOC=SOC,
+            # The nodes share a file system, where a server's socket would be on all of them.
+            NPUCALL_FRAMES_SOCKET="off", **variables,
         )  # fmt: skip
         return told.strip()
+
+    def limit(self, job: str, minutes: int) -> None:
+        """Gives a job so many minutes from its start."""
+        self.cluster.call("scontrol", "update", f"JobId={job}", f"TimeLimit={minutes}")
 
     def wait_for(self, *names: str) -> float:
         """Until just these servers are ready. Answers the seconds that took."""
@@ -161,10 +167,14 @@ def test_a_job_that_is_cancelled_drains_its_server(pool: Pool) -> None:
 
 def test_a_job_whose_time_is_over_drains_and_is_queued_again(pool: Pool) -> None:
     pool.submit("--array=0-1")
-    job = pool.submit("--time=1", "--signal=B:TERM@45")
+    job = pool.submit("--time=60", "--signal=B:TERM@45")
     pool.wait_for(*ALL_NPUS[:3])
     with pool.calls(**NPUS) as calls:
+        # It is ready, however slowly it started, and has as many minutes as it ran, and one or two.
+        ran = pool.cluster.call("squeue", f"--jobs={job}", "--noheader", "--format=%M")
+        pool.limit(job, int(ran.partition(":")[0]) + 2)
         until(lambda: "the job is queued again" in pool.log(job), "its time is over")
+        pool.limit(job, 60)
         figures(f"back: {pool.wait_for(*ALL_NPUS[:3]):.1f} s")
         until(lambda: pool.cluster.jobs(job)[job][0] == "RUNNING", "it runs again")
         seen = calls.stop()

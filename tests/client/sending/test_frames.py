@@ -1,5 +1,6 @@
 """Calls in frames: what the fake server does there is what gRPC never does."""
 
+import errno
 import gc
 import os
 import subprocess
@@ -31,6 +32,7 @@ from npucall.wire import headers, keepalive
 from npucall.wire.status import to_status
 from npucall_client.sending.frames import (
     frame_carrier,
+    frame_connection,
     frame_places,
     loop_socket,
     thread_socket,
@@ -299,6 +301,26 @@ def test_a_server_that_stands_still_is_left(monkeypatch: pytest.MonkeyPatch, sta
         assert np.array_equal(fake.run(client, array), array)
         over.set()
     assert (listener.opened, server.unary, over_grpc(server)) == (2, 1, 0)
+
+
+@BOTH_SENDERS
+@pytest.mark.usefixtures("no_pauses")
+def test_a_call_on_a_link_that_the_kernel_gave_up_is_sent_again(
+    server: fake.FakeServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python has one class of error for that and for a time that is over."""
+    left = [TimeoutError(errno.ETIMEDOUT, "Connection timed out")]
+    call = frame_connection.CallConnection.call
+
+    async def cut(connection: Any, *arguments: Any, **options: Any) -> Any:
+        if left:
+            raise left.pop()
+        return await call(connection, *arguments, **options)
+
+    monkeypatch.setattr(frame_connection.CallConnection, "call", cut)
+    with fake_frames.listening(server) as listener, fake.connected(server) as client:
+        answers(client)
+    assert (listener.opened, over_grpc(server)) == (2, 0)
 
 
 def test_a_connection_that_breaks_is_told_as_over_grpc(server: fake.FakeServer) -> None:

@@ -165,7 +165,7 @@ class FrameCarrier:
         target = self._settings.target
         if isinstance(error, SilenceError):
             self._leave()
-        if isinstance(error, TimeoutError):
+        if isinstance(error, TimeoutError) and error.errno is None:  # else it is the kernel's
             return lateness(Origin(target, lambda: True, is_closed=False), timeout)
         return closed() if self._is_closed else broken(target, str(error) or "Socket closed")
 
