@@ -19,20 +19,21 @@ from npucall_conformance.cases.select import Selection, select
 from npucall_conformance.golden import arrays_in, entry_of, folder_of, plain
 from npucall_conformance.judging.check import arrays_of, described
 from npucall_conformance.reporting.report import CaseOutcome, Report
-from npucall_conformance.running.runner import Evidence, Runner
+from npucall_conformance.running.crowd import Observation
+from npucall_conformance.running.runner import Runner
 from npucall_conformance.running.subject import Subject
 from npucall_conformance.statements import statements
 
 VERSION = 3
 
 
-def save(folder: Path, evidence: Evidence, report: Report) -> Path:
+def save(folder: Path, report: Report, seen: Observation) -> Path:
     """Writes a bundle into a folder of its own below ``folder``; returns that folder.
 
     ``report`` is that of the run, which need not have ended.
     """
-    case, call, expectation = evidence.case, evidence.call, evidence.expectation
-    answer, place = evidence.answer, folder / folder_of(case)
+    case, call, expectation, answer = seen.case, seen.call, seen.expectation, seen.answer
+    place = folder / folder_of(case)
     place.mkdir(parents=True, exist_ok=True)
     arrays: dict[str, Any] = arrays_in(call, expectation, report.profile)
     if not isinstance(answer, NpucallError):
@@ -41,7 +42,7 @@ def save(folder: Path, evidence: Evidence, report: Report) -> Path:
     about = {
         "bundle": VERSION,
         **entry_of(case, call, expectation),
-        "problems": evidence.outcome.problems,
+        "problems": seen.outcome.problems,
         "error": described(answer) if isinstance(answer, NpucallError) else None,
         "profile": report.profile,
         "seed": report.seed,

@@ -24,7 +24,6 @@ from npucall_conformance.running.runner import (
     QUICK_REPEAT,
     QUICK_ROUNDS,
     REPEAT,
-    Evidence,
     Runner,
     default_profile,
 )
@@ -72,7 +71,7 @@ def judge(  # noqa: PLR0913  # who is judged
         report = _report(first, second, options)
         runner = Runner(
             first, second, report.profile, options.seed,
-            on_failure=partial(_save, options.save, report) if options.save else None,
+            on_failure=partial(bundle.save, options.save, report) if options.save else None,
             rounds=QUICK_ROUNDS if options.chosen.quick else options.repeat or REPEAT,
             repeat=options.repeat or (QUICK_REPEAT if options.chosen.quick else REPEAT),
             allow_missing=options.allow_missing,
@@ -116,10 +115,6 @@ def _report(first: Subject, second: Subject | None, options: RunOptions) -> Repo
         paths=due(first, options.cases),
         allow_skipped=options.allow_skipped,
     )
-
-
-def _save(folder: Path, report: Report, evidence: Evidence) -> None:
-    bundle.save(folder, evidence, report)
 
 
 def versions() -> dict[str, str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from npucall.declare.call import Argument
 from npucall.errors import InternalError, NpucallError
@@ -47,6 +47,9 @@ class WireAnswer:
     def outputs(self) -> Mapping[str, TensorSpec]:
         """The outputs, in the operator's order."""
         return self.reply.outputs
+
+
+AnswerOrError: TypeAlias = WireAnswer | NpucallError
 
 
 def request(

@@ -11,7 +11,7 @@ from tests.rows import each
 from npucall.dtypes import BF16, FLOAT16, DType, dtype_named
 from npucall.operators import CATALOGUE
 from npucall.products import PRODUCTS
-from npucall_conformance.cases.arrangements import Arrangement
+from npucall_conformance.cases.arrangements import EXPANDED
 from npucall_conformance.cases.blocks import cases_of
 from npucall_conformance.cases.case import BLOCKS, FUZZ, Case
 from npucall_conformance.cases.large import BEYOND
@@ -231,7 +231,7 @@ def test_a_large_case_shows_something_whatever_its_attributes(statement: Stateme
     for attributes in make.combinations:
         for name in (tensor.name for tensor in statement.inputs):
             case = make.case(dtype, large, attributes)
-            case = replace(case, layouts={name: Arrangement.EXPANDED})
+            case = replace(case, layouts={name: EXPANDED})
             call = call_of(case, seed=0)
             assert faint(case, call.given, expected(statement, call)) == [], case.id
 

@@ -12,7 +12,7 @@ from npucall.dtypes import BF16, FLOAT, FLOAT16, DType
 from npucall.errors import DTypeError, NpucallError, OperatorUnavailableError, ShapeError
 from npucall.tensors import TensorSpec
 from npucall.wire.replies import Reply, ServerIdentity, Timings
-from npucall_conformance.cases.arrangements import Arrangement, put
+from npucall_conformance.cases.arrangements import DENSE, GAPS, STEP, TRANSPOSED, Arrangement, put
 from npucall_conformance.cases.blocks import cases_of
 from npucall_conformance.cases.made_call import MadeCall, call_of
 from npucall_conformance.judging.check import (
@@ -133,7 +133,7 @@ VALUE = np.arange(12.0).reshape(3, 4)
 def answer(
     array: Any = VALUE,
     dtype: DType = FLOAT,
-    layout: Arrangement = Arrangement.DENSE,
+    layout: Arrangement = DENSE,
     variant: str = "",
 ) -> WireAnswer:
     array = np.asarray(array)
@@ -168,10 +168,10 @@ def error(status: int = 161002, parameter: Any = "self") -> NpucallError:
 REFUSED = expectation(refused=Invalid("shape-self", {"self": {"shape": ()}}, ("self",), ShapeError))
 
 
-@each("layout", [Arrangement.DENSE, Arrangement.TRANSPOSED, Arrangement.GAPS, Arrangement.STEP])
+@each("layout", [DENSE, TRANSPOSED, GAPS, STEP])
 def test_the_right_answer_is_right_in_every_layout(layout: Arrangement) -> None:
     right = answer(layout=layout)
-    sent = {} if layout is Arrangement.DENSE else right.storages
+    sent = {} if layout is DENSE else right.storages
     assert look(right, expectation(sent=sent)).problems == ()
 
 
@@ -192,7 +192,7 @@ def test_what_is_wrong_is_said(found: WireAnswer | NpucallError, says: str) -> N
 
 
 def test_a_gap_that_was_written_or_was_not_sent_is_a_problem() -> None:
-    good = answer(layout=Arrangement.GAPS)
+    good = answer(layout=GAPS)
     storage = bytearray(good.storages["out"])
     storage[16] = 0  # behind the first row of four float32
     written = answer_of(good.outputs, {"out": bytes(storage)})

@@ -16,7 +16,8 @@ from npucall_conformance.cases.draws import Draws, layout
 from npucall_conformance.cases.made_call import call_of
 from npucall_conformance.cases.maker import Maker
 from npucall_conformance.reporting.report import CaseOutcome
-from npucall_conformance.running.runner import Evidence, Runner
+from npucall_conformance.running.crowd import Observation
+from npucall_conformance.running.runner import Runner
 from npucall_conformance.running.search import Fuzz
 from npucall_conformance.running.subject import open_subject
 
@@ -69,11 +70,11 @@ def test_a_fault_that_no_case_has_is_found_in_drawn_calls(fault: Fault, fake_clo
 @pytest.mark.more
 def test_what_fails_is_made_small(monkeypatch: pytest.MonkeyPatch) -> None:
     DRAWN[0].apply(monkeypatch)
-    kept: list[Evidence] = []
+    kept: list[Observation] = []
     found = first_failure(KL, keep=kept.append)
-    (evidence,) = kept
-    assert evidence.outcome == found
-    tensors = [evidence.call.arguments[name] for name in evidence.call.storages]
+    (seen,) = kept
+    assert seen.outcome == found
+    tensors = [seen.call.arguments[name] for name in seen.call.storages]
     (wrong,) = [each for each in tensors if each.offset and len(each.shape) == 3]
     assert prod(wrong.shape) <= 8
     assert all(each.row_major for each in tensors if each is not wrong)

@@ -11,8 +11,8 @@ from tests.rows import each
 import npucall_client
 from npucall_conformance import bundle
 from npucall_conformance.reporting.report import CaseOutcome, Report
+from npucall_conformance.running.crowd import Observation
 from npucall_conformance.running.paths import PATHS, PLAN, PROGRAM_PLAN, UNREAD
-from npucall_conformance.running.runner import Evidence
 from npucall_conformance.running.subject import open_subject
 
 from . import fault_table
@@ -84,12 +84,12 @@ def test_a_fault_is_reported_by_its_paths_and_no_other_block(target: str, fault:
 def test_a_bundle_of_a_path_fails_again_until_the_path_is_right(
     target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found: list[Evidence] = []
+    found: list[Observation] = []
     with npucall_client.connect(target) as client, closing(open_subject(client, target)) as server:
         with monkeypatch.context() as patched:
             next(fault for fault in FAULTS if "stream" in fault.seen).apply(patched)
             run(server, operators=(ANY,), blocks=("paths",), quick=True, on_failure=found.append)
-            place = bundle.save(tmp_path, found[0], Report("cpu-strict", 0, server.server))
+            place = bundle.save(tmp_path, Report("cpu-strict", 0, server.server), found[0])
             again = bundle.replay(place, server)
             assert again.problems == found[0].outcome.problems
         assert bundle.replay(place, server).status == "passed"

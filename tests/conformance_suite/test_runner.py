@@ -18,8 +18,8 @@ from npucall_client.sending.request import Request
 from npucall_conformance import bundle, wire
 from npucall_conformance.cases.select import Selection, select
 from npucall_conformance.reporting.report import JudgedServer, Report
-from npucall_conformance.running.crowd import CALLERS
-from npucall_conformance.running.runner import Evidence, Runner, default_profile
+from npucall_conformance.running.crowd import CALLERS, Observation
+from npucall_conformance.running.runner import Runner, default_profile
 from npucall_conformance.running.subject import open_subject
 from npucall_conformance.statements import statements
 
@@ -63,15 +63,15 @@ def test_a_spec_that_lies_is_an_error_of_the_server(
 
 
 def test_a_failure_has_the_worst_error_and_comes_with_its_evidence() -> None:
-    kept: list[Evidence] = []
+    kept: list[Observation] = []
     (outcome,) = run(
         altered(flip), cases=(f"{KL[0]}/grid/f32-none-4x6-0001",), on_failure=kept.append
     )
     assert outcome.wrong is not None
     assert (outcome.wrong.output, outcome.wrong.index) == ("out", (3, 5))
-    (evidence,) = kept
-    assert set(evidence.call.storages) == {"grad_output", "self", "target"}
-    assert evidence.outcome.status == "failed"
+    (seen,) = kept
+    assert set(seen.call.storages) == {"grad_output", "self", "target"}
+    assert seen.outcome.status == "failed"
 
 
 def test_a_second_server_is_compared_with_the_first() -> None:
@@ -214,33 +214,33 @@ def invert(storage: bytearray) -> None:
     storage[:4] = bytes(255 - byte for byte in storage[:4])
 
 
-def saved(folder: Path, evidence: Evidence) -> Path:
+def saved(folder: Path, seen: Observation) -> Path:
     report = Report("cpu-strict", 0, local().server, versions={"numpy": "2"})
-    return bundle.save(folder, evidence, report)
+    return bundle.save(folder, report, seen)
 
 
-def kept(**filters: Any) -> list[Evidence]:
+def kept(**filters: Any) -> list[Observation]:
     """Failing cases."""
-    found: list[Evidence] = []
+    found: list[Observation] = []
     run(altered(invert), **filters, on_failure=found.append)
     return found
 
 
 @each("case", CASES)
 def test_a_bundle_holds_the_call_and_fails_until_it_is_mended(tmp_path: Path, case: str) -> None:
-    (evidence,) = kept(cases=(case,))
-    place = saved(tmp_path, evidence)
+    (seen,) = kept(cases=(case,))
+    place = saved(tmp_path, seen)
     about = json.loads((place / "case.json").read_text())
     assert (about["case"], about["profile"], about["versions"]) == (
         case, "cpu-strict", {"numpy": "2"},
     )  # fmt: skip
     with np.load(place / "arrays.npz") as arrays:
-        for name, truth in evidence.expectation.outputs.items():
+        for name, truth in seen.expectation.outputs.items():
             np.testing.assert_array_equal(arrays[f"expected.{name}"], truth.value)
             apart = np.abs(arrays[f"got.{name}"].astype(float) - truth.value)
             assert not (apart <= arrays[f"tolerance.{name}"]).all()
     replayed = bundle.replay(place, altered(invert))
-    assert (replayed.status, replayed.problems) == ("failed", evidence.outcome.problems)
+    assert (replayed.status, replayed.problems) == ("failed", seen.outcome.problems)
     assert bundle.replay(place, local()).status == "passed"
 
 
@@ -249,15 +249,15 @@ def test_a_bundle_of_any_block_is_run_again(tmp_path: Path, block: str) -> None:
     titles = ("aclnnL1LossBackward", "aclnnKlDivTargetBackward.builtin", "aclnnTanhBackward")
     found = kept(operators=titles, blocks=(block,), quick=block != "fuzz")
     assert found
-    for evidence in found[:40]:
-        assert bundle.replay(saved(tmp_path, evidence), local()).status == "passed"
+    for seen in found[:40]:
+        assert bundle.replay(saved(tmp_path, seen), local()).status == "passed"
 
 
 def test_bfloat16_is_stored_as_unsigned_integers(tmp_path: Path) -> None:
-    (evidence,) = kept(cases=CASES[1:2])
-    with np.load(saved(tmp_path, evidence) / "arrays.npz") as arrays:
+    (seen,) = kept(cases=CASES[1:2])
+    with np.load(saved(tmp_path, seen) / "arrays.npz") as arrays:
         assert arrays["input.target"].dtype == arrays["got.out"].dtype == np.uint16
-        assert arrays["input.target"].tobytes() == bytes(evidence.call.storages["target"])
+        assert arrays["input.target"].tobytes() == bytes(seen.call.storages["target"])
 
 
 @each(

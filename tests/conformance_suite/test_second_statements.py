@@ -15,11 +15,22 @@ from npucall.dtypes import BF16, DTYPES, FLOAT, FLOAT16, DType, promote
 from npucall.errors import NpucallError
 from npucall.tensors import TensorSpec, broadcast, row_major, view
 from npucall_conformance.cases import arrangements
-from npucall_conformance.cases.arrangements import SENTINEL, Arrangement, gaps, put
+from npucall_conformance.cases.arrangements import (
+    ARRANGEMENTS,
+    EXPANDED,
+    GAPS,
+    OFFSET,
+    SENTINEL,
+    STEP,
+    TRANSPOSED,
+    Arrangement,
+    gaps,
+    put,
+)
 from npucall_conformance.stating.promotion import common_shape, common_type
 
 SHAPES = ((), (1,), (0,), (3,), (4, 1), (1, 3), (4, 3), (2, 1, 3), (5, 4, 1), (2, 0, 3), (1, 1, 0))
-STRIDED = [Arrangement.TRANSPOSED, Arrangement.STEP, Arrangement.OFFSET, Arrangement.GAPS]
+STRIDED = [TRANSPOSED, STEP, OFFSET, GAPS]
 FITTING = [
     (layout, shape)
     for layout, shape in product(STRIDED, [(), (5,), (3, 4), (2, 3, 4)])
@@ -43,7 +54,7 @@ def test_strides_of_a_tensor_without_gaps_are_the_contracts() -> None:
 
 @each(
     ("layout", "shape"),
-    [(a, s) for a, s in product(Arrangement, SHAPES) if a.fits(s, output=False)],
+    [(a, s) for a, s in product(ARRANGEMENTS, SHAPES) if a.fits(s, output=False)],
 )
 def test_a_view_has_the_contracts_elements(layout: Arrangement, shape: tuple[int, ...]) -> None:
     spec = layout.spec(FLOAT16, shape)
@@ -76,10 +87,10 @@ def test_the_gaps_are_all_that_is_no_element(layout: Arrangement, shape: tuple[i
 
 
 def test_an_expanded_tensor_has_equal_rows_and_is_no_output() -> None:
-    _, seen = put(np.arange(12.0).reshape(3, 4), Arrangement.EXPANDED.spec(FLOAT, (3, 4)))
+    _, seen = put(np.arange(12.0).reshape(3, 4), EXPANDED.spec(FLOAT, (3, 4)))
     np.testing.assert_array_equal(seen, [[8, 9, 10, 11]] * 3)
-    assert Arrangement.EXPANDED.fits((3, 4), output=False)
-    assert not Arrangement.EXPANDED.fits((3, 4), output=True)
+    assert EXPANDED.fits((3, 4), output=False)
+    assert not EXPANDED.fits((3, 4), output=True)
 
 
 ROOT = Path(npucall_conformance.__file__).parent

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from npucall_conformance.reporting.report import CaseOutcome
-    from npucall_conformance.running.runner import Evidence
+    from npucall_conformance.running.crowd import Observation
 
 OTHERWISE_ON_THE_CPU: dict[str, dict[str, Any]] = {
     "aclnnLogit": {"dtypes": (FLOAT,)},  # eps is rounded to FLOAT16 and BF16
@@ -167,9 +167,9 @@ def test_it_is_compared_with_a_server(npu: Any, turned: bool) -> None:
 def test_a_bundle_is_replayed_without_a_server(npu: Any, tmp_path: Path) -> None:
     right = npu.npu_gelu
     npu.npu_gelu = lambda x, approximate="none": right(x, approximate) * 1.5
-    kept: list[Evidence] = []
+    kept: list[Observation] = []
     run(host(), cases=GELU, **STANDARD, on_failure=kept.append)
-    saved = bundle.save(tmp_path, kept[0], Report("cann-standard", 0, host().server))
+    saved = bundle.save(tmp_path, Report("cann-standard", 0, host().server), kept[0])
     assert bundle.replay(saved, host()).status == "failed"
     npu.npu_gelu = right
     assert bundle.replay(saved, host()).status == "passed"

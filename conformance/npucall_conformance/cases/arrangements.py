@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from enum import Enum
+from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
-from typing import Protocol
+from typing import Any
 
 import numpy as np
 
@@ -14,51 +14,67 @@ from npucall.tensors import Buffer, Shape, TensorSpec
 
 SENTINEL = b"\xa5"
 """The bytes that fill storage which no element owns, unless a case has bytes of its own."""
-_BEFORE, _BEHIND = 3, 5
-"""Elements before a view with an offset, and after every view that is not dense."""
 
 
-class StorageLayout(Protocol):
-    """How a tensor lies in its storage, whatever its shape is."""
+@dataclass(frozen=True)
+class Arrangement:
+    """How a tensor lies in its storage, whatever its shape is; the simplest is dense."""
+
+    name: str = "drawn"
+    places: tuple[int, ...] = ()
+    """By dimension: those with larger numbers vary faster; of equal ones the later does."""
+    gaps: tuple[int, ...] = ()
+    """By dimension, from the last one on: elements that are left out after its elements."""
+    expanded: tuple[bool, ...] = ()
+    """By dimension: whether it has stride 0. Only inputs may have such dimensions."""
+    strides: tuple[int, ...] = ()
+    """By dimension: the stride itself, so that elements may share memory. Only for inputs."""
+    offset: int = 0
+    behind: int = 0
+    """Elements of storage after the view."""
+    step: int = 1
+    """The stride of the dimension that varies fastest."""
 
     def fits(self, shape: Shape, *, output: bool) -> bool:
-        """Whether a tensor of that shape can differ from dense in this way."""
+        """Whether a tensor of that shape may have it; outputs must not share memory."""
+        return not (output and (any(self.expanded) or any(self.strides)) and shape)
 
+    @lru_cache(maxsize=4096)  # noqa: B019  # most calls have one of a few
     def spec(self, dtype: DType, shape: Shape) -> TensorSpec:
         """The tensor in this layout."""
+        strides = self._strides(shape)
+        reach = sum((n - 1) * s for n, s in zip(shape, strides, strict=True)) if prod(shape) else -1
+        storage = (self.offset + reach + 1 + self.behind,)
+        spec = TensorSpec(dtype, shape, strides, self.offset, storage)
+        return spec.dense() if spec.row_major else spec
+
+    def _strides(self, shape: Shape) -> Shape:
+        rank = len(shape)
+        if any(self.strides):
+            return tuple(_at(self.strides, axis) for axis in range(rank))
+        if not prod(shape):
+            return row_major(shape)
+        strides, step = [0] * rank, self.step
+        for axis in sorted(range(rank), key=lambda axis: (_at(self.places, axis), axis))[::-1]:
+            if not _at(self.expanded, axis):
+                strides[axis] = step
+                step = step * shape[axis] + _at(self.gaps, rank - 1 - axis)
+        return tuple(strides)
 
 
-class Arrangement(Enum):
-    """How a tensor lies in its storage."""
+def _at(numbers: tuple[Any, ...], axis: int) -> Any:
+    return numbers[axis] if axis < len(numbers) else 0
 
-    DENSE = "dense"
-    TRANSPOSED = "transposed"
-    STEP = "step"
-    OFFSET = "offset"
-    GAPS = "gaps"
-    EXPANDED = "expanded"
-    TAIL = "tail"
-    """Row by row, in as much storage as TRANSPOSED, so that only strides differ between the two."""
 
-    def fits(self, shape: Shape, *, output: bool) -> bool:
-        """Whether a tensor of that shape can differ from dense in this way."""
-        if self is Arrangement.TRANSPOSED:
-            return sum(extent > 1 for extent in shape) > 1
-        if self is Arrangement.EXPANDED:
-            return not output and bool(shape) and shape[0] > 1
-        if self is Arrangement.GAPS:
-            return len(shape) > 1
-        return self is Arrangement.OFFSET or bool(shape)
-
-    @lru_cache(maxsize=4096)  # there are only a few arrangements
-    def spec(self, dtype: DType, shape: Shape) -> TensorSpec:
-        """The tensor in this layout; unless it is dense, storage continues after the view."""
-        if self is Arrangement.DENSE:
-            return TensorSpec(dtype, shape)
-        offset = _BEFORE if self is Arrangement.OFFSET else 0
-        strides = _strides(self, shape)
-        reach = sum((n - 1) * s for n, s in zip(shape, strides, strict=True)) if prod(shape) else 0
-        return TensorSpec(dtype, shape, strides, offset, (offset + reach + 1 + _BEHIND,))
+DENSE = Arrangement("dense")
+TRANSPOSED = Arrangement("transposed", places=(8, 7, 6, 5, 4, 3, 2, 1), behind=5)
+STEP = Arrangement("step", step=2, behind=5)
+OFFSET = Arrangement("offset", offset=3, behind=5)
+GAPS = Arrangement("gaps", gaps=(3,), behind=5)
+EXPANDED = Arrangement("expanded", expanded=(True,), behind=5)
+TAIL = Arrangement("tail", behind=5)
+"""In as much storage as TRANSPOSED, so that only strides differ between the two."""
+ARRANGEMENTS = (TRANSPOSED, STEP, OFFSET, GAPS, EXPANDED, TAIL)
 
 
 def row_major(shape: Shape) -> Shape:
@@ -99,17 +115,3 @@ def gaps(spec: TensorSpec, storage: bytes | bytearray | memoryview) -> AnyArray:
         steps = tuple(0 if n == 1 else s for n, s in zip(spec.shape, spec.strides, strict=True))
         np.lib.stride_tricks.as_strided(free[spec.offset :], spec.shape, steps)[...] = False
     return np.frombuffer(storage, np.uint8).reshape(-1, spec.dtype.itemsize)[free]
-
-
-def _strides(layout: Arrangement, shape: Shape) -> Shape:
-    if not shape:
-        return ()
-    if layout is Arrangement.TRANSPOSED:
-        return tuple(reversed(row_major(tuple(reversed(shape)))))
-    if layout is Arrangement.STEP:
-        return tuple(2 * stride for stride in row_major(shape))
-    if layout is Arrangement.GAPS:
-        return row_major((*shape[:-1], shape[-1] + _BEFORE))
-    if layout is Arrangement.EXPANDED:
-        return (0, *row_major(shape)[1:])
-    return row_major(shape)

@@ -9,7 +9,7 @@ from math import prod
 
 from npucall.dtypes import FLOAT
 from npucall.errors import PARAM_NULLPTR
-from npucall_conformance.cases.arrangements import Arrangement
+from npucall_conformance.cases.arrangements import ARRANGEMENTS, GAPS, OFFSET, STEP
 from npucall_conformance.cases.case import Case
 from npucall_conformance.cases.drawn_calls import fuzz
 from npucall_conformance.cases.large import SHORT, large, other_places, tiny
@@ -63,16 +63,16 @@ def _mixed(make: Maker) -> Iterator[Case]:
 
 def _layout(make: Maker) -> Iterator[Case]:
     statement = make.statement
-    base, kinds, names = Setup(base=statement.layout_shape), list(Arrangement)[1:], make.names
+    base, kinds, names = Setup(base=statement.layout_shape), list(ARRANGEMENTS), make.names
     for turn, dtype in enumerate(statement.dtypes):
         for layout in kinds:
             for name in names:
-                case = make.case(dtype, base, note=f"{name}-{layout.value}")
+                case = make.case(dtype, base, note=f"{name}-{layout.name}")
                 given = {name: None} if name in make.outputs else case.outputs
                 yield replace(case, layouts={name: layout}, outputs=given)
             # With the same attributes, so that some of them differ only in strides.
             yield make.case(
-                dtype, base, make.combinations[0], note=f"all-{layout.value}", outputs=True,
+                dtype, base, make.combinations[0], note=f"all-{layout.name}", outputs=True,
                 layouts=dict.fromkeys(names, layout),
             )  # fmt: skip
         for number in range(len(kinds)):
@@ -82,7 +82,7 @@ def _layout(make: Maker) -> Iterator[Case]:
                 dtype, base, note="mixture", outputs=True, layouts=mixture, telling=number > 0
             )
     yield from other_places(make)
-    layouts = (Arrangement.GAPS, Arrangement.STEP, Arrangement.OFFSET)
+    layouts = (GAPS, STEP, OFFSET)
     for dtype, (turn, name) in product(statement.dtypes, enumerate(make.outputs)):
         case = make.case(dtype, base, note=f"{name}-unsent", telling=True)
         layout = layouts[(make.made + turn) % len(layouts)]
@@ -218,7 +218,7 @@ def _paths(make: Maker) -> Iterator[Case]:
     first, *rest = statement.dtypes
     base = Setup(base=statement.layout_shape)
     yield make.case(first, base, telling=True)
-    layouts = dict.fromkeys(make.names, Arrangement.GAPS)
+    layouts = dict.fromkeys(make.names, GAPS)
     yield make.case(first, base, note="gaps", outputs=True, layouts=layouts)
     for setup in statement.broadcast[:: max(1, len(statement.broadcast) - 1)][:2]:
         yield make.case(setup.only[0] if setup.only else first, setup)

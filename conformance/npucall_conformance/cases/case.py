@@ -6,12 +6,14 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from npucall.declare.parameters import Scalar
 from npucall.dtypes import DType
 from npucall.tensors import Shape
-from npucall_conformance.cases.arrangements import StorageLayout
+from npucall_conformance.cases.arrangements import Arrangement
 from npucall_conformance.stating.parts import Contradiction, Invalid, Setup
 from npucall_conformance.stating.statement import Statement
 from npucall_conformance.stating.written import WrittenCall
@@ -47,6 +49,23 @@ _LISTED = 4
 """For a longer list, an id has this many of its numbers, and says how many more there are."""
 
 
+class Marks(NamedTuple):
+    """Special elements of a tensor; all others are multiplied."""
+
+    numbers: tuple[tuple[int, float], ...]
+    """Positions among the elements, which wrap around at the end, and the values there."""
+    power: int = 0
+    """All others are multiplied by 2 to that power."""
+
+    def put(self, drawn: Any) -> Any:
+        """The numbers that were drawn, with the special ones among them."""
+        found = np.array(drawn, np.float64) * 2.0**self.power
+        flat = found.reshape(-1)
+        for place, number in self.numbers if flat.size else ():
+            flat[place % flat.size] = number
+        return flat.reshape(found.shape)
+
+
 @dataclass(frozen=True, eq=False)
 class Case:
     """One call without its data, which are made from the seed and the id."""
@@ -64,7 +83,7 @@ class Case:
     attributes: Mapping[str, Any]
     outputs: Mapping[str, DType | None] = field(default_factory=dict)
     """Outputs that are given, with their dtypes; None: the dtype that the output has by default."""
-    layouts: Mapping[str, StorageLayout] = field(default_factory=dict)
+    layouts: Mapping[str, Arrangement] = field(default_factory=dict)
     setup: Setup = field(default_factory=Setup)
     defects: tuple[Invalid, ...] = ()
     """The defects of the call; the first must be found."""
@@ -79,6 +98,8 @@ class Case:
     """It can find more errors than its neighbours, so that quick runs begin with it."""
     written: WrittenCall | None = None
     """The call and its results, if they are written out."""
+    marks: Mapping[str, Marks] = field(default_factory=dict)
+    """Special numbers among those that are drawn for an input."""
     data: str = ""
     """Cases with the same text here have the same numbers in tensors of the same shape; empty: no
     other case has the same numbers."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from npucall.dtypes import FLOATS, DType
 from npucall.errors import PARAM_NULLPTR
-from npucall_conformance.cases.arrangements import StorageLayout
+from npucall_conformance.cases.arrangements import Arrangement
 from npucall_conformance.cases.case import FUZZ, Case
 from npucall_conformance.cases.draws import (
     Draws,
@@ -64,7 +64,8 @@ def _valid(draw: Draws, statement: Statement) -> Case:
     base = statement.layout_shape if setup.base is None else setup.base
     chosen = attributes(draw, statement, base)
     setup = replace(setup, absent=_absent(draw, statement, setup))
-    return _placed(draw, Maker(sprinkled(draw, statement), FUZZ).case(dtype, setup, chosen))
+    case = Maker(statement, FUZZ).case(dtype, setup, chosen, marks=sprinkled(draw, statement))
+    return _placed(draw, case)
 
 
 def _placed(draw: Draws, case: Case, spared: Iterable[str] = ()) -> Case:
@@ -73,7 +74,7 @@ def _placed(draw: Draws, case: Case, spared: Iterable[str] = ()) -> Case:
     for each in case.statement.outputs:
         if each.name not in outputs and draw.flag():
             outputs[each.name] = None
-    placed: dict[str, StorageLayout] = {}
+    placed: dict[str, Arrangement] = {}
     for name in [*case.shapes, *outputs]:
         if name not in spared:
             placed[name] = layout(draw, output=name in outputs)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import string
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
 from random import Random
@@ -16,11 +15,10 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from npucall.dtypes import DType
-from npucall.tensors import Shape, TensorSpec
-from npucall_conformance.cases.arrangements import Arrangement, StorageLayout, row_major
+from npucall.tensors import Shape
+from npucall_conformance.cases.arrangements import DENSE, Arrangement
+from npucall_conformance.cases.case import Marks
 from npucall_conformance.cases.large import special_values
-from npucall_conformance.stating.domains import Sprinkled
 from npucall_conformance.stating.parts import Attributes, Setup
 from npucall_conformance.stating.promotion import common_shape
 from npucall_conformance.stating.statement import Statement
@@ -90,67 +88,21 @@ _OF_OUTPUTS = ("dense", "strided")
 _OF_INPUTS = ("dense", "strided", "strided", "expanded", "windows")
 
 
-@dataclass(frozen=True)
-class Strided:
-    """A layout for tensors of any rank; if a tensor has fewer dimensions, the rest is ignored."""
-
-    places: tuple[int, ...] = ()
-    """By dimension: those with larger numbers vary faster; of equal ones the later does."""
-    gaps: tuple[int, ...] = ()
-    """By dimension: elements that are left out after its elements."""
-    expanded: tuple[bool, ...] = ()
-    """By dimension: whether it has stride 0. Only inputs may have such dimensions."""
-    strides: tuple[int, ...] = ()
-    """By dimension: the stride itself, so that elements may share memory. Only for inputs."""
-    offset: int = 0
-    behind: int = 0
-    """Elements of storage after the view."""
-
-    def fits(self, shape: Shape, *, output: bool) -> bool:
-        """Whether a tensor of that shape may have it; outputs must not share memory."""
-        return not (output and (any(self.expanded) or any(self.strides)) and shape)
-
-    def spec(self, dtype: DType, shape: Shape) -> TensorSpec:
-        """The tensor in this layout."""
-        strides = self._strides(shape)
-        reach = sum((n - 1) * s for n, s in zip(shape, strides, strict=True)) if prod(shape) else -1
-        storage = (self.offset + reach + 1 + self.behind,)
-        spec = TensorSpec(dtype, shape, strides, self.offset, storage)
-        return spec.dense() if spec.row_major else spec
-
-    def _strides(self, shape: Shape) -> Shape:
-        if any(self.strides):
-            return tuple(_at(self.strides, axis) for axis in range(len(shape)))
-        if not prod(shape):
-            return row_major(shape)
-        strides, step = [0] * len(shape), 1
-        order = sorted(range(len(shape)), key=lambda axis: (_at(self.places, axis), axis))
-        for axis in reversed(order):
-            if _at(self.expanded, axis):
-                continue
-            strides[axis] = step
-            step = step * shape[axis] + _at(self.gaps, axis)
-        return tuple(strides)
-
-
-def layout(draw: Draws, *, output: bool) -> StorageLayout:
+def layout(draw: Draws, *, output: bool) -> Arrangement:
     """Any layout that an input, or an output, may have; the simplest is dense."""
     kind = draw.pick(_OF_OUTPUTS if output else _OF_INPUTS)
     if kind == "dense":
-        return Arrangement.DENSE
+        return DENSE
     offset, behind = draw.number(0, 5), draw.number(0, 3)
     if kind == "windows":
-        return Strided(strides=_numbers(draw, _WINDOW), offset=offset, behind=behind)
+        return Arrangement(strides=_numbers(draw, _WINDOW), offset=offset, behind=behind)
     expanded = draw.several(_RANK, draw.flag) if kind == "expanded" else ()
-    return Strided(_numbers(draw, _RANK), _numbers(draw, 3), expanded, (), offset, behind)
+    places, gaps = _numbers(draw, _RANK), _numbers(draw, 3)
+    return Arrangement("drawn", places, gaps, expanded, offset=offset, behind=behind)
 
 
 def _numbers(draw: Draws, most: int) -> tuple[int, ...]:
     return draw.several(_RANK, lambda: draw.number(0, most))
-
-
-def _at(numbers: tuple[Any, ...], axis: int) -> Any:
-    return numbers[axis] if axis < len(numbers) else 0
 
 
 _EXTENT, _LONG = 9, 61
@@ -259,19 +211,16 @@ _POWERS = (0, 0, 2, -12, -30)
 """Of 2, by which all of a tensor's other numbers are multiplied."""
 
 
-def sprinkled(draw: Draws, statement: Statement) -> Statement:
-    """The statement with special values in inputs that have no dtypes of their own."""
-    inputs = []
+def sprinkled(draw: Draws, statement: Statement) -> dict[str, Marks]:
+    """Special values in inputs that have no dtypes of their own."""
+    found = {}
     extreme = draw.flag()
     for each in statement.inputs:
-        domain = each.domain
         if statement.sprinkled and not each.dtypes and draw.flag():
             power = draw.pick(_POWERS) if extreme else 0
             special = special_values(statement, each.name, extreme=extreme)
-            marks = draw.several(_MARKS, partial(_mark, draw, special))
-            domain = Sprinkled(each.domain, marks, power)
-        inputs.append(replace(each, domain=domain))
-    return replace(statement, inputs=tuple(inputs))
+            found[each.name] = Marks(draw.several(_MARKS, partial(_mark, draw, special)), power)
+    return found
 
 
 def _mark(draw: Draws, numbers: tuple[float, ...]) -> tuple[int, float]:

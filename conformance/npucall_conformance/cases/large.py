@@ -17,10 +17,17 @@ import numpy as np
 
 from npucall.dtypes import DType
 from npucall.tensors import Shape
-from npucall_conformance.cases.arrangements import Arrangement
-from npucall_conformance.cases.case import Case
+from npucall_conformance.cases.arrangements import (
+    EXPANDED,
+    GAPS,
+    OFFSET,
+    STEP,
+    TRANSPOSED,
+    Arrangement,
+)
+from npucall_conformance.cases.case import Case, Marks
 from npucall_conformance.cases.maker import Maker
-from npucall_conformance.stating.domains import EXTREMES, NO_NUMBERS, Sprinkled
+from npucall_conformance.stating.domains import EXTREMES, NO_NUMBERS
 from npucall_conformance.stating.parts import Setup
 from npucall_conformance.stating.statement import RANK_SHAPES, Statement
 
@@ -29,9 +36,9 @@ BEYOND = 98_304
 IN_CHUNKS = 1_100_003
 """So many elements of FLOAT take more than 4 MiB."""
 
-_STRIDED = (Arrangement.TRANSPOSED, Arrangement.STEP, Arrangement.OFFSET)
-_MIXTURE = (Arrangement.TRANSPOSED, Arrangement.EXPANDED, Arrangement.STEP)
-_GAPPED = (Arrangement.GAPS, Arrangement.TRANSPOSED, Arrangement.STEP)
+_STRIDED = (TRANSPOSED, STEP, OFFSET)
+_MIXTURE = (TRANSPOSED, EXPANDED, STEP)
+_GAPPED = (GAPS, TRANSPOSED, STEP)
 
 
 def large(make: Maker) -> Iterator[Case]:
@@ -47,7 +54,7 @@ def large(make: Maker) -> Iterator[Case]:
     yield _mixture(make, statement.dtypes[0], 1, replace(chunks, note="chunks-mixture"))
     for dtype in statement.dtypes:
         case = make.case(dtype, Setup("special", base=statement.large_shape))
-        yield replace(case, statement=_marked(statement), telling=dtype is statement.dtypes[0])
+        yield replace(case, marks=_marked(statement), telling=dtype is statement.dtypes[0])
 
 
 _BORDERS = (0, 1, 255, 256, 1_023, 1_024, 4_095, 4_096, 16_384, 65_535, 65_536, 98_303, 98_304, -1)
@@ -72,23 +79,18 @@ def special_values(statement: Statement, name: str, *, extreme: bool) -> tuple[f
     return tuple(found)
 
 
-@cache
-def _marked(statement: Statement) -> Statement:
-    """The statement with special values at such places of inputs without dtypes of their own.
+def _marked(statement: Statement) -> dict[str, Marks]:
+    """Special values at such places of inputs without dtypes of their own.
 
-    Not if drawn calls have none either.
+    None if drawn calls have none either.
     """
-    inputs = []
-    for turn, each in enumerate(statement.inputs):
+    found = {}
+    for turn, each in enumerate(statement.inputs if statement.sprinkled else ()):
         special = special_values(statement, each.name, extreme=False)
-        marks = [(place, special[(turn + i) % len(special)]) for i, place in enumerate(_BORDERS)]
-        domain = (
-            each.domain
-            if each.dtypes or not statement.sprinkled
-            else Sprinkled(each.domain, tuple(marks))
-        )
-        inputs.append(replace(each, domain=domain))
-    return replace(statement, inputs=tuple(inputs))
+        places = enumerate(_BORDERS, turn)
+        if not each.dtypes:
+            found[each.name] = Marks(tuple((p, special[i % len(special)]) for i, p in places))
+    return found
 
 
 def tiny(make: Maker) -> Iterator[Case]:
@@ -99,10 +101,10 @@ def tiny(make: Maker) -> Iterator[Case]:
             continue
         least = 2.0 ** (dtype.least_exponent - dtype.fraction)
         marks = tuple((place, least * (-3) ** place) for place in range(6))
-        own = replace(each, domain=Sprinkled(each.domain, marks))
-        inputs = tuple(own if one is each else one for one in statement.inputs)
-        case = make.case(dtype, Setup(f"{each.name}-tiny"), make.combinations[0])
-        yield replace(case, statement=replace(statement, inputs=inputs))
+        yield make.case(
+            dtype, Setup(f"{each.name}-tiny"), make.combinations[0],
+            marks={each.name: Marks(marks)},
+        )  # fmt: skip
 
 
 def _laid_out(make: Maker, dtype: DType, turn: int) -> Iterator[Case]:
@@ -111,7 +113,7 @@ def _laid_out(make: Maker, dtype: DType, turn: int) -> Iterator[Case]:
     yield _mixture(make, dtype, turn, replace(base, note="mixture"), telling=turn == 0)
     yield make.case(dtype, base, note="inputs-strided", layouts=_in_turn(inputs, _STRIDED, turn))
     for name in inputs if turn == 0 else [inputs[turn % len(inputs)]]:
-        layouts = {name: Arrangement.EXPANDED}
+        layouts = {name: EXPANDED}
         yield make.case(dtype, base, note=f"{name}-expanded", layouts=layouts)
     gapped = _in_turn(make.outputs, _GAPPED, turn)
     yield make.case(dtype, base, note="outputs-gapped", outputs=True, layouts=gapped)
@@ -140,17 +142,17 @@ def _one_of_a_kind(setups: tuple[Setup, ...], turn: int) -> list[Setup]:
 
 
 _OTHERS = (
-    ((2, 3, 2, 2, 3), Arrangement.STEP),
-    ((3, 3, 3), Arrangement.TRANSPOSED),
-    ((3, 4_200), Arrangement.GAPS),
+    ((2, 3, 2, 2, 3), STEP),
+    ((3, 3, 3), TRANSPOSED),
+    ((3, 4_200), GAPS),
 )
 """Shapes with more axes than a copy has; with equal extents; with rows that are far apart."""
 SHORT = (
-    ((2, 1, 2), Arrangement.TRANSPOSED),
-    ((1, 2, 1, 2), Arrangement.STEP),
-    ((2, 2), Arrangement.EXPANDED),
-    ((1, 2), Arrangement.OFFSET),
-    ((2, 1), Arrangement.GAPS),
+    ((2, 1, 2), TRANSPOSED),
+    ((1, 2, 1, 2), STEP),
+    ((2, 2), EXPANDED),
+    ((1, 2), OFFSET),
+    ((2, 1), GAPS),
 )
 """Extents of 1 and 2, whose strides say more than the elements need."""
 
@@ -165,5 +167,5 @@ def other_places(
     for turn, (base, layout) in enumerate(others):
         yield make.case(
             statement.dtypes[turn % len(statement.dtypes)], Setup(base=base), outputs=True,
-            note=f"all-{layout.value}", layouts=dict.fromkeys(make.names, layout),
+            note=f"all-{layout.name}", layouts=dict.fromkeys(make.names, layout),
         )  # fmt: skip

@@ -15,7 +15,7 @@ from npucall.dtypes import BOOL, DOUBLE, FLOAT, INT64, AnyArray, DType
 from npucall.tensors import Shape, TensorSpec
 from npucall_client.calls.arguments import BoundCall
 from npucall_conformance import wire
-from npucall_conformance.cases.arrangements import Arrangement, blank, put
+from npucall_conformance.cases.arrangements import DENSE, blank, put
 from npucall_conformance.cases.case import Case
 from npucall_conformance.stating.arguments import Arguments, Reals, wide
 from npucall_conformance.stating.domains import Draw
@@ -78,12 +78,12 @@ def call_of(case: Case, seed: int, product: str = "Ascend910B") -> MadeCall:
         if name not in shapes or name in specs:
             continue
         dtypes[name] = dtype or dtypes[name]
-        layout = case.layouts.get(name, Arrangement.DENSE)
+        layout = case.layouts.get(name, DENSE)
         if not layout.fits(shapes[name], output=True):
-            layout = Arrangement.DENSE
+            layout = DENSE
         spec = layout.spec(dtypes[name], shapes[name])
         arguments[name] = spec
-        if layout is not Arrangement.DENSE and name not in case.unsent:
+        if layout is not DENSE and name not in case.unsent:
             storages[name] = blank(spec, _fill(case, seed))
     for defect in case.defects:
         for name, change in defect.changes.items():
@@ -140,9 +140,9 @@ def _inputs(
             seen[each.name] = None
             continue
         array = _drawn(case, each, Draw(random, case.shapes[each.name], seen, case.shapes))
-        layout = case.layouts.get(each.name, Arrangement.DENSE)
+        layout = case.layouts.get(each.name, DENSE)
         if not layout.fits(array.shape, output=each.updated):
-            layout = Arrangement.DENSE
+            layout = DENSE
         spec = layout.spec(case.dtypes[each.name], array.shape)
         storages[each.name], arrays[each.name] = put(array, spec, _fill(case, seed))
         if each.name in case.setup.raw:
@@ -162,8 +162,11 @@ def _truths(seen: AnyArray, raw: bytes) -> AnyArray:
 
 def _drawn(case: Case, each: In, draw: Draw) -> AnyArray:
     numbers = case.setup.values.get(each.name)
+    if numbers is None:
+        numbers = each.domain(draw)
+        numbers = case.marks[each.name].put(numbers) if each.name in case.marks else numbers
     with np.errstate(all="ignore"):
-        return rounded(each.domain(draw) if numbers is None else numbers, case.dtypes[each.name])
+        return rounded(numbers, case.dtypes[each.name])
 
 
 def attributes_of(statement: Statement, given: Mapping[str, Any]) -> dict[str, Argument]:

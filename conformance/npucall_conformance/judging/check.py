@@ -121,8 +121,10 @@ def check(expectation: Expectation, answer: WireAnswer | NpucallError, profile: 
     return _check_outputs(expectation, answer, profile)
 
 
-def described(error: NpucallError) -> str:
-    """An error in one line."""
+def described(error: WireAnswer | NpucallError) -> str:
+    """An error in one line; of an answer that it is one."""
+    if not isinstance(error, NpucallError):
+        return "an answer"
     status = f" {error.aclnn_status}" if error.aclnn_status else ""
     return f"{error.reason}{status}: {error}"
 

@@ -7,46 +7,44 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import islice
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from npucall.errors import NpucallError
 from npucall_conformance.cases.blocks import cases_of
 from npucall_conformance.cases.case import Case
 from npucall_conformance.cases.made_call import MadeCall, call_of
-from npucall_conformance.judging.check import Expectation, check, described, expectation_of
+from npucall_conformance.judging.check import Expectation, check, expectation_of
+from npucall_conformance.judging.differences import differences
+from npucall_conformance.reporting.report import CaseOutcome
 from npucall_conformance.running.not_judged import applies
 from npucall_conformance.running.subject import Subject
 from npucall_conformance.statements import statements
-from npucall_conformance.wire import WireAnswer
+from npucall_conformance.wire import AnswerOrError
+
+if TYPE_CHECKING:
+    from npucall_conformance.running.runner import Runner
 
 
 @dataclass
-class PathsTaken:
-    """The paths by which a call was sent."""
-
-    paths: list[str] = field(default_factory=list)
-    """The paths whose answers were compared."""
-    skipped: dict[str, str] = field(default_factory=dict)
-    """The paths that the call could not take, each with the reason."""
-
-
-@dataclass(frozen=True)
 class Observation:
-    """A call that a server has answered."""
+    """A call that a server has answered, and what came of it."""
 
-    subject: Subject
+    runner: Runner
+    """How it is judged."""
+    outcome: CaseOutcome
     case: Case
     call: MadeCall
     expectation: Expectation
-    answer: WireAnswer | NpucallError
-    profile: str
-    seed: int = 0
-    rounds: int = 1
-    repeat: int = 1
-    allow_missing: bool = False
-    """See Runner."""
-    taken: PathsTaken = field(default_factory=PathsTaken)
-    """A look that sends the call by several paths notes them here."""
+    answer: AnswerOrError
+    paths: list[str] = field(default_factory=list)
+    """The paths by which the call was sent, and its answers compared."""
+    paths_skipped: dict[str, str] = field(default_factory=dict)
+    """The paths that the call could not take, each with the reason."""
+
+    @property
+    def subject(self) -> Subject:
+        """The server."""
+        return self.runner.first
 
 
 CALLERS = 8
@@ -71,8 +69,8 @@ def repeated(seen: Observation) -> list[str]:
         return []
     again = [seen.subject.ask(seen.call)]
     again += callers().map(lambda _: seen.subject.ask(seen.call), range(CALLERS))
-    found = (_differs(seen.answer, other) for other in again)
-    return [f"repeated: {problem}" for problem in found if problem][:1]
+    found = (each for other in again for each in differences(seen.answer, other))
+    return [f"repeated: {problem}" for problem in found][:1]
 
 
 def crowd(seen: Observation) -> list[str]:
@@ -89,11 +87,11 @@ def crowd(seen: Observation) -> list[str]:
     first = list(callers().map(lambda both: ask(both[0]), made))
 
     def problem_of(member: int, round_: str) -> list[str]:
-        problem = _differs(first[member], ask(made[member][0]))
-        return [f"crowd: {cases[member].id}, {round_}: {problem}"] if problem else []
+        found = differences(first[member], ask(made[member][0]))
+        return [f"crowd: {cases[member].id}, {round_}: {problem}" for problem in found[:1]]
 
     def caller(number: int) -> list[str]:
-        for turn in range(seen.rounds):
+        for turn in range(seen.runner.rounds):
             if found := problem_of((number + turn) % len(cases), f"round {turn + 1}"):
                 return found
         return []
@@ -101,24 +99,12 @@ def crowd(seen: Observation) -> list[str]:
     wrong = [
         f"crowd: {case.id}: {problem}"
         for case, (_, expectation), answer in zip(cases, made, first, strict=True)
-        for problem in check(expectation, answer, seen.profile).problems
+        for problem in check(expectation, answer, seen.runner.profile).problems
     ]
     wrong = wrong or [each for found in callers().map(caller, range(len(cases))) for each in found]
-    for turn in range(seen.rounds, seen.repeat):
+    for turn in range(seen.runner.rounds, seen.runner.repeat):
         wrong = wrong or problem_of(0, f"call {turn + 1}")
     return wrong
-
-
-def _differs(before: WireAnswer | NpucallError, now: WireAnswer | NpucallError) -> str:
-    """How an answer differs from an earlier one; empty if it does not."""
-    if isinstance(now, NpucallError) or isinstance(before, NpucallError):
-        texts = [
-            described(each) if isinstance(each, NpucallError) else "an answer"
-            for each in (before, now)
-        ]
-        return "" if texts[0] == texts[1] else f"expected {texts[0]}, as before, found {texts[1]}"
-    same = now.storages == before.storages and now.outputs == before.outputs
-    return "" if same else "expected the bits of the first answer, found others"
 
 
 def _members(seen: Observation) -> Iterator[Case]:
@@ -137,7 +123,7 @@ def _members(seen: Observation) -> Iterator[Case]:
 
 def _made_call(case: Case, seen: Observation) -> _Made:
     """The call of a case with its truth; the last ones are kept."""
-    key = case.id, seen.seed, seen.subject.server.product
+    key = case.id, seen.runner.seed, seen.subject.server.product
     if key not in _made:
         if len(_made) >= _KEPT:
             _made.clear()

@@ -7,17 +7,10 @@ from dataclasses import dataclass, replace
 from time import perf_counter_ns
 
 from npucall.errors import NpucallError
-from npucall_conformance import wire
 from npucall_conformance.cases.case import FUZZ, Case
-from npucall_conformance.cases.made_call import MadeCall, call_of
+from npucall_conformance.cases.made_call import call_of
 from npucall_conformance.cases.product_cases import LISTING
-from npucall_conformance.judging.check import (
-    CheckResult,
-    Expectation,
-    arrays_of,
-    check,
-    expectation_of,
-)
+from npucall_conformance.judging.check import CheckResult, arrays_of, check, expectation_of
 from npucall_conformance.judging.profiles import CANN_STANDARD, CPU_STRICT
 from npucall_conformance.judging.tolerance import judge
 from npucall_conformance.reporting.causes import findings, wrong
@@ -28,7 +21,7 @@ from npucall_conformance.running.not_judged import NotJudgedError, check_applies
 from npucall_conformance.running.paths import by_every_path
 from npucall_conformance.running.subject import Subject
 from npucall_conformance.stating.arguments import wide
-from npucall_conformance.wire import ON_CPU
+from npucall_conformance.wire import ON_CPU, WireAnswer
 
 REPEAT, QUICK_REPEAT, QUICK_ROUNDS = 50, 24, 3
 """How often a crowd sends one call in all; in a quick run it sends the other calls less often."""
@@ -37,17 +30,6 @@ LOOKS: dict[str, Callable[[Observation], list[str]]] = {
     "determinism": repeated, "crowd": crowd, "paths": by_every_path,
 }  # fmt: skip
 """Blocks whose calls are sent again, in another way: what finds the problems of that."""
-
-
-@dataclass(frozen=True)
-class Evidence:
-    """All about a case that failed."""
-
-    case: Case
-    outcome: CaseOutcome
-    call: MadeCall
-    expectation: Expectation
-    answer: wire.WireAnswer | NpucallError
 
 
 def default_profile(*servers: JudgedServer) -> str:
@@ -65,7 +47,7 @@ class Runner:
     """A second server. Its outputs are judged too, and compared with the first server's."""
     profile: str = CPU_STRICT
     seed: int = 0
-    on_failure: Callable[[Evidence], None] | None = None
+    on_failure: Callable[[Observation], object] | None = None
     rounds: int = REPEAT
     """How often each call of a crowd is sent together with the others."""
     repeat: int = REPEAT
@@ -75,17 +57,17 @@ class Runner:
 
     def run(self, cases: Iterable[Case]) -> Iterator[CaseOutcome]:
         """The outcomes, in the order of the cases, one by one as they come."""
-        for outcome, evidence in map(self.judged, cases):
-            if evidence is not None and self.on_failure is not None:
-                self.on_failure(evidence)
+        for outcome, seen in map(self.judged, cases):
+            if seen is not None and self.on_failure is not None:
+                self.on_failure(seen)
             yield outcome
 
     @property
     def _both(self) -> tuple[Subject, ...]:
         return (self.first,) if self.second is None else (self.first, self.second)
 
-    def judged(self, case: Case) -> tuple[CaseOutcome, Evidence | None]:
-        """The outcome of a case, and the evidence if it failed."""
+    def judged(self, case: Case) -> tuple[CaseOutcome, Observation | None]:
+        """The outcome of a case, and all about its call if it failed."""
         outcome = _blank(case)
         try:
             for each in self._both:
@@ -98,7 +80,7 @@ class Runner:
             text = f"the suite itself failed: {type(error).__name__}: {error}"
             return replace(outcome, status="failed", problems=(text,)), None
 
-    def _outcome(self, case: Case, outcome: CaseOutcome) -> tuple[CaseOutcome, Evidence | None]:
+    def _outcome(self, case: Case, outcome: CaseOutcome) -> tuple[CaseOutcome, Observation | None]:
         for each in self._both:
             each.check_there()
         if case.block == LISTING:
@@ -106,7 +88,7 @@ class Runner:
         written = case.written
         if written is not None and written.open_on_devices and self.profile != CPU_STRICT:
             raise NotJudgedError("devices answer what they like", lowers=False)
-        seen, truth_ns = self._observed(case)
+        seen = self._observed(case, outcome)
         checked = check(seen.expectation, seen.answer, self.profile)
         problems = list(checked.problems)
         try:
@@ -116,32 +98,25 @@ class Runner:
         except NotJudgedError:
             if not problems:  # a problem that was found stays
                 raise
-        outcome = replace(
-            finished(outcome, checked, problems, seen.answer), truth_ns=truth_ns,
-            paths=tuple(seen.taken.paths), paths_skipped=seen.taken.skipped,
-        )  # fmt: skip
+        outcome = finished(seen, checked, problems)
         if not problems:
             return outcome, None
         if case.block == FUZZ:
             outcome = replace(outcome, problems=(*problems, f"drawn: {seen.call}"))
-        outcome = replace(
+        seen.outcome = replace(
             outcome,
             findings=findings(problems, checked, seen.answer),
             wrong=wrong(seen.call, seen.expectation, seen.answer, checked),
         )
-        return outcome, Evidence(case, outcome, seen.call, seen.expectation, seen.answer)
+        return seen.outcome, seen
 
-    def _observed(self, case: Case) -> tuple[Observation, int]:
-        """The call with its answer, and the time for making its data and the truth."""
+    def _observed(self, case: Case, outcome: CaseOutcome) -> Observation:
+        """The call with its answer."""
         start = perf_counter_ns()
         call = call_of(case, self.seed, self.first.server.product)
         expectation = expectation_of(case, call)
-        truth_ns = perf_counter_ns() - start
-        seen = Observation(
-            self.first, case, call, expectation, self.first.ask(call), self.profile, self.seed,
-            rounds=self.rounds, repeat=self.repeat, allow_missing=self.allow_missing,
-        )  # fmt: skip
-        return seen, truth_ns
+        outcome = replace(outcome, truth_ns=perf_counter_ns() - start)
+        return Observation(self, outcome, case, call, expectation, self.first.ask(call))
 
     def _listing(self, case: Case, outcome: CaseOutcome) -> CaseOutcome:
         """Judges what each server lists of the operator."""
@@ -171,14 +146,10 @@ class Runner:
         return problems
 
 
-def finished(
-    outcome: CaseOutcome,
-    checked: CheckResult,
-    problems: list[str],
-    answer: wire.WireAnswer | NpucallError,
-) -> CaseOutcome:
+def finished(seen: Observation, checked: CheckResult, problems: list[str]) -> CaseOutcome:
     """The outcome of a case with the problems that were found."""
-    if isinstance(answer, wire.WireAnswer):
+    outcome, answer = seen.outcome, seen.answer
+    if isinstance(answer, WireAnswer):
         outcome = replace(outcome, run_ns=answer.timings.run_ns, total_ns=answer.total_ns)
     return replace(
         outcome,
@@ -187,6 +158,8 @@ def finished(
         ulp=checked.ulp,
         ratio=checked.ratio,
         contradiction=checked.sided,
+        paths=tuple(seen.paths),
+        paths_skipped=seen.paths_skipped,
     )
 
 

@@ -75,12 +75,12 @@ class Fuzz:
             found, _ = self.runner.judged(other)
             if found.status == "failed" and _kind(other, found) == kind and _is_less(other, case):
                 case, outcome, left = other, found, _smaller(other)
-        again, evidence = self.runner.judged(case)
+        again, seen = self.runner.judged(case)
         if again.status != "failed":
             remark = "the same call does not fail each time"
             return replace(outcome, problems=(*outcome.problems, remark))
-        if evidence is not None and self.runner.on_failure is not None:
-            self.runner.on_failure(evidence)
+        if seen is not None and self.runner.on_failure is not None:
+            self.runner.on_failure(seen)
         return again
 
 

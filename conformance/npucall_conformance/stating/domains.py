@@ -136,22 +136,3 @@ beyond. Not in one call with infinities: where a factor is so small that it beco
 its product with them is NaN. None so small that it, its exponential, or
 the product of a few becomes 0 in float32 on the way to a number: what is left then depends on the
 order of steps."""
-
-
-@dataclass(frozen=True)
-class Sprinkled:
-    """A domain with some special elements; all others are multiplied."""
-
-    domain: Domain
-    marks: tuple[tuple[int, float], ...]
-    """Positions among the elements, which wrap around at the end, and the values there."""
-    power: int = 0
-    """All others are multiplied by 2 to that power."""
-
-    def __call__(self, draw: Draw) -> Any:
-        """The numbers."""
-        found = np.array(self.domain(draw), np.float64) * 2.0**self.power
-        flat = found.reshape(-1)
-        for place, number in self.marks if flat.size else ():
-            flat[place % flat.size] = number
-        return flat.reshape(found.shape)

@@ -22,16 +22,13 @@ from npucall_client.sending.senders import finished
 from npucall_conformance.cases.case import Case
 from npucall_conformance.cases.made_call import call_of
 from npucall_conformance.judging.check import described
+from npucall_conformance.judging.differences import differences, of_errors, of_replies
 from npucall_conformance.running.crowd import Observation
 from npucall_conformance.running.not_judged import BUSY, NotJudgedError
 from npucall_conformance.running.paths.path import (
-    AnswerOrError,
     OutOfReachError,
     Path,
     PathCall,
-    differences,
-    of_errors,
-    of_replies,
     of_timings,
 )
 from npucall_conformance.running.paths.resources import OF_HERE, Resources, lacking, request_of
@@ -47,7 +44,7 @@ from npucall_conformance.running.paths.ways import (
     step_of,
 )
 from npucall_conformance.running.subject import Subject
-from npucall_conformance.wire import ON_CPU, unreadable
+from npucall_conformance.wire import ON_CPU, AnswerOrError, unreadable
 
 PATHS = (
     Path("execute", by_execute, "messages"),
@@ -102,7 +99,7 @@ def by_every_path(seen: Observation) -> list[str]:
     look.plan(samples)
     unread = tuple(name for name in seen.case.statement.unread if name in seen.call.storages)
     if unread:
-        seen.taken.paths.append(UNREAD)
+        seen.paths.append(UNREAD)
         unsent = [replace(sample, unsent=unread) for sample in samples[:1]]
         for path in paths:
             look.take(path, unsent, ", unread inputs not sent")
@@ -129,9 +126,9 @@ class _Look:
             need, reason = lacking(self._resources, path.needs)
         except NpucallError as error:
             need, reason = "answer", described(error)
-        is_lawful = need in OF_HERE or not path.required or self._seen.allow_missing
+        is_lawful = need in OF_HERE or not path.required or self._seen.runner.allow_missing
         if need and is_lawful:
-            self._seen.taken.skipped[path.name] = reason
+            self._seen.paths_skipped[path.name] = reason
         elif need:
             self.problems.append(f"{path.name}: expected a server that has it, found that {reason}")
         elif self._resources.silent.get(path.name, 0) >= _GIVE_UP:
@@ -145,7 +142,7 @@ class _Look:
         try:
             outcomes = path.send(self._resources, sent)
         except OutOfReachError as reason:
-            self._seen.taken.skipped[path.name] = str(reason)
+            self._seen.paths_skipped[path.name] = str(reason)
             return
         except NpucallError as error:
             sent, outcomes = sent[:1], [error]
@@ -158,15 +155,15 @@ class _Look:
         if busy:
             self._is_busy(path.name, busy[0])
             return
-        if path.name not in self._seen.taken.paths:
-            self._seen.taken.paths.append(path.name)
+        if path.name not in self._seen.paths:
+            self._seen.paths.append(path.name)
         for sample, outcome in zip(sent, outcomes, strict=True):
             found = differences(sample.answer, outcome)
             found += self.timing_problems(outcome) if path.timed else []
             self.problems += [f"{path.name}{what}: {problem}" for problem in found]
 
     def _is_busy(self, name: str, error: NpucallError) -> None:
-        self._seen.taken.skipped[name] = self.busy = f"{name}: {described(error)}"
+        self._seen.paths_skipped[name] = self.busy = f"{name}: {described(error)}"
 
     def timing_problems(self, outcome: AnswerOrError) -> list[str]:
         """What is wrong with the times of an answer."""
@@ -193,7 +190,7 @@ class _Look:
                 step = error.details.get("step", "0")
                 if name == PROGRAM_PLAN and step != str(len(steps) - 1):
                     found.append(f"expected step {len(steps) - 1} refused, found {step}")
-            self._seen.taken.paths.append(name)
+            self._seen.paths.append(name)
             self.problems += [f"{name}: {problem}" for problem in found]
 
 
@@ -244,7 +241,7 @@ def _refused(seen: Observation, error: NpucallError) -> list[str]:
 def _is_of_values(seen: Observation) -> bool:
     """Whether the call is refused because of values in its arrays, which a plan does not see."""
     case = replace(seen.case, defects=())
-    valid = call_of(case, seen.seed, seen.subject.server.product)
+    valid = call_of(case, seen.runner.seed, seen.subject.server.product)
     return valid.request().call == seen.call.request().call
 
 
@@ -256,9 +253,9 @@ def _samples(seen: Observation) -> Iterator[PathCall]:
     yield PathCall(seen.call, seen.answer)
     if _is_long(seen.case):
         return
-    case, seed = seen.case, seen.seed + 1
+    case, seed = seen.case, seen.runner.seed + 1
     if case.defects:
-        case, seed = replace(case, defects=()), seen.seed
+        case, seed = replace(case, defects=()), seen.runner.seed
     other = call_of(case, seed, seen.subject.server.product)
     yield from _answered(seen, PathCall(other, seen.answer))
     takes = _link(seen)

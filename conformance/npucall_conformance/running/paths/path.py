@@ -1,32 +1,25 @@
-"""``Path``, a call that takes it, and how two answers are compared."""
+"""``Path``, and a call that takes it."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Any, TypeAlias
-
-import numpy as np
+from typing import TYPE_CHECKING, TypeAlias
 
 from npucall.errors import NpucallError
 from npucall.places import Place
-from npucall.tensors import TensorSpec, view
 from npucall.wire.messages import Response
-from npucall.wire.replies import Reply, Timings
+from npucall.wire.replies import Timings
 from npucall_client.calls.arguments import BoundCall
 from npucall_client.sending.senders import finished
-from npucall_conformance.cases.arrangements import gaps
 from npucall_conformance.cases.made_call import MadeCall
-from npucall_conformance.judging.check import described
-from npucall_conformance.wire import WireAnswer, in_message, received, unreadable
+from npucall_conformance.wire import AnswerOrError, in_message, received, unreadable
 
 if TYPE_CHECKING:
     from npucall_conformance.running.paths.resources import Resources
 
     Fetch: TypeAlias = Callable[[str, Place], bytes]
-
-AnswerOrError: TypeAlias = "WireAnswer | NpucallError"
 
 
 class OutOfReachError(Exception):
@@ -111,64 +104,8 @@ def outcome_of(
         return unreadable(error)
 
 
-_OF_THE_WAY = ("request_id", "step", "method")
-"""Details of errors that name the path."""
 _CLOCKS = 0.01
 """By how much two clocks may differ in speed."""
-_LONG = 200
-"""Characters that fit two lines."""
-
-
-def differences(expected: AnswerOrError, found: AnswerOrError) -> list[str]:
-    """Where an outcome differs from that of the usual path."""
-    if isinstance(expected, NpucallError):
-        if isinstance(found, NpucallError):
-            return of_errors(expected, found)
-        return [f"expected {described(expected)}, found an answer"]
-    if isinstance(found, NpucallError):
-        return [f"expected an answer, found {described(found)}"]
-    storages = (
-        _of_storages(name, spec, expected.storages[name], found.storages[name])
-        for name, spec in expected.outputs.items()
-    )
-    return of_replies(expected.reply, found.reply) or list(filter(None, storages))
-
-
-def of_errors(expected: NpucallError, found: NpucallError) -> list[str]:
-    """Where an error differs from that of the usual path; its text and details if nothing else."""
-    names = ("code", "reason", "aclnn_status", "parameters")
-    first, second = (
-        {
-            "message": str(each),
-            "details": {n: text for n, text in each.details.items() if n not in _OF_THE_WAY},
-        }
-        for each in (expected, found)
-    )
-    return _unequal(
-        {name: getattr(expected, name) for name in names},
-        {name: getattr(found, name) for name in names},
-    ) or _unequal(first, second)
-
-
-def of_replies(expected: Reply, found: Reply) -> list[str]:
-    """Where a reply differs from that of the usual path."""
-    if expected.server.device == "local":  # each client is one
-        server = replace(expected.server, instance=found.server.instance)
-        expected = replace(expected, server=server)
-    names = ("variant", "kernel_dtype", "stored", "warnings", "server")
-    first, second = (
-        {**{n: getattr(each, n) for n in names}, "outputs": list(each.outputs.items())}
-        for each in (expected, found)
-    )
-    return _unequal(first, second)
-
-
-def _unequal(expected: Mapping[str, Any], found: Mapping[str, Any]) -> list[str]:
-    return [
-        f"expected {name} {wanted!s:.{_LONG}}, found {found[name]!s:.{_LONG}}"
-        for name, wanted in expected.items()
-        if wanted != found[name]
-    ]
 
 
 def of_timings(timings: Timings, total_ns: int, *, computed: bool) -> list[str]:
@@ -185,26 +122,3 @@ def of_timings(timings: Timings, total_ns: int, *, computed: bool) -> list[str]:
     if min(timings) < 0 or (computed and timings.run_ns <= 0):
         problems.append(f"expected times of 0 or more and run_ns above 0, found {timings}")
     return problems
-
-
-def _of_storages(name: str, spec: TensorSpec, expected: bytes, found: bytes) -> str:
-    """The difference in words; empty if all bits are the same. Any NaN is the same as another."""
-    if expected == found:
-        return ""
-    if len(expected) != len(found):
-        return f"{name}: expected {len(expected)} bytes, found {len(found)}"
-    if (gaps(spec, expected) != gaps(spec, found)).any():
-        return f"{name}: expected the same bytes between the elements, found others"
-    one, other = (np.array(view(spec, each)) for each in (expected, found))
-    bits = [
-        each.view(np.uint8).reshape(*spec.shape, -1)
-        for each in (np.atleast_1d(one), np.atleast_1d(other))
-    ]
-    differs = (bits[0] != bits[1]).any(axis=-1) & ~((one != one) & (other != other))  # noqa: PLR0124  # NaN alone
-    if not differs.any():
-        return ""
-    first = tuple(int(i) for i in np.argwhere(differs)[0])
-    return (
-        f"{name}: expected the same bits, found {np.count_nonzero(differs)} of {spec.elements} "
-        f"elements with others, first {list(first)}: {one[first]!r} and {other[first]!r}"
-    )

@@ -28,14 +28,13 @@ from npucall_client.sending.transfer import parts_of, size_of
 from npucall_client.sessions.results import new_handle
 from npucall_client.shared.memory import SharedMemory
 from npucall_conformance.running.paths.path import (
-    AnswerOrError,
     OutOfReachError,
     PathCall,
     ended,
     outcome_of,
 )
 from npucall_conformance.running.paths.resources import SECONDS, Resources, request_of
-from npucall_conformance.wire import in_message
+from npucall_conformance.wire import AnswerOrError, in_message
 
 if TYPE_CHECKING:
     from npucall_conformance.running.paths.path import Fetch
