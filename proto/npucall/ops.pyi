@@ -66,6 +66,7 @@ from npucall.operators.nll_loss_backward import nll_loss_backward as nll_loss_ba
 from npucall.operators.prelu import prelu as prelu
 from npucall.operators.prelu_backward import prelu_backward as prelu_backward
 from npucall.operators.reduce_sum import reduce_sum as reduce_sum
+from npucall.operators.relu import relu as relu
 from npucall.operators.rms_norm import rms_norm as rms_norm
 from npucall.operators.rms_norm_grad import rms_norm_grad as rms_norm_grad
 from npucall.operators.rotary_position_embedding import rotary_position_embedding as rotary_position_embedding

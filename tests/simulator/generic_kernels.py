@@ -67,16 +67,10 @@ def cumsum(self: AnyArray, dim: int, dtype: np.dtype[Any], out: AnyArray) -> Non
     out[...] = wide(self.astype(dtype)).cumsum(dim)
 
 
-@formula("aclnnRelu")
-def relu(self: AnyArray, out: AnyArray) -> None:
-    """``max(self, 0)``."""
-    out[...] = np.maximum(self, self.dtype.type(0))
-
-
 @formula("aclnnInplaceRelu")
 def inplace_relu(self_ref: AnyArray) -> None:
     """``self_ref = max(self_ref, 0)``."""
-    relu(self_ref, self_ref)
+    np.maximum(self_ref, self_ref.dtype.type(0), out=self_ref)
 
 
 @formula("aclnnCat")

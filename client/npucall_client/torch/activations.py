@@ -48,12 +48,16 @@ def hardswish(input: Tensor, inplace: bool = False) -> Steps:
 
 @function()
 def relu(input: Tensor, inplace: bool = False) -> Steps:
-    return _threshold(input, 0, 0, inplace)
+    _not_in_place(inplace)
+    back = {"self": input, "threshold": 0}
+    return two_operators("aclnnRelu", "aclnnThresholdBackward", {"self": input}, back)
 
 
 @function()
 def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Steps:
-    return _threshold(input, threshold, value, inplace)
+    _not_in_place(inplace)
+    back = {"self": input, "threshold": threshold}
+    return two_operators("aclnnThreshold", "aclnnThresholdBackward", {**back, "value": value}, back)
 
 
 @function()
@@ -136,12 +140,6 @@ def log_softmax(
     dtype: torch.dtype | None = None,
 ) -> Steps:
     return _along("aclnnLogSoftmax", "aclnnLogSoftmaxBackward", input, dim, dtype)
-
-
-def _threshold(x: Tensor, threshold: float, value: float, inplace: bool) -> Steps:
-    _not_in_place(inplace)
-    back = {"self": x, "threshold": threshold}
-    return two_operators("aclnnThreshold", "aclnnThresholdBackward", {**back, "value": value}, back)
 
 
 def _clipped(x: Tensor, low: float, high: float, inplace: bool) -> Steps:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, Generic, ParamSpec, Protocol
@@ -37,6 +38,22 @@ class Run(Protocol):
 
     def tensor(self, value: Any) -> Tensor:
         """What an operator gave, here; it may lie on the device until then."""
+
+    def together(self) -> AbstractContextManager[Together]:
+        """For operators of which one takes what another gave: in a session one program."""
+
+
+class Together(Protocol):
+    """What a ``Run`` runs in one go. Outside of it ``Run.tensor`` has what was fetched."""
+
+    def __call__(self, operator: str, /, **arguments: Any) -> Any:
+        """What the operator will give."""
+
+    def kept(self, value: Tensor) -> Any:
+        """An argument that several operators take; it travels once."""
+
+    def fetch(self, *values: Any) -> None:
+        """What is wanted here, too."""
 
 
 @dataclass(frozen=True)

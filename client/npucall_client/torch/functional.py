@@ -134,7 +134,10 @@ class Functional:
     hardswish = _method(activations.hardswish)
     softplus = _method(activations.softplus)
     logit = _method(activations.logit)
+    linear = _method(layers.linear)
+    embedding = _method(layers.embedding)
     layer_norm = _method(layers.layer_norm)
+    rms_norm = _method(layers.rms_norm)
     scaled_dot_product_attention = _method(layers.scaled_dot_product_attention)
     _conv2d = _method(layers.conv2d)
 

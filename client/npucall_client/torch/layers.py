@@ -1,4 +1,4 @@
-"""Layers: normalisation, attention and convolution, each with torch's signature."""
+"""Layers: linear ones, look-ups, normalisation, attention, convolution; as torch's or beside it."""
 
 from __future__ import annotations
 
@@ -14,6 +14,67 @@ from npucall_client.torch.declarations import Run, Steps, function, two_operator
 _ALL = (True, True, True)
 _RANK = 4
 """Dimensions of images, and of heads."""
+
+
+@function("input", "weight", "bias", autocast="lower")
+def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Steps:
+    rows, across = input.reshape(-1, input.shape[-1]), weight.t()
+
+    def forward(run: Run) -> Tensor:
+        with run.together() as calls:
+            result = calls("aclnnMatmul", self=rows, mat2=across)
+            if bias is not None:
+                result = calls("aclnnAdd", self=result, other=bias, alpha=1)
+            calls.fetch(result)
+        return run.tensor(result).reshape(*input.shape[:-1], weight.shape[0])
+
+    def backward(run: Run, upstream: Tensor) -> tuple[Any, ...]:
+        grads = upstream.reshape(-1, weight.shape[0])
+        with run.together() as calls:
+            turned = calls.kept(grads.t())
+            # The transposed product, since the server has the transposed weight.
+            of_rows = calls("aclnnMatmul", self=across, mat2=turned)
+            of_weight = calls("aclnnMatmul", self=turned, mat2=rows)
+            of_bias = calls("aclnnReduceSum", self=turned, dims=(1,))
+            calls.fetch(of_rows, of_weight, of_bias)
+        return run.tensor(of_rows).t().reshape(input.shape), of_weight, of_bias
+
+    return Steps(forward, {("input", "weight", "bias"): backward})
+
+
+@function("weight")
+def embedding(
+    input: Tensor,
+    weight: Tensor,
+    padding_idx: int | None = None,
+    max_norm: float | None = None,
+    norm_type: float = 2.0,
+    scale_grad_by_freq: bool = False,
+    sparse: bool = False,
+) -> Steps:
+    del norm_type
+    if max_norm is not None:
+        raise ValueError(f"max_norm: expected None, found {max_norm}; no operator has it")
+    if sparse:
+        raise ValueError("sparse: expected False, found True; the gradient of weight is dense")
+    rows = weight.shape[0]
+    told = {"num_weights": rows, "scale_grad_by_freq": scale_grad_by_freq}
+    told["padding_idx"] = 2**64 - 1 if padding_idx is None else padding_idx % rows
+
+    def check() -> None:
+        wrong = input[(input < 0) | (input >= rows)]
+        if wrong.numel():
+            raise IndexError(f"input: expected rows from 0 to {rows - 1}, found {int(wrong[0])}")
+
+    return Steps(
+        lambda run: run("aclnnEmbedding", weight=weight, indices=input),
+        {
+            ("weight",): lambda run, upstream: run(
+                "aclnnEmbeddingDenseBackward", grad=upstream, indices=input, **told
+            )
+        },
+        check=check,
+    )
 
 
 @function("input", "weight", "bias", hidden=("mean", "rstd"))
@@ -37,6 +98,33 @@ def layer_norm(
     return Steps(
         lambda run: run("aclnnLayerNorm", eps=eps, **told),
         {("input", "weight", "bias"): backward},
+        by_torch,
+    )
+
+
+@function("input", "weight", hidden=("rstd",))
+def rms_norm(
+    input: Tensor,
+    normalized_shape: Sequence[int],
+    weight: Tensor | None = None,
+    eps: float | None = None,
+) -> Steps:
+    gamma = input.new_ones(tuple(normalized_shape)) if weight is None else weight
+    epsilon = torch.finfo(input.dtype).eps if eps is None else eps
+
+    def by_torch() -> tuple[Tensor, Tensor]:
+        axes = tuple(range(-len(normalized_shape), 0))
+        squares = input.to(torch.promote_types(input.dtype, torch.float32)).square()
+        rstd = torch.rsqrt(squares.mean(axes, keepdim=True) + epsilon)
+        return torch.nn.functional.rms_norm(input, list(normalized_shape), weight, eps), rstd
+
+    return Steps(
+        lambda run: run("aclnnRmsNorm", x=input, gamma=gamma, epsilon=epsilon),
+        {
+            ("input", "weight"): lambda run, upstream, rstd: run(
+                "aclnnRmsNormGrad", dy=upstream, x=input, rstd=rstd, gamma=gamma
+            )
+        },
         by_torch,
     )
 

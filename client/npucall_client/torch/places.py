@@ -70,9 +70,9 @@ class Place:
         """Where a backward runs."""
         if self._is_exact(arguments):
             return self._exact
-        if held is None:
+        if held is None or self.session is None:
             return OnClient(self.client, self._note)
-        return InSession(self.client, arguments, held.arguments, self._note)
+        return InSession(self.client, arguments, self.session, held.arguments, self._note)
 
     @cached_property
     def planned(self) -> Planned:

@@ -12,7 +12,6 @@ from functools import lru_cache
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from npucall.declare import Operator
 from npucall.declare.attributes import attribute_value
@@ -25,7 +24,7 @@ from npucall.limits import CACHED_CALLS
 from npucall.operators import CATALOGUE
 from npucall.products import Product
 from npucall.tensors import TensorSpec
-from npucall_client.torch.runs import one_or_several
+from npucall_client.torch.runs import EachAtOnce, one_or_several
 
 _DTYPES = {
     dtype.numpy: getattr(torch, str(dtype.numpy))
@@ -37,7 +36,7 @@ _OF_TORCH = {dtype: BY_NUMPY[numpy] for numpy, dtype in _DTYPES.items()}
 _STAND_INS = (2018, 2026, 2038, 2042, 2062, 2066), (2102, 2122, 2126, 2138, 2174, 2182)
 
 
-class Planned:
+class Planned(EachAtOnce):
     """Checks by the rules of a product, and returns tensors of the shapes and dtypes; no data."""
 
     def __init__(self, product: Product, variant: str) -> None:
@@ -56,9 +55,6 @@ class Planned:
             tensors[0].new_empty(shape, dtype=torch.float64 if exact else _DTYPES[spec.dtype.numpy])
             for shape, spec in zip(found, specs, strict=True)
         )
-
-    def tensor(self, value: Any) -> Tensor:
-        return value
 
     def _specs(
         self, operator: Operator[Any, Any], arguments: Mapping[str, Any], numbers: Mapping[str, int]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -14,11 +15,42 @@ from npucall.operators import CATALOGUE
 from npucall_client.calls import arrays
 from npucall_client.calls.options import Result
 from npucall_client.client import Client
+from npucall_client.sessions.program import Program
 from npucall_client.sessions.remote import Remote
 from npucall_client.sessions.session import Session
 
 
-class OnClient:
+class EachAtOnce:
+    """What runs each operator when it is asked for it."""
+
+    @contextmanager
+    def together(self) -> Iterator[Self]:
+        yield self
+
+    def kept(self, value: Tensor) -> Any:
+        return value
+
+    def fetch(self, *values: Any) -> None:
+        """They are here."""
+
+    def tensor(self, value: Any) -> Tensor:
+        return value
+
+
+class InProgram:
+    """Operators that run together, in a program of a session."""
+
+    def __init__(self, run: InSession, session: Session, program: Program) -> None:
+        self._run = run
+        self.kept = session.put
+        self.fetch = program.fetch
+        self._program = program
+
+    def __call__(self, operator: str, /, **arguments: Any) -> Any:
+        return self._program.run(operator, **self._run.placed(arguments))
+
+
+class OnClient(EachAtOnce):
     """Calls of a client; ``note`` is told each result."""
 
     def __init__(self, client: Client, note: Callable[[Result], None] | None = None) -> None:
@@ -49,12 +81,19 @@ class InSession(OnClient):
         self,
         client: Client,
         given: Sequence[Any],
+        session: Session,
         held: dict[tuple[Any, ...], Remote],
         note: Callable[[Result], None] | None = None,
     ) -> None:
         super().__init__(client, note)
         self._given = given
+        self._session = session
         self.held = held
+
+    @contextmanager
+    def together(self) -> Iterator[Any]:
+        with self._session.program() as program:
+            yield InProgram(self, self._session, program)
 
     def placed(self, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
         return {name: self._place(value) for name, value in arguments.items()}
@@ -83,8 +122,7 @@ class SessionRun(InSession):
     def __init__(
         self, client: Client, given: Sequence[Any], session: Session, *, results: bool
     ) -> None:
-        super().__init__(client, given, {})
-        self._session = session
+        super().__init__(client, given, session, {})
         self._results = results
 
     def __call__(self, operator: str, /, **arguments: Any) -> Any:
@@ -98,7 +136,7 @@ class SessionRun(InSession):
         return self.held[key]
 
 
-class InFloat64:
+class InFloat64(EachAtOnce):
     """The formulas of the reference in float64, which operators take nowhere else."""
 
     def __init__(self, variant: str) -> None:
@@ -113,9 +151,6 @@ class InFloat64:
         several = found if isinstance(found, tuple) else (found,)
         there = (np.asarray(each) for each in several if each is not None)
         return one_or_several(map(torch.from_numpy, there))
-
-    def tensor(self, value: Any) -> Tensor:
-        return value
 
 
 def _same(first: Tensor, second: Tensor) -> bool:
