@@ -25,7 +25,7 @@ SBOM_TOOL := "cyclonedx-bom[json-validation]==7.5.0"
 
 .DELETE_ON_ERROR:
 .PHONY: help setup torch ray demo simulator cann-demo check format lint types imports contract \
-	chart containers containers-test test test-all test-steady mutants pool-test test-oldest test-long coverage bench bench-full bench-far bench-pool bench-aio bench-cann abi audit sbom exec-wheel pin proto proto-check docs docs-check clean
+	chart containers containers-test test test-all test-steady mutants pool-test test-oldest test-long coverage bench bench-full bench-far bench-pool bench-aio bench-cann bench-exec abi audit sbom exec-wheel pin proto proto-check docs docs-check clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -197,6 +197,9 @@ bench-aio: .venv/.dev  ## measures calls a second with 32 in flight, by threads 
 
 bench-cann: .venv/.dev  ## measures the NPU's side on the simulator; writes build/bench-cann.json
 	$(BIN)/python benchmarks/cann.py
+
+bench-exec: .venv/.dev  ## measures what npucall exec costs a program in C, near and over a slow link (Linux, root, g++)
+	$(BIN)/python benchmarks/programs.py
 
 # --- Supply chain ---------------------------------------------------------------------------------
 

@@ -6,11 +6,14 @@ in npucall's tests. The modules, from the top::
 
     exec_command            the commands
     serving                 the socket to which programs connect
+    residence, launched     what stays on the server that computes; calls that wait
     calls, findings         what they compute; what they must not do
     toolkit                 the tree of an installed toolkit, built
     headers, entry_points   its headers; the C++ of the operators
+    device_memory           the bytes that a program and the command have in common
     launches, frames        a call as the runtime tells it; the frames of the socket
     compiler, environment   g++; variables and folders
+    binaries                why a program does not use our libraries
 """
 
 from importlib import import_module

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from functools import lru_cache
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,11 +15,14 @@ from npucall.declare.domain import Elementwise
 from npucall.declare.parameters import Attribute, c_name
 from npucall.declare.prepare import Prepared, prepare
 from npucall.errors import (
-    ConnectionLostError,
+    HandleLostError,
     NpucallError,
     OperatorUnavailableError,
     OperatorUnknownError,
     ServerUnreachableError,
+    SessionExpiredError,
+    SessionUnknownError,
+    WrongServerError,
 )
 from npucall.limits import CACHED_CALLS
 from npucall.operators import CATALOGUE
@@ -31,11 +34,22 @@ from npucall_exec.launches import VARIANTS, CallOfC, call_of, each, saturate
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from npucall.declare.declaration import Operator
     from npucall.declare.parameters import Parameter
     from npucall.dtypes import AnyArray
     from npucall_client.client import Client
 
+LOST = (
+    ServerUnreachableError,
+    HandleLostError,
+    SessionExpiredError,
+    SessionUnknownError,
+    WrongServerError,
+)
+"""Errors after which the server has nothing of a program any more."""
 _REFUSED, _FIND_KERNEL, _INNER, _LOST, _FAILED = 161002, 561003, 561000, 507010, 507015
+_OF_HOST = ("cpu", "local")
+"""Devices that want no workspace."""
 _WORKSPACE = 16_896
 """Of operators that are not elementwise: else nobody would test that they allocate one."""
 
@@ -57,13 +71,22 @@ class PlannedCall:
         """Whether there is anything to compute."""
         return self.prepared is None or not (self.prepared.done and not self.prepared.fills)
 
+    def split(self, given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+        """What is read and what is written, by the names in Python."""
+        written = self.call.outputs
+        inputs = {self.names.get(n, n): v for n, v in given.items() if n not in written}
+        return inputs, {self.names.get(n, n): v for n, v in given.items() if n in written}
+
 
 class ProgramCalls:
     """Plans and runs calls. Calls that are alike are planned once."""
 
     def __init__(self, client: Client, variant: str = "") -> None:
-        server = client.server_info().server
+        info = client.info()
+        server = info.server
         self.soc, self.device = server.soc, server.device
+        self.steps = 0 if server.device == "local" else info.limits.program_steps
+        """Most steps of a program on a server that keeps tensors; else 0."""
         self._client, self._variant = client, variant
         self._product = taken_for(server.soc).product
         self.planned = lru_cache(CACHED_CALLS)(self._plan)
@@ -73,7 +96,8 @@ class ProgramCalls:
         call = call_of(text)
         if not CATALOGUE.of_name(call.operator):
             self._client.operator(call.operator, self._variant)
-            return PlannedCall(call, self._variant, workspace=self._asked(call, {}, ""))
+            planned = PlannedCall(call, self._variant)
+            return replace(planned, workspace=self._asked(planned))
         operator = CATALOGUE.find(call.operator, "", self._variant or VARIANTS[call.package])
         parameters = {c_name(p): p for p in operator.parameters}
         names = {name: parameter.name for name, parameter in parameters.items()}
@@ -81,16 +105,22 @@ class ProgramCalls:
             names[name]: _argument(parameters[name], value) for name, value in call.values.items()
         }
         prepared = prepare(Call(operator, arguments, _tensors(arguments)), self._product, CATALOGUE)
-        workspace = self._asked(call, names, operator.variant)
-        if not workspace and not isinstance(operator.over, Elementwise):
-            workspace = _WORKSPACE
-        return PlannedCall(call, operator.variant, prepared, workspace, names)
+        planned = PlannedCall(call, operator.variant, prepared, 0, names)
+        if self.device in _OF_HOST and (operator.name, operator.variant) in self._served:
+            return replace(planned, workspace=_workspace_of(operator))
+        return replace(planned, workspace=self._asked(planned) or _workspace_of(operator))
 
-    def _asked(self, call: CallOfC, names: Mapping[str, str], variant: str) -> int:
+    @cached_property
+    def _served(self) -> set[tuple[str, str]]:
+        """What the server runs: it need not be asked for each call, which takes a round trip."""
+        return {(one.name, one.variant) for one in self._client.operators() if one.available}
+
+    def _asked(self, planned: PlannedCall) -> int:
         """The workspace that the device wants."""
+        call = planned.call
         given = call.with_tensors(lambda spec: Empty(spec.shape, spec.dtype.numpy))
-        inputs, outputs = _split(call, given, names)
-        plan = self._client.plan(call.operator, variant=variant, outputs=outputs, **inputs)
+        inputs, outputs = planned.split(given)
+        plan = self._client.plan(call.operator, variant=planned.variant, outputs=outputs, **inputs)
         return plan.workspace_bytes
 
     def run(
@@ -99,7 +129,7 @@ class ProgramCalls:
         """Runs a call. ``array_of`` has the elements of each tensor, in their order."""
         call = planned.call
         given = call.with_tensors(array_of)
-        inputs, outputs = _split(call, given, planned.names)
+        inputs, outputs = planned.split(given)
         unwritten = planned.prepared.unwritten if planned.prepared else {}
         kept = {
             name: outputs[name] for name in unwritten if isinstance(outputs.get(name), np.ndarray)
@@ -117,7 +147,7 @@ class ProgramCalls:
 
 def status_of(error: Exception, *, launched: bool) -> int:
     """The status of CANN for a failure."""
-    if isinstance(error, ConnectionLostError | ServerUnreachableError):
+    if isinstance(error, LOST):
         return _LOST if launched else _INNER
     if launched:
         return _FAILED
@@ -125,6 +155,10 @@ def status_of(error: Exception, *, launched: bool) -> int:
         return _FIND_KERNEL
     status = error.aclnn_status if isinstance(error, NpucallError) else None
     return status or (_REFUSED if isinstance(error, ValueError | TypeError) else _INNER)
+
+
+def _workspace_of(operator: Operator[Any, Any]) -> int:
+    return 0 if isinstance(operator.over, Elementwise) else _WORKSPACE
 
 
 def _argument(parameter: Parameter, value: Any) -> Any:
@@ -141,11 +175,3 @@ def _tensors(arguments: Mapping[str, Any]) -> tuple[str, ...]:
         if isinstance(value[0] if isinstance(value, tuple) and value else value, TensorSpec)
         for place, _ in tensors_of(name, value)
     )
-
-
-def _split(
-    call: CallOfC, given: Mapping[str, Any], names: Mapping[str, str]
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What is read and what is written, by the names in Python."""
-    inputs = {names.get(n, n): v for n, v in given.items() if n not in call.outputs}
-    return inputs, {names.get(n, n): v for n, v in given.items() if n in call.outputs}

@@ -21,6 +21,7 @@ from npucall_client.settings import target_of_environment
 from npucall_client.targets import LOCAL
 from npucall_exec import environment
 from npucall_exec import toolkit as trees
+from npucall_exec.binaries import why_nothing_arrived
 from npucall_exec.calls import ProgramCalls
 from npucall_exec.findings import Findings
 from npucall_exec.serving import ProgramListener, Programs
@@ -95,15 +96,16 @@ def run_program(  # noqa: PLR0913  # options of a command
         )
         calls = ProgramCalls(client, variant)
         memory = (device_memory or (1 if shared else 8)) * _GIB
-        share = client.shared if shared else None
-        programs = Programs(calls, findings, memory, share, strict=strict)
+        programs = Programs(client, calls, findings, memory, shared=shared, strict=strict)
         socket = stack.enter_context(ProgramListener(programs))
         findings.note(f"computed by {calls.device} for {calls.soc}")
-        code = run_child(program, environment.of_program(home, socket))
+        variables = environment.of_program(home, socket)
+        code = run_child(program, variables)
     if report is not None:
         findings.write(report, code)
-    if not findings.processes and code not in (ExitCode.NOT_RUN, ExitCode.NO_COMMAND):
-        findings.note("no call arrived: the program uses other libraries, or none of CANN's")
+    if not findings.processes and code != ExitCode.NO_COMMAND:
+        why = why_nothing_arrived(program[0], variables, home / "lib64")
+        findings.note(f"no call arrived: {why}")
     if strict and findings.found and code == 0:
         code = ExitCode.FOUND
     raise typer.Exit(code)

@@ -2,9 +2,11 @@
 
 Both ends are of one version and on one machine. A program says HELLO with the version; the first
 answer to a process brings the memory of its device as a descriptor, and as text its bytes, those of
-its addresses, 1 or 0 for strict, and the SoC. PLAN has the text of ``launches``; LAUNCH 1 or 0 for
-saturation, the number of tensors, the offset of each in that memory, and the text. FOUND has no
-answer.
+its addresses, 1 or 0 for strict, 1 or 0 for a server that keeps tensors, and the SoC. PLAN has the
+text of ``launches``; LAUNCH 1 or 0 for saturation, the number of tensors, the offset of each in
+that memory, and the text. WAIT is answered when all launches before it on its connection are over,
+with the first failure of them. REACH has an offset and a number of bytes that the host is about to
+read, and 1 if it writes them: such a program asks first. LAUNCH and FOUND have no answer.
 """
 
 from __future__ import annotations
@@ -17,26 +19,28 @@ from npucall.wire.headers import HEADER_BYTES, pack, unpack
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from io import BufferedIOBase
 
-HELLO, PLAN, LAUNCH, FOUND, ANSWER = range(1, 6)
-PROTOCOL = (1).to_bytes(4, "little")
+HELLO, PLAN, LAUNCH, WAIT, REACH, FOUND, ANSWER = range(1, 8)
+PROTOCOL = (2).to_bytes(4, "little")
 NOWHERE = 2**64 - 1
 """The offset of a tensor without elements."""
 _MOST_BYTES = 16 * 2**20
 _NUMBERS = Struct("<iIQ")
 _LAUNCH = Struct("<II")
+_REACH = Struct("<3Q")
 
 
-def receive(connection: socket.socket) -> tuple[int, bytes] | None:
+def receive(connection: BufferedIOBase) -> tuple[int, bytes] | None:
     """The kind and the bytes of a frame; None at the end, and for what is no frame."""
-    start = _received(connection, HEADER_BYTES)
-    if start is None:
+    start = connection.read(HEADER_BYTES)
+    if len(start) < HEADER_BYTES:
         return None
     header = unpack(start)
     if header.length > _MOST_BYTES:
         return None
-    payload = _received(connection, header.length)
-    return None if payload is None else (header.kind, payload)
+    payload = connection.read(header.length)
+    return None if len(payload) < header.length else (header.kind, payload)
 
 
 def answer(  # noqa: PLR0913  # what an answer has
@@ -67,12 +71,9 @@ def launch_in(payload: bytes) -> tuple[bool, tuple[int, ...], str]:
     return saturates == 1, offsets, payload[end:].decode()
 
 
-def _received(connection: socket.socket, size: int) -> bytes | None:
-    data = bytearray(size)
-    rest = memoryview(data)
-    while rest:
-        count = connection.recv_into(rest)
-        if not count:
-            return None
-        rest = rest[count:]
-    return bytes(data)
+def reach_in(payload: bytes) -> tuple[int, int, bool]:
+    """The first byte, the end, and whether it writes. Raises ValueError."""
+    if len(payload) != _REACH.size:
+        raise ValueError(f"reach: expected {_REACH.size} bytes, found {len(payload)}")
+    begin, size, writes = _REACH.unpack(payload)
+    return begin, begin + size, writes == 1

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from npucall.declare.declaration import Operator
@@ -106,8 +105,8 @@ _TOP = """\
 """
 
 
-def write_headers(include: Path) -> None:
-    """Writes the headers of the runtime, and of the operators of the catalogue."""
+def headers() -> dict[str, str]:
+    """The headers of the runtime, and of the operators of the catalogue, by path."""
     texts = {
         "acl/acl.h": _runtime(),
         **dict.fromkeys(_OTHER_NAMES, '#include "acl/acl.h"\n'),
@@ -120,10 +119,7 @@ def write_headers(include: Path) -> None:
     for name, operators in by_header.items():
         body = "\n".join(map(_both_phases, operators.values()))
         texts[f"aclnnop/{name}"] = _framed(body, "aclnn/acl_meta.h")
-    for name, text in texts.items():
-        path = include / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(f"{_TOP}{text}")
+    return {name: f"{_TOP}{text}" for name, text in texts.items()}
 
 
 def header_of(operator: Operator[Any, Any]) -> str:

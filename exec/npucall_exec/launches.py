@@ -31,7 +31,7 @@ from npucall.tensors import Format, TensorSpec
 VARIANTS = {"builtin": "builtin", "custom": "community"}
 """The variants that have the same C symbol, by package."""
 _BY_ACL = {dtype.acl: dtype for dtype in DTYPES}
-_SATURATED = {FLOAT.numpy, FLOAT16.numpy, BF16.numpy}
+SATURATED = {FLOAT.numpy, FLOAT16.numpy, BF16.numpy}
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def each(values: Iterable[Any]) -> Iterator[Any]:
 
 def saturate(array: AnyArray) -> None:
     """Makes of infinities the largest number, and of NaN 0, as a stream without INFNAN does."""
-    if array.dtype in _SATURATED:
+    if array.dtype in SATURATED:
         largest = BY_NUMPY[array.dtype].largest
         array[np.isnan(array)] = 0
         np.clip(array, -largest, largest, out=array)

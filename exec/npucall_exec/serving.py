@@ -2,162 +2,180 @@
 
 from __future__ import annotations
 
-import fcntl
-import mmap
 import os
 import secrets
 import socket
 import struct
 import threading
-from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
-from typing import TYPE_CHECKING, Self
-
-import numpy as np
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from npucall.errors import NpucallError
-from npucall.tensors import TensorSpec, view
 from npucall_exec import frames
 from npucall_exec.calls import status_of
+from npucall_exec.device_memory import Memory
+from npucall_exec.launched import ByteRange, Launch
+from npucall_exec.residence import Residence
 
 if TYPE_CHECKING:
-    from npucall.dtypes import AnyArray
-    from npucall_client.shared.memory import SharedMemory
+    from npucall_client.client import Client
     from npucall_exec.calls import ProgramCalls
     from npucall_exec.findings import Findings
 
-_SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
 _CREDENTIALS = struct.Struct("iII")
 
 
-class Memory:
-    """The memory of the device of one process."""
+@dataclass
+class _Process:
+    """The device of a process."""
 
-    def __init__(self, descriptor: int, data: memoryview, end: Callable[[], object]) -> None:
-        self.descriptor, self.size = descriptor, len(data)
-        self._bytes = data
-        self.close = end
-        """Gives it back; its pages go when nothing refers to them any more."""
+    memory: Memory
+    residence: Residence | None
+    """None where nothing stays elsewhere: then launches run when they come."""
 
-    @classmethod
-    def of_pages(cls, size: int) -> Self:
-        """Memory of this host, whose pages exist once they are used."""
-        descriptor = os.memfd_create("npucall", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-        os.ftruncate(descriptor, size)
-        fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, _SEALS)
-        data = memoryview(mmap.mmap(descriptor, size))
-        return cls(descriptor, data, partial(os.close, descriptor))
+    def close(self) -> None:
+        if self.residence is not None:
+            self.residence.close()
+        self.memory.close()
 
-    @classmethod
-    def of_server(cls, memory: SharedMemory) -> Self:
-        """Memory that the server sees too, so that tensors do not travel."""
-        data = memory.empty(memory.nbytes, np.uint8).data
-        return cls(memory.descriptor, data, memory.close)
 
-    def array(self, spec: TensorSpec, offset: int) -> AnyArray:
-        """The elements of a tensor there. Raises ValueError beyond the end."""
-        if offset == frames.NOWHERE or not spec.elements:
-            return np.empty(spec.shape, spec.dtype.numpy)
-        if offset + spec.storage_bytes > self.size:
-            raise ValueError(f"tensor: expected memory of the device, found byte {offset}")
-        return view(spec, self._bytes[offset : offset + spec.storage_bytes])
+@dataclass
+class _Connection:
+    """A thread of a process, and what it launched since it last waited."""
+
+    socket: socket.socket
+    process: _Process
+    launches: list[Launch] = field(default_factory=list)
+    failure: Exception | None = None
 
 
 class Programs:
     """Serves the processes of one command; each has a device of its own."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # all that a device has
         self,
+        client: Client,
         calls: ProgramCalls,
         findings: Findings,
         memory: int,
-        share: Callable[[int], SharedMemory] | None = None,
         *,
+        shared: bool = False,
         strict: bool,
     ) -> None:
-        self._calls, self._findings, self._share = calls, findings, share
-        self._memory_bytes, self._strict = memory, strict
+        self._client, self._calls, self._findings = client, calls, findings
+        self._memory_bytes, self._shared, self._strict = memory, shared, strict
         self._lock = threading.Lock()
-        self._memories: dict[int, Memory] = {}
+        self._processes: dict[int, _Process] = {}
 
     def serve(self, connection: socket.socket) -> None:
         """Answers one connection until it ends."""
         with connection, suppress(OSError):  # the process has ended
             told = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-            process, user, _ = _CREDENTIALS.unpack(told)
-            hello = frames.HELLO, frames.PROTOCOL
-            if user != os.geteuid() or frames.receive(connection) != hello:
-                return
-            memory, is_first = self._memory_of(process)
-            try:
-                self._answer_all(connection, memory, is_first=is_first)
-            finally:
-                if is_first:
-                    del self._memories[process]
-                    memory.close()
+            number, user, _ = _CREDENTIALS.unpack(told)
+            with connection.makefile("rb") as received:
+                hello = frames.HELLO, frames.PROTOCOL
+                if user != os.geteuid() or frames.receive(received) != hello:
+                    return
+                process, is_first = self._process_of(number)
+                try:
+                    self._welcome(connection, process, is_first=is_first)
+                    peer = _Connection(connection, process)
+                    while (frame := frames.receive(received)) is not None:
+                        self._take(peer, *frame)
+                finally:
+                    if is_first:
+                        del self._processes[number]
+                        process.close()
 
-    def _answer_all(self, connection: socket.socket, memory: Memory, *, is_first: bool) -> None:
-        sizes = f"{self._memory_bytes} {memory.size}"
-        text = f"{sizes} {int(self._strict)} {self._calls.soc}"
-        descriptors = [memory.descriptor] if is_first else []
+    def _welcome(self, connection: socket.socket, process: _Process, *, is_first: bool) -> None:
+        elsewhere = process.residence is not None
+        sizes = f"{self._memory_bytes} {process.memory.size}"
+        text = f"{sizes} {int(self._strict)} {int(elsewhere)} {self._calls.soc}"
+        descriptors = [process.memory.descriptor] if is_first else []
         frames.answer(connection, text, descriptors=descriptors)
-        while (frame := frames.receive(connection)) is not None:
-            self._take(connection, memory, *frame)
 
-    def _memory_of(self, process: int) -> tuple[Memory, bool]:
+    def _process_of(self, number: int) -> tuple[_Process, bool]:
         with self._lock:
-            if process in self._memories:
-                return self._memories[process], False
-            memory = self._memories[process] = self._memory()
+            if number in self._processes:
+                return self._processes[number], False
+            process = self._processes[number] = self._process()
             self._findings.processes += 1
-            return memory, True
+            return process, True
 
-    def _memory(self) -> Memory:
-        if self._share is not None:
+    def _process(self) -> _Process:
+        if self._shared:
             try:
-                return Memory.of_server(self._share(self._memory_bytes))
+                return _Process(Memory.of_server(self._client.shared(self._memory_bytes)), None)
             except NpucallError as error:  # it has no more; then tensors travel
                 self._findings.note(str(error))
-        return Memory.of_pages(2 * self._memory_bytes)
+        memory = Memory.of_pages(2 * self._memory_bytes)
+        steps = self._calls.steps
+        stays = Residence(self._client, self._calls, memory, steps) if steps else None
+        return _Process(memory, stays)
 
-    def _take(self, connection: socket.socket, memory: Memory, kind: int, payload: bytes) -> None:
+    def _take(self, peer: _Connection, kind: int, payload: bytes) -> None:
         if kind == frames.FOUND:
             self._findings.add(payload.decode(errors="replace"))
         elif kind == frames.PLAN:
-            self._plan(connection, payload)
+            self._plan(peer, payload)
         elif kind == frames.LAUNCH:
-            self._launch(connection, memory, payload)
+            self._launch(peer, payload)
+        elif kind == frames.WAIT:
+            self._wait(peer)
+        elif kind == frames.REACH:
+            self._reach(peer, payload)
         else:
-            raise OSError(f"frame: expected a kind of 2 to 4, found {kind}")
+            raise OSError(f"frame: expected a kind of 2 to 6, found {kind}")
 
-    def _plan(self, connection: socket.socket, payload: bytes) -> None:
+    def _plan(self, peer: _Connection, payload: bytes) -> None:
         try:
             planned = self._calls.planned(payload.decode())
         except Exception as error:  # noqa: BLE001  # whatever it is, the program must hear of it
-            self._refuse(connection, error, launched=False)
+            self._refuse(peer, error, launched=False)
             return
-        frames.answer(connection, launches=planned.launches, workspace=planned.workspace)
+        frames.answer(peer.socket, launches=planned.launches, workspace=planned.workspace)
 
-    def _launch(self, connection: socket.socket, memory: Memory, payload: bytes) -> None:
+    def _launch(self, peer: _Connection, payload: bytes) -> None:
+        """Runs a launch, or leaves it until somebody waits; so failures come then."""
         try:
             saturates, offsets, text = frames.launch_in(payload)
-            places = iter(offsets)
-            self._calls.run(
-                self._calls.planned(text),
-                lambda spec: memory.array(spec, next(places, frames.NOWHERE)),
-                saturates=saturates,
-            )
+            launch = Launch(self._calls.planned(text), offsets, saturates)
+            if peer.process.residence is None:
+                launch.run(self._calls, peer.process.memory)
+            else:
+                peer.launches.append(launch)
             self._findings.launched()
         except Exception as error:  # noqa: BLE001
-            self._refuse(connection, error, launched=True)
-            return
-        frames.answer(connection)
+            peer.failure = peer.failure or error
 
-    def _refuse(self, connection: socket.socket, error: Exception, *, launched: bool) -> None:
+    def _wait(self, peer: _Connection) -> None:
+        launches, peer.launches = peer.launches, []
+        failure, peer.failure = peer.failure, None
+        try:
+            if peer.process.residence is not None:
+                peer.process.residence.run(launches)
+        except Exception as error:  # noqa: BLE001
+            failure = failure or error
+        if failure is not None:
+            self._refuse(peer, failure, launched=True)
+        else:
+            frames.answer(peer.socket)
+
+    def _reach(self, peer: _Connection, payload: bytes) -> None:
+        try:
+            begin, end, writes = frames.reach_in(payload)
+            if peer.process.residence is not None:
+                peer.process.residence.reach(ByteRange(begin, end), writes=writes)
+        except Exception as error:  # noqa: BLE001
+            self._refuse(peer, error, launched=True)
+            return
+        frames.answer(peer.socket)
+
+    def _refuse(self, peer: _Connection, error: Exception, *, launched: bool) -> None:
         status = status_of(error, launched=launched)
         self._findings.refuse(status, str(error))
-        frames.answer(connection, str(error), status=status)
+        frames.answer(peer.socket, str(error), status=status)
 
 
 class ProgramListener:

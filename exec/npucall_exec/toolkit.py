@@ -20,7 +20,7 @@ from npucall.operators import CATALOGUE
 from npucall_exec import environment
 from npucall_exec.compiler import RUNTIME, Compiler, release, sources_of, together
 from npucall_exec.entry_points import entry_point, parameters_of
-from npucall_exec.headers import functions, write_headers
+from npucall_exec.headers import functions, headers
 
 PACKED = Path(__file__).parent / "built"
 """Where a wheel has it."""
@@ -37,8 +37,8 @@ _ENTRY = '"builtin", nullptr, 0, false, 8'
 
 def built() -> Path:
     """The toolkit of this version, built at the first use. Raises OSError without g++."""
-    content = _content()
-    for home in (PACKED / content, environment.cache() / content):
+    name = content()
+    for home in (PACKED / name, environment.cache() / name):
         if home.is_dir():
             return home
     if shutil.which("g++") is None:
@@ -62,16 +62,29 @@ def install(folder: Path) -> None:
 def pack() -> None:
     """Builds what a wheel has (``make exec-wheel``): a folder that hatch_build.py takes."""
     shutil.rmtree(PACKED, ignore_errors=True)
-    build(PACKED / _content())
+    build(PACKED / content())
 
 
 def build(home: Path) -> None:
     """Builds headers and libraries into a new folder."""
-    write_headers(home / "include")
+    for name, text in headers().items():
+        path = home / "include" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
     (home / "opp").mkdir(parents=True)
     _write_environment(home)
     with tempfile.TemporaryDirectory() as scratch:
         _Libraries(home / "lib64", Path(scratch)).build()
+
+
+def content() -> str:
+    """A name that differs where the tree would: of what is generated, and of all sources."""
+    package = RUNTIME.parent
+    modules = [package / f"{name}.py" for name in ("compiler", "environment", "toolkit")]
+    paths = [*sorted(RUNTIME.rglob("*.*")), *modules]
+    sources = {str(path.relative_to(package)): path.read_text() for path in paths}
+    generated = {**headers(), "operators.cpp": _operators()}
+    return hashlib.sha256(repr((generated, sources)).encode()).hexdigest()[:16]
 
 
 class _Libraries:
@@ -123,12 +136,3 @@ def _write_environment(home: Path) -> None:
     lines = [f'export {name}="{value}"\n' for name, value in environment.of_toolkit(home).items()]
     lines.append(f'export LD_LIBRARY_PATH="{home}/lib64:$LD_LIBRARY_PATH"\n')
     (home / "set_env.sh").write_text("".join(lines))
-
-
-def _content() -> str:
-    """A name that differs where the libraries would."""
-    digest = hashlib.sha256(_operators().encode())
-    modules = [RUNTIME.parent / f"{name}.py" for name in ("compiler", "headers", "toolkit")]
-    for path in [*sorted(RUNTIME.rglob("*.*")), *modules]:
-        digest.update(path.name.encode() + path.read_bytes())
-    return digest.hexdigest()[:16]

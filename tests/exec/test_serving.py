@@ -20,6 +20,7 @@ from npucall_exec.findings import Findings
 from npucall_exec.serving import Programs
 
 ONE = {"dtype": 0, "shape": [2], "strides": [1], "offset": 0, "storage_shape": [2], "format": 2}
+REACH = bytes(8) + (64).to_bytes(8, "little") + bytes(8)
 CALL = {
     "operator": "aclnnSigmoid",
     "package": "builtin",
@@ -43,7 +44,8 @@ def frame(kind: int, payload: bytes) -> bytes:
 @pytest.fixture(scope="module")
 def programs() -> Iterator[Programs]:
     with npucall_client.connect("local:") as client:
-        yield Programs(ProgramCalls(client), Findings(quiet=True), 2**20, strict=False)
+        calls = ProgramCalls(client)
+        yield Programs(client, calls, Findings(quiet=True), 2**20, strict=False)
 
 
 class Peer:
@@ -61,6 +63,8 @@ class Peer:
 
     def ask(self, kind: int, payload: bytes) -> tuple[int, str]:
         self.socket.sendall(frame(kind, payload))
+        if kind == frames.LAUNCH:
+            self.socket.sendall(frame(frames.WAIT, b""))
         return self.answer()
 
     def answer(self) -> tuple[int, str]:
@@ -79,7 +83,7 @@ class Peer:
 @pytest.fixture
 def peer(programs: Programs) -> Iterator[Peer]:
     made = Peer(programs)
-    assert made.hello() == f"{2**20} {2**21} 0 Ascend910B1"
+    assert made.hello() == f"{2**20} {2**21} 0 0 Ascend910B1"
     yield made
     made.close()
 
@@ -110,6 +114,8 @@ def peer(programs: Programs) -> Iterator[Peer]:
             "expected an aclFormat",
         ),
         (frames.PLAN, TEXT.replace(b'"shape": [2]', b'"shape": [3]'), 161002, "inside its storage"),
+        (frames.REACH, REACH, 0, ""),
+        (frames.REACH, b"", 507015, "expected 24 bytes"),
     ],
 )
 def test_a_frame_has_an_answer_with_a_status_of_cann(
@@ -129,7 +135,13 @@ def test_what_does_not_begin_with_the_version_is_no_program(programs: Programs) 
 
 def mutated(chance: random.Random) -> bytes:
     """A frame that was right until a few of its bytes changed."""
-    kind, payload = chance.choice([(frames.PLAN, TEXT), (frames.LAUNCH, launch(0, 64))])
+    payloads = {
+        frames.PLAN: TEXT,
+        frames.LAUNCH: launch(0, 64),
+        frames.WAIT: b"",
+        frames.REACH: REACH,
+    }
+    kind, payload = chance.choice(list(payloads.items()))
     data = bytearray(frame(kind, payload))
     for _ in range(chance.randint(1, 4)):
         data[chance.randrange(4, len(data))] = chance.randrange(256)
@@ -144,11 +156,12 @@ def test_changed_frames_end_at_most_their_own_connection(programs: Programs, cou
     for _ in range(count):
         data = mutated(chance)
         peer.socket.sendall(data)
-        if data[8] in (frames.PLAN, frames.LAUNCH):
+        if data[8] in (frames.PLAN, frames.WAIT, frames.REACH):
             peer.answer()
-        elif data[8] != frames.FOUND:  # that had no answer, and ended it
+        elif data[8] not in (frames.LAUNCH, frames.FOUND):  # it ended the connection
             peer.close()
             peer = Peer(programs)
             peer.hello()
+    peer.ask(frames.WAIT, b"")  # for what failed
     assert peer.ask(frames.LAUNCH, launch(0, 64))[0] == 0
     peer.close()

@@ -46,7 +46,13 @@ struct Kernel {
     bool saturates = false;
 };
 
-// Runs a kernel, on the thread of its stream.
+// Runs a kernel, on the thread of its stream; where that has none it may only begin.
 Outcome compute(const Kernel &kernel);
+
+// The kernels that the calling thread has begun are over: the first failure of them.
+Outcome kernels_over();
+
+// The host may read these bytes of a device's memory now, and write them if it `writes`.
+SIM_EXPORT Outcome reach(const uint8_t *data, size_t size, bool writes);
 
 }  // namespace sim

@@ -61,4 +61,8 @@ uint8_t *take_bytes(size_t, size_t size) {
 
 void give_bytes_back(uint8_t *data, size_t) { std::free(data); }
 
+Outcome kernels_over() { return {}; }
+
+Outcome reach(const uint8_t *, size_t, bool) { return {}; }
+
 }  // namespace sim

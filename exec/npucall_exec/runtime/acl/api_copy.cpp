@@ -9,6 +9,7 @@
 #include "acl/memory.h"
 #include "acl/settings.h"
 #include "acl/stream.h"
+#include "end.h"
 
 using namespace sim;
 
@@ -103,14 +104,26 @@ void check_end_unordered(const End &end, size_t count, bool write) {
                     write ? "writes" : "reads");
 }
 
+// What a device's end of a copy is lies where the host can move it.
+Outcome reach_ends(const Copy &copy) {
+    Outcome outcome;
+    if (copy.source.is_device()) outcome = reach(copy.source.data(), copy.count, false);
+    if (outcome.status != 0 || !copy.destination.is_device()) return outcome;
+    return reach(copy.destination.data(), copy.count, true);
+}
+
 // Copies at once, with the lock held.
 int copy_at_once(Lock &lock, const Copy &copy) {
     check_end_unordered(copy.destination, copy.count, true);
     check_end_unordered(copy.source, copy.count, false);
     lock.unlock();
     std::this_thread::sleep_for(time_of(copy.count));  // and the move is that into a buffer
-    std::memmove(copy.destination.data(), copy.source.data(), copy.count);
+    const Outcome outcome = reach_ends(copy);
+    if (outcome.status == 0) {
+        std::memmove(copy.destination.data(), copy.source.data(), copy.count);
+    }
     lock.lock();
+    if (outcome.status != 0) return fail(outcome.status, "%s", outcome.text.c_str());
     count_copy(copy.direction, copy.count);
     return 0;
 }
@@ -137,26 +150,30 @@ bool is_being_written(const End &end, size_t count) {
 
 // Moves bytes as the device does, which needs no time of the host beside that of the copy. Pageable
 // memory is touched as late as it may be.
-void move(const Copy &copy, uint8_t *destination) {
+Outcome move(const Copy &copy, uint8_t *destination) {
+    const Outcome outcome = reach_ends(copy);
+    if (outcome.status != 0) return outcome;
     const auto end = Clock::now() + time_of(copy.count);
     if (copy.source.is_pageable() || copy.destination.is_pageable()) {
         std::this_thread::sleep_until(end);
     }
     std::memmove(destination, copy.source.data(), copy.count);
     std::this_thread::sleep_until(end);
+    return {};
 }
 
 // Into the host: the bytes arrive when the host learns of it, and are garbage until then.
 Outcome copy_to_host(Stream &stream, uint64_t number, const Copy &copy) {
     if (!settings().watch) {
-        move(copy, copy.destination.data());
+        const Outcome outcome = move(copy, copy.destination.data());
         Lock lock(state().mutex);
         count_copy(copy.direction, copy.count);
-        return {};
+        return outcome;
     }
     auto arriving = std::make_shared<std::vector<uint8_t>>(copy.count);
-    move(copy, arriving->data());
+    const Outcome outcome = move(copy, arriving->data());
     Lock lock(state().mutex);
+    if (outcome.status != 0) return outcome;
     land(stream, number - 1);
     std::memset(copy.destination.data(), 0xA5, copy.count);
     land_later(stream, number, [copy, arriving] {
@@ -173,10 +190,10 @@ Outcome copy_now(Stream &stream, uint64_t number, const Copy &copy, bool watch, 
         Lock lock(state().mutex);
         if (!watch) land(stream, number - 1);
     }
-    move(copy, copy.destination.data());
+    const Outcome outcome = move(copy, copy.destination.data());
     Lock lock(state().mutex);
     count_copy(copy.direction, copy.count);
-    if (!watch) return {};
+    if (!watch || outcome.status != 0) return outcome;
     land_later(stream, number, [copy, before] {
         if (checksum(copy.source.data(), copy.count) == before) return;
         violate("host memory was changed while an asynchronous copy could still read it");
@@ -218,9 +235,11 @@ bool is_filled_by_copies(size_t count) {
     return true;
 }
 
-void fill(const End &end, int32_t value, size_t count, bool by_copies) {
+Outcome fill(const End &end, int32_t value, size_t count, bool by_copies) {
     if (by_copies) std::this_thread::sleep_for(time_of(count));
-    std::memset(end.data(), value, count);
+    Outcome outcome = reach(end.data(), count, true);
+    if (outcome.status == 0) std::memset(end.data(), value, count);
+    return outcome;
 }
 
 }  // namespace
@@ -277,8 +296,8 @@ SIM_API aclError aclrtMemset(void *pointer, size_t maximum, int32_t value, size_
         check_end_unordered(end, count, true);
         const bool by_copies = is_filled_by_copies(count);
         lock.unlock();
-        fill(end, value, count, by_copies);
-        return 0;
+        const Outcome outcome = fill(end, value, count, by_copies);
+        return outcome.status == 0 ? 0 : fail(outcome.status, "%s", outcome.text.c_str());
     });
 }
 
@@ -296,8 +315,7 @@ SIM_API aclError aclrtMemsetAsync(void *pointer, size_t maximum, int32_t value, 
         return submit(stream, "aclrtMemsetAsync",
                       {{end.allocation, end.address, end.address + count, true}},
                       [end, value, count, by_copies = is_filled_by_copies(count)] {
-                          fill(end, value, count, by_copies);
-                          return Outcome{};
+                          return fill(end, value, count, by_copies);
                       });
     });
 }

@@ -107,6 +107,7 @@ int synchronize_event(aclrtEvent handle, int64_t milliseconds) {
     const std::shared_ptr<Record> waited = event->record;
     if (waited == nullptr) return 0;
     const StreamPointer stream = waited->stream;
+    drain(lock, stream, waited->number);
     const auto over = [&] { return stream->finished >= waited->number || stream->aborted; };
     if (milliseconds < 0) {
         state().changed.wait(lock, over);
@@ -130,6 +131,7 @@ int is_complete(aclrtEvent handle, bool only_plain, bool &complete) {
     if (only_plain && event->extended) {
         return fail(207000, "not for events of aclrtCreateEventExWithFlag");
     }
+    if (event->record != nullptr) drain(lock, event->record->stream, event->record->number);
     complete = event->record == nullptr ? event->extended : event->record->over;
     if (event->record != nullptr) observe_record(*event->record);
     if (event->record != nullptr && complete) event->record->seen = true;
@@ -280,6 +282,7 @@ SIM_API aclError aclrtStreamWaitEvent(aclrtStream stream_handle, aclrtEvent hand
         const int status = submit(stream, "aclrtStreamWaitEvent", {}, [waited, waiting] {
             Lock inner(state().mutex);
             Stream &other = *waited->stream;
+            drain(inner, waited->stream, waited->number);
             state().changed.wait(
                 inner, [&] { return other.finished >= waited->number || waiting->discarded; });
             land(other, waited->number);

@@ -1,5 +1,6 @@
 // Streams.
 #include <algorithm>
+#include <thread>
 
 #include "acl/call.h"
 #include "acl/device.h"
@@ -55,6 +56,11 @@ int wait(aclrtStream handle, int32_t milliseconds) {
     return synchronize(lock, stream, milliseconds);
 }
 
+[[maybe_unused]] void drain_alone(const StreamPointer &stream, uint64_t number) {
+    Lock lock(state().mutex);
+    drain(lock, stream, number);
+}
+
 }  // namespace
 
 SIM_API aclError aclrtCreateStream(aclrtStream *made) {
@@ -97,6 +103,7 @@ SIM_API aclError aclrtStreamQuery(aclrtStream handle, int *status) {
         int refused = require_context(context);
         if (refused == 0) refused = require_stream(handle, context, stream);
         if (refused != 0) return refused;
+        drain(lock, stream, stream->submitted);
         const bool complete = stream->finished == stream->submitted;
         if (complete) observe(*stream, stream->finished);
         *status = complete ? 0 : 1;
@@ -162,14 +169,18 @@ SIM_API aclError aclrtLaunchHostFunc(aclrtStream handle, aclrtHostFunc function,
         if (refused != 0) return refused;
         const uint64_t before = stream->submitted;
         Stream *of = stream.get();
-        return submit(stream, "aclrtLaunchHostFunc", {}, [of, before, function, arguments] {
-            {
-                Lock lock(state().mutex);
-                land(*of, before);
-            }
-            function(arguments);
-            return Outcome{};
-        });
+        const int status =
+            submit(stream, "aclrtLaunchHostFunc", {}, [of, before, function, arguments] {
+                {
+                    Lock inner(state().mutex);
+                    land(*of, before);
+                }
+                function(arguments);
+                return Outcome{};
+            });
+        // Nobody need wait for a function, and it may wait for its caller.
+        if (status == 0 && settings().lazy) std::thread(drain_alone, stream, before + 1).detach();
+        return status;
     });
 }
 #endif

@@ -27,6 +27,7 @@ struct Settings {
     uint64_t thread_end_ms;  // that a thread which made a phase one takes to end
     size_t addresses;        // of device memory, the bytes of all that is taken at a time
     bool kinds_matter;       // a copy whose kind is not what its addresses say is refused
+    bool lazy = false;       // streams have no threads: who waits for work does it
 };
 
 SIM_EXPORT Settings &settings();

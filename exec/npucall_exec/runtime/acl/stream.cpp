@@ -16,6 +16,8 @@ std::set<StreamPointer> &every_stream() {
     return *all;
 }
 
+constexpr size_t MOST_WAITING = 256;
+
 bool stays_for_good(int status) {
     return status == 507010 || status == 507901 || status == 507053 || status == 107022;
 }
@@ -48,10 +50,41 @@ Outcome carried_out(const Stream &stream, const Task &task) {
     if (task.deferred.status != 0) {
         return {task.deferred.status, "the simulator was told to fail here"};
     }
-    if (task.is_slow && settings().kernel_us != 0) {
+    if (task.is_kernel && settings().kernel_us != 0) {
         std::this_thread::sleep_for(std::chrono::microseconds(settings().kernel_us));
     }
     return task.work();
+}
+
+Task next_task(Stream &stream) {
+    Task task = std::move(stream.queue.front());
+    stream.queue.pop_front();
+    return task;
+}
+
+// Does a task, without the lock for the while.
+Outcome done(Lock &lock, const Stream &stream, const Task &task) {
+    if (stream.discarded || stream.context->error != 0) return {};
+    lock.unlock();
+    this_thread().function = task.function;
+    const Outcome outcome = carried_out(stream, task);
+    lock.lock();
+    return outcome;
+}
+
+void finish(Stream &stream, uint64_t number, const Outcome &outcome) {
+    stream.finished = std::max(stream.finished, number);
+    if (outcome.status != 0 && !stream.discarded) record_failure(stream, outcome);
+    state().changed.notify_all();
+}
+
+// Waits for the kernels that this thread has begun, if there are any.
+void settle(Lock &lock, Stream &stream, uint64_t begun) {
+    if (begun <= stream.finished) return;
+    lock.unlock();
+    const Outcome outcome = kernels_over();
+    lock.lock();
+    finish(stream, begun, outcome);
 }
 
 void serve(const StreamPointer &stream) {
@@ -59,22 +92,11 @@ void serve(const StreamPointer &stream) {
     while (true) {
         stream->work.wait(lock, [&] { return stream->ending || !stream->queue.empty(); });
         if (stream->queue.empty()) break;
-        Task task = std::move(stream->queue.front());
-        stream->queue.pop_front();
         stream->busy = true;
-        const bool drop = stream->discarded || stream->context->error != 0;
-        Outcome outcome;
-        if (!drop) {
-            lock.unlock();
-            this_thread().function = task.function;
-            outcome = carried_out(*stream, task);
-            lock.lock();
-        }
+        const Task task = next_task(*stream);
+        const Outcome outcome = done(lock, *stream, task);
         stream->busy = false;
-        stream->finished = std::max(stream->finished, task.number);
-        if (outcome.status != 0 && !stream->discarded) record_failure(*stream, outcome);
-        task.work = nullptr;
-        state().changed.notify_all();
+        finish(*stream, task.number, outcome);
     }
     stream->ended = true;
     state().changed.notify_all();
@@ -118,7 +140,7 @@ StreamPointer new_stream(const ContextPointer &context, bool counted) {
     stream->saturates = state().devices[context->device].overflow == 0;
     add_object(stream);
     every_stream().insert(stream);
-    std::thread(serve, stream).detach();
+    if (!settings().lazy) std::thread(serve, stream).detach();
     return stream;
 }
 
@@ -138,6 +160,8 @@ void end_stream(Lock &lock, const StreamPointer &stream, bool discard) {
     stream->discarded = stream->discarded || discard;
     stream->ending = true;
     stream->work.notify_all();
+    if (!discard) drain(lock, stream, stream->submitted);
+    stream->ended = stream->ended || settings().lazy;
     if (!discard) state().changed.wait(lock, [&] { return stream->ended || stream->discarded; });
     observe(*stream, stream->submitted);
     every_stream().erase(stream);
@@ -154,14 +178,14 @@ int require_stream(aclrtStream handle, const ContextPointer &context, StreamPoin
 }
 
 int submit(const StreamPointer &stream, const char *function, const std::vector<Access> &accesses,
-           Work work, bool is_slow) {
+           Work work, bool is_kernel) {
     const int standing = standing_error(*stream->context);
     if (standing != 0) return standing;
     if (stream->aborted) return fail(107023, "stream %d was aborted", stream->id);
     Task task;
     task.function = function;
     task.work = std::move(work);
-    task.is_slow = is_slow;
+    task.is_kernel = is_kernel;
     task.deferred = this_thread().deferred;
     task.number = ++stream->submitted;
     this_thread().deferred = Deferred{};
@@ -174,7 +198,36 @@ int submit(const StreamPointer &stream, const char *function, const std::vector<
     }
     stream->queue.push_back(std::move(task));
     stream->work.notify_one();
+    if (settings().lazy && stream->queue.size() >= MOST_WAITING && !stream->busy) {
+        Lock lock(state().mutex, std::adopt_lock);
+        drain(lock, stream, stream->submitted);
+        lock.release();
+    }
     return 0;
+}
+
+void drain(Lock &lock, const StreamPointer &stream, uint64_t number) {
+    if (!settings().lazy) return;
+    state().changed.wait(lock, [&] { return !stream->busy || stream->finished >= number; });
+    if (stream->finished >= number || stream->queue.empty()) return;
+    stream->busy = true;
+    const char *caller = this_thread().function;
+    uint64_t begun = 0;  // the last kernel
+    while (!stream->queue.empty() && stream->queue.front().number <= number) {
+        const Task task = next_task(*stream);
+        if (!task.is_kernel) settle(lock, *stream, begun);
+        const Outcome outcome = done(lock, *stream, task);
+        if (task.is_kernel && outcome.status == 0) {
+            begun = task.number;
+        } else {
+            settle(lock, *stream, begun);
+            finish(*stream, task.number, outcome);
+        }
+    }
+    settle(lock, *stream, begun);
+    this_thread().function = caller;
+    stream->busy = false;
+    state().changed.notify_all();
 }
 
 void land_later(Stream &stream, uint64_t number, std::function<void()> land) {
@@ -187,6 +240,7 @@ int synchronize(Lock &lock, const StreamPointer &stream, int64_t milliseconds) {
         return stream->finished >= target || stream->aborted || stream->discarded;
     };
     ++stream->waiters;
+    drain(lock, stream, target);
     bool in_time = true;
     if (milliseconds < 0) {
         state().changed.wait(lock, over);

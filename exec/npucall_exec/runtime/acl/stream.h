@@ -33,7 +33,7 @@ struct Access {
 struct Task {
     const char *function = "";
     Work work;
-    bool is_slow = false;
+    bool is_kernel = false;
     Deferred deferred;
     uint64_t number = 0;
 };
@@ -84,9 +84,13 @@ SIM_EXPORT int require_stream(aclrtStream handle, const ContextPointer &context,
                               StreamPointer &stream);
 
 // Puts work at the end of a stream. Uses up the failure that the call under way was given.
-// `is_slow`: it takes as long as kernels are told to take.
+// `is_kernel`: it takes as long as kernels are told to take, and may go on after `work`.
 SIM_EXPORT int submit(const StreamPointer &stream, const char *function,
-                      const std::vector<Access> &accesses, Work work, bool is_slow = false);
+                      const std::vector<Access> &accesses, Work work, bool is_kernel = false);
+
+// Does the tasks up to this one, if the stream has no thread. Before anybody asks whether they are
+// over.
+void drain(Lock &lock, const StreamPointer &stream, uint64_t number);
 
 // Called while a task's work runs: `land` happens when the host learns of the task's end.
 void land_later(Stream &stream, uint64_t number, std::function<void()> land);

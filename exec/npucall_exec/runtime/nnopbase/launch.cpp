@@ -111,8 +111,13 @@ void fill_with_zeros(const Zeroed &zeroed, size_t axis, int64_t offset) {
 
 // Fills what is to be zeros here; all else an end of the runtime computes.
 Outcome computed(const Launch &launch) {
-    for (const Zeroed &zeroed : launch.zeroed) fill_with_zeros(zeroed, 0, zeroed.view.offset);
-    return launch.zeroed.empty() ? compute(launch.kernel) : Outcome{};
+    if (launch.zeroed.empty()) return compute(launch.kernel);
+    for (const Zeroed &zeroed : launch.zeroed) {
+        const Outcome outcome = reach(zeroed.data, storage_bytes(zeroed.view), true);
+        if (outcome.status != 0) return outcome;
+        fill_with_zeros(zeroed, 0, zeroed.view.offset);
+    }
+    return {};
 }
 
 Outcome run(const Launch &launch) {
@@ -141,9 +146,9 @@ int launch(const Executor &executor, void *workspace, void *handle) {
     builder.launch.kernel.saturates = stream->saturates;
     builder.launch.deterministic = executor.deterministic != 0;
     auto launch = std::make_shared<Launch>(builder.launch);
-    const bool is_slow = launch->zeroed.empty();  // what fills memory is no caller's kernel
+    const bool is_kernel = launch->zeroed.empty();  // what fills memory is no caller's kernel
     return submit(
-        stream, executor.entry.name, builder.accesses, [launch] { return run(*launch); }, is_slow);
+        stream, executor.entry.name, builder.accesses, [launch] { return run(*launch); }, is_kernel);
 }
 
 }  // namespace sim

@@ -13,6 +13,7 @@ namespace sim {
 namespace {
 
 constexpr int ENDS_BECAUSE_LOST = 70;
+constexpr size_t MOST_TOLD = 1 << 16;  // bytes that wait for a question
 
 // As npucall/wire/headers.py.
 struct Header {
@@ -54,20 +55,21 @@ Connection::Connection(const char *name) {
 Connection::~Connection() { close(socket_); }
 
 Answer Connection::ask(Frame kind, const std::string &payload) {
-    tell(kind, payload);
+    tell(kind, payload, true);
     return answer();
 }
 
-void Connection::tell(Frame kind, const std::string &payload) {
+void Connection::tell(Frame kind, const std::string &payload, bool at_once) {
     const Header header{static_cast<uint32_t>(payload.size()), 0, kind, 0, 0, 0};
-    const std::string frame =
-        std::string(reinterpret_cast<const char *>(&header), sizeof header) + payload;
-    for (size_t sent = 0; sent < frame.size();) {
-        const ssize_t now = send(socket_, frame.data() + sent, frame.size() - sent, MSG_NOSIGNAL);
+    told_.append(reinterpret_cast<const char *>(&header), sizeof header).append(payload);
+    if (!at_once && told_.size() < MOST_TOLD) return;
+    for (size_t sent = 0; sent < told_.size();) {
+        const ssize_t now = send(socket_, told_.data() + sent, told_.size() - sent, MSG_NOSIGNAL);
         if (now < 0 && errno == EINTR) continue;
         if (now <= 0) lost();
         sent += static_cast<size_t>(now);
     }
+    told_.clear();
 }
 
 Answer Connection::answer() {

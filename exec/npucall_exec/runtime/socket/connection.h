@@ -9,9 +9,17 @@
 namespace sim {
 
 // Kinds of frames, as in npucall_exec/frames.py.
-enum Frame : uint8_t { HELLO = 1, PLAN = 2, LAUNCH = 3, FOUND = 4, ANSWER = 5 };
+enum Frame : uint8_t {
+    HELLO = 1,
+    PLAN = 2,
+    LAUNCH = 3,
+    WAIT = 4,
+    REACH = 5,
+    FOUND = 6,
+    ANSWER = 7,
+};
 
-constexpr uint32_t PROTOCOL = 1;
+constexpr uint32_t PROTOCOL = 2;
 
 struct Answer {
     int32_t status = 0;
@@ -32,11 +40,14 @@ class Connection {
     // The memory of the device, with the first welcome of a process; -1 with others.
     int memory() const { return memory_; }
 
+    // Sends what was told and this, and waits for the answer.
     Answer ask(Frame kind, const std::string &payload);
-    void tell(Frame kind, const std::string &payload);
+    // A frame without answer. It is sent with the next question, or at once.
+    void tell(Frame kind, const std::string &payload, bool at_once);
 
   private:
     int socket_ = -1, memory_ = -1;
+    std::string told_;
     Answer welcome_;
 
     Answer answer();

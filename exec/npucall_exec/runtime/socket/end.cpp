@@ -32,7 +32,7 @@ struct Served {
     std::mutex mutex;                       // of what is told
     Connection *first = nullptr;            // stays until the process ends
     uint8_t *memory = nullptr;              // all of the device's, for copies
-    uint64_t memory_bytes = 0, addresses = 0, strict = 0;
+    uint64_t memory_bytes = 0, addresses = 0, strict = 0, elsewhere = 0;
     std::string soc;
 
     Served() {
@@ -43,7 +43,7 @@ struct Served {
         }
         first = new Connection(name);
         std::istringstream told(first->welcome().text);
-        told >> memory_bytes >> addresses >> strict >> soc;
+        told >> memory_bytes >> addresses >> strict >> elsewhere >> soc;
         void *mapped = mmap(nullptr, addresses, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE,
                             first->memory(), 0);
         if (mapped != MAP_FAILED) memory = static_cast<uint8_t *>(mapped);
@@ -89,6 +89,7 @@ Settings settings_of_environment() {
     read.watch = known.strict != 0;
     read.pageable_waits = true;
     read.unrun = Unrun::Guarded;
+    read.lazy = true;
     return read;
 }
 
@@ -100,7 +101,7 @@ void found(const std::string &line) {
     Served &known = served();
     if (known.first == nullptr) return;
     std::lock_guard<std::mutex> guard(known.mutex);
-    known.first->tell(FOUND, line);
+    known.first->tell(FOUND, line, true);
 }
 
 // aclFinalize says itself what of the runtime is left; what is left of all, the end of the process.
@@ -112,6 +113,7 @@ void give_bytes_back(uint8_t *data, size_t size) {
     constexpr size_t PAGE = 4096;
     const auto begin = (static_cast<size_t>(data - served().memory) + PAGE - 1) / PAGE * PAGE;
     const auto end = (static_cast<size_t>(data - served().memory) + size) / PAGE * PAGE;
+    reach(data, size, true);
     if (begin < end) madvise(served().memory + begin, end - begin, MADV_REMOVE);
 }
 
@@ -133,7 +135,20 @@ Outcome compute(const Kernel &kernel) {
         const auto offset = static_cast<uint64_t>(tensor - served().memory);
         payload += bytes_of_number(tensor == nullptr ? UINT64_MAX : offset);
     }
-    const Answer answer = connection().ask(LAUNCH, payload + kernel.call);
+    connection().tell(LAUNCH, payload + kernel.call, false);
+    return {};
+}
+
+Outcome kernels_over() {
+    const Answer answer = connection().ask(WAIT, "");
+    return {answer.status, answer.text};
+}
+
+Outcome reach(const uint8_t *data, size_t size, bool writes) {
+    if (served().elsewhere == 0) return {};
+    const std::string range = bytes_of_number(static_cast<uint64_t>(data - served().memory)) +
+                              bytes_of_number(static_cast<uint64_t>(size));
+    const Answer answer = connection().ask(REACH, range + bytes_of_number(uint64_t{writes}));
     return {answer.status, answer.text};
 }
 
