@@ -16,6 +16,7 @@ from npucall_client.settings import target_of_environment
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
+    from pathlib import Path
 
     from npucall_client import Client
     from npucall_client.testing import ServerProcess
@@ -97,13 +98,23 @@ def community_npu_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S
         yield server
 
 
-def pytest_collection_finish() -> None:
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Files of tests of PyTorch import it, which takes seconds: not where none of them is run."""
+    unwanted = "not torch" in config.getoption("markexpr")
+    return (unwanted and "torch" in collection_path.name) or None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
     """Thousands of tests stay in memory: the collector need not look at them again and again.
 
     Tests of what is left behind begin with it, and each took over a second.
     """
+    gc.disable()
+    yield
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -9,11 +9,13 @@ from .bench import Bench
 from .bench import bench as bench_of_hosts
 from .hosts import need
 
+_HERE = Path(__file__).parent
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    here = [each for each in items if Path(__file__).parent in each.path.parents]
-    for each in here:
-        each.add_marker(pytest.mark.pool)
+    for each in items:
+        if each.path.is_relative_to(_HERE):
+            each.add_marker(pytest.mark.pool)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -4,21 +4,24 @@ import asyncio
 import json
 import os
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 pytest.importorskip("typer", reason="the extra cli is not installed")
-mcp = pytest.importorskip("mcp", reason="the extra mcp is not installed")
 
-from npucall_client.commands import mcp_server  # noqa: E402  # needs typer
+from npucall_client.commands import mcp_server  # needs typer
 
+pytestmark = pytest.mark.skipif(find_spec("mcp") is None, reason="the extra mcp is not installed")
 NPUCALL = str(Path(sys.executable).with_name("npucall"))
 
 
 def asked(*words: str, calls: list[tuple[str, dict[str, Any]]]) -> tuple[dict[str, Any], list[Any]]:
     """The tools, and the answers to calls, each with whether it is an error."""
+    import mcp  # takes a second
+
     arguments = ["mcp", "--target", "local:", *words]
     server = mcp.StdioServerParameters(command=NPUCALL, args=arguments, env={**os.environ})
 
