@@ -9,14 +9,17 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 from contextvars import Context
+from functools import partial
 from typing import ParamSpec, TypeVar
 
 import numpy as np
 
 from npucall.compute.helpers import Turn
+from npucall.compute.layouts import Layout
 from npucall.compute.operands import store
 from npucall.compute.work import Work
 from npucall.declare.prepare import Prepared
+from npucall.dtypes import AnyArray
 from npucall.memory import fresh
 from npucall.tensors import Buffer
 
@@ -36,11 +39,11 @@ class WholeCall:
         self._work = work
         sizes = [spec.storage_bytes for spec in call.outputs.values()]
         self._inputs = [
-            (each.name, *each.layout, each.taken, each.is_plain and each.layout.dense)
+            (each.name, _view_of(each.layout), each.taken, each.is_plain and each.layout.dense)
             for each in work.operands
         ]
         self._outputs = [
-            (name, layout, size, layout.dense and not layout.offset and size < _SMALL)
+            (name, layout, size, _is_plain(layout, size) and layout.dtype == work.kernel)
             for name, layout, size in zip(call.outputs, work.outputs, sizes, strict=True)
         ]
 
@@ -55,26 +58,35 @@ class WholeCall:
         self, storages: Mapping[str, Buffer], targets: Mapping[str, Buffer]
     ) -> list[Buffer]:
         work, kernel, given = self._work, self._work.kernel, {}
-        for name, dtype, shape, strides, offset, taken, is_fit in self._inputs:
-            array = np.ndarray(shape, dtype, storages[name], offset, strides)
+        for name, view, taken, is_fit in self._inputs:
+            array = view(storages[name])
             given[name] = array if is_fit and array.flags.aligned else taken(array)
         results = work.results(work.facts, given)
         answers: list[Buffer] = []
         for (name, layout, size, is_plain), result in zip(self._outputs, results, strict=True):
-            dtype, shape, strides, offset = layout
             target = targets.get(name) if targets else None
             if (
                 target is None
                 and is_plain
-                and result.dtype == dtype == kernel
-                and result.shape == shape
+                and result.dtype == kernel
+                and result.shape == layout.shape
             ):
                 answers.append(bytearray(result.tobytes()))
                 continue
             memory = fresh(size) if target is None else target
-            store(np.ndarray(shape, dtype, memory, offset, strides), result, kernel)
+            store(_view_of(layout)(memory), result, kernel)
             answers.append(memory)
         return answers
+
+
+def _view_of(layout: Layout) -> Callable[[Buffer], AnyArray]:
+    """What makes the array of a layout in memory."""
+    dtype, shape, strides, offset = layout
+    return partial(np.ndarray, shape, dtype, offset=offset, strides=strides)
+
+
+def _is_plain(layout: Layout, size: int) -> bool:
+    return layout.dense and not layout.offset and size < _SMALL
 
 
 class _Silence(threading.local):

@@ -91,13 +91,13 @@ class KnownMessage:
 
     def __init__(self, parts: Iterable[tuple[bytes, int]]) -> None:
         """``parts``: bytes that stay, each with how many follow them that differ."""
-        self._parts: list[tuple[int, bytes, int, int]] = []
+        self._parts: list[tuple[slice, bytes, slice]] = []
         self._sizes: list[int] = []
         self._stays: list[Buffer] = []
         self.data_bytes = position = 0
         for stays, size in parts:
             start = position + len(stays)
-            self._parts.append((position, stays, start, start + size))
+            self._parts.append((slice(position, start), stays, slice(start, start + size)))
             self._stays += (stays, b"")
             self._sizes.append(size)
             self.data_bytes += size
@@ -128,10 +128,10 @@ class KnownMessage:
         if len(message) != self.length:
             return None
         view, found = memoryview(message), []
-        for position, stays, start, end in self._parts:
-            if message[position:start] != stays:
+        for place, stays, data in self._parts:
+            if message[place] != stays:
                 return None
-            found.append(view[start:end])
+            found.append(view[data])
         return found
 
 

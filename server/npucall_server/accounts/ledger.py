@@ -16,6 +16,7 @@ import threading
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from npucall_server.accounts.giving_way import is_greedy, path_of, who_gives_way
+from npucall_server.accounts.waiting import about_to_wait
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -325,6 +326,7 @@ class Ledger:
         staying = [each for each in ending if each.yields is not None and each.yields() is False]
         for each in staying:
             each.leaving = False
+        about_to_wait()
         seconds = 0.0 if staying and len(staying) == len(ending) else _GIVE_WAY_SECONDS
         if granted is None or granted.wait(seconds):
             return entry

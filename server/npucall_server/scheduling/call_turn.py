@@ -11,6 +11,7 @@ from npucall.errors import DeadlineError, QueueFullError
 from npucall.texts import retry_in
 from npucall_server import retries
 from npucall_server.access.callers import Caller, went_away
+from npucall_server.accounts.waiting import about_to_wait
 from npucall_server.devices.base import Pieces
 from npucall_server.scheduling.schedule import Grant, Schedule
 from npucall_server.scheduling.shares import Share
@@ -117,6 +118,7 @@ class CallTurn:
 
     def _wait(self) -> Grant:
         """Waits for the grant, which may have come already: who gives it looks for ``_wake``."""
+        about_to_wait()
         start = time.perf_counter_ns()
         ticket = None if self._begun else self._ticket
         if ticket is not None:

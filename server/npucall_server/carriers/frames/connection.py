@@ -1,4 +1,4 @@
-"""One connection of frames, from its hello to its end. One thread reads it."""
+"""One connection of frames, from its hello to its end. One thread at a time reads it."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from npucall.errors import CredentialInvalidError, MessageError, NpucallError, UnauthenticatedError
 from npucall.wire import headers
+from npucall_server.accounts.waiting import about_to_wait
 from npucall_server.carriers.door import Outcome
 from npucall_server.carriers.frames.frame_answers import FrameAnswers
 from npucall_server.carriers.frames.frame_call import FrameCall
@@ -28,10 +29,12 @@ if TYPE_CHECKING:
     from npucall_server.carriers.frames.frame_parts import FrameParts
 
 _CALLS = (headers.EXECUTE, headers.PROGRAM)
+_AT_A_TIME = 64
+"""Frames of a connection before those of others have their turn."""
 
 
 class FrameConnection(FrameVisitor):
-    """``serve`` is all of its life. ``of_user``: see ``FrameVisitor``."""
+    """Its life is to ``enter``, and then ``step`` by step. ``of_user``: see ``FrameVisitor``."""
 
     def __init__(
         self,
@@ -73,13 +76,43 @@ class FrameConnection(FrameVisitor):
             if isinstance(error, CredentialInvalidError):  # it was revoked
                 self._memory.give_back()
 
-    def serve(self) -> None:
-        """From the hello to the end."""
+    def enter(self) -> bool:
+        """Until its caller is known, and calls may come; False if it has ended."""
         for side in (self, self._outgoing):
             self._parts.peers.enter(side)
         try:
-            self._serve()
+            self._enter()
         except Exception as error:  # noqa: BLE001  # `Outcome` tells bugs from errors
+            self._end(error)
+            return False
+        return True
+
+    def step(self, ended: Callable[[], object] = bool) -> bool:
+        """Takes the frames that are there; waits for the first one, and for the rest of the last.
+
+        False if it has ended; before its descriptor is given back it calls ``ended``.
+        """
+        try:
+            self._step()
+        except Exception as error:  # noqa: BLE001  # `Outcome` tells bugs from errors
+            ended()
+            self._end(error)
+            return False
+        return True
+
+    @property
+    def has_left(self) -> bool:
+        """Whether more has been read than was taken."""
+        return not self._incoming.is_empty
+
+    def fileno(self) -> int:
+        """Its descriptor."""
+        return self._channel.fileno()
+
+    def _end(self, error: Exception) -> None:
+        try:
+            if self._answers is not None:
+                self._answers.end()
             if isinstance(error, NpucallError) or not isinstance(error, OSError | EOFError):
                 self._tell(error)  # else it has gone
         finally:
@@ -90,8 +123,9 @@ class FrameConnection(FrameVisitor):
             with self._incoming.reading:
                 self._outgoing.close()
             self._incoming.end()
+            self._parts.open.pop(self, None)
 
-    def _serve(self) -> None:
+    def _enter(self) -> None:
         parts, incoming = self._parts, self._incoming
         if isinstance(self._channel, TlsSocket):
             self._channel.handshake()
@@ -104,15 +138,23 @@ class FrameConnection(FrameVisitor):
         self._outgoing.send(headers.WELCOME)
         answers = FrameAnswers(incoming, self._outgoing, parts.threads, place, self.cancel)
         self._answers = answers
-        try:
-            while True:
-                if not incoming.has_frame or answers.is_full():
-                    answers.send()
-                header = incoming.header()
-                place.idle_since = None
-                self._take(header, answers)
-        finally:
-            answers.end()
+        answers.send()  # there is none, and the connection is idle
+
+    def _step(self) -> None:
+        incoming, answers, place = self._incoming, self._answers, self.place
+        assert answers is not None  # noqa: S101  # it has entered
+        assert place is not None  # noqa: S101  # likewise
+        for _ in range(_AT_A_TIME):
+            header = incoming.header()
+            place.idle_since = None
+            self._take(header, answers)
+            if not incoming.has_frame:
+                answers.send()
+                if incoming.is_empty:
+                    return
+            elif answers.is_full():
+                answers.send()
+        answers.send()
 
     def _tell(self, error: Exception) -> None:
         """Ends it with an error."""
@@ -141,6 +183,7 @@ class FrameConnection(FrameVisitor):
         if header.kind in _CALLS:
             self._begin(header, answers)
         elif header.kind == headers.CREDENTIAL:
+            about_to_wait()
             self.renew(self._credential(header)[0])
         elif header.kind == headers.ALIVE:
             self._incoming.skip(header.length)
@@ -148,12 +191,14 @@ class FrameConnection(FrameVisitor):
             self._incoming.skip(header.length)
             answers.cancel(header.call_id)
         elif header.kind == headers.STREAM:
+            about_to_wait()
             self._incoming.most = self._parts.budget.max_message_bytes
             run_stream(header, self._incoming, self._outgoing, self, self._parts.streams)
             raise EOFError  # that was all of the connection
         elif header.kind == headers.MEMORY:
             answers.check_new(header.call_id)
             answers.send()
+            about_to_wait()
             self._memory.share(header, self._incoming, self._outgoing, self)
         else:
             raise MessageError(f"kind: expected a frame that clients send, found {header.kind}")

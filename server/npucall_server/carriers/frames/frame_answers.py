@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from npucall.errors import MessageError
+from npucall_server.accounts.waiting import about_to_wait
 from npucall_server.carriers.multiplex.stream import STREAM_WINDOW
 
 if TYPE_CHECKING:
@@ -73,6 +74,7 @@ class FrameAnswers:
             self._gather(call)
             return
         if execution.is_short and not incoming.has_more():
+            about_to_wait()
             call.run()
             self.add(call)
             return
@@ -81,7 +83,9 @@ class FrameAnswers:
         except OSError:
             call.settle()  # nobody else has it yet
             raise
-        self._window.acquire()
+        if not self._window.acquire(blocking=False):
+            about_to_wait()
+            self._window.acquire()
         self._elsewhere[call.id] = call
         self._unsettled.add(call)
         self._place.idle_since = None  # if one that just ended has said otherwise
@@ -103,7 +107,10 @@ class FrameAnswers:
             self._place.idle_since = time.monotonic()
         if calls:
             try:
-                self._outgoing.send_all([part for call in calls for part in call.answer])
+                if len(calls) == 1:
+                    self._outgoing.send_all(calls[0].answer)
+                else:
+                    self._outgoing.send_all([part for call in calls for part in call.answer])
             finally:
                 for call in calls:
                     call.settle()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from npucall_server.accounts.budget import Budget
 from npucall_server.accounts.ledger import Ledger
@@ -29,3 +29,5 @@ class FrameParts(NamedTuple):
     streams: Exchange
     regions: Regions
     hello: bytes
+    open: dict[Any, None]
+    """Connections, the oldest first."""

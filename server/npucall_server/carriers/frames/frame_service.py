@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import select
 import threading
 import time
 from typing import TYPE_CHECKING
@@ -14,6 +15,7 @@ from npucall_server.accounts.ledger import Ledger
 from npucall_server.carriers.connections import IDLE_SECONDS
 from npucall_server.carriers.frames.connection import FrameConnection
 from npucall_server.carriers.frames.frame_parts import FrameParts
+from npucall_server.carriers.frames.readers import Readers
 from npucall_server.carriers.multiplex.stream import STREAM_WINDOW
 
 if TYPE_CHECKING:
@@ -51,12 +53,14 @@ class FrameService:
         self.places = Ledger(most, lambda *_: _too_many(most))
         self.instance = door.identity.instance
         hello = join_hello(self.instance, budget.frame_bytes, STREAM_WINDOW)
-        self._parts = FrameParts(
-            executions, door, peers, threads, self.places, room, budget, streams, regions,
-            hello,
-        )  # fmt: skip
         self._connections: dict[FrameConnection, None] = {}
         """The oldest first."""
+        self._parts = FrameParts(
+            executions, door, peers, threads, self.places, room, budget, streams, regions,
+            hello, self._connections,
+        )  # fmt: skip
+        self._readers = Readers() if hasattr(select, "epoll") else None
+        """Elsewhere each connection has a thread."""
 
     def open(
         self,
@@ -65,7 +69,7 @@ class FrameService:
         of_user: Callable[[], str] = str,
         holders: tuple[str, ...] = (),
     ) -> None:
-        """Serves a connection, in a thread of its own, until it ends.
+        """Serves a connection until it ends; until its caller is known, in a thread of its own.
 
         ``of_user``: gives the credential of the user who connected, empty if it has none.
         ``holders``: of memory that it shares; none if it is of another host.
@@ -103,10 +107,13 @@ class FrameService:
             each.cancel()
 
     def _serve(self, connection: FrameConnection) -> None:
-        try:
-            connection.serve()
-        finally:
-            self._connections.pop(connection, None)
+        if not connection.enter():
+            return
+        if self._readers is not None:
+            self._readers.serve(connection)
+            return
+        while connection.step():
+            pass
 
 
 def _too_many(limit: int) -> QueueFullError:

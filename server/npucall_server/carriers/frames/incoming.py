@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING
 from npucall.errors import MessageError, TooLargeError
 from npucall.memory import fresh
 from npucall.wire.headers import HEADER_BYTES, MOST_METADATA_BYTES, metadata_in, unpack
+from npucall_server.accounts.waiting import about_to_wait, is_relied_on
+from npucall_server.carriers.frames.tls_socket import TlsSocket
 from npucall_server.carriers.peers import MESSAGE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from npucall.wire.headers import Header
-    from npucall_server.carriers.frames.tls_socket import TlsSocket
     from npucall_server.carriers.peers import Peers, Visitor
 
 BUFFER_BYTES = 16 * 2**10
@@ -26,7 +27,7 @@ MOST_WAITING = 4 * 2**10
 
 
 class IncomingFrames:
-    """Reads frames one after the other, in one thread.
+    """Reads frames one after the other, in one thread at a time.
 
     No more is taken in than the buffer has room for, until somebody makes room for a message. Once
     a part of a frame has come, ``peer`` has to send the rest.
@@ -37,6 +38,7 @@ class IncomingFrames:
     ) -> None:
         self._socket, self._clock, self.most = connection, peers.clock, most
         """Bytes of a message."""
+        self._tls = connection if isinstance(connection, TlsSocket) else None
         self._peer: Visitor | None = peer
         self.reading = threading.Lock()
         """Held while the kernel may write for the descriptor, which is not closed meanwhile."""
@@ -47,9 +49,9 @@ class IncomingFrames:
 
     def header(self) -> Header:
         """The next header. Raises EOFError where none comes."""
-        if self._begin == self._end:
-            self._fill()
         if self._end - self._begin < HEADER_BYTES:
+            if self._begin == self._end:
+                self._fill()
             self._fill_up_to(HEADER_BYTES)
         begin, self._begin = self._begin, self._begin + HEADER_BYTES
         return unpack(self._buffer, begin)
@@ -89,6 +91,11 @@ class IncomingFrames:
         except BlockingIOError:
             return False
         return True
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is here that was read from the kernel."""
+        return self._begin == self._end and (self._tls is None or not self._tls.has_left)
 
     @property
     def has_frame(self) -> bool:
@@ -143,20 +150,33 @@ class IncomingFrames:
         return count
 
     def _fill_up_to(self, size: int) -> None:
+        if self._end - self._begin >= size:
+            return
         with self._awaiting():
             while self._end - self._begin < size:
                 self._fill()
 
     def _fill(self) -> None:
+        have = self._end - self._begin
+        if not have:
+            self._begin = self._end = 0
+            self._end = self._some(self._buffer)
+            return
         if self._begin:
-            have = self._end - self._begin
             self._buffer[:have] = self._buffer[self._begin : self._end]
             self._begin, self._end = 0, have
         self._end += self._some(self._buffer[self._end :])
 
     def _some(self, memory: memoryview) -> int:
         with self.reading:
-            count = self._socket.recv_into(memory)
+            if not is_relied_on():
+                count = self._socket.recv_into(memory)
+            else:
+                try:
+                    count = self._socket.recv_into(memory, 0, socket.MSG_DONTWAIT)
+                except BlockingIOError:
+                    about_to_wait()
+                    count = self._socket.recv_into(memory)
         if not count:
             raise EOFError
         self.count += count

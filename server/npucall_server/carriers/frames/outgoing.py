@@ -12,6 +12,7 @@ from typing import TypeAlias
 from npucall.tensors import Buffer
 from npucall.wire.headers import ALIVE, pack
 from npucall.wire.keepalive import takes_more
+from npucall_server.accounts.waiting import about_to_wait
 from npucall_server.carriers.frames.tls_socket import TlsSocket
 from npucall_server.carriers.peers import ANSWER, Peers, Visitor
 
@@ -90,6 +91,7 @@ class Outgoing(Visitor):
 
     def _send_rest(self, parts: Sequence[Buffer], sent: int) -> None:
         """What the peer has no room for yet."""
+        about_to_wait()
         self.since, self.awaited = self._clock(), ANSWER
         try:
             rest = [memoryview(part) for part in parts]

@@ -32,6 +32,8 @@ class TlsSocket:
         self._left = memoryview(b"")
         """Encrypted, and not sent yet; of so many bytes:"""
         self._taken = 0
+        self.has_left = False
+        """Whether more may have come than was decrypted, but for a part of a record."""
         self._has_ended = False
         """Whether the peer has said that nothing more comes."""
         self.setsockopt, self.shutdown = connection.setsockopt, connection.shutdown
@@ -53,14 +55,14 @@ class TlsSocket:
         names = [str(name[1]).encode() for name in told.get("subjectAltName", ())]
         return names, ssl.DER_cert_to_PEM_cert(data).encode()
 
-    def recv_into(self, memory: memoryview) -> int:
+    def recv_into(self, memory: memoryview, _: int = 0, flags: int = 0) -> int:
         """The next bytes; none if the peer has gone."""
         while True:
-            if self._in.pending or self._tls.pending():
+            if self.has_left:
                 count = self._decrypted(memory)
                 if count or self._has_ended:
                     return count
-            if not self._receive(len(memory)):
+            if not self._receive(len(memory), flags):
                 return 0
 
     def sendmsg(self, parts: Sequence[Buffer], beside: object = (), flags: int = 0) -> int:
@@ -103,17 +105,19 @@ class TlsSocket:
                 while count < len(memory):
                     rest = memory[count:]
                     count += self._tls.read(len(rest), rest)  # type: ignore[operator]
-                    if not (self._in.pending or self._tls.pending()):
+                    self.has_left = bool(self._in.pending or self._tls.pending())
+                    if not self.has_left:
                         break
             except ssl.SSLWantReadError:  # a part of a record
-                pass
+                self.has_left = False
             except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
                 self._has_ended = True
         return count
 
-    def _receive(self, wanted: int = 0) -> bool:
-        data = self._socket.recv(min(max(_RECORD_BYTES, wanted), _MOST_RECEIVED_BYTES))
+    def _receive(self, wanted: int = 0, flags: int = 0) -> bool:
+        data = self._socket.recv(min(max(_RECORD_BYTES, wanted), _MOST_RECEIVED_BYTES), flags)
         with self._lock:
             if data:
                 self._in.write(data)
+        self.has_left = True
         return bool(data)

@@ -32,20 +32,23 @@ class Streaming(NamedTuple):
     """The size of chunks of outputs."""
 
 
+_lock = threading.Lock()
+"""Of all callers: it is held for a moment, and one for each would have to be made."""
+
+
 class StreamCaller:
-    """Who waits for one call of a stream: until it cancels the call, or the stream ends."""
+    """Who waits for one call of a stream: until it cancels the call, or the stream ends.
+
+    ``seconds``: until the deadline.
+    """
 
     def __init__(self, stream: Visitor, request_id: str, seconds: float | None) -> None:
         self.peer, self.metadata = stream.peer, stream.metadata
         self.identity, self.owner = stream.identity, stream.owner
         self.request_id, self.carrier = request_id, stream.carrier
-        limit = stream.time_remaining()
-        if limit is None or (seconds is not None and seconds < limit):
-            limit = seconds
-        self._ends = None if limit is None else time.monotonic() + limit
+        self._ends = None if seconds is None else time.monotonic() + seconds
         self.callbacks: list[Callable[[], None]] | None = []
         """Whom it tells when it cancels; None once it no longer waits: they may hold the call."""
-        self._lock = threading.Lock()
 
     def time_remaining(self) -> float | None:
         """Until the deadline of the call or of its stream, whichever comes first."""
@@ -57,7 +60,7 @@ class StreamCaller:
 
     def add_callback(self, callback: Callable[[], None]) -> bool:
         """Calls back when it cancels."""
-        with self._lock:
+        with _lock:
             if self.callbacks is None:
                 return False
             self.callbacks.append(callback)
@@ -65,7 +68,7 @@ class StreamCaller:
 
     def cancel(self) -> None:
         """The caller no longer waits."""
-        with self._lock:
+        with _lock:
             callbacks, self.callbacks = self.callbacks, None
         for callback in callbacks or ():
             callback()
@@ -149,7 +152,10 @@ class StreamCall:
 
 def opened(call_id: int, begin: Begin, size: int, peer: Visitor, common: Streaming) -> StreamCall:
     """The call that a frame of ``size`` bytes opens."""
-    caller = StreamCaller(peer, begin.request_id, begin.timeout_ns / 1e9 or None)
+    seconds, limit = begin.timeout_ns / 1e9 or None, peer.time_remaining()
+    if limit is not None and (seconds is None or limit < seconds):
+        seconds = limit
+    caller = StreamCaller(peer, begin.request_id, seconds)
     outcome = Outcome(common.door, EXECUTE_STREAM.name, caller)
     outcome.record.request_bytes = size
     execution = common.executions.begin(caller, outcome.record, program=begin.program)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import select
 import socket
 import threading
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -276,6 +278,33 @@ def test_a_call_that_comes_while_a_turn_is_taken_waits_in_another_thread(tmp_pat
     assert device.entered[0] == "npucall-frames"
     assert device.entered[1] != "npucall-frames"
     assert threading.current_thread().name not in device.entered
+
+
+def test_those_who_stop_within_a_frame_or_do_not_read_stop_nobody_else(shared: Served) -> None:
+    whole, large = packed(EXECUTE, request(), 1), request(MIB)
+    with ExitStack() as opened:
+        peers = [opened.enter_context(connected(shared)) for _ in range(9)]
+        for peer, sent in zip(peers, (1, 15, 16, 17, len(whole) - 1), strict=False):
+            peer.socket.sendall(whole[:sent])
+        for peer in peers[5:8]:
+            peer.socket.sendall(packed(EXECUTE, large, 1))  # whose answer nobody reads yet
+        for _ in range(50):
+            peers[8].execute(2)
+            assert peers[8].receive().response
+        for peer, sent in zip(peers, (1, 15, 16, 17, len(whole) - 1), strict=False):
+            peer.socket.sendall(whole[sent:])
+        assert all(peer.receive().response for peer in peers[:8])
+
+
+@pytest.mark.parametrize("size", [10, MIB])
+def test_a_system_without_epoll_has_a_thread_for_each_connection(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    monkeypatch.delattr(select, "epoll")
+    with framed(tmp_path) as served, connected(served) as peer, connected(served) as other:
+        for each in (peer, other, peer):
+            each.execute(1, elements=size)
+            assert each.receive().response
 
 
 class WhereDevice(QuickDevice):

@@ -59,6 +59,11 @@ def connections(served: Served) -> int:
     return len(served.parts.methods.frames._connections)
 
 
+def idle(served: Served) -> list[float]:
+    found = served.parts.methods.frames._connections
+    return [each.place.idle_since for each in found if each.place and each.place.idle_since]
+
+
 def path_of(served: Served) -> str:
     return str(served.settings.frames_socket)
 
@@ -319,9 +324,10 @@ def test_an_idle_connection_gives_its_place_to_a_newer_one(
         connected(served) as first,
         connected(served) as second,
     ):
-        for each in (first, second):  # idle from the answer on
+        for each in (first, second):
             each.execute()
             assert each.receive().response
+            until(lambda: len(idle(served)) == 2, "it is idle, as it is once that is sent")
         with connected(served) as third:
             assert first.is_closed()
             for each in (second, third):
@@ -437,6 +443,6 @@ def test_the_threads_of_connections_end_with_them(tmp_path: Path) -> None:
     with framed(tmp_path, FakeDevice()) as served, ExitStack() as open_:
         for _ in range(10):
             open_.enter_context(connected(served))
-        assert reading() == 10
+        until(lambda: reading() == 1, "one reads all of them")
         open_.close()
         until(lambda: not reading(), "all have ended")
