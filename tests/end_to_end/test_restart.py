@@ -5,6 +5,7 @@ Calls have no side effects, so the client repeats them.
 
 import itertools
 import json
+import os
 import random
 import signal
 import subprocess
@@ -40,6 +41,8 @@ LINUX = pytest.mark.skipif(sys.platform != "linux", reason="Linux shares memory"
 pytestmark = pytest.mark.filterwarnings(
     "ignore:the server no longer knows the shared memory:RuntimeWarning"
 )
+ENDS = int(os.environ.get("ENDS", "500"))
+"""Kills, and as many drains, in the long test."""
 ONE = np.ones((), np.float32)
 SMALL, LARGE = 256, 2**19
 STREAM_FROM = 2**20
@@ -172,7 +175,7 @@ def test_a_call_made_while_no_server_is_there_is_answered_by_the_next_one() -> N
 
 
 @LINUX
-@pytest.mark.parametrize("ends", [1, pytest.param(100, marks=pytest.mark.long)])
+@pytest.mark.parametrize("ends", [1, pytest.param(ENDS, marks=pytest.mark.long, id="long")])
 def test_servers_end_under_callers_of_every_kind_and_no_call_is_lost(
     tmp_path: Path, ends: int
 ) -> None:

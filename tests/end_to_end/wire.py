@@ -136,8 +136,22 @@ def resident_bytes(process_id: int) -> int:
 
 def peak_bytes(process_id: int) -> int:
     """The most that a process ever had in memory."""
+    return _bytes_of(process_id, "VmHWM:")
+
+
+def own_bytes(process_id: int) -> int:
+    """What a process has in memory that no file and no other process has."""
+    return _bytes_of(process_id, "RssAnon:")
+
+
+def shared_bytes(process_id: int) -> int:
+    """What a process has in memory that others may have too, such as its callers."""
+    return _bytes_of(process_id, "RssShmem:")
+
+
+def _bytes_of(process_id: int, name: str) -> int:
     status = Path(f"/proc/{process_id}/status").read_text()
-    (line,) = [line for line in status.splitlines() if line.startswith("VmHWM:")]
+    (line,) = [line for line in status.splitlines() if line.startswith(name)]
     return int(line.split()[1]) * 1024  # in kB, which proc(5) means as KiB
 
 
