@@ -66,6 +66,7 @@ def _ended(call: asyncio.Future[R]) -> Generator[Any, None, R]:
 class Pipeline(PipelineBase[PendingCall[Any]]):
     """Sends calls without waiting for their answers. Leaving the context waits for all of them.
 
+    A task that is cancelled in the context, or while it leaves it, cancels those without an answer.
     Answers come in the order in which calls finish; each call raises its own error. If the
     connection breaks, the pipeline opens it again, and sends the calls without an answer once more
     while their timeouts allow.
@@ -88,11 +89,24 @@ class Pipeline(PipelineBase[PendingCall[Any]]):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        if isinstance(error, asyncio.CancelledError):
+            self._cancel()
         await self.close()
 
     async def close(self) -> None:
         """Waits until every call has ended, and closes the stream."""
-        await self._close()
+        try:
+            await self._close()
+        except asyncio.CancelledError:
+            self._cancel()
+            await self._close()
+            raise
+
+    def _cancel(self) -> None:
+        with self._lock:
+            left = [*self._in_flight]
+        for call in left:
+            call.cancel()
 
     @overload
     async def submit(

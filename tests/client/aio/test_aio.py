@@ -40,7 +40,8 @@ class SilentServer(FakeServer):
         self.ended.wait(PATIENCE)
         return b""
 
-    def _never(self, frames: Any, _: Any) -> Any:
+    def _never(self, frames: Any, context: grpc.ServicerContext) -> Any:
+        context.add_callback(self.ended.set)
         for frame in frames:
             self.asked.set()
             if frame.WhichOneof("frame") == "cancel":
@@ -109,6 +110,32 @@ def test_a_cancelled_task_cancels_the_call_of_a_pipeline_that_it_awaits() -> Non
             with pytest.raises(asyncio.CancelledError):
                 await task
             assert await until(server.cancelled)
+
+    with serving(server) as target:
+        asyncio.run(work(target))
+
+
+@each("left", [False, True])
+def test_a_task_that_is_cancelled_in_a_pipeline_cancels_what_has_no_answer(*, left: bool) -> None:
+    """``left``: while it leaves the pipeline, which waits for its calls. Before: they ran on."""
+    server = SilentServer()
+
+    async def work(target: str) -> None:
+        async with aio.connect(target) as client:
+            calls = []
+
+            async def one() -> None:
+                async with client.pipeline() as pipeline:
+                    calls.append(await pipeline.submit(*CALL))
+                    await asyncio.sleep(0 if left else PATIENCE)
+
+            task = asyncio.create_task(one())
+            assert await until(server.asked)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            assert calls[0].cancelled()
+            assert await until(server.ended)
 
     with serving(server) as target:
         asyncio.run(work(target))

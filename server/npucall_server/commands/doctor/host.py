@@ -68,6 +68,8 @@ def _how_to_source(root: Path, home: str | None) -> str:
 
 
 def _operators(opp: str | None, home: str | None, source: str) -> Finding:
+    if home is not None and not Path(home, "opp").is_dir():
+        source = f"install CANN's operators and kernels for this chip into {home}; then {source}"
     if not opp:
         return fault("ASCEND_OPP_PATH is not set; every call would end with 561107", source)
     if not Path(opp).is_dir():

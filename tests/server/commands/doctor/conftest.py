@@ -53,8 +53,12 @@ class Host(NamedTuple):
 
 
 def make_host(root: Path) -> Host:
-    for folder in ("dev", f"{DRIVER}/lib64/common", f"{DRIVER}/lib64/driver", f"{TOOLKIT}/opp"):
+    """As CANN's installer leaves it from 8.5.0 on: ``cann`` is a link to the release's folder."""
+    installed = root / f"{TOOLKIT}-8.5.0"
+    for folder in ("dev", f"{DRIVER}/lib64/common", f"{DRIVER}/lib64/driver"):
         (root / folder).mkdir(parents=True)
+    (installed / "opp").mkdir(parents=True)
+    (root / TOOLKIT).symlink_to(installed.name)
     for node in NODES:
         (root / "dev" / node).touch()
     (root / DRIVER / "lib64/driver/libascend_hal.so").touch()

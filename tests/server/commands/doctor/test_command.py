@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from tests.rows import each
 from tests.simulator.tree import Generation, Tree
 
 from npucall_server.commands import doctor
@@ -161,6 +162,26 @@ def test_a_crash_or_a_hang_of_cann_is_a_fault_and_not_the_end(
         told = " ".join(text.split())
         assert said in told
         assert "1 fault, 0 warnings" in told
+
+
+@pytest.mark.more
+@each("lacks", ["the folder", "the variable too"])
+def test_a_toolkit_without_operators_is_a_fault_and_not_the_end(
+    tree: Tree, tmp_path: Path, capsys: pytest.CaptureFixture[str], lacks: str
+) -> None:
+    """The device is examined all the same, and says what CANN says without them."""
+    host = make_host(tmp_path / lacks)
+    (host.home / "opp").rmdir()
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        install_simulated(host, tree.generation("9.x"), monkeypatch)
+        if lacks != "the folder":
+            monkeypatch.delenv("ASCEND_OPP_PATH")
+        assert doctor.run(["--json"], host.root) == 69
+    findings = json.loads(capsys.readouterr().out)["findings"]
+    first = next(each for each in findings if each["verdict"] == "FAULT")
+    assert first["found"].startswith("ASCEND_OPP_PATH is ")
+    assert first["todo"].startswith("install CANN's operators and kernels for this chip into ")
+    assert {"libraries", "device", "trial"} <= {each["section"] for each in findings}
 
 
 def test_the_command_ends_with_69_where_no_npu_is() -> None:
