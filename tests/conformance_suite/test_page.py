@@ -41,7 +41,7 @@ def options() -> set[str]:
 def called(line: str, folder: Path) -> Result:
     """The line as it stands, on ``local:``, in a folder of its own."""
     words = ["local:" if word == HOST else word for word in shlex.split(line)][1:]
-    if not {"--case", "--list"} & set(words):
+    if "--case" not in words:
         for option, value in FEW.items():
             if option not in words and not (option == "--quick" and "--fuzz" in words):
                 words += [option, value] if value else [option]

@@ -14,6 +14,7 @@ import pytest
 if sys.platform != "linux":
     pytest.skip("npucall exec: expected Linux", allow_module_level=True)
 
+from npucall_client.commands.command import main
 from npucall_exec import toolkit
 
 MAIN = "from npucall_client.commands.command import main; main()"
@@ -49,6 +50,21 @@ def compiled(tree: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[
 def probe(compiled: Callable[[Path], Path]) -> Path:
     """A program that does what its first argument says."""
     return compiled(HERE / "probe.cpp")
+
+
+@pytest.fixture
+def run_here(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+    """``npucall exec`` with these arguments in this process, on ``local:``."""
+    monkeypatch.setenv("NPUCALL_TARGET", "local:")
+
+    def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+        monkeypatch.setattr(sys, "argv", ["npucall", "exec", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        printed, said = capfd.readouterr()
+        return subprocess.CompletedProcess(sys.argv, ended.value.code or 0, printed, said)
+
+    return run
 
 
 @pytest.fixture(scope="session")

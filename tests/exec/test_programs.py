@@ -32,12 +32,12 @@ def test_the_sample_of_the_page_compiles_and_prints_the_gradient(
 
 
 def test_every_operator_gives_the_bytes_of_the_reference(
-    compiled: Callable[[Path], Path], run_under: Run, tmp_path: Path
+    compiled: Callable[[Path], Path], run_here: Run, tmp_path: Path
 ) -> None:
     calls = operators.samples()
     source = tmp_path / "operators.cpp"
     source.write_text(operators.program(calls))
-    done = run_under("--", compiled(source))
+    done = run_here("--", compiled(source))
     wanted = [line for call in calls for line in operators.expected(call)]
     assert done.stdout.splitlines() == wanted
 
@@ -59,10 +59,10 @@ ENDS = {
 """What the probe is asked: its exit code, what it prints first, and what its user is told."""
 
 
-def test_what_programs_do_has_the_end_that_it_has_on_a_device(probe: Path, run_under: Run) -> None:
+def test_what_programs_do_has_the_end_that_it_has_on_a_device(probe: Path, run_here: Run) -> None:
     """They are processes of one command, and each has a device of its own."""
     runs = (f"{probe} {asked}; printf '\\f%d\\f' $?" for asked in ENDS)
-    done = run_under("--", "bash", "-c", "; ".join(runs))
+    done = run_here("--", "bash", "-c", "; ".join(runs))
     assert done.returncode == 0
     *told, end = done.stdout.split("\f")
     found = dict(zip(ENDS, zip(map(int, told[1::2]), told[::2], strict=True), strict=True))
@@ -73,18 +73,18 @@ def test_what_programs_do_has_the_end_that_it_has_on_a_device(probe: Path, run_u
 
 @each(("asked", "code"), [("fails", 7), ("raises", 128 + 15)])
 def test_the_end_of_a_program_is_that_of_the_command(
-    probe: Path, run_under: Run, asked: str, code: int
+    probe: Path, run_here: Run, asked: str, code: int
 ) -> None:
-    done = run_under("--", probe, asked)
+    done = run_here("--", probe, asked)
     assert (done.returncode, done.stdout) == (code, "")
     assert "no call arrived" in done.stderr
 
 
 def test_a_finding_is_an_exit_code_of_its_own_and_stands_in_the_report(
-    probe: Path, run_under: Run, tmp_path: Path
+    probe: Path, run_here: Run, tmp_path: Path
 ) -> None:
     report = tmp_path / "report.json"
-    done = run_under("--strict", "--quiet", "--report", report, "--", probe, "early")
+    done = run_here("--strict", "--quiet", "--report", report, "--", probe, "early")
     found = json.loads(report.read_text())
     assert (done.returncode, done.stderr) == (3, "")
     assert found["findings"][0].startswith("aclrtFree: frees bytes that work of stream")
@@ -93,15 +93,15 @@ def test_a_finding_is_an_exit_code_of_its_own_and_stands_in_the_report(
 
 
 def test_processes_at_the_same_time_and_a_program_that_is_not_there(
-    probe: Path, run_under: Run
+    probe: Path, run_here: Run
 ) -> None:
-    done = run_under("--", "bash", "-c", f"{probe} runs & {probe} runs; wait; /nowhere/program")
+    done = run_here("--", "bash", "-c", f"{probe} runs & {probe} runs; wait; /nowhere/program")
     assert (done.returncode, done.stdout) == (127, "0.5\n" * 2)
 
 
-def test_numbers_of_16_bits_are_those_of_numpy(probe: Path, run_under: Run) -> None:
+def test_numbers_of_16_bits_are_those_of_numpy(probe: Path, run_here: Run) -> None:
     lines = [
-        line.split() for line in run_under("-q", "--", probe, "sixteen_bits").stdout.splitlines()
+        line.split() for line in run_here("-q", "--", probe, "sixteen_bits").stdout.splitlines()
     ]
     values = np.array([float.fromhex(text) for text, _ in lines], np.float32)
     with np.errstate(over="ignore"):

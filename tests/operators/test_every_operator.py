@@ -22,7 +22,7 @@ from npucall.errors import ShapeError
 from npucall.operators import CATALOGUE
 from npucall.products import A2, ASCEND_950, PRODUCTS, Product
 from npucall_conformance.cases.blocks import cases_of
-from npucall_conformance.cases.case import BLOCKS, Case
+from npucall_conformance.cases.case import BLOCKS, FUZZ, Case
 from npucall_conformance.cases.made_call import call_of
 from npucall_conformance.cases.select import Selection, select
 from npucall_conformance.running.runner import Runner
@@ -208,8 +208,19 @@ def test_so_are_those_to_calls_at_every_edge(table: Table) -> None:
     assert not problems(select((table.statement,), Selection(blocks=blocks)))
 
 
-def test_what_differs_on_other_products_is_answered_as_stated_there() -> None:
-    blocks = tuple({*BLOCKS} - {"crowd", "paths", "large", "products", "invalid"})
+ANYWHERE = tuple({*BLOCKS} - {"crowd", "paths", "large", "products", "invalid", FUZZ})
+
+
+@pytest.mark.parametrize(
+    "blocks",
+    [
+        pytest.param(ANYWHERE, id="all others"),
+        pytest.param((FUZZ,), id="drawn", marks=pytest.mark.more),
+    ],
+)
+def test_what_differs_on_other_products_is_answered_as_stated_there(
+    blocks: tuple[str, ...],
+) -> None:
     every = select((table.statement for table in TABLES), Selection(blocks=blocks))
     cases = [case for case in every if case.products and not case.defects]
     for product, soc in ((ASCEND_950, "Ascend950PR_9589"), (PRODUCTS[3], "Ascend910A")):
