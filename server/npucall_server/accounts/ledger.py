@@ -254,15 +254,19 @@ class Ledger:
         amount = entry.amount
         node: Holder | None = entry.holder
         while node is not None:
-            if node.used + amount > node.limit:
-                return False
+            used = node.used + amount
+            if used > node.limit:
+                break
+            node.used = used
             node = node.parent
-        node = entry.holder
-        node.entries[entry] = None
-        while node is not None:
-            node.used += amount
+        if node is None:
+            entry.holder.entries[entry] = None
+            return True
+        full, node = node, entry.holder
+        while node is not full:
+            node.used -= amount
             node = node.parent
-        return True
+        return False
 
     def _new(self, owner: str, tenant: str) -> Holder:
         """Remembers an owner. Forgets those who hold nothing where there are many."""

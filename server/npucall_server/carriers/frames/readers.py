@@ -11,12 +11,18 @@ import select
 import threading
 import time
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 from npucall_server.accounts.waiting import rely_on_this_thread
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from typing import TypeAlias
+
     from npucall_server.carriers.frames.connection import FrameConnection
+
+    _Read: TypeAlias = "tuple[FrameConnection, Callable[[], None]]"
 
 _NAME = "npucall-frames"
 _MOST_IDLE = 4
@@ -33,8 +39,8 @@ class Readers:
     def __init__(self) -> None:
         self._epoll = select.epoll()
         self._lock = threading.Lock()
-        self._all: dict[int, FrameConnection] = {}
-        """By descriptor."""
+        self._all: dict[int, _Read] = {}
+        """By descriptor: connections, and what is called before it is given back."""
         self._busy: set[int] = set()
         """Those that a thread reads whose place another one has taken."""
         self._unseen: set[int] = set()
@@ -57,7 +63,7 @@ class Readers:
         """Reads a connection from now on: this thread does, if no other one is there."""
         place = connection.fileno()
         with self._lock:
-            self._all[place] = connection
+            self._all[place] = connection, partial(self._forget, place)
             self._epoll.register(place, select.EPOLLIN)
             if connection.has_left:
                 self._left[place] = None
@@ -85,52 +91,62 @@ class Readers:
 
     def _lead(self, me: object) -> None:
         """Reads what comes, until another thread has taken its place, or nothing is left."""
-        while True:
+        rely_on_this_thread(partial(self._step_aside, me))
+        leads = True
+        while leads:
             found = self._epoll.poll(0 if self._left else _IDLE_SECONDS)
-            if not (found or self._left):
-                with self._lock:
-                    if not self._all:
-                        self._leader = None
-                        return
-            for place in dict.fromkeys((*(each for each, _ in found), *self._left)):
-                if not self._read(place, me):
-                    return
+            leads = bool(found or self._left or self._has_any())
+            places: Iterable[int] = [place for place, _ in found]
+            if self._left:
+                places = dict.fromkeys((*places, *self._left))
+            for place in places:
+                if not (leads := self._read(place, me)):
+                    break
+        rely_on_this_thread(None)
+
+    def _has_any(self) -> bool:
+        with self._lock:
+            if not self._all:
+                self._leader = None
+            return bool(self._all)
 
     def _read(self, place: int, me: object) -> bool:
         """Takes what has come on a connection. False if another thread has the place of this."""
-        connection = self._begin(place)
-        if connection is None:
+        found = self._begin(place)
+        if found is None:
             return True
-        rely_on_this_thread(lambda: self._step_aside(me))
-        connection.step(lambda: self._forget(place))
-        rely_on_this_thread(None)
+        connection, forget = found
+        connection.step(forget)
         with self._lock:
-            if self._all.get(place) is connection:
+            if self._all.get(place) is found:
                 if connection.has_left:
                     self._left[place] = None
-                self._return(place)
-            if self._leader is None:
-                self._leader = me
-            if self._leader is not me:
+                if self._busy:
+                    self._return(place)
+            if self._leader is me:
+                self._reading = None
+                return True
+            if self._leader is not None:
                 return False
-            self._reading = None
+            self._leader = me
+        rely_on_this_thread(partial(self._step_aside, me))
         return True
 
-    def _begin(self, place: int) -> FrameConnection | None:
-        """The connection, if it is not being read."""
+    def _begin(self, place: int) -> _Read | None:
+        """The connection, if it is not being read, and has more than was taken of late."""
         with self._lock:
-            self._left.pop(place, None)
             if place in self._busy:
                 self._unseen.add(place)
                 self._epoll.unregister(place)
                 return None
-            connection = self._all.get(place)
-            if connection is not None:
+            if self._left:
+                self._left.pop(place, None)
+            if (found := self._all.get(place)) is not None:
                 self._reading = place
                 self._reads += 1
                 if not self._is_watched:
                     self._be_watched()
-            return connection
+            return found
 
     def _step_aside(self, leader: object) -> None:
         """That thread waits now: another one takes its place, if there is something to read."""

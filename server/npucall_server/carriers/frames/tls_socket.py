@@ -11,7 +11,7 @@ from npucall.tensors import Buffer
 
 _RECORD_BYTES = 32 * 2**10
 """Read from the kernel at a time; a record of TLS has up to 16 KiB and a little."""
-_MOST_RECEIVED_BYTES = 256 * 2**10
+_MOST_BYTES = 256 * 2**10
 """The same, while the rest of a large message is awaited."""
 _SENT_BYTES = 64 * 2**10
 """Encrypted at a time. So much of an answer is kept twice."""
@@ -29,7 +29,7 @@ class TlsSocket:
         self._tls = context.wrap_bio(self._in, self._out, server_side=True)
         self._lock = threading.Lock()
         """For OpenSSL's object, not while anybody waits."""
-        self._left = memoryview(b"")
+        self._left: Buffer = b""
         """Encrypted, and not sent yet; of so many bytes:"""
         self._taken = 0
         self.has_left = False
@@ -43,8 +43,10 @@ class TlsSocket:
     def handshake(self) -> None:
         """Raises ssl.SSLError, which is an OSError, where it fails, and EOFError."""
         while not self._has_shaken_hands():
-            if not self._receive():
+            if not (data := self._socket.recv(_RECORD_BYTES)):
                 raise EOFError
+            self._in.write(data)
+        self.has_left = True
 
     def certificate(self) -> tuple[list[bytes], bytes] | None:
         """The names in the peer's certificate, and the certificate as PEM; None without one."""
@@ -58,12 +60,14 @@ class TlsSocket:
     def recv_into(self, memory: memoryview, _: int = 0, flags: int = 0) -> int:
         """The next bytes; none if the peer has gone."""
         while True:
-            if self.has_left:
-                count = self._decrypted(memory)
-                if count or self._has_ended:
-                    return count
-            if not self._receive(len(memory), flags):
-                return 0
+            data = b""
+            if not self.has_left:
+                data = self._socket.recv(min(max(_RECORD_BYTES, len(memory)), _MOST_BYTES), flags)
+                if not data:
+                    return 0
+            count = self._decrypted(data, memory)
+            if count or self._has_ended:
+                return count
 
     def sendmsg(self, parts: Sequence[Buffer], beside: object = (), flags: int = 0) -> int:
         """Sends some of the bytes. One thread at a time, and again with those that are left."""
@@ -71,8 +75,11 @@ class TlsSocket:
         if not self._left:
             self._left, self._taken = self._encrypted(parts)
         sent = self._socket.send(self._left, flags)
-        self._left = self._left[sent:]
-        return 0 if self._left else self._taken
+        if sent != len(self._left):
+            self._left = memoryview(self._left)[sent:]
+            return 0
+        self._left = b""
+        return self._taken
 
     def _has_shaken_hands(self) -> bool:
         try:
@@ -85,39 +92,39 @@ class TlsSocket:
             if data := self._out.read():
                 self._socket.sendall(data)
 
-    def _encrypted(self, parts: Sequence[Buffer]) -> tuple[memoryview, int]:
-        taken = 0
+    def _encrypted(self, parts: Sequence[Buffer]) -> tuple[Buffer, int]:
+        """As much of the parts as is worth it at a time, and how much that is."""
+        taken, tls = 0, self._tls
+        # Few records, and few calls of OpenSSL: small parts are one.
+        if len(parts) > 1 and sum(map(len, parts)) <= _SENT_BYTES:
+            parts = (b"".join(parts),)
         with self._lock:
             for part in parts:
-                piece = memoryview(part)[: _SENT_BYTES - taken]
+                piece = part if len(part) <= _SENT_BYTES - taken else part[: _SENT_BYTES - taken]
                 taken += len(piece)
-                while piece:
-                    piece = piece[self._tls.write(piece) :]
+                while piece and (written := tls.write(piece)) != len(piece):
+                    piece = memoryview(piece)[written:]
                 if taken == _SENT_BYTES:
                     break
-            return memoryview(self._out.read()), taken
+            return self._out.read(), taken
 
-    def _decrypted(self, memory: memoryview) -> int:
+    def _decrypted(self, data: bytes, memory: memoryview) -> int:
         """What has come, as much as the memory holds. Asks only while there is something."""
-        count = 0
-        with self._lock:
-            try:
-                while count < len(memory):
-                    rest = memory[count:]
-                    count += self._tls.read(len(rest), rest)  # type: ignore[operator]
-                    self.has_left = bool(self._in.pending or self._tls.pending())
-                    if not self.has_left:
-                        break
-            except ssl.SSLWantReadError:  # a part of a record
-                self.has_left = False
-            except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
-                self._has_ended = True
-        return count
-
-    def _receive(self, wanted: int = 0, flags: int = 0) -> bool:
-        data = self._socket.recv(min(max(_RECORD_BYTES, wanted), _MOST_RECEIVED_BYTES), flags)
+        count, tls, come = 0, self._tls, self._in
         with self._lock:
             if data:
-                self._in.write(data)
+                come.write(data)
+            try:
+                while count < len(memory):
+                    rest = memory[count:] if count else memory
+                    count += tls.read(len(rest), rest)  # type: ignore[operator]
+                    if not (come.pending or tls.pending()):
+                        self.has_left = False
+                        return count
+            except ssl.SSLWantReadError:  # a part of a record
+                self.has_left = False
+                return count
+            except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
+                self._has_ended = True
         self.has_left = True
-        return bool(data)
+        return count
