@@ -5,7 +5,6 @@ import shutil
 import subprocess
 import sys
 from copy import deepcopy
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -16,55 +15,14 @@ from tests.rows import each
 from npucall_server.directory.settings import DirectorySettings
 from npucall_server.settings.server import ServerSettings
 
+from .rendering import CHART, ROOT, container, environment, helm, of_kind, pods, render, servers
+
 pytestmark = pytest.mark.more
 
-ROOT = Path(__file__).parents[2]
-CHART = ROOT / "deploy/helm/npucall"
 VALUES = ["values.yaml", *sorted(f"ci/{path.name}" for path in (CHART / "ci").iterdir())]
-HELM = shutil.which("helm", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
 KUBERNETES = ["1.27", "1.33", "1.37"]
 """The oldest one that Chart.yaml allows, one in between, the newest one that has schemas here."""
 DEFAULT, LAB = "values.yaml", "ci/lab.yaml"
-
-
-def helm(command: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    if HELM is None:
-        if os.environ.get("CI"):
-            pytest.fail("expected helm, found none: make .venv/.chart")
-        pytest.skip("expected helm, found none: make .venv/.chart")
-    return subprocess.run([HELM, command, *arguments], capture_output=True, text=True, check=False)
-
-
-@cache
-def render(values: str, *options: str) -> list[dict[str, Any]]:
-    """The resources of a release ``pool`` in the namespace ``lab``; nobody changes them."""
-    done = helm(
-        "template", "pool", str(CHART), "--namespace=lab", f"--values={CHART / values}", *options
-    )
-    assert done.returncode == 0, done.stderr
-    return [one for one in YAML(typ="safe").load_all(done.stdout) if one]
-
-
-def of_kind(resources: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
-    return [one for one in resources if one["kind"] == kind]
-
-
-def pods(resources: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    workloads = of_kind(resources, "StatefulSet") + of_kind(resources, "Deployment")
-    return [one["spec"]["template"] for one in workloads]
-
-
-def servers(resources: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [one["spec"]["template"] for one in of_kind(resources, "StatefulSet")]
-
-
-def container(pod: dict[str, Any]) -> dict[str, Any]:
-    (only,) = pod["spec"]["containers"]
-    return only
-
-
-def environment(pod: dict[str, Any]) -> dict[str, str]:
-    return {one["name"]: one.get("value", "") for one in container(pod)["env"]}
 
 
 def selects(selector: dict[str, str], pod: dict[str, Any]) -> bool:

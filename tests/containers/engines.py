@@ -167,6 +167,14 @@ class Podman(Engine):
         """By its health check, which this runs: there is no systemd that would."""
         return self.succeeds("healthcheck", "run", container)
 
+    def wait_serving(self, container: str, port: int) -> None:
+        """Until its health service says so at a port, as Kubernetes asks it."""
+        end = time.monotonic() + PATIENCE
+        ask = "exec", container, "npucall-server", "health", f"127.0.0.1:{port}"
+        while not self.succeeds(*ask):
+            assert time.monotonic() < end, f"{container} does not serve: {self.logs(container)}"
+            time.sleep(0.2)
+
     @contextmanager
     def container(self, image: str, *options: str, command: tuple[str, ...] = ()) -> Iterator[str]:
         """A confined container that runs in the background; its name."""
