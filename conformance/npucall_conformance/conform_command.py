@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -23,7 +24,7 @@ from npucall_conformance.cases.case import BLOCKS, Case
 from npucall_conformance.cases.select import Selection, select, variants_of
 from npucall_conformance.golden import Golden
 from npucall_conformance.judging.profiles import CANN_STANDARD, PROFILES, known_profile
-from npucall_conformance.options import RunOptions, judge, versions
+from npucall_conformance.options import judge, versions
 from npucall_conformance.running.runner import QUICK_REPEAT, REPEAT
 from npucall_conformance.running.subject import ADAPTERS, SubjectOpener
 from npucall_conformance.statements import statements
@@ -159,7 +160,7 @@ def conform(  # noqa: PLR0913  # options of a command
         npucall conform --target npu-host:50051 --against local: --quick
     """
     target = the_target(target, target_option)
-    chosen = _selection(case, operator, dtype, block, quick=quick)
+    chosen = replace(_selection(case, operator, dtype, block), quick=quick, fuzz=fuzz)
     profile = known_profile(profile)
     if fuzz and (case or block or quick):
         raise ValueError("fuzz: expected none of --case, --block and --quick, which are of cases")
@@ -170,12 +171,11 @@ def conform(  # noqa: PLR0913  # options of a command
     if export is not None:
         _export(export, cases, soc or _SOC, profile or CANN_STANDARD, seed)
         return
-    options = RunOptions(
-        chosen, cases, profile, seed, repeat, fuzz, save, baseline,
+    found = judge(
+        connect, target, chosen, cases, against=against, soc=soc, adapter=adapter, profile=profile,
+        seed=seed, repeat=repeat, save=save, baseline=baseline, write_baseline=write_baseline,
         allow_skipped=allow_skipped, allow_missing=allow_missing,
-        write_baseline=write_baseline,
     )  # fmt: skip
-    found = judge(options, connect, target, against, soc, adapter)
     for name, path in {"json_file": json, "junit": junit, "html": html}.items():
         if path is not None:
             text = import_module(f"{_REPORTS}.{name}").render(found)
@@ -229,8 +229,6 @@ def _selection(
     operator: list[str] | None,
     dtype: list[str] | None,
     block: list[str] | None,
-    *,
-    quick: bool,
 ) -> Selection:
     for name in block or ():
         if name not in BLOCKS:
@@ -245,7 +243,6 @@ def _selection(
         tuple(operator or ()),
         tuple(map(dtype_named, dtype or ())),
         tuple(block or ()),
-        quick,
     )
 
 

@@ -6,7 +6,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from importlib import import_module
@@ -28,93 +27,76 @@ from npucall_conformance.running.runner import (
     default_profile,
 )
 from npucall_conformance.running.search import Fuzz
-from npucall_conformance.running.subject import Subject, SubjectOpener
+from npucall_conformance.running.subject import SubjectOpener
 from npucall_conformance.statements import statements
 
 _PACKAGES = ("npucall", "npucall-client", "npucall-conformance", "numpy", "ml-dtypes", "grpcio",
              "protobuf")  # fmt: skip
 
 
-@dataclass(frozen=True)
-class RunOptions:
-    """The options of the command, except what is judged."""
-
-    chosen: Selection
-    cases: list[Case]
-    profile: str
-    """Empty: the default profile for the servers that are judged."""
-    seed: int
-    repeat: int | None
-    """How often a crowd sends one call; None: the default of a quick or a full run."""
-    fuzz: float
-    """For so many seconds calls are drawn, in place of the cases; 0: the cases run."""
-    save: Path | None
-    baseline: Path | None
-    allow_skipped: bool
-    allow_missing: bool
-    write_baseline: bool
-
-
-def judge(  # noqa: PLR0913  # who is judged
-    options: RunOptions,
+def judge(  # noqa: PLR0913  # the options of the command
     connect: Callable[..., Client],
     target: str | None,
+    chosen: Selection,
+    cases: list[Case],
+    *,
     against: str | None = None,
     soc: str = "",
     adapter: str = "",
+    profile: str = "",
+    seed: int = 0,
+    repeat: int | None = None,
+    save: Path | None = None,
+    baseline: Path | None = None,
+    write_baseline: bool = False,
+    allow_skipped: bool = False,
+    allow_missing: bool = False,
 ) -> Report:
-    """Judges a server, two servers, or an adapter. Raises ValueError for impossible options."""
+    """Judges a server, two servers, or an adapter. Raises ValueError for impossible options.
+
+    Without a profile by the default one for the servers that are judged.
+    """
     with ExitStack() as stack:
         subjects = SubjectOpener(stack, connect, soc)
         first = subjects.first(target, adapter)
         second = subjects.second(against, first) if against else None
-        report = _report(first, second, options)
+        servers = [each.server for each in (first, second) if each is not None]
+        stated = {each.title for each in statements()}
+        report = Report(
+            profile or default_profile(*servers), seed, *servers,
+            started=datetime.now(UTC).isoformat(timespec="seconds"),
+            versions=versions(),
+            unstated=tuple(sorted(first.dtypes.keys() - stated)),
+            chosen=chosen, required=len(cases), paths=due(first, cases),
+            allow_skipped=allow_skipped,
+        )  # fmt: skip
         runner = Runner(
-            first, second, report.profile, options.seed,
-            on_failure=partial(bundle.save, options.save, report) if options.save else None,
-            rounds=QUICK_ROUNDS if options.chosen.quick else options.repeat or REPEAT,
-            repeat=options.repeat or (QUICK_REPEAT if options.chosen.quick else REPEAT),
-            allow_missing=options.allow_missing,
+            first, second, report.profile, seed,
+            on_failure=partial(bundle.save, save, report) if save else None,
+            rounds=QUICK_ROUNDS if chosen.quick else repeat or REPEAT,
+            repeat=repeat or (QUICK_REPEAT if chosen.quick else REPEAT),
+            allow_missing=allow_missing,
         )  # fmt: skip
         start = time.monotonic()
-        known = deviations.opened(options.baseline, report, write=options.write_baseline)
-        outcomes = _drawn(runner, options) if options.fuzz else runner.run(options.cases)
-        if known is not None and not options.write_baseline:
+        known = deviations.opened(baseline, report, write=write_baseline)
+        outcomes = _drawn(runner, chosen) if chosen.fuzz else runner.run(cases)
+        if known is not None and not write_baseline:
             outcomes = known.hold(outcomes)
         bar = import_module("npucall_conformance.reporting.terminal").progress
         try:
-            report.outcomes.extend(bar(outcomes, None if options.fuzz else len(options.cases)))
+            report.outcomes.extend(bar(outcomes, None if chosen.fuzz else len(cases)))
         except KeyboardInterrupt:
             report.interrupted = True
         report.seconds = time.monotonic() - start
     if not report.interrupted:
-        deviations.settle(report, known, options.baseline if options.write_baseline else None)
+        deviations.settle(report, known, baseline if write_baseline else None)
     return report
 
 
-def _drawn(runner: Runner, options: RunOptions) -> Iterator[CaseOutcome]:
+def _drawn(runner: Runner, chosen: Selection) -> Iterator[CaseOutcome]:
     """The outcomes of random calls."""
-    some = [each for each in statements() if wanted(each, options.chosen)]
-    return Fuzz(runner, options.fuzz, options.chosen.dtypes).outcomes(some)
-
-
-def _report(first: Subject, second: Subject | None, options: RunOptions) -> Report:
-    servers = [each.server for each in (first, second) if each is not None]
-    stated = {each.title for each in statements()}
-    return Report(
-        options.profile or default_profile(*servers),
-        options.seed,
-        first.server,
-        second.server if second is not None else None,
-        quick=options.chosen.quick,
-        started=datetime.now(UTC).isoformat(timespec="seconds"),
-        versions=versions(),
-        unstated=tuple(sorted(first.dtypes.keys() - stated)),
-        chosen=replace(options.chosen, fuzz=options.fuzz),
-        required=len(options.cases),
-        paths=due(first, options.cases),
-        allow_skipped=options.allow_skipped,
-    )
+    some = [each for each in statements() if wanted(each, chosen)]
+    return Fuzz(runner, chosen.fuzz, chosen.dtypes).outcomes(some)
 
 
 def versions() -> dict[str, str]:

@@ -15,7 +15,7 @@ from npucall_conformance.cases.drawn_calls import fuzz
 from npucall_conformance.cases.large import SHORT, large, other_places, tiny
 from npucall_conformance.cases.made_call import call_of
 from npucall_conformance.cases.maker import Maker
-from npucall_conformance.cases.product_cases import defaults, listing, products
+from npucall_conformance.cases.product_cases import defaults, listing, products, unusual
 from npucall_conformance.stating.defects import of_every_operator
 from npucall_conformance.stating.parts import Invalid, Setup
 from npucall_conformance.stating.statement import Statement
@@ -29,7 +29,7 @@ _ANSWERED_IN_CHUNKS = 270_001
 """So many numbers of FLOAT take more than 1 MiB: such outputs come in chunks."""
 _REFUSED = 6
 """At least so many refused calls are sent by every path."""
-_TOGETHER = 150_000
+_TOGETHER = 100_000
 """With so many elements, two calls are inside the computation at once."""
 _FEW = 3
 """Shapes of the determinism block."""
@@ -159,6 +159,7 @@ def _reduction(make: Maker) -> Iterator[Case]:
         yield make.case(dtype, setup)
         yield make.case(dtype, setup)
     yield from make.refused()
+    yield from unusual(make)
 
 
 def _invalid(make: Maker) -> Iterator[Case]:

@@ -6,15 +6,19 @@ change them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from functools import partial
+from typing import Any
 
-from npucall.dtypes import DTYPES, DType
+from npucall.declare.parameters import Scalar
+from npucall.dtypes import DTYPES, UINT8, DType
 from npucall.errors import PARAM_NULLPTR, ArgumentMissingError, AttributeValueError, DTypeError
+from npucall.tensors import Shape
 from npucall_conformance.cases.case import Case
 from npucall_conformance.cases.maker import Maker
 from npucall_conformance.stating.defects import all_of
-from npucall_conformance.stating.parts import Invalid
+from npucall_conformance.stating.parts import Invalid, Setup
 from npucall_conformance.stating.statement import LEFT_OUT, Statement
 from npucall_conformance.stating.tables import SOCS
 
@@ -84,3 +88,62 @@ def _required(statement: Statement) -> Iterator[Invalid]:
             yield Invalid(row, changes, (each.name,), ArgumentMissingError, PARAM_NULLPTR)
         else:
             yield Invalid(row, changes, (each.name,), AttributeValueError, None)
+
+
+_BEYOND = 2**32
+"""What is lost of an integer that is kept in 32 bits."""
+_WHOLE = (3 * 2**31, -3)
+_REALS = (3.7, 0.3, -0.3)
+_DIGITS = (1 + 2.0**-30, -70_000.5)
+"""Finer than FLOAT; beyond FLOAT16."""
+_BEYOND_FLOAT = 1e39
+
+
+def unusual(make: Maker) -> Iterator[Case]:
+    """Values that tell more than usual ones, of each attribute by its type."""
+    statement = make.statement
+    base = max(statement.base_shapes, key=len)
+    for turn, (name, value) in enumerate(unusual_values(statement)):
+        dtypes = [each for each in statement.dtypes if _holds(each, value)]
+        dtype = dtypes[turn % len(dtypes)]
+        yield make.case(dtype, Setup(base=base, attributes={name: value}))
+
+
+def unusual_values(statement: Statement) -> Iterator[tuple[str, Any]]:
+    """Attributes with values that they must take; a value may be called with the base shape.
+
+    No number of a sign of which the error table refuses one.
+    """
+    for each in statement.attribute_parameters:
+        name, listed = each.name, statement.attributes.get(each.name, ())
+        refusals = [row.changes for row in statement.invalid if row.error is AttributeValueError]
+        refused = [changes[name] for changes in refusals if name in changes]
+        bad = {number > 0 for number in refused if isinstance(number, int | float)}
+        if any(isinstance(number, Scalar) for number in refused):
+            continue  # which numbers it takes depends on another attribute
+        values: Iterable[Any] = ()
+        if each.c_type == "const aclScalar*":
+            more = (_BEYOND_FLOAT,) * (name in statement.in_kernel)
+            values = [number for number in (*_WHOLE, *_DIGITS, *more) if (number > 0) not in bad]
+        elif name in ("dim", "dims"):
+            values = [partial(_from_the_other_end, value) for value in listed]
+        elif each.c_type in ("float", "double"):
+            values = [number for number in _REALS if (number > 0) not in bad]
+        elif each.c_type == "int64_t" and not bad and listed != (*range(len(listed)),):
+            values = [listed[0] + _BEYOND]
+        yield from ((name, value) for value in values)
+
+
+def _holds(dtype: DType, value: Any) -> bool:
+    """Whether it is a dtype of floats, or no number that an integer could not hold."""
+    if dtype.kind == "int" and isinstance(value, int):
+        return abs(value) < 2 ** (8 * dtype.itemsize - 1) and (value > 0 or dtype is not UINT8)
+    return dtype.kind == "float" or callable(value)
+
+
+def _from_the_other_end(value: Any, base: Shape) -> Any:
+    """The same axis or axes, counted from the last on instead of the first, or the reverse."""
+    found = value(base) if callable(value) else value
+    if isinstance(found, int):
+        return found - len(base) if found >= 0 else found + len(base)
+    return tuple(_from_the_other_end(axis, base) for axis in found)

@@ -15,7 +15,7 @@ from npucall_conformance.cases.drawn_calls import drawn_again
 from npucall_conformance.stating.statement import Statement
 
 QUICK = {
-    "products": 10, "defaults": 8, "invalid": 29, "documents": 99, "reduction": 3, "edge": 4,
+    "products": 10, "defaults": 8, "invalid": 29, "documents": 99, "reduction": 5, "edge": 4,
     "broadcast": 4, "layout": 5, "mixed": 20, "rank": 3, "written": 20,
 }  # fmt: skip
 """Cases of an operator, dtype and block in a quick run; other blocks have ``_QUICK``."""
@@ -29,6 +29,9 @@ together, and one that is refused."""
 _ELEMENTS = {"large": 250_000, "crowd": 250_000, "paths": 300_000}
 """In a quick run, inputs and tensors of a wrong shape have at most so many elements in a case of a
 block; other blocks have ``_QUICK_ELEMENTS``."""
+_LONG = 3
+"""Of so many operators that work element by element, one sends a long call by every path in a quick
+run; it travels alike, whoever computes it."""
 _REFUSED = "refused"
 
 
@@ -123,15 +126,22 @@ def _filtered(cases: Iterable[Case], block: str, selection: Selection) -> Iterat
     if not selection.quick or selection.cases:
         yield from kept
         return
-    shared = block in ONCE
+    shared, most = block in ONCE, _ELEMENTS.get(block, _QUICK_ELEMENTS)
+    if block == "paths" and not any(map(_sends_long_calls, kept[:1])):
+        most = _QUICK_ELEMENTS
     strata: dict[str, list[Case]] = {}
     for case in kept:
-        if _elements(case) <= _ELEMENTS.get(block, _QUICK_ELEMENTS):
+        if _elements(case) <= most:
             kind = _REFUSED if case.defects else ""
             strata.setdefault(kind if shared else case.dtype.name, []).append(case)
     for kind, stratum in strata.items():
         wanted = ONCE[block] if shared else QUICK.get(block, _QUICK)
         yield from _sample(stratum, 1 if kind == _REFUSED else wanted)
+
+
+def _sends_long_calls(case: Case) -> bool:
+    statement = case.statement
+    return statement.shapes is None and crc32(statement.title.encode()) % _LONG == 0
 
 
 def _elements(case: Case) -> int:

@@ -60,8 +60,12 @@ class Errors:
     absolute: Reals
     value: Reals
     size: Reals
+    own: Reals
+    """The ulp of the output dtype."""
     ulp: Reals
     """The ulp of the coarser of kernel dtype and output dtype."""
+    numbers: Any
+    """Where both sides are numbers."""
     truth: Expected
 
     @property
@@ -89,12 +93,13 @@ class Allowed:
 def errors_of(found: Reals, truth: Expected) -> Errors:
     """How far off the truth an answer is."""
     value = truth.value
-    size, coarse = np.nan_to_num(truth.size, nan=0.0, posinf=0.0), ulp(value, truth.dtype)
-    if truth.dtype.kind == truth.kernel.kind == "float":
-        coarse = np.maximum(coarse, ulp(value, truth.kernel))
+    size, own = np.nan_to_num(truth.size, nan=0.0, posinf=0.0), ulp(value, truth.dtype)
+    coarse = own
+    if truth.dtype.kind == truth.kernel.kind == "float" and truth.dtype is not truth.kernel:
+        coarse = np.maximum(own, ulp(value, truth.kernel))
     numbers = np.isfinite(found) & np.isfinite(value)
     apart = np.where(numbers, np.abs(found - value), 0.0)
-    return Errors(found, apart, np.where(numbers, value, 0.0), size, coarse, truth)
+    return Errors(found, apart, np.where(numbers, value, 0.0), size, own, coarse, numbers, truth)
 
 
 def tolerance(profile: str, truth: Expected) -> Reals:

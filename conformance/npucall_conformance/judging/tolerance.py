@@ -12,7 +12,6 @@ from npucall.dtypes import DOUBLE, FLOAT, AnyArray
 from npucall_conformance.judging.profiles import PROFILES, Allowed, Errors, errors_of
 from npucall_conformance.judging.truth import Expected
 from npucall_conformance.stating.arguments import Reals
-from npucall_conformance.stating.rounding import ulp
 
 _JUST_OUTSIDE = 1 + 2.0**-10
 """The smallest share of the tolerance that counts as outside."""
@@ -74,7 +73,7 @@ def _of_parts(verdict: Judgement) -> Judgement:
 def _judge(profile: Callable[[Errors], Allowed], got: Any, truth: Expected) -> Judgement:
     errors = errors_of(got.astype(np.float64), truth)
     found, value, apart = errors.found, truth.value, errors.absolute
-    own, numbers = ulp(value, truth.dtype), np.isfinite(found) & np.isfinite(value)
+    own, numbers = errors.own, errors.numbers
     allowed = profile(errors)
     wrong = ~numbers & ~allowed.alike
     outside = np.where(numbers, ~allowed.inside, wrong)

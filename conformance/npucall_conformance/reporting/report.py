@@ -181,7 +181,6 @@ class Report:
     server: JudgedServer
     against: JudgedServer | None = None
     """The second server, which was judged too."""
-    quick: bool = False
     started: str = ""
     """ISO 8601, UTC."""
     seconds: float = 0.0
@@ -201,6 +200,11 @@ class Report:
     known: Known = field(default_factory=Known)
     interrupted: bool = False
     """The user ended the run (Ctrl-C): the rest of the cases was not judged."""
+
+    @property
+    def quick(self) -> bool:
+        """Whether it was a sample."""
+        return self.chosen.quick
 
     @property
     def verdict(self) -> Verdict:

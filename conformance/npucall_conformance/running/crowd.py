@@ -36,6 +36,8 @@ class Observation:
     call: MadeCall
     expectation: Expectation
     answer: AnswerOrError
+    truth_ns: int
+    """The time for making the data and the truth."""
     paths: list[str] = field(default_factory=list)
     """The paths by which the call was sent, and its answers compared."""
     paths_skipped: dict[str, str] = field(default_factory=dict)

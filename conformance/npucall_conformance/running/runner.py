@@ -23,7 +23,7 @@ from npucall_conformance.running.subject import Subject
 from npucall_conformance.stating.arguments import wide
 from npucall_conformance.wire import ON_CPU, WireAnswer
 
-REPEAT, QUICK_REPEAT, QUICK_ROUNDS = 50, 24, 3
+REPEAT, QUICK_REPEAT, QUICK_ROUNDS = 50, 12, 3
 """How often a crowd sends one call in all; in a quick run it sends the other calls less often."""
 
 LOOKS: dict[str, Callable[[Observation], list[str]]] = {
@@ -115,8 +115,9 @@ class Runner:
         start = perf_counter_ns()
         call = call_of(case, self.seed, self.first.server.product)
         expectation = expectation_of(case, call)
-        outcome = replace(outcome, truth_ns=perf_counter_ns() - start)
-        return Observation(self, outcome, case, call, expectation, self.first.ask(call))
+        truth_ns = perf_counter_ns() - start
+        answer = self.first.ask(call)
+        return Observation(self, outcome, case, call, expectation, answer, truth_ns)
 
     def _listing(self, case: Case, outcome: CaseOutcome) -> CaseOutcome:
         """Judges what each server lists of the operator."""
@@ -148,11 +149,12 @@ class Runner:
 
 def finished(seen: Observation, checked: CheckResult, problems: list[str]) -> CaseOutcome:
     """The outcome of a case with the problems that were found."""
-    outcome, answer = seen.outcome, seen.answer
+    times, answer = {"truth_ns": seen.truth_ns}, seen.answer
     if isinstance(answer, WireAnswer):
-        outcome = replace(outcome, run_ns=answer.timings.run_ns, total_ns=answer.total_ns)
+        times |= {"run_ns": answer.timings.run_ns, "total_ns": answer.total_ns}
     return replace(
-        outcome,
+        seen.outcome,
+        **times,
         status="failed" if problems else "passed",
         problems=tuple(problems),
         ulp=checked.ulp,

@@ -74,10 +74,9 @@ def arrays(k: Arguments) -> dict[str, Terms]:
     through = power * (call.dy @ call.value.swapaxes(2, 3) - shift)
     most = np.abs(call.dy * call.result).sum(-1, keepdims=True)
     large = size * (np.abs(call.dy) @ np.abs(call.value).swapaxes(2, 3) + most)
-    scale = call.scale
 
     def all_of(power: Any, through: Any, factor: Any) -> dict[str, Any]:
-        key, query, dy = (factor(each) for each in (call.key, call.query, call.dy))
+        key, query, dy, scale = map(factor, (call.key, call.query, call.dy, call.scale))
         dk, dv = through.swapaxes(2, 3) @ query, power.swapaxes(2, 3) @ dy
         return call.named(scale * (through @ key), scale * dk, dv)
 

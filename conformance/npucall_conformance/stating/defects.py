@@ -15,6 +15,7 @@ from npucall.errors import (
     AttributeValueError,
     DTypeError,
     FormatError,
+    NpucallError,
     ShapeError,
     TensorLayoutError,
 )
@@ -37,29 +38,26 @@ def of_every_operator(given: str, output: str) -> tuple[Invalid, ...]:
     )
 
 
-def nulls(*names: str) -> tuple[Invalid, ...]:
-    """Each is a null pointer: status 161001, which is checked before anything else."""
-    return tuple(
-        Invalid(f"null-{n}", {n: None}, (n,), ArgumentMissingError, PARAM_NULLPTR) for n in names
-    )
-
-
-def dtypes(
-    *names: str,
-    found: DType = DOUBLE,
+def _each(
+    row: str,
+    names: tuple[str, ...],
+    change: Any,
+    error: type[NpucallError],
     blames: tuple[str, ...] = (),
-    products: tuple[str, ...] = (),
     **more: Any,
 ) -> tuple[Invalid, ...]:
+    """The same defect in each parameter alone, which is blamed unless others are named."""
+    return tuple(Invalid(f"{row}-{n}", {n: change}, blames or (n,), error, **more) for n in names)
+
+
+def nulls(*names: str) -> tuple[Invalid, ...]:
+    """Each is a null pointer: status 161001, which is checked before anything else."""
+    return _each("null", names, None, ArgumentMissingError, status=PARAM_NULLPTR)
+
+
+def dtypes(*names: str, found: DType = DOUBLE, **more: Any) -> tuple[Invalid, ...]:
     """Each alone has a dtype that the operator does not take."""
-    row = f"dtype-{found.name.lower()}"
-    return tuple(
-        Invalid(
-            f"{row}-{n}", {n: {"dtype": found}}, blames or (n,), DTypeError, products=products,
-            **more,
-        )
-        for n in names
-    )  # fmt: skip
+    return _each(f"dtype-{found.name.lower()}", names, {"dtype": found}, DTypeError, **more)
 
 
 def all_dtypes(*names: str, found: DType = DOUBLE, **more: Any) -> tuple[Invalid, ...]:
@@ -86,10 +84,7 @@ def uncastable(output: str, dtype: DType = INT32) -> tuple[Invalid, ...]:
 
 def ranks(*names: str, **more: Any) -> tuple[Invalid, ...]:
     """The tensor has nine dimensions."""
-    return tuple(
-        Invalid(f"rank-9-{n}", {n: {"shape": NINE}}, (n,), ShapeError, block="rank", **more)
-        for n in names
-    )
+    return _each("rank-9", names, {"shape": NINE}, ShapeError, block="rank", **more)
 
 
 def rank_of_what_follows(name: str, output: str) -> tuple[Invalid, ...]:
@@ -100,17 +95,14 @@ def rank_of_what_follows(name: str, output: str) -> tuple[Invalid, ...]:
     )  # fmt: skip
 
 
-def shapes(
-    name: str, *found: Shape, blames: tuple[str, ...] = (), **more: Any
-) -> tuple[Invalid, ...]:
+def shapes(name: str, *found: Shape, **more: Any) -> tuple[Invalid, ...]:
     """The tensor has a shape that does not fit."""
-    return tuple(
-        Invalid(
-            f"shape-{name}-{'x'.join(map(str, shape)) or 'scalar'}", {name: {"shape": shape}},
-            blames or (name,), ShapeError, **more,
-        )
+    rows = [
+        (f"shape-{name}-{'x'.join(map(str, shape)) or 'scalar'}", {name: {"shape": shape}})
         for shape in found
-    )  # fmt: skip
+    ]
+    blames = more.pop("blames", (name,))
+    return tuple(Invalid(row, changes, blames, ShapeError, **more) for row, changes in rows)
 
 
 def values(attribute: str, *found: Any, block: str = "invalid", **more: Any) -> tuple[Invalid, ...]:
@@ -126,4 +118,4 @@ def values(attribute: str, *found: Any, block: str = "invalid", **more: Any) -> 
 
 def formats(*names: str, found: Format = Format.FRACTAL_NZ) -> tuple[Invalid, ...]:
     """The tensor has a format that is private to the device."""
-    return tuple(Invalid(f"format-{n}", {n: {"format": found}}, (n,), FormatError) for n in names)
+    return _each("format", names, {"format": found}, FormatError)

@@ -126,7 +126,7 @@ def _loop(
     scalar: Callable[..., float],
 ) -> Reals:
     """Goes through the broadcast shape one element at a time, without NumPy's arithmetic."""
-    space = _common([given[name].shape for name in over if given[name] is not None])
+    space = given.shape(*over)
     sums: list[list[float]] = [[] for _ in range(prod(shape))]
     columns = [_column(given[name], space) for name in names]
     for place, *elements in zip(_positions(space, shape), *columns, strict=True):
@@ -142,15 +142,6 @@ def _column(tensor: Any, space: Shape) -> list[Any]:
     if tensor.shape == space:
         return elements
     return [elements[position] for position in _positions(space, tensor.shape)]
-
-
-def _common(shapes: list[Shape]) -> Shape:
-    rank = max(map(len, shapes))
-    padded = [(1,) * (rank - len(shape)) + shape for shape in shapes]
-    return tuple(
-        next((extent for extent in extents if extent != 1), 1)
-        for extents in zip(*padded, strict=True)
-    )
 
 
 @lru_cache(maxsize=512)
