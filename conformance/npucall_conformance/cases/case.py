@@ -32,7 +32,7 @@ BLOCKS = {
     "rank": "from no dimension to as many as there may be",
     "edge": "zeros, infinities, NaN, ends of the range, and what overflows or cancels",
     "written": "results that are written out: complex numbers, integers that wrap around",
-    "reduction": "values of attributes outside the usual that are accepted",
+    "reduction": "unusual values that attributes may have: beyond 32 bits, axes from the end",
     "invalid": "every row of the error table, alone and two at a time: the first must be found",
     "determinism": "the same call again, alone and at once: the same bits",
     "crowd": "several callers with other operators, shapes and values at once, many times",

@@ -8,7 +8,6 @@ get every input in order, None for an absent one, and return the element. If ter
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
 from math import prod
 from typing import Any
 
@@ -128,8 +127,9 @@ def _loop(
     """Goes through the broadcast shape one element at a time, without NumPy's arithmetic."""
     space = given.shape(*over)
     sums: list[list[float]] = [[] for _ in range(prod(shape))]
+    places = _column(np.arange(prod(shape)).reshape(shape), space)
     columns = [_column(given[name], space) for name in names]
-    for place, *elements in zip(_positions(space, shape), *columns, strict=True):
+    for place, *elements in zip(places, *columns, strict=True):
         sums[place].append(scalar(given, *elements))
     return np.asarray(wide([reals.total(terms) for terms in sums])).reshape(shape)
 
@@ -138,21 +138,8 @@ def _column(tensor: Any, space: Shape) -> list[Any]:
     """A tensor's element at each place of the broadcast shape; None everywhere if it is absent."""
     if tensor is None:
         return [None] * prod(space)
-    elements = tensor.reshape(-1).tolist()
-    if tensor.shape == space:
-        return elements
-    return [elements[position] for position in _positions(space, tensor.shape)]
-
-
-@lru_cache(maxsize=512)
-def _positions(space: Shape, shape: Shape) -> list[int]:
-    """For each element of a broadcast shape, its position in a tensor of a smaller shape."""
-    positions = [0]
-    aligned = (1,) * (len(space) - len(shape)) + shape
-    for extent, own in zip(space, aligned, strict=True):
-        steps = range(extent) if own > 1 else [0] * extent
-        positions = [position * own + step for position in positions for step in steps]
-    return positions
+    column: list[Any] = np.broadcast_to(tensor, space).reshape(-1).tolist()
+    return column
 
 
 def _summed(value: Any, size: Any, space: Shape, shape: Shape) -> Terms:

@@ -6,8 +6,7 @@ whose last axis is the row, and returns the value or ``(value, size)``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from itertools import product
+from collections.abc import Callable
 from math import prod
 from typing import Any
 
@@ -73,11 +72,8 @@ def large_setups(dim: str) -> tuple[Setup, ...]:
     return tuple(Setup(note, base, attributes={dim: axis}) for note, (base, axis) in bases.items())
 
 
-def _rows(shape: Shape, dim: int) -> Iterator[list[int]]:
+def _rows(shape: Shape, dim: int) -> list[list[int]]:
     """The flat positions of each row along a dimension, row after row."""
-    shape = shape or (1,)
-    dim %= len(shape)
-    step = prod(shape[dim + 1 :])
-    for outer, inner in product(range(prod(shape[:dim])), range(step)):
-        start = outer * shape[dim] * step + inner
-        yield [start + i * step for i in range(shape[dim])]
+    places = np.moveaxis(np.arange(prod(shape)).reshape(shape or 1), dim, -1)
+    rows: list[list[int]] = places.reshape(-1, places.shape[-1]).tolist()
+    return rows
