@@ -220,6 +220,8 @@ def test_torch_agrees_where_it_computes_the_same(statement: Statement) -> None:
 @each("statement", statements()[3::12])
 def test_zeros_pass_as_no_answer_to_drawn_numbers(statement: Statement) -> None:
     for case in cases(statement, "grid", "broadcast", "mixed", "layout", "reduction"):
+        if case.block == "reduction" and case.setup not in statement.reductions:
+            continue  # a number far from usual ones may rightly make zeros
         call = call_of(case, seed=0)
         truth = expected(statement, call, case.setup.filled)
         assert faint(case, call.given, truth) == [], case.id
