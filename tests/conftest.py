@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+from collections import Counter
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +38,7 @@ if HAS_SERVER:
     DEVICES.append("npu")
 ASYNCIO = "asyncio"
 """A client for asyncio of the CPU server, where the client itself is tried."""
+_MANY_TESTS = 100
 SOC = "Ascend910B1"
 """What the CPU reference stands for, and the simulator too."""
 
@@ -129,10 +131,16 @@ def pytest_make_collect_report(
     return report
 
 
-@pytest.hookimpl(tryfirst=True)  # before anything that orders or shuffles them
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """All workers have the same order."""
+@pytest.hookimpl(wrapper=True, tryfirst=True)  # around anything that orders or shuffles them
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None]:
+    """All workers have the same order. Of random files those with very many tests are the first.
+
+    One of them takes a tenth of ``make test``: as the last it would be alone on one core.
+    """
     items.sort(key=lambda item: item.path)
+    yield
+    counts = Counter(item.path for item in items)
+    items.sort(key=lambda item: counts[item.path] < _MANY_TESTS)
 
 
 @pytest.hookimpl(optionalhook=True)

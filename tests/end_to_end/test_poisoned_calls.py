@@ -174,13 +174,10 @@ def innocents(*keepers: Keeper) -> Iterator[None]:
         assert all(each.result(PATIENCE) > 0 for each in working)
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("lanes", [1, pytest.param(3, marks=pytest.mark.long)])
 @pytest.mark.parametrize(
-    "way",
-    [
-        "unary",
-        *(pytest.param(way, marks=pytest.mark.more) for way in ("in chunks", "in a pipeline")),
-    ],
+    "way", ["unary", pytest.param("in chunks", marks=pytest.mark.long), "in a pipeline"]
 )
 def test_others_go_on_beside_a_call_that_ends_its_server(way: str, lanes: int) -> None:
     with kept_server(lanes=lanes) as keeper, innocents(keeper):

@@ -1,5 +1,6 @@
 """The server's tests: none is told anything by the environment, none judges time."""
 
+import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -11,14 +12,15 @@ from npucall_server.settings.server import ServerSettings
 
 from .tenant_server import TenantServer
 
+_VARIABLES = {f"NPUCALL_{name.upper()}" for name in ServerSettings.model_fields}
 settings.register_profile("npucall", deadline=None)
 settings.load_profile("npucall")
 
 
 @pytest.fixture(autouse=True)
 def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ServerSettings.model_fields:
-        monkeypatch.delenv(f"NPUCALL_{name.upper()}", raising=False)
+    for name in _VARIABLES & os.environ.keys():
+        monkeypatch.delenv(name)
 
 
 @pytest.fixture

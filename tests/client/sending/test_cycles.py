@@ -21,7 +21,7 @@ Does: TypeAlias = Callable[[fake.FakeServer], None]
 Calls: TypeAlias = Callable[[Client, Any], None]
 OF_A_CALL = (Attempts, BoundCall, CallStream, LargeCall, SentCall)
 PAIR, LARGE = fake.numbers(8), fake.numbers(5 * fake.MIB)
-TIMES = 10
+TIMES = 4
 
 
 @pytest.fixture

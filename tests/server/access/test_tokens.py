@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from tests.server import issuer as issuers
 
@@ -254,6 +254,7 @@ def test_a_token_that_differs_from_a_good_one_by_a_character_is_refused(
         guard.identify_by(f"Bearer {changed}")
 
 
+@settings(max_examples=30)
 @given(text=st.text(max_size=300))
 def test_no_text_is_taken_for_a_credential(
     guarded: tuple[TenantsGuard, list[str]], text: str
