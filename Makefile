@@ -225,8 +225,10 @@ pin:  ## writes the digests of the base images to .env, which compose reads (nee
 	@deploy/pin > .env.new && mv .env.new .env && cat .env || { rm -f .env.new; exit 1; }
 
 # It needs no g++ where it is installed, and runs where the C library is not older.
-exec-wheel: .venv/.setup  ## builds the wheel of npucall-exec with its libraries, for this kind of machine
-	$(BIN)/python -c "from npucall_exec.toolkit import pack; pack()"
+MACHINE = $(shell uname -m)
+
+exec-wheel: .venv/.setup  ## builds the wheel of npucall-exec with its libraries, for this machine or MACHINE=aarch64
+	$(BIN)/python -c "from npucall_exec.toolkit import pack; pack('$(MACHINE)')"
 	$(BIN)/python $(PIP) wheel --no-deps --no-build-isolation --wheel-dir build/wheels ./exec
 	rm -rf exec/npucall_exec/built
 

@@ -1,6 +1,5 @@
-"""A wheel that has the built libraries is one of this machine (``make exec-wheel``)."""
+"""A wheel that has the built libraries is one of their machine (``make exec-wheel``)."""
 
-import sysconfig
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +11,8 @@ class Libraries(BuildHookInterface):  # type: ignore[type-arg]
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         del version
-        if not (Path(self.root) / "npucall_exec" / "built").is_dir():
+        built = Path(self.root) / "npucall_exec" / "built"
+        if not built.is_dir():
             return
-        machine = sysconfig.get_platform().replace("-", "_").replace(".", "_")
-        build_data["tag"] = f"py3-none-{machine}"
+        build_data["tag"] = f"py3-none-linux_{(built / 'machine').read_text()}"
         build_data["artifacts"].append("npucall_exec/built/**")

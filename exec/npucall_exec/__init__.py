@@ -10,6 +10,7 @@ in npucall's tests. The modules, from the top::
     calls, findings         what they compute; what they must not do
     toolkit                 the tree of an installed toolkit, built
     headers, entry_points   its headers; the C++ of the operators
+    own_operators           those that a user's headers declare
     device_memory           the bytes that a program and the command have in common
     launches, frames        a call as the runtime tells it; the frames of the socket
     compiler, environment   g++; variables and folders

@@ -1,6 +1,7 @@
 """Compiles and links with g++; an object file is made once for the same content."""
 
 import hashlib
+import os
 import subprocess
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -19,6 +20,11 @@ _ASAN = ("-fsanitize=address", "-fno-omit-frame-pointer")
 def sources_of(part: str) -> list[Path]:
     """The C++ files of a part of the runtime: ``acl``, ``nnopbase`` or ``socket``."""
     return sorted((RUNTIME / part).glob("*.cpp"))
+
+
+def command_for(machine: str) -> str:
+    """The g++ that makes programs for a machine; for another one, as Debian names it."""
+    return "g++" if machine == os.uname().machine else f"{machine}-linux-gnu-g++"
 
 
 def release(number: int) -> str:
@@ -42,6 +48,7 @@ class Compiler:
     asan: bool = False
     alone: bool = False
     """Libraries need no libstdc++ of the host."""
+    command: str = "g++"
 
     def library(
         self,
@@ -103,5 +110,5 @@ class Compiler:
         return [*_FLAGS, *asan, *(f"-D{text}" for text in self.definitions), *include]
 
     def _run(self, arguments: Sequence[str | Path]) -> None:
-        command = ["g++", *self._flags, *arguments]
+        command = [self.command, *self._flags, *arguments]
         subprocess.run(command, check=True)  # noqa: S603  # the compiler of the path

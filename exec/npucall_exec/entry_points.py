@@ -10,7 +10,7 @@ from npucall.declare.declaration import Operator
 from npucall.declare.parameters import Attribute, Output, c_name
 
 # The member of sim::Kind, and that of sim::Argument which holds the value, by C type.
-_KINDS = {
+KINDS = {
     "aclTensor": ("Tensor", "handle"),
     "aclTensorList": ("TensorList", "handle"),
     "aclScalar": ("Scalar", "handle"),
@@ -88,7 +88,7 @@ SIM_API aclnnStatus {name}(void *workspace, uint64_t workspaceSize, aclOpExecuto
 
 
 def _argument(parameter: CParameter) -> str:
-    kind, member = _KINDS[parameter.base_type]
+    kind, member = KINDS[parameter.base_type]
     value = parameter.name
     if member == "integer":
         value = f"static_cast<int64_t>({value})"

@@ -24,11 +24,18 @@ from npucall_exec import toolkit as trees
 from npucall_exec.binaries import why_nothing_arrived
 from npucall_exec.calls import ProgramCalls
 from npucall_exec.findings import Findings
+from npucall_exec.own_operators import operators_in
 from npucall_exec.serving import ProgramListener, Programs
 
 _GIB = 2**30
 _LIBRARIES = ("opapi", "opapi_nn", "opapi_math", "nnopbase", "ascendcl")
 _SOURCES = (".c", ".cc", ".cpp", ".cxx")
+_INCLUDED = ("", "/aclnnop", "/aclnn")
+"""Folders below include/ whose headers are found by their names alone."""
+Headers = Annotated[
+    Path | None,
+    typer.Option(metavar="DIR", help="Headers of operators of yours, which the server has."),
+]
 
 
 def run_program(  # noqa: PLR0913  # options of a command
@@ -49,6 +56,7 @@ def run_program(  # noqa: PLR0913  # options of a command
         Path | None,
         typer.Option("--toolkit", metavar="DIR", help="With --compile: a CANN, for its headers."),
     ] = None,
+    headers: Headers = None,
     strict: Annotated[  # noqa: FBT002  # a flag
         bool, typer.Option("--strict", help="End with exit code 3 if there was a finding.")
     ] = False,
@@ -81,14 +89,16 @@ def run_program(  # noqa: PLR0913  # options of a command
         npucall exec --target npu-host:50051 -- bash build.sh
     """
     _need_linux()
-    home = trees.built()
+    home = trees.built(operators_in(headers) if headers else None)
     findings = Findings(quiet=quiet)
     with ExitStack() as stack:
         program = list(command or ())
         if source is not None:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="npucall-")))
             homes = [home] if cann is None else [cann, home]
-            program = [str(_compiled(source, homes, folder)), *program]
+            include = [f"{one}/include{each}" for one in homes for each in _INCLUDED]
+            include += [str(headers)] if headers else []
+            program = [str(_compiled(source, include, home / "lib64", folder)), *program]
         if not program:
             raise ValueError("exec: expected a PROGRAM or --compile FILE, found neither")
         client = stack.enter_context(
@@ -113,6 +123,7 @@ def run_program(  # noqa: PLR0913  # options of a command
 
 def toolkit(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where to; it may exist.")],
+    headers: Headers = None,
 ) -> None:
     """Writes headers and libraries for npucall exec.
 
@@ -123,7 +134,7 @@ def toolkit(
         npucall toolkit ~/npu
     """
     _need_linux()
-    trees.install(folder)
+    trees.install(folder, operators_in(headers) if headers else None)
     print(f"wrote {folder}: source {folder}/set_env.sh")
 
 
@@ -132,23 +143,22 @@ def _need_linux() -> None:
         raise OSError(f"npucall exec: expected Linux, found {sys.platform}")
 
 
-def _compiled(source: Path, homes: Sequence[Path], folder: Path) -> Path:
-    """The program of a file, with the flags of CANN's own samples. Raises ValueError.
-
-    ``homes``: whose headers it finds, in this order; the last one's libraries.
-    """
+def _compiled(source: Path, include: Sequence[str], libraries: Path, folder: Path) -> Path:
+    """The program of a file, with the flags of CANN's own samples. Raises ValueError."""
     if source.suffix not in _SOURCES or not source.is_file():
         raise ValueError(f"compile: expected a file {', '.join(_SOURCES)}, found {source}")
     compiler = "gcc" if source.suffix == ".c" else "g++"
     if shutil.which(compiler) is None:
         raise OSError(f"npucall exec: {compiler} compiles {source.name}: install it")
     program = folder / source.stem
-    include = [f"-I{home}/include{each}" for home in homes for each in ("", "/aclnnop", "/aclnn")]
-    flags = [*include, f"-L{homes[-1]}/lib64", "-g"]
-    libraries = [f"-l{name}" for name in _LIBRARIES]
-    arguments = [compiler, *flags, str(source), "-o", str(program), *libraries]
+    flags = [*(f"-I{one}" for one in include), f"-L{libraries}", "-g"]
+    linked = [f"-l{name}" for name in _LIBRARIES]
+    arguments = [compiler, *flags, str(source), "-o", str(program), *linked]
     if subprocess.run(arguments, check=False).returncode:  # noqa: S603  # what the user asked for
-        raise ValueError(f"compile: {compiler} does not compile {source}")
+        raise ValueError(
+            f"compile: {compiler} does not compile {source}; if it lacks the header of an operator "
+            "that npucall does not have, give its folder by --headers"
+        )
     return program
 
 

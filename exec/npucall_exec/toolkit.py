@@ -9,19 +9,21 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import os
 import shutil
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TypeAlias
 
-from npucall.declare.declaration import Operator
 from npucall.operators import CATALOGUE
 from npucall_exec import environment
-from npucall_exec.compiler import RUNTIME, Compiler, release, sources_of, together
-from npucall_exec.entry_points import entry_point, parameters_of
+from npucall_exec.compiler import RUNTIME, Compiler, command_for, release, sources_of, together
+from npucall_exec.entry_points import CParameter, entry_point, parameters_of
 from npucall_exec.headers import functions, headers
 
+Own: TypeAlias = "Mapping[str, Sequence[CParameter]]"
+"""Parameters of operators, by their C name."""
 PACKED = Path(__file__).parent / "built"
 """Where a wheel has it."""
 _HOLDER = "libnpucall_exec.so"
@@ -35,9 +37,12 @@ _EXPORTED = "{ global: acl*; Acl*; local: *; };\n"
 _ENTRY = '"builtin", nullptr, 0, false, 8'
 
 
-def built() -> Path:
-    """The toolkit of this version, built at the first use. Raises OSError without g++."""
-    name = content()
+def built(own: Own | None = None) -> Path:
+    """The toolkit of this version, built at the first use. Raises OSError without g++.
+
+    ``own``: operators of the user, which it has too.
+    """
+    name = content(own=own)
     for home in (PACKED / name, environment.cache() / name):
         if home.is_dir():
             return home
@@ -48,25 +53,27 @@ def built() -> Path:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not home.is_dir():
             with tempfile.TemporaryDirectory(dir=home.parent) as scratch:
-                build(Path(scratch) / "tree")
+                build(Path(scratch) / "tree", own=own)
                 (Path(scratch) / "tree").rename(home)
     return home
 
 
-def install(folder: Path) -> None:
+def install(folder: Path, own: Own | None = None) -> None:
     """Copies the toolkit to a folder of the user's. Raises OSError."""
-    shutil.copytree(built(), folder, dirs_exist_ok=True)
+    shutil.copytree(built(own), folder, dirs_exist_ok=True)
     _write_environment(folder.resolve())
 
 
-def pack() -> None:
+def pack(machine: str) -> None:
     """Builds what a wheel has (``make exec-wheel``): a folder that hatch_build.py takes."""
     shutil.rmtree(PACKED, ignore_errors=True)
-    build(PACKED / content())
+    build(PACKED / content(machine), machine)
+    (PACKED / "machine").write_text(machine)
 
 
-def build(home: Path) -> None:
-    """Builds headers and libraries into a new folder."""
+def build(home: Path, machine: str = "", own: Own | None = None) -> None:
+    """Builds headers and libraries into a new folder; for this machine unless you name one."""
+    machine = machine or os.uname().machine
     for name, text in headers().items():
         path = home / "include" / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -74,37 +81,43 @@ def build(home: Path) -> None:
     (home / "opp").mkdir(parents=True)
     _write_environment(home)
     with tempfile.TemporaryDirectory() as scratch:
-        _Libraries(home / "lib64", Path(scratch)).build()
+        _Libraries(home / "lib64", Path(scratch), machine).build(_by_name(own))
 
 
-def content() -> str:
+def content(machine: str = "", own: Own | None = None) -> str:
     """A name that differs where the tree would: of what is generated, and of all sources."""
+    machine = machine or os.uname().machine
     package = RUNTIME.parent
     modules = [package / f"{name}.py" for name in ("compiler", "environment", "toolkit")]
     paths = [*sorted(RUNTIME.rglob("*.*")), *modules]
     sources = {str(path.relative_to(package)): path.read_text() for path in paths}
-    generated = {**headers(), "operators.cpp": _operators()}
-    return hashlib.sha256(repr((generated, sources)).encode()).hexdigest()[:16]
+    generated = {**headers(), "operators.cpp": _operators(_by_name(own))}
+    return hashlib.sha256(repr((machine, generated, sources)).encode()).hexdigest()[:16]
 
 
 class _Libraries:
-    def __init__(self, folder: Path, scratch: Path) -> None:
+    def __init__(self, folder: Path, scratch: Path, machine: str) -> None:
         self._folder, self._scratch = folder, scratch
         self._compiler = Compiler(
-            scratch / "objects", (RUNTIME,), ("SIM_GENERATION=90",), alone=True
+            scratch / "objects",
+            (RUNTIME,),
+            ("SIM_GENERATION=90",),
+            alone=True,
+            command=command_for(machine),
         )
 
-    def build(self) -> None:
+    def build(self, by_name: Own) -> None:
         sources = [
             self._written(part, together(sources_of(part)))
             for part in ("acl", "nnopbase", "socket")
         ]
-        sources += [self._written("release", release(90)), self._written("operators", _operators())]
+        sources.append(self._written("release", release(90)))
+        sources.append(self._written("operators", _operators(by_name)))
         exported = self._scratch / "exported"
         exported.write_text(_EXPORTED)
         link = ("-z,defs", f"--version-script={exported}")
         self._compiler.library(self._folder / _HOLDER, sources, link=link)
-        operators = [n + phase for n in _by_name() for phase in ("", "GetWorkspaceSize")]
+        operators = [n + phase for n in by_name for phase in ("", "GetWorkspaceSize")]
         self._filters(_RUNTIME, functions("acl"))
         self._filters((_DESCRIPTORS,), functions("nnopbase"))
         self._filters(_OPERATORS, operators)
@@ -122,13 +135,13 @@ class _Libraries:
         return path
 
 
-def _by_name() -> dict[str, Operator[Any, Any]]:
-    """An operator of each C name: its variants have one prototype."""
-    return {operator.name: operator for operator in CATALOGUE}
+def _by_name(own: Own | None) -> Own:
+    """The parameters of each C name: the variants of an operator have one prototype."""
+    return {**(own or {}), **{operator.name: parameters_of(operator) for operator in CATALOGUE}}
 
 
-def _operators() -> str:
-    points = [entry_point(n, parameters_of(one), _ENTRY) for n, one in _by_name().items()]
+def _operators(by_name: Own) -> str:
+    points = [entry_point(name, parameters, _ENTRY) for name, parameters in by_name.items()]
     return "\n".join(['#include "operator_entry.h"\n', *points])
 
 

@@ -38,12 +38,17 @@ def compiled(tree: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[
 
     def compile_file(source: Path) -> Path:
         program = folder / source.stem
-        include = [f"-I{tree}/include", f"-L{tree}/lib64"]
-        command = ["g++", "-Wall", "-Werror", *include, str(source), "-o", str(program), *FLAGS]
-        subprocess.run(command, check=True)
+        compile_with("g++", tree, source, program)
         return program
 
     return compile_file
+
+
+def compile_with(command: str, tree: Path, source: Path, program: Path) -> None:
+    """Compiles a program against a toolkit, by a compiler of its machine."""
+    include = [f"-I{tree}/include", f"-L{tree}/lib64"]
+    flags = ["-Wall", "-Werror", *include, str(source), "-o", str(program), *FLAGS]
+    subprocess.run([command, *flags], check=True)
 
 
 @pytest.fixture(scope="session")

@@ -7,11 +7,13 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.npu import running_npu_server
 from tests.rows import each
 
 from npucall_client.testing import running_server
@@ -31,15 +33,42 @@ def test_the_sample_of_the_page_compiles_and_prints_the_gradient(
     assert (done.returncode, done.stdout, done.stderr) == (0, "-4 -9 -20 -40 \n", SAID)
 
 
-def test_every_operator_gives_the_bytes_of_the_reference(
-    compiled: Callable[[Path], Path], run_here: Run, tmp_path: Path
-) -> None:
+@pytest.fixture(scope="session")
+def sampled(
+    compiled: Callable[[Path], Path], tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, list[str]]:
+    """A program that calls every operator, and the lines that it prints."""
     calls = operators.samples()
-    source = tmp_path / "operators.cpp"
+    source = tmp_path_factory.mktemp("sources") / "operators.cpp"
     source.write_text(operators.program(calls))
-    done = run_here("--", compiled(source))
-    wanted = [line for call in calls for line in operators.expected(call)]
-    assert done.stdout.splitlines() == wanted
+    return compiled(source), [line for call in calls for line in operators.expected(call)]
+
+
+@contextmanager
+def other_target(kind: str) -> Iterator[str]:
+    """The target of servers that compute."""
+    if kind == "npu":
+        with running_npu_server() as server:
+            yield server.target
+        return
+    with running_server() as one, running_server() as other:
+        yield f"pool:{one.target},{other.target}" if kind == "pool" else one.target
+
+
+def test_every_operator_gives_the_bytes_of_the_reference(
+    sampled: tuple[Path, list[str]], run_here: Run
+) -> None:
+    assert run_here("--", sampled[0]).stdout.splitlines() == sampled[1]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kind", ["server", "pool", "npu"])
+def test_every_operator_gives_these_bytes_wherever_it_is_computed(
+    sampled: tuple[Path, list[str]], run_under: Run, kind: str
+) -> None:
+    with other_target(kind) as target:
+        done = run_under("--target", target, "--", sampled[0])
+    assert done.stdout.splitlines() == sampled[1], done.stderr
 
 
 ENDS = {

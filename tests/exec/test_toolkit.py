@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -13,6 +14,8 @@ from tests.simulator.prototypes import read_prototypes
 from npucall.operators import CATALOGUE
 from npucall_exec import headers, toolkit
 from npucall_exec.headers import functions, header_of
+
+from .conftest import HERE, Run, compile_with
 
 LIBRARIES = {
     "libascendcl.so": "aclrtMalloc",
@@ -92,3 +95,21 @@ def test_another_header_makes_another_toolkit(monkeypatch: pytest.MonkeyPatch) -
     before = toolkit.content()
     monkeypatch.setattr(headers, "STATUSES", {})
     assert toolkit.content() != before
+
+
+@pytest.mark.long
+def test_libraries_for_another_machine_run_there(
+    run_under: Run, tmp_path: Path, tree: Path
+) -> None:
+    """Its instructions are imitated; the command that computes is of this machine."""
+    needed = ("aarch64-linux-gnu-g++", "qemu-aarch64-static")
+    if any(shutil.which(command) is None for command in needed):
+        pytest.skip(f"expected {', '.join(needed)} on the path")
+    other, program = tmp_path / "npu", tmp_path / "probe"
+    toolkit.build(other, "aarch64")
+    assert exported(other / "lib64/libascendcl.so") == exported(tree / "lib64/libascendcl.so")
+    compile_with(needed[0], other, HERE / "probe.cpp", program)
+    imitated = (needed[1], "-L", "/usr/aarch64-linux-gnu", "-E", f"LD_LIBRARY_PATH={other}/lib64")
+    for asked, printed in (("runs", "0.5\n"), ("threads", "25 " * 8)):
+        done = run_under("--", *imitated, program, asked)
+        assert (done.returncode, done.stdout) == (0, printed), done.stderr
