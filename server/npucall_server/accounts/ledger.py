@@ -262,10 +262,10 @@ class Ledger:
         if node is None:
             entry.holder.entries[entry] = None
             return True
-        full, node = node, entry.holder
-        while node is not full:
-            node.used -= amount
-            node = node.parent
+        taken: Holder | None = entry.holder
+        while taken is not None and taken is not node:  # those below have counted it
+            taken.used -= amount
+            taken = taken.parent
         return False
 
     def _new(self, owner: str, tenant: str) -> Holder:

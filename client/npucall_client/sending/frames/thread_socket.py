@@ -7,9 +7,11 @@ import socket
 import struct
 import time
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 from npucall.wire import keepalive
+from npucall.wire.moments import Moment
 from npucall_client.sending.frames.frame_places import OwnSocket, may_see_credential
 
 if TYPE_CHECKING:
@@ -44,10 +46,11 @@ class SilenceError(OSError):
 class ThreadSocket:
     """Sends and receives until ``ends``, on the clock of ``monotonic``: then TimeoutError."""
 
-    __slots__ = ("_ends", "_patience", "_socket", "_waits", "is_trusted")
+    __slots__ = ("_ends", "_moment", "_patience", "_socket", "_waits", "is_trusted")
 
     def __init__(self, connection: socket.socket, ends: float, user: int = 0) -> None:
         self._socket, self._ends, self._waits = connection, ends, math.inf
+        self._moment = Moment() if _AT_ONCE else None
         self._patience = keepalive.SILENCE_SECONDS
         """Seconds for which nothing may go."""
         self.is_trusted = may_see_credential(connection, user)
@@ -72,12 +75,9 @@ class ThreadSocket:
 
     async def receive_into(self, memory: memoryview) -> int:
         """The next bytes, as many as there are; none if the peer has gone."""
-        waited = 0.0
-        while True:
-            try:
-                return self._socket.recv_into(memory)
-            except BlockingIOError:
-                waited = self._waited(waited, keepalive.SILENCE_SECONDS)
+        if self._moment is not None:
+            return self._moment.wait(partial(self._received, memory))
+        return self._received(memory)  # type: ignore[return-value]
 
     async def send(self, parts: Sequence[Buffer], size: int) -> None:
         """Sends all of the parts, which have so many bytes."""
@@ -91,6 +91,16 @@ class ThreadSocket:
             sent = 0
         if sent != size:
             self._send_all([memoryview(whole)[sent:]])
+
+    def _received(self, memory: memoryview, *, at_once: bool = False) -> int | None:
+        waited = 0.0
+        while True:
+            try:
+                return self._socket.recv_into(memory, 0, _AT_ONCE if at_once else 0)
+            except BlockingIOError:
+                if at_once:
+                    return None
+                waited = self._waited(waited, keepalive.SILENCE_SECONDS)
 
     def send_now(self, data: bytes) -> Buffer:
         """See ``FrameSocket``."""
@@ -117,7 +127,7 @@ class ThreadSocket:
 
     def let_another_read(self) -> None:
         """See ``FrameSocket``."""
-        self._patience = math.inf
+        self._patience, self._moment = math.inf, None
 
     def takes_more(self) -> bool:
         """See ``FrameSocket``."""

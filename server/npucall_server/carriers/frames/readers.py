@@ -14,6 +14,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
+from npucall.wire.moments import Moment
 from npucall_server.accounts.waiting import rely_on_this_thread
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ class Readers:
         """How often it began to."""
         self._idle = 0
         self._wake = threading.Semaphore(0)
+        self._moment = Moment()
         self._is_watched = False
         self._backlog = threading.Semaphore(0)
         self._has_watcher = False
@@ -94,7 +96,7 @@ class Readers:
         rely_on_this_thread(partial(self._step_aside, me))
         leads = True
         while leads:
-            found = self._epoll.poll(0 if self._left else _IDLE_SECONDS)
+            found = self._epoll.poll(0) if self._left else self._moment.wait(self._poll)
             leads = bool(found or self._left or self._has_any())
             places: Iterable[int] = [place for place, _ in found]
             if self._left:
@@ -103,6 +105,10 @@ class Readers:
                 if not (leads := self._read(place, me)):
                     break
         rely_on_this_thread(None)
+
+    def _poll(self, *, at_once: bool) -> list[tuple[int, int]] | None:
+        found = self._epoll.poll(0 if at_once else _IDLE_SECONDS)
+        return found or (None if at_once else found)
 
     def _has_any(self) -> bool:
         with self._lock:
