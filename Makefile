@@ -24,7 +24,7 @@ MUTATION_TOOL := cosmic-ray
 SBOM_TOOL := "cyclonedx-bom[json-validation]==7.5.0"
 
 .DELETE_ON_ERROR:
-.PHONY: help setup torch ray demo simulator cann-demo check format lint types imports contract \
+.PHONY: help setup torch ray demo demo-train simulator cann-demo check format lint types imports contract \
 	chart containers containers-test test test-all test-steady mutants pool-test test-oldest test-long coverage bench bench-full bench-far bench-pool bench-aio bench-cann bench-exec abi audit sbom exec-wheel pin proto proto-check docs docs-check clean
 
 help:  ## this list
@@ -33,7 +33,7 @@ help:  ## this list
 # --- Environments ---------------------------------------------------------------------------------
 
 setup: .venv/.test  ## server and client with their commands, and what the tests need, in .venv
-torch: .venv/.torch  ## adds PyTorch, which some tests compare with
+torch: .venv/.torch  ## adds PyTorch, which some tests compare with, and scikit-learn, whose digits an example learns
 
 .venv/.setup: constraints.txt $(MEMBERS)
 	$(call venv,.venv)
@@ -51,7 +51,7 @@ torch: .venv/.torch  ## adds PyTorch, which some tests compare with
 	@touch $@
 
 .venv/.torch: .venv/.setup
-	$(BIN)/python $(PIP) install -c constraints.txt torch
+	$(BIN)/python $(PIP) install -c constraints.txt torch scikit-learn
 	@touch $@
 
 .venv/.chart: .venv/.dev
@@ -97,6 +97,10 @@ endef
 
 demo: .venv/.setup  ## the user's job from end to end, under a minute
 	$(BIN)/python examples/demo.py
+
+demo-train: torch  ## trains a GPT and a residual network on a server beside torch, and draws the losses
+	$(BIN)/python examples/train_gpt.py --picture docs/train-gpt.svg
+	$(BIN)/python examples/train_resnet.py --picture docs/train-resnet.svg
 
 simulator: .venv/.setup  ## builds a simulated CANN (needs g++)
 	@command -v g++ > /dev/null || { echo "the simulated CANN is built by g++: install it" >&2; exit 1; }

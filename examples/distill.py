@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from curves import picture
 from torch import nn
 
 import npucall_client
@@ -67,46 +68,6 @@ def train(F: Any) -> list[float]:  # noqa: N803
     return curve
 
 
-def picture(torchs: list[float], servers: list[float]) -> str:
-    """Both curves: torch's wide and pale, the server's thin upon it."""
-    width, height, left, bottom = 640, 300, 56, 40
-    top = max(*torchs, *servers) * 1.05
-
-    def line(curve: list[float], style: str) -> str:
-        across, up = (width - left - 16) / (len(curve) - 1), (height - bottom - 16) / top
-        points = " ".join(
-            f"{left + across * step:.1f},{height - bottom - up * loss:.1f}"
-            for step, loss in enumerate(curve)
-        )
-        return f'<polyline fill="none" {style} points="{points}"/>'
-
-    def text(x: float, y: float, words: str) -> str:
-        return f'<text x="{x:g}" y="{y:g}">{words}</text>'
-
-    font = 'font-family="sans-serif" font-size="12" fill="#555"'
-    ticks = [top * part / 4 for part in range(5)]
-    marks = [
-        text(12, height - bottom - (height - bottom - 16) * tick / top + 4, f"{tick:.2f}")
-        for tick in ticks
-    ]
-    return "\n".join(
-        [
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" {font}>',
-            f'<rect width="{width}" height="{height}" fill="#fff"/>',
-            f'<path d="M{left} 16V{height - bottom}H{width - 16}" fill="none" stroke="#999"/>',
-            *marks,
-            text(left, height - 20, "step 1"),
-            text(width - 66, height - 20, f"step {len(torchs)}"),
-            text(width / 2 - 40, height - 20, "KL divergence"),
-            line(torchs, 'stroke="#f2b179" stroke-width="8" stroke-linecap="round"'),
-            line(servers, 'stroke="#1f4e8c" stroke-width="2"'),
-            text(width - 230, 40, "wide: gradients of torch"),
-            text(width - 230, 58, "thin: gradients of the server"),
-            "</svg>\n",
-        ]
-    )
-
-
 def main() -> int:
     """Trains, compares, prints, draws."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -130,7 +91,7 @@ def main() -> int:
     apart = max(abs(mine - other) for mine, other in zip(servers, torchs, strict=True))
     print(f"{STEPS} steps in {seconds:.1f} s, at most {apart:.1e} apart")
     if given.picture:
-        given.picture.write_text(picture(torchs, servers), encoding="utf-8")
+        given.picture.write_text(picture(torchs, servers, "KL divergence"), encoding="utf-8")
     return 0 if apart <= APART and servers[-1] < servers[0] / 2 else 1
 
 

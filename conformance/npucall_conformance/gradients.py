@@ -18,8 +18,9 @@ from npucall.errors import NpucallError
 from npucall_client.calls import arrays
 from npucall_client.client import Client
 from npucall_client.torch.checking import Checked, GradientRow
+from npucall_client.torch.converting import KNOWN, named
 from npucall_client.torch.declarations import Function
-from npucall_client.torch.functional import FUNCTIONS, Functional, functional
+from npucall_client.torch.functional import Functional, functional
 from npucall_conformance.judging.tolerance import Judgement, judge
 from npucall_conformance.judging.truth import Expected
 from npucall_conformance.stating.rounding import ulp
@@ -100,7 +101,7 @@ class _Watch(TorchFunctionMode):  # type: ignore[misc]  # torch has no types her
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         del types
-        function = _KNOWN.get(func)
+        function = KNOWN.get(func)
         given = {} if function is None else _named(function, func, args, kwargs or {})
         result = func(*args, **(kwargs or {}))
         if function is None:
@@ -119,11 +120,8 @@ def _computes(result: Any) -> bool:
 def _named(
     function: Function[Any], called: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Arguments by name, as they are before the call; torch's own names differ in no other way."""
-    names = function.arguments
-    if called is not function.torch:  # a method, or a function of torch that has no _stacklevel
-        names = tuple(name for name in names if name not in ("_stacklevel", "inplace"))
-    given = {**dict(zip(names, args)), **kwargs}  # noqa: B905  # defaults are left out
+    """Arguments by name, as they are before the call."""
+    given = named(function, called, args, kwargs)
     given.pop("inplace", None)
     return {name: _copied(value) for name, value in given.items()}
 
@@ -134,17 +132,6 @@ def _copied(value: Any) -> Any:
     return value.detach().clone().requires_grad_(value.requires_grad)
 
 
-def _spellings(name: str) -> set[Any]:
-    """How a function is called: of torch.nn.functional, of torch, as a method."""
-    homes = torch.nn.functional, torch, torch.Tensor
-    return {getattr(home, name) for home in homes if getattr(home, name, None) is not None}
-
-
-_KNOWN = {
-    spelling: function
-    for name, function in FUNCTIONS.items()
-    for spelling in (function.torch, *_spellings(name))
-}
 _SEED = 0
 
 

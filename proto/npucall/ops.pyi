@@ -14,6 +14,8 @@ from npucall.operators.cross_entropy_loss_grad import cross_entropy_loss_grad as
 from npucall.operators.ctc_loss import ctc_loss as ctc_loss
 from npucall.operators.ctc_loss_backward import ctc_loss_backward as ctc_loss_backward
 from npucall.operators.div import div as div
+from npucall.operators.dropout_backward import dropout_backward as dropout_backward
+from npucall.operators.dropout_do_mask import dropout_do_mask as dropout_do_mask
 from npucall.operators.elu import elu as elu
 from npucall.operators.elu_backward import elu_backward as elu_backward
 from npucall.operators.embedding import embedding as embedding

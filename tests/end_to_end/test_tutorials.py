@@ -358,6 +358,7 @@ class Here:
     def output(self, path: Path, *told: str) -> str:
         """What a program prints that ends well."""
         self._patch.setattr(sys, "argv", [str(path), *told])
+        self._patch.syspath_prepend(path.parent)
         ended: object = 0
         try:
             runpy.run_path(str(path), run_name="__main__")
@@ -412,4 +413,22 @@ def test_a_student_learns_with_gradients_of_a_server_as_with_those_of_torch(
     picture = tmp_path / "curve.svg"
     printed = here.output(ROOT / "examples/distill.py", npucall_server, "--picture", str(picture))
     assert re.search(r"^60 steps in [\d.]+ s, at most \S+ apart$", printed, re.MULTILINE)
+    assert picture.read_text(encoding="utf-8").count("<polyline") == 2
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("steps", [3, pytest.param(200, marks=pytest.mark.long)])
+@pytest.mark.parametrize(("program", "needed"), [("gpt", "torch"), ("resnet", "sklearn")])
+def test_a_model_learns_on_a_server_as_by_torch(
+    npucall_server: str, tmp_path: Path, here: Here, program: str, needed: str, steps: int
+) -> None:
+    """The program compares at each step, and ends with 1 if a number is not near enough."""
+    pytest.importorskip("torch")
+    pytest.importorskip(needed)
+    picture = tmp_path / "curve.svg"
+    told = "--target", npucall_server, "--steps", str(steps), "--picture", str(picture)
+    printed = here.output(ROOT / f"examples/train_{program}.py", *told)
+    (up, down) = re.findall(r"([\d.]+) MiB (?:to the server|back)", printed)
+    assert 0 < float(up) < 16
+    assert 0 < float(down) < 16
     assert picture.read_text(encoding="utf-8").count("<polyline") == 2

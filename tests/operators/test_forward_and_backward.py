@@ -174,6 +174,14 @@ CASES: dict[str, tuple[Case, ...]] = {
         ),
     ),
     "aclnnSwiGlu": (Case({"dim": -1}), Case({"dim": 0}, shapes={"x": (6, 3)})),
+    "aclnnDropoutDoMask": (
+        Case(
+            {"prob": 0.5},
+            {"scale": 2.0},
+            shapes={"mask": (16,)},
+            draws={"mask": lambda r, s: r.integers(0, 256, s, np.uint8)},
+        ),
+    ),
     "aclnnEmbedding": (
         Case(
             backward={"num_weights": 4},
@@ -229,7 +237,8 @@ def forward_of(gradient: Operator[..., Any]) -> Operator[..., Any]:
     assert parts is not None
     names = {operator.name for operator in CATALOGUE}
     versioned = f"{parts['of']}{parts['version'] or ''}"
-    return CATALOGUE.find(versioned if versioned in names else parts["of"])
+    known = versioned, parts["of"], f"{parts['of']}DoMask"
+    return CATALOGUE.find(next(name for name in known if name in names))
 
 
 def calls(case: Case) -> list[dict[str, Any]]:

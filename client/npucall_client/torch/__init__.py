@@ -21,7 +21,16 @@ except ImportError as error:
     raise ImportError(missing_extra("npucall_client.torch", "npucall-client", "torch")) from error
 
 from npucall_client.torch.checking import Checked, check
+from npucall_client.torch.converting import Converted, convert
 from npucall_client.torch.functional import Functional, functional
 from npucall_client.torch.places import WireWarning
 
-__all__ = ["Checked", "Functional", "WireWarning", "check", "functional"]
+__all__ = [
+    "Checked",
+    "Converted",
+    "Functional",
+    "WireWarning",
+    "check",
+    "convert",
+    "functional",
+]

@@ -155,19 +155,26 @@ class Function(Generic[P]):
 
 
 def function(
-    *gradients: str, saves_result: bool = False, hidden: tuple[str, ...] = (), autocast: str = ""
+    *gradients: str,
+    saves_result: bool = False,
+    hidden: tuple[str, ...] = (),
+    autocast: str = "",
+    by_torch: Callable[..., Any] | None = None,
 ) -> Callable[[Callable[P, Steps]], Function[P]]:
-    """Declares a function of ``torch.nn.functional``, or of torch, with its name and signature."""
+    """Declares a function of ``torch.nn.functional``, or of torch, with its name and signature.
+
+    ``by_torch``: the same by functions of torch, if torch has none of that name.
+    """
 
     def declare(steps: Callable[P, Steps]) -> Function[P]:
         name = steps.__name__
         own = getattr(torch, name, None)
-        by_torch = getattr(torch.nn.functional, name, None) or own
+        theirs = by_torch or getattr(torch.nn.functional, name, None) or own
         if name in ("sigmoid", "tanh"):  # those of torch.nn.functional are old
-            by_torch = own
-        assert by_torch is not None, name  # noqa: S101  # it stands where one of torch stands
+            theirs = own
+        assert theirs is not None, name  # noqa: S101  # it stands where one of torch stands
         names = gradients or ("input",)
-        return Function(name, by_torch, steps, names, saves_result, hidden, autocast)
+        return Function(name, theirs, steps, names, saves_result, hidden, autocast)
 
     return declare
 

@@ -138,6 +138,8 @@ class Functional:
     embedding = _method(layers.embedding)
     layer_norm = _method(layers.layer_norm)
     rms_norm = _method(layers.rms_norm)
+    swiglu = _method(layers.swiglu)
+    rotary_embedding = _method(layers.rotary_embedding)
     scaled_dot_product_attention = _method(layers.scaled_dot_product_attention)
     _conv2d = _method(layers.conv2d)
 

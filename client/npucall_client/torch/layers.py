@@ -129,6 +129,45 @@ def rms_norm(
     )
 
 
+def _gated(input: Tensor, dim: int = -1) -> Tensor:
+    gate, value = input.chunk(2, dim)
+    return torch.nn.functional.silu(gate) * value
+
+
+@function(by_torch=_gated)
+def swiglu(input: Tensor, dim: int = -1) -> Steps:
+    return two_operators("aclnnSwiGlu", "aclnnSwiGluGrad", {"x": input, "dim": dim}, grad="y_grad")
+
+
+def _turned(input: Tensor, cos: Tensor, sin: Tensor, interleaved: bool = False) -> Tensor:
+    if interleaved:
+        pairs = input.unflatten(-1, (-1, 2))
+        partner = torch.stack((-pairs[..., 1], pairs[..., 0]), -1).flatten(-2)
+    else:
+        first, second = input.chunk(2, -1)
+        partner = torch.cat((-second, first), -1)
+    return input * cos + partner * sin
+
+
+@function("input", "cos", "sin", by_torch=_turned)
+def rotary_embedding(input: Tensor, cos: Tensor, sin: Tensor, interleaved: bool = False) -> Steps:
+    told = {"cos": cos, "sin": sin, "mode": int(interleaved)}
+
+    def of_angles(run: Run, upstream: Tensor) -> Any:
+        _, *gradients = run("aclnnRotaryPositionEmbeddingGrad", dy=upstream, x=input, **told)
+        return tuple(gradients)
+
+    return Steps(
+        lambda run: run("aclnnRotaryPositionEmbedding", x=input, **told),
+        {
+            ("input",): lambda run, upstream: run(
+                "aclnnRotaryPositionEmbeddingGrad", dy=upstream, **told
+            ),
+            ("cos", "sin"): of_angles,
+        },
+    )
+
+
 @function("query", "key", "value", saves_result=True, hidden=("maxima", "sums"), autocast="lower")
 def scaled_dot_product_attention(
     query: Tensor,

@@ -161,6 +161,15 @@ def _layers() -> Iterator[Case]:
     yield Case("rms_norm", {**rows, "normalized_shape": [3, 4], "eps": 0.1})
     yield Case("layer_norm", {**rows, "weight": weight, "bias": _numbers(4)})
     yield Case("layer_norm", {**rows, "normalized_shape": [3, 4], "eps": 0.1})
+    yield Case("swiglu", {"input": _numbers(3, 6)})
+    yield Case("swiglu", {"input": _numbers(4, 3), "dim": 0})
+    turned = {
+        "input": _numbers(2, 3, 4, 6),
+        "cos": _shares(1, 1, 4, 6),
+        "sin": _numbers(1, 1, 4, 6),
+    }
+    yield Case("rotary_embedding", turned)
+    yield Case("rotary_embedding", {**turned, "interleaved": True})
     heads = {
         "query": _numbers(2, 4, 3, 6),
         "key": _shares(2, 4, 5, 6),
