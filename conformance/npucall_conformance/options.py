@@ -63,7 +63,8 @@ def judge(  # noqa: PLR0913  # the options of the command
         servers = [each.server for each in (first, second) if each is not None]
         stated = {each.title for each in statements()}
         report = Report(
-            profile or default_profile(*servers), seed, *servers,
+            profile or default_profile(*servers), seed, first.server,
+            second.server if second is not None else None,
             started=datetime.now(UTC).isoformat(timespec="seconds"),
             versions=versions(),
             unstated=tuple(sorted(first.dtypes.keys() - stated)),

@@ -18,12 +18,12 @@ from npucall_client.calls.arguments import BoundCall
 from npucall_client.client import Client, connect
 from npucall_client.commands.as_json import AsJson, print_json
 from npucall_client.commands.console import Soc, Target, TargetOption, the_target
-from npucall_conformance.judging.check import arrays_of
+from npucall_conformance.judging.check import arrays_of, described
 from npucall_conformance.judging.profiles import CANN_STANDARD, PROFILES, known_profile
 from npucall_conformance.judging.tolerance import judge
 from npucall_conformance.judging.truth import Expected
 from npucall_conformance.stating.arguments import wide
-from npucall_conformance.wire import WireAnswer, received, send
+from npucall_conformance.wire import AnswerOrError, WireAnswer, received, send
 
 
 class Compared(NamedTuple):
@@ -80,13 +80,13 @@ def _compared(file: Path, client: Client, profile: str) -> Iterator[Compared]:
         yield Compared(number, call.operator, status, problems)
 
 
-def _before(call: Recorded) -> WireAnswer | NpucallError:
+def _before(call: Recorded) -> AnswerOrError:
     if call.error is not None:
         return call.error
     return received(split_response(call.response or b""), 0)
 
 
-def _now(call: Recorded, client: Client) -> WireAnswer | NpucallError:
+def _now(call: Recorded, client: Client) -> AnswerOrError:
     request = split_request(call.request)
     storage: dict[str, Any] = {f"storage {n}": each for n, each in enumerate(request.storage)}
     try:
@@ -95,20 +95,14 @@ def _now(call: Recorded, client: Client) -> WireAnswer | NpucallError:
         return error
 
 
-def _same_bits(before: WireAnswer, now: WireAnswer | NpucallError) -> bool:
+def _same_bits(before: WireAnswer, now: AnswerOrError) -> bool:
     return isinstance(now, WireAnswer) and before.storages == now.storages
 
 
-def _problems(
-    before: WireAnswer | NpucallError, now: WireAnswer | NpucallError, profile: str
-) -> Iterator[str]:
+def _problems(before: AnswerOrError, now: AnswerOrError, profile: str) -> Iterator[str]:
     if isinstance(before, NpucallError) or isinstance(now, NpucallError):
-        told = [
-            f"{each.reason}: {each}" if isinstance(each, NpucallError) else "an answer"
-            for each in (before, now)
-        ]
         if type(before) is not type(now):
-            yield f"expected {told[0]}, found {told[1]}"
+            yield f"expected {described(before)}, found {described(now)}"
         return
     if dict(before.outputs) != dict(now.outputs):
         yield f"expected outputs {dict(before.outputs)}, found {dict(now.outputs)}"

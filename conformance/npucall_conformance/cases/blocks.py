@@ -116,10 +116,10 @@ def _empty_and_wrong(make: Maker) -> Iterator[Case]:
             row.base.shapes or row.base.values or row.row.startswith(statement.empty_spares)
         ):
             wrong = replace(row, base=replace(row.base, base=base))
-            on = {soc: soc in (row.products or statement.takes) for soc in statement.empty_on}
-            if not on or any(on.values()):
-                products = tuple(soc for soc, there in on.items() if there) or row.products
-                yield make.wrong(f"empty-{row.row}", wrong, products=products)
+            has = row.products or statement.takes
+            there = tuple(soc for soc in statement.empty_on if soc in has)
+            if there or not statement.empty_on:
+                yield make.wrong(f"empty-{row.row}", wrong, products=there or row.products)
 
 
 def _rank(make: Maker) -> Iterator[Case]:

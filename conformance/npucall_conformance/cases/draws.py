@@ -158,13 +158,9 @@ def _extents(draw: Draws, rank: int) -> Shape:
 
 
 def _axes_that_may_be_empty(statement: Statement, rank: int) -> list[int]:
-    empty: list[Any] = [shape for shape in statement.empty_shapes if len(shape) == rank]
-    return [axis for axis in range(rank) if any(_is_empty(shape, axis) for shape in empty)]
-
-
-def _is_empty(shape: Shape, axis: int) -> bool:
-    """Whether the shape is empty for this axis alone."""
-    return shape[axis] == 0 and shape.count(0) == 1
+    """Axes for which alone one of the statement's empty shapes is empty."""
+    empty = [each for each in statement.empty_shapes if len(each) == rank and each.count(0) == 1]
+    return [axis for axis in range(rank) if any(shape[axis] == 0 for shape in empty)]
 
 
 _PARTS = 16

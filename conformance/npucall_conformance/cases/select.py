@@ -66,14 +66,14 @@ class Selection:
 def select(statements: Iterable[Statement], selection: Selection) -> Iterator[Case]:
     """The cases of a run, statement by statement, block by block. Their ids never depend on it."""
     for statement in statements:
-        if not wanted(statement, selection):
-            continue
-        for block in BLOCKS:
-            if not _has_block(statement, block, selection):
+        for block in BLOCKS if wanted(statement, selection) else ():
+            start = f"{statement.title}/{block}/"
+            named = [case for case in selection.cases if case.startswith(start)]
+            if (selection.cases and not named) or block not in (selection.blocks or BLOCKS):
                 continue
-            if block == FUZZ and selection.cases:
-                yield from (drawn_again(statement, text) for text in _drawn(statement, selection))
-            else:
+            if block == FUZZ and named:
+                yield from (drawn_again(statement, case.removeprefix(start)) for case in named)
+            elif not (block == FUZZ and selection.quick):
                 yield from _filtered(cases_of(statement, block), block, selection)
 
 
@@ -91,12 +91,6 @@ def variants_of(cases: Iterable[Case]) -> str:
     )
 
 
-def _drawn(statement: Statement, selection: Selection) -> list[str]:
-    """What the chosen ids of drawn calls end with."""
-    start = f"{statement.title}/{FUZZ}/"
-    return [case.removeprefix(start) for case in selection.cases if case.startswith(start)]
-
-
 def wanted(statement: Statement, selection: Selection) -> bool:
     """Whether a run has cases of the statement."""
     names = {plain(statement.operator), plain(statement.title)}
@@ -105,15 +99,6 @@ def wanted(statement: Statement, selection: Selection) -> bool:
     return not selection.cases or any(
         case.partition("/")[0] == statement.title for case in selection.cases
     )
-
-
-def _has_block(statement: Statement, block: str, selection: Selection) -> bool:
-    if selection.blocks and block not in selection.blocks:
-        return False
-    if block == FUZZ and selection.quick and not selection.cases:
-        return False
-    start = f"{statement.title}/{block}/"
-    return not selection.cases or any(case.startswith(start) for case in selection.cases)
 
 
 def _filtered(cases: Iterable[Case], block: str, selection: Selection) -> Iterator[Case]:

@@ -24,7 +24,7 @@ from npucall_conformance.judging.profiles import CPU_STRICT
 from npucall_conformance.judging.tolerance import Judgement, judge
 from npucall_conformance.judging.truth import Expected, expected, written
 from npucall_conformance.stating.parts import Contradiction, Invalid, Refusal
-from npucall_conformance.wire import ON_CPU, WireAnswer
+from npucall_conformance.wire import ON_CPU, AnswerOrError, WireAnswer
 
 _UNAVAILABLE = (OperatorUnavailableError.reason, VariantUnavailableError.reason)
 _NEAR = 0.01
@@ -106,7 +106,7 @@ def expectation_of(case: Case, call: MadeCall) -> Expectation:
     return Expectation(variant, truth, sent=sent, kernel=kernel, warned=warned)
 
 
-def check(expectation: Expectation, answer: WireAnswer | NpucallError, profile: str) -> CheckResult:
+def check(expectation: Expectation, answer: AnswerOrError, profile: str) -> CheckResult:
     """What is wrong with an answer."""
     if expectation.contradiction is not None:
         return _check_sources(expectation.contradiction, answer, profile)
@@ -121,7 +121,7 @@ def check(expectation: Expectation, answer: WireAnswer | NpucallError, profile: 
     return _check_outputs(expectation, answer, profile)
 
 
-def described(error: WireAnswer | NpucallError) -> str:
+def described(error: AnswerOrError) -> str:
     """An error in one line; of an answer that it is one."""
     if not isinstance(error, NpucallError):
         return "an answer"
@@ -205,7 +205,7 @@ def _told(expectation: Expectation, reply: Reply) -> Iterator[str]:
 
 
 def _check_sources(
-    contradiction: Contradiction, answer: WireAnswer | NpucallError, profile: str
+    contradiction: Contradiction, answer: AnswerOrError, profile: str
 ) -> CheckResult:
     agrees = tuple(n for n, wanted in contradiction.sources.items() if _meets(wanted, answer))
     if isinstance(answer, NpucallError):
@@ -223,7 +223,7 @@ def _check_sources(
     return CheckResult(() if fine else (problem,), sided=sided)
 
 
-def _meets(wanted: Any, answer: WireAnswer | NpucallError) -> bool:
+def _meets(wanted: Any, answer: AnswerOrError) -> bool:
     if isinstance(answer, NpucallError):
         return isinstance(wanted, Refusal) and answer.aclnn_status == wanted.status
     if isinstance(wanted, Refusal):

@@ -15,7 +15,7 @@ from npucall_conformance.cases.made_call import MadeCall
 from npucall_conformance.judging.check import CheckResult, Expectation, arrays_of
 from npucall_conformance.reporting.report import CaseOutcome, Wrong
 from npucall_conformance.stating.promotion import common_shape
-from npucall_conformance.wire import WireAnswer
+from npucall_conformance.wire import AnswerOrError
 
 _LISTS = re.compile(r"[\[(][^\[\]()]*\d[^\[\]()]*[\])]")
 _IDS = re.compile(r"\b(?=[0-9a-f]*\d)[0-9a-f]{8,}\b")
@@ -33,7 +33,7 @@ _RANGES = 8
 def wrong(
     call: MadeCall,
     expectation: Expectation,
-    answer: WireAnswer | NpucallError,
+    answer: AnswerOrError,
     checked: CheckResult,
 ) -> Wrong | None:
     """The worst of the outputs with wrong numbers; None if there are none, or if it is complex."""
@@ -104,7 +104,7 @@ def _told(value: Any) -> str:
 
 
 def findings(
-    problems: Iterable[str], checked: CheckResult, answer: WireAnswer | NpucallError
+    problems: Iterable[str], checked: CheckResult, answer: AnswerOrError
 ) -> tuple[str, ...]:
     """The problems in a form that is the same for every case with the same cause."""
     text = f": {answer}" if isinstance(answer, NpucallError) else ""

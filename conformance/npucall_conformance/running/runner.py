@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from time import perf_counter_ns
+from typing import Any
 
 from npucall.errors import NpucallError
 from npucall_conformance.cases.case import FUZZ, Case
@@ -149,7 +150,8 @@ class Runner:
 
 def finished(seen: Observation, checked: CheckResult, problems: list[str]) -> CaseOutcome:
     """The outcome of a case with the problems that were found."""
-    times, answer = {"truth_ns": seen.truth_ns}, seen.answer
+    times: dict[str, Any] = {"truth_ns": seen.truth_ns}
+    answer = seen.answer
     if isinstance(answer, WireAnswer):
         times |= {"run_ns": answer.timings.run_ns, "total_ns": answer.total_ns}
     return replace(

@@ -25,7 +25,7 @@ from npucall_conformance.running.not_judged import BUSY, NotJudgedError
 from npucall_conformance.running.torch_npu import NAME, TorchNpu
 from npucall_conformance.statements import statements
 from npucall_conformance.stating.tables import product_of
-from npucall_conformance.wire import Adapter, ServerAdapter, WireAnswer, unreadable
+from npucall_conformance.wire import Adapter, AnswerOrError, ServerAdapter, WireAnswer, unreadable
 
 if TYPE_CHECKING:
     from npucall.v1.operator_service_pb2 import OperatorInfo
@@ -84,7 +84,7 @@ class Subject:
         if self.gone:
             raise NotJudgedError(self.gone)
 
-    def ask(self, call: MadeCall) -> WireAnswer | NpucallError:
+    def ask(self, call: MadeCall) -> AnswerOrError:
         """The answer, or the error that came instead.
 
         A server that has no time and says when is asked again, as long as a run may wait. Raises
@@ -104,7 +104,7 @@ class Subject:
             self.waits -= pause
             time.sleep(pause)
 
-    def _asked(self, call: MadeCall) -> WireAnswer | NpucallError:
+    def _asked(self, call: MadeCall) -> AnswerOrError:
         try:
             answer = self._answer(call)
         except NpucallError as error:
