@@ -9,10 +9,12 @@ import pytest
 from tests.rows import each
 
 import npucall_client
+from npucall.wire.replies import Timings
 from npucall_conformance import bundle
 from npucall_conformance.reporting.report import CaseOutcome, Report
 from npucall_conformance.running.crowd import Observation
 from npucall_conformance.running.paths import PATHS, PLAN, PROGRAM_PLAN, UNREAD
+from npucall_conformance.running.paths.path import of_timings
 from npucall_conformance.running.subject import open_subject
 
 from . import fault_table
@@ -117,6 +119,19 @@ def test_in_this_process_nothing_travels() -> None:
         "pipeline", "handle", "kept-output", "program", PLAN, PROGRAM_PLAN,
     }  # fmt: skip
     assert first.paths_skipped["execute"] == "nothing travels here"
+
+
+@each(
+    ("times", "wrong"),
+    [
+        (Timings(run_ns=30, plan_ns=60, copy_in_ns=65), False),  # an NPU copies in while it plans
+        (Timings(run_ns=30, plan_ns=60, copy_in_ns=75), True),
+        (Timings(run_ns=45, plan_ns=60, queue_ns=1), True),
+        (Timings(run_ns=0, plan_ns=60), True),
+    ],
+)
+def test_times_of_parts_fit_into_the_time_of_the_call(times: Timings, wrong: bool) -> None:
+    assert bool(of_timings(times, 100, computed=True)) == wrong
 
 
 def test_of_a_pool_one_member_is_judged_and_named(target: str) -> None:
