@@ -7,7 +7,6 @@ import socket
 import struct
 import time
 from contextlib import suppress
-from functools import partial
 from typing import TYPE_CHECKING
 
 from npucall.wire import keepalive
@@ -75,9 +74,21 @@ class ThreadSocket:
 
     async def receive_into(self, memory: memoryview) -> int:
         """The next bytes, as many as there are; none if the peer has gone."""
-        if self._moment is not None:
-            return self._moment.wait(partial(self._received, memory))
-        return self._received(memory)  # type: ignore[return-value]
+        if self._moment is not None and (ends := self._moment.begin()):
+            while time.perf_counter() < ends:
+                try:
+                    count = self._socket.recv_into(memory, 0, _AT_ONCE)
+                except BlockingIOError:
+                    continue
+                self._moment.end(in_vain=False)
+                return count
+            self._moment.end(in_vain=True)
+        waited = 0.0
+        while True:
+            try:
+                return self._socket.recv_into(memory)
+            except BlockingIOError:
+                waited = self._waited(waited, keepalive.SILENCE_SECONDS)
 
     async def send(self, parts: Sequence[Buffer], size: int) -> None:
         """Sends all of the parts, which have so many bytes."""
@@ -91,16 +102,6 @@ class ThreadSocket:
             sent = 0
         if sent != size:
             self._send_all([memoryview(whole)[sent:]])
-
-    def _received(self, memory: memoryview, *, at_once: bool = False) -> int | None:
-        waited = 0.0
-        while True:
-            try:
-                return self._socket.recv_into(memory, 0, _AT_ONCE if at_once else 0)
-            except BlockingIOError:
-                if at_once:
-                    return None
-                waited = self._waited(waited, keepalive.SILENCE_SECONDS)
 
     def send_now(self, data: bytes) -> Buffer:
         """See ``FrameSocket``."""

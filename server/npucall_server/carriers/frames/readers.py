@@ -12,6 +12,7 @@ import threading
 import time
 from contextlib import suppress
 from functools import partial
+from time import perf_counter
 from typing import TYPE_CHECKING
 
 from npucall.wire.moments import Moment
@@ -96,7 +97,7 @@ class Readers:
         rely_on_this_thread(partial(self._step_aside, me))
         leads = True
         while leads:
-            found = self._epoll.poll(0) if self._left else self._moment.wait(self._poll)
+            found = self._epoll.poll(0) if self._left else self._next()
             leads = bool(found or self._left or self._has_any())
             places: Iterable[int] = [place for place, _ in found]
             if self._left:
@@ -106,9 +107,14 @@ class Readers:
                     break
         rely_on_this_thread(None)
 
-    def _poll(self, *, at_once: bool) -> list[tuple[int, int]] | None:
-        found = self._epoll.poll(0 if at_once else _IDLE_SECONDS)
-        return found or (None if at_once else found)
+    def _next(self) -> list[tuple[int, int]]:
+        if ends := self._moment.begin():
+            while perf_counter() < ends:
+                if found := self._epoll.poll(0):
+                    self._moment.end(in_vain=False)
+                    return found
+            self._moment.end(in_vain=True)
+        return self._epoll.poll(_IDLE_SECONDS)
 
     def _has_any(self) -> bool:
         with self._lock:
