@@ -56,6 +56,8 @@ class FrameConnection(FrameVisitor):
         self.came = parts.peers.clock()
         self.place: Entry | None = None
         """Once its caller is known."""
+        self.has_left = False
+        """Whether more may have been read than was taken, when nobody reads it."""
 
     def bytes_moved(self) -> int:
         """That have come: it is its message that is awaited."""
@@ -93,17 +95,12 @@ class FrameConnection(FrameVisitor):
         False if it has ended; before its descriptor is given back it calls ``ended``.
         """
         try:
-            self._step()
+            self.has_left = self._step()
         except Exception as error:  # noqa: BLE001  # `Outcome` tells bugs from errors
             ended()
             self._end(error)
             return False
         return True
-
-    @property
-    def has_left(self) -> bool:
-        """Whether more has been read than was taken."""
-        return not self._incoming.is_empty
 
     def fileno(self) -> int:
         """Its descriptor."""
@@ -139,8 +136,9 @@ class FrameConnection(FrameVisitor):
         answers = FrameAnswers(incoming, self._outgoing, parts.threads, place, self.cancel)
         self._answers = answers
         answers.send()  # there is none, and the connection is idle
+        self.has_left = not incoming.is_empty
 
-    def _step(self) -> None:
+    def _step(self) -> bool:
         incoming, answers, place = self._incoming, self._answers, self.place
         assert answers is not None  # noqa: S101  # it has entered
         assert place is not None  # noqa: S101  # likewise
@@ -151,10 +149,11 @@ class FrameConnection(FrameVisitor):
             if not incoming.has_frame:
                 answers.send()
                 if incoming.is_empty:
-                    return
+                    return False
             elif answers.is_full():
                 answers.send()
         answers.send()
+        return True
 
     def _tell(self, error: Exception) -> None:
         """Ends it with an error."""
