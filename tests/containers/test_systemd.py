@@ -75,6 +75,7 @@ class Host:
 def build_system() -> None:
     """Debian with systemd, once."""
     if not SYSTEM.exists():
+        FOLDER.mkdir(parents=True, exist_ok=True)
         unfinished = SYSTEM.with_suffix(".new")
         shutil.rmtree(unfinished, ignore_errors=True)
         command = ["mmdebstrap", "--variant=minbase", f"--include={DEBIAN}", "bookworm", unfinished]

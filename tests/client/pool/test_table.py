@@ -1,5 +1,7 @@
 """Which member of a pool gets a call: of those that fit, serve, and have little to do."""
 
+import heapq
+import itertools
 from collections import Counter
 from typing import Any, cast
 
@@ -16,6 +18,7 @@ from npucall.errors import (
     Repeat,
     ServerUnreachableError,
 )
+from npucall.limits import MIB
 from npucall_client.pool.links import Links
 from npucall_client.pool.members import Load, Member, MemberState
 from npucall_client.pool.picking import Requirements, Wanted
@@ -78,6 +81,50 @@ def test_calls_spread_over_all_that_have_nothing_to_do(members: int, calls: int)
     counts = taken(pool, calls)
     assert len(counts) == members
     assert min(counts.values()) > 800
+
+
+@pytest.mark.more
+@each("says", [False, True])
+@each("large", [MIB, 16 * MIB])
+def test_members_have_equally_much_to_do_under_many_clients(large: int, *, says: bool) -> None:
+    """30 clients of 24 members, for whom time passes as they work, so that load does not matter.
+
+    ``says``: each second all members say what they have to do, as a directory passes it on.
+    """
+    addresses = [f"{number}:1" for number in range(24)]
+    pools = [table(*map(member, addresses))[0] for _ in range(30)]
+    sizes = [itertools.islice(itertools.cycle([1, 1, 1, large]), n, None) for n in range(30)]
+    free_at, done = dict.fromkeys(addresses, 0.0), Counter[str]()
+    under_way: list[tuple[float, int, Any, int]] = [(0.0, n, None, 0) for n in range(30)]
+    says_at = 1.0
+    for _ in range(120_000):
+        now = under_way[0][0]
+        if says and now >= says_at:
+            says_at += 1.0
+            tell_all(pools, addresses, under_way)
+        _, number, place, nbytes = heapq.heappop(under_way)
+        if place is not None:
+            pools[number].give_back(place, nbytes, well=True)
+        nbytes = next(sizes[number])
+        place = pools[number].take(Wanted(nbytes=nbytes))
+        work = 1 + nbytes / MIB
+        done[place.address] += work
+        free_at[place.address] = max(now, free_at[place.address]) + work / 200
+        heapq.heappush(under_way, (free_at[place.address], number, place, nbytes))
+    assert len(done) == 24
+    assert max(done.values()) <= 1.3 * min(done.values())
+
+
+def tell_all(pools: list[Table[Any]], addresses: list[str], under_way: list[Any]) -> None:
+    """Each client hears what each member has to do."""
+    calls, sent = Counter[str](), Counter[str]()
+    for _, _, place, nbytes in under_way:
+        if place is not None:
+            calls[place.address] += 1
+            sent[place.address] += nbytes
+    loads = {each: Load(calls[each], 0, 1, sent[each], reserved=False) for each in addresses}
+    for pool in pools:
+        pool.update([member(name, load=load) for name, load in loads.items()], complete=True)
 
 
 def test_of_two_the_one_with_less_to_do_gets_the_call_and_bytes_count() -> None:
