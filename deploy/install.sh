@@ -17,6 +17,8 @@ pins=constraints.txt
 /opt/npucall/bin/pip install "$@" ./proto './server[auth,metrics]'
 install -d -m 750 /etc/npucall
 chown -R npucall: /etc/npucall
+# With the authority's key a server could make certificates of any name.
+find /etc/npucall -name ca.key -exec chown root: {} +
 install -m 644 deploy/npucall-cpu@.service deploy/npucall-directory.service /etc/systemd/system/
 if getent group HwHiAiUser >/dev/null; then
   install -m 644 deploy/npucall-server@.service /etc/systemd/system/

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from .hosts import Host, hosts
+from .hosts import Host, hosts, until
 
 PAGE = (Path(__file__).parents[2] / "docs/pool.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```sh\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
-INSTALL, CERTIFICATES, TENANTS, TOKENS, DIRECTORY, COPY, SERVER, SEE, CALL, RESERVE = BLOCKS
+_, CERTIFICATES, TENANTS, TOKENS, DIRECTORY, COPY, SERVER, SEE, *_, CALL, RESERVE = BLOCKS
 NAMES = ("npu-a", "npu-b", "npu-c")
 SECONDS = 180.0
 
@@ -52,7 +52,7 @@ class FollowedPage:
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout + done.stderr
 
-    def start(self, name: str, block: str) -> None:
+    def start(self, name: str, block: str) -> subprocess.Popen[bytes]:
         """What serves until the end; the block is a single command."""
         log = (self.folder / f"{name}.log").open("ab")
         process = subprocess.Popen(
@@ -62,6 +62,7 @@ class FollowedPage:
         self._stack.callback(log.close)
         self._stack.callback(process.wait)
         self._stack.callback(process.kill)
+        return process
 
     def copy(self) -> None:
         """What the rsync of the page does, over no network."""
@@ -103,13 +104,6 @@ def until_told(page: FollowedPage, *blocks: str) -> str:
             return told
 
 
-def test_it_takes_twelve_commands() -> None:
-    blocks = f"{INSTALL}{CERTIFICATES}{TENANTS}{TOKENS}{DIRECTORY}{COPY}{SERVER}{SEE}"
-    commands = re.sub(r"<<'END'.*?^END$", "", blocks, flags=re.DOTALL | re.MULTILINE).splitlines()
-    lines = [line for line in commands if not line.startswith("export")]
-    assert len(lines) == 12
-
-
 def test_the_table_names_every_member(page: FollowedPage) -> None:
     until_told(page, SEE)
 
@@ -135,3 +129,22 @@ def test_the_key_of_the_authority_stays_where_it_was_made(page: FollowedPage) ->
 def test_who_brings_nothing_sees_nobody(page: FollowedPage) -> None:
     with pytest.raises(AssertionError, match="expected a token or a client certificate"):
         page.run("laptop", SEE.replace("NPUCALL_TOKEN_FILE=alice.token", ""))
+
+
+@pytest.mark.long
+def test_a_directory_that_moves_is_found_by_its_name(tmp_path: Path) -> None:
+    """Of the page of operations: by servers and by clients."""
+    directory = "npucall-directory --listen 0.0.0.0:50050 --insecure-bind"
+    server = "npucall-server --listen $HOSTNAME:50051 --insecure-bind --announce head:50050"
+    members = "npucall members -t pool:directory:head:50050 | grep c:50051 || true"
+    with ExitStack() as stack:
+        page = FollowedPage(tmp_path, stack.enter_context(hosts("a", "b", "c")), stack)
+        known = (tmp_path / "hosts").read_text()
+        for name in "a", "b":
+            (tmp_path / "hosts").write_text(f"{known}{page.hosts[name].address} head\n")
+            at = page.start(name, directory)
+            if name == "a":
+                page.start("c", server)
+            until(lambda: "serving" in page.run("b", members), "the server is found")
+            at.kill()
+            at.wait()

@@ -79,6 +79,19 @@ def test_every_class_has_a_reason_of_its_own() -> None:
     assert sorted(error.reason for error in family) == sorted(BY_REASON)
 
 
+@each(
+    ("kind", "reasons"),
+    [
+        (TimeoutError, ["DEADLINE", "STALLED"]),
+        (ConnectionError, ["SERVER_UNREACHABLE", "CONNECTION_LOST"]),
+        (MemoryError, ["HANDLE_MEMORY", "DEVICE_MEMORY"]),
+        (TypeError, ["ARGUMENT_UNKNOWN", "ARGUMENT_MISSING", "DTYPE_UNSUPPORTED"]),
+    ],
+)
+def test_an_error_is_of_pythons_own_class_for_such_an_error(kind: type, reasons: list[str]) -> None:
+    assert [reason for reason, error in BY_REASON.items() if issubclass(error, kind)] == reasons
+
+
 def test_the_details_are_the_standard_ones_that_any_client_can_read() -> None:
     status = to_status(ShapeError("wrong", parameter="self", aclnn_status=161002, retry_after=1.5))
     info, violation, retry = ErrorInfo(), BadRequest(), RetryInfo()
