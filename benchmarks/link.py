@@ -15,11 +15,12 @@ import tempfile
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 SERVER_HOST = "198.18.0.1"
 _SOURCE = Path(__file__).with_name("wire.c")
@@ -36,6 +37,9 @@ class Ends(NamedTuple):
     client: tuple[str, ...]
     wire: int
     """The process that is the wire; while it is stopped, nothing comes through."""
+    trips: Callable[[], int]
+    """How many packets, each sent after the one before had come, have led to what the client has
+    got since the last time: two are a round trip."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +74,15 @@ def _ends(wire: subprocess.Popen[str]) -> Ends:
     if wire.stdout is None or not (line := wire.stdout.readline()):
         raise RuntimeError("the wire did not start; see what it said above")
     server, client = (_inside(wire.pid, descriptor) for descriptor in line.split())
-    return Ends(server, client, wire.pid)
+    return Ends(server, client, wire.pid, partial(_trips, wire))
+
+
+def _trips(wire: subprocess.Popen[str]) -> int:
+    if wire.stdin is None or wire.stdout is None:
+        raise RuntimeError("the wire has no pipes")
+    wire.stdin.write("\n")
+    wire.stdin.flush()
+    return int(wire.stdout.readline())
 
 
 def _inside(pid: int, descriptor: str) -> tuple[str, ...]:

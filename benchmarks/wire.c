@@ -5,7 +5,9 @@
 // Delay, rate and queue hold for each direction; a packet that the queue has no room for is dropped.
 // It makes the namespaces, gives them the addresses 198.18.0.1 and 198.18.0.2, and prints the
 // descriptors by which others enter them: nsenter --net=/proc/PID/fd/N. Nothing of it has a name or a
-// file, so that the namespaces are gone with the last process in them. It ends when its input does.
+// file, so that the namespaces are gone with the last process in them. For each line of its input it
+// prints how many packets, each sent after the one before had come, have led to what the second end
+// has got since the line before. It ends when its input does.
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
@@ -29,11 +31,13 @@ struct packet {
   struct packet *next;
   uint64_t due;
   ssize_t length;
+  unsigned trips;
   char data[];
 };
 
 struct direction {
   int from, to;
+  unsigned *sent, *got;  // trips that have led to what either end has
   struct packet *head, **tail;
   uint64_t free_at;  // when the last packet has been put on the wire
 };
@@ -101,6 +105,7 @@ static void put_on_wire(struct direction *way, const char *data, ssize_t length)
   packet->next = NULL;
   packet->due = way->free_at + delay;
   packet->length = length;
+  packet->trips = *way->sent + 1;
   memcpy(packet->data, data, length);
   *way->tail = packet;
   way->tail = &packet->next;
@@ -122,8 +127,19 @@ static void hand_over(struct direction *way, uint64_t time) {
     way->head = packet->next;
     if (!way->head) way->tail = &way->head;
     need(write(way->to, packet->data, packet->length) >= 0 || errno == EAGAIN, "writing");
+    if (packet->trips > *way->got) *way->got = packet->trips;
     free(packet);
   }
+}
+
+// Whether there was a line; says it.
+static int told(unsigned trips[2]) {
+  char line[2];
+  if (read(STDIN_FILENO, line, sizeof line) <= 0) return 0;
+  printf("%u\n", trips[1]);
+  fflush(stdout);
+  trips[0] = trips[1] = 0;
+  return 1;
 }
 
 int main(int count, char **arguments) {
@@ -135,13 +151,15 @@ int main(int count, char **arguments) {
   setpriority(PRIO_PROCESS, 0, -15);  // it keeps time while others compute
   int a = end_of_wire("198.18.0.1"), inside_a = this_namespace();
   int b = end_of_wire("198.18.0.2"), inside_b = this_namespace();
-  struct direction ways[2] = {{.from = a, .to = b}, {.from = b, .to = a}};
+  unsigned trips[2] = {0};
+  struct direction ways[2] = {{.from = a, .to = b, .sent = &trips[0], .got = &trips[1]},
+                              {.from = b, .to = a, .sent = &trips[1], .got = &trips[0]}};
   ways[0].tail = &ways[0].head;
   ways[1].tail = &ways[1].head;
   printf("%d %d\n", inside_a, inside_b);
   fflush(stdout);
   struct pollfd polled[3] = {{a, POLLIN, 0}, {b, POLLIN, 0}, {STDIN_FILENO, POLLIN, 0}};
-  while (!polled[2].revents) {
+  while (!polled[2].revents || told(trips)) {
     uint64_t time = now(), next = time + SECOND;
     for (int i = 0; i < 2; i++) {
       hand_over(&ways[i], time);

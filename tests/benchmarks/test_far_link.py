@@ -4,15 +4,18 @@ import signal
 import subprocess
 import sys
 from contextlib import suppress
+from itertools import takewhile
 from pathlib import Path
 
 import far_link
 import link
 import pytest
-from link import Link
+from link import SERVER_HOST, Ends, Link, far_server
 from tests.end_to_end import wire
+from tests.summary import figures
 
 ROOT = Path(__file__).parents[2]
+TOOLS = Path(sys.executable).parent
 SLOW = Link("slow", round_trip=0.1, rate=8e6)
 MIB = 2**20
 
@@ -46,6 +49,27 @@ def test_every_measurement_gives_a_figure(
     assert far_link.main(fast) == 0
     told = capsys.readouterr().out
     assert all(f"far link, {name}" in told for name in far_link.MEASURED)
+
+
+def round_trips(ends: Ends, *words: str) -> float:
+    """For which a command waits, one after the other."""
+    ends.trips()
+    command = [*ends.client, TOOLS / "npucall", *words]
+    subprocess.run(command, check=True, capture_output=True)
+    return ends.trips() / 2
+
+
+@pytest.mark.long
+@needs_a_wire
+def test_a_command_waits_for_four_round_trips_from_a_server_or_a_pool_that_lists_it() -> None:
+    """While a client thinks, which on a busy machine takes long, more packets come and go."""
+    with Link("far", round_trip=0.4, rate=1e9).up() as ends, far_server(ends) as server:
+        for target in server.target, f"pool:{server.target}":
+            for words in ("info",), ("run", "Exp", "self=[0]"):
+                tries = (round_trips(ends, *words, f"--target={target}") for _ in range(20))
+                counted = list(takewhile(lambda count: count > 4, tries))
+                figures(f"{words[0]} of {target.partition(':')[0]}: {counted or 4} round trips")
+                assert len(counted) < 20
 
 
 @pytest.mark.long
