@@ -10,7 +10,7 @@ from pathlib import Path
 import far_link
 import link
 import pytest
-from link import SERVER_HOST, Ends, Link, far_server
+from link import Ends, Link, far_server
 from tests.end_to_end import wire
 from tests.summary import figures
 

@@ -38,7 +38,7 @@ COMMENT = re.compile(r'"""(?:.*?)"""|^\s*(?:#|//|;).*?$|\s#\s.*?$', re.MULTILINE
 OF_OTHERS = {
     # Programs and options of others, and names that only they have.
     *("systemctl", "reload", "journald", "ulimit", "ssh", "aclTensor", "aclOpExecutor", "grpcurl"),
-    *("SSL_CERT_FILE", "shm_size", "taskset", "instrument"),
+    *("SSL_CERT_FILE", "shm_size", "taskset", "instrument", "SystemMaxUse"),
     *(
         "randomly_seed",
         "numpy",
