@@ -16,7 +16,7 @@ from .engines import FOLDER, ROOT
 
 SYSTEM = FOLDER / "systemd"
 DEBIAN = "systemd,systemd-sysv,python3,python3-venv,ca-certificates"
-PATIENCE = 600
+PATIENCE = 1800
 _GROUPS = Path("/sys/fs/cgroup/systemd")
 _HERE = """\
 mkdir -p /etc/npucall; cd /etc/npucall

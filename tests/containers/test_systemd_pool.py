@@ -35,7 +35,7 @@ def test_the_page_leads_to_a_pool_that_systemd_keeps(lab: dict[str, SystemdHost]
     )
     install, of_directory, of_server = KEEP.splitlines(keepends=True)
     for host in lab.values():
-        host.run(f"groupadd HwHiAiUser; cd /root; {install}{INSTALL}")
+        host.run(f"groupadd HwHiAiUser; python3 -m venv /opt/npucall; cd /root; {INSTALL}")
     first.run(CERTIFICATES + TENANTS + TOKENS + COPY + OF_DIRECTORY)
     for name in NAMES[1:]:
         lab[name].run("cp -a /root/sent/. .; ! test -e tls/ca.key")
