@@ -163,10 +163,10 @@ def _truths(seen: AnyArray, raw: bytes) -> AnyArray:
 def _drawn(case: Case, each: In, draw: Draw) -> AnyArray:
     numbers = case.setup.values.get(each.name)
     if numbers is None:
-        numbers = each.domain(draw)
+        with np.errstate(all="ignore"):  # what it depends on may be infinite
+            numbers = each.domain(draw)
         numbers = case.marks[each.name].put(numbers) if each.name in case.marks else numbers
-    with np.errstate(all="ignore"):
-        return rounded(numbers, case.dtypes[each.name])
+    return rounded(numbers, case.dtypes[each.name])
 
 
 def attributes_of(statement: Statement, given: Mapping[str, Any]) -> dict[str, Argument]:
