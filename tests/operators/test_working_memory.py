@@ -1,5 +1,6 @@
 """What evaluating a call takes of memory, measured, beside what its operator declares."""
 
+import math
 import tracemalloc
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -14,7 +15,7 @@ from npucall.declare.call import Call
 from npucall.declare.declaration import Operator
 from npucall.declare.domain import LANE_BYTES, Elementwise
 from npucall.declare.prepare import Prepared, prepare
-from npucall.dtypes import FLOAT, FLOAT16, INT32, INT64
+from npucall.dtypes import FLOAT, FLOAT16, INT32, INT64, UINT8
 from npucall.operators import CATALOGUE
 from npucall.products import A2, ASCEND_950
 from npucall.tensors import TensorSpec
@@ -65,6 +66,14 @@ def swi_glu(*shape: int) -> list[Large]:
         Large("aclnnSwiGlu", {"x": shape}, {"dim": -1}),
         Large("aclnnSwiGluGrad", {"y_grad": half, "x": shape}, {"dim": -1}),
     ]
+
+
+def dropout(*shape: int) -> tuple[Large, Large]:
+    mask, bits = {"mask": (math.prod(shape) // 8,)}, {"mask": UINT8}
+    return (
+        Large("aclnnDropoutDoMask", {"self": shape, **mask}, {"prob": 0.5}, bits),
+        Large("aclnnDropoutBackward", {"grad_output": shape, **mask}, {"scale": 2.0}, bits),
+    )
 
 
 def embedding(count: int, width: int) -> list[Large]:
@@ -241,6 +250,7 @@ CASES = [
     *(glu(*shape) for shape in ((1, MANY), (MANY // 200_000, 200_000), (MANY // 10, 10))),
     *(case for shape in ((1, MANY), (MANY // 10, 10)) for case in swi_glu(*shape)),
     *(case for shape in ((4, MANY), (MANY, 4), (MANY // 8, 8)) for case in embedding(*shape)),
+    *(case for shape in ((MANY,), (MANY // 8, 8)) for case in dropout(*shape)),
     *(
         case
         for shape in ((1, 1, MANY), (4, MANY // 4), (64, 4, MANY // 256))

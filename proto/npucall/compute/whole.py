@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Mapping
 from contextvars import Context
 from functools import partial
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -82,7 +82,8 @@ class WholeCall:
 def _view_of(layout: Layout) -> Callable[[Buffer], AnyArray]:
     """What makes the array of a layout in memory."""
     dtype, shape, strides, offset = layout
-    return partial(np.ndarray, shape, dtype, offset=offset, strides=strides)
+    make: Any = np.ndarray  # for type checkers a shape has so many parts
+    return partial(make, shape, dtype, offset=offset, strides=strides)
 
 
 def _is_plain(layout: Layout, size: int) -> bool:
