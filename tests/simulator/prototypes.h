@@ -250,6 +250,10 @@ SIM_OPERATOR(aclnnScaledMaskedSoftmaxBackward, const aclTensor *gradOutput, cons
 SIM_OPERATOR(aclnnDropoutBackward, const aclTensor *gradOutput, const aclTensor *mask, double scale,
              SIM_OUT aclTensor *out);
 
+// aclnn_dropout_do_mask.h; opapi; 8.1 9.x
+SIM_OPERATOR(aclnnDropoutDoMask, const aclTensor *self, const aclTensor *mask, double prob,
+             SIM_OUT aclTensor *out);
+
 // aclnn_embedding_dense_backward.h; nn; 8.1 9.x
 SIM_OPERATOR(aclnnEmbeddingDenseBackward, const aclTensor *grad, const aclTensor *indices,
              uint64_t numWeights, uint64_t paddingIdx, bool scaleGradByFreq,
