@@ -72,7 +72,7 @@ def arrays(k: Arguments) -> Terms:
 
 
 def grad_loops(k: Arguments) -> Any:
-    (down, across), high, wide = axes(k), *k["self"].shape[-2:]
+    (down, across), (high, wide) = axes(k), k["self"].shape[-2:]
     found = []
     for plane in k["grad_output"].reshape(-1, len(down), len(across)).tolist():
         for y in range(high):

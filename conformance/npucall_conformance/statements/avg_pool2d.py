@@ -181,7 +181,7 @@ def grad_shapes(base: Shape, attributes: Attributes) -> dict[str, Shape]:
 
 
 def grad_loops(k: Arguments) -> Any:
-    (down, across), high, wide = axes(k), *k["self"].shape[-2:]
+    (down, across), (high, wide) = axes(k), k["self"].shape[-2:]
     found = []
     for plane in k["grad_output"].reshape(-1, len(down), len(across)).tolist():
         parts: list[list[list[float]]] = [[[] for _ in range(wide)] for _ in range(high)]

@@ -131,7 +131,8 @@ def _divisors(axes: tuple[Ranges, Ranges], rows: slice, dtype: Any) -> AnyArray:
 def _sums(block: AnyArray, ranges: Ranges, axis: int) -> AnyArray:
     """Sums over ranges of an axis: range by range, or number by number."""
     shape = (*block.shape[:axis], len(ranges.starts), *block.shape[axis + 1 :])
-    lead, longest = (slice(None),) * axis, ranges.longest()
+    longest = ranges.longest()
+    lead: tuple[Any, ...] = (slice(None),) * axis
     total = np.zeros(shape, block.dtype if longest <= _SHORT else np.float64)
     if longest > len(ranges.starts):
         for number, (start, stop) in enumerate(zip(ranges.starts, ranges.stops, strict=True)):

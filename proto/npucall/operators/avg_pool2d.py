@@ -114,7 +114,7 @@ def avg_pool2d(
     As ``avg_pool2d`` in torch, where a divisor of 0 is None.
     """
     del cube_math_type
-    given = {"kernel_size": kernel_size, "stride": stride, "padding": padding}
+    given: dict[str, Any] = {"kernel_size": kernel_size, "stride": stride, "padding": padding}
     given |= {"ceil_mode": ceil_mode, "count_include_pad": count_include_pad}
     axes = ranges(self.shape, {**given, "divisor_override": divisor_override}, facts.product)
     return averages.average(facts, self, "out", facts.shapes["windows"], axes)

@@ -1,5 +1,7 @@
 """Gradient of the average of each window."""
 
+from typing import Any
+
 from npucall.declare import Facts, Input, Output, Sample, at_once, operator, rules
 from npucall.dtypes import AnyArray, Array
 from npucall.errors import AttributeValueError
@@ -86,7 +88,7 @@ def avg_pool2d_backward(
     """
     del cube_math_type
     shape = facts.shapes["self"]
-    given = {"kernel_size": kernel_size, "stride": stride, "padding": padding}
+    given: dict[str, Any] = {"kernel_size": kernel_size, "stride": stride, "padding": padding}
     given |= {"ceil_mode": ceil_mode, "count_include_pad": count_include_pad}
     axes = ranges(shape, {**given, "divisor_override": divisor_override}, facts.product)
     del self
