@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from npucall_client.torch.declarations import Run, Steps, function
+from npucall_client.torch.declarations import Run, Steps, function, two_operators
 
 _ALL = (True, True, True)
 _RANK = 4
