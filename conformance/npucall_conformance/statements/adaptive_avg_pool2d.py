@@ -146,6 +146,7 @@ ADAPTIVE_AVG_POOL2D = Statement(
     ),
 )  # fmt: skip
 
+PRIVATE = {"format": Format.FRACTAL_NZ}
 ADAPTIVE_AVG_POOL2D_BACKWARD = Statement(
     "aclnnAdaptiveAvgPool2dBackward",
     prototype="const aclTensor* gradOutput, const aclTensor* self, aclTensor* out",
@@ -172,6 +173,8 @@ ADAPTIVE_AVG_POOL2D_BACKWARD = Statement(
         *defects.dtypes("grad_output", found=FLOAT16),
         *defects.dtypes("out", found=FLOAT16),
         *defects.formats("grad_output", "out", found=Format.NHWC),
+        Invalid("private", dict.fromkeys(("grad_output", "self", "out"), PRIVATE), ("self",),
+                FormatError),
         *defects.shapes("out", (2, 2, 5, 4)),
     ),
 )  # fmt: skip
