@@ -170,21 +170,27 @@ _PARTS = 16
 def attributes(draw: Draws, statement: Statement, base: Shape) -> dict[str, Any]:
     """Every attribute of the statement; some may have the values of one of its setups."""
     chosen = {
-        name: _value(draw, [value(base) if callable(value) else value for value in values])
+        name: _value(
+            draw,
+            [value(base) if callable(value) else value for value in values],
+            [row.changes[name] for row in statement.invalid if name in row.changes],
+        )
         for name, values in statement.attributes.items()
     }
     special = _special(statement)
     return {**chosen, **draw.pick(special)} if special and draw.seldom(4) else chosen
 
 
-def _value(draw: Draws, values: list[Any]) -> Any:
-    """One of the values; for numbers also one between them, or next to one."""
+def _value(draw: Draws, values: list[Any], refused: list[Any]) -> Any:
+    """One of the values; for numbers also one between them, or next to one, if none is refused."""
     number = draw.pick(values)
     plain = all(type(value) in (int, float) for value in values)
     how = draw.pick(("listed", "between", "between", "next to"))
     if not plain or min(values) == max(values) or how == "listed":
         return number
     low, high = min(values), max(values)
+    if any(isinstance(each, int | float) and low < each < high for each in refused):
+        return number
     if all(isinstance(value, int) for value in values):
         return low + draw.number(0, min(high - low, _PARTS))
     if how == "between":

@@ -240,9 +240,8 @@ def _refused(seen: Observation, error: NpucallError) -> list[str]:
 
 def _is_of_values(seen: Observation) -> bool:
     """Whether the call is refused because of values in its arrays, which a plan does not see."""
-    case = replace(seen.case, defects=())
-    valid = call_of(case, seen.runner.seed, seen.subject.server.product)
-    return valid.request().call == seen.call.request().call
+    changes = [each for row in seen.case.defects for each in row.changes.values()]
+    return all(isinstance(each, dict) and "values" in each for each in changes)
 
 
 def _samples(seen: Observation) -> Iterator[PathCall]:
