@@ -10,7 +10,7 @@ from npucall.dtypes import FLOAT16, INT32
 from npucall.errors import FormatError, ShapeError
 from npucall.tensors import Format, Shape
 from npucall_conformance.statements.avg_pool2d import COMMON as OF_WINDOWS
-from npucall_conformance.statements.avg_pool2d import spread
+from npucall_conformance.statements.avg_pool2d import Shares, shares_of
 from npucall_conformance.statements.max_pool2d import several
 from npucall_conformance.stating import defects, reals
 from npucall_conformance.stating.arguments import Arguments, Terms
@@ -55,20 +55,13 @@ def loops(k: Arguments) -> Any:
     return np.reshape(found, windows(k))
 
 
-def weights(k: Arguments) -> Any:
-    """What each number of a plane has of each window: (windows, numbers)."""
-    matrices = []
-    for size, of_axis in zip(k["self"].shape[-2:], axes(k), strict=True):
-        matrix = np.zeros((len(of_axis), size))
-        for place, window in enumerate(of_axis):
-            matrix[place, list(window)] = 1 / len(window)
-        matrices.append(matrix)
-    return np.kron(*matrices)
+def shares(k: Arguments) -> Shares:
+    counted = [[(window, len(window)) for window in of_axis] for of_axis in axes(k)]
+    return shares_of(counted, k["self"].shape[-1], lambda count: count)
 
 
 def arrays(k: Arguments) -> Terms:
-    shares = weights(k)
-    return spread(k["self"].reshape(-1, shares.shape[1]), shares, windows(k))
+    return shares(k).of_windows(k["self"], windows(k))
 
 
 def grad_loops(k: Arguments) -> Any:
@@ -87,8 +80,7 @@ def grad_loops(k: Arguments) -> Any:
 
 
 def grad_arrays(k: Arguments) -> Terms:
-    shares = weights(k).T
-    return spread(k["grad_output"].reshape(-1, shares.shape[1]), shares, k["self"].shape)
+    return shares(k).of_numbers(k["grad_output"], k["self"].shape)
 
 
 def torch_says(k: Arguments, torch: Any) -> Any:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -86,32 +87,59 @@ def loops(k: Arguments) -> Any:
     return np.reshape(found, windows(k))
 
 
-def weights(k: Arguments) -> Any:
-    """What each number of a plane has of each window: (windows, numbers)."""
-    down, across = axes(k)
-    shape = k["self"].shape[-2:]
-    found = np.zeros((len(down), len(across), *shape))
-    for y, (rows, high) in enumerate(down):
-        for x, (columns, wide) in enumerate(across):
-            found[y, x, rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1] = 1 / divisor(
-                k, high, wide
-            )
-    return found.reshape(len(down) * len(across), shape[0] * shape[1])
+class Shares(NamedTuple):
+    """What windows have of the numbers of a plane, one entry for each pair that shares any."""
+
+    window: Any
+    number: Any
+    share: Any
+
+    def of_windows(self, numbers: Any, shape: Shape) -> Terms:
+        """For each window the sum of its shares."""
+        return _summed(numbers, self.number, self.window, self.share, shape)
+
+    def of_numbers(self, gradients: Any, shape: Shape) -> Terms:
+        """For each number the sum of the shares that windows have of it."""
+        return _summed(gradients, self.window, self.number, self.share, shape)
 
 
-def spread(numbers: Any, shares: Any, shape: Shape) -> Terms:
-    """Sums of shares; what has none does not count, were it infinite."""
-    value, size = (np.zeros((len(numbers), len(shares))) for _ in range(2))
-    for place, share in enumerate(shares):
-        (some,) = np.nonzero(share)
-        value[:, place] = (numbers[:, some] * share[some]).sum(1)
-        size[:, place] = np.abs(numbers[:, some] * share[some]).sum(1)
-    return Terms(value.reshape(shape), size.reshape(shape))
+def _summed(given: Any, source: Any, target: Any, share: Any, shape: Shape) -> Terms:
+    planes = given.reshape(math.prod(shape[:-2]), -1)
+    parts = planes[:, source] * share
+    found = []
+    for each in (parts, np.abs(parts)):
+        sums = np.zeros((len(planes), math.prod(shape[-2:])))
+        np.add.at(sums, (slice(None), target), each)
+        found.append(sums.reshape(shape))
+    return Terms(*found)
+
+
+def shares_of(axes: Any, width: int, divisor: Any) -> Shares:
+    """``axes``: for each window its numbers and its count; ``width``: numbers in a row."""
+    (windows, numbers, counts), across = (
+        np.array([(place, number, count) for place, (inside, count) in enumerate(of_axis)
+                  for number in inside], np.int64).reshape(-1, 3).T
+        for of_axis in axes
+    )  # fmt: skip
+    pairs = (
+        windows[:, None] * len(axes[1]) + across[0],
+        numbers[:, None] * width + across[1],
+        1 / divisor(counts[:, None] * across[2]),
+    )
+    return Shares(*map(np.ravel, pairs))
+
+
+def shares(k: Arguments) -> Shares:
+    number = k["divisor_override"]
+    return shares_of(
+        axes(k),
+        k["self"].shape[-1],
+        lambda count: np.full(count.shape, number) if number else count,
+    )
 
 
 def arrays(k: Arguments) -> Terms:
-    shares = weights(k)
-    return spread(k["self"].reshape(-1, shares.shape[1]), shares, windows(k))
+    return shares(k).of_windows(k["self"], windows(k))
 
 
 def given(k: Any) -> list[Any]:
@@ -196,8 +224,7 @@ def grad_loops(k: Arguments) -> Any:
 
 
 def grad_arrays(k: Arguments) -> Terms:
-    shares = weights(k).T
-    return spread(k["grad_output"].reshape(-1, shares.shape[1]), shares, k["self"].shape)
+    return shares(k).of_numbers(k["grad_output"], k["self"].shape)
 
 
 def grad_torch(k: Arguments, torch: Any) -> Any:
