@@ -129,7 +129,8 @@ def main(
     model = make()
     torchs = train(copy.deepcopy(model), batches, of["rate"])
     with ExitStack() as opened:
-        target = given.target or opened.enter_context(running_server()).target
+        started = ("--device", given.device)
+        target = given.target or opened.enter_context(running_server(*started)).target
         client = opened.enter_context(npucall_client.connect(target))
         session = opened.enter_context(client.session())
         before = _travelled(client)
@@ -148,6 +149,7 @@ def main(
 def _arguments(doc: str) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=doc)
     parser.add_argument("--target", help="a server, or local:; without it a server of its own")
+    parser.add_argument("--device", default="cpu", help="of the server that is started: cann:0")
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--picture", type=Path, metavar="FILE", help="saves both curves as an SVG")
     return parser.parse_args()
