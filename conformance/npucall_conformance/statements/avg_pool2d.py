@@ -106,12 +106,13 @@ class Shares(NamedTuple):
 def _summed(given: Any, source: Any, target: Any, share: Any, shape: Shape) -> Terms:
     planes = given.reshape(math.prod(shape[:-2]), -1)
     parts = planes[:, source] * share
-    found = []
-    for each in (parts, np.abs(parts)):
-        sums = np.zeros((len(planes), math.prod(shape[-2:])))
-        np.add.at(sums, (slice(None), target), each)
-        found.append(sums.reshape(shape))
-    return Terms(*found)
+
+    def sums(parts: Any) -> Any:
+        found = np.zeros((math.prod(shape[-2:]), len(planes)))
+        np.add.at(found, target, parts.T)
+        return found.T.reshape(shape)
+
+    return Terms(sums(parts), sums(np.abs(parts)))
 
 
 def shares_of(axes: Any, width: int, divisor: Any) -> Shares:
