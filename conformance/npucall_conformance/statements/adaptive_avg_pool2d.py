@@ -10,7 +10,7 @@ from npucall.dtypes import FLOAT16, INT32
 from npucall.errors import FormatError, ShapeError
 from npucall.tensors import Format, Shape
 from npucall_conformance.statements.avg_pool2d import COMMON as OF_WINDOWS
-from npucall_conformance.statements.avg_pool2d import Shares, shares_of
+from npucall_conformance.statements.avg_pool2d import WindowShares, shares_of
 from npucall_conformance.statements.max_pool2d import several
 from npucall_conformance.stating import defects, reals
 from npucall_conformance.stating.arguments import Arguments, Terms
@@ -55,7 +55,7 @@ def loops(k: Arguments) -> Any:
     return np.reshape(found, windows(k))
 
 
-def shares(k: Arguments) -> Shares:
+def shares(k: Arguments) -> WindowShares:
     counted = [[(window, len(window)) for window in of_axis] for of_axis in axes(k)]
     return shares_of(counted, k["self"].shape[-1], lambda count: count)
 

@@ -87,7 +87,7 @@ def loops(k: Arguments) -> Any:
     return np.reshape(found, windows(k))
 
 
-class Shares(NamedTuple):
+class WindowShares(NamedTuple):
     """What windows have of the numbers of a plane, one entry for each pair that shares any."""
 
     window: Any
@@ -115,7 +115,7 @@ def _summed(given: Any, source: Any, target: Any, share: Any, shape: Shape) -> T
     return Terms(sums(parts), sums(np.abs(parts)))
 
 
-def shares_of(axes: Any, width: int, divisor: Any) -> Shares:
+def shares_of(axes: Any, width: int, divisor: Any) -> WindowShares:
     """``axes``: for each window its numbers and its count; ``width``: numbers in a row."""
     (windows, numbers, counts), across = (
         np.array([(place, number, count) for place, (inside, count) in enumerate(of_axis)
@@ -127,10 +127,10 @@ def shares_of(axes: Any, width: int, divisor: Any) -> Shares:
         numbers[:, None] * width + across[1],
         1 / divisor(counts[:, None] * across[2]),
     )
-    return Shares(*map(np.ravel, pairs))
+    return WindowShares(*map(np.ravel, pairs))
 
 
-def shares(k: Arguments) -> Shares:
+def shares(k: Arguments) -> WindowShares:
     number = k["divisor_override"]
     return shares_of(
         axes(k),
