@@ -98,7 +98,7 @@ class GrpcCarrier:
                 response = method(request.pop(), record, caller)  # it owns it from here on
                 record.response_bytes = size = len(response)
                 if threads:
-                    peers.answers_counted(caller, size)
+                    peers.answers_counted(caller, size, peers.listings)
                 else:
                     peers.answers(caller, size)
             finished[caller.peer] = visit.begun_ns

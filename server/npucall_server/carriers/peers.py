@@ -38,8 +38,8 @@ _LONGEST_SECONDS = 300.0
 """After this time a message has come, or its call ends."""
 _LEAST_RATE = 64 * KIB
 """Bytes a second: an answer may take so much longer than the time without progress."""
-_ANSWERS_BYTES = 16 * MIB
-"""Of answers that count nowhere else, until they have been read."""
+_LISTING_BYTES, _HEALTH_BYTES = 16 * MIB, MIB
+"""Of answers to listings, and to health checks, until they have been read."""
 _CALL_BYTES = 16 * KIB
 """What such a call takes beside its answer."""
 _LOOK_SECONDS = 1.0
@@ -116,8 +116,9 @@ class Peers:
         self._open: dict[Visitor, None] = {}
         self.finished: dict[str, int] = {}
         """Connections with a finished call of a caller that is known, and when the last one was."""
-        self._answers = Ledger(
-            _ANSWERS_BYTES, lambda *_: _too_much_unread(), is_known=self.finished.__contains__
+        self.listings, self.health_checks = (
+            Ledger(most, partial(_too_much_unread, most), is_known=self.finished.__contains__)
+            for most in (_LISTING_BYTES, _HEALTH_BYTES)
         )
 
     def enter(self, caller: Visitor) -> None:
@@ -180,9 +181,12 @@ class Peers:
         caller.since = now = self.clock()
         caller.ends, caller.awaited = now + self.timeout + size / _LEAST_RATE, ANSWER
 
-    def answers_counted(self, caller: Visitor, size: int) -> None:
-        """And until they are read they count. Raises QueueFullError."""
-        entry = self._answers.take(caller, size + _CALL_BYTES, caller.cancel)
+    def answers_counted(self, caller: Visitor, size: int, room: Ledger) -> None:
+        """And until they are read they count, in ``listings`` or ``health_checks``.
+
+        Raises QueueFullError.
+        """
+        entry = room.take(caller, size + _CALL_BYTES, caller.cancel)
         self.answers(caller, size)
         entry.idle_since = caller.since
         if not caller.add_callback(entry.give_back):
@@ -233,9 +237,9 @@ def _has_moved(caller: Visitor, moved: int | None, seconds: float) -> bool:
     return enough
 
 
-def _too_much_unread() -> QueueFullError:
+def _too_much_unread(most: int, *_: object) -> QueueFullError:
     sentence = (
-        f"callers have not read {_ANSWERS_BYTES // MIB} MiB of answers to listings, as many as may "
-        "wait"
+        f"callers have not read {most // MIB} MiB of answers to listings or health checks, as many "
+        "as may wait"
     )
-    return refusal(QueueFullError, sentence, retries.WATCHER, limit=_ANSWERS_BYTES)
+    return refusal(QueueFullError, sentence, retries.WATCHER, limit=most)

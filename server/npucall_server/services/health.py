@@ -64,7 +64,7 @@ class Health:
             context.abort(StatusCode.NOT_FOUND, "service: expected a service of this server")
         response = _response(self._status())
         with refusals_told(context):
-            self._peers.answers_counted(caller, len(response))
+            self._peers.answers_counted(caller, len(response), self._peers.health_checks)
         return response
 
     def watch(self, messages: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
