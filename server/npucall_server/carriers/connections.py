@@ -32,6 +32,8 @@ _RECEIVED, _RECEIVED_AT = struct.Struct("Q"), 128
 """``tcpi_bytes_received``."""
 _GROWN_BYTES, _STRAY_BYTES = 16 * MIB, MIB
 """So much the process has to grow before anybody looks; so much a connection sends in vain."""
+_LOOK_SECONDS = 10.0
+"""How often it looks if nothing has grown: gRPC may also drop what comes in vain."""
 _MOST_REMEMBERED = 8192
 _MAPPED = "::ffff:"
 
@@ -57,29 +59,32 @@ class Connections:
     closed opens another one with its next call.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # what it looks at
         self,
         most: Mapping[int, int],
         busy: Callable[[], set[str]],
         finished: dict[str, int],
         log: Log,
         resident: Callable[[], int] = memory.resident_bytes,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._most, self._busy, self._finished, self._log = most, busy, finished, log
         self._many = min(most.values(), default=0) * 3 // 4
         self._resident, self._bytes = resident, resident()
+        self._clock, self._due = clock, clock() + _LOOK_SECONDS
         self._looked_ns = 0
         self._come: dict[str, int] = {}
         """Bytes from each connection up to the last look, the oldest first."""
 
     def look(self) -> None:
-        """Looks at all of them if there are many, or if the process has grown."""
+        """Looks at all of them if there are many, if the process has grown, or now and then."""
         resident = self._resident()
         has_grown = resident > self._bytes + _GROWN_BYTES
         many = _open_descriptors() > self._many or len(self._finished) > _MOST_REMEMBERED
         if has_grown:
             self._bytes = resident
-        if has_grown or many:
+        if has_grown or many or self._clock() >= self._due:
+            self._due = self._clock() + _LOOK_SECONDS
             with ExitStack() as open_:
                 every = [open_.enter_context(closing(each)) for each in _connections()]
                 own = [each for each in every if each.getsockname()[1] in self._most]

@@ -213,10 +213,10 @@ class Port:
         self._served: dict[str, socket.socket] = {}
         self.busy: set[str] = set()
         self.finished: dict[str, int] = {}
-        self.resident = 0
+        self.resident, self.now = 0, 0.0
         self.looks = Connections(
             {self._address[1]: most}, lambda: self.busy, self.finished, Log(stream=self.text),
-            lambda: self.resident,
+            lambda: self.resident, lambda: self.now,
         )  # fmt: skip
 
     def connect(self) -> tuple[socket.socket, str]:
@@ -272,7 +272,8 @@ def test_connections_without_a_call_are_closed_for_others_first_those_that_never
     assert '"connections": 4' in port.text.getvalue()
 
 
-def test_who_sends_much_and_no_call_is_closed_where_the_process_grows() -> None:
+@pytest.mark.parametrize("grows", [True, False])
+def test_who_sends_much_and_no_call_is_closed_once_the_process_grows_or_later(grows: bool) -> None:
     with ExitStack() as open_:
         port = Port(open_, 10_000)
         peers, names = zip(*(port.connect() for _ in range(4)), strict=True)
@@ -284,5 +285,9 @@ def test_who_sends_much_and_no_call_is_closed_where_the_process_grows() -> None:
                 peer.send(bytes(MIB))
         port.looks.look()
         assert not any(map(is_closed, peers))
-        port.grow()
+        if grows:
+            port.grow()
+        else:
+            port.now += 10
+            port.looks.look()
         assert [is_closed(each) for each in peers] == [True, False, False, False]
