@@ -14,8 +14,6 @@ from npucall_exec.compiler import RUNTIME, sources_of
 from npucall_exec.entry_points import declared, parameters_of
 
 _HEADER_OF = {
-    "aclnnAvgPool2d": "avgpool2d",
-    "aclnnAvgPool2dBackward": "avgpool2d_backward",
     "aclnnLogSoftmax": "logsoftmax",
     "aclnnLogSoftmaxBackward": "logsoftmax_backward",
     "aclnnMuls": "mul",
