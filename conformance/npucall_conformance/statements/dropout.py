@@ -103,6 +103,7 @@ def statement(
         shapes=shapes,
         kernel=dtype_of(x),
         attributes={number: values},
+        faint=lambda k: () if keep(k) else ("out",),
         mixed=tuple(Setup(dtypes={x: one, "out": other}) for one in FLOATS for other in FLOATS),
         edges=(
             Setup("numbers", (8,), values={
