@@ -161,12 +161,8 @@ def of_kernel(
             holds=_bias_fits(bias),
             found=lambda draft: draft.shape(bias),
         ),
-        rules.requires(
-            "1, since the reference drops nothing",
-            "keep_prob",
-            holds=lambda draft: draft.attribute("keep_prob") == 1,
-            found=lambda draft: draft.attribute("keep_prob"),
-            error=AttributeValueError,
+        rules.value_fits(
+            "1, since the reference drops nothing", "keep_prob", lambda share: share == 1
         ),
         *(absent(name) for name in ("drop_mask", "padding_mask", "prefix")),
         rules.one_of("sparse_mode", *range(5)),

@@ -97,12 +97,8 @@ def multiplied_in(draft: Draft) -> DType:
 
 def numbers(name: str, least: int) -> Rule:
     """The least number that may be in an array."""
-    return rules.requires(
-        f"numbers of {least} or more",
-        name,
-        holds=lambda draft: all(number >= least for number in draft.attribute(name)),
-        found=lambda draft: draft.attribute(name),
-        error=AttributeValueError,
+    return rules.value_fits(
+        f"numbers of {least} or more", name, lambda value: all(each >= least for each in value)
     )
 
 
@@ -136,12 +132,10 @@ def multiplies_float() -> Rule:
     """FLOAT is multiplied at a lower precision where the product has no other."""
     return rules.when(
         lambda draft: draft.product in WITHOUT_FLOAT and draft.dtype("promotion") is FLOAT,
-        rules.requires(
+        rules.value_fits(
             "1 or 2, since the product multiplies no FLOAT",
             "cube_math_type",
-            holds=lambda draft: draft.attribute("cube_math_type") in (ALLOW_LOWER, USE_FLOAT16),
-            found=lambda draft: draft.attribute("cube_math_type"),
-            error=AttributeValueError,
+            lambda kind: kind in (ALLOW_LOWER, USE_FLOAT16),
         ),
         "for FLOAT on Ascend910 and Ascend310P",
     )

@@ -39,13 +39,8 @@ def reduction_and_smoothing() -> tuple[rules.Rule, ...]:
 
 def without_zloss(name: str, value: object) -> rules.Rule:
     """An attribute of the z-loss has the value that asks for none."""
-    return rules.requires(
-        f"{value}, since the kernels compute no z-loss",
-        name,
-        holds=lambda draft: draft.attribute(name) == value,
-        found=lambda draft: draft.attribute(name),
-        error=AttributeValueError,
-    )
+    expected = f"{value}, since the kernels compute no z-loss"
+    return rules.value_fits(expected, name, lambda found: found == value)
 
 
 def check_labels_of_rows(facts: Facts, target: Array, ignore_index: int, classes: int) -> None:

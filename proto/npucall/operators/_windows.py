@@ -118,20 +118,8 @@ def windows_found() -> tuple[rules.Rule, ...]:
 
 def _length(name: str, least: int) -> rules.Rule:
     words = "no number, one or two" if not least else "one number or two"
-    return rules.requires(
-        words,
-        name,
-        holds=lambda draft: least <= len(draft.attribute(name)) <= 2,  # noqa: PLR2004
-        found=lambda draft: draft.attribute(name),
-        error=AttributeValueError,
-    )
+    return rules.value_fits(words, name, lambda value: least <= len(value) <= 2)  # noqa: PLR2004
 
 
 def _values(name: str, words: str, least: int, most: int = 2**62) -> rules.Rule:
-    return rules.requires(
-        words,
-        name,
-        holds=lambda draft: all(least <= each <= most for each in draft.attribute(name)),
-        found=lambda draft: draft.attribute(name),
-        error=AttributeValueError,
-    )
+    return rules.value_fits(words, name, lambda value: all(least <= each <= most for each in value))

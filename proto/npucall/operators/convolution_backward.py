@@ -71,10 +71,8 @@ def padding_fits(draft: Draft) -> bool:
         rules.present(*GIVEN, "stride", "padding", "dilation", "output_padding", "output_mask"),
         *rules.with_status(
             PARAM_NULLPTR,
-            rules.requires(
-                "3 truth values", "output_mask",
-                holds=lambda draft: len(draft.attribute("output_mask")) == len(OUTPUTS),
-                found=lambda draft: draft.attribute("output_mask"), error=AttributeValueError,
+            rules.value_fits(
+                "3 truth values", "output_mask", lambda mask: len(mask) == len(OUTPUTS)
             ),
         ),
         rules.present(*OUTPUTS),

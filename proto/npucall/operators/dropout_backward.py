@@ -4,7 +4,6 @@ from math import inf
 
 from npucall.declare import Attribute, Facts, Input, Kind, Output, Sample, at_once, operator, rules
 from npucall.dtypes import UINT8, AnyArray, Array
-from npucall.errors import AttributeValueError
 from npucall.operators import _dropout as shared
 
 
@@ -20,12 +19,8 @@ from npucall.operators import _dropout as shared
         rules.castable("grad_output", to="out"),
         rules.supported("grad_output"),
         shared.is_mask,
-        rules.requires(
-            "0, or a finite number from 1 on",
-            "scale",
-            holds=lambda d: d.attribute("scale") == 0 or 1 <= d.attribute("scale") < inf,
-            found=lambda draft: draft.attribute("scale"),
-            error=AttributeValueError,
+        rules.value_fits(
+            "0, or a finite number from 1 on", "scale", lambda scale: scale == 0 or 1 <= scale < inf
         ),
         *shared.mask_checks("grad_output", exact=True),
         rules.succeed_if_empty("grad_output"),

@@ -2,7 +2,6 @@
 
 from npucall.declare import Attribute, Facts, Input, Kind, Output, Sample, at_once, operator, rules
 from npucall.dtypes import UINT8, AnyArray, Array
-from npucall.errors import AttributeValueError
 from npucall.operators import _dropout as shared
 
 
@@ -19,13 +18,7 @@ from npucall.operators import _dropout as shared
         rules.castable("self", to="out"),
         rules.supported("self"),
         shared.is_mask,
-        rules.requires(
-            "a number from 0 to 1",
-            "prob",
-            holds=lambda draft: 0 <= draft.attribute("prob") <= 1,
-            found=lambda draft: draft.attribute("prob"),
-            error=AttributeValueError,
-        ),
+        rules.value_fits("a number from 0 to 1", "prob", lambda prob: 0 <= prob <= 1),
         *shared.mask_checks("self", exact=False),
     ),
     kernel_dtype=rules.dtype_of("self"),

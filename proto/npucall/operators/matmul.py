@@ -10,7 +10,7 @@ from npucall.declare import Attribute, Facts, Input, Kind, Output, Sample, at_on
 from npucall.declare.cuts import BLOCK, cut
 from npucall.declare.draft import Draft
 from npucall.dtypes import BF16, FLOAT, FLOAT16, FLOATS, HALF_AND_SINGLE, AnyArray, Array, DType
-from npucall.errors import AttributeValueError, DTypeError
+from npucall.errors import DTypeError
 from npucall.products import A2, A3, ASCEND_310B, ASCEND_310P, ASCEND_910, ASCEND_950
 from npucall.tensors import Shape, broadcast
 
@@ -107,12 +107,10 @@ def held(facts: Facts, _: Mapping[str, Any]) -> int:
                 and draft.dtype("promotion") is FLOAT
                 and not draft.absent("cube_math_type")
             ),
-            rules.requires(
+            rules.value_fits(
                 "a lower precision than FLOAT, which the product does not multiply",
                 "cube_math_type",
-                holds=lambda draft: draft.attribute("cube_math_type") not in (KEEP, USE_HF32),
-                found=lambda draft: draft.attribute("cube_math_type"),
-                error=AttributeValueError,
+                lambda kind: kind not in (KEEP, USE_HF32),
             ),
             "for FLOAT on Ascend910 and Ascend310P",
         ),

@@ -4,7 +4,14 @@ A rule raises an error, lets the call pass, or ends the checks: then the call is
 outputs are zeros. One module for each thing that rules look at.
 """
 
-from npucall.declare.rules.attributes import dim_of, not_negative, one_of, positive, warn_unless
+from npucall.declare.rules.attributes import (
+    dim_of,
+    not_negative,
+    one_of,
+    positive,
+    value_fits,
+    warn_unless,
+)
 from npucall.declare.rules.conditions import except_on, not_empty, not_given, on, when
 from npucall.declare.rules.dtypes import (
     bfloat16_if_product_has,
@@ -89,6 +96,7 @@ __all__ = [
     "succeed_if_all_empty",
     "succeed_if_empty",
     "supported",
+    "value_fits",
     "warn_unless",
     "when",
     "with_status",

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from npucall.declare.rules.rule import Fault, Rule, listed, refuses, requires
 from npucall.errors import AttributeValueError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from npucall.declare.draft import Draft
 
@@ -38,10 +38,15 @@ def not_negative(name: str) -> Rule:
 
 def positive(name: str) -> Rule:
     """The integer is 1 or more."""
+    return value_fits("1 or more", name, lambda value: value >= 1)
+
+
+def value_fits(expected: str, name: str, fits: Callable[[Any], bool]) -> Rule:
+    """The attribute has a value that fits."""
     return requires(
-        "1 or more",
+        expected,
         name,
-        holds=lambda draft: draft.attribute(name) >= 1,
+        holds=lambda draft: fits(draft.attribute(name)),
         found=lambda draft: draft.attribute(name),
         error=AttributeValueError,
     )
