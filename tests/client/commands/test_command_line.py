@@ -23,6 +23,7 @@ from tests.rows import each
 typer = pytest.importorskip("typer", reason="the extra cli is not installed")
 from rich.console import Console  # noqa: E402  # as typer
 
+from npucall.errors import NpucallError, PermissionDeniedError, ShapeError  # noqa: E402
 from npucall.operators import CATALOGUE  # noqa: E402  # after typer
 from npucall.v1 import access_service_pb2 as access_pb  # noqa: E402
 from npucall.v1 import operator_service_pb2 as operators_pb  # noqa: E402
@@ -377,6 +378,23 @@ def test_nobody_answers_is_one_sentence(run: Any) -> None:
     assert ended.stderr.startswith("npucall: ")
     assert ended.stderr.count("\n") == 1
     assert NOBODY in ended.stderr
+
+
+@each(
+    ("error", "told"),
+    [
+        (PermissionDeniedError("admins only"), "npucall: admins only (PERMISSION_DENIED)\n"),
+        (ShapeError("x: too long"), "npucall: x: too long (INVALID_ARGUMENT, SHAPE_MISMATCH)\n"),
+    ],
+)
+def test_code_and_reason_are_named_once_if_they_are_one_word(
+    run: Any, monkeypatch: pytest.MonkeyPatch, error: NpucallError, told: str
+) -> None:
+    def refused(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(command, "connect", refused)
+    assert run("info", "-t", "local:").stderr == told
 
 
 @each("content", [b"", b"\x93NUMPY", b"no array"])
