@@ -62,7 +62,8 @@ def follow(page: str, folder: Path, target: str, commands: Path | None = None) -
     environment = {**kept, "PATH": path, "COLUMNS": "100", "PYTHONWARNINGS": "error"}
     if "$ . .venv/bin/activate" in page:  # as make demo has left it
         (folder / ".venv").symlink_to(sys.prefix)
-    (folder / "npucall").symlink_to(ROOT)  # as a clone would be
+    if not (folder / "npucall").exists():
+        (folder / "npucall").symlink_to(ROOT)  # as a clone would be
     for step in steps(page):
         if isinstance(step, File):
             (folder / step.name).write_text(step.text, encoding="utf-8")
