@@ -1,11 +1,13 @@
 """Convolution: worked numbers, blocks, and what the mask switches off."""
 
+import random
 from typing import Any
 
 import numpy as np
 import pytest
 
 from npucall.compute.evaluate import compute
+from npucall.errors import ShapeError
 from npucall.operators import CATALOGUE, _convolution
 
 from .calls import LOCAL, numbers
@@ -50,6 +52,61 @@ def test_the_gradients_of_a_batch_without_images_are_0() -> None:
     assert answer.grad_input.shape == none.shape
     assert not answer.grad_weight.any()
     assert answer.grad_bias.tolist() == [0]
+
+
+def test_beyond_what_is_transposed_nothing_is_added_also_of_an_infinite_weight() -> None:
+    weight = image([np.inf, 0], [0, 1])
+    told: Any = {"transposed": True, "dilation": [3], "padding": [1], "cube_math_type": 1}
+    found = LOCAL.run(FORWARD, IMAGE[..., :2], weight, np.array([7], np.float32), **told)
+    inf = np.inf
+    assert found[0, 0].tolist() == [[inf, 7, 7], [inf, 7, 7], [7, 7, 8], [7, 7, 11]]
+
+
+def drawn(seed: int) -> tuple[list[Any], dict[str, Any]]:
+    """Images, weights, a bias, some of them with numbers that are not finite; and attributes."""
+    draw, rng = random.Random(seed), np.random.default_rng(seed)
+    axes, groups, transposed = draw.choice([1, 2, 2, 3]), draw.randint(1, 3), draw.random() < 0.6
+
+    def each(low: int, high: int) -> list[int]:
+        return [draw.randint(low, high) for _ in range(axes)]
+
+    own, others = draw.randint(1, 3), draw.randint(1, 3)
+    shapes = (draw.randint(1, 2), own * groups, *each(1, 6)), (own * groups, others, *each(1, 3))
+    if not transposed:
+        shapes = shapes[0], (others * groups, own, *shapes[1][2:])
+    arrays = [*(rng.normal(size=shape) for shape in shapes), rng.normal(size=others * groups)]
+    for array in draw.sample(arrays[:2], draw.randint(0, 2)):
+        array.flat[draw.randrange(array.size)] = draw.choice([np.inf, -np.inf, np.nan])
+    told = {"stride": each(1, 3), "padding": each(0, 2), "dilation": each(1, 3)}
+    more = [draw.randrange(stride) if transposed else 0 for stride in told["stride"]]
+    return arrays, {**told, "transposed": transposed, "output_padding": more, "groups": groups}
+
+
+@pytest.mark.torch
+def test_convolutions_with_numbers_that_are_not_finite_are_torchs() -> None:
+    aten = pytest.importorskip("torch").ops.aten
+    tensor = pytest.importorskip("torch").from_numpy
+    compared = 0
+    for seed in range(60):
+        arrays, told = drawn(seed)
+        images, weight, bias = map(tensor, arrays)
+        try:
+            expected = [aten.convolution(images, weight, bias, *told.values())]
+        except RuntimeError:  # the kernel is larger than the image
+            continue
+        gradient = np.random.default_rng(seed).normal(size=expected[0].shape)
+        expected += aten.convolution_backward(
+            tensor(gradient), images, weight, [len(bias)], *told.values(), [True] * 3
+        )
+        try:
+            found = compute(FORWARD, *arrays, **told)
+        except ShapeError:  # three axes with more padding than kernel
+            continue
+        found = [found, *compute(BACKWARD, gradient, *arrays[:2], **told)]
+        for one, other in zip(found, expected, strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-12, err_msg=f"seed {seed}")
+        compared += 1
+    assert compared > 30
 
 
 @pytest.mark.parametrize("transposed", [False, True])

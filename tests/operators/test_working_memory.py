@@ -285,6 +285,7 @@ CASES = [
     *convolution((1, 4, 1024, 1024), (4, 4, 3, 3), 1),
     *convolution((2, 2048, 4, 4), (2048, 2048, 1, 1), 0),
     *convolution((1, 1024, 64, 64), (1024, 1, 5, 5), 2),
+    *convolution((1, 1, 128, 256), (256, 1, 1, 1), 0),
     *(case for shape in ((1, 1, 4096, 768), (256, 8, 8, 256)) for case in attention(*shape)),
     ctc(1, 1, 4, MANY // 2),
     ctc(1, 1, MANY, 4),

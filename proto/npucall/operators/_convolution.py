@@ -13,6 +13,8 @@ r + p - k * d divisible by s, and the gradient g of ``out`` is read for them wit
 
 So both are one thing: a product of weights with a matrix of what is ``step * t + start[k]`` from
 the beginning. The gradient of the weights is that of g with this matrix, summed over positions.
+Beyond an image x has zeros, which a weight is multiplied by; beyond g there is nothing to add, also
+where a weight is infinite.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ from npucall.dtypes import AnyArray, Array
 from npucall.tensors import Shape
 
 _MATRIX = 1 << 19
-"""Most elements of such a matrix, unless one position has more."""
+"""Most elements of such a matrix, and of its product, unless one position has more."""
 _WEIGHTS = 1 << 13
 """About as many gradients of weights are summed by a thread at a time."""
 
@@ -119,7 +121,7 @@ class Convolution:
         some = min(self.groups, max(1, step // others)), min(step, others)
         parts = cut((self.groups, others), prod(some))
         each = max(kernel, prod(axis.step for axis in axes))
-        size = max(1, _MATRIX // (prod(some) * each))
+        size = max(1, _MATRIX // max(prod(some) * each, some[0] * own))
         for image, *places in cut((gradient.shape[0], *gradient.shape[2:]), size):
 
             def compute(
@@ -151,13 +153,21 @@ class Convolution:
         read, written = images.shape[1] // groups, shape[1] // groups
         for axes in product(*kinds):
             chosen = self._chosen(weights, axes, transposed=transposed)
+            finite = not transposed or bool(np.isfinite(chosen).all())
 
             def compute(
-                index: tuple[slice, ...], axes: Sequence[Taps] = axes, chosen: AnyArray = chosen
+                index: tuple[slice, ...],
+                axes: Sequence[Taps] = axes,
+                chosen: AnyArray = chosen,
+                finite: bool = finite,
             ) -> None:
                 image, group, *places = index
                 matrix = self._matrix(images, image, group, places, axes, (read, slice(0, read)))
-                result = np.matmul(chosen[group], matrix)
+                if finite:
+                    result = np.matmul(chosen[group], matrix)
+                else:
+                    inside = _inside(axes, places, images.shape[2:])
+                    result = _added_inside(chosen[group], matrix, inside)
                 if bias is not None:
                     result += bias[_channels(group, written)].reshape(-1, written, 1)
                 where = (
@@ -173,7 +183,7 @@ class Convolution:
                 out[(image, channels, *where)] = result.reshape(extents)
 
             each = max(prod(len(a.numbers) for a in axes), prod(a.step for a in axes))
-            size = max(1, _MATRIX // max(1, read * each))
+            size = max(1, _MATRIX // max(1, read * each, written))
             counts = (axis.positions for axis in axes)
             self.facts.each(cut((shape[0], groups, *counts), size), compute)
 
@@ -258,13 +268,24 @@ class _Read(NamedTuple):
         return cls(slice(low, high), tuple(found), alone)
 
 
-def bias_back(facts: Facts, gradient: Array, out: Any) -> None:
-    """Writes the gradient of the bias: sums over images and positions."""
-    total = np.zeros(gradient.shape[1], np.float64)
-    axes = (0, *range(2, len(gradient.shape)))
-    for index in facts.blocks(gradient.shape):
-        total[index[1]] += facts.read(gradient, index).sum(axes, np.float64)
-    out[...] = total
+def _inside(axes: Sequence[Taps], places: Sequence[slice], shape: Shape) -> AnyArray:
+    """For each tap, which positions read an image."""
+    reads = [_Read.of(*a) for a in zip(axes, places, shape, strict=True)]
+    counts, extents = tuple(len(axis.starts) for axis in axes), _extents(*places)
+    inside = np.zeros((*counts, *extents), np.bool_)
+    for tap in product(*map(range, counts)):
+        inside[(*tap, *(r.taps[k][0] for r, k in zip(reads, tap, strict=True)))] = True
+    return inside.reshape(prod(counts), prod(extents))
+
+
+def _added_inside(weights: AnyArray, matrix: AnyArray, inside: AnyArray) -> AnyArray:
+    """Their product, tap by tap, each added where it reads an image."""
+    count, positions = inside.shape
+    result = np.zeros((*matrix.shape[:2], weights.shape[1], positions), matrix.dtype)
+    for tap in range(count):
+        parts = np.matmul(weights[..., tap::count], matrix[:, :, tap::count, inside[tap]])
+        result[..., inside[tap]] += parts
+    return result
 
 
 def _channels(group: slice, each: int) -> slice:

@@ -1,13 +1,16 @@
 """Gradients of a convolution with respect to images, weights and bias."""
 
 from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
 
 from npucall.declare import Attribute, Facts, Input, Kind, Output, Sample, at_once, operator, rules
 from npucall.declare.draft import Draft
 from npucall.dtypes import FLOATS, HALF_AND_SINGLE, AnyArray, Array
 from npucall.errors import PARAM_NULLPTR, AttributeValueError, FormatError
 from npucall.operators import _convolution_checks as shared
-from npucall.operators._convolution import Convolution, bias_back
+from npucall.operators._convolution import Convolution
 from npucall.operators._masks import masked
 from npucall.products import A2, A3, ASCEND_310P, ASCEND_910, ASCEND_950
 from npucall.tensors import Format
@@ -218,5 +221,14 @@ def convolution_backward(
         images, result = (grad_output, input) if transposed else (input, grad_output)
         call.weights_back(images, result, found["grad_weight"], weight.shape)
     if "grad_bias" in found:
-        bias_back(facts, grad_output, found["grad_bias"])
+        _bias_back(facts, grad_output, found["grad_bias"])
     return tuple(found.get(name) for name in OUTPUTS)
+
+
+def _bias_back(facts: Facts, gradient: Array, out: Any) -> None:
+    """Writes the gradient of the bias: sums over images and positions."""
+    total = np.zeros(gradient.shape[1], np.float64)
+    axes = (0, *range(2, len(gradient.shape)))
+    for index in facts.blocks(gradient.shape):
+        total[index[1]] += facts.read(gradient, index).sum(axes, np.float64)
+    out[...] = total
