@@ -14,6 +14,10 @@ from npucall_exec.compiler import RUNTIME, sources_of
 from npucall_exec.entry_points import declared, parameters_of
 
 _HEADER_OF = {
+    "aclnnGeGlu": "geglu",
+    "aclnnGeGluV3": "geglu",
+    "aclnnGeGluBackward": "geglu_backward",
+    "aclnnGeGluV3Backward": "geglu_backward",
     "aclnnLogSoftmax": "logsoftmax",
     "aclnnLogSoftmaxBackward": "logsoftmax_backward",
     "aclnnMuls": "mul",

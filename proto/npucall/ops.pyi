@@ -1,4 +1,6 @@
 from npucall.operators.add import add as add
+from npucall.operators.add_layer_norm import add_layer_norm as add_layer_norm
+from npucall.operators.add_layer_norm_grad import add_layer_norm_grad as add_layer_norm_grad
 from npucall.operators.batch_norm import batch_norm as batch_norm
 from npucall.operators.batch_norm_backward import batch_norm_backward as batch_norm_backward
 from npucall.operators.binary_cross_entropy import binary_cross_entropy as binary_cross_entropy
@@ -23,6 +25,10 @@ from npucall.operators.embedding_dense_backward import embedding_dense_backward 
 from npucall.operators.exp import exp as exp
 from npucall.operators.flash_attention_score import flash_attention_score as flash_attention_score
 from npucall.operators.flash_attention_score_grad import flash_attention_score_grad as flash_attention_score_grad
+from npucall.operators.ge_glu import ge_glu as ge_glu
+from npucall.operators.ge_glu_backward import ge_glu_backward as ge_glu_backward
+from npucall.operators.ge_glu_v3 import ge_glu_v3 as ge_glu_v3
+from npucall.operators.ge_glu_v3_backward import ge_glu_v3_backward as ge_glu_v3_backward
 from npucall.operators.gelu import gelu as gelu
 from npucall.operators.gelu_backward import gelu_backward as gelu_backward
 from npucall.operators.gelu_backward_v2 import gelu_backward_v2 as gelu_backward_v2
@@ -73,6 +79,8 @@ from npucall.operators.rms_norm import rms_norm as rms_norm
 from npucall.operators.rms_norm_grad import rms_norm_grad as rms_norm_grad
 from npucall.operators.rotary_position_embedding import rotary_position_embedding as rotary_position_embedding
 from npucall.operators.rotary_position_embedding_grad import rotary_position_embedding_grad as rotary_position_embedding_grad
+from npucall.operators.scaled_masked_softmax import scaled_masked_softmax as scaled_masked_softmax
+from npucall.operators.scaled_masked_softmax_backward import scaled_masked_softmax_backward as scaled_masked_softmax_backward
 from npucall.operators.sigmoid import sigmoid as sigmoid
 from npucall.operators.sigmoid_backward import sigmoid_backward as sigmoid_backward
 from npucall.operators.silu import silu as silu

@@ -36,6 +36,7 @@ VARIABLES = {
     "grad_weight_out": "weight",
     "grad_bias_out": "bias",
     "dgamma_out": "gamma",
+    "dbeta_out": "beta",
     "dk": "key",
     "dv": "value",
 }
@@ -155,6 +156,27 @@ CASES: dict[str, tuple[Case, ...]] = {
         ),
     ),
     "aclnnRmsNorm": (Case({"epsilon": 1e-3}, shapes={"gamma": (4,)}),),
+    "aclnnAddLayerNorm": (
+        Case(
+            {"epsilon": 1e-3},
+            shapes={"gamma": (4,), "beta": (4,), "bias": (4,)},
+            draws={"bias": lambda r, s: np.zeros(s)},
+        ),
+    ),
+    "aclnnScaledMaskedSoftmax": (
+        Case(
+            {"scale": 0.5},
+            shapes={"x": (1, 2, 3, 4), "mask": (1, 1, 3, 4)},
+            draws={"mask": lambda r, s: np.eye(3, 4, dtype=bool).reshape(s)},
+        ),
+    ),
+    "aclnnGeGlu": (
+        Case({"approximate": [0, 1]}, renamed={"gelu": "out_gelu"}),
+        Case({"dim": 0}, shapes={"self": (6, 3)}, renamed={"gelu": "out_gelu"}),
+    ),
+    "aclnnGeGluV3": (
+        Case({"approximate": [0, 1], "activate_left": [False, True]}, renamed={"gelu": "out_gelu"}),
+    ),
     "aclnnFlashAttentionScore": (
         Case(
             {"head_num": 4, "input_layout": "BNSD", "scale_value": 0.5, "pre_tokens": [0, 9]},

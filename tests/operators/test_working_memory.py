@@ -15,7 +15,7 @@ from npucall.declare.call import Call
 from npucall.declare.declaration import Operator
 from npucall.declare.domain import LANE_BYTES, Elementwise
 from npucall.declare.prepare import Prepared, prepare
-from npucall.dtypes import FLOAT, FLOAT16, INT32, INT64, UINT8
+from npucall.dtypes import BOOL, FLOAT, FLOAT16, INT32, INT64, UINT8
 from npucall.operators import CATALOGUE
 from npucall.products import A2, ASCEND_950
 from npucall.tensors import TensorSpec
@@ -189,6 +189,39 @@ def rms_norm(rows: int, length: int) -> list[Large]:
     ]
 
 
+def add_layer_norm(rows: int, length: int) -> list[Large]:
+    sums, of_row = dict.fromkeys(("x1", "x2"), (rows, length)), {"gamma": (length,)}
+    statistics = dict.fromkeys(("rstd", "mean"), (rows, 1))
+    gradient: dict[str, Any] = {"dy": (rows, length), **sums, **statistics, **of_row}
+    dtypes = dict.fromkeys(statistics, FLOAT)
+    return [
+        Large("aclnnAddLayerNorm", {**sums, **of_row, "beta": (length,), "bias": (length,)}),
+        Large("aclnnAddLayerNormGrad", {**gradient, "dsum": (rows, length)}, {}, dtypes),
+    ]
+
+
+def ge_glu(*shape: int) -> list[Large]:
+    half = (*shape[:-1], shape[-1] // 2)
+    given: dict[str, Any] = {"grad_output": half, "self": shape, "gelu": half}
+    return [
+        case
+        for version in ("", "V3")
+        for case in (
+            Large(f"aclnnGeGlu{version}", {"self": shape}, {"approximate": 0}),
+            Large(f"aclnnGeGlu{version}Backward", given, {"approximate": 1}),
+        )
+    ]
+
+
+def masked_softmax(*shape: int) -> list[Large]:
+    mask, dtypes = {"mask": (1, 1, *shape[2:])}, {"mask": BOOL}
+    given = dict.fromkeys(("grad_output", "y"), shape) | mask
+    return [
+        Large("aclnnScaledMaskedSoftmax", {"x": shape, **mask}, {}, dtypes),
+        Large("aclnnScaledMaskedSoftmaxBackward", given, {}, dtypes),
+    ]
+
+
 def attention(items: int, heads: int, rows: int, width: int) -> list[Large]:
     shape = (items, heads, rows, width)
     forward: dict[str, Any] = dict.fromkeys(("query", "key", "value"), shape)
@@ -279,8 +312,10 @@ CASES = [
     *(
         case
         for shape in ((1, MANY), (MANY // 60_000, 60_000), (MANY // 8, 8))
-        for case in (*layer_norm(*shape), *rms_norm(*shape))
+        for case in (*layer_norm(*shape), *rms_norm(*shape), *add_layer_norm(*shape))
     ),
+    *(case for shape in ((1, MANY), (MANY // 10, 10)) for case in ge_glu(*shape)),
+    *(case for shape in ((1, 8, 128, 4096), (8, 64, 1024, 8)) for case in masked_softmax(*shape)),
     *(case for shape in ((1, 1, MANY // 4, 4), (32, 32, 64, 64)) for case in rotary(*shape)),
     *convolution((1, 4, 1024, 1024), (4, 4, 3, 3), 1),
     *convolution((2, 2048, 4, 4), (2048, 2048, 1, 1), 0),

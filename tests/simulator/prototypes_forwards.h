@@ -258,3 +258,24 @@ SIM_OPERATOR(aclnnRotaryPositionEmbeddingGrad, const aclTensor *dy, const aclTen
 SIM_OPERATOR(aclnnMaxPool2dWithIndices, const aclTensor *self, const aclIntArray *kernelSize,
              const aclIntArray *stride, const aclIntArray *padding, const aclIntArray *dilation,
              bool ceilMode, SIM_OUT aclTensor *out, SIM_OUT aclTensor *indices);
+
+// aclnn_geglu.h; nn; 8.1 9.x
+SIM_OPERATOR(aclnnGeGlu, const aclTensor *self, int64_t dim, int64_t approximate,
+             SIM_OUT aclTensor *out, SIM_OUT aclTensor *outGelu);
+
+// aclnn_geglu.h; nn; 8.1 9.x
+SIM_OPERATOR(aclnnGeGluV3, const aclTensor *self, int64_t dim, int64_t approximate,
+             bool activateLeft, SIM_OUT aclTensor *out, SIM_OUT aclTensor *outGelu);
+
+// aclnn_add_layer_norm.h; opapi; 8.1 9.x; generated
+SIM_OPERATOR(aclnnAddLayerNorm, const aclTensor *x1, const aclTensor *x2, const aclTensor *gamma,
+             const aclTensor *beta, SIM_OPTIONAL const aclTensor *biasOptional, double epsilon,
+             bool additionalOutput, SIM_OUT const aclTensor *yOut,
+             SIM_OUT const aclTensor *meanOut, SIM_OUT const aclTensor *rstdOut,
+             SIM_OUT const aclTensor *xOut);
+
+// aclnn_add_layer_norm_grad.h; opapi; 8.1 9.x; generated
+SIM_OPERATOR(aclnnAddLayerNormGrad, const aclTensor *dy, const aclTensor *x1, const aclTensor *x2,
+             const aclTensor *rstd, const aclTensor *mean, const aclTensor *gamma,
+             SIM_OPTIONAL const aclTensor *dsumOptional, SIM_OUT const aclTensor *dxOut,
+             SIM_OUT const aclTensor *dgammaOut, SIM_OUT const aclTensor *dbetaOut);

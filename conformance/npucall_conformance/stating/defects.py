@@ -116,6 +116,6 @@ def values(attribute: str, *found: Any, block: str = "invalid", **more: Any) -> 
     )  # fmt: skip
 
 
-def formats(*names: str, found: Format = Format.FRACTAL_NZ) -> tuple[Invalid, ...]:
+def formats(*names: str, found: Format = Format.FRACTAL_NZ, **more: Any) -> tuple[Invalid, ...]:
     """The tensor has a format that is private to the device."""
-    return _each("format", names, {"format": found}, FormatError)
+    return _each("format", names, {"format": found}, FormatError, **more)

@@ -32,3 +32,9 @@ def halved(name: str = "self") -> tuple[rules.Rule, ...]:
         ),
         rules.shape_of(name, into="half", make=half),
     )
+
+
+def places(index: tuple[slice, ...], dim: int, extent: int) -> tuple[tuple[slice, ...], ...]:
+    """Where a block of a half stands in the whole: in the first half and in the second."""
+    moved = slice(index[dim].start + extent, index[dim].stop + extent)
+    return index, (*index[:dim], moved, *index[dim + 1 :])

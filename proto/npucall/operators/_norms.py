@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from math import prod
+from typing import TypeAlias
 
 import numpy as np
 
@@ -35,9 +37,13 @@ of_weight = rules.dtype_from(
 """Finds the dtype of the sums that are gradients of weight and bias."""
 
 
+Read: TypeAlias = "Callable[[tuple[slice, ...]], AnyArray]"
+"""Reads rows by their places among all rows; what comes is not changed."""
+
+
 def forward(
     facts: Facts,
-    x: Array,
+    x: Array | Read,
     weight: Array | None,
     bias: Array | None,
     eps: float,
@@ -48,12 +54,13 @@ def forward(
     A norm without a mean has no name for it.
     """
     rows, length = facts.shapes["rows"], facts.count("row")
+    read = x if callable(x) else partial(facts.read, x)
     out = facts.output(outputs[0], rows + facts.shapes["row"])
     factor, addend = (flat(facts, each) for each in (weight, bias))
     found = {name: np.empty(prod(rows), facts.dtype) for name in outputs[1:]}
 
     def compute(index: tuple[slice, ...]) -> None:
-        block = facts.read(x, index)
+        block = read(index)
         result, *each = statistics(block.reshape(-1, length), eps, centred=bool(outputs[1]))
         if factor is not None:
             result *= factor
@@ -79,20 +86,25 @@ def forward(
 def gradients(
     facts: Facts,
     grad: Array,
-    x: Array,
+    x: Array | Read,
     mean: Array | None,
     rstd: Array,
     weight: Array | None,
     outputs: tuple[str, str, str],
+    then: Callable[[tuple[slice, ...], AnyArray], None] | None = None,
 ) -> tuple[AnyArray | None, AnyArray | None, AnyArray | None]:
-    """The gradients of rows, weight and bias, of those outputs that are asked for."""
+    """The gradients of rows, weight and bias, of those outputs that are asked for.
+
+    ``then`` gets each block of the first before it is written, and may change it.
+    """
+    read = x if callable(x) else partial(facts.read, x)
     rows, length = facts.shapes["rows"], facts.count("row")
     asked = [name in facts.asked for name in outputs]
     out = facts.output(outputs[0], rows + facts.shapes["row"]) if asked[0] else None
     factor, sums = flat(facts, weight), Sums(length, (asked[1], asked[2]))
 
     def compute(index: tuple[slice, ...]) -> list[AnyArray | None]:
-        block = facts.read(x, index)
+        block = read(index)
         upstream = facts.read(grad, index).reshape(-1, length)
         normal, scale = block.reshape(-1, length), one_a_row(facts, rstd, rows, index)
         normal = normal * scale if mean is None else normal - one_a_row(facts, mean, rows, index)
@@ -101,10 +113,13 @@ def gradients(
         part = sums.part(upstream, normal)
         if out is not None:
             d = upstream.copy() if factor is None else upstream * factor
-            place = place_of(facts, outputs[0], index, len(d))
+            place = None if then else place_of(facts, outputs[0], index, len(d))
             result = gradient(d, normal, scale, centred=mean is not None, out=place)
             if place is None:
-                out[index] = result.reshape(block.shape)
+                result = result.reshape(block.shape)
+                if then:
+                    then(index, result)
+                out[index] = result
         return part
 
     each_rows(facts, rows, length, compute, sums.add)
