@@ -214,7 +214,8 @@ def ge_glu(*shape: int) -> list[Large]:
 
 
 def masked_softmax(*shape: int) -> list[Large]:
-    mask, dtypes = {"mask": (1, 1, *shape[2:])}, {"mask": BOOL}
+    mask: dict[str, tuple[int, ...]] = {"mask": (1, 1, *shape[2:])}
+    dtypes = {"mask": BOOL}
     given = dict.fromkeys(("grad_output", "y"), shape) | mask
     return [
         Large("aclnnScaledMaskedSoftmax", {"x": shape, **mask}, {}, dtypes),

@@ -55,7 +55,7 @@ def sums(k: Arguments) -> tuple[Any, Any]:
 
 def written(k: Arguments, found: dict[str, Any]) -> dict[str, Any]:
     """Without what the device does not write."""
-    left = () if k["additional_output"] else ("x_out",)
+    left: tuple[str, ...] = () if k["additional_output"] else ("x_out",)
     left += ("mean_out", "rstd_out") if k.product == "Ascend310P" else ()
     empty = {name: np.zeros(ones(k) if name != "x_out" else k["x1"].shape) for name in left}
     return {**found, **empty}
@@ -63,14 +63,15 @@ def written(k: Arguments, found: dict[str, Any]) -> dict[str, Any]:
 
 def loops(k: Arguments) -> dict[str, Any]:
     w, b = (k[name].reshape(-1).tolist() for name in ("gamma", "beta"))
-    rows, found, statistics = sums(k)[0], [], []
+    rows, found = sums(k)[0], []
+    statistics: list[tuple[float, float]] = []
     for row in rows.tolist():
         mean, rstd = norm.moments(row, k["epsilon"])
         found += [(x - mean) * rstd * c + a for x, c, a in zip(row, w, b, strict=True)]
         statistics.append((mean, rstd))
-    mean, rstd = (np.reshape(each, ones(k)) for each in zip(*statistics, strict=True))
+    means, rstds = (np.reshape(each, ones(k)) for each in zip(*statistics, strict=True))
     shape = k["x1"].shape
-    return written(k, {"y_out": np.reshape(found, shape), "mean_out": mean, "rstd_out": rstd,
+    return written(k, {"y_out": np.reshape(found, shape), "mean_out": means, "rstd_out": rstds,
                        "x_out": rows.reshape(shape)})  # fmt: skip
 
 
