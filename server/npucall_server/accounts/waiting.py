@@ -14,11 +14,6 @@ class _Own(threading.local):
 _own = _Own()
 
 
-def is_relied_on() -> bool:
-    """Whether others wait for this thread, so that it should not wait if it can help it."""
-    return _own.before is not None
-
-
 def rely_on_this_thread(before: Callable[[], object] | None) -> None:
     """Until it waits: then it calls this, once. None: nobody relies on it any more."""
     _own.before = before

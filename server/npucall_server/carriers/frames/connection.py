@@ -94,8 +94,23 @@ class FrameConnection(FrameVisitor):
 
         False if it has ended; before its descriptor is given back it calls ``ended``.
         """
+        incoming, answers, place = self._incoming, self._answers, self.place
+        assert answers is not None  # noqa: S101  # it has entered
+        assert place is not None  # noqa: S101  # likewise
         try:
-            self.has_left = self._step()
+            for _ in range(_AT_A_TIME):
+                header = incoming.header()
+                place.idle_since = None
+                if header.kind in _CALLS:
+                    self._begin(header, answers)
+                else:
+                    self._take(header, answers)
+                self.has_left = not incoming.is_empty
+                if not self.has_left or answers.is_full() or not incoming.has_frame:
+                    answers.send()
+                if not self.has_left:
+                    return True
+            answers.send()
         except Exception as error:  # noqa: BLE001  # `Outcome` tells bugs from errors
             ended()
             self._end(error)
@@ -138,23 +153,6 @@ class FrameConnection(FrameVisitor):
         answers.send()  # there is none, and the connection is idle
         self.has_left = not incoming.is_empty
 
-    def _step(self) -> bool:
-        incoming, answers, place = self._incoming, self._answers, self.place
-        assert answers is not None  # noqa: S101  # it has entered
-        assert place is not None  # noqa: S101  # likewise
-        for _ in range(_AT_A_TIME):
-            header = incoming.header()
-            place.idle_since = None
-            self._take(header, answers)
-            if not incoming.has_frame:
-                answers.send()
-                if incoming.is_empty:
-                    return False
-            elif answers.is_full():
-                answers.send()
-        answers.send()
-        return True
-
     def _tell(self, error: Exception) -> None:
         """Ends it with an error."""
         outcome = Outcome(self._parts.door, METHOD, self)
@@ -179,9 +177,7 @@ class FrameConnection(FrameVisitor):
         return authorization, client
 
     def _take(self, header: Header, answers: FrameAnswers) -> None:
-        if header.kind in _CALLS:
-            self._begin(header, answers)
-        elif header.kind == headers.CREDENTIAL:
+        if header.kind == headers.CREDENTIAL:
             about_to_wait()
             self.renew(self._credential(header)[0])
         elif header.kind == headers.ALIVE:
@@ -206,7 +202,7 @@ class FrameConnection(FrameVisitor):
         """Reads a call, and begins it."""
         answers.check_new(header.call_id)
         size = self._incoming.size_of(header)
-        beside = self._incoming.metadata(header)
+        beside = self._incoming.metadata(header) if header.metadata else {}
         call = FrameCall(header, beside, self, self._parts.door, self._parts.executions)
         try:
             place = self._make_room(call, size)

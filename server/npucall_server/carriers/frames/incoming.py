@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from npucall.errors import MessageError, TooLargeError
 from npucall.memory import fresh
 from npucall.wire.headers import HEADER_BYTES, MOST_METADATA_BYTES, metadata_in, unpack
-from npucall_server.accounts.waiting import about_to_wait, is_relied_on
+from npucall_server.accounts.waiting import about_to_wait
 from npucall_server.carriers.frames.tls_socket import TlsSocket
 from npucall_server.carriers.peers import MESSAGE
 
@@ -49,9 +49,9 @@ class IncomingFrames:
 
     def header(self) -> Header:
         """The next header. Raises EOFError where none comes."""
+        if self._begin == self._end:
+            self._fill()
         if self._end - self._begin < HEADER_BYTES:
-            if self._begin == self._end:
-                self._fill()
             self._fill_up_to(HEADER_BYTES)
         begin, self._begin = self._begin, self._begin + HEADER_BYTES
         return unpack(self._buffer, begin)
@@ -72,7 +72,7 @@ class IncomingFrames:
 
     def metadata(self, header: Header) -> dict[str, str]:
         """What stands before the message. Raises MessageError."""
-        return metadata_in(self.take(header.metadata)) if header.metadata else {}
+        return metadata_in(self.take(header.metadata))
 
     def message(self, size: int) -> bytes:
         """The message, which is read as bytes are; a large one is memory of its own."""
@@ -150,8 +150,6 @@ class IncomingFrames:
         return count
 
     def _fill_up_to(self, size: int) -> None:
-        if self._end - self._begin >= size:
-            return
         with self._awaiting():
             while self._end - self._begin < size:
                 self._fill()
@@ -169,14 +167,11 @@ class IncomingFrames:
 
     def _some(self, memory: memoryview) -> int:
         with self.reading:
-            if not is_relied_on():
+            try:
+                count = self._socket.recv_into(memory, 0, socket.MSG_DONTWAIT)
+            except BlockingIOError:
+                about_to_wait()
                 count = self._socket.recv_into(memory)
-            else:
-                try:
-                    count = self._socket.recv_into(memory, 0, socket.MSG_DONTWAIT)
-                except BlockingIOError:
-                    about_to_wait()
-                    count = self._socket.recv_into(memory)
         if not count:
             raise EOFError
         self.count += count

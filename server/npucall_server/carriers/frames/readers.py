@@ -19,7 +19,7 @@ from npucall.wire.moments import Moment
 from npucall_server.accounts.waiting import rely_on_this_thread
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
     from typing import TypeAlias
 
     from npucall_server.carriers.frames.connection import FrameConnection
@@ -99,10 +99,9 @@ class Readers:
         while leads:
             found = self._epoll.poll(0) if self._left else self._next()
             leads = bool(found or self._left or self._has_any())
-            places: Iterable[int] = [place for place, _ in found]
             if self._left:
-                places = dict.fromkeys((*places, *self._left))
-            for place in places:
+                found = list({**dict.fromkeys(self._left, 0), **dict(found)}.items())
+            for place, _ in found:
                 if not (leads := self._read(place, me)):
                     break
         rely_on_this_thread(None)
@@ -156,7 +155,7 @@ class Readers:
             if (found := self._all.get(place)) is not None:
                 self._reading = place
                 self._reads += 1
-                if not self._is_watched:
+                if len(self._all) > 1 and not self._is_watched:
                     self._be_watched()
             return found
 
