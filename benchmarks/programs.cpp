@@ -1,16 +1,20 @@
-// A program for an NPU that measures itself. For each line of its input, a number of elements, it
-// copies them to the device, runs 20 operators in a row, copies the result back, and prints seconds.
-// "small" runs 3,000 calls of 16 elements, and prints microseconds of CPU of a call.
+// A program for an NPU that measures itself, as its first argument says. "chain": for each line of
+// its input, a number of elements, it copies them to the device, runs 20 operators in a row, copies
+// the result back, and prints seconds. "large": for each line, a number of elements, it runs one
+// operator of two inputs that are on the device, and prints seconds. "small": runs as many calls of
+// 16 elements as its second argument says, and prints microseconds of CPU of all of them.
 #include <sys/resource.h>
 
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
+#include <map>
+#include <string>
 #include <vector>
 
 #include "acl/acl.h"
 #include "aclnnop/aclnn_sigmoid.h"
+#include "aclnnop/aclnn_sigmoid_backward.h"
 
 namespace {
 
@@ -45,21 +49,30 @@ double cpu_us() {
            static_cast<double>(used.ru_utime.tv_usec + used.ru_stime.tv_usec);
 }
 
-void small(aclrtStream stream) {
-    constexpr int CALLS = 3000;
+void small(int calls, aclrtStream stream) {
     aclTensor *self = tensor(device(64), 16), *out = tensor(device(64), 16);
-    double start = 0;
-    for (int i = -100; i < CALLS; ++i) {
-        if (i == 0) start = cpu_us();
-        launch(self, out, stream);
-        ok(aclrtSynchronizeStream(stream));
-    }
-    std::printf("%f\n", (cpu_us() - start) / CALLS);
+    const auto run = [&](int count) {
+        for (int i = 0; i < count; ++i) {
+            launch(self, out, stream);
+            ok(aclrtSynchronizeStream(stream));
+        }
+    };
+    run(100);  // warm
+    const double start = cpu_us();
+    run(calls);
+    std::printf("%f\n", cpu_us() - start);
 }
 
-double chain(std::vector<float> &values, aclrtStream stream) {
+using Clock = std::chrono::steady_clock;
+
+double since(Clock::time_point start) {
+    return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+double chain(size_t elements, aclrtStream stream) {
+    std::vector<float> values(elements, 0.5F);
     const size_t bytes = values.size() * sizeof(float);
-    const auto start = std::chrono::steady_clock::now();
+    const auto start = Clock::now();
     void *memory[] = {device(bytes), device(bytes)};
     aclTensor *tensors[] = {tensor(memory[0], static_cast<int64_t>(values.size())),
                             tensor(memory[1], static_cast<int64_t>(values.size()))};
@@ -68,20 +81,41 @@ double chain(std::vector<float> &values, aclrtStream stream) {
     ok(aclrtSynchronizeStream(stream));
     ok(aclrtMemcpy(values.data(), bytes, memory[0], bytes, ACL_MEMCPY_DEVICE_TO_HOST));
     for (int i = 0; i < 2; ++i) ok(aclrtFree(memory[i])), aclDestroyTensor(tensors[i]);
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    return since(start);
+}
+
+double large(size_t elements, aclrtStream stream) {
+    static std::map<size_t, std::vector<aclTensor *>> made;
+    auto &tensors = made[elements];
+    if (tensors.empty()) {
+        const std::vector<float> values(elements, 0.5F);
+        const size_t bytes = values.size() * sizeof(float);
+        for (int i = 0; i < 3; ++i) {
+            void *memory = device(bytes);
+            ok(aclrtMemcpy(memory, bytes, values.data(), bytes, ACL_MEMCPY_HOST_TO_DEVICE));
+            tensors.push_back(tensor(memory, static_cast<int64_t>(elements)));
+        }
+    }
+    const auto start = Clock::now();
+    uint64_t size = 0;
+    aclOpExecutor *executor = nullptr;
+    ok(aclnnSigmoidBackwardGetWorkspaceSize(tensors[0], tensors[1], tensors[2], &size, &executor));
+    ok(aclnnSigmoidBackward(nullptr, size, executor, stream));
+    ok(aclrtSynchronizeStream(stream));
+    return since(start);
 }
 
 }  // namespace
 
-int main(int count, char **arguments) {
+int main(int, char **arguments) {
     aclrtStream stream = nullptr;
     ok(aclInit(nullptr));
     ok(aclrtSetDevice(0));
     ok(aclrtCreateStream(&stream));
-    if (count > 1 && std::strcmp(arguments[1], "small") == 0) return small(stream), 0;
+    const std::string asked = arguments[1];
+    if (asked == "small") return small(std::atoi(arguments[2]), stream), 0;
     for (size_t elements = 0; std::scanf("%zu", &elements) == 1;) {
-        std::vector<float> values(elements, 0.5F);
-        std::printf("%f\n", chain(values, stream));
+        std::printf("%f\n", asked == "chain" ? chain(elements, stream) : large(elements, stream));
         std::fflush(stdout);
     }
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -94,11 +95,12 @@ def run_program(  # noqa: PLR0913  # options of a command
     with ExitStack() as stack:
         program = list(command or ())
         if source is not None:
-            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="npucall-")))
             homes = [home] if cann is None else [cann, home]
             include = [f"{one}/include{each}" for one in homes for each in _INCLUDED]
             include += [str(headers)] if headers else []
-            program = [str(_compiled(source, include, home / "lib64", folder)), *program]
+            compiled = _compiled(source, include, home / "lib64")
+            stack.callback(os.close, compiled)
+            program = [f"/proc/{os.getpid()}/fd/{compiled}", *program]
         if not program:
             raise ValueError("exec: expected a PROGRAM or --compile FILE, found neither")
         client = stack.enter_context(
@@ -143,23 +145,31 @@ def _need_linux() -> None:
         raise OSError(f"npucall exec: expected Linux, found {sys.platform}")
 
 
-def _compiled(source: Path, include: Sequence[str], libraries: Path, folder: Path) -> Path:
-    """The program of a file, with the flags of CANN's own samples. Raises ValueError."""
+def _compiled(source: Path, include: Sequence[str], libraries: Path) -> int:
+    """The program of a file, with the flags of CANN's own samples. Raises ValueError.
+
+    It is in memory, so that nothing of it is left however this process ends.
+    """
     if source.suffix not in _SOURCES or not source.is_file():
         raise ValueError(f"compile: expected a file {', '.join(_SOURCES)}, found {source}")
     compiler = "gcc" if source.suffix == ".c" else "g++"
     if shutil.which(compiler) is None:
         raise OSError(f"npucall exec: {compiler} compiles {source.name}: install it")
-    program = folder / source.stem
     flags = [*(f"-I{one}" for one in include), f"-L{libraries}", "-g"]
     linked = [f"-l{name}" for name in _LIBRARIES]
-    arguments = [compiler, *flags, str(source), "-o", str(program), *linked]
-    if subprocess.run(arguments, check=False).returncode:  # noqa: S603  # what the user asked for
-        raise ValueError(
-            f"compile: {compiler} does not compile {source}; if it lacks the header of an operator "
-            "that npucall does not have, give its folder by --headers"
-        )
-    return program
+    with tempfile.TemporaryDirectory(prefix="npucall-") as folder:
+        program = Path(folder, "program")
+        arguments = [compiler, *flags, str(source), "-o", str(program), *linked]
+        if subprocess.run(arguments, check=False).returncode:  # noqa: S603  # what the user asked for
+            raise ValueError(
+                f"compile: {compiler} does not compile {source}; if it lacks the header of an "
+                "operator that npucall does not have, give its folder by --headers"
+            )
+        data = program.read_bytes()
+    descriptor = os.memfd_create(source.stem)
+    with open(descriptor, "wb", closefd=False) as file:
+        file.write(data)
+    return descriptor
 
 
 exec = run_program  # noqa: A001  # as the command is called

@@ -1,7 +1,8 @@
 """Runs the public programs of a user's own checkouts: ``python tests/exec/examples.py NN MATH``.
 
 Those count that use only operators that npucall has. They are read where they are, and none is kept
-here: they are under CANN's own licence. Prints a line for each that does not end with 0.
+here: they are under CANN's own licence. Those of a folder arch35 are for an Ascend 950. Prints a
+line for each that does not end with 0.
 """
 
 from __future__ import annotations
@@ -29,8 +30,10 @@ def _result(source: Path, home: Path, folder: Path) -> str:
     compile_it = ["g++", "-w", *include, str(source), "-o", str(program), *_LIBRARIES]
     done = subprocess.run(compile_it, capture_output=True, text=True, check=False)
     if done.returncode:
-        return f"does not compile: {next(iter(done.stderr.splitlines()), '')}"
-    run_it = [sys.executable, "-c", _MAIN, "exec", "--target", "local:", "--", str(program)]
+        errors = [line for line in done.stderr.splitlines() if "error:" in line]
+        return f"does not compile: {next(iter(errors), '')}"
+    soc = ["--soc", "Ascend950"] if "arch35" in source.parts else []
+    run_it = [sys.executable, "-c", _MAIN, "exec", "--target", "local:", *soc, "--", str(program)]
     try:
         done = subprocess.run(
             run_it, capture_output=True, text=True, errors="replace", check=False, timeout=120

@@ -2,6 +2,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cmath>
 #include <csignal>
 #include <cstdio>
@@ -117,6 +118,15 @@ void beyond() {
     std::printf("%d\n", aclrtSynchronizeStream(stream));
 }
 
+void padding() {
+    const aclrtStream stream = begin();
+    const float zero = 0;
+    auto *to = static_cast<float *>(device(8));
+    launch(aclnnSigmoidGetWorkspaceSize, aclnnSigmoid, tensor(device(4, &zero), {2}), tensor(to, {2}), stream);
+    ok(aclrtSynchronizeStream(stream));
+    std::printf("%g %g\n", read(to), read(to + 1));
+}
+
 void threads() {
     begin();
     std::vector<std::thread> all;
@@ -134,6 +144,33 @@ void threads() {
     }
     for (auto &thread : all) thread.join();
     for (const int count : right) std::printf("%d ", count);
+}
+
+// Ends while another thread copies by pinned memory of the host.
+void detached() {
+    begin();
+    static std::atomic<int> rounds{0};
+    std::thread([] {
+        aclrtStream stream = nullptr;
+        ok(aclrtSetDevice(0));
+        ok(aclrtCreateStream(&stream));
+        void *memory = device(64);
+        while (true) {
+            void *pinned = nullptr;
+            ok(aclrtMallocHost(&pinned, 64));
+            std::memset(pinned, rounds, 64);
+            ok(aclrtMemcpyAsync(memory, 64, pinned, 64, ACL_MEMCPY_HOST_TO_DEVICE, stream));
+            ok(aclrtMemsetAsync(memory, 64, 0, 32, stream));
+            ok(aclrtMemcpyAsync(pinned, 64, memory, 64, ACL_MEMCPY_DEVICE_TO_HOST, stream));
+            ok(aclrtSynchronizeStream(stream));
+            const auto *found = static_cast<const unsigned char *>(pinned);
+            if (found[0] != 0 || found[63] != rounds % 256) std::exit(9);
+            ok(aclrtFreeHost(pinned));
+            ++rounds;
+        }
+    }).detach();
+    while (rounds < 5) std::this_thread::yield();
+    std::printf("5\n");
 }
 
 void child() {
@@ -177,7 +214,7 @@ void sixteen_bits() {
 int main(int count, char **arguments) {
     const std::map<std::string, void (*)()> known = {
         {"refused", refused}, {"touches", touches}, {"infinities", [] { begin(), infinities(); }},
-        {"early", early}, {"beyond", beyond}, {"threads", threads}, {"child", child},
+        {"early", early}, {"beyond", beyond}, {"padding", padding}, {"threads", threads}, {"child", child}, {"detached", detached},
         {"again", again}, {"sixteen_bits", sixteen_bits},
         {"runs", [] { std::printf("%g\n", sigmoid(0, begin())); }},
         {"starts", [] { std::printf("%d\n", aclInit(nullptr)); }},

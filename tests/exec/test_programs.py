@@ -81,7 +81,13 @@ ENDS = {
     "touches": (128 + 11, "", "the host touched device memory: copy it with aclrtMemcpy"),
     "infinities": (0, "-3.40282e+38\n-inf\n", ""),
     "beyond": (0, "507015\n", "finding: aclnnSigmoid: self: 4128 bytes at byte 0"),
+    "padding": (
+        0,
+        "0.5 0.5\n",
+        "finding: aclnnSigmoid: self: 8 bytes at byte 0 of an allocation of 4",
+    ),
     "threads": (0, "25 " * 8, ""),
+    "detached": (0, "5\n", ""),
     "child": (0, "1\n", "violation: aclrtCreateStream: called in a forked child"),
     "again": (0, "207001\n", ""),
 }

@@ -17,6 +17,7 @@ namespace {
 
 constexpr uint8_t GARBAGE = 0xA5;
 constexpr uint8_t CANARY = 0xC7;
+constexpr uint8_t CANARY_OF_DEVICE = 0;  // what a tensor finds that reads on behind its memory
 constexpr size_t MOST_GARBAGE = size_t{64} << 20;  // what is behind it is 0
 constexpr size_t PAGE = 4096;
 constexpr size_t HUGE_PAGE = size_t{2} << 20;
@@ -140,7 +141,7 @@ AllocationPointer allocate_device(int device, size_t size, size_t real) {
     made->taken = device_bytes_taken(real);
     made->device = device;
     std::memset(made->data, GARBAGE, std::min(size, MOST_GARBAGE));
-    std::memset(made->data + size, CANARY, real - size);
+    std::memset(made->data + size, CANARY_OF_DEVICE, real - size);
     add(made);
     return made;
 }
@@ -216,8 +217,9 @@ void forget_allocation(const AllocationPointer &allocation) {
 
 void check_padding(Allocation &allocation) {
     if (allocation.reported || allocation.registered) return;
+    const uint8_t canary = allocation.is_device() ? CANARY_OF_DEVICE : CANARY;
     for (size_t i = allocation.size; i < allocation.real; ++i) {
-        if (allocation.data[i] == CANARY) continue;
+        if (allocation.data[i] == canary) continue;
         allocation.reported = true;
         violate("byte %zu behind an allocation of %zu bytes was overwritten", i - allocation.size,
                 allocation.size);

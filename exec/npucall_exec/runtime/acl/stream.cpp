@@ -290,8 +290,8 @@ void check_unordered(Allocation &allocation, uintptr_t begin, uintptr_t end, boo
     }
 }
 
-AllocationPointer require_device_bytes(const void *address, uint64_t bytes, int device,
-                                       const char *what) {
+AllocationPointer require_device_bytes(const void *address, uint64_t bytes, uint64_t touched,
+                                       int device, const char *what) {
     const AllocationPointer allocation = find_allocation(address);
     if (allocation == nullptr || !allocation->is_device()) {
         violate("%s (%p) is %s", what, address,
@@ -306,13 +306,13 @@ AllocationPointer require_device_bytes(const void *address, uint64_t bytes, int 
         return nullptr;
     }
     const auto begin = reinterpret_cast<uintptr_t>(address);
-    if (bytes > allocation->address + allocation->real - begin) {
+    const bool fits = touched <= allocation->address + allocation->real - begin;
+    if (!fits || begin + bytes > allocation->end()) {
         violate("%s: %llu bytes at byte %llu of an allocation of %zu bytes", what,
-                static_cast<unsigned long long>(bytes),
+                static_cast<unsigned long long>(fits ? bytes : touched),
                 static_cast<unsigned long long>(begin - allocation->address), allocation->size);
-        return nullptr;
     }
-    return allocation;
+    return fits ? allocation : nullptr;
 }
 
 }  // namespace sim

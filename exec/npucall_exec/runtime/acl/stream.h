@@ -111,7 +111,8 @@ void land(Stream &stream, uint64_t number);
 void check_unordered(Allocation &allocation, uintptr_t begin, uintptr_t end, bool write,
                      const Stream *by, const char *action);
 
-SIM_EXPORT AllocationPointer require_device_bytes(const void *address, uint64_t bytes, int device,
-                                                  const char *what);
+// The memory of a device that has these bytes; null, and a violation, if a kernel would touch others.
+SIM_EXPORT AllocationPointer require_device_bytes(const void *address, uint64_t bytes,
+                                                  uint64_t touched, int device, const char *what);
 
 }  // namespace sim

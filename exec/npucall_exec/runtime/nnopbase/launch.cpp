@@ -46,7 +46,7 @@ class Builder {
 
     void add_workspace(void *workspace, uint64_t size) {
         if (size == 0) return;
-        launch.workspace = require_device_bytes(workspace, size, device_, "workspace");
+        launch.workspace = require_device_bytes(workspace, size, size, device_, "workspace");
         if (launch.workspace == nullptr) {
             launch.faulty = true;
             return;
@@ -72,9 +72,8 @@ class Builder {
     // The storage; null where there is none.
     const uint8_t *find_data(const Argument &argument, const TensorView &view) {
         if (is_empty(view)) return nullptr;
-        const uint64_t touched = touched_bytes(view);
-        const AllocationPointer allocation =
-            require_device_bytes(view.address, touched, device_, argument.name);
+        const AllocationPointer allocation = require_device_bytes(
+            view.address, storage_bytes(view), touched_bytes(view), device_, argument.name);
         if (allocation == nullptr) {
             launch.faulty = true;
             return nullptr;
