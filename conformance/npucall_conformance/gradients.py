@@ -233,7 +233,9 @@ def _gradients(
 ) -> list[Tensor]:
     """Of these arguments; all floating tensors in ``dtype``, if one is given."""
     given = {name: _leaf(value, dtype, name in names) for name, value in arguments.items()}
-    result = function(**given)
+    with torch.random.fork_rng(devices=[]):  # what dropout draws is the same for all
+        torch.manual_seed(_SEED)
+        result = function(**given)
     leaves = [given[name] for name in names]
     return list(torch.autograd.grad(result, leaves, upstream.to(result.dtype)))
 

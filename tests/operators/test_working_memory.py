@@ -216,7 +216,7 @@ def ge_glu(*shape: int) -> list[Large]:
 def masked_softmax(*shape: int) -> list[Large]:
     mask: dict[str, tuple[int, ...]] = {"mask": (1, 1, *shape[2:])}
     dtypes = {"mask": BOOL}
-    given = dict.fromkeys(("grad_output", "y"), shape) | mask
+    given: dict[str, Any] = {"grad_output": shape, "y": shape, **mask}
     return [
         Large("aclnnScaledMaskedSoftmax", {"x": shape, **mask}, {}, dtypes),
         Large("aclnnScaledMaskedSoftmaxBackward", given, {}, dtypes),

@@ -10,7 +10,8 @@ from torch import Tensor
 from npucall_client.torch.declarations import Steps, function, two_operators
 
 
-def _not_in_place(inplace: bool) -> None:  # as torch has it
+def not_in_place(inplace: bool) -> None:
+    """Raises ValueError for what torch offers and no server can do."""
     if inplace:
         raise ValueError(
             "inplace: expected False, found True; the result comes back from the server in new "
@@ -29,33 +30,33 @@ def gelu(input: Tensor, approximate: str = "none") -> Steps:
 
 @function()
 def silu(input: Tensor, inplace: bool = False) -> Steps:
-    _not_in_place(inplace)
+    not_in_place(inplace)
     return two_operators("aclnnSilu", "aclnnSiluBackward", {"self": input})
 
 
 @function()
 def hardsigmoid(input: Tensor, inplace: bool = False) -> Steps:
-    _not_in_place(inplace)
+    not_in_place(inplace)
     return two_operators("aclnnHardsigmoid", "aclnnHardsigmoidBackward", {"self": input})
 
 
 @function()
 def hardswish(input: Tensor, inplace: bool = False) -> Steps:
-    _not_in_place(inplace)
+    not_in_place(inplace)
     # The first aclnnHardswishBackward differs from torch at -3 and 3.
     return two_operators("aclnnHardswish", "aclnnHardswishBackwardV2", {"self": input})
 
 
 @function()
 def relu(input: Tensor, inplace: bool = False) -> Steps:
-    _not_in_place(inplace)
+    not_in_place(inplace)
     back = {"self": input, "threshold": 0}
     return two_operators("aclnnRelu", "aclnnThresholdBackward", {"self": input}, back)
 
 
 @function()
 def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Steps:
-    _not_in_place(inplace)
+    not_in_place(inplace)
     back = {"self": input, "threshold": threshold}
     return two_operators("aclnnThreshold", "aclnnThresholdBackward", {**back, "value": value}, back)
 
@@ -74,7 +75,7 @@ def relu6(input: Tensor, inplace: bool = False) -> Steps:
 
 @function()
 def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Steps:
-    _not_in_place(inplace)
+    not_in_place(inplace)
     scalars = {"alpha": alpha, "scale": 1.0, "input_scale": 1.0}
     back = {"self_or_result": input, "is_result": False, **scalars}
     return two_operators("aclnnElu", "aclnnEluBackward", {"self": input, **scalars}, back)
@@ -82,7 +83,7 @@ def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Steps:
 
 @function()
 def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Steps:
-    _not_in_place(inplace)
+    not_in_place(inplace)
     told = {"self": input, "negative_slope": negative_slope}
     return two_operators("aclnnLeakyRelu", "aclnnLeakyReluBackward", told)
 
@@ -143,7 +144,7 @@ def log_softmax(
 
 
 def _clipped(x: Tensor, low: float, high: float, inplace: bool) -> Steps:
-    _not_in_place(inplace)
+    not_in_place(inplace)
     told = {"self": x, "clip_value_min": low, "clip_value_max": high}
     back = {"self": x, "min": low, "max": high}
     return two_operators("aclnnHardtanh", "aclnnHardtanhBackward", told, back)

@@ -139,9 +139,27 @@ class Functional:
     layer_norm = _method(layers.layer_norm)
     rms_norm = _method(layers.rms_norm)
     swiglu = _method(layers.swiglu)
+    geglu = _method(layers.geglu)
     rotary_embedding = _method(layers.rotary_embedding)
     scaled_dot_product_attention = _method(layers.scaled_dot_product_attention)
     _conv2d = _method(layers.conv2d)
+    _dropout = _method(layers.dropout)
+
+    def dropout(
+        self,
+        input: Tensor,  # noqa: A002
+        p: float = 0.5,
+        training: bool = True,  # noqa: FBT001, FBT002
+        inplace: bool = False,  # noqa: FBT001, FBT002
+    ) -> Tensor:
+        """As ``torch``'s ``dropout``: torch draws what stays, as it does for its own."""
+        if not 0 <= p <= 1:
+            raise ValueError(f"p: expected a number from 0 to 1, found {p}")
+        if not training or p == 0 or not input.numel():
+            return input
+        stays = torch.empty_like(input) if p < 1 else torch.zeros_like(input)
+        stays = stays.bernoulli_(1 - p) if p < 1 else stays
+        return self._dropout(input, p, training, inplace, stays)
 
     def conv2d(  # noqa: PLR0913  # torch's signature
         self,

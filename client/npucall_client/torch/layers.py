@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from npucall_client.torch.activations import not_in_place
 from npucall_client.torch.declarations import Run, Steps, function, two_operators
 
 _ALL = (True, True, True)
@@ -137,6 +138,63 @@ def _gated(input: Tensor, dim: int = -1) -> Tensor:
 @function(by_torch=_gated)
 def swiglu(input: Tensor, dim: int = -1) -> Steps:
     return two_operators("aclnnSwiGlu", "aclnnSwiGluGrad", {"x": input, "dim": dim}, grad="y_grad")
+
+
+def _by_gelu(input: Tensor, dim: int = -1, approximate: str = "none") -> Tensor:
+    value, gate = input.chunk(2, dim)
+    return value * torch.nn.functional.gelu(gate, approximate=approximate)
+
+
+@function(hidden=("gelu",), by_torch=_by_gelu)
+def geglu(input: Tensor, dim: int = -1, approximate: str = "none") -> Steps:
+    told = {"self": input, "dim": dim, "approximate": approximate}
+
+    def by_torch() -> tuple[Tensor, Tensor]:
+        gate = torch.nn.functional.gelu(input.chunk(2, dim)[1], approximate=approximate)
+        return _by_gelu(input, dim, approximate), gate
+
+    return Steps(
+        lambda run: run("aclnnGeGlu", **told),
+        {
+            ("input",): lambda run, upstream, gelu: run(
+                "aclnnGeGluBackward", grad_output=upstream, gelu=gelu, **told
+            )
+        },
+        by_torch,
+    )
+
+
+@function("input")
+def dropout(
+    input: Tensor,
+    p: float = 0.5,
+    training: bool = True,
+    inplace: bool = False,
+    stays: Tensor | None = None,
+) -> Steps:
+    """``stays`` is 1 where an element stays, and is drawn before: without it all do."""
+    del training
+    not_in_place(inplace)
+    left = torch.ones_like(input) if stays is None else stays
+    scale = 1 / (1 - p) if p < 1 else 0.0
+    mask = _bits(left)
+    return Steps(
+        lambda run: run("aclnnDropoutDoMask", self=input, mask=mask, prob=p),
+        {
+            ("input",): lambda run, upstream: run(
+                "aclnnDropoutBackward", grad_output=upstream, mask=mask, scale=scale
+            )
+        },
+        lambda: input * (left * scale),
+    )
+
+
+def _bits(stays: Tensor) -> Tensor:
+    """A bit for each element, the lowest first, in whole groups of 16 bytes."""
+    row = stays.reshape(-1) != 0
+    row = torch.nn.functional.pad(row, (0, -row.numel() % 128)).reshape(-1, 8)
+    places = 1 << torch.arange(8, device=row.device)
+    return (row * places).sum(1).to(torch.uint8)
 
 
 def _turned(input: Tensor, cos: Tensor, sin: Tensor, interleaved: bool = False) -> Tensor:

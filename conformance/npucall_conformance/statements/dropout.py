@@ -15,6 +15,7 @@ from npucall_conformance.stating.arguments import Arguments, Terms
 from npucall_conformance.stating.domains import integers, normal
 from npucall_conformance.stating.parts import Attributes, In, Out, Setup
 from npucall_conformance.stating.promotion import dtype_of
+from npucall_conformance.stating.rounding import nearest
 from npucall_conformance.stating.statement import Statement
 from npucall_conformance.stating.tables import FLOATS_WITH_BFLOAT16, on
 from npucall_conformance.stating.written import WrittenCall, of
@@ -36,20 +37,25 @@ def by_scale(k: Arguments) -> float:
     return 1.0 / float(k["scale"]) if k["scale"] else 0.0
 
 
-def loops(x: Any, mask: Any, keep: float) -> Any:
+def share(k: Arguments, keep: float) -> float:
+    """The share that stays, as the kernel has it."""
+    return float(nearest(keep, FLOAT, k.kernel))
+
+
+def loops(x: Any, mask: Any, keep: float, share: float) -> Any:
     data, found = [int(byte) for byte in mask.reshape(-1).tolist()], []
     for number, each in enumerate(x.reshape(-1).tolist()):
         stays = keep == 1 or (keep and data[number // 8] // 2 ** (number % 8) % 2)
-        found.append(each / keep if stays else 0.0)
+        found.append(each / share if stays else 0.0)
     return np.reshape(np.array(found, np.float64), x.shape)
 
 
-def arrays(x: Any, mask: Any, keep: float) -> Terms:
+def arrays(x: Any, mask: Any, keep: float, share: float) -> Terms:
     if keep in (0, 1):
         return Terms(x * 1.0 if keep else np.zeros(x.shape))
     bits = np.unpackbits(mask.astype(np.uint8).reshape(-1), bitorder="little")
     kept = bits[: x.size].reshape(x.shape) == 1
-    return Terms(np.where(kept, x / keep, 0.0))
+    return Terms(np.where(kept, x / share, 0.0))
 
 
 def torch_says(k: Arguments, torch: Any) -> Any:
@@ -98,8 +104,8 @@ def statement(
         (Out("out", shape=x, dtype=x),),
         prototype=f"const aclTensor* {c_name}, const aclTensor* mask, double {number}, "
         "aclTensor* out",
-        loops=lambda k: loops(k[x], k["mask"], keep(k)),
-        arrays=lambda k: arrays(k[x], k["mask"], keep(k)),
+        loops=lambda k: loops(k[x], k["mask"], keep(k), share(k, keep(k))),
+        arrays=lambda k: arrays(k[x], k["mask"], keep(k), share(k, keep(k))),
         shapes=shapes,
         kernel=dtype_of(x),
         attributes={number: values},
@@ -130,7 +136,7 @@ DROPOUT_DO_MASK = statement(
 )  # fmt: skip
 
 DROPOUT_BACKWARD = statement(
-    "aclnnDropoutBackward", "grad_output", "scale", by_scale, (2.0, 1.0, 0.0, 4.0),
+    "aclnnDropoutBackward", "grad_output", "scale", by_scale, (2.0, 1.0, 0.0, 3.75),
     wrong=defects.values("scale", -1.0, 0.5, INF, NAN),
     longer=((17,), (32,)),
 )  # fmt: skip

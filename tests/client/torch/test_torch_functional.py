@@ -163,6 +163,11 @@ def _layers() -> Iterator[Case]:
     yield Case("layer_norm", {**rows, "normalized_shape": [3, 4], "eps": 0.1})
     yield Case("swiglu", {"input": _numbers(3, 6)})
     yield Case("swiglu", {"input": _numbers(4, 3), "dim": 0})
+    yield Case("geglu", {"input": _numbers(3, 6)})
+    yield Case("geglu", {"input": _numbers(4, 3), "dim": 0, "approximate": "tanh"})
+    yield Case("dropout", {"input": _numbers(3, 50), "p": 0.25})
+    yield Case("dropout", {"input": _numbers(3, 4), "p": 1.0})
+    yield Case("dropout", {"input": _numbers(3, 4), "training": False})
     turned = {
         "input": _numbers(2, 3, 4, 6),
         "cos": _shares(1, 1, 4, 6),
@@ -195,6 +200,7 @@ ONE_OF_EACH = list({case.function: case for case in reversed(CASES)}.values())
 def run(function: Any, given: dict[str, Any]) -> list[Any]:
     """The result and the gradients of what has any, for an upstream gradient that differs."""
     leaves = {key: value for key, value in given.items() if getattr(value, "requires_grad", False)}
+    torch.manual_seed(6)  # of what drops numbers
     result = function(**given)
     upstream = torch.linspace(0.5, 1.5, result.numel(), dtype=result.dtype).reshape(result.shape)
     return [result.detach(), *torch.autograd.grad(result, list(leaves.values()), upstream)]
@@ -271,6 +277,7 @@ def _agrees(functions: Any, case: Case) -> bool:
 
     def called(*leaves: Any) -> Any:
         own = dict(zip(names, leaves, strict=True))
+        torch.manual_seed(6)
         if "log_probs" in own:  # the gradient counts on shares that sum to 1, as torch's
             own["log_probs"] = torch.log_softmax(own["log_probs"], -1)
         return getattr(functions, case.function)(**{**given, **own})
