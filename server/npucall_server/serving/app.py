@@ -205,7 +205,9 @@ class Server:
         log.event("device lost", message=str(error), **error.details)
         self._report_not_serving()
         # Hanging calls are cut too: not every call has a thread that could still answer.
-        parts.methods.grpc.stop(_LAST_ANSWERS_SECONDS).wait(_LAST_ANSWERS_SECONDS + 1.0)
+        stopped = parts.methods.grpc.stop(_LAST_ANSWERS_SECONDS)
+        parts.core.executor.wait_idle(_LAST_ANSWERS_SECONDS)  # calls in frames, too
+        stopped.wait(_LAST_ANSWERS_SECONDS + 1.0)
         if parts.announcer is not None:
             parts.announcer.stop()
         log.event("exit", code=ExitCode.DEVICE_LOST)

@@ -10,6 +10,7 @@ import pytest
 from google.rpc.error_details_pb2 import ErrorInfo, RetryInfo
 from google.rpc.status_pb2 import Status
 from grpc_health.v1 import health_pb2, health_pb2_grpc
+from tests.server.carriers.frames.peer import connected
 from tests.server.fakes import PATIENCE, BlockingDevice, until
 from tests.server.people import Person
 from tests.server.raw import TRAILER
@@ -27,7 +28,9 @@ class Losing:
     def __init__(self, ready: Path, exits: list[int]) -> None:
         self.exits = exits
         self.device = BlockingDevice()
-        self.served = Served(self.device, ready_file=ready, queue_length=8)
+        self.served = Served(
+            self.device, ready_file=ready, frames_socket=ready.with_name("f"), queue_length=8
+        )
         options = [("grpc.use_local_subchannel_pool", 1), ("grpc.enable_retries", 0)]
         self.channel = grpc.insecure_channel(self.served.target, options)
 
@@ -81,6 +84,20 @@ def test_those_who_wait_are_told_when_to_come_back_and_the_one_who_runs_is_answe
     losing.device.let_all_go()
     assert BlockingDevice.result in running.result(PATIENCE)
     losing.wait_for_the_end()
+
+
+def test_the_process_ends_once_a_call_in_frames_is_answered_and_has_its_line(
+    losing: Losing,
+) -> None:
+    with connected(losing.served) as peer:
+        peer.execute()
+        until(lambda: losing.device.running == 1, "it runs")
+        losing.lose()
+        until(lambda: losing.served.events("device lost"), "the thread that ends the process")
+        losing.device.let_all_go()
+        assert peer.receive().response
+        losing.wait_for_the_end()
+    assert [line["event"] for line in losing.served.lines()] == ["device lost", "call", "exit"]
 
 
 def test_health_says_so_to_whoever_watches(losing: Losing) -> None:

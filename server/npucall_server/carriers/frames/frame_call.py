@@ -82,5 +82,5 @@ class FrameCall:
         """The answer has been taken, or the connection has ended: gives everything back."""
         self.answer = ()
         self.caller.callbacks = None
+        self.outcome.end()  # whoever waits for the last call wants its line and its account
         self.execution.give_back()
-        self.outcome.end()

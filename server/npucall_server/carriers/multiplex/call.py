@@ -146,8 +146,8 @@ class StreamCall:
         """It has been answered, or its stream has ended: gives everything back."""
         self.frames, self.early = iter(()), None
         self.caller.callbacks = None
+        self.outcome.end()  # whoever waits for the last call wants its line and its account
         self.execution.give_back()
-        self.outcome.end()
 
 
 def opened(call_id: int, begin: Begin, size: int, peer: Visitor, common: Streaming) -> StreamCall:
