@@ -275,8 +275,8 @@ def settings_page() -> str:
 
 def names_of_operators() -> str:
     """What type checkers read of `npucall.ops`."""
-    names = sorted(each.formula.__name__ for each in CATALOGUE if each.formula is not None)
-    return "".join(f"from npucall.operators.{name} import {name} as {name}\n" for name in names)
+    found = sorted((each.__name__, each.__module__) for each in CATALOGUE)
+    return "".join(f"from {module} import {name} as {name}\n" for name, module in found)
 
 
 def known_variables() -> str:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from npucall.declare.declaration import Operator
+from npucall.declare.families import snake
 from npucall.operators import CATALOGUE
 from npucall.statuses import STATUSES
 from npucall.tensors import Format
@@ -128,8 +129,8 @@ def headers() -> dict[str, str]:
 
 def header_of(operator: Operator[Any, Any]) -> str:
     """The file that declares an operator."""
-    snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", operator.name[5:])
-    return f"aclnn_{_HEADER_OF.get(operator.name, snake.lower())}.h"
+    name = re.sub(r"(Upsample(?!NearestExact)\w+?)(?=\dd(?!AA))", r"\1_", operator.name)
+    return f"aclnn_{_HEADER_OF.get(operator.name, snake(name))}.h"
 
 
 def functions(part: str) -> dict[str, str]:

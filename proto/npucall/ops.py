@@ -20,6 +20,11 @@ if not TYPE_CHECKING:  # type checkers read ops.pyi, which ``make docs`` writes
         except ModuleNotFoundError as error:
             if error.name != module:
                 raise
+        from npucall.operators import CATALOGUE  # noqa: PLC0415  # it loads every operator
+
+        for operator in CATALOGUE:  # one of a family, which a module declares by a table
+            if operator.__name__ == name:
+                return operator
         raise AttributeError(f"npucall.ops has no operator {name!r}{did_you_mean(name, __dir__())}")
 
     def __dir__() -> list[str]:

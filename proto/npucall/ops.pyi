@@ -27,8 +27,8 @@ from npucall.operators.flash_attention_score import flash_attention_score as fla
 from npucall.operators.flash_attention_score_grad import flash_attention_score_grad as flash_attention_score_grad
 from npucall.operators.ge_glu import ge_glu as ge_glu
 from npucall.operators.ge_glu_backward import ge_glu_backward as ge_glu_backward
-from npucall.operators.ge_glu_v3 import ge_glu_v3 as ge_glu_v3
-from npucall.operators.ge_glu_v3_backward import ge_glu_v3_backward as ge_glu_v3_backward
+from npucall.operators.ge_glu import ge_glu_v3 as ge_glu_v3
+from npucall.operators.ge_glu_backward import ge_glu_v3_backward as ge_glu_v3_backward
 from npucall.operators.gelu import gelu as gelu
 from npucall.operators.gelu_backward import gelu_backward as gelu_backward
 from npucall.operators.gelu_backward_v2 import gelu_backward_v2 as gelu_backward_v2
@@ -100,3 +100,15 @@ from npucall.operators.tanh import tanh as tanh
 from npucall.operators.tanh_backward import tanh_backward as tanh_backward
 from npucall.operators.threshold import threshold as threshold
 from npucall.operators.threshold_backward import threshold_backward as threshold_backward
+from npucall.operators.upsample import upsample_nearest1d as upsample_nearest1d
+from npucall.operators.upsample import upsample_nearest1d_backward as upsample_nearest1d_backward
+from npucall.operators.upsample import upsample_nearest2d as upsample_nearest2d
+from npucall.operators.upsample import upsample_nearest2d_backward as upsample_nearest2d_backward
+from npucall.operators.upsample import upsample_nearest3d as upsample_nearest3d
+from npucall.operators.upsample import upsample_nearest3d_backward as upsample_nearest3d_backward
+from npucall.operators.upsample import upsample_nearest_exact1d as upsample_nearest_exact1d
+from npucall.operators.upsample import upsample_nearest_exact1d_backward as upsample_nearest_exact1d_backward
+from npucall.operators.upsample import upsample_nearest_exact2d as upsample_nearest_exact2d
+from npucall.operators.upsample import upsample_nearest_exact2d_backward as upsample_nearest_exact2d_backward
+from npucall.operators.upsample import upsample_nearest_exact3d as upsample_nearest_exact3d
+from npucall.operators.upsample import upsample_nearest_exact3d_backward as upsample_nearest_exact3d_backward

@@ -90,7 +90,23 @@ LABELLED = {"target": labels(4), "weight": between(0.5, 2)}
 LOGITS = {"target": INSIDE, "weight": between(0.5, 2), "pos_weight": between(0.5, 2)}
 CTC = {"input_lengths": (5, 4), "target_lengths": (2, 1)}
 ELU = {"alpha": 1.5, "scale": 0.75, "input_scale": 1.25}
+SIDES = (3, 4, 2)
+
+
+def upsampled(name: str, axes: int, **more: Any) -> dict[str, tuple[Case, ...]]:
+    """Planes with more cells along each of the last axes, by operators of 1 to so many axes."""
+    found = {}
+    for count in range(1, axes + 1):
+        planes = (1, 2, *SIDES[:count])
+        sizes = {"output_size": tuple(2 * side - 1 for side in SIDES[:count]), **more}
+        case = Case(sizes, {"input_size": planes}, shapes={"self": planes})
+        found[f"aclnnUpsample{name}{count}d"] = (case,)
+    return found
+
+
 CASES: dict[str, tuple[Case, ...]] = {
+    **upsampled("Nearest", 3),
+    **upsampled("NearestExact", 3),
     "aclnnKlDiv": (
         Case(reduced(0, 1, 2, 3, log_target=[False, True]), draws={"target": INSIDE}),
         Case(reduced(0, 1, 2, 3), shapes=STRETCHED, draws={"target": INSIDE}),

@@ -111,6 +111,18 @@ def max_pool(*shape: int) -> list[Large]:
     ]
 
 
+def upsample(name: str, *planes: int, **more: Any) -> list[Large]:
+    """Planes that become twice as long along each axis, and the gradient of that."""
+    sizes = {"output_size": tuple(2 * extent for extent in planes[2:])}
+    operators = [CATALOGUE[f"aclnnUpsample{each}"] for each in (name, f"{name}Backward")]
+    inputs = [{each.inputs[0].name: planes} for each in operators]
+    inputs[1] = dict.fromkeys(inputs[1], (*planes[:2], *sizes["output_size"]))
+    return [
+        Large(operators[0].name, inputs[0], sizes | more),
+        Large(operators[1].name, inputs[1], sizes | {"input_size": planes} | more),
+    ]
+
+
 def cross_entropy(rows: int, classes: int, *, forward: bool = False, **more: Any) -> Large:
     shapes: dict[str, Any] = {"target": (rows,), "weight": (classes,)}
     dtypes = {"target": INT64, "weight": FLOAT}
@@ -294,6 +306,14 @@ CASES = [
         case
         for shape in ((1, 2, MANY // 2), (1, 2048, 2048), (MANY // 64, 8, 8))
         for case in max_pool(*shape)
+    ),
+    *(
+        case
+        for name in ("Nearest", "NearestExact")
+        for axes, planes in enumerate(
+            ((1, 1, MANY // 8), (1, 2, 512, 512), (MANY // 4096, 1, 8, 8, 8)), start=1
+        )
+        for case in upsample(f"{name}{axes}d", *planes)
     ),
     cross_entropy(1, MANY, reduction="sum"),
     cross_entropy(MANY // 8, 8),

@@ -1,0 +1,311 @@
+"""Upsampling, and its gradients [src:upsample]."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from itertools import product
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from npucall.dtypes import BF16, COMPLEX64, DOUBLE, FLOAT16, FLOATS, HALF_AND_SINGLE, UINT8, DType
+from npucall.errors import AttributeValueError
+from npucall.tensors import Format, Shape
+from npucall_conformance.stating import defects, reals
+from npucall_conformance.stating.arguments import Arguments, Terms
+from npucall_conformance.stating.domains import normal
+from npucall_conformance.stating.npu import aten
+from npucall_conformance.stating.parts import In, Invalid, Out, Setup
+from npucall_conformance.stating.promotion import dtype_of
+from npucall_conformance.stating.statement import Statement
+from npucall_conformance.stating.tables import WITH_BFLOAT16, Takes, on
+
+NAN, INF = reals.NAN, reals.INFINITY
+SIDES = (3, 4, 3)
+Cells = Callable[[int, int, float], "list[list[tuple[int, float]]]"]
+"""From an extent, the new one and the scale: of each new cell the cells before, with weights."""
+
+
+def nearest(size: int, cells: int, scale: float) -> list[list[tuple[int, float]]]:
+    if cells in (size, 2 * size):
+        return [[(o * size // cells, 1.0)] for o in range(cells)]
+    return _under(size, cells, scale, 0.0)
+
+
+def exact(size: int, cells: int, scale: float) -> list[list[tuple[int, float]]]:
+    return _under(size, cells, scale, 0.5)
+
+
+def _under(size: int, cells: int, scale: float, half: float) -> list[list[tuple[int, float]]]:
+    with np.errstate(all="ignore"):  # 0 times infinity, of a tiny scale, is beyond all cells too
+        factor = np.float32(1 / scale) if scale > 0 else np.float32(size) / np.float32(cells)
+        places = [np.fmin(np.float32(o + half) * factor, size) for o in range(cells)]
+    return [[(min(math.floor(place), size - 1), 1.0)] for place in places]
+
+
+class _Row(NamedTuple):
+    """An operator of the family, and in which of its checks it is unlike the others."""
+
+    name: str
+    cells: Cells
+    takes: Takes
+    given: str = "self"
+    output: str = "out"
+    scaled: bool = True
+    rank_first: bool = False
+    signed: bool = True
+    limited: bool = False
+    free: int = 2
+
+    @property
+    def axes(self) -> int:
+        (count,) = re.findall(r"(\d)d", self.name)
+        return int(count)
+
+    @property
+    def backward(self) -> bool:
+        return "Backward" in self.name
+
+    @property
+    def scales(self) -> tuple[str, ...]:
+        if not self.scaled:
+            return ()
+        return ("scales",) if self.axes == 1 else ("scales_d", "scales_h", "scales_w")[-self.axes :]
+
+    @property
+    def x(self) -> str:
+        return self.given.replace("O", "_o")
+
+    @property
+    def y(self) -> str:
+        return self.output.replace("I", "_i")
+
+    def lines(self, k: Arguments) -> list[list[list[tuple[int, float]]]]:
+        """For each axis the cells of the new ones."""
+        sizes = (k["input_size"] if self.backward else k[self.x].shape)[2:]
+        scales = [k.values.get(name, 0.0) for name in self.scales] or [0.0] * self.axes
+        return [self.cells(*each) for each in zip(sizes, k["output_size"], scales, strict=True)]
+
+    def shape(self, k: Arguments) -> Shape:
+        return (
+            tuple(k["input_size"]) if self.backward else (*k[self.x].shape[:2], *k["output_size"])
+        )
+
+    def loops(self, k: Arguments) -> Any:
+        lines, shape = self.lines(k), self.shape(k)
+        terms: dict[tuple[int, ...], list[tuple[float, tuple[int, ...]]]] = {}
+        for new in product(*map(range, map(len, lines))):
+            for cells in product(*(line[o] for line, o in zip(lines, new, strict=True))):
+                old, weights = zip(*cells, strict=True)
+                source, target = (new, old) if self.backward else (old, new)
+                terms.setdefault(target, []).append((math.prod(weights), source))
+        found = np.zeros(shape)
+        for place in product(*map(range, shape[:2])):
+            plane = k[self.x][place].tolist()
+            for target, each in terms.items():
+                found[(*place, *target)] = reals.total([w * _at(plane, s) for w, s in each])
+        return found
+
+    def arrays(self, k: Arguments) -> Terms:
+        value, size, summed = k[self.x], np.abs(k[self.x]), 1
+        for axis, line in enumerate(self.lines(k), start=2):
+            pairs = [(o, i, w) for o, cells in enumerate(line) for i, w in cells]
+            new, old, weights = (np.array(each) for each in zip(*pairs, strict=True))
+            source, target = (new, old) if self.backward else (old, new)
+            count = self.shape(k)[axis]
+            value = _added(value, axis, (source, target, weights), count)
+            size = _added(size, axis, (source, target, np.abs(weights)), count)
+            summed *= int(np.bincount(target).max())
+        return Terms(value, size, summed=summed)
+
+    def torch(self, k: Arguments, torch: Any) -> Any:
+        if not k[self.x].numel():
+            return None
+        sizes = [k[name] for name in ("output_size", "input_size")[: 1 + self.backward]]
+        return getattr(torch.ops.aten, self.aten)(k[self.x], *sizes, *(k[n] for n in self.scales))
+
+    @property
+    def aten(self) -> str:
+        kind = "_exact" if "Exact" in self.name else ""
+        return f"{kind and '_'}upsample_nearest{kind}{self.axes}d{'_backward' * self.backward}"
+
+
+def _at(plane: Any, place: tuple[int, ...]) -> float:
+    for index in place:
+        plane = plane[index]
+    return float(plane)
+
+
+def _added(x: Any, axis: int, pairs: tuple[Any, Any, Any], count: int) -> Any:
+    """Sums along an axis: what has a weight goes from its source to its target."""
+    source, target, weights = pairs
+    rows = np.moveaxis(x, axis, 0)
+    total = np.zeros((count, *rows.shape[1:]))
+    np.add.at(total, target, rows[source] * weights.reshape(-1, *(1,) * (x.ndim - 1)))
+    return np.moveaxis(total, 0, axis)
+
+
+def several(kind: str, name: str, *found: Any, **more: Any) -> tuple[Invalid, ...]:
+    """Values of an attribute that are refused."""
+    blames = more.pop("blames", (name,))
+    return tuple(
+        Invalid(f"{kind}-{name}-{number}", {name: value}, blames, AttributeValueError, **more)
+        for number, value in enumerate(found)
+    )
+
+
+def _invalid(row: _Row) -> tuple[Invalid, ...]:
+    sides = SIDES[: row.axes]
+    sizes = ("output_size", "input_size")[: 1 + row.backward]
+    other = COMPLEX64 if any(DOUBLE in each for each in row.takes.values()) else DOUBLE
+    dtypes = (*defects.dtypes(row.x, found=other), *defects.dtypes(row.y, found=BF16))
+    dimensions = (
+        *defects.shapes(row.x, sides, (1, 2, 2, *sides)),
+        *several("length", "output_size", (), (*sides, 2)),
+        *(
+            several("length", "input_size", (2, 2, *sides[1:]), (1, 2, 2, *sides))
+            if row.backward
+            else ()
+        ),
+    )
+    if row.backward:
+        none = several(
+            "none",
+            "input_size", *((2, 2, *sides[:a], 0, *sides[a + 1 :]) for a in range(row.axes)),
+            *([(2, 0, *sides), (0, 2, *sides)] if not row.free else ()),
+        )  # fmt: skip
+    else:
+        none = defects.shapes(
+            row.x, *((2, 2, *sides[:a], 0, *sides[a + 1 :]) for a in range(row.axes)),
+            *([(2, 0, *sides)] if row.free < 2 else ()),
+            *([(0, 2, *sides)] if row.free < 1 else ()),
+        )  # fmt: skip
+    nothing = several("none", "output_size", (0, *sides[1:]), (*sides[1:], -2))
+    return (
+        *defects.nulls(row.x, *sizes, row.y),
+        *((*dimensions, *dtypes) if row.rank_first else (*dtypes, *dimensions)),
+        *defects.formats(row.x, row.y, found=Format.NHWC),
+        *(several("negative", name, -0.5)[0] for name in row.scales if not row.signed),
+        *none,
+        *nothing,
+        *(defects.shapes(row.x, (2, 3, *_new(sides)), (2, 2, *sides)) if row.backward else ()),
+        *defects.shapes(row.y, (3, 2, *sides), (2, 2, *(2 for _ in sides))),
+        *(
+            several("large", row.scales[0], 51.0, blames=(*row.scales, *sizes), whoever=True)
+            if row.limited
+            else ()
+        ),
+    )
+
+
+def _new(sides: Shape) -> Shape:
+    return tuple(3 * side // 2 + 1 for side in sides)
+
+
+def _large(row: _Row, images: int, channels: int, count: int = 120_000) -> Shape:
+    """Planes of that many cells."""
+    rest = (7,) * (row.axes - 1)
+    return (images, channels, *rest, count // (images * channels * math.prod(rest)) + 2)
+
+
+def stated(*parts: Any, **more: Any) -> Statement:
+    """The statement of a row."""
+    row = _Row(*parts, **more)
+    sizes = {
+        "output_size": (
+            lambda base: _new(base[2:]),
+            lambda base: tuple(2 * side for side in base[2:]),
+            lambda base: tuple(max(side - 1, 1) for side in base[2:]),
+        )
+    }
+    listed = "const aclIntArray* outputSize" + ", const aclIntArray* inputSize" * row.backward
+    names = [re.sub(r"_(\w)", lambda m: m[1].upper(), name) for name in row.scales]
+    listed += "".join(f", double {name}" for name in names)
+    sides = SIDES[: row.axes]
+    dtypes: tuple[DType, ...] = row.takes["Ascend910B"]
+    first = min(row.takes.values(), key=len)[0]  # which all products take
+    return Statement(
+        f"aclnnUpsample{row.name}",
+        prototype=f"const aclTensor* {row.given}, {listed}, aclTensor* {row.output}",
+        takes=row.takes,
+        legacy=(),
+        formats_by_rank=True,
+        defaults=dict.fromkeys(row.scales, 0.0),
+        defaulted=Setup(attributes={"output_size": sizes["output_size"][0]}),
+        attributes={
+            **sizes,
+            **({"input_size": (lambda base: base,)} if row.backward else {}),
+            **{name: ((0.0, 1.75) if name == row.scales[-1] else (0.0,)) for name in row.scales},
+        },
+        inputs=(In(row.x, normal()),),
+        outputs=(Out(row.y, row.shape, row.x),),
+        shapes=(
+            (lambda base, given: {row.x: (*base[:2], *given["output_size"])})
+            if row.backward
+            else None
+        ),
+        loops=row.loops,
+        arrays=row.arrays,
+        dtypes=tuple(sorted(dtypes, key=lambda each: each is not first)),
+        kernel=dtype_of(row.x),
+        npu=aten(row.aten, row.x, *sizes, *["input_size"][: row.backward], *row.scales),
+        torch=row.torch,
+        base_shapes=((2, 2, *sides), (1, 1, *(4 for _ in sides)), (3, 1, *reversed(sides))),
+        layout_shape=(2, 2, *sides),
+        rank_shapes=((1, 1, *(1 for _ in sides)),),
+        empty_shapes=((0, 2, *sides),) if row.free else (),
+        sized=lambda count: (1, max(count // 5 ** row.axes, 1), *(5 for _ in sides)),
+        fitted=lambda base: tuple(max(each, 1) for each in base),
+        large_shape=_large(row, 3, 5),
+        large=(
+            Setup("many-rows", _large(row, 9, 401)),
+            Setup("long-rows", (1, 2, *(2 for _ in sides[1:]), 600_011 // 2**row.axes)),
+            Setup("one-row", (1, 1, *(2 for _ in sides[1:]), 200_011 // 2 ** (row.axes - 1))),
+        ),
+        chunked=_large(row, 1, 30, 1_300_000),
+        cost=32.0 if row.backward else 0.0,
+        edges=(
+            Setup("numbers", (1, 2, *(2 for _ in sides)), values={
+                row.x: np.resize([1.0, NAN, INF, -INF, -0.0, 2.0, 1.0, 1.0],
+                                 (1, 2, *((4 if row.backward else 2) for _ in sides)))},
+                attributes={"output_size": (4,) * row.axes}),
+        ),
+        invalid=_invalid(row),
+    )  # fmt: skip
+
+
+WITH_DOUBLE = (*FLOATS, DOUBLE)
+OLD = ("Ascend910", "Ascend310P")
+COPIED = {
+    **on(WITH_BFLOAT16, *WITH_DOUBLE, UINT8),
+    **on(OLD, *HALF_AND_SINGLE, DOUBLE, UINT8),
+}
+COPIED_3D = {
+    **on(WITH_BFLOAT16, *WITH_DOUBLE),
+    "Ascend950": (*WITH_DOUBLE, UINT8),
+    "Ascend910": (*HALF_AND_SINGLE, DOUBLE),
+    "Ascend310P": HALF_AND_SINGLE,
+}
+EXACT = {**on(WITH_BFLOAT16, *FLOATS), "Ascend310P": HALF_AND_SINGLE}
+ADDED = on(WITH_BFLOAT16, *FLOATS)
+ADDED_1D = {**on(WITH_BFLOAT16, *WITH_DOUBLE), **on(OLD, FLOAT16)}
+ADDED_2D = {**ADDED, **on(OLD, FLOAT16)}
+ADDED_3D = {**on(WITH_BFLOAT16, *WITH_DOUBLE), "Ascend910": (*HALF_AND_SINGLE, DOUBLE)}
+
+UPSAMPLE = (
+    stated("Nearest1d", nearest, COPIED, scaled=False, free=1),
+    stated("Nearest2d", nearest, COPIED, scaled=False, free=1),
+    stated("Nearest3d", nearest, COPIED_3D, free=1),
+    stated("NearestExact1d", exact, EXACT, free=0),
+    stated("NearestExact2d", exact, EXACT),
+    stated("NearestExact3d", exact, EXACT, free=1),
+    stated("Nearest1dBackward", nearest, ADDED_1D, "gradOut", rank_first=True),
+    stated("Nearest2dBackward", nearest, ADDED_2D, "gradOut", "gradInput"),
+    stated("Nearest3dBackward", nearest, ADDED_3D, "gradOut", "gradInput"),
+    stated("NearestExact1dBackward", exact, ADDED, "gradOutput", signed=False, limited=True,
+           free=0),
+    stated("NearestExact2dBackward", exact, ADDED, "gradOutput", signed=False, limited=True),
+    stated("NearestExact3dBackward", exact, ADDED, "gradOut", "gradInput", limited=True),
+)  # fmt: skip
