@@ -66,6 +66,8 @@ LAYERS = (
     ("RmsNorm, 4096x1024", 4.0, 2.0),
     ("Embedding, 32768x512", 4.0, 2.0),
     ("MaxPool2d 3x3, 8x64x112x112", 5.0, 3.0),
+    ("AvgPool2d 3x3, 8x64x112x112", 5.0, 3.0),
+    ("AdaptiveAvgPool2d 1x1, 8x512x28x28", 5.0, 3.0),
 )
 """Of layers, forward and backward."""
 FRAMES_GOALS = (

@@ -167,6 +167,29 @@ def _max_pool2d() -> Layer:
     )
 
 
+def _avg_pool2d() -> Layer:
+    x, g = _floats(8, 64, 112, 112), _floats(8, 64, 56, 56)
+    given = {"kernel_size": [3], "stride": [2], "padding": [1], "self": x}
+    return Layer(
+        Operator("aclnnAvgPool2d", **given),
+        Operator("aclnnAvgPool2dBackward", grad_output=g, **given),
+        lambda f, x: f.avg_pool2d(x, 3, 2, 1),
+        (x,),
+        g,
+    )
+
+
+def _adaptive_avg_pool2d() -> Layer:
+    x, g = _floats(8, 512, 28, 28), _floats(8, 512, 1, 1)
+    return Layer(
+        Operator("aclnnAdaptiveAvgPool2d", self=x, output_size=[1, 1]),
+        Operator("aclnnAdaptiveAvgPool2dBackward", grad_output=g, self=x),
+        lambda f, x: f.adaptive_avg_pool2d(x, (1, 1)),
+        (x,),
+        g,
+    )
+
+
 LAYERS = {
     "Convolution 3x3, 8x64x56x56": _convolution,
     "attention, 2x8x1024x64": _attention,
@@ -174,6 +197,8 @@ LAYERS = {
     "RmsNorm, 4096x1024": _rms_norm,
     "Embedding, 32768x512": _embedding,
     "MaxPool2d 3x3, 8x64x112x112": _max_pool2d,
+    "AvgPool2d 3x3, 8x64x112x112": _avg_pool2d,
+    "AdaptiveAvgPool2d 1x1, 8x512x28x28": _adaptive_avg_pool2d,
 }
 
 

@@ -19,6 +19,8 @@ _HEADER_OF = {
     "aclnnGeGluV3": "geglu",
     "aclnnGeGluBackward": "geglu_backward",
     "aclnnGeGluV3Backward": "geglu_backward",
+    "aclnnAvgPool2d": "avgpool2d",
+    "aclnnAvgPool2dBackward": "avgpool2d_backward",
     "aclnnLogSoftmax": "logsoftmax",
     "aclnnLogSoftmaxBackward": "logsoftmax_backward",
     "aclnnMuls": "mul",

@@ -23,6 +23,8 @@ SAME = {
     ("aclnnNLLLoss2d", "ignore_index"): "a label that is no class is ignored as well",
     ("aclnnConvolution", "cube_math_type"): "the reference uses full precision",
     ("aclnnConvolutionBackward", "cube_math_type"): "the reference uses full precision",
+    ("aclnnAvgPool2d", "cube_math_type"): "the reference uses full precision",
+    ("aclnnAvgPool2dBackward", "cube_math_type"): "the reference uses full precision",
     ("aclnnMatmul", "cube_math_type"): "1 allows less precision, of which the reference uses none",
     ("aclnnFlashAttentionScoreGrad", "inner_precise"): "the statistics say which rows saw nothing",
 }

@@ -237,6 +237,22 @@ CASES: dict[str, tuple[Case, ...]] = {
     "aclnnMaxPool2dWithIndices": (
         Case({"kernel_size": (2,), "stride": (1,)}, shapes={"self": (2, 3, 4)}),
     ),
+    "aclnnAvgPool2d": (
+        Case(
+            {
+                "kernel_size": (3, 2),
+                "stride": (2, 1),
+                "padding": (1,),
+                "ceil_mode": [False, True],
+                "count_include_pad": [False, True],
+                "divisor_override": [0, 5],
+            },
+            shapes={"self": (2, 4, 5)},
+        ),
+    ),
+    "aclnnAdaptiveAvgPool2d": (
+        Case({"output_size": [(2, 3), (7, 2)]}, shapes={"self": (2, 4, 5)}),
+    ),
     "aclnnSoftmax": (Case({"dim": [0, -1]}),),
     "aclnnLogSoftmax": (Case({"dim": [0, -1]}),),
     "aclnnGlu": (Case({"dim": -1}), Case({"dim": 0}, shapes={"self": (6, 3)})),

@@ -8,10 +8,15 @@ import pytest
 
 from npucall.compute.evaluate import compute
 from npucall.errors import ArgumentError
+from npucall.operators import _averages
+from npucall.operators.adaptive_avg_pool2d import adaptive_avg_pool2d
+from npucall.operators.adaptive_avg_pool2d_backward import adaptive_avg_pool2d_backward
+from npucall.operators.avg_pool2d import avg_pool2d
+from npucall.operators.avg_pool2d_backward import avg_pool2d_backward
 from npucall.operators.max_pool2d_with_indices import max_pool2d_with_indices
 from npucall.operators.max_pool2d_with_indices_backward import max_pool2d_with_indices_backward
 
-from .calls import LOCAL
+from .calls import LOCAL, numbers
 
 PLANE = np.array([[[1.0, 3, 2], [4, 0, 4], [2, 5, 1]]])
 
@@ -59,3 +64,40 @@ def test_an_index_outside_the_plane_is_refused(index: int) -> None:
             max_pool2d_with_indices_backward, np.ones((1, 2, 2), np.float32),
             PLANE.astype(np.float32), places, [2], [1],
         )  # fmt: skip
+
+
+GRADIENT = np.array([[[1.0, 2], [3, 4]]])
+
+
+def test_the_average_of_each_window_and_its_gradient() -> None:
+    # Computed with torch in float64.
+    without: Any = {"kernel_size": (2,), "stride": (2,), "padding": (1,)}
+    without |= {"count_include_pad": False}
+    assert compute(avg_pool2d, PLANE, **without).tolist() == [[[1, 2.5], [3, 2.5]]]
+    found = compute(avg_pool2d_backward, GRADIENT, PLANE, **without)
+    assert found.tolist() == [[[1, 1, 1], [1.5, 1, 1], [1.5, 1, 1]]]
+    assert compute(adaptive_avg_pool2d, PLANE, (2, 2)).tolist() == [[[2, 2.25], [2.75, 2.5]]]
+    found = compute(adaptive_avg_pool2d_backward, GRADIENT, PLANE)
+    assert found.tolist() == [[[0.25, 0.75, 0.5], [1, 2.5, 1.5], [0.75, 1.75, 1]]]
+
+
+@pytest.mark.parametrize("block", [1, 7, 60])
+def test_averages_in_small_blocks_are_those_in_large_ones(
+    block: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planes, pooled = numbers((2, 3, 9, 11), (2, 3, 4, 17))
+    windows: Any = {"kernel_size": (5, 2), "stride": (2, 3), "padding": (2, 1)}
+
+    def found() -> list[Any]:
+        result = compute(avg_pool2d, planes, **windows)
+        return [
+            result,
+            compute(avg_pool2d_backward, result, planes, **windows),
+            compute(adaptive_avg_pool2d, planes, (4, 17)),
+            compute(adaptive_avg_pool2d_backward, pooled, planes),
+        ]
+
+    whole = found()
+    monkeypatch.setattr(_averages, "BLOCK", block)
+    for one, other in zip(found(), whole, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-15)

@@ -123,6 +123,19 @@ def upsample(name: str, *planes: int, **more: Any) -> list[Large]:
     ]
 
 
+def avg_pool(*shape: int) -> list[Large]:
+    """In windows of two cells, and in one window."""
+    windows = {"kernel_size": (2,), "stride": (2,), "padding": (0,)}
+    pooled = (*shape[:-2], shape[-2] // 2, shape[-1] // 2)
+    one = (*shape[:-2], 1, 1)
+    return [
+        Large("aclnnAvgPool2d", {"self": shape}, windows),
+        Large("aclnnAvgPool2dBackward", {"grad_output": pooled, "self": shape}, windows),
+        Large("aclnnAdaptiveAvgPool2d", {"self": shape}, {"output_size": (1, 1)}),
+        Large("aclnnAdaptiveAvgPool2dBackward", {"grad_output": one, "self": shape}, {}),
+    ]
+
+
 def cross_entropy(rows: int, classes: int, *, forward: bool = False, **more: Any) -> Large:
     shapes: dict[str, Any] = {"target": (rows,), "weight": (classes,)}
     dtypes = {"target": INT64, "weight": FLOAT}
@@ -305,7 +318,7 @@ CASES = [
     *(
         case
         for shape in ((1, 2, MANY // 2), (1, 2048, 2048), (MANY // 64, 8, 8))
-        for case in max_pool(*shape)
+        for case in (*max_pool(*shape), *avg_pool(*shape))
     ),
     *(
         case

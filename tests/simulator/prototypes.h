@@ -285,6 +285,14 @@ SIM_OPERATOR(aclnnGroupNormBackward, const aclTensor *gradOut, const aclTensor *
              SIM_OPTIONAL SIM_OUT aclTensor *gradGammaOut,
              SIM_OPTIONAL SIM_OUT aclTensor *gradBetaOut);
 
+// aclnn_avgpool2d_backward.h; nn; 8.1 9.x
+SIM_OPERATOR(aclnnAvgPool2dBackward, const aclTensor *gradOutput, const aclTensor *self,
+             const aclIntArray *kernelSize, SIM_OPTIONAL const aclIntArray *stride,
+             const aclIntArray *padding, bool ceilMode, bool countIncludePad,
+             int64_t divisorOverride, int8_t cubeMathType, SIM_OUT aclTensor *gradInput);
+// aclnn_adaptive_avg_pool2d_backward.h; nn; 8.1 9.x
+SIM_OPERATOR(aclnnAdaptiveAvgPool2dBackward, const aclTensor *gradOutput, const aclTensor *self,
+             SIM_OUT aclTensor *out);
 // aclnn_max_pool2d_with_indices_backward.h; nn; 8.1 9.x
 SIM_OPERATOR(aclnnMaxPool2dWithIndicesBackward, const aclTensor *gradOutput, const aclTensor *self,
              const aclTensor *indices, const aclIntArray *kernelSize, const aclIntArray *stride,

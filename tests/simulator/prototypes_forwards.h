@@ -254,6 +254,14 @@ SIM_OPERATOR(aclnnRotaryPositionEmbeddingGrad, const aclTensor *dy, const aclTen
              const aclTensor *sin, SIM_OPTIONAL const aclTensor *x, int64_t mode,
              SIM_OUT const aclTensor *dxOut, SIM_OPTIONAL SIM_OUT const aclTensor *dcosOut,
              SIM_OPTIONAL SIM_OUT const aclTensor *dsinOut);
+// aclnn_avgpool2d.h; nn; 8.1 9.x
+SIM_OPERATOR(aclnnAvgPool2d, const aclTensor *self, const aclIntArray *kernelSize,
+             const aclIntArray *stride, const aclIntArray *padding, bool ceilMode,
+             bool countIncludePad, int64_t divisorOverride, int8_t cubeMathType,
+             SIM_OUT aclTensor *out);
+// aclnn_adaptive_avg_pool2d.h; nn; 8.1 9.x
+SIM_OPERATOR(aclnnAdaptiveAvgPool2d, const aclTensor *self, const aclIntArray *outputSize,
+             SIM_OUT aclTensor *out);
 // aclnn_max_pool2d_with_indices.h; nn; 8.1 9.x
 SIM_OPERATOR(aclnnMaxPool2dWithIndices, const aclTensor *self, const aclIntArray *kernelSize,
              const aclIntArray *stride, const aclIntArray *padding, const aclIntArray *dilation,

@@ -170,7 +170,7 @@ def function(
         name = steps.__name__
         own = getattr(torch, name, None)
         theirs = by_torch or getattr(torch.nn.functional, name, None) or own
-        if name in ("sigmoid", "tanh"):  # those of torch.nn.functional are old
+        if name in ("sigmoid", "tanh", "max_pool2d"):  # torch.nn.functional's are old, or several
             theirs = own
         assert theirs is not None, name  # noqa: S101  # it stands where one of torch stands
         names = gradients or ("input",)

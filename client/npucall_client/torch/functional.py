@@ -13,7 +13,7 @@ from npucall.errors import NpucallError
 from npucall_client.client import Client
 from npucall_client.sending.senders import shortened
 from npucall_client.sessions.session import Session
-from npucall_client.torch import activations, classes, layers, losses
+from npucall_client.torch import activations, classes, images, layers, losses
 from npucall_client.torch.declarations import Function
 from npucall_client.torch.library import define
 from npucall_client.torch.places import Place
@@ -142,8 +142,13 @@ class Functional:
     geglu = _method(layers.geglu)
     rotary_embedding = _method(layers.rotary_embedding)
     scaled_dot_product_attention = _method(layers.scaled_dot_product_attention)
-    _conv2d = _method(layers.conv2d)
     _dropout = _method(layers.dropout)
+
+    _conv2d = _method(images.conv2d)
+    _batch_norm = _method(images.batch_norm)
+    _max_pool2d = _method(images.max_pool2d)
+    _avg_pool2d = _method(images.avg_pool2d)
+    _adaptive_avg_pool2d = _method(images.adaptive_avg_pool2d)
 
     def dropout(
         self,
@@ -172,8 +177,66 @@ class Functional:
         groups: int = 1,
     ) -> Tensor:
         """As ``torch``'s ``conv2d``; ``padding`` in numbers."""
-        steps, around, apart = (layers.pair(each) for each in (stride, padding, dilation))
+        steps, around, apart = (images.pair(each) for each in (stride, padding, dilation))
         return self._conv2d(input, weight, bias, steps, around, apart, groups)
+
+    def batch_norm(  # noqa: PLR0913  # torch's signature
+        self,
+        input: Tensor,  # noqa: A002
+        running_mean: Tensor | None,
+        running_var: Tensor | None,
+        weight: Tensor | None = None,
+        bias: Tensor | None = None,
+        training: bool = False,  # noqa: FBT001, FBT002
+        momentum: float = 0.1,
+        eps: float = 1e-05,
+    ) -> Tensor:
+        """As ``torch``'s ``batch_norm``; torch itself updates the running numbers."""
+        if not training:
+            return self._batch_norm(input, running_mean, running_var, weight, bias, eps=eps)
+        result = self._batch_norm(input, None, None, weight, bias, training, momentum, eps)
+        images.update_running(input, running_mean, running_var, momentum)
+        return result
+
+    def max_pool2d(  # noqa: PLR0913  # torch's signature
+        self,
+        input: Tensor,  # noqa: A002
+        kernel_size: Any,
+        stride: Any = None,
+        padding: Any = 0,
+        dilation: Any = 1,
+        ceil_mode: bool = False,  # noqa: FBT001, FBT002
+        return_indices: bool = False,  # noqa: FBT001, FBT002
+    ) -> Tensor:
+        """As ``torch``'s ``max_pool2d``, without indices."""
+        if return_indices:
+            raise ValueError("return_indices: expected False, found True; the operator keeps them")
+        size, steps, around, apart = map(images.pair, (kernel_size, stride, padding, dilation))
+        return self._max_pool2d(input, size, steps, around, apart, ceil_mode)
+
+    def avg_pool2d(  # noqa: PLR0913  # torch's signature
+        self,
+        input: Tensor,  # noqa: A002
+        kernel_size: Any,
+        stride: Any = None,
+        padding: Any = 0,
+        ceil_mode: bool = False,  # noqa: FBT001, FBT002
+        count_include_pad: bool = True,  # noqa: FBT001, FBT002
+        divisor_override: int | None = None,
+    ) -> Tensor:
+        """As ``torch``'s ``avg_pool2d``."""
+        size, steps, around = map(images.pair, (kernel_size, stride, padding))
+        return self._avg_pool2d(
+            input, size, steps, around, ceil_mode, count_include_pad, divisor_override
+        )
+
+    def adaptive_avg_pool2d(self, input: Tensor, output_size: Any) -> Tensor:  # noqa: A002
+        """As ``torch``'s ``adaptive_avg_pool2d``; None: the extent of the input."""
+        both = [output_size] * 2 if output_size is None else images.pair(output_size)
+        own = zip(both, input.shape[-2:], strict=True)
+        return self._adaptive_avg_pool2d(
+            input, [n if wanted is None else wanted for wanted, n in own]
+        )
 
     def ctc_loss(  # noqa: PLR0913  # torch's signature
         self,
@@ -203,7 +266,7 @@ def _numbers(lengths: Any) -> list[int]:
 
 FUNCTIONS = {
     function.name: function
-    for module in (losses, classes, activations, layers)
+    for module in (losses, classes, activations, layers, images)
     for function in vars(module).values()
     if isinstance(function, Function)
 }

@@ -1,4 +1,4 @@
-"""Layers: linear ones, look-ups, normalisation, attention, convolution; as torch's or beside it."""
+"""Layers: linear ones, look-ups, norms over rows, attention; as torch's or beside it."""
 
 from __future__ import annotations
 
@@ -270,32 +270,6 @@ def scaled_dot_product_attention(
         )
 
     return Steps(forward, {("query", "key", "value"): backward}, by_torch)
-
-
-@function("input", "weight", "bias", autocast="lower")
-def conv2d(
-    input: Tensor,
-    weight: Tensor,
-    bias: Tensor | None,
-    stride: Sequence[int],
-    padding: Sequence[int],
-    dilation: Sequence[int],
-    groups: int,
-) -> Steps:
-    if input.dim() != _RANK:
-        raise ValueError(f"input: expected (N, C, H, W), found {input.dim()} dimensions")
-    told = {"input": input, "weight": weight, "groups": groups}
-    told |= {"stride": tuple(stride), "padding": tuple(padding), "dilation": tuple(dilation)}
-    back = {**told, "output_mask": _ALL}
-    of = ("input", "weight", "bias")
-    return two_operators(
-        "aclnnConvolution", "aclnnConvolutionBackward", {**told, "bias": bias}, back, of=of
-    )
-
-
-def pair(numbers: int | Sequence[int]) -> list[int]:
-    """A number for both axes."""
-    return [numbers, numbers] if isinstance(numbers, int) else list(numbers)
 
 
 def _check_attention(

@@ -52,7 +52,12 @@ class Planned(EachAtOnce):
         found = [spec.shape for spec in specs] if shapes is None else shapes[0]
         exact = any(each.dtype is torch.float64 for each in tensors)
         return one_or_several(
-            tensors[0].new_empty(shape, dtype=torch.float64 if exact else _DTYPES[spec.dtype.numpy])
+            tensors[0].new_empty(
+                shape,
+                dtype=torch.float64
+                if exact and spec.dtype.kind == "float"
+                else _DTYPES[spec.dtype.numpy],
+            )
             for shape, spec in zip(found, specs, strict=True)
         )
 

@@ -274,7 +274,7 @@ def _inside(axes: Sequence[Taps], places: Sequence[slice], shape: Shape) -> AnyA
     counts, extents = tuple(len(axis.starts) for axis in axes), _extents(*places)
     inside = np.zeros((*counts, *extents), np.bool_)
     for tap in product(*map(range, counts)):
-        inside[(*tap, *(r.taps[k][0] for r, k in zip(reads, tap, strict=True)))] = True
+        inside[tap][tuple(r.taps[k][0] for r, k in zip(reads, tap, strict=True))] = True
     return inside.reshape(prod(counts), prod(extents))
 
 

@@ -40,9 +40,9 @@ class Windows(NamedTuple):
 
 
 def axes(shape: Shape, given: dict[str, tuple[int, ...]], ceil_mode: bool) -> tuple[Windows, ...]:
-    """Both axes of a plane, the last two of a shape."""
+    """Both axes of a plane, the last two of a shape; the dilation may be left out."""
     pairs = {name: _both(values) for name, values in given.items() if values}
-    pairs.setdefault("stride", pairs["kernel_size"])
+    pairs = {"stride": pairs["kernel_size"], "dilation": (1, 1), **pairs}
     found = []
     for place, size in enumerate(shape[-2:]):
         kernel, stride, padding, dilation = (pairs[name][place] for name in NAMES)
@@ -60,44 +60,63 @@ def _both(values: tuple[int, ...]) -> tuple[int, int]:
 
 def axes_of(draft: Draft) -> tuple[Windows, ...]:
     """Those of ``self`` in a call."""
-    given = {name: draft.attribute(name) for name in NAMES}
+    given = {name: draft.attribute(name) for name in NAMES if name in draft.operator.by_name}
     return axes(draft.shape("self"), given, draft.attribute("ceil_mode"))
 
 
-def windows_checks() -> tuple[rules.Rule, ...]:
-    """Lengths and values of kernel, stride, padding and dilation."""
-    return (
-        *(_length(name, least) for name, least in zip(NAMES, (1, 0, 1, 1), strict=True)),
-        _values("kernel_size", "numbers of 1 or more", 1),
-        _values("stride", "numbers of 1 or more", 1),
-        rules.requires(
-            "0 to half of kernel_size",
-            "padding",
-            holds=lambda draft: all(
-                0 <= p <= k // 2
-                for p, k in zip(
-                    _both(draft.attribute("padding")),
-                    _both(draft.attribute("kernel_size")),
-                    strict=True,
-                )
-            ),
-            found=lambda draft: draft.attribute("padding"),
-            error=AttributeValueError,
-        ),
-        rules.on((A2, A3), _values("dilation", "1", 1, 1)),
-        rules.except_on((A2, A3), _values("dilation", "numbers of 1 or more", 1)),
+def length(name: str, least: int) -> rules.Rule:
+    """At most two numbers."""
+    words = "no number, one or two" if not least else "one number or two"
+    return rules.value_fits(words, name, lambda value: least <= len(value or ()) <= 2)  # noqa: PLR2004
+
+
+def values(name: str, least: int, most: int = 2**62) -> rules.Rule:
+    """The least number that may be in an array; or the only one."""
+    words = str(least) if least == most else f"numbers of {least} or more"
+    return rules.value_fits(
+        words, name, lambda value: all(least <= each <= most for each in value or ())
     )
 
 
-def windows_found() -> tuple[rules.Rule, ...]:
-    """That planes have numbers, and windows; finds ``windows``, the shape of what is pooled."""
+half_padding = rules.requires(
+    "0 to half of kernel_size",
+    "padding",
+    holds=lambda draft: all(
+        0 <= p <= k // 2
+        for p, k in zip(
+            _both(draft.attribute("padding")), _both(draft.attribute("kernel_size")), strict=True
+        )
+    ),
+    found=lambda draft: draft.attribute("padding"),
+    error=AttributeValueError,
+)
+"""Padding is at most half of the kernel."""
+
+
+def checks() -> tuple[rules.Rule, ...]:
+    """Lengths and values of kernel, stride, padding and dilation."""
     return (
-        rules.requires(
-            "channels and planes with elements",
-            "self",
-            holds=lambda draft: 0 not in draft.shape("self")[-3:],
-            found=lambda draft: f"shape {draft.shape('self')}",
-        ),
+        *(length(name, least) for name, least in zip(NAMES, (1, 0, 1, 1), strict=True)),
+        values("kernel_size", 1),
+        values("stride", 1),
+        half_padding,
+        rules.on((A2, A3), values("dilation", 1, 1)),
+        rules.except_on((A2, A3), values("dilation", 1)),
+    )
+
+
+elements = rules.requires(
+    "channels and planes with elements",
+    "self",
+    holds=lambda draft: 0 not in draft.shape("self")[-3:],
+    found=lambda draft: f"shape {draft.shape('self')}",
+)
+"""There is something in each plane."""
+
+
+def found() -> tuple[rules.Rule, ...]:
+    """That planes have windows; finds ``windows``, the shape of what is pooled."""
+    return (
         rules.requires(
             "at least one window on each axis",
             "self",
@@ -114,12 +133,3 @@ def windows_found() -> tuple[rules.Rule, ...]:
             ),
         ),
     )
-
-
-def _length(name: str, least: int) -> rules.Rule:
-    words = "no number, one or two" if not least else "one number or two"
-    return rules.value_fits(words, name, lambda value: least <= len(value) <= 2)  # noqa: PLR2004
-
-
-def _values(name: str, words: str, least: int, most: int = 2**62) -> rules.Rule:
-    return rules.value_fits(words, name, lambda value: all(least <= each <= most for each in value))

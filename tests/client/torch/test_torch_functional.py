@@ -189,6 +189,18 @@ def _layers() -> Iterator[Case]:
     image = {"input": _numbers(2, 4, 5, 6), "weight": _numbers(6, 2, 3, 2), "bias": _numbers(6)}
     told = {"stride": [2, 2], "padding": [1, 0], "dilation": [1, 1], "groups": 2}
     yield Case("conv2d", {**image, **told})
+    images = {"input": _numbers(2, 3, 4, 5), "running_mean": None, "running_var": None}
+    weights = {"weight": _shares(3), "bias": _numbers(3), "training": True}
+    yield Case("batch_norm", {**images, **weights})
+    running = {"running_mean": _numbers(3), "running_var": _shares(3)}
+    yield Case("batch_norm", {**images, **running, "eps": 0.1})
+    windows = {"kernel_size": [3, 2], "stride": [2, 1], "padding": [1, 0], "ceil_mode": True}
+    yield Case("max_pool2d", {"input": _numbers(2, 3, 4, 5), **windows, "dilation": [1, 1]})
+    counted = {"count_include_pad": False, "divisor_override": None}
+    yield Case("avg_pool2d", {"input": _numbers(2, 3, 4, 5), **windows, **counted})
+    counted = {"count_include_pad": True, "divisor_override": -3}
+    yield Case("avg_pool2d", {"input": _numbers(3, 4, 5), **windows, **counted, "stride": []})
+    yield Case("adaptive_avg_pool2d", {"input": _numbers(2, 3, 4, 5), "output_size": [3, 7]})
 
 
 CASES = [*_activations(), *_pairs(), *_entropies(), *_classes(), *_ctc(), *_layers()]

@@ -1,0 +1,150 @@
+"""Layers of images: convolution, normalisation of channels, pooling; with torch's signatures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from npucall_client.torch.declarations import Run, Steps, function, two_operators
+
+_ALL = (True, True, True)
+_RANK = 4
+"""Dimensions of images."""
+
+
+@function("input", "weight", "bias", autocast="lower")
+def conv2d(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    groups: int,
+) -> Steps:
+    if input.dim() != _RANK:
+        raise ValueError(f"input: expected (N, C, H, W), found {input.dim()} dimensions")
+    told = {"input": input, "weight": weight, "groups": groups}
+    told |= {"stride": tuple(stride), "padding": tuple(padding), "dilation": tuple(dilation)}
+    back = {**told, "output_mask": _ALL}
+    of = ("input", "weight", "bias")
+    return two_operators(
+        "aclnnConvolution", "aclnnConvolutionBackward", {**told, "bias": bias}, back, of=of
+    )
+
+
+@function("input", "weight", "bias", hidden=("mean", "spread"))
+def batch_norm(
+    input: Tensor,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    training: bool = False,
+    momentum: float = 0.1,
+    eps: float = 1e-05,
+) -> Steps:
+    if training and input.numel() == input.shape[1]:
+        raise ValueError(f"input: expected several numbers a channel, found {tuple(input.shape)}")
+    told = {"input": input, "weight": weight, "training": training, "eps": eps}
+    told |= {"running_mean": running_mean, "running_var": running_var}
+
+    def nothing() -> tuple[Tensor, Tensor]:
+        return input.new_empty(0), input.new_empty(0)
+
+    def forward(run: Run) -> tuple[Any, ...]:
+        found = run("aclnnBatchNorm", bias=bias, momentum=momentum, **told)
+        several = found if isinstance(found, tuple) else (found,)
+        if training:
+            return several[-3:]
+        return next(
+            each for each in several if each is not None and each.shape == input.shape
+        ), *nothing()
+
+    def backward(run: Run, upstream: Tensor, *saved: Any) -> Any:
+        """What torch saves is not what every product reads: then the operator computes it."""
+        if training and isinstance(saved[0], Tensor) and not saved[0].numel():
+            saved = forward(run)[1:]
+        given = dict(zip(("save_mean", "save_invstd"), saved, strict=True)) if training else {}
+        return run("aclnnBatchNormBackward", grad_out=upstream, output_mask=_ALL, **given, **told)
+
+    def by_torch() -> tuple[Tensor, ...]:
+        result = torch.nn.functional.batch_norm(
+            input, running_mean, running_var, weight, bias, training, momentum, eps
+        )
+        return result, *nothing()
+
+    return Steps(forward, {("input", "weight", "bias"): backward}, by_torch)
+
+
+def update_running(
+    input: Tensor, running_mean: Tensor | None, running_var: Tensor | None, momentum: float
+) -> None:
+    """The running numbers of channels, after a call in training."""
+    with torch.no_grad():
+        var, mean = torch.var_mean(input, [0, *range(2, input.dim())])
+        for running, new in ((running_mean, mean), (running_var, var)):
+            if running is not None:
+                running.lerp_(new.to(running.dtype), momentum)
+
+
+@function("input", hidden=("indices",))
+def max_pool2d(
+    input: Tensor,
+    kernel_size: Sequence[int],
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    ceil_mode: bool,
+) -> Steps:
+    told = {"kernel_size": tuple(kernel_size), "stride": tuple(stride), "ceil_mode": ceil_mode}
+    told |= {"padding": tuple(padding), "dilation": tuple(dilation)}
+    wide = torch.promote_types(input.dtype, torch.float32)
+
+    def backward(run: Run, upstream: Tensor, indices: Any) -> Any:
+        """In float32, since most products have no other gradient."""
+        given = {"grad_output": upstream.to(wide), "self": input.to(wide), "indices": indices}
+        return run("aclnnMaxPool2dWithIndicesBackward", **given, **told)
+
+    def by_torch() -> tuple[Tensor, Tensor]:
+        result, indices = torch.nn.functional.max_pool2d(input, **told, return_indices=True)
+        return result, indices.int()
+
+    return Steps(
+        lambda run: run("aclnnMaxPool2dWithIndices", self=input, **told),
+        {("input",): backward},
+        by_torch,
+    )
+
+
+@function()
+def avg_pool2d(
+    input: Tensor,
+    kernel_size: Sequence[int],
+    stride: Sequence[int],
+    padding: Sequence[int],
+    ceil_mode: bool,
+    count_include_pad: bool,
+    divisor_override: int | None,
+) -> Steps:
+    if divisor_override == 0:
+        raise ValueError("divisor_override: expected None or another number than 0, found 0")
+    told = {"self": input, "kernel_size": tuple(kernel_size), "stride": tuple(stride)}
+    told |= {"padding": tuple(padding), "ceil_mode": ceil_mode}
+    told |= {"count_include_pad": count_include_pad, "divisor_override": divisor_override or 0}
+    return two_operators("aclnnAvgPool2d", "aclnnAvgPool2dBackward", told)
+
+
+@function()
+def adaptive_avg_pool2d(input: Tensor, output_size: Sequence[int]) -> Steps:
+    told = {"self": input, "output_size": tuple(output_size)}
+    back = {"self": input}
+    return two_operators("aclnnAdaptiveAvgPool2d", "aclnnAdaptiveAvgPool2dBackward", told, back)
+
+
+def pair(numbers: int | Sequence[int] | None) -> list[int]:
+    """A number for both axes; nothing of None."""
+    return [numbers, numbers] if isinstance(numbers, int) else list(numbers or ())
