@@ -1,5 +1,6 @@
 """A whole model computed by functions that stand for those of torch."""
 
+import copy
 from typing import Any
 
 import pytest
@@ -54,6 +55,38 @@ def test_a_converted_model_shares_parameters_and_has_the_results_and_gradients_o
     torch.testing.assert_close(
         list(torch.autograd.grad(found, list(converted.parameters()))), list(gradients)
     )
+
+
+class Images(nn.Module):  # type: ignore[misc]  # torch has no types here
+    """The layers of images that modules of torch are."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Sequential(
+            nn.Conv2d(2, 4, 3, padding=1, bias=False), nn.BatchNorm2d(4), nn.MaxPool2d(2),
+            nn.Conv2d(4, 4, 2), nn.AvgPool2d((2, 1)), nn.AdaptiveAvgPool2d(2),
+        )  # fmt: skip
+
+    def forward(self, x: Any) -> Any:
+        return self.body(x)
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_a_converted_model_of_images_is_torchs_with_its_running_numbers(
+    local: Client, training: bool
+) -> None:
+    torch.manual_seed(3)
+    model = Images().train(training)
+    own, x = copy.deepcopy(model), torch.randn(3, 2, 8, 9)
+    converted = convert(model, functional(local))
+    for found, expected in ((converted(x), own(x)), (converted(2 * x), own(2 * x))):
+        torch.testing.assert_close(found, expected)
+        gradient = torch.randn(expected.shape)
+        torch.testing.assert_close(
+            torch.autograd.grad(found, list(converted.parameters()), gradient),
+            torch.autograd.grad(expected, list(own.parameters()), gradient),
+        )
+    torch.testing.assert_close(list(model.buffers()), list(own.buffers()))
 
 
 def test_what_operators_do_not_have_is_refused_in_a_converted_model_too(local: Client) -> None:
