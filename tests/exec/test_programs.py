@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,10 +17,11 @@ import pytest
 from tests.npu import running_npu_server
 from tests.rows import each
 
+from npucall_client import connect
 from npucall_client.testing import running_server
 
 from . import operators
-from .conftest import MAIN, Run
+from .conftest import HERE, MAIN, Run
 
 ROOT = Path(__file__).parents[2]
 LOST = b"npucall exec: the command that computes has ended, and this program with it\n"
@@ -157,20 +159,68 @@ def test_a_program_without_the_command_is_told_to_use_it(probe: Path, tree: Path
     assert done.stderr.startswith("npucall exec: start this program with `npucall exec -- PROGRAM`")
 
 
-@pytest.mark.parametrize("count", [2, pytest.param(1000, marks=pytest.mark.long)])
-def test_nothing_is_left_of_what_is_killed(probe: Path, run_under: Run, count: int) -> None:
-    """A program ends at its next call after the command has ended."""
-    command = [sys.executable, "-c", MAIN, "exec", "-q", "--target", "local:", "--", probe, "loops"]
+@contextmanager
+def looping(
+    folder: Path, *program: str | Path
+) -> Iterator[tuple[subprocess.Popen[bytes], int, Callable[[], tuple[bytes, bytes]]]]:
+    """A command whose program goes on, the program's number, and what they say until both end."""
+    folder.mkdir(exist_ok=True)
+    command = [sys.executable, "-c", MAIN, "exec", "-q", *program, "loops"]
+    variables = {**os.environ, "TMPDIR": str(folder), "NPUCALL_TIMEOUT": "5"}
+    with subprocess.Popen(
+        command, env=variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        yield process, int(process.stdout.readline()), lambda: process.communicate(timeout=120)
+    assert list(folder.iterdir()) == []
+
+
+def kill_one(folder: Path, number: int, *program: str | Path) -> None:
+    """Kills the program, or the command: then the program ends at its next call."""
+    with looping(folder, *program) as (process, its_number, until_both_end):
+        os.kill(its_number if number % 2 else process.pid, signal.SIGKILL)
+        assert until_both_end() == (b"", b"" if number % 2 else LOST)
+    assert process.returncode == (128 + 9 if number % 2 else -9)
+
+
+@pytest.mark.parametrize("count", [2, pytest.param(500, marks=pytest.mark.long)])
+def test_nothing_is_left_of_what_is_killed(probe: Path, tmp_path: Path, count: int) -> None:
     for number in range(count):
-        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-            assert process.stdout is not None
-            assert process.stderr is not None
-            program = int(process.stdout.readline())
-            os.kill(program if number % 2 else process.pid, signal.SIGKILL)
-            assert process.stdout.read() == b""  # when both have ended
-            said = process.stderr.read()
-        assert process.returncode == (128 + 9 if number % 2 else -9)
-        assert said == (b"" if number % 2 else LOST)
+        program = ("--", probe) if number % 20 != 10 else ("--compile", HERE / "probe.cpp", "--")
+        kill_one(tmp_path / "tmp", number, "--target", "local:", *program)
+
+
+@pytest.mark.long
+def test_nothing_is_left_on_a_server_of_what_is_killed(probe: Path, tmp_path: Path) -> None:
+    side = f"--shared-memory={tmp_path / 'side'}"
+    with running_server(side, "--session-lease=3") as server, connect(server.target) as client:
+        kill_one(tmp_path / "tmp", 0, "--target", server.target, "--", probe)
+        folder = Path(f"/proc/{server.process.pid}/fd")
+        before = len(list(folder.iterdir()))
+        for number in range(450):
+            shared = ("--shared",) if number % 4 < 2 else ()
+            flags = (*shared, "--target", server.target)
+            kill_one(tmp_path / "tmp", number, *flags, "--", probe)
+        end = time.monotonic() + 60
+        while (info := client.info()).bytes_in_flight or info.calls_in_flight:
+            assert time.monotonic() < end, info
+            time.sleep(0.1)
+        assert len(list(folder.iterdir())) <= before + 8
+        assert not [file for file in folder.iterdir() if "memfd" in str(file.readlink())]
+
+
+@pytest.mark.long
+def test_a_program_whose_server_is_killed_ends_and_nothing_is_left(
+    probe: Path, tmp_path: Path
+) -> None:
+    for number in range(50):
+        shared = ("--shared",) if number % 2 else ()
+        with running_server(f"--shared-memory={tmp_path / 'side'}") as server:
+            flags = (*shared, "--target", server.target)
+            with looping(tmp_path / "tmp", *flags, "--", probe) as (process, _, until_both_end):
+                server.process.kill()
+                told, _ = until_both_end()
+        assert (process.returncode, told[:6]) == (9, b"507010")
 
 
 @pytest.mark.more
