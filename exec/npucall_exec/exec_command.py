@@ -15,7 +15,7 @@ from typing import Annotated
 import typer
 
 from npucall_client.client import connect
-from npucall_client.commands.console import Soc, TargetOption
+from npucall_client.commands.console import Soc, TargetOrLocal
 from npucall_client.commands.exits import ExitCode
 from npucall_client.commands.run_child import run_child
 from npucall_client.settings import target_of_environment
@@ -44,7 +44,7 @@ def run_program(  # noqa: PLR0913  # options of a command
         list[str] | None,
         typer.Argument(metavar="PROGRAM", help="The program and its arguments; -- stands before."),
     ] = None,
-    target: TargetOption = None,
+    target: TargetOrLocal = None,
     soc: Soc = "",
     variant: Annotated[
         str, typer.Option(metavar="VARIANT", help="The variant of operators that have several.")
@@ -115,7 +115,7 @@ def run_program(  # noqa: PLR0913  # options of a command
         code = run_child(program, variables)
     if report is not None:
         findings.write(report, code)
-    if not findings.processes and code != ExitCode.NO_COMMAND:
+    if not findings.processes and code not in (ExitCode.NO_COMMAND, ExitCode.NOT_RUN):
         why = why_nothing_arrived(program[0], variables, home / "lib64")
         findings.note(f"no call arrived: {why}")
     if strict and findings.found and code == 0:

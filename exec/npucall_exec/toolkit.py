@@ -61,6 +61,7 @@ def built(own: Own | None = None) -> Path:
 def install(folder: Path, own: Own | None = None) -> None:
     """Copies the toolkit to a folder of the user's. Raises OSError."""
     shutil.copytree(built(own), folder, dirs_exist_ok=True)
+    (folder / "opp").mkdir(exist_ok=True)  # a wheel has no empty folders
     _write_environment(folder.resolve())
 
 
@@ -147,5 +148,5 @@ def _operators(by_name: Own) -> str:
 
 def _write_environment(home: Path) -> None:
     lines = [f'export {name}="{value}"\n' for name, value in environment.of_toolkit(home).items()]
-    lines.append(f'export LD_LIBRARY_PATH="{home}/lib64:$LD_LIBRARY_PATH"\n')
+    lines.append(f'export LD_LIBRARY_PATH="{home}/lib64${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}"\n')
     (home / "set_env.sh").write_text("".join(lines))

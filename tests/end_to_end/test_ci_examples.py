@@ -4,6 +4,7 @@ What needs an engine of containers, tests/containers does.
 """
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -21,9 +22,9 @@ def read(name: str) -> Any:
     return YAML(typ="safe").load(EXAMPLES / name)
 
 
-def commands(name: str) -> list[str]:
-    """What the job that installs npucall runs, without what its machine needs first."""
-    job = read(name)["jobs"]["installed"] if name == "github.yml" else read(name)["installed"]
+def commands(name: str, which: str) -> list[str]:
+    """What a job runs, without what its machine needs first."""
+    job = read(name)["jobs"][which] if name == "github.yml" else read(name)[which]
     if name == "gitlab.yml":
         script: list[str] = job["script"]
         return script
@@ -32,7 +33,8 @@ def commands(name: str) -> list[str]:
 
 
 def write_users_project(folder: Path) -> None:
-    """The two files of docs/ci.md that a user writes."""
+    """The two files of docs/ci.md that a user writes, and those of a program of docs/exec.md."""
+    shutil.copytree(ROOT / "examples/exec", folder, dirs_exist_ok=True)
     (folder / "tests").mkdir()
     for block in files((ROOT / "docs/ci.md").read_text(encoding="utf-8")):
         (folder / "tests" / block.name).write_text(block.text, encoding="utf-8")
@@ -41,8 +43,11 @@ def write_users_project(folder: Path) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", ["github.yml", "gitlab.yml"])
-def test_the_job_that_installs_npucall_tests_a_users_project(
-    name: str, repository: Path, tmp_path: Path
+@pytest.mark.parametrize(
+    ("which", "said_last"), [("installed", "1 passed"), ("programs", "100% tests passed")]
+)
+def test_a_job_that_installs_npucall_tests_a_users_project(
+    name: str, which: str, said_last: str, repository: Path, tmp_path: Path
 ) -> None:
     write_users_project(tmp_path)
     subprocess.run([sys.executable, "-m", "venv", tmp_path / "venv"], check=True)
@@ -53,10 +58,10 @@ def test_the_job_that_installs_npucall_tests_a_users_project(
         "NPUCALL_REPOSITORY": str(repository),
         "NPUCALL_REF": "main",
     }
-    for command in commands(name):
+    for command in commands(name, which):
         said = subprocess.run(
             ["bash", "-e", "-c", command],
             cwd=tmp_path, env=environment, capture_output=True, text=True, check=False,
         )  # fmt: skip
         assert said.returncode == 0, f"{command}\n{said.stdout}\n{said.stderr}"
-    assert "1 passed" in said.stdout
+    assert said_last in said.stdout

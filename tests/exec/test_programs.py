@@ -134,6 +134,8 @@ def test_processes_at_the_same_time_and_a_program_that_is_not_there(
 ) -> None:
     done = run_here("--", "bash", "-c", f"{probe} runs & {probe} runs; wait; /nowhere/program")
     assert (done.returncode, done.stdout) == (127, "0.5\n" * 2)
+    page = run_here("--", ROOT / "README.md")
+    assert (page.returncode, "no call arrived" in page.stderr) == (126, False)
 
 
 def test_numbers_of_16_bits_are_those_of_numpy(probe: Path, run_here: Run) -> None:

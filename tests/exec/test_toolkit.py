@@ -85,10 +85,11 @@ def test_a_toolkit_in_a_folder_of_the_user_names_that_folder(tree: Path, tmp_pat
     script = (
         f". {tmp_path}/npu/set_env.sh; echo $ASCEND_HOME_PATH $ASCEND_OPP_PATH $LD_LIBRARY_PATH"
     )
-    environment = {"PATH": os.environ["PATH"], "LD_LIBRARY_PATH": "/other"}
-    done = subprocess.run(["sh", "-c", script], env=environment, capture_output=True, check=True)
     home = f"{tmp_path}/npu"
-    assert done.stdout.decode().split() == [home, f"{home}/opp", f"{home}/lib64:/other"]
+    for before, after in (((), ""), (("LD_LIBRARY_PATH=/other",), ":/other")):
+        done = said("env", "-i", f"PATH={os.environ['PATH']}", *before, "sh", "-c", script)
+        assert done.split() == [home, f"{home}/opp", f"{home}/lib64{after}"]
+    assert (tmp_path / "npu/opp").is_dir()
 
 
 def test_another_header_makes_another_toolkit(monkeypatch: pytest.MonkeyPatch) -> None:

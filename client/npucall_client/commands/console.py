@@ -43,6 +43,12 @@ TargetOption = Annotated[
     str | None,
     typer.Option("--target", "-t", metavar="TARGET", help=f"{_KINDS}. {_DEFAULT}"),
 ]
+TargetOrLocal = Annotated[
+    str | None,
+    typer.Option(
+        "--target", "-t", metavar="TARGET", help=f"{_KINDS}. Default: NPUCALL_TARGET, or local:."
+    ),
+]
 Targets = Annotated[
     list[str] | None,
     typer.Argument(metavar="TARGET", help="The targets; --target TARGET means the same."),
