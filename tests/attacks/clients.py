@@ -1,8 +1,8 @@
 """Polite clients, and how clients are started that are a process of their own.
 
-``TARGET [large]``: callers ask the server politely, and tell what they see. Each line on standard
-input ends a phase, of which one line of JSON tells. A caller that is told that the server is full
-waits and asks again; its call is lost if it is not answered within PATIENCE.
+``TARGET [large]``: callers ask the server politely, all but one over gRPC, and tell what they see.
+Each line on standard input ends a phase, of which one line of JSON tells. A caller that hears that
+the server is full waits and asks again; its call is lost if it is not answered within PATIENCE.
 """
 
 import json
@@ -146,8 +146,9 @@ def _polite(target: str, *kinds: str) -> None:
     acts: dict[Callable[[], None], float] = {}
     if not target.startswith("pool:"):
         acts[lambda: phase.health.append(health_of(target))] = _PAUSES["health"]
-    for kind in "small", "small", *kinds:
-        client = npucall_client.connect(target, wait=False)
+    for number, kind in enumerate(("small", "small", *kinds)):
+        carrier = npucall_client.Options(carrier="grpc" if number else "auto")
+        client = npucall_client.connect(target, wait=False, options=carrier)
         _ask(client, kind, Seen())  # the connection stands
         acts[lambda client=client, kind=kind: _ask(client, kind, phase)] = _PAUSES[kind]  # type: ignore[misc]
     for each in acts.items():

@@ -12,24 +12,27 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
+import grpc
 import numpy as np
 import pytest
 from tests.certificates import Authority
 from tests.end_to_end import wire
 
 import npucall
-import npucall_client
 from npucall.errors import NpucallError
 from npucall.operators.l1_loss_backward import l1_loss_backward
+from npucall.v1 import access_service_pb2 as pb
 from npucall_client import Client
 
 from .clients import health_of
 from .http2 import HEALTH, Connections, answered, connected, pump, sent
 from .servers import MIB, Start
+from .test_tenants import tenants
 
 ONE = np.float32(1)
-HANDSHAKES = 1000
+HANDSHAKES, LEASE = 1000, 2
 _PRIORITY = 2
 """A frame that says nothing, which gRPC reads and forgets."""
 
@@ -54,32 +57,61 @@ def kept_moving(made: Connections, pause: float = 0.5) -> Iterator[None]:
         mover.join()
 
 
-def answers(client: Client, calls: int = 5) -> int:
-    """How many calls are answered, each within three seconds."""
-    found = 0
-    for _ in range(calls):
+@contextmanager
+def callers(
+    target: str, options: dict[str, str] | None = None, **given: Any
+) -> Iterator[list[Client]]:
+    """Over gRPC, where the strangers are, and by what carries calls elsewhere."""
+    with ExitStack() as stack:
+        yield [
+            stack.enter_context(
+                npucall.connect(
+                    target, options=npucall.Options(carrier=carrier, **(options or {})), **given
+                )
+            )
+            for carrier in ("grpc", "auto")
+        ]
+
+
+def answers(clients: list[Client], calls: int = 5) -> int:
+    """How many calls of each are answered, of whom has fewest; each within three seconds."""
+    found = dict.fromkeys(clients, 0)
+    for client in clients * calls:
         try:
             client.options(timeout=3).run(l1_loss_backward, ONE, ONE, ONE)
         except NpucallError:
             continue
-        found += 1
-    return found
+        found[client] += 1
+    return min(found.values())
 
 
-def test_requests_without_a_body_hold_no_room_that_others_need(start: Start) -> None:
-    """Before: 0 of 5 answered, BUSY for as long as they like."""
+def asked(channel: grpc.Channel, request: Any) -> Any:
+    """What the service of reservations answers, soon."""
+    name = type(request).__name__.removesuffix("Request")
+    method: Any = channel.unary_unary(f"/npucall.v1.AccessService/{name}")  # type: ignore[call-arg]
+    answer = getattr(pb, f"{name}Response")
+    return answer.FromString(method(request.SerializeToString(), timeout=3))
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_requests_without_a_body_hold_no_room_that_others_need(
+    start: Start, tmp_path: Path, known: bool
+) -> None:
+    """Before: 0 of 5 answered, BUSY for as long as they like. ``known``: a tenant does it."""
+    flags, token_of = tenants(tmp_path, quiet="", greedy="") if known else ([], {})
+    quiet = {"token": token_of["quiet"]} if known else {}
     with (
-        start() as server,
-        npucall_client.connect(server.target) as client,
+        start(*flags) as server,
+        callers(server.target, **quiet) as clients,
         connected(server.target, 3) as made,
         kept_moving(made),
     ):
         for each in made:
             for _ in range(20):
-                each.call("Execute", end=False)
+                each.call("Execute", end=False, token=token_of.get("greedy", ""))
         time.sleep(1)
-        assert answers(client) == 5
-        with npucall_client.connect(server.target) as late:
+        assert answers(clients) == 5
+        with callers(server.target, **quiet) as late:
             assert answers(late) == 5
 
 
@@ -87,18 +119,25 @@ def test_health_checks_that_never_come_keep_nobody_from_connecting_or_renewing(
     start: Start,
 ) -> None:
     """Before: connect() failed or took a minute, checks too, and the session's lease ended."""
-    with start() as server, npucall_client.connect(server.target) as client:
-        session = client.session()
+    with (
+        start(f"--session-lease={LEASE}") as server,
+        callers(server.target) as clients,
+        clients[0].session() as session,
+        wire.bare_channel(server.target) as channel,
+    ):
+        kept = session.put(np.ones(4, np.float32))
+        key = asked(channel, pb.ReserveRequest(seconds=60)).key
         with connected(server.target, 8) as made, kept_moving(made):
             for path in (HEALTH, "GetServerInfo") * 8:
                 for each in made:
                     each.call(path, end=False)
-            time.sleep(1)
-            with npucall_client.connect(server.target) as late:
-                assert answers(late) == 5
+            time.sleep(2 * LEASE)
+            asked(channel, pb.RenewReservationRequest(key=key))
+            asked(channel, pb.ReleaseReservationRequest(key=key))
+            with callers(server.target) as late:
+                assert answers([*clients, *late]) == 5
             assert [health_of(server.target) for _ in range(5)] == ["SERVING"] * 5
-            session.put(np.ones(4, np.float32))
-        session.close()
+            assert kept.numpy().tolist() == [1] * 4
 
 
 def test_idle_and_unfinished_connections_keep_nobody_out(start: Start) -> None:
@@ -109,8 +148,8 @@ def test_idle_and_unfinished_connections_keep_nobody_out(start: Start) -> None:
         kept_moving(made, 0.2),
     ):
         wire.until(lambda: health_of(server.target) == "SERVING", "a place is free")
-        with npucall_client.connect(server.target) as client:
-            assert answers(client) == 5
+        with callers(server.target) as clients:
+            assert answers(clients) == 5
 
 
 def test_handshakes_without_an_end_keep_nobody_out(
@@ -119,7 +158,7 @@ def test_handshakes_without_an_end_keep_nobody_out(
     """Before: with 300 of them nobody else connected."""
     authority = Authority(tmp_path_factory.mktemp("ca"))
     pair, own = authority.server(), authority.client("anna")
-    options = npucall.Options(certificate=str(own.certificate), key=str(own.key))
+    options = {"certificate": str(own.certificate), "key": str(own.key)}
     flags = *pair.flags, f"--tls-client-ca={authority.ca}", "--max-connections=64"
     with start(*flags) as server, ExitStack() as stack:
         host, _, port = server.target.rpartition(":")
@@ -127,8 +166,8 @@ def test_handshakes_without_an_end_keep_nobody_out(
             made = stack.enter_context(socket.create_connection((host, int(port)), timeout=10))
             made.sendall(b"\x16\x03\x01")  # of a ClientHello
         time.sleep(1)
-        with npucall.connect(server.target, ca=authority.ca, options=options) as client:
-            assert answers(client) == 5
+        with callers(server.target, options, ca=authority.ca) as clients:
+            assert answers(clients) == 5
         server.note(f"{server.descriptors()} descriptors")
 
 

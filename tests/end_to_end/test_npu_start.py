@@ -3,14 +3,18 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from tests.npu import environment, running_npu_server
+from tests.npu import environment, need_compiler, running_npu_server
+from tests.simulator.build import build
 
 import npucall_client
+from npucall_server.commands.doctor.host import check_environment
 
 from . import wire
+from .pages import ROOT
 
 
 class Refusal(NamedTuple):
@@ -105,3 +109,35 @@ def test_another_device_of_the_host_serves_under_its_name_with_the_variant_asked
     ):
         info = client.server_info()
     assert (info.server.device, info.default_variant) == ("cann:1", "builtin")
+
+
+RECIPES = ("Dockerfile", "deploy/npucall-server@.service", "deploy/slurm/npucall.sbatch")
+
+
+@pytest.mark.parametrize(
+    ("installed", "found"), [("8.1", "8.1"), ("9.x", "9.x"), ("8.1 9.x", "9.x")]
+)
+def test_a_release_is_found_where_cann_s_installer_puts_it(
+    installed: str, found: str, tmp_path: Path
+) -> None:
+    """By what starts a server, and by the doctor of a shell that has sourced nothing."""
+    need_compiler()
+    tree, folder = build(), tmp_path / "usr/local/Ascend"
+    folder.mkdir(parents=True)
+    for name in installed.split():
+        for entry in tree.ascend(name).iterdir():
+            (folder / entry.name).symlink_to(entry)
+    homes = dict[str, str]()
+    for recipe in RECIPES:
+        text = (
+            (ROOT / recipe).read_text().replace("$$", "$").replace('\\"', '"').replace("\\\n", "")
+        )
+        sourcing = text[text.index("for each in /usr") : text.index(" || exit 69")]
+        script = f"{sourcing.replace('/usr/local/Ascend', str(folder))}; echo $ASCEND_HOME_PATH"
+        ran = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
+        homes[recipe] = ran.stdout.strip()
+    assert homes == dict.fromkeys(RECIPES, str(tree.generation(found).home))
+    script = tree.generation(found).set_env.relative_to(tree.ascend(found))
+    (fault, *_) = check_environment({}, tmp_path, 0)
+    assert fault.todo is not None
+    assert f"CANN_SET_ENV=/usr/local/Ascend/{script}" in fault.todo

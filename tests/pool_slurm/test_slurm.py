@@ -96,7 +96,7 @@ def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pool]:
     """A cluster of two nodes with two simulated NPUs each, and nothing that runs on it yet."""
     need("slurmctld slurmd munge", "munged", "sbatch", "slurmctld", "slurmd")
     need_compiler()
-    toolkit = build().generation("9.x").home / "set_env.sh"
+    toolkit = build().generation("9.x").set_env
     with cluster(tmp_path_factory.mktemp("slurm")) as made:
         yield Pool(made, toolkit)
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from npucall_exec.compiler import RUNTIME, Compiler, release, sources_of, together
 
 from .generate import entry_points
-from .install import install, install_custom
+from .install import install, install_custom, lay_out
 from .prototypes import FOLDER, Prototype, read_prototypes
 from .tree import IN_THE_PACKAGE, Generation, Tree
 
@@ -78,6 +78,7 @@ class _Builder:
 
     def _generation(self, name: str) -> None:
         here = self.tree.generation(name)
+        lay_out(name, here)
         compiler = self._compiler(name)
         acl = self._runtime(name, here, compiler)
         base = here.lib64 / "libnnopbase.so"

@@ -1,4 +1,4 @@
-"""Writes what an installation holds beside its libraries: headers, version files, set_env.sh."""
+"""Writes what an installation is beside its libraries: folders, headers, versions, set_env.sh."""
 
 import shutil
 from collections.abc import Sequence
@@ -6,7 +6,7 @@ from pathlib import Path
 
 from .headers import FIXED, write_headers
 from .prototypes import Prototype
-from .tree import IN_THE_PACKAGE, Generation
+from .tree import IN_THE_PACKAGE, MACHINE, Generation
 
 _VERSIONS = {"8.1": "8.1.RC1", "8.3": "8.3.RC1", "9.x": "9.0.0"}
 _PACKAGES = {
@@ -28,6 +28,24 @@ export ASCEND_HOME_PATH=${{ASCEND_TOOLKIT_HOME}}
 """
 
 
+def lay_out(name: str, here: Generation) -> None:
+    """Makes the folders: the home is a link to the release's, which has a folder for the machine.
+
+    A tree of another layout goes.
+    """
+    version = _VERSIONS[name] if name in IN_THE_PACKAGE else f"cann-{_VERSIONS[name]}"
+    release = here.home.parent / version
+    if not here.home.is_symlink():
+        shutil.rmtree(here.home, ignore_errors=True)
+        release.mkdir(parents=True, exist_ok=True)
+        here.home.symlink_to(release.name)
+    for folder in here.lib64, here.include:
+        if not folder.is_symlink():
+            target = Path(f"{MACHINE}-linux", folder.name)
+            (release / target).mkdir(parents=True, exist_ok=True)
+            folder.symlink_to(target)
+
+
 def install(name: str, here: Generation, operators: Sequence[Prototype]) -> None:
     """Writes the files of one tree around its libraries."""
     install_headers(name, here, operators)
@@ -36,7 +54,7 @@ def install(name: str, here: Generation, operators: Sequence[Prototype]) -> None
         folder.mkdir(parents=True, exist_ok=True)
         version = _VERSIONS[name]
         (folder / "version.info").write_text(f"Version={version}\nversion_dir={version}\n")
-    (here.home / "set_env.sh").write_text(_SET_ENV.format(home=here.home))
+    here.set_env.write_text(_SET_ENV.format(home=here.home))
 
 
 def install_custom(package: Path, operators: Sequence[Prototype]) -> None:
@@ -47,9 +65,10 @@ def install_custom(package: Path, operators: Sequence[Prototype]) -> None:
 
 def install_headers(name: str, here: Generation, operators: Sequence[Prototype]) -> None:
     """Writes the headers of the operators that a release has, in place of what was there."""
-    shutil.rmtree(here.include, ignore_errors=True)
-    here.include.mkdir(parents=True)
-    folder = here.include / "aclnnop"
+    include = here.include.resolve()
+    shutil.rmtree(include, ignore_errors=True)
+    include.mkdir(parents=True)
+    folder = include / "aclnnop"
     is_linked = name in IN_THE_PACKAGE
     files = here.op_api_headers if is_linked else folder
     shutil.rmtree(files, ignore_errors=True)
@@ -64,4 +83,4 @@ def install_headers(name: str, here: Generation, operators: Sequence[Prototype])
             link = folder / path.relative_to(files)
             link.parent.mkdir(parents=True, exist_ok=True)
             link.symlink_to(path.resolve())
-    shutil.copytree(FIXED / "aclnn", here.include / "aclnn")
+    shutil.copytree(FIXED / "aclnn", include / "aclnn")

@@ -116,7 +116,7 @@ SIM_OPERATOR(aclnnRopeWithSinCosCache, const aclTensor *positions, const aclTens
              SIM_OPTIONAL const aclIntArray *mropeSection, int64_t headSize, bool isNeoxStyle,
              SIM_OUT aclTensor *queryOut, SIM_OUT aclTensor *keyOut);
 
-// aclnn_scaled_masked_softmax.h; opapi; 8.1; level2
+// aclnn_scaled_masked_softmax.h; opapi; 8.1 9.x; level2
 SIM_OPERATOR(aclnnScaledMaskedSoftmax, const aclTensor *x, const aclTensor *mask, double scale,
              bool fixTriuMask, SIM_OUT aclTensor *y);
 

@@ -95,6 +95,22 @@ def test_older_releases_keep_their_operators_in_the_operator_package_with_links_
     assert [path.name for path in (here.opp / "lib64").iterdir()] == ["libopapi.so"]
 
 
+@EACH
+def test_a_release_is_where_cann_s_installer_puts_it_and_its_home_is_a_link(
+    tree: Tree, name: str
+) -> None:
+    home, version = {
+        "8.1": ("ascend-toolkit/latest", "8.1.RC1"),
+        "8.3": ("ascend-toolkit/latest", "8.3.RC1"),
+        "9.x": ("cann", "cann-9.0.0"),
+    }[name]
+    here = tree.generation(name)
+    assert here.home == tree.ascend(name) / home
+    assert str(here.home.readlink()) == version
+    assert str(here.lib64.readlink()) == f"{MACHINE}-linux/lib64"
+    assert str(here.include.readlink()) == f"{MACHINE}-linux/include"
+
+
 def test_the_runtime_is_one_library_that_of_9_x_two_with_later_functions(tree: Tree) -> None:
     *older, new = (tree.generation(name).lib64 for name in GENERATIONS)
     for old in older:
@@ -132,7 +148,7 @@ def test_libraries_load_by_their_paths_and_lead_to_what_they_need(tree: Tree, na
 @EACH
 def test_set_env_exports_the_environment_that_the_tree_names(tree: Tree, name: str) -> None:
     here = tree.generation(name)
-    script = f". {here.home}/set_env.sh; env -0"
+    script = f". {here.set_env}; env -0"
     plain = {"PATH": os.environ["PATH"], "LD_LIBRARY_PATH": os.environ.get("LD_LIBRARY_PATH", "")}
     printed = subprocess.run(
         ["bash", "-c", script], env=plain, capture_output=True, text=True, check=True

@@ -8,7 +8,8 @@ from pathlib import Path
 MACHINE = platform.machine()
 VENDOR = "customize"
 IN_THE_PACKAGE = ("8.1", "8.3")
-"""Releases that keep what operators have in the operator package, with links to it."""
+"""Releases that keep what operators have in the operator package, with links to it. All before
+8.5.0, so they have another home too."""
 _OP_API = Path("opp/built-in/op_impl/ai_core/tbe/op_api")
 
 
@@ -17,6 +18,11 @@ class Generation:
     """One installed tree, as CANN's installer lays it out, under ``home``."""
 
     home: Path
+
+    @property
+    def set_env(self) -> Path:
+        """The script that a user sources: in the home, or before 8.5.0 beside it."""
+        return (self.home if self.home.name == "cann" else self.home.parent) / "set_env.sh"
 
     @property
     def lib64(self) -> Path:
@@ -70,7 +76,12 @@ class Tree:
 
     def generation(self, name: str) -> Generation:
         """The installed tree of ``"8.1"``, ``"8.3"`` or ``"9.x"``."""
-        return Generation(self.root / name / "cann")
+        home = "ascend-toolkit/latest" if name in IN_THE_PACKAGE else "cann"
+        return Generation(self.ascend(name) / home)
+
+    def ascend(self, name: str) -> Path:
+        """What ``/usr/local/Ascend`` is on a host of this release."""
+        return self.root / name
 
     @property
     def custom(self) -> Path:

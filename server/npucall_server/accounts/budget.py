@@ -31,7 +31,7 @@ _SHORTEST_MESSAGE = 4 * MAX_CALL_BYTES
 _MOST_STREAMS, _MOST_MESSAGES = 64, 128
 _LEAST = 4
 _CONNECTION_SHARE = 256 * KIB
-_LEAST_CONNECTIONS, _MOST_CONNECTIONS = 256, 4096
+LEAST_CONNECTIONS, _MOST_CONNECTIONS = 256, 4096
 
 
 @dataclass(frozen=True)
@@ -72,12 +72,12 @@ class Budget:
             max_connections=min(
                 settings.max_connections or _usual_connections(memory), descriptors
             ),
-            frame_connections=min(settings.max_connections or _LEAST_CONNECTIONS, descriptors),
+            frame_connections=min(settings.max_connections or LEAST_CONNECTIONS, descriptors),
         )
 
 
 def _usual_connections(memory: int) -> int:
-    return min(max(memory // _CONNECTION_SHARE, _LEAST_CONNECTIONS), _MOST_CONNECTIONS)
+    return min(max(memory // _CONNECTION_SHARE, LEAST_CONNECTIONS), _MOST_CONNECTIONS)
 
 
 def _usual_message(memory: int) -> int:

@@ -24,8 +24,8 @@ from npucall_server.directory.settings import DirectorySettings
 from npucall_server.directory.table import MemberTable
 from npucall_server.metrics import declared
 from npucall_server.metrics.counters import MetricSample
-from npucall_server.serving import grpc_server
-from npucall_server.serving.listener import Listener, access_of, connections_possible, metrics_of
+from npucall_server.serving import grpc_server, process_limits
+from npucall_server.serving.listener import Listener, access_of, metrics_of
 from npucall_server.serving.watch import Watch
 from npucall_server.telemetry.log import Log
 
@@ -44,8 +44,9 @@ class Directory:
     ) -> None:
         self._log = log
         self._access = access_of(settings, log)
-        possible = connections_possible(_OTHER_DESCRIPTORS) // len(settings.listens)
-        connections = min(settings.max_connections, possible)
+        wanted, doors = settings.max_connections, len(settings.listens)
+        possible = process_limits.connections(wanted, doors, _OTHER_DESCRIPTORS, log)
+        connections = min(wanted, possible)
         self.feed = Feed(MemberTable(clock()), log, clock)
         peers, guard = Peers(log, settings.peer_timeout), self._access.guard
         self._lets_all_announce = settings.insecure_bind and not guard.asks

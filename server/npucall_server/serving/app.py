@@ -12,7 +12,7 @@ import grpc
 from npucall.errors import NpucallError
 from npucall.limits import MAX_REGIONS
 from npucall_server.access.guard import Guard
-from npucall_server.accounts.budget import Budget
+from npucall_server.accounts.budget import LEAST_CONNECTIONS, Budget
 from npucall_server.accounts.usage_file import UsageFile
 from npucall_server.announcing import member
 from npucall_server.announcing.announcer import Announcer
@@ -31,10 +31,10 @@ from npucall_server.services.account import AccountService
 from npucall_server.services.operators import OperatorService
 from npucall_server.services.sessions.kept import Kept
 from npucall_server.services.sessions.service import SessionService
-from npucall_server.serving import binding, grpc_server
+from npucall_server.serving import binding, grpc_server, process_limits
 from npucall_server.serving.core import SYSTEM, Clock, Core, core_of, operators_of
 from npucall_server.serving.frames_listeners import FramesListener, frames_listeners_of
-from npucall_server.serving.listener import Listener, connections_possible, metrics_of
+from npucall_server.serving.listener import Listener, metrics_of
 from npucall_server.serving.watch import Watch
 from npucall_server.settings.server import ServerSettings
 from npucall_server.shared.side_socket import SideSocket
@@ -227,7 +227,8 @@ def _methods_of(core: Core) -> Methods:
     settings, executions = core.settings, core.executions
     has_frames = settings.has_frames_socket or bool(settings.frames_listen)
     doors = len(settings.listens) + has_frames  # each has as many as may be
-    connections = connections_possible(_OTHER_DESCRIPTORS) // doors
+    wanted = settings.max_connections or LEAST_CONNECTIONS
+    connections = process_limits.connections(wanted, doors, _OTHER_DESCRIPTORS, core.log)
     budget = Budget.of(settings, connections)
     metrics = metrics_of(settings, operators_of(core.device))
     server = grpc_server.server(settings, budget, core.device.lanes)

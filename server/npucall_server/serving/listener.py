@@ -15,7 +15,7 @@ from npucall_server.carriers.peers import Peers
 from npucall_server.metrics.counters import MetricSample
 from npucall_server.metrics.shown import ExtraMissingError, Metrics
 from npucall_server.services.health import Health
-from npucall_server.serving import binding, process_limits, ready_file
+from npucall_server.serving import binding, ready_file
 from npucall_server.serving.health_server import MOST_PROBES, HealthServer
 from npucall_server.settings import addresses
 from npucall_server.settings.addresses import Security
@@ -139,9 +139,3 @@ def metrics_of(settings: ListenerSettings, operators: list[str]) -> Metrics:
         return Metrics(settings, operators)
     except ExtraMissingError as error:
         raise binding.SettingsError(str(error)) from error
-
-
-def connections_possible(other_descriptors: int) -> int:
-    """How many connections are possible, after the descriptors that the process needs itself."""
-    most = process_limits.descriptors()
-    return max(most - other_descriptors, most // 2)

@@ -8,7 +8,6 @@ import socket
 import traceback
 
 from npucall_server.exits import ExitCode
-from npucall_server.serving import process_limits
 from npucall_server.settings.listener import ListenerSettings
 from npucall_server.telemetry.log import LibraryLines, Log
 
@@ -22,12 +21,6 @@ def open_log(settings: ListenerSettings) -> Log:
     logging.getLogger().addHandler(LibraryLines(log))
     for fault in settings.warnings:
         log.event("warning", message=fault)
-    if (limit := process_limits.descriptors()) < process_limits.FEW:
-        message = (
-            f"only {limit} files may be open at a time, {process_limits.FEW} would do: each "
-            "connection is one, and shared memory takes some"
-        )
-        log.event("warning", message=f"{message}; raise the limit (ulimit -Hn, LimitNOFILE)")
     return log
 
 

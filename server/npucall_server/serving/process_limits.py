@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 
+from npucall_server.telemetry.log import Log
+
 if sys.platform != "win32":
     import resource
 
@@ -11,8 +13,6 @@ _UNLIMITED = 2**20
 """Used if there is no limit."""
 _WITHOUT_LIMITS = 512
 """Files that a C library opens where the system has no such limit (Windows)."""
-FEW = 1024
-"""With fewer descriptors, a few hundred idle connections keep others out."""
 
 
 def descriptors() -> int:
@@ -29,3 +29,21 @@ def descriptors() -> int:
     except (OSError, ValueError):  # macOS says "unlimited" but does not accept it
         pass
     return _UNLIMITED if soft == resource.RLIM_INFINITY else soft
+
+
+def connections(wanted: int, doors: int, others: int, log: Log) -> int:
+    """How many connections each of ``doors`` may have; for all else there may be ``others``.
+
+    Where they are fewer than ``wanted``, the log says how many files these need.
+    """
+    most = descriptors()
+    possible = max(most - others, most // 2) // doors
+    if possible < wanted:
+        needed = wanted * doors + min(wanted * doors, others)
+        log.event(
+            "warning",
+            message=f"only {most} files may be open at a time, enough for {possible} connections "
+            f"at each address: {wanted} need {needed} files; raise the limit (ulimit -Hn, "
+            "LimitNOFILE)",
+        )
+    return possible

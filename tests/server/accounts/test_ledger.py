@@ -16,7 +16,7 @@ from npucall_server.accounts import giving_way
 from npucall_server.accounts import ledger as module
 from npucall_server.accounts.budget import HEALTH_MESSAGES, LISTING_MESSAGES, Budget
 from npucall_server.accounts.ledger import Entry, Ledger, Quota
-from npucall_server.scheduling.kept_memory import IdleMemory, KeptMemory
+from npucall_server.scheduling.kept_memory import IdleMemory, KeptMemory, StrayMemory
 from npucall_server.settings.server import ServerSettings
 from npucall_server.settings.tenants import Tenant, Tenants
 
@@ -416,3 +416,26 @@ def test_a_large_call_has_kept_memory_given_back_where_it_would_be_too_much(
     now[0] = resident
     subject.make_room(size)
     assert len(given) == given_back
+
+
+def test_what_no_call_explains_counts_against_the_calls_that_come_next() -> None:
+    """Usual are half of the limit and 128 MiB; what is freed in time does not count."""
+    ledger, resident = Ledger(1000 * MIB, FullError), [100 * MIB]
+    given: list[int] = []
+    stray = StrayMemory(ledger, lambda: given.append(resident[0]), lambda: resident[0])
+    call = ledger.take(holder("caller"), 200 * MIB)
+    counted: list[int] = []
+    for megabytes in (100, 728, 928, 1228, 900):
+        resident[0] = megabytes * MIB
+        stray.look()
+        counted.append(ledger.used // MIB)
+    assert counted == [200, 200, 200, 500, 200]
+    assert given == [1228 * MIB]
+    resident[0] = 1728 * MIB
+    stray.look()
+    with pytest.raises(FullError):
+        ledger.take(holder("other"), MIB)
+    call.give_back()
+    resident[0] = 100 * MIB
+    stray.look()
+    assert ledger.used == 0

@@ -28,28 +28,32 @@ def precious(tmp_path: Path) -> Path:
 # --- Descriptors: as many as the process may have, and a word where these are few -----------------
 
 PROGRAM = """
-import json, logging, resource
-from npucall_server.serving import process, process_limits
-from npucall_server.settings.server import ServerSettings
+import json, resource
+from npucall_server.serving import process_limits
+from npucall_server.telemetry.log import Log
 
 for limits in json.loads(input()):
     resource.setrlimit(resource.RLIMIT_NOFILE, limits)
-    print(process_limits.descriptors(), *resource.getrlimit(resource.RLIMIT_NOFILE), flush=True)
-    process.open_log(ServerSettings()).flush()
+    possible = process_limits.connections(256, 2, 1088, Log())
+    print(possible, *resource.getrlimit(resource.RLIMIT_NOFILE), flush=True)
 """
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="limits are read from /proc")
-def test_the_limit_is_raised_to_the_hard_one_and_a_log_says_where_that_is_small() -> None:
+def test_the_limit_is_raised_to_the_hard_one_and_a_log_says_how_many_files_are_needed() -> None:
     """In a process of its own, which gets smaller limits one after the other."""
-    limits = [(100, 2000), (64, 256), (256, 256)]
+    limits = {(100, 2000): 500, (64, 1024): 256, (1023, 1023): 255, (128, 128): 32}
     command = [sys.executable, "-c", PROGRAM]
     done = subprocess.run(
-        command, input=json.dumps(limits), capture_output=True, text=True, check=True
+        command, input=json.dumps([*limits]), capture_output=True, text=True, check=True
     )
-    assert done.stdout.splitlines() == [f"{hard} {hard} {hard}" for _, hard in limits]
+    assert done.stdout.splitlines() == [f"{n} {hard} {hard}" for (_, hard), n in limits.items()]
     warnings = [json.loads(line)["message"] for line in done.stderr.splitlines()]
-    assert [each.partition(" may be open")[0] for each in warnings] == ["only 256 files"] * 2
+    assert warnings == [
+        f"only {limit} files may be open at a time, enough for {connections} connections at each "
+        "address: 256 need 1024 files; raise the limit (ulimit -Hn, LimitNOFILE)"
+        for limit, connections in ((1023, 255), (128, 32))
+    ]
 
 
 # --- One process has a device, and a late one waits for it instead of failing ---------------------

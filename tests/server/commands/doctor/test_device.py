@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from tests.simulator.control import Simulator
-from tests.simulator.tree import Tree
+from tests.simulator.tree import MACHINE, Tree
 
 from npucall.declare.prepare import Prepared
 from npucall_server.commands.doctor import bench, promises, report, trial
@@ -221,7 +221,8 @@ def test_the_files_that_were_loaded_are_named_and_functions_that_are_missing(
 ) -> None:
     libraries = open_libraries(paths)
     said = [finding.found for finding in check_libraries(libraries, paths)]
-    assert f"loaded {paths.home}/lib64/libnnopbase.so" in said
+    assert paths.home is not None
+    assert f"loaded {paths.home.resolve()}/{MACHINE}-linux/lib64/libnnopbase.so" in said
     assert said[-1] == "every function is there"
     found = warnings(check_libraries(libraries, paths._replace(home=tmp_path)))
     assert len(found) == 3
