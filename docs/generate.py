@@ -81,7 +81,7 @@ def pages() -> dict[Path, str]:
         docs / "settings.md": settings_page(),
         docs / "exit-codes.md": exit_codes_page(),
         docs / "metrics.md": metrics_page(),
-        docs / "operators.md": operator_page.page(),
+        **{docs / place: text for place, text in operator_page.pages().items()},
         **{ROOT / name: counted(_read(ROOT / name), said) for name, said in COUNTS.items()},
         **{
             docs / name: system_picture.picture(words)

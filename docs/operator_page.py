@@ -1,21 +1,20 @@
-"""operators.md, from the catalogue."""
+"""operators.md and the pages of its folder, from the catalogue."""
 
 from __future__ import annotations
 
 import re
-import textwrap
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 import page_parts
 
 from npucall.compute.evaluate import compute
 from npucall.declare.call import Call
+from npucall.declare.declaration import Area
 from npucall.declare.parameters import Attribute, Input, c_name
 from npucall.declare.prepare import prepare
 from npucall.errors import NpucallError
 from npucall.operators import CATALOGUE
-from npucall.products import PRODUCTS
 from npucall.tensors import TensorSpec
 from npucall_conformance.cases.made_call import call_of
 from npucall_conformance.cases.maker import Maker
@@ -29,69 +28,109 @@ if TYPE_CHECKING:
 
 SAMPLE = [[2, 3], [5, 8]]
 """What the vendor's sample programs call the operators with, for every tensor."""
-LINE = 100
-"""Characters of a line."""
+_GRADIENT = re.compile("Backward|Grad")
+"""In the names of gradients."""
 SAMPLED = ("aclnnKlDivBackward", "aclnnKlDivTargetBackward", "aclnnL1LossBackward")
 """Those that have a sample program; the others' examples are drawn."""
 
 
-def page() -> str:
-    """Every operator of the catalogue, by name and variant."""
-    return page_parts.page(
-        "Operators",
-        """
-        From the declarations in `npucall.operators`. Rules are in the order in which the server
-        checks them: the first one that is broken is the answer. The software accepts products with
-        a *, but current documents do not list them. Next to the name of an argument is its name
-        in C. You may use either name, and give a word for a number that has one:
-        `reduction="mean"`.
-        """,
-        families(),
-        product_table(),
-        *(_section(operator) for operator in CATALOGUE),
-        "## What the declarations were written from",
-        """
-        `ops-nn` and `ops-math` are CANN's repositories of operators; their folders have a page for
-        each operator. [sources.md](sources.md) says what was learned from pages, headers and
-        sources.
-        """,
-    )
+def pages() -> dict[str, str]:
+    """``operators.md`` and a page for each area, by their places in ``docs``."""
+    return {"operators.md": _index(), **{_file(area): _area_page(area) for area in _areas()}}
 
 
 def forwards_and_gradients() -> tuple[list[str], list[str]]:
     """The names of the catalogue without ``aclnn``, in its order, in two families."""
     names = list(dict.fromkeys(operator.name.removeprefix("aclnn") for operator in CATALOGUE))
-    gradients = [name for name in names if re.search("Backward|Grad", name)]
+    gradients = [name for name in names if _GRADIENT.search(name)]
     return [name for name in names if name not in gradients], gradients
 
 
-def families() -> str:
-    """The catalogue in a paragraph: what goes forward, and what has the gradients of it."""
+# --- operators.md ---------------------------------------------------------------------------------
+
+
+def _index() -> str:
     forwards, gradients = forwards_and_gradients()
-    count = len(forwards) + len(gradients)
-    text = (
-        f"{count} operators in two families; each name begins with `aclnn`. Forward "
-        f"({len(forwards)}): {', '.join(forwards)}. Gradients ({len(gradients)}): "
-        f"{', '.join(gradients)}."
+    return page_parts.page(
+        "Operators",
+        f"""
+        {len(forwards) + len(gradients)} operators, {len(forwards)} forward and {len(gradients)}
+        gradients. Their names in C begin with `aclnn`. Each links to its section: C prototype,
+        arguments, products and dtypes, formula, rules in the order in which the server checks
+        them, a worked example. To find one, search this page for the name in CANN or in PyTorch,
+        or ask `npucall operators --like gelu`.
+
+        From the declarations in `npucall.operators`. CANN's pages say more of each; `ops-nn`,
+        `ops-math`, `ops-cv` and `ops-transformer` are its repositories.
+        [sources.md](sources.md) says what was learned from pages, headers and sources.
+        """,
+        *(part for area in _areas() for part in (f"## {area.capitalize()}", _rows(area))),
     )
-    return textwrap.fill(text, LINE, break_on_hyphens=False)
 
 
-def product_table() -> str:
-    """Operators by products, with the dtypes that they take there."""
-    shown = [p for p in PRODUCTS if any(operator.dtypes_on(p) for operator in CATALOGUE)]
-    rows = [
-        (
-            f"`{operator.name}`",
-            operator.variant,
-            *(_dtypes(operator.dtypes_on(p), legacy=p in operator.legacy) for p in shown),
-        )
-        for operator in CATALOGUE
-    ]
-    head = ("operator", "variant", *(f"{product.name} ({product.soc})" for product in shown))
-    others = ", ".join(product.name for product in PRODUCTS if product not in shown)
-    note = "\\* accepted by the software, not listed in current documents."
-    return f"{page_parts.table(head, rows)}\n\n{note}" + (f" On {others}: none." if others else "")
+def _areas() -> list[Area]:
+    """Those that have operators."""
+    used = {operator.area for operator in CATALOGUE}
+    return [area for area in get_args(Area) if area in used]
+
+
+def _file(area: Area) -> str:
+    return f"operators/{area.replace(' ', '-')}.md"
+
+
+def _rows(area: Area) -> str:
+    """A function with its gradients in a row, by its name in PyTorch."""
+    here = [operator for operator in CATALOGUE if operator.area == area]
+    gradients = {operator.title: _forward_of(operator, here) for operator in here}
+    rows = []
+    for operator in here:
+        if gradients[operator.title] is not operator:
+            continue
+        own = [each for each in here if gradients[each.title] is operator]
+        forward = [each for each in own if not _GRADIENT.search(each.name)]
+        back = [each for each in own if each not in forward]
+        in_torch = f"`{operator.torch}`" if operator.torch else ""
+        first = page_parts.line(operator.summary)
+        rows.append((in_torch, _links(area, forward), _links(area, back), first))
+    return page_parts.table(("in PyTorch", "forward", "gradient", "what it computes"), rows)
+
+
+def _forward_of(operator: Operator[Any, Any], here: list[Operator[Any, Any]]) -> Operator[Any, Any]:
+    """Of a gradient the operator of its name, or else of its name in PyTorch, or else itself."""
+    base = _GRADIENT.sub("", operator.name)
+    alike = [each for each in here if operator.torch and each.torch == operator.torch]
+    named = [each for each in here if each.name == base]
+    forwards = [each for each in alike if not _GRADIENT.search(each.name)]
+    if not _GRADIENT.search(operator.name):
+        return operator
+    return [*named, *forwards, *alike, operator][0]
+
+
+def _links(area: Area, operators: list[Operator[Any, Any]]) -> str:
+    shown = []
+    for operator in operators:
+        name = operator.name.removeprefix("aclnn")
+        text = f"{name} ({operator.variant})" if operator.variant else name
+        shown.append(f"[{text}]({_file(area)}#{page_parts.anchor(operator.title)})")
+    return ", ".join(shown)
+
+
+# --- The page of an area --------------------------------------------------------------------------
+
+
+def _area_page(area: Area) -> str:
+    operators = [operator for operator in CATALOGUE if operator.area == area]
+    return page_parts.page(
+        area.capitalize(),
+        """
+        [All operators](../operators.md). Rules are in the order in which the server checks them:
+        the first one that is broken is the answer. The software accepts products with a *, but
+        current documents do not list them. Next to the name of an argument is its name in C. You
+        may use either name, and give a word for a number that has one: `reduction="mean"`.
+        """,
+        *map(_section, operators),
+        root="../",
+    )
 
 
 def _dtypes(dtypes: tuple[DType, ...], *, legacy: bool) -> str:
@@ -108,6 +147,7 @@ def _section(operator: Operator[Any, Any]) -> str:
             ("parameter", "in C", "type", "default", "meaning"),
             [_parameter(operator, parameter) for parameter in operator.parameters],
         ),
+        *([_in_torch(operator)] if operator.torch else []),
         f"Products: {_products(operator)}.",
         f"Kernel dtype, in which it computes and rounds: {_kernel_dtypes(operator)}.",
         page_parts.table(
@@ -118,6 +158,11 @@ def _section(operator: Operator[Any, Any]) -> str:
         f"Written from: {operator.source}.",
     )
     return "\n\n".join(parts)
+
+
+def _in_torch(operator: Operator[Any, Any]) -> str:
+    gradient = "the gradient of " if _GRADIENT.search(operator.name) else ""
+    return f"In PyTorch: {gradient}`torch.{operator.torch}`."
 
 
 def _prototype(operator: Operator[Any, Any]) -> str:

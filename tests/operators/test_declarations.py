@@ -142,5 +142,6 @@ def declared(variant: str, formula: Any = lambda whole, x, mode=0: x) -> Operato
         kernel_dtype=rules.dtype_of("x"),
         over=elementwise("x"),
         source="this test",
+        area="arithmetic",
     )
     return declare(formula)

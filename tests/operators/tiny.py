@@ -41,6 +41,7 @@ def tiny(*checks: Rule) -> Operator[..., Any]:
         checks=checks,
         kernel_dtype=rules.dtype_of("x"),
         over=elementwise("x"),
+        area="arithmetic",
         source="this test",
     )
     return declare(formula)

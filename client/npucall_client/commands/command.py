@@ -29,7 +29,7 @@ except ImportError:
 from rich.markup import escape
 
 from npucall_client.commands.as_json import AsJson, data_of, print_json
-from npucall_client.commands.command_texts import describe, in_short, server_facts
+from npucall_client.commands.command_texts import alike, describe, in_short, server_facts
 from npucall_client.commands.console import (
     Column,
     Soc,
@@ -189,6 +189,13 @@ def operators(  # noqa: PLR0913  # options of a command
             autocompletion=operator_names,
         ),
     ] = None,
+    like: Annotated[
+        str,
+        typer.Option(
+            metavar="TEXT",
+            help="List those whose name in CANN or in PyTorch, area or summary has this text.",
+        ),
+    ] = "",
     variant: Variant = "",
     soc: Soc = "",
     as_json: AsJson = False,  # noqa: FBT002  # a flag
@@ -200,6 +207,7 @@ def operators(  # noqa: PLR0913  # options of a command
 
     Examples:
         npucall operators --target npu-host:50051
+        npucall operators --target local: --like interpolate
         npucall operators --target local: --operator KlDivBackward
     """
     with connect(the_target(target, target_option), soc=soc or None) as client:
@@ -207,7 +215,7 @@ def operators(  # noqa: PLR0913  # options of a command
             described = client.operator(name, variant)
             print_json(data_of(described)) if as_json else describe(described)
             return
-        listed = client.operators()
+        listed = alike(like, client.operators())
     if as_json:
         print_json([data_of(each) for each in listed])
         return

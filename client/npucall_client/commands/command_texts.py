@@ -10,7 +10,8 @@ from rich.markup import escape
 from rich.text import Text
 
 from npucall.dtypes import BY_WIRE
-from npucall.texts import duration, size
+from npucall.errors import SettingError
+from npucall.texts import did_you_mean, duration, size
 from npucall.v1 import operator_service_pb2 as pb
 from npucall_client.commands.console import Column, output, show, table
 
@@ -52,6 +53,29 @@ def in_short(operator: pb.OperatorInfo) -> str:
     if operator.unavailable_because:
         lines.append(f"[yellow]{escape(operator.unavailable_because)}[/yellow]")
     return "\n".join(lines)
+
+
+def alike(text: str, listed: Sequence[pb.OperatorInfo]) -> list[pb.OperatorInfo]:
+    """Those of whose name, name in PyTorch, area or summary a text is a part.
+
+    Raises SettingError if there are none.
+    """
+    found = [operator for operator in listed if text.lower() in _words_of(operator).lower()]
+    if not found and text:
+        names = [operator.name.removeprefix("aclnn") for operator in listed]
+        raise SettingError(
+            "--like: expected a part of an operator's name, of its name in PyTorch, area or "
+            f"summary, found {text!r}{did_you_mean(text, names)}"
+        )
+    return found
+
+
+def _words_of(operator: pb.OperatorInfo) -> str:
+    from npucall.operators import CATALOGUE  # noqa: PLC0415  # all operators
+
+    known = CATALOGUE.of_name(operator.name)
+    words = [word for each in known for word in (f"torch.{each.torch}", each.area or "")]
+    return " ".join([operator.name, operator.summary, *words])
 
 
 def describe(operator: pb.OperatorInfo) -> None:

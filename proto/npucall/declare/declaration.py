@@ -10,7 +10,16 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeAlias, TypeVar
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Generic,
+    Literal,
+    ParamSpec,
+    TypeAlias,
+    TypeVar,
+)
 
 from npucall.declare import help_texts, names
 from npucall.declare.parameters import (
@@ -35,6 +44,19 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
+Area: TypeAlias = Literal[
+    "losses",
+    "activations",
+    "normalisation",
+    "attention",
+    "convolution and pooling",
+    "images",
+    "indexing",
+    "mixtures of experts",
+    "recurrent networks",
+    "arithmetic",
+]
+"""What an operator is for. Pages and lists have them in this order."""
 Unwritten: TypeAlias = "Callable[[Prepared], AnyArray | float | None]"
 """The values of elements that a device does not write: a number, or one for each element of the
 output, also for those that it writes. None if it writes all of them. The formula writes the
@@ -106,6 +128,10 @@ class Operator(Generic[P, R]):
     """What is special in its small valid call."""
     unwritten: Mapping[str, Unwritten] = field(default_factory=dict)
     """Outputs with elements that a device does not write, by name."""
+    area: Area | None = None
+    """None if only its C prototype is known."""
+    torch: str = ""
+    """What computes the same in PyTorch, or what it is the gradient of: ``nn.functional.gelu``."""
     formats_by_rank: bool = False
     """A tensor that is ND has the format of its rank, as torch_npu says it: NCL, NCHW, NCDHW."""
 
@@ -273,6 +299,8 @@ def operator(  # noqa: PLR0913  # a declaration has as many parts as an operator
     kernel_dtype: Callable[[Draft], DType],
     over: Domain,
     source: str,
+    area: Area,
+    torch: str = "",
     variant: str = "",
     legacy: Mapping[Product, tuple[DType, ...]] | None = None,
     values: Values | None = None,
@@ -289,7 +317,7 @@ def operator(  # noqa: PLR0913  # a declaration has as many parts as an operator
         return Operator(
             name, variant, parameters, products, legacy or {}, checks, kernel_dtype, over, source,
             formula, values=values, sample=sample or Sample(), unwritten=unwritten or {},
-            formats_by_rank=formats_by_rank,
+            area=area, torch=torch, formats_by_rank=formats_by_rank,
         )  # fmt: skip
 
     return declare

@@ -82,6 +82,8 @@ def _pooled(draft: Draft) -> Shape:
     kernel_dtype=rules.dtype_of("self"),
     over=at_once(computes=lambda facts, _: cost(facts.shapes["self"], facts.shapes["pooled"])),
     sample=Sample({"self": (1, 2, 3, 3)}, attributes={"output_size": [2, 2]}),
+    area="convolution and pooling",
+    torch="nn.functional.adaptive_avg_pool2d",
     source="ops-nn pooling/adaptive_avg_pool2d: page aclnnAdaptiveAvgPool2d, its checks",
 )
 def adaptive_avg_pool2d(facts: Facts, self: Array, output_size: tuple[int, ...]) -> AnyArray:

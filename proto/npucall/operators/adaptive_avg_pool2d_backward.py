@@ -33,6 +33,8 @@ from npucall.operators.avg_pool2d import PRODUCTS
     kernel_dtype=rules.dtype_of("self"),
     over=at_once(computes=lambda facts, _: cost(facts.shapes["self"], facts.shapes["grad_output"])),
     sample=Sample({"self": (1, 2, 3, 3), "grad_output": (1, 2, 2, 2)}),
+    area="convolution and pooling",
+    torch="nn.functional.adaptive_avg_pool2d",
     source="ops-nn pooling/adaptive_avg_pool2d_grad: page aclnnAdaptiveAvgPool2dBackward",
 )
 def adaptive_avg_pool2d_backward(facts: Facts, grad_output: Array, self: Array) -> AnyArray:

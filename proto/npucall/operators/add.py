@@ -20,6 +20,8 @@ from npucall.products import ASCEND_310B, ASCEND_310P, ASCEND_910
     kernel_dtype=rules.dtype_of("promotion"),
     over=elementwise("common"),
     sample=Sample(attributes={"alpha": 2}),
+    area="arithmetic",
+    torch="add",
     source="ops-math page aclnnAdd&aclnnInplaceAdd",
 )
 def add(facts: Facts, self: Array, other: Array, alpha: float) -> AnyArray:

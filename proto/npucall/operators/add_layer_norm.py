@@ -104,6 +104,8 @@ def without_statistics(call: Prepared) -> float | None:
         "rstd_out": without_statistics,
     },
     sample=Sample(dict.fromkeys(("gamma", "beta", "bias"), (3,))),
+    area="normalisation",
+    torch="nn.functional.layer_norm",
     source="ops-nn norm/add_layer_norm: page aclnnAddLayerNorm, its definition and tiling",
 )
 def add_layer_norm(

@@ -51,6 +51,8 @@ ROWS = tuple(tuple(FLOAT if name in SINGLES else each for name in TENSORS) for e
     kernel_dtype=rules.dtype_of("x1"),
     over=at_once(holds=held(backward=True)),
     sample=Sample({"rstd": (2, 1), "mean": (2, 1), "gamma": (3,)}, {"rstd": FLOAT, "mean": FLOAT}),
+    area="normalisation",
+    torch="nn.functional.layer_norm",
     source="ops-nn norm/add_layer_norm_grad: page aclnnAddLayerNormGrad, definition and tiling",
 )
 def add_layer_norm_grad(  # in the order of C

@@ -85,6 +85,8 @@ def cost(facts: Facts, given: Mapping[str, Any]) -> int:
     sample=Sample(
         {"self": (1, 2, 3, 3)}, attributes={"kernel_size": [2], "stride": [1], "padding": [0]}
     ),
+    area="convolution and pooling",
+    torch="nn.functional.avg_pool2d",
     source="ops-nn pooling/avg_pool2d: page aclnnAvgPool2d, its checks",
 )
 def avg_pool2d(

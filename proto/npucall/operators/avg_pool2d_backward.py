@@ -52,6 +52,8 @@ MOST = 255
         {"self": (1, 2, 3, 3), "grad_output": (1, 2, 2, 2)},
         attributes={"kernel_size": [2], "stride": [1], "padding": [0]},
     ),
+    area="convolution and pooling",
+    torch="nn.functional.avg_pool2d",
     source="ops-nn pooling/avg_pool3_d_grad: page aclnnAvgPool2dBackward, its checks",
 )
 def avg_pool2d_backward(

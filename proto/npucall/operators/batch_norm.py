@@ -54,6 +54,8 @@ OF_CHANNELS = ("weight", "bias", "running_mean", "running_var")
     over=at_once(holds=channels.held(backward=False)),
     sample=Sample(dict.fromkeys(OF_CHANNELS, (3,)), attributes={"training": True}),
     formats_by_rank=True,
+    area="normalisation",
+    torch="nn.functional.batch_norm",
     source="ops-nn norm/batch_norm_v3: page aclnnBatchNorm, order of checks in its source",
 )
 def batch_norm(

@@ -73,6 +73,8 @@ OF_CHANNELS = ("weight", "running_mean", "running_var", "save_mean", "save_invst
         attributes={"training": True, "output_mask": [True] * 3},
     ),
     formats_by_rank=True,
+    area="normalisation",
+    torch="nn.functional.batch_norm",
     source="ops-nn norm/batch_norm_grad_v3: page aclnnBatchNormBackward, its checks",
 )
 def batch_norm_backward(

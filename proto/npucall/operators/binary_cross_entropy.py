@@ -64,6 +64,8 @@ SAME_ELEMENTS = rules.requires(
     ),
     kernel_dtype=rules.dtype_of("self"),
     over=elementwise("self", sum_to="kept", factor=shared.factor_of("self")),
+    area="losses",
+    torch="nn.functional.binary_cross_entropy",
     source="ops-nn page aclnnBinaryCrossEntropy",
 )
 def binary_cross_entropy(

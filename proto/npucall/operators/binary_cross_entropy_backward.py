@@ -48,6 +48,8 @@ LEAST = 1e-12
     ),
     kernel_dtype=rules.dtype_of("promotion"),
     over=elementwise("self"),
+    area="losses",
+    torch="nn.functional.binary_cross_entropy",
     source="ops-nn page aclnnBinaryCrossEntropyBackward",
 )
 def binary_cross_entropy_backward(

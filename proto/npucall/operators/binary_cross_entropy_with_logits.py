@@ -64,6 +64,8 @@ def castable(name: str) -> rules.Rule:
     ),
     kernel_dtype=rules.always(FLOAT),
     over=elementwise("self", sum_to="kept", factor=shared.factor_of("self")),
+    area="losses",
+    torch="nn.functional.binary_cross_entropy_with_logits",
     source="ops-nn page aclnnBinaryCrossEntropyWithLogits",
 )  # fmt: skip
 def binary_cross_entropy_with_logits(

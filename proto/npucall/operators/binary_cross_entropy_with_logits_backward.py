@@ -34,6 +34,8 @@ from npucall.products import A2, A3, ASCEND_310B, ASCEND_310P, ASCEND_910, ASCEN
     checks=shared.with_logits("out"),
     kernel_dtype=rules.dtype_of("promotion"),
     over=elementwise("self"),
+    area="losses",
+    torch="nn.functional.binary_cross_entropy_with_logits",
     source="ops-nn page aclnnBinaryCrossEntropyWithLogitsBackward",
 )
 def binary_cross_entropy_with_logits_backward(

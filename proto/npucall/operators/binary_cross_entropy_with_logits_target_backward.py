@@ -27,6 +27,8 @@ from npucall.products import A2, A3
     checks=shared.with_logits("grad_target"),
     kernel_dtype=rules.always(FLOAT),
     over=elementwise("target"),
+    area="losses",
+    torch="nn.functional.binary_cross_entropy_with_logits",
     source="ops-nn page aclnnBinaryCrossEntropyWithLogitsTargetBackward",
 )
 def binary_cross_entropy_with_logits_target_backward(

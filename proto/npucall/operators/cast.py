@@ -43,6 +43,8 @@ WITH_BF16, WITHOUT_BF16 = (*shared.NEWER, *UNSIGNED), (*shared.OLDER, *UNSIGNED)
     kernel_dtype=rules.dtype_of("asked"),
     over=elementwise("self"),
     sample=Sample(attributes={"dtype": FLOAT}),
+    area="arithmetic",
+    torch="Tensor.to",
     source="ops-math page aclnnCast",
 )
 def cast(facts: Facts, self: Array, dtype: Any) -> AnyArray:

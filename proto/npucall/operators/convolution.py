@@ -156,6 +156,8 @@ def reach_fits(draft: Draft) -> bool:
         {"input": (2, 2, 3, 4), "weight": (3, 2, 2, 2), "bias": (3,)},
         attributes={"cube_math_type": shared.ALLOW_LOWER},
     ),
+    area="convolution and pooling",
+    torch="convolution",
     source="ops-nn page aclnnConvolution",
 )
 def convolution(

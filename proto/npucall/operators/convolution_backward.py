@@ -171,6 +171,8 @@ def padding_fits(draft: Draft) -> bool:
         {"grad_output": (2, 3, 2, 3), "input": (2, 2, 3, 4), "weight": (3, 2, 2, 2)},
         attributes={"cube_math_type": shared.ALLOW_LOWER},
     ),
+    area="convolution and pooling",
+    torch="convolution",
     source="ops-nn page aclnnConvolutionBackward",
 )  # fmt: skip
 def convolution_backward(

@@ -97,6 +97,8 @@ def _check_classes(facts: Facts, inputs: Mapping[str, Any], attributes: Mapping[
     values=Values(("target",), _check_classes, lambda facts: range(facts.shapes["input"][-1])),
     unwritten=dict.fromkeys(OUTPUTS[2:], lambda _: 0.0),
     sample=Sample({"target": (2,), "weight": (3,)}, {"target": INT64, "weight": FLOAT}),
+    area="losses",
+    torch="nn.functional.cross_entropy",
     source="CANN page aclnnCrossEntropyLoss; header aclnn_cross_entropy_loss.h",
 )
 def cross_entropy_loss(

@@ -107,6 +107,8 @@ def _check_classes(facts: Facts, inputs: Mapping[str, Any], attributes: Mapping[
         {"target": INT64, "weight": FLOAT},
         without=("grad_zloss", "lse_for_zloss"),
     ),
+    area="losses",
+    torch="nn.functional.cross_entropy",
     source="CANN page aclnnCrossEntropyLossGrad; header aclnn_cross_entropy_loss_grad.h",
 )
 def cross_entropy_loss_grad(

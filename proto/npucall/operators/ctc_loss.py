@@ -151,6 +151,8 @@ def _behind_the_steps(call: Prepared) -> float | None:
         {"targets": INT64},
         {"input_lengths": [4, 4], "target_lengths": [1, 1]},
     ),
+    area="losses",
+    torch="nn.functional.ctc_loss",
     source="ops-nn page aclnnCtcLoss",
 )
 def ctc_loss(

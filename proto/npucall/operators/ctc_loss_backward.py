@@ -119,6 +119,8 @@ def _check_classes(facts: Facts, inputs: Mapping[str, Any], attributes: Mapping[
         {"targets": INT64},
         {"input_lengths": [4, 3], "target_lengths": [1, 1]},
     ),
+    area="losses",
+    torch="nn.functional.ctc_loss",
     source="ops-nn page aclnnCtcLossBackward",
 )
 def ctc_loss_backward(

@@ -28,6 +28,8 @@ from npucall.products import ASCEND_310B, ASCEND_310P, ASCEND_910
     kernel_dtype=rules.dtype_of("quotient"),
     over=elementwise("common"),
     sample=Sample(integers=range(1, 9)),
+    area="arithmetic",
+    torch="div",
     source="ops-math page aclnnDiv&aclnnInplaceDiv",
 )
 def div(facts: Facts, self: Array, other: Array) -> AnyArray:

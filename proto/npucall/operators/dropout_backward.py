@@ -28,6 +28,8 @@ from npucall.operators import _dropout as shared
     kernel_dtype=rules.dtype_of("grad_output"),
     over=at_once(),
     sample=Sample({"mask": (16,)}, {"mask": UINT8}, {"scale": 2.0}),
+    area="activations",
+    torch="nn.functional.dropout",
     source="ops-math random/drop_out_do_mask: page aclnnDropoutBackward, order of its checks",
 )
 def dropout_backward(facts: Facts, grad_output: Array, mask: Array, scale: float) -> AnyArray:

@@ -24,6 +24,8 @@ from npucall.operators import _dropout as shared
     kernel_dtype=rules.dtype_of("self"),
     over=at_once(),
     sample=Sample({"mask": (16,)}, {"mask": UINT8}, {"prob": 0.5}),
+    area="activations",
+    torch="nn.functional.dropout",
     source="ops-math random/drop_out_do_mask: page aclnnDropoutDoMask, order of its checks",
 )
 def dropout_do_mask(facts: Facts, self: Array, mask: Array, prob: float) -> AnyArray:

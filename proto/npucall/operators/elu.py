@@ -49,6 +49,8 @@ WITH_BF16, WITHOUT_BF16 = (*FLOATS, DOUBLE), (*HALF_AND_SINGLE, DOUBLE)
     kernel_dtype=rules.dtype_of("self"),
     over=elementwise("self"),
     sample=Sample(attributes={"alpha": 1.5, "scale": 1.25, "input_scale": 0.5}, least=-0.9),
+    area="activations",
+    torch="nn.functional.elu",
     source="ops-nn page aclnnElu",
 )
 def elu(facts: Facts, self: Array, alpha: float, scale: float, input_scale: float) -> AnyArray:

@@ -67,6 +67,8 @@ from npucall.products import A2, A3, ASCEND_310B, ASCEND_310P, ASCEND_910, ASCEN
         attributes={"alpha": 1.5, "scale": 1.25, "input_scale": 0.5, "is_result": False},
         least=-0.9,
     ),
+    area="activations",
+    torch="nn.functional.elu",
     source="ops-nn page aclnnEluBackward",
 )
 def elu_backward(

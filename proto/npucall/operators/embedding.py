@@ -53,6 +53,8 @@ def _check(facts: Facts, inputs: Mapping[str, Any], attributes: Mapping[str, Any
     over=at_once(widen=False),
     values=Values(("indices",), _check, lambda facts: range(facts.shapes["weight"][0])),
     sample=Sample({"weight": (3, 7), "indices": (4,)}, {"indices": INT64}),
+    area="indexing",
+    torch="nn.functional.embedding",
     source="ops-nn index/gather_v2: page aclnnEmbedding, order of checks in its source",
 )
 def embedding(facts: Facts, weight: Array, indices: Array) -> AnyArray:

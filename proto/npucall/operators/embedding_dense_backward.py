@@ -103,6 +103,8 @@ def _places(facts: Facts, indices: Array, block: Any, count: int) -> AnyArray:
     over=at_once(holds=lambda facts, _: HELD * (facts.count("indices") + facts.shapes["table"][0])),
     values=Values(("indices",), _check, lambda facts: range(facts.shapes["table"][0])),
     sample=Sample({"indices": (2,)}, {"indices": INT64}, {"num_weights": 3}),
+    area="indexing",
+    torch="nn.functional.embedding",
     source="ops-nn index/embedding_dense_grad_v2: page aclnnEmbeddingDenseBackward, its checks",
 )
 def embedding_dense_backward(

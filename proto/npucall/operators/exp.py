@@ -38,6 +38,8 @@ WITH_BF16, WITHOUT_BF16 = (*FLOATS, *BESIDES), (*HALF_AND_SINGLE, *BESIDES)
     ),
     kernel_dtype=rules.dtype_of("result"),
     over=elementwise("self"),
+    area="arithmetic",
+    torch="exp",
     source="ops-math page aclnnExp&aclnnInplaceExp",
 )
 def exp(facts: Facts, self: Array) -> AnyArray:

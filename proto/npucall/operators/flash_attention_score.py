@@ -64,6 +64,8 @@ OUTPUTS = ("softmax_max_out", "softmax_sum_out", "attention_out")
         {"head_num": 2, "input_layout": "BNSD"},
         without=("drop_mask", "padding_mask"),
     ),
+    area="attention",
+    torch="nn.functional.scaled_dot_product_attention",
     source="ops-transformer page aclnnFlashAttentionScore",
 )  # fmt: skip
 def flash_attention_score(

@@ -73,6 +73,8 @@ OUTPUTS = ("dq", "dk", "dv")
         {"head_num": 2, "input_layout": "BNSD"},
         without=("drop_mask", "padding_mask"),
     ),
+    area="attention",
+    torch="nn.functional.scaled_dot_product_attention",
     source="ops-transformer page aclnnFlashAttentionScoreGrad",
 )  # fmt: skip
 def flash_attention_score_grad(

@@ -38,6 +38,7 @@ OUTPUTS = (
 )
 COMMON: dict[str, Any] = {
     **PRODUCTS,
+    "area": "activations",
     "checks": (
         rules.present("self", "out", "out_gelu"),
         rules.supported("self", "out", "out_gelu"),

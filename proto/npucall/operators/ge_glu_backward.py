@@ -19,6 +19,7 @@ INPUTS = (
 OUTPUT = Output("grad_input", "gradient with respect to self", shape="self", dtype="self")
 COMMON: dict[str, Any] = {
     **PRODUCTS,
+    "area": "activations",
     "checks": (
         rules.present("grad_output", "self", "gelu", "grad_input"),
         rules.supported("grad_output"),

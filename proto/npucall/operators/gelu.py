@@ -30,6 +30,8 @@ from npucall.products import A2, A3, ASCEND_310B, ASCEND_310P, ASCEND_910, ASCEN
     ),
     kernel_dtype=rules.dtype_of("self"),
     over=elementwise("self"),
+    area="activations",
+    torch="nn.functional.gelu",
     source="ops-nn page aclnnGelu",
 )
 def gelu(facts: Facts, self: Array) -> AnyArray:

@@ -37,6 +37,8 @@ INPUTS = ("grad_output", "self")
     ),
     kernel_dtype=rules.dtype_of("promotion"),
     over=elementwise("common"),
+    area="activations",
+    torch="nn.functional.gelu",
     source="ops-nn page aclnnGeluBackward",
 )
 def gelu_backward(facts: Facts, grad_output: Array, self: Array) -> AnyArray:

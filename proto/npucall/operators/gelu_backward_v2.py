@@ -35,6 +35,8 @@ INPUTS = ("grad_output", "self")
     ),
     kernel_dtype=rules.dtype_of("promotion"),
     over=elementwise("common"),
+    area="activations",
+    torch="nn.functional.gelu",
     source="ops-nn page aclnnGeluBackwardV2",
 )
 def gelu_backward_v2(

@@ -42,6 +42,8 @@ TANH = 1
     ),
     kernel_dtype=rules.dtype_of("x"),
     over=elementwise("x"),
+    area="activations",
+    torch="nn.functional.gelu",
     source="ops-nn page aclnnGeluV2",
 )
 def gelu_v2(facts: Facts, x: Array, approximate: int | Literal["none", "tanh"] = 0) -> AnyArray:

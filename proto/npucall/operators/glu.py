@@ -36,6 +36,8 @@ WITH_BF16, WITHOUT_BF16 = (*FLOATS, DOUBLE), (FLOAT, FLOAT16, DOUBLE)
     kernel_dtype=rules.dtype_of("self"),
     over=rows("dim", halves=("self",)),
     sample=Sample({"self": (2, 6)}),
+    area="activations",
+    torch="nn.functional.glu",
     source="ops-nn page aclnnGlu",
 )
 def glu(facts: Facts, self: Array, dim: int = -1) -> AnyArray:

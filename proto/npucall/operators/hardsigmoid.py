@@ -29,6 +29,8 @@ END = 3
     kernel_dtype=rules.dtype_of("self"),
     over=elementwise("self"),
     sample=Sample(least=-0.9, integers=range(7)),
+    area="activations",
+    torch="nn.functional.hardsigmoid",
     source="ops-nn page aclnnHardsigmoid",
 )
 def hardsigmoid(facts: Facts, self: Array) -> AnyArray:

@@ -36,6 +36,8 @@ SIXTH = float(np.float32(1 / 6))
     ),
     kernel_dtype=rules.dtype_of("promotion"),
     over=elementwise("self"),
+    area="activations",
+    torch="nn.functional.hardsigmoid",
     source="ops-nn page aclnnHardsigmoidBackward",
 )
 def hardsigmoid_backward(facts: Facts, grad_output: Array, self: Array) -> AnyArray:

@@ -22,6 +22,8 @@ from npucall.products import A2, A3, ASCEND_310B, ASCEND_310P, ASCEND_910, ASCEN
     kernel_dtype=rules.dtype_of("self"),
     over=elementwise("self"),
     sample=Sample(least=-0.9),
+    area="activations",
+    torch="nn.functional.hardswish",
     source="ops-nn page aclnnHardswish",
 )
 def hardswish(facts: Facts, self: Array) -> AnyArray:

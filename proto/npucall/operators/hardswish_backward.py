@@ -29,6 +29,8 @@ END = 3
     ),
     kernel_dtype=rules.dtype_of("self"),
     over=elementwise("self"),
+    area="activations",
+    torch="nn.functional.hardswish",
     source="ops-nn page aclnnHardswishBackward",
 )
 def hardswish_backward(facts: Facts, grad_output: Array, self: Array) -> AnyArray:

@@ -29,6 +29,8 @@ END = 3
     ),
     kernel_dtype=rules.dtype_of("self"),
     over=elementwise("self"),
+    area="activations",
+    torch="nn.functional.hardswish",
     source="ops-nn page aclnnHardswishBackwardV2",
 )
 def hardswish_backward_v2(facts: Facts, grad_output: Array, self: Array) -> AnyArray:

@@ -93,6 +93,8 @@ def _in_order(draft: Draft) -> bool:
     kernel_dtype=rules.dtype_of("self"),
     over=elementwise("self"),
     sample=Sample(attributes=dict(zip(ENDS, (0.25, 5), strict=True)), integers=range(7)),
+    area="activations",
+    torch="nn.functional.hardtanh",
     source="ops-nn page aclnnHardtanh",
 )
 def hardtanh(facts: Facts, self: Array, clip_value_min: float, clip_value_max: float) -> AnyArray:

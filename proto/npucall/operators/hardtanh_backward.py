@@ -48,6 +48,8 @@ from npucall.products import A2, A3, ASCEND_310B, ASCEND_310P, ASCEND_910, ASCEN
     kernel_dtype=rules.dtype_of("self"),
     over=elementwise("self"),
     sample=Sample(attributes={"min": 0.25, "max": 0.75}),
+    area="activations",
+    torch="nn.functional.hardtanh",
     source="ops-nn page aclnnHardtanhBackward",
 )
 def hardtanh_backward(

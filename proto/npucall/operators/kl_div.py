@@ -69,6 +69,8 @@ def is_reduced_and_empty(draft: Draft) -> bool:
     ),
     kernel_dtype=rules.dtype_of("promotion"),
     over=elementwise("common", sum_to="kept", factor=factor),
+    area="losses",
+    torch="nn.functional.kl_div",
     source="ops-math page aclnnKlDiv",
 )
 def kl_div(

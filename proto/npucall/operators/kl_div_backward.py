@@ -33,6 +33,8 @@ TENSORS = ("grad_output", "self", "target", "out")
     ),
     kernel_dtype=rules.float16_if_all("grad_output", "self", "target"),
     over=elementwise("common", sum_to="self"),
+    area="losses",
+    torch="nn.functional.kl_div",
     source="README of KlDivLossGrad; pages aclnnKlDivBackward; header aclnn_kl_div_backward.h",
 )
 def kl_div_backward(

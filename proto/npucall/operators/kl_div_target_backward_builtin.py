@@ -29,6 +29,8 @@ from npucall.products import A2, A3, ASCEND_950
     ),
     kernel_dtype=rules.always(FLOAT),
     over=elementwise("common", sum_to="target"),
+    area="losses",
+    torch="nn.functional.kl_div",
     source="ops-nn loss/kl_div_target_loss_grad",
 )
 def kl_div_target_backward_builtin(

@@ -15,6 +15,8 @@ from npucall.products import A2
     checks=shared.community_checks(),
     kernel_dtype=rules.float16_if_all(*shared.INPUTS),
     over=elementwise("common", widen=False),
+    area="losses",
+    torch="nn.functional.kl_div",
     source="community custom operator kl_div_target_backward",
 )
 def kl_div_target_backward_community(

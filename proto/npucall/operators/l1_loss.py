@@ -78,6 +78,8 @@ def is_float(draft: Draft, name: str) -> bool:
     kernel_dtype=rules.dtype_of("promotion"),
     over=elementwise("common", sum_to="kept", factor=shared.factor_of("common")),
     sample=Sample(attributes={"reduction": NONE}),
+    area="losses",
+    torch="nn.functional.l1_loss",
     source="ops-nn page aclnnL1Loss",
 )
 def l1_loss(facts: Facts, self: Array, target: Array, reduction: Reduction = 1) -> AnyArray:

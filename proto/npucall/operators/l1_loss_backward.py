@@ -38,6 +38,8 @@ INPUTS = ("grad_output", "self", "target")
     ),
     kernel_dtype=rules.dtype_of("promotion"),
     over=elementwise("common"),
+    area="losses",
+    torch="nn.functional.l1_loss",
     source="README of L1LossGrad; ops-nn page aclnnL1LossBackward",
 )
 def l1_loss_backward(

@@ -68,6 +68,8 @@ from npucall.products import A2, A3, ASCEND_310B, ASCEND_310P, ASCEND_910, ASCEN
     kernel_dtype=rules.dtype_of("input"),
     over=at_once(holds=held(backward=False)),
     sample=Sample({"weight": (3,), "bias": (3,)}, attributes={"normalized_shape": [3]}),
+    area="normalisation",
+    torch="nn.functional.layer_norm",
     source="ops-nn norm/layer_norm_v4: page aclnnLayerNorm, its checks",
 )
 def layer_norm(

@@ -75,6 +75,8 @@ def nothing_to_add(draft: Draft) -> float | None:
         {"mean": (2, 1), "rstd": (2, 1), "weight": (3,), "bias": (3,)},
         attributes={"normalized_shape": [3], "output_mask": [True] * 3},
     ),
+    area="normalisation",
+    torch="nn.functional.layer_norm",
     source="ops-nn norm/layer_norm_grad_v3: page aclnnLayerNormBackward, its checks",
 )
 def layer_norm_backward(

@@ -39,6 +39,8 @@ WITH_BF16, WITHOUT_BF16 = (*FLOATS, DOUBLE), (*HALF_AND_SINGLE, DOUBLE)
     kernel_dtype=rules.dtype_of("self"),
     over=elementwise("self"),
     sample=Sample(attributes={"negative_slope": 0.25}, least=-0.9),
+    area="activations",
+    torch="nn.functional.leaky_relu",
     source="ops-nn page aclnnLeakyRelu",
 )
 def leaky_relu(facts: Facts, self: Array, negative_slope: float) -> AnyArray:

@@ -72,6 +72,8 @@ WITH_BF16, WITHOUT_BF16 = (*FLOATS, DOUBLE), (FLOAT, FLOAT16, DOUBLE)
     kernel_dtype=rules.dtype_of("promotion"),
     over=elementwise("common"),
     sample=Sample(attributes={"negative_slope": 0.25, "self_is_result": False}, least=-0.9),
+    area="activations",
+    torch="nn.functional.leaky_relu",
     source="ops-nn page aclnnLeakyReluBackward",
 )
 def leaky_relu_backward(

@@ -37,6 +37,8 @@ from npucall.products import ASCEND_310B, ASCEND_310P, ASCEND_910
     kernel_dtype=rules.dtype_of("result"),
     over=elementwise("self"),
     sample=Sample(integers=range(1, 9)),
+    area="arithmetic",
+    torch="log",
     source="ops-math page aclnnLog&aclnnInplaceLog",
 )
 def log(facts: Facts, self: Array) -> AnyArray:

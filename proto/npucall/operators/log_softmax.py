@@ -46,6 +46,8 @@ def dtype_of_out(draft: Draft) -> DType:
     kernel_dtype=dtype_of_out,
     over=rows("dim", max_of="self", sum_of=powers),
     sample=Sample(attributes={"dim": 1}),
+    area="activations",
+    torch="nn.functional.log_softmax",
     source="ops-nn page aclnnLogSoftmax",
 )
 def log_softmax(facts: Facts, self: Array, dim: int) -> AnyArray:

@@ -41,6 +41,8 @@ INPUTS = ("output", "grad_output")
     kernel_dtype=rules.dtype_of("grad_output"),
     over=rows("dim", sum_of=lambda _, grad_output, __: grad_output),
     sample=Sample(attributes={"dim": 1}),
+    area="activations",
+    torch="nn.functional.log_softmax",
     source="ops-nn page aclnnLogSoftmaxBackward",
 )
 def log_softmax_backward(facts: Facts, grad_output: Array, output: Array, dim: int) -> AnyArray:

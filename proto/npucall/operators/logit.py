@@ -22,6 +22,8 @@ from npucall.products import A2, A3, ASCEND_950
     ),
     kernel_dtype=rules.dtype_of("input"),
     over=elementwise("input"),
+    area="activations",
+    torch="logit",
     source="header aclnn_logit.h, CANN 8.1",
 )
 def logit(facts: Facts, input: Array, eps: float = -1.0) -> AnyArray:  # noqa: A002  # its name in C

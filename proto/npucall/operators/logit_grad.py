@@ -23,6 +23,8 @@ from npucall.products import A2, A3, ASCEND_950
     ),
     kernel_dtype=rules.dtype_of("x"),
     over=elementwise("x"),
+    area="activations",
+    torch="logit",
     source="header aclnn_logit_grad.h, CANN 8.1",
 )
 def logit_grad(facts: Facts, x: Array, dy: Array, eps: float = -1.0) -> AnyArray:

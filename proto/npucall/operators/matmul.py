@@ -136,6 +136,8 @@ def held(facts: Facts, _: Mapping[str, Any]) -> int:
     kernel_dtype=multiplied_in,
     over=at_once(holds=held, computes=products),
     sample=Sample(shapes={"mat2": (3, 4)}, attributes={"cube_math_type": ALLOW_LOWER}),
+    area="arithmetic",
+    torch="matmul",
     source="ops-nn page aclnnMatmul",
 )
 def matmul(facts: Facts, self: Array, mat2: Array, cube_math_type: int = KEEP) -> AnyArray:

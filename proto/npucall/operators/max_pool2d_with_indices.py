@@ -64,6 +64,8 @@ def _holds(facts: Facts, attributes: Mapping[str, Any]) -> int:
         {"self": (1, 2, 3, 3)},
         attributes={"kernel_size": [2], "stride": [1], "padding": [0], "dilation": [1]},
     ),
+    area="convolution and pooling",
+    torch="nn.functional.max_pool2d",
     source="ops-nn pooling/max_pool3d_with_argmax_v2: page aclnnMaxPool2dWithIndices, its checks",
 )
 def max_pool2d_with_indices(

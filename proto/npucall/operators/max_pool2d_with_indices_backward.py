@@ -64,6 +64,8 @@ def _check(facts: Facts, inputs: Mapping[str, Any], attributes: Mapping[str, Any
         {"indices": INT32},
         {"kernel_size": [2], "stride": [1], "padding": [0], "dilation": [1]},
     ),
+    area="convolution and pooling",
+    torch="nn.functional.max_pool2d",
     source="ops-nn pooling/max_pool3d_grad_with_argmax: page aclnnMaxPool2dWithIndicesBackward",
 )
 def max_pool2d_with_indices_backward(

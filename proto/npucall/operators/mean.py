@@ -65,6 +65,8 @@ def factor(facts: Facts, _: Mapping[str, Any]) -> Any:
     kernel_dtype=rules.dtype_of("asked"),
     over=elementwise("self", sum_to="kept", factor=factor),
     sample=Sample(attributes={"dim": (0,), "keep_dim": False}, integers=range(9), follows="dtype"),
+    area="arithmetic",
+    torch="mean",
     source="ops-math page aclnnMean",
 )
 def mean(

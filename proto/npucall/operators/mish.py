@@ -30,6 +30,8 @@ _CLOSED = -85
     ),
     kernel_dtype=rules.dtype_of("self"),
     over=elementwise("self"),
+    area="activations",
+    torch="nn.functional.mish",
     source="ops-nn page aclnnMish&aclnnInplaceMish; the order of its checks",
 )
 def mish(facts: Facts, self: Array) -> AnyArray:

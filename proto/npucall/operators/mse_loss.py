@@ -32,6 +32,8 @@ INPUTS = ("self", "target")
     ),
     kernel_dtype=rules.dtype_of("promotion"),
     over=elementwise("common", sum_to="kept", factor=shared.factor_of("common")),
+    area="losses",
+    torch="nn.functional.mse_loss",
     source="ops-nn page aclnnMseLoss",
 )
 def mse_loss(facts: Facts, self: Array, target: Array, reduction: Reduction = 1) -> AnyArray:

@@ -31,6 +31,8 @@ INPUTS = ("grad_output", "self", "target")
     ),
     kernel_dtype=rules.dtype_of("self"),
     over=elementwise("common"),
+    area="losses",
+    torch="nn.functional.mse_loss",
     source="ops-nn page aclnnMseLossBackward",
 )
 def mse_loss_backward(

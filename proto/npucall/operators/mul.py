@@ -25,6 +25,8 @@ from npucall.products import ASCEND_310B, ASCEND_310P, ASCEND_910
     ),
     kernel_dtype=rules.dtype_of("promotion"),
     over=elementwise("common"),
+    area="arithmetic",
+    torch="mul",
     source="ops-math page aclnnMul&aclnnInplaceMul",
 )
 def mul(facts: Facts, self: Array, other: Array) -> AnyArray:

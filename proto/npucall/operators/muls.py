@@ -62,6 +62,8 @@ def factor(draft: Draft) -> DType:
     kernel_dtype=rules.dtype_of("result"),
     over=elementwise("self"),
     sample=Sample(attributes={"other": 2}),
+    area="arithmetic",
+    torch="mul",
     source="ops-math page aclnnMuls&aclnnInplaceMuls",
 )
 def muls(facts: Facts, self: Array, other: float) -> AnyArray:

@@ -68,6 +68,8 @@ def result(draft: Draft) -> Shape:
     over=at_once(),
     unwritten={"total_weight_out": shared.no_total},
     sample=Sample({"target": (2,), "weight": (3,)}, {"target": INT64}),
+    area="losses",
+    torch="nn.functional.nll_loss",
     source="ops-nn page aclnnNLLLoss",
 )
 def nll_loss(

@@ -58,6 +58,8 @@ def pixels(draft: Draft) -> Shape:
     over=at_once(),
     unwritten={"total_weight_out": shared.no_total},
     sample=Sample({"self": (2, 3, 2, 2), "target": (2, 2, 2), "weight": (3,)}, {"target": INT64}),
+    area="losses",
+    torch="nn.functional.nll_loss",
     source="ops-nn page aclnnNLLLoss2d",
 )
 def nll_loss2d(

@@ -72,6 +72,8 @@ def pixels(draft: Draft) -> Shape:
         {"target": INT64},
         {"reduction": 1, "ignore_index": -100},
     ),
+    area="losses",
+    torch="nn.functional.nll_loss",
     source="ops-nn page aclnnNLLLoss2dBackward",
 )
 def nll_loss2d_backward(

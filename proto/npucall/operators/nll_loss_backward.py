@@ -67,6 +67,8 @@ def one_label_a_row(draft: Draft) -> bool:
         {"target": INT64},
         {"reduction": 1, "ignore_index": -100},
     ),
+    area="losses",
+    torch="nn.functional.nll_loss",
     source="ops-nn page aclnnNLLLossBackward",
 )
 def nll_loss_backward(

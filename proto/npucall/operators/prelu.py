@@ -35,6 +35,8 @@ TENSORS = ("self", "weight", "out")
     kernel_dtype=rules.dtype_of("promotion"),
     over=at_once(),
     sample=Sample({"weight": (3,)}, least=-0.9),
+    area="activations",
+    torch="nn.functional.prelu",
     source="ops-nn page aclnnPrelu",
 )
 def prelu(facts: Facts, self: Array, weight: Array) -> AnyArray:

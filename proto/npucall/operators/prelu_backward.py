@@ -47,6 +47,8 @@ def weight_gradient(draft: Draft) -> Shape:
     kernel_dtype=rules.dtype_of("self"),
     over=at_once(holds=lambda facts, _: facts.count("weight") * DOUBLE.itemsize),
     sample=Sample({"weight": (3,)}, least=-0.9),
+    area="activations",
+    torch="nn.functional.prelu",
     source="ops-nn activation/p_relu_grad_update",
 )
 def prelu_backward(

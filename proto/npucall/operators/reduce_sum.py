@@ -52,6 +52,8 @@ from npucall.products import ASCEND_310B, ASCEND_310P, ASCEND_910
     kernel_dtype=rules.dtype_of("asked"),
     over=elementwise("self", sum_to="kept", factor=lambda *_: 1),
     sample=Sample(attributes={"dims": (0,), "keep_dims": False}, follows="dtype"),
+    area="arithmetic",
+    torch="sum",
     source="ops-math page aclnnReduceSum",
 )
 def reduce_sum(

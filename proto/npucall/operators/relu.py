@@ -29,6 +29,8 @@ INTEGERS = (INT8, INT32, INT64, UINT8)
     ),
     kernel_dtype=rules.dtype_of("self"),
     over=elementwise("self"),
+    area="activations",
+    torch="nn.functional.relu",
     source="ops-nn activation/relu: page aclnnRelu&aclnnInplaceRelu, order of checks in its source",
 )
 def relu(facts: Facts, self: Array) -> AnyArray:

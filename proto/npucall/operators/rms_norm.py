@@ -38,6 +38,8 @@ from npucall.products import A2, A3, ASCEND_310P, ASCEND_950
     kernel_dtype=rules.dtype_of("x"),
     over=at_once(holds=held(backward=False)),
     sample=Sample({"gamma": (3,)}),
+    area="normalisation",
+    torch="nn.functional.rms_norm",
     source="ops-nn norm/rms_norm: page aclnnRmsNorm, its definition and tiling",
 )
 def rms_norm(

@@ -63,6 +63,8 @@ def one_a_row(draft: Draft) -> bool:
     kernel_dtype=rules.dtype_of("x"),
     over=at_once(holds=held(backward=True)),
     sample=Sample({"rstd": (2, 1), "gamma": (3,)}, {"rstd": FLOAT}),
+    area="normalisation",
+    torch="nn.functional.rms_norm",
     source="ops-nn norm/rms_norm_grad: page aclnnRmsNormGrad, its definition and tiling",
 )
 def rms_norm_grad(

@@ -24,6 +24,7 @@ from npucall.operators import _rotary as shared
     kernel_dtype=rules.dtype_of("x"),
     over=at_once(),
     sample=Sample({"x": (2, 3, 2, 4), "cos": (1, 1, 2, 4), "sin": (1, 1, 2, 4)}),
+    area="attention",
     source="ops-transformer page aclnnRotaryPositionEmbedding",
 )
 def rotary_position_embedding(

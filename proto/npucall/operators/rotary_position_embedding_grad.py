@@ -49,6 +49,7 @@ def _holds(facts: Facts, _: Mapping[str, Any]) -> int:
     sample=Sample(
         dict.fromkeys(("dy", "x"), (2, 3, 2, 4)) | dict.fromkeys(("cos", "sin"), (1, 1, 2, 4))
     ),
+    area="attention",
     source="ops-transformer page aclnnRotaryPositionEmbeddingGrad",
 )
 def rotary_position_embedding_grad(

@@ -42,6 +42,7 @@ MASKED = -10000
     kernel_dtype=rules.dtype_of("x"),
     over=at_once(),
     sample=Sample({"x": (1, 2, 2, 3), **shared.SHAPES}, {"mask": BOOL}),
+    area="attention",
     source="ops-nn vfusion/scaled_masked_softmax_v2: page aclnnScaledMaskedSoftmax, its checks",
 )
 def scaled_masked_softmax(

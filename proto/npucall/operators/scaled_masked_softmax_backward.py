@@ -41,6 +41,7 @@ from npucall.products import ASCEND_950
     sample=Sample(
         dict.fromkeys(("grad_output", "y"), (1, 2, 2, 3)) | shared.SHAPES, {"mask": BOOL}
     ),
+    area="attention",
     source="ops-nn vfusion/scaled_masked_softmax_grad_v2: page, its checks",
 )
 def scaled_masked_softmax_backward(

@@ -66,6 +66,8 @@ def _kernel_dtype(draft: Draft) -> DType:
     kernel_dtype=_kernel_dtype,
     over=elementwise("self"),
     sample=Sample(least=-0.9),
+    area="activations",
+    torch="sigmoid",
     source="ops-math page aclnnSigmoid",
 )
 def sigmoid(facts: Facts, self: Array) -> AnyArray:

@@ -43,6 +43,8 @@ DTYPES = (*FLOATS, DOUBLE, COMPLEX64, COMPLEX128)
     ),
     kernel_dtype=rules.dtype_of("promotion"),
     over=elementwise("common"),
+    area="activations",
+    torch="sigmoid",
     source="ops-nn page aclnnSigmoidBackward",
 )
 def sigmoid_backward(facts: Facts, grad_output: Array, output: Array) -> AnyArray:

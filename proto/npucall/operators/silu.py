@@ -31,6 +31,8 @@ from npucall.products import A2, A3, ASCEND_310B, ASCEND_310P, ASCEND_910, ASCEN
     ),
     kernel_dtype=rules.dtype_of("self"),
     over=elementwise("self"),
+    area="activations",
+    torch="nn.functional.silu",
     source="ops-nn page aclnnSilu",
 )
 def silu(facts: Facts, self: Array) -> AnyArray:

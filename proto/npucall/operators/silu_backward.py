@@ -58,6 +58,8 @@ def _equal_or_elsewhere(draft: Draft) -> bool:
     ),
     kernel_dtype=rules.dtype_of("promotion"),
     over=elementwise("common"),
+    area="activations",
+    torch="nn.functional.silu",
     source="ops-nn page aclnnSiluBackward",
 )
 def silu_backward(facts: Facts, grad_output: Array, self: Array) -> AnyArray:

@@ -35,6 +35,8 @@ INPUTS = ("self", "target")
     ),
     kernel_dtype=rules.dtype_of("promotion"),
     over=elementwise("common", sum_to="kept", factor=shared.factor_of("common")),
+    area="losses",
+    torch="nn.functional.smooth_l1_loss",
     source="ops-nn page aclnnSmoothL1Loss",
 )
 def smooth_l1_loss(

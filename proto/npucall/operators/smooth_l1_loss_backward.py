@@ -41,6 +41,8 @@ INPUTS = ("grad_out", "self", "target")
     ),
     kernel_dtype=rules.dtype_of("promotion"),
     over=elementwise("common"),
+    area="losses",
+    torch="nn.functional.smooth_l1_loss",
     source="ops-nn page aclnnSmoothL1LossBackward",
 )
 def smooth_l1_loss_backward(

@@ -39,6 +39,8 @@ INPUTS = ("self", "target")
     ),
     kernel_dtype=rules.dtype_of("promotion"),
     over=elementwise("common", sum_to="kept", factor=shared.factor_of("common")),
+    area="losses",
+    torch="nn.functional.soft_margin_loss",
     source="ops-nn page aclnnSoftMarginLoss",
 )
 def soft_margin_loss(

@@ -31,6 +31,8 @@ INPUTS = ("grad_output", "self", "target")
     ),
     kernel_dtype=rules.dtype_of("promotion"),
     over=elementwise("common"),
+    area="losses",
+    torch="nn.functional.soft_margin_loss",
     source="ops-nn page aclnnSoftMarginLossBackward",
 )
 def soft_margin_loss_backward(

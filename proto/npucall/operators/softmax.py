@@ -39,6 +39,8 @@ def powers(facts: Facts, self: Array) -> AnyArray:
     kernel_dtype=rules.dtype_of("self"),
     over=rows("dim", max_of="self", sum_of=powers),
     sample=Sample(attributes={"dim": 1}),
+    area="activations",
+    torch="nn.functional.softmax",
     source="ops-nn page aclnnSoftmax",
 )
 def softmax(facts: Facts, self: Array, dim: int) -> AnyArray:

@@ -42,6 +42,8 @@ def weighted(_: Facts, grad_output: Array, output: Array) -> AnyArray:
     kernel_dtype=rules.dtype_of("grad_output"),
     over=rows("dim", sum_of=weighted),
     sample=Sample(attributes={"dim": 1}),
+    area="activations",
+    torch="nn.functional.softmax",
     source="ops-nn page aclnnSoftmaxBackward",
 )
 def softmax_backward(facts: Facts, grad_output: Array, output: Array, dim: int) -> AnyArray:

@@ -47,6 +47,8 @@ LINEAR = 40.0
     kernel_dtype=rules.dtype_of("self"),
     over=elementwise("self"),
     sample=Sample(attributes={"beta": 2.0, "threshold": 1.0}, least=-0.9),
+    area="activations",
+    torch="nn.functional.softplus",
     source="ops-nn page aclnnSoftplus",
 )
 def softplus(facts: Facts, self: Array, beta: float, threshold: float) -> AnyArray:

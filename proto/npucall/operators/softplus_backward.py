@@ -56,6 +56,8 @@ WITH_BF16, WITHOUT_BF16 = (*FLOATS, DOUBLE), (FLOAT, FLOAT16, DOUBLE)
     kernel_dtype=rules.short_if_all("grad_output", "self"),
     over=elementwise("self"),
     sample=Sample(attributes={"beta": 2.0, "threshold": 1.0}),
+    area="activations",
+    torch="nn.functional.softplus",
     source="ops-nn page aclnnSoftplusBackward",
 )
 def softplus_backward(

@@ -30,6 +30,7 @@ from npucall.products import A2, A3, ASCEND_310P, ASCEND_950
     kernel_dtype=rules.dtype_of("x"),
     over=rows("dim", halves=("x",)),
     sample=Sample({"x": (2, 6)}),
+    area="activations",
     source="ops-nn activation/swi_glu: page aclnnSwiGlu, its definition and tiling",
 )
 def swi_glu(facts: Facts, x: Array, dim: int = -1) -> AnyArray:

@@ -33,6 +33,7 @@ from npucall.products import A2, A3, ASCEND_310P, ASCEND_950
     kernel_dtype=rules.dtype_of("x"),
     over=rows("dim", halves=("x", "out")),
     sample=Sample({"x": (2, 6)}),
+    area="activations",
     source="ops-nn activation/swi_glu_grad: page aclnnSwiGluGrad, its definition and tiling",
 )
 def swi_glu_grad(facts: Facts, y_grad: Array, x: Array, dim: int = -1) -> AnyArray:

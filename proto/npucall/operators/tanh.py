@@ -42,6 +42,8 @@ WITH_BF16, WITHOUT_BF16 = (*FLOATS, *INTEGERS), (*HALF_AND_SINGLE, *INTEGERS)
     kernel_dtype=rules.dtype_of("result"),
     over=elementwise("self"),
     sample=Sample(least=-0.9),
+    area="activations",
+    torch="tanh",
     source="ops-math page aclnnTanh",
 )
 def tanh(facts: Facts, self: Array) -> AnyArray:

@@ -41,6 +41,8 @@ WITHOUT = (*HALF_AND_SINGLE, DOUBLE)
     ),
     kernel_dtype=rules.dtype_of("grad_output"),
     over=elementwise("common"),
+    area="activations",
+    torch="tanh",
     source="ops-math page aclnnTanhBackward",
 )
 def tanh_backward(facts: Facts, grad_output: Array, output: Array) -> AnyArray:

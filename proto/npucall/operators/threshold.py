@@ -51,6 +51,8 @@ WITH_BF16, WITHOUT_BF16 = (*FLOATS, *INTEGERS), (*HALF_AND_SINGLE, *INTEGERS)
     kernel_dtype=rules.dtype_of("self"),
     over=elementwise("self"),
     sample=Sample(attributes={"threshold": 0.25, "value": 7}),
+    area="activations",
+    torch="nn.functional.threshold",
     source="ops-nn page aclnnThreshold",
 )
 def threshold(facts: Facts, self: Array, threshold: float, value: float) -> AnyArray:

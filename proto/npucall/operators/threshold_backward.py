@@ -78,6 +78,8 @@ def _int64_for_zero(name: str) -> rules.Rule:
     kernel_dtype=rules.dtype_of("self"),
     over=elementwise("common"),
     sample=Sample(attributes={"threshold": 0}),
+    area="activations",
+    torch="nn.functional.threshold",
     source="ops-nn page aclnnThresholdBackward",
 )
 def threshold_backward(facts: Facts, grad_output: Array, self: Array, threshold: float) -> AnyArray:

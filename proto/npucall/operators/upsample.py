@@ -121,6 +121,8 @@ def declared(name: str, *parts: Any, **more: Any) -> Operator[..., Any]:
             )
         ),
         sample=_sample(row),
+        area="images",
+        torch="nn.functional.interpolate",
         source=f"ops-cv image: page {row.name}, its checks [src:upsample]",
         formats_by_rank=True,
     )(formula_of(row.name, parameters, dict.fromkeys(row.scales, 0.0), formula, _text(row)))

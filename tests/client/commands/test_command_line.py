@@ -372,6 +372,29 @@ def test_a_command_ends_with_a_code_of_the_table(run: Any, words: str, code: Exi
     assert bool(ended.stderr) is (code != ExitCode.DONE)
 
 
+@each(
+    ("like", "found"),
+    [
+        ("MseLossB", ["aclnnMseLossBackward"]),
+        (
+            "torch.nn.functional.kl_div",
+            ["aclnnKlDiv", "aclnnKlDivBackward", *["aclnnKlDivTargetBackward"] * 3],
+        ),
+        ("area: losses", None),
+        ("two horns", None),
+    ],
+)
+def test_operators_are_found_by_a_part_of_what_is_known_of_them(
+    run: Any, like: str, found: list[str] | None
+) -> None:
+    ended = run("operators", "-t", "local:", "--json", "--like", like)
+    if found is None:
+        assert ended.returncode == ExitCode.USAGE
+        assert "--like: expected a part of" in ended.stderr
+    else:
+        assert [each["name"] for each in json.loads(ended.stdout)] == found
+
+
 def test_nobody_answers_is_one_sentence(run: Any) -> None:
     ended = run("info", "--target", NOBODY, NPUCALL_CONNECT_TIMEOUT="0.2")
     assert ended.returncode == ExitCode.FAILED

@@ -118,6 +118,7 @@ def test_a_row_of_two_blocks_is_complete_and_one_of_an_element_more_has_three_pi
         checks=(rules.present("x"),),
         kernel_dtype=rules.dtype_of("x"),
         over=rows("dim", sum_of=summed),
+        area="arithmetic",
         source="this test",
     )(formula)
     for length, pieces in ((2 * BLOCK, []), (2 * BLOCK + 1, [BLOCK, BLOCK, 1])):

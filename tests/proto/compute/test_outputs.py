@@ -42,6 +42,7 @@ EVERY = (True, True)
     ),
     kernel_dtype=rules.always(FLOAT16),
     over=at_once(),
+    area="arithmetic",
     source="this test",
     formats_by_rank=True,
 )  # fmt: skip
@@ -147,6 +148,7 @@ def test_blocks_of_what_gets_everything_at_once_are_computed_by_idle_threads_too
         checks=(rules.shape_of("x", into="one", make=lambda _: ()),),
         kernel_dtype=rules.always(FLOAT),
         over=at_once(),
+        area="arithmetic",
         source="this test",
     )
     def blocks(facts: Facts, x: Any) -> tuple[AnyArray, AnyArray]:

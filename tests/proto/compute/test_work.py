@@ -33,6 +33,7 @@ def declared(over: Any, formula: Any, *parameters: Any) -> Operator[..., Any]:
         checks=(rules.shape_of("x", into="sums", make=lambda draft: (*draft.shape("x")[:-1], 1)),),
         kernel_dtype=rules.dtype_of("x"),
         over=over,
+        area="arithmetic",
         source="this test",
     )
     return declare(formula)

@@ -206,6 +206,7 @@ X = TensorSpec(FLOAT, (2,))
     checks=(rules.present("x", *POINTERS, "out"),),
     kernel_dtype=rules.dtype_of("x"),
     over=elementwise("x"),
+    area="arithmetic",
     source="this test",
 )
 def some_kinds(
