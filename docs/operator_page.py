@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, get_args
 
+import gradient_pages
 import numpy as np
 import page_parts
 
@@ -65,6 +66,14 @@ def _index() -> str:
         [sources.md](sources.md) says what was learned from pages, headers and sources.
         """,
         *(part for area in _areas() for part in (f"## {area.capitalize()}", _rows(area))),
+        "## Which of CANN's gradients are here",
+        """
+        Of the public pages of gradients in August 2026. The experimental folders have 46 more:
+        most are other kernels of operators above, under the same names, the others have names of
+        their own and no product that promises them. A server with a real NPU runs whatever is
+        installed there, also what is not here ([ascend.md](ascend.md)).
+        """,
+        gradient_pages.section(),
     )
 
 
