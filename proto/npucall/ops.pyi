@@ -104,6 +104,17 @@ from npucall.operators.tanh import tanh as tanh
 from npucall.operators.tanh_backward import tanh_backward as tanh_backward
 from npucall.operators.threshold import threshold as threshold
 from npucall.operators.threshold_backward import threshold_backward as threshold_backward
+from npucall.operators.upsample import upsample_bicubic2d as upsample_bicubic2d
+from npucall.operators.upsample import upsample_bicubic2d_aa as upsample_bicubic2d_aa
+from npucall.operators.upsample import upsample_bicubic2d_aa_grad as upsample_bicubic2d_aa_grad
+from npucall.operators.upsample import upsample_bicubic2d_backward as upsample_bicubic2d_backward
+from npucall.operators.upsample import upsample_bilinear2d as upsample_bilinear2d
+from npucall.operators.upsample import upsample_bilinear2d_aa as upsample_bilinear2d_aa
+from npucall.operators.upsample import upsample_bilinear2d_aa_backward as upsample_bilinear2d_aa_backward
+from npucall.operators.upsample import upsample_bilinear2d_backward as upsample_bilinear2d_backward
+from npucall.operators.upsample import upsample_bilinear2d_backward_v2 as upsample_bilinear2d_backward_v2
+from npucall.operators.upsample import upsample_linear1d as upsample_linear1d
+from npucall.operators.upsample import upsample_linear1d_backward as upsample_linear1d_backward
 from npucall.operators.upsample import upsample_nearest1d as upsample_nearest1d
 from npucall.operators.upsample import upsample_nearest1d_backward as upsample_nearest1d_backward
 from npucall.operators.upsample import upsample_nearest2d as upsample_nearest2d
@@ -116,3 +127,5 @@ from npucall.operators.upsample import upsample_nearest_exact2d as upsample_near
 from npucall.operators.upsample import upsample_nearest_exact2d_backward as upsample_nearest_exact2d_backward
 from npucall.operators.upsample import upsample_nearest_exact3d as upsample_nearest_exact3d
 from npucall.operators.upsample import upsample_nearest_exact3d_backward as upsample_nearest_exact3d_backward
+from npucall.operators.upsample import upsample_trilinear3d as upsample_trilinear3d
+from npucall.operators.upsample import upsample_trilinear3d_backward as upsample_trilinear3d_backward

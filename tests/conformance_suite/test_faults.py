@@ -25,6 +25,8 @@ SAME = {
     ("aclnnConvolutionBackward", "cube_math_type"): "the reference uses full precision",
     ("aclnnAvgPool2d", "cube_math_type"): "the reference uses full precision",
     ("aclnnAvgPool2dBackward", "cube_math_type"): "the reference uses full precision",
+    ("aclnnUpsampleBilinear2dBackward", "scales_h"): "the extents alone count",
+    ("aclnnUpsampleBilinear2dBackward", "scales_w"): "the extents alone count",
     ("aclnnMatmul", "cube_math_type"): "1 allows less precision, of which the reference uses none",
     ("aclnnFlashAttentionScoreGrad", "inner_precise"): "the statistics say which rows saw nothing",
 }

@@ -93,20 +93,30 @@ ELU = {"alpha": 1.5, "scale": 0.75, "input_scale": 1.25}
 SIDES = (3, 4, 2)
 
 
-def upsampled(name: str, axes: int, **more: Any) -> dict[str, tuple[Case, ...]]:
-    """Planes with more cells along each of the last axes, by operators of 1 to so many axes."""
-    found = {}
-    for count in range(1, axes + 1):
-        planes = (1, 2, *SIDES[:count])
-        sizes = {"output_size": tuple(2 * side - 1 for side in SIDES[:count]), **more}
-        case = Case(sizes, {"input_size": planes}, shapes={"self": planes})
-        found[f"aclnnUpsample{name}{count}d"] = (case,)
-    return found
+def upsampled(kind: str, axes: int, **more: Any) -> dict[str, tuple[Case, ...]]:
+    """Planes with more cells along each of the last axes."""
+    planes = (1, 2, *SIDES[:axes])
+    sizes = {"output_size": tuple(2 * side - 1 for side in SIDES[:axes]), **more}
+    return {
+        f"aclnnUpsample{kind}": (
+            Case(sizes, {"input_size": planes}, dict.fromkeys(("self", "input", "x"), planes)),
+        )
+    }
 
 
 CASES: dict[str, tuple[Case, ...]] = {
-    **upsampled("Nearest", 3),
-    **upsampled("NearestExact", 3),
+    **upsampled("Nearest1d", 1),
+    **upsampled("Nearest2d", 2),
+    **upsampled("Nearest3d", 3),
+    **upsampled("NearestExact1d", 1),
+    **upsampled("NearestExact2d", 2),
+    **upsampled("NearestExact3d", 3),
+    **upsampled("Linear1d", 1, align_corners=[False, True]),
+    **upsampled("Bilinear2d", 2, align_corners=True),
+    **upsampled("Bicubic2d", 2, align_corners=True),
+    **upsampled("Trilinear3d", 3, align_corners=False),
+    **upsampled("Bilinear2dAA", 2, align_corners=False),
+    **upsampled("Bicubic2dAA", 2, align_corners=True),
     "aclnnKlDiv": (
         Case(reduced(0, 1, 2, 3, log_target=[False, True]), draws={"target": INSIDE}),
         Case(reduced(0, 1, 2, 3), shapes=STRETCHED, draws={"target": INSIDE}),

@@ -111,16 +111,19 @@ def max_pool(*shape: int) -> list[Large]:
     ]
 
 
-def upsample(name: str, *planes: int, **more: Any) -> list[Large]:
-    """Planes that become twice as long along each axis, and the gradient of that."""
-    sizes = {"output_size": tuple(2 * extent for extent in planes[2:])}
-    operators = [CATALOGUE[f"aclnnUpsample{each}"] for each in (name, f"{name}Backward")]
-    inputs = [{each.inputs[0].name: planes} for each in operators]
-    inputs[1] = dict.fromkeys(inputs[1], (*planes[:2], *sizes["output_size"]))
-    return [
-        Large(operators[0].name, inputs[0], sizes | more),
-        Large(operators[1].name, inputs[1], sizes | {"input_size": planes} | more),
-    ]
+def upsample(name: str, *planes: int) -> list[Large]:
+    """Planes that become twice as long along each axis, or the gradient of that."""
+    operator = CATALOGUE[f"aclnnUpsample{name}"]
+    after = tuple(2 * extent for extent in planes[2:])
+    told: dict[str, Any] = {"output_size": after, "align_corners": True, "input_size": planes}
+    given = {each.name: told[each.name] for each in operator.attributes if each.name in told}
+    shape = (*planes[:2], *after) if "input_size" in given else planes
+    return [Large(operator.name, {operator.inputs[0].name: shape}, given)]
+
+
+UPSAMPLED = [each.name.removeprefix("aclnnUpsample") for each in CATALOGUE if "Upsa" in each.name]
+PLANES = {"1": (1, 1, MANY // 8), "2": (1, 2, 512, 512), "3": (MANY // 4096, 1, 8, 8, 8)}
+"""Planes by their axes."""
 
 
 def avg_pool(*shape: int) -> list[Large]:
@@ -322,11 +325,10 @@ CASES = [
     ),
     *(
         case
-        for name in ("Nearest", "NearestExact")
-        for axes, planes in enumerate(
-            ((1, 1, MANY // 8), (1, 2, 512, 512), (MANY // 4096, 1, 8, 8, 8)), start=1
-        )
-        for case in upsample(f"{name}{axes}d", *planes)
+        for name in UPSAMPLED
+        for axes, planes in PLANES.items()
+        if f"{axes}d" in name
+        for case in upsample(name, *planes)
     ),
     cross_entropy(1, MANY, reduction="sum"),
     cross_entropy(MANY // 8, 8),

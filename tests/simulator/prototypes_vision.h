@@ -3,6 +3,59 @@
 
 #include "prototypes.h"
 
+// aclnn_upsample_bicubic_2d.h; opapi; 8.1 9.x
+SIM_OPERATOR(aclnnUpsampleBicubic2d, const aclTensor *self, const aclIntArray *outputSize,
+             const bool alignCorners, const double scalesH, const double scalesW,
+             SIM_OUT aclTensor *out);
+
+// aclnn_upsample_bicubic2d_aa.h; opapi; 8.1 9.x
+SIM_OPERATOR(aclnnUpsampleBicubic2dAA, const aclTensor *x, const aclIntArray *outputSize,
+             const bool alignCorners, const double scalesH, const double scalesW,
+             SIM_OUT aclTensor *out);
+
+// aclnn_upsample_bicubic2d_aa_grad.h; opapi; 8.1 9.x
+SIM_OPERATOR(aclnnUpsampleBicubic2dAAGrad, const aclTensor *gradOutput,
+             const aclIntArray *outputSize, const aclIntArray *inputSize, bool alignCorners,
+             double scalesH, double scalesW, SIM_OUT aclTensor *out);
+
+// aclnn_upsample_bicubic_2d_backward.h; opapi; 8.1 9.x
+SIM_OPERATOR(aclnnUpsampleBicubic2dBackward, const aclTensor *gradOut,
+             const aclIntArray *outputSize, const aclIntArray *inputSize, const bool alignCorners,
+             double scalesH, double scalesW, SIM_OUT aclTensor *gradInput);
+
+// aclnn_upsample_bilinear_2d.h; opapi; 8.1 9.x
+SIM_OPERATOR(aclnnUpsampleBilinear2d, const aclTensor *self, const aclIntArray *outputSize,
+             const bool alignCorners, const double scalesH, const double scalesW,
+             SIM_OUT aclTensor *out);
+
+// aclnn_upsample_bilinear2d_aa.h; opapi; 8.1 9.x
+SIM_OPERATOR(aclnnUpsampleBilinear2dAA, const aclTensor *input, const aclIntArray *outputSize,
+             bool alignCorners, double scalesH, double scalesW, SIM_OUT aclTensor *out);
+
+// aclnn_upsample_bilinear2d_aa_backward.h; opapi; 8.1 9.x
+SIM_OPERATOR(aclnnUpsampleBilinear2dAABackward, const aclTensor *gradOutput,
+             const aclIntArray *outputSize, const aclIntArray *inputSize, bool alignCorners,
+             double scalesH, double scalesW, SIM_OUT aclTensor *out);
+
+// aclnn_upsample_bilinear_2d_backward.h; opapi; 8.1 9.x
+SIM_OPERATOR(aclnnUpsampleBilinear2dBackward, const aclTensor *gradOut,
+             const aclIntArray *outputSize, const aclIntArray *inputSize, bool alignCorners,
+             double scalesH, double scalesW, SIM_OUT aclTensor *out);
+
+// aclnn_upsample_bilinear_2d_backward_v2.h; opapi; 8.1 9.x
+SIM_OPERATOR(aclnnUpsampleBilinear2dBackwardV2, const aclTensor *gradOut,
+             const aclIntArray *outputSize, const aclIntArray *inputSize, bool alignCorners,
+             double scalesH, double scalesW, SIM_OUT aclTensor *out);
+
+// aclnn_upsample_linear_1d.h; opapi; 8.1 9.x
+SIM_OPERATOR(aclnnUpsampleLinear1d, const aclTensor *self, const aclIntArray *outputSize,
+             const bool alignCorners, const double scale, SIM_OUT aclTensor *out);
+
+// aclnn_upsample_linear_1d_backward.h; opapi; 8.1 9.x
+SIM_OPERATOR(aclnnUpsampleLinear1dBackward, const aclTensor *gradOut, const aclIntArray *outputSize,
+             const aclIntArray *inputSize, bool alignCorners, double scales,
+             SIM_OUT aclTensor *out);
+
 // aclnn_upsample_nearest_1d.h; opapi; 8.1 9.x
 SIM_OPERATOR(aclnnUpsampleNearest1d, const aclTensor *self, const aclIntArray *outputSize,
              SIM_OUT aclTensor *out);
@@ -56,3 +109,13 @@ SIM_OPERATOR(aclnnUpsampleNearestExact3d, const aclTensor *self, const aclIntArr
 SIM_OPERATOR(aclnnUpsampleNearestExact3dBackward, const aclTensor *gradOut,
              const aclIntArray *outputSize, const aclIntArray *inputSize, double scalesD,
              double scalesH, double scalesW, SIM_OUT aclTensor *gradInput);
+
+// aclnn_upsample_trilinear_3d.h; opapi; 8.1 9.x
+SIM_OPERATOR(aclnnUpsampleTrilinear3d, const aclTensor *self, const aclIntArray *outputSize,
+             bool alignCorners, double scalesD, double scalesH, double scalesW,
+             SIM_OUT aclTensor *out);
+
+// aclnn_upsample_trilinear_3d_backward.h; opapi; 8.1 9.x
+SIM_OPERATOR(aclnnUpsampleTrilinear3dBackward, const aclTensor *gradOut,
+             const aclIntArray *outputSize, const aclIntArray *inputSize, bool alignCorners,
+             double scalesD, double scalesH, double scalesW, SIM_OUT aclTensor *gradInput);

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from npucall.dtypes import BF16, COMPLEX64, DOUBLE, FLOAT16, FLOATS, HALF_AND_SINGLE, UINT8, DType
+from npucall.dtypes import BF16, COMPLEX64, DOUBLE, FLOAT, FLOAT16, FLOATS, UINT8, DType
 from npucall.errors import AttributeValueError
 from npucall.tensors import Format, Shape
 from npucall_conformance.stating import defects, reals
@@ -24,25 +24,104 @@ from npucall_conformance.stating.tables import WITH_BFLOAT16, Takes, on
 
 NAN, INF = reals.NAN, reals.INFINITY
 SIDES = (3, 4, 3)
-Cells = Callable[[int, int, float], "list[list[tuple[int, float]]]"]
-"""From an extent, the new one and the scale: of each new cell the cells before, with weights."""
+Line = list[list[tuple[int, float]]]
+"""Of each new cell of an axis the cells before, with their weights."""
 
 
-def nearest(size: int, cells: int, scale: float) -> list[list[tuple[int, float]]]:
+class _Axis(NamedTuple):
+    """An extent, the new one, the scale, and whether corners are aligned."""
+
+    size: int
+    cells: int
+    scale: float
+    align: bool
+
+
+Cells = Callable[[_Axis], Line]
+
+
+def nearest(axis: _Axis) -> Line:
+    size, cells, scale, _ = axis
     if cells in (size, 2 * size):
         return [[(o * size // cells, 1.0)] for o in range(cells)]
     return _under(size, cells, scale, 0.0)
 
 
-def exact(size: int, cells: int, scale: float) -> list[list[tuple[int, float]]]:
-    return _under(size, cells, scale, 0.5)
+def exact(axis: _Axis) -> Line:
+    return _under(axis.size, axis.cells, axis.scale, 0.5)
 
 
-def _under(size: int, cells: int, scale: float, half: float) -> list[list[tuple[int, float]]]:
+def _under(size: int, cells: int, scale: float, half: float) -> Line:
     with np.errstate(all="ignore"):  # 0 times infinity, of a tiny scale, is beyond all cells too
         factor = np.float32(1 / scale) if scale > 0 else np.float32(size) / np.float32(cells)
         places = [np.fmin(np.float32(o + half) * factor, size) for o in range(cells)]
+        places = [size if o and factor > 2**40 else place for o, place in enumerate(places)]
     return [[(min(math.floor(place), size - 1), 1.0)] for place in places]
+
+
+def step(axis: _Axis) -> float:
+    """How far apart new cells lie."""
+    size, cells, scale, align = axis
+    if align:
+        return (size - 1) / max(cells - 1, 1) if cells > 1 else 0.0
+    return min(1 / scale, 2.0**40) if scale > 0 else size / cells
+
+
+def linear(axis: _Axis) -> Line:
+    size, cells, _, align = axis
+    line = []
+    for o in range(cells):
+        wide = step(axis)
+        place = o * wide if align else max(wide * (o + 0.5) - 0.5, 0.0)
+        place = float(o) if size == cells else place
+        low = min(math.floor(place), size - 1)
+        high, rest = min(low + (size != cells), size - 1), min(place - low, 1.0)
+        line.append([(low, 1 - rest), (high, rest)])
+    return line
+
+
+def bend(a: float, away: float) -> float:
+    """The cubic of a distance."""
+    if away <= 1:
+        return (a + 2) * away**3 - (a + 3) * away**2 + 1
+    return a * away**3 - 5 * a * away**2 + 8 * a * away - 4 * a if away < 2 else 0.0
+
+
+def cubic(axis: _Axis) -> Line:
+    size, cells, _, align = axis
+    line = []
+    for o in range(cells):
+        wide = step(axis)
+        place = o * wide if align else wide * (o + 0.5) - 0.5
+        low = min(math.floor(place), size - 1)
+        rest = min(place - low, 1.0)
+        taps = ((low + k, bend(-0.75, abs(rest - k))) for k in (-1, 0, 1, 2))
+        line.append([(min(max(i, 0), size - 1), weight) for i, weight in taps])
+    return line
+
+
+def smooth(width: int, curve: Callable[[float], float]) -> Cells:
+    """All cells under a curve."""
+
+    def cells_under(axis: _Axis) -> Line:
+        size, cells, *_ = axis
+        wide = step(axis)
+        reach = max(wide, 1.0)
+        line: Line = []
+        for o in range(cells):
+            middle = wide * (o + 0.5)
+            low = max(int(min(middle - width * reach + 0.5, size)), 0)
+            high = max(int(min(middle + width * reach + 0.5, size)), 0)
+            taps = [(i, curve(abs(i + 0.5 - middle) / reach)) for i in range(low, high)]
+            total = sum(weight for _, weight in taps) or 1.0
+            line.append([(i, weight / total) for i, weight in taps])
+        return line
+
+    return cells_under
+
+
+triangle = smooth(1, lambda away: max(1 - away, 0.0))
+wave = smooth(2, lambda away: bend(-0.5, away))
 
 
 class _Row(NamedTuple):
@@ -54,9 +133,12 @@ class _Row(NamedTuple):
     given: str = "self"
     output: str = "out"
     scaled: bool = True
-    rank_first: bool = False
+    dtypes_after: int = 0
     signed: bool = True
-    limited: bool = False
+    most: float = 0.0
+    everywhere: bool = True
+    constant: int = 0
+    by_extents: bool = False
     free: int = 2
 
     @property
@@ -66,13 +148,19 @@ class _Row(NamedTuple):
 
     @property
     def backward(self) -> bool:
-        return "Backward" in self.name
+        return "Backward" in self.name or "Grad" in self.name
+
+    @property
+    def aligns(self) -> bool:
+        return self.cells not in (nearest, exact)
 
     @property
     def scales(self) -> tuple[str, ...]:
         if not self.scaled:
             return ()
-        return ("scales",) if self.axes == 1 else ("scales_d", "scales_h", "scales_w")[-self.axes :]
+        if self.axes == 1:
+            return ("scale",) if self.name == "Linear1d" else ("scales",)
+        return ("scales_d", "scales_h", "scales_w")[-self.axes :]
 
     @property
     def x(self) -> str:
@@ -85,8 +173,10 @@ class _Row(NamedTuple):
     def lines(self, k: Arguments) -> list[list[list[tuple[int, float]]]]:
         """For each axis the cells of the new ones."""
         sizes = (k["input_size"] if self.backward else k[self.x].shape)[2:]
-        scales = [k.values.get(name, 0.0) for name in self.scales] or [0.0] * self.axes
-        return [self.cells(*each) for each in zip(sizes, k["output_size"], scales, strict=True)]
+        scales = [0.0 if self.by_extents else k[name] for name in self.scales] or [0.0] * self.axes
+        align = self.aligns and k["align_corners"]
+        given = zip(sizes, k["output_size"], scales, strict=True)
+        return [self.cells(_Axis(*each, align)) for each in given]
 
     def shape(self, k: Arguments) -> Shape:
         return (
@@ -124,12 +214,20 @@ class _Row(NamedTuple):
         if not k[self.x].numel():
             return None
         sizes = [k[name] for name in ("output_size", "input_size")[: 1 + self.backward]]
-        return getattr(torch.ops.aten, self.aten)(k[self.x], *sizes, *(k[n] for n in self.scales))
+        if self.aligns:
+            sizes.append(k["align_corners"])
+        scales = [0.0 if self.by_extents else k[name] for name in self.scales]
+        if "AA" in self.name and any(scales):  # torch leaves axes of one extent as they are
+            return None
+        return getattr(torch.ops.aten, self.aten)(k[self.x], *sizes, *scales)
 
     @property
     def aten(self) -> str:
-        kind = "_exact" if "Exact" in self.name else ""
-        return f"{kind and '_'}upsample_nearest{kind}{self.axes}d{'_backward' * self.backward}"
+        (kind,) = re.findall(r"^(\D+)\d", self.name)
+        kind = kind.replace("Exact", "_exact").lower()
+        private = "_" if re.search("Exact|AA", self.name) else ""
+        ends = "_aa" * ("AA" in self.name) + "_backward" * self.backward
+        return f"{private}upsample_{kind}{self.axes}d{ends}"
 
 
 def _at(plane: Any, place: tuple[int, ...]) -> float:
@@ -185,16 +283,26 @@ def _invalid(row: _Row) -> tuple[Invalid, ...]:
     nothing = several("none", "output_size", (0, *sides[1:]), (*sides[1:], -2))
     return (
         *defects.nulls(row.x, *sizes, row.y),
-        *((*dimensions, *dtypes) if row.rank_first else (*dtypes, *dimensions)),
+        *(() if row.dtypes_after else dtypes),
+        *dimensions,
+        *(dtypes if row.dtypes_after == 1 else ()),
         *defects.formats(row.x, row.y, found=Format.NHWC),
         *(several("negative", name, -0.5)[0] for name in row.scales if not row.signed),
         *none,
         *nothing,
         *(defects.shapes(row.x, (2, 3, *_new(sides)), (2, 2, *sides)) if row.backward else ()),
         *defects.shapes(row.y, (3, 2, *sides), (2, 2, *(2 for _ in sides))),
+        *(dtypes if row.dtypes_after == 2 else ()),
         *(
-            several("large", row.scales[0], 51.0, blames=(*row.scales, *sizes), whoever=True)
-            if row.limited
+            several(
+                "large",
+                row.scales[0],
+                row.most + 1.0,
+                blames=(*row.scales, *sizes),
+                whoever=True,
+                products=() if row.everywhere else ("Ascend910B", "Ascend910_93"),
+            )
+            if row.most
             else ()
         ),
     )
@@ -222,7 +330,9 @@ def stated(*parts: Any, **more: Any) -> Statement:
     }
     listed = "const aclIntArray* outputSize" + ", const aclIntArray* inputSize" * row.backward
     names = [re.sub(r"_(\w)", lambda m: m[1].upper(), name) for name in row.scales]
-    listed += "".join(f", double {name}" for name in names)
+    if row.aligns:
+        listed += ", const bool alignCorners" if row.constant else ", bool alignCorners"
+    listed += "".join(f", {'const ' * (row.constant > 1)}double {name}" for name in names)
     sides = SIDES[: row.axes]
     dtypes: tuple[DType, ...] = row.takes["Ascend910B"]
     first = min(row.takes.values(), key=len)[0]  # which all products take
@@ -232,11 +342,12 @@ def stated(*parts: Any, **more: Any) -> Statement:
         takes=row.takes,
         legacy=(),
         formats_by_rank=True,
-        defaults=dict.fromkeys(row.scales, 0.0),
+        defaults=dict.fromkeys(row.scales, 0.0) | ({"align_corners": False} if row.aligns else {}),
         defaulted=Setup(attributes={"output_size": sizes["output_size"][0]}),
         attributes={
             **sizes,
             **({"input_size": (lambda base: base,)} if row.backward else {}),
+            **({"align_corners": (False, True)} if row.aligns else {}),
             **{name: ((0.0, 1.75) if name == row.scales[-1] else (0.0,)) for name in row.scales},
         },
         inputs=(In(row.x, normal()),),
@@ -250,7 +361,10 @@ def stated(*parts: Any, **more: Any) -> Statement:
         arrays=row.arrays,
         dtypes=tuple(sorted(dtypes, key=lambda each: each is not first)),
         kernel=dtype_of(row.x),
-        npu=aten(row.aten, row.x, *sizes, *["input_size"][: row.backward], *row.scales),
+        npu=aten(
+            row.aten, row.x, *sizes, *["input_size"][: row.backward],
+            *["align_corners"][: row.aligns], *row.scales,
+        ),
         torch=row.torch,
         base_shapes=((2, 2, *sides), (1, 1, *(4 for _ in sides)), (3, 1, *reversed(sides))),
         layout_shape=(2, 2, *sides),
@@ -265,7 +379,7 @@ def stated(*parts: Any, **more: Any) -> Statement:
             Setup("one-row", (1, 1, *(2 for _ in sides[1:]), 200_011 // 2 ** (row.axes - 1))),
         ),
         chunked=_large(row, 1, 30, 1_300_000),
-        cost=32.0 if row.backward else 0.0,
+        cost=32.0 if row.backward or row.aligns else 0.0,
         edges=(
             Setup("numbers", (1, 2, *(2 for _ in sides)), values={
                 row.x: np.resize([1.0, NAN, INF, -INF, -0.0, 2.0, 1.0, 1.0],
@@ -276,23 +390,36 @@ def stated(*parts: Any, **more: Any) -> Statement:
     )  # fmt: skip
 
 
+HALVES = (FLOAT, FLOAT16)
 WITH_DOUBLE = (*FLOATS, DOUBLE)
 OLD = ("Ascend910", "Ascend310P")
 COPIED = {
     **on(WITH_BFLOAT16, *WITH_DOUBLE, UINT8),
-    **on(OLD, *HALF_AND_SINGLE, DOUBLE, UINT8),
+    **on(OLD, *HALVES, DOUBLE, UINT8),
 }
 COPIED_3D = {
     **on(WITH_BFLOAT16, *WITH_DOUBLE),
     "Ascend950": (*WITH_DOUBLE, UINT8),
-    "Ascend910": (*HALF_AND_SINGLE, DOUBLE),
-    "Ascend310P": HALF_AND_SINGLE,
+    "Ascend910": (*HALVES, DOUBLE),
+    "Ascend310P": HALVES,
 }
-EXACT = {**on(WITH_BFLOAT16, *FLOATS), "Ascend310P": HALF_AND_SINGLE}
+EXACT = {**on(WITH_BFLOAT16, *FLOATS), "Ascend310P": HALVES}
 ADDED = on(WITH_BFLOAT16, *FLOATS)
 ADDED_1D = {**on(WITH_BFLOAT16, *WITH_DOUBLE), **on(OLD, FLOAT16)}
 ADDED_2D = {**ADDED, **on(OLD, FLOAT16)}
-ADDED_3D = {**on(WITH_BFLOAT16, *WITH_DOUBLE), "Ascend910": (*HALF_AND_SINGLE, DOUBLE)}
+ADDED_3D = {**on(WITH_BFLOAT16, *WITH_DOUBLE), "Ascend910": (*HALVES, DOUBLE)}
+
+NEW_HALVES = {**ADDED, **on(OLD, *HALVES)}
+NEW_910 = {**ADDED, "Ascend910": HALVES}
+CUBIC = {**NEW_HALVES, "Ascend310B": HALVES}
+TRILINEAR_BACK = {
+    **on(("Ascend910B", "Ascend910_93"), *WITH_DOUBLE),
+    "Ascend910": (*HALVES, DOUBLE),
+    "Ascend310P": HALVES,
+}
+TRILINEAR = {**TRILINEAR_BACK, "Ascend950": FLOATS}
+V1 = {**NEW_HALVES, **on(("Ascend910B", "Ascend910_93"), *HALVES)}
+SMOOTH: dict[str, Any] = {"most": 50, "signed": False}
 
 UPSAMPLE = (
     stated("Nearest1d", nearest, COPIED, scaled=False, free=1),
@@ -301,11 +428,26 @@ UPSAMPLE = (
     stated("NearestExact1d", exact, EXACT, free=0),
     stated("NearestExact2d", exact, EXACT),
     stated("NearestExact3d", exact, EXACT, free=1),
-    stated("Nearest1dBackward", nearest, ADDED_1D, "gradOut", rank_first=True),
+    stated("Nearest1dBackward", nearest, ADDED_1D, "gradOut", dtypes_after=1),
     stated("Nearest2dBackward", nearest, ADDED_2D, "gradOut", "gradInput"),
     stated("Nearest3dBackward", nearest, ADDED_3D, "gradOut", "gradInput"),
-    stated("NearestExact1dBackward", exact, ADDED, "gradOutput", signed=False, limited=True,
+    stated("NearestExact1dBackward", exact, ADDED, "gradOutput", signed=False, most=50,
            free=0),
-    stated("NearestExact2dBackward", exact, ADDED, "gradOutput", signed=False, limited=True),
-    stated("NearestExact3dBackward", exact, ADDED, "gradOut", "gradInput", limited=True),
+    stated("NearestExact2dBackward", exact, ADDED, "gradOutput", signed=False, most=50),
+    stated("NearestExact3dBackward", exact, ADDED, "gradOut", "gradInput", most=50),
+    stated("Linear1d", linear, NEW_910, dtypes_after=2, free=1, constant=2),
+    stated("Bilinear2d", linear, NEW_HALVES, signed=False, constant=2),
+    stated("Bicubic2d", cubic, CUBIC, free=1, constant=2),
+    stated("Trilinear3d", linear, TRILINEAR, free=1),
+    stated("Bilinear2dAA", triangle, ADDED, "input", **SMOOTH, everywhere=False, free=0),
+    stated("Bicubic2dAA", wave, ADDED, "x", most=50, everywhere=False, free=1, constant=2),
+    stated("Linear1dBackward", linear, NEW_910, "gradOut", dtypes_after=1, most=500,
+           everywhere=False),
+    stated("Bilinear2dBackward", linear, V1, "gradOut", dtypes_after=2, by_extents=True),
+    stated("Bilinear2dBackwardV2", linear, NEW_HALVES, "gradOut", dtypes_after=2),
+    stated("Bicubic2dBackward", cubic, NEW_910, "gradOut", "gradInput", dtypes_after=2,
+           constant=1),
+    stated("Trilinear3dBackward", linear, TRILINEAR_BACK, "gradOut", "gradInput"),
+    stated("Bilinear2dAABackward", triangle, ADDED, "gradOutput", **SMOOTH, free=0),
+    stated("Bicubic2dAAGrad", wave, ADDED, "gradOutput", **SMOOTH, free=0),
 )  # fmt: skip

@@ -10,7 +10,7 @@ and along several axes this for one after the other. The gradient of that has th
 
 Cell o lies at f o of the axis before, or, where cells are areas, at f (o + 1/2) - 1/2; f is
 size / new size, or 1 / scale if a scale is given; with ``align`` (size - 1) / (new size - 1), so
-that the first and last cells lie on each other.
+that the first and last cells lie on each other. Cells beyond an end are the one at the end.
 """
 
 from __future__ import annotations
@@ -28,6 +28,10 @@ from npucall.tensors import Shape
 
 _TURNS = 8
 """So many cells of each sum are added one after the other; sums of more are reduced."""
+_EXACT = 64
+"""From so many cells of a sum on it is taken in float64."""
+_FAR = 2.0**40
+"""A place that is beyond all axes."""
 
 
 class Stretch(NamedTuple):
@@ -43,38 +47,7 @@ class Stretch(NamedTuple):
         """F above."""
         if self.align:
             return (self.size - 1) / (self.cells - 1) if self.cells > 1 else 0.0
-        return 1 / self.scale if self.scale > 0 else self.size / self.cells
-
-
-Taps: TypeAlias = "tuple[AnyArray, AnyArray | None]"
-"""The cells of each sum, (new size, k), and their weights; None where all are 1."""
-Mode: TypeAlias = "Callable[[Stretch], Taps]"
-
-
-def nearest(axis: Stretch) -> Taps:
-    """The cell at ``floor(f o)``, with f and the product in float32, as everybody computes it.
-
-    As in torch, it is o or o / 2 if the extents say so, whatever the scale.
-    """
-    places = np.arange(axis.cells)
-    if axis.cells == 2 * axis.size:
-        places = places // 2
-    elif axis.cells != axis.size:
-        places = _floored(axis, places.astype(np.float32))
-    return np.minimum(places, axis.size - 1)[:, np.newaxis], None
-
-
-def nearest_exact(axis: Stretch) -> Taps:
-    """The cell at ``floor(f (o + 1/2))``, with f and the product in float32."""
-    places = _floored(axis, np.arange(axis.cells) + np.float32(0.5))
-    return np.minimum(places, axis.size - 1)[:, np.newaxis], None
-
-
-def _floored(axis: Stretch, places: AnyArray) -> AnyArray:
-    """Of so many cells as there may be the largest stays an integer."""
-    with np.errstate(all="ignore"):
-        found = places.astype(np.float32) * np.float32(axis.factor())
-    return np.floor(np.fmin(found, axis.size)).astype(np.int64)
+        return min(1 / self.scale, _FAR) if self.scale > 0 else self.size / self.cells
 
 
 class Weighted(NamedTuple):
@@ -85,11 +58,11 @@ class Weighted(NamedTuple):
     starts: AnyArray
 
     @classmethod
-    def of(cls, taps: Taps, dtype: np.dtype[np.generic]) -> Weighted:
-        """Those of the new cells."""
-        places, weights = taps
-        numbers = None if weights is None else weights.reshape(-1).astype(dtype)
-        return cls(places.reshape(-1), numbers, np.arange(len(places) + 1) * places.shape[1])
+    def uniform(cls, axis: Stretch, places: AnyArray, weights: AnyArray | None = None) -> Weighted:
+        """As many in each: ``places`` and ``weights`` are (new size, k)."""
+        cells = np.clip(places, 0, axis.size - 1).reshape(-1)
+        starts = np.arange(len(places) + 1) * places.shape[1]
+        return cls(cells, None if weights is None else weights.reshape(-1), starts)
 
     def transposed(self, size: int) -> Weighted:
         """Those of the cells before, each of which is in several sums."""
@@ -116,35 +89,137 @@ class Weighted(NamedTuple):
         return Weighted(cells[inside], None if weights is None else weights[inside], starts)
 
     def added(self, array: AnyArray, axis: int) -> AnyArray:
-        """The sums along an axis of an array."""
+        """The sums along an axis of an array; those of one length together."""
         counts = np.diff(self.starts)
-        if len(counts) and counts[0] == counts.max() == counts.min() and 0 < counts[0] <= _TURNS:
-            step = int(counts[0])
-            total = self._taken(array, axis, slice(0, None, step))
-            for turn in range(1, step):
-                total += self._taken(array, axis, slice(turn, None, step))
-            return total
-        moved = [len(counts) if place == axis else n for place, n in enumerate(array.shape)]
-        total = np.zeros(moved, array.dtype)
-        filled = np.flatnonzero(counts)
-        if len(filled):
-            sums = np.add.reduceat(self._taken(array, axis, slice(None)), self.starts[filled], axis)
-            total[(slice(None),) * axis + (filled,)] = sums
+        shape = [len(counts) if place == axis else n for place, n in enumerate(array.shape)]
+        total = np.zeros(shape, np.float64 if counts.max() >= _EXACT else array.dtype)
+        for count in np.unique(counts[counts > 0]):
+            rows = np.flatnonzero(counts == count)
+            sums = self._alike(array, axis, self.starts[rows], int(count))
+            if len(rows) == len(counts):
+                return sums
+            total[(slice(None),) * axis + (rows,)] = sums
         return total
 
-    def _taken(self, array: AnyArray, axis: int, some: slice) -> AnyArray:
+    def _alike(self, array: AnyArray, axis: int, starts: AnyArray, count: int) -> AnyArray:
+        """Sums of so many cells each."""
+        if count <= _TURNS:
+            total = self._taken(array, axis, starts)
+            for turn in range(1, count):
+                total += self._taken(array, axis, starts + turn)
+            return total
+        taken = self._taken(array, axis, np.add.outer(starts, np.arange(count)).reshape(-1))
+        parts = taken.reshape(*taken.shape[:axis], len(starts), count, *taken.shape[axis + 1 :])
+        sums: AnyArray = parts.sum(axis + 1, np.float64 if count >= _EXACT else None)
+        return sums
+
+    def _taken(self, array: AnyArray, axis: int, some: AnyArray) -> AnyArray:
         """Cells with their weights."""
         taken = array.take(self.cells[some], axis)
         if self.weights is not None:
-            taken *= self.weights[some].reshape(-1, *(1,) * (array.ndim - 1 - axis))
+            weights = self.weights[some].astype(array.dtype)
+            taken *= weights.reshape(-1, *(1,) * (array.ndim - 1 - axis))
         return taken
+
+
+Mode: TypeAlias = "Callable[[Stretch], Weighted]"
+Axes: TypeAlias = "Sequence[Stretch]"
+
+
+def nearest(axis: Stretch) -> Weighted:
+    """The cell at ``floor(f o)``, with f and the product in float32, as everybody computes it.
+
+    As in torch, it is o or o / 2 if the extents say so, whatever the scale.
+    """
+    places = np.arange(axis.cells)
+    if axis.cells == 2 * axis.size:
+        places = places // 2
+    elif axis.cells != axis.size:
+        places = _floored(axis, places.astype(np.float32))
+    return Weighted.uniform(axis, places[:, np.newaxis])
+
+
+def nearest_exact(axis: Stretch) -> Weighted:
+    """The cell at ``floor(f (o + 1/2))``, with f and the product in float32."""
+    places = _floored(axis, np.arange(axis.cells) + np.float32(0.5))
+    return Weighted.uniform(axis, places[:, np.newaxis])
+
+
+def linear(axis: Stretch) -> Weighted:
+    """Both cells beside a place, by their distance: ``(1 - t) x[i] + t x[i + 1]``."""
+    if axis.size == axis.cells:  # as in torch, whatever the scale
+        first, rest = np.arange(axis.size), np.zeros(axis.size)
+        return Weighted.uniform(axis, np.stack([first, first], 1), np.stack([1 - rest, rest], 1))
+    first, rest = _between(axis, np.maximum(_places(axis), 0))
+    return Weighted.uniform(axis, first[:, np.newaxis] + (0, 1), np.stack([1 - rest, rest], 1))
+
+
+def cubic(axis: Stretch) -> Weighted:
+    """Four cells around a place, by a cubic of their distance with a = -3/4."""
+    first, rest = _between(axis, _places(axis))
+    away = np.stack([rest + 1, rest, 1 - rest, 2 - rest], 1)
+    return Weighted.uniform(axis, first[:, np.newaxis] + (-1, 0, 1, 2), _cubic(away, -0.75))
+
+
+def smooth_linear(axis: Stretch) -> Weighted:
+    """All cells under a triangle around a place, which is f cells wide on each side if f > 1."""
+    return _smooth(axis, 1, lambda away: np.maximum(1 - away, 0))
+
+
+def smooth_cubic(axis: Stretch) -> Weighted:
+    """The same under a cubic with a = -1/2, twice as wide."""
+    return _smooth(axis, 2, lambda away: _cubic(away, -0.5))
+
+
+def _smooth(axis: Stretch, width: int, weigh: Callable[[AnyArray], AnyArray]) -> Weighted:
+    """Sums under a curve, whose weights are 1 in all."""
+    stretch = max(axis.factor(), 1.0)
+    centre = axis.factor() * (np.arange(axis.cells) + 0.5)
+    first, last = (
+        np.clip(centre + side * width * stretch + 0.5, 0, axis.size).astype(np.int64)
+        for side in (-1, 1)
+    )
+    counts = last - first
+    starts = np.concatenate([[0], np.cumsum(counts)])
+    rows = np.repeat(np.arange(axis.cells), counts)
+    cells = np.arange(starts[-1]) - starts[rows] + first[rows]
+    weights = weigh(np.abs(cells + 0.5 - centre[rows]) / stretch)
+    total = np.bincount(rows, weights, axis.cells)
+    weights /= np.where(total == 0, 1, total)[rows]
+    return Weighted(cells, weights, starts)
+
+
+def _cubic(away: AnyArray, a: float) -> AnyArray:
+    """A cubic of distances up to 2, whose sum over whole steps is 1; 0 beyond."""
+    near = ((a + 2) * away - (a + 3)) * away * away + 1
+    out = np.minimum(away, 2)
+    far = a * (((out - 5) * out + 8) * out - 4)
+    return np.where(away <= 1, near, far)
+
+
+def _places(axis: Stretch) -> AnyArray:
+    """Where the new cells lie on the axis before."""
+    cells = np.arange(axis.cells)
+    return axis.factor() * cells if axis.align else axis.factor() * (cells + 0.5) - 0.5
+
+
+def _between(axis: Stretch, places: AnyArray) -> tuple[AnyArray, AnyArray]:
+    """The cell before each place, and how far behind it that is."""
+    first = np.minimum(np.floor(places), axis.size - 1)
+    return first.astype(np.int64), np.clip(places - first, 0, 1)
+
+
+def _floored(axis: Stretch, places: AnyArray) -> AnyArray:
+    """Of so many cells as there may be the largest stays an integer."""
+    found = places.astype(np.float32) * np.float32(axis.factor())
+    return np.floor(np.minimum(found, axis.size)).astype(np.int64)
 
 
 def resized(
     facts: Facts, array: Array, mode: Mode, axes: Sequence[Stretch], output: str
 ) -> AnyArray:
     """The last axes of an array get other extents; ``output``: the name of the result."""
-    sums = [Weighted.of(mode(axis), facts.dtype) for axis in axes]
+    sums = [mode(axis) for axis in axes]
     return _summed(facts, array, sums, tuple(axis.cells for axis in axes), output)
 
 
@@ -152,14 +227,23 @@ def gradient(
     facts: Facts, array: Array, mode: Mode, axes: Sequence[Stretch], output: str
 ) -> AnyArray:
     """The gradient of ``resized``, of gradients of its result."""
-    sums = [Weighted.of(mode(axis), facts.dtype).transposed(axis.size) for axis in axes]
+    sums = [mode(axis).transposed(axis.size) for axis in axes]
     return _summed(facts, array, sums, tuple(axis.size for axis in axes), output)
 
 
-def holds(axes: Sequence[Stretch], taps: int, *, backward: bool) -> int:
+def holds(mode: Mode, axes: Axes, *, backward: bool) -> int:
     """Bytes of the sums of all cells."""
     each = 64 if backward else 32
-    return sum(each * axis.cells * taps + 16 * axis.size for axis in axes)
+    return sum(each * axis.cells * _most(mode, axis) + 16 * axis.size for axis in axes)
+
+
+def _most(mode: Mode, axis: Stretch) -> int:
+    """Cells of the longest sum, and what else is held while they are found, in such cells."""
+    known: dict[Mode, int] = {nearest: 1, nearest_exact: 1, linear: 3, cubic: 6}
+    if mode in known:
+        return known[mode]
+    width = 2 if mode is smooth_cubic else 1
+    return 2 * int(min(2 * width * max(axis.factor(), 1.0) + 2, axis.size))
 
 
 def _summed(
@@ -174,7 +258,7 @@ def _summed(
         rows = block[len(lead) :]
         reach = (*block[: len(lead)], *(s.reach(r) for s, r in zip(sums, rows, strict=True)))
         pieces = cut(tuple(each.stop - each.start for each in reach), BLOCK)
-        total = np.zeros([piece.stop - piece.start for piece in block], facts.dtype)
+        total = np.zeros([piece.stop - piece.start for piece in block])
         for piece in pieces:
             index = tuple(
                 slice(each.start + own.start, each.start + own.stop)

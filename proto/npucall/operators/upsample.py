@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from inspect import cleandoc
+from textwrap import fill
 from typing import Any, NamedTuple
 
 from npucall.declare import (
@@ -25,23 +26,69 @@ from npucall.declare.families import formula_of, snake
 from npucall.dtypes import DOUBLE, FLOAT16, FLOATS, HALF_AND_SINGLE, UINT8, AnyArray, DType
 from npucall.errors import AttributeValueError, ShapeError
 from npucall.operators import _interpolation as interpolation
-from npucall.operators._interpolation import Stretch, nearest, nearest_exact
-from npucall.products import A2, A3, ASCEND_310P, ASCEND_910, ASCEND_950, Product
+from npucall.operators._interpolation import (
+    Stretch,
+    cubic,
+    linear,
+    nearest,
+    nearest_exact,
+    smooth_cubic,
+    smooth_linear,
+)
+from npucall.products import A2, A3, ASCEND_310B, ASCEND_310P, ASCEND_910, ASCEND_950, Product
 from npucall.tensors import Shape
 
-MOST = 50
-"""The largest scale, where a device looks."""
-TEXTS: Mapping[interpolation.Mode, str] = {
-    nearest: """
-        Cell o of an axis is the cell at floor(f o) of the axis before, f being size / new size,
-        or 1 / scale if a scale is positive, in float32. With as many cells as before it is cell o,
-        with twice as many cell o / 2, whatever the scale.
+_SCALE = "f is size / new size, or 1 / scale if a scale is positive"
+_UNLIKE = ", which leaves an axis of the same extent as it is, whatever the scale."
+TEXTS: Mapping[interpolation.Mode, tuple[str, str]] = {
+    nearest: (
+        "the nearest cells",
+        """
+        Cell o of an axis is the cell at floor(f o) of the axis before, in float32. With as many
+        cells as before it is cell o, with twice as many cell o / 2, whatever the scale.
         """,
-    nearest_exact: """
-        Cell o of an axis is the cell at floor(f (o + 1/2)) of the axis before, in which its middle
-        lies; f is size / new size, or 1 / scale if a scale is positive, in float32.
+    ),
+    nearest_exact: (
+        "the nearest cells, by their middles",
+        """
+        Cell o of an axis is the cell at floor(f (o + 1/2)) of the axis before, in float32: the one
+        in which its middle lies.
         """,
+    ),
+    linear: (
+        "the cells beside each",
+        """
+        Cell o of an axis lies at p = f (o + 1/2) - 1/2 of the axis before, at least at 0, or with
+        ``align_corners`` at f o. It is (1 - t) x[i] + t x[i + 1], p being i + t. Beyond the end is
+        the last cell. With as many cells as before it is cell o, whatever the scale.
+        """,
+    ),
+    cubic: (
+        "four cells around each",
+        """
+        Cell o of an axis lies at f (o + 1/2) - 1/2 of the axis before, or with ``align_corners`` at
+        f o. Four cells around it have weights by their distance d: 1.25 d^3 - 2.25 d^2 + 1 up to 1,
+        and -0.75 (d^3 - 5 d^2 + 8 d - 4) up to 2. Beyond the ends are the first and the last cell.
+        """,
+    ),
+    smooth_linear: (
+        "all cells that each lies over",
+        """
+        Cell o of an axis lies at f (o + 1/2) of the axis before. The cells there have weights
+        1 - d / max(f, 1) by the distance d of their middles, as far as these are positive, divided
+        by their sum; where there is none, it is 0.
+        """,
+    ),
+    smooth_cubic: (
+        "all cells that each lies over, and some beside",
+        """
+        Cell o of an axis lies at f (o + 1/2) of the axis before. The cells there have weights by
+        the distance of their middles, d max(f, 1): 1.5 d^3 - 2.5 d^2 + 1 up to d = 1, and
+        -0.5 (d^3 - 5 d^2 + 8 d - 4) up to 2, divided by their sum; where there is none, it is 0.
+        """,
+    ),
 }
+"""What a mode takes, and its formula."""
 
 
 class _Row(NamedTuple):
@@ -54,10 +101,16 @@ class _Row(NamedTuple):
     output: str = "out"
     scaled: bool = True
     """Whether calls have scales."""
-    rank_first: bool = False
-    """Whether dimensions are checked before dtypes."""
-    limited: bool = False
-    """Whether more than ``MOST`` times as many cells are refused."""
+    dtypes_after: int = 0
+    """What is checked before dtypes: nothing, dimensions, or extents too."""
+    most: int = 0
+    """More than so many times as many cells are refused, where a device looks."""
+    everywhere: bool = True
+    """Whether all products refuse that, not Atlas A2 and A3 alone."""
+    constant: int = 0
+    """How many of the attributes that no arrays are declared const: one is ``align_corners``."""
+    by_extents: bool = False
+    """Whether scales are not looked at."""
     signed: bool = True
     """Whether negative scales are taken for none."""
     free: int = 2
@@ -72,7 +125,7 @@ class _Row(NamedTuple):
     @property
     def backward(self) -> bool:
         """Whether it is a gradient."""
-        return self.name.endswith(("Backward", "Grad"))
+        return bool(re.search("Backward|Grad", self.name))
 
     @property
     def sizes(self) -> tuple[str, ...]:
@@ -82,14 +135,27 @@ class _Row(NamedTuple):
     @property
     def scales(self) -> tuple[str, ...]:
         """The attributes that are scales."""
-        names = ("scales",) if self.axes == 1 else ("scales_d", "scales_h", "scales_w")
-        return names[-self.axes :] if self.scaled else ()
+        names = ("scales_d", "scales_h", "scales_w")[-self.axes :]
+        if self.axes == 1:
+            names = ("scale",) if self.name == "aclnnUpsampleLinear1d" else ("scales",)
+        return names if self.scaled else ()
+
+    @property
+    def aligns(self) -> bool:
+        """Whether a call may align the corners."""
+        return self.mode not in (nearest, nearest_exact)
+
+    @property
+    def aten(self) -> str:
+        """The operator of torch."""
+        private = "_" if re.search("Exact|AA", self.name) else ""
+        return private + snake(self.name).removesuffix("_v2").replace("_aa_grad", "_aa_backward")
 
     def found(self, before: Shape, given: Mapping[str, Any]) -> tuple[Stretch, ...]:
         """The axes of a call, from the shape of its planes."""
-        scales = [given[name] for name in self.scales] or [0.0] * self.axes
-        cells = zip(before[-self.axes :], given["output_size"], scales, strict=True)
-        return tuple(Stretch(*each) for each in cells)
+        scales = [0.0 if self.by_extents else given[name] for name in self.scales]
+        cells = zip(before[2:], given["output_size"], scales or [0.0] * self.axes, strict=True)
+        return tuple(Stretch(*each, self.aligns and given["align_corners"]) for each in cells)
 
 
 def declared(name: str, *parts: Any, **more: Any) -> Operator[..., Any]:
@@ -100,7 +166,7 @@ def declared(name: str, *parts: Any, **more: Any) -> Operator[..., Any]:
         Input(row.given, "gradient of the new planes" if row.backward else "planes, (N, C, ...)"),
         Attribute("output_size", Kind.INT_ARRAY, "extents of the new planes"),
         *[Attribute("input_size", Kind.INT_ARRAY, "shape of the planes")][: row.backward],
-        *(Attribute(each, Kind.DOUBLE, "new by old extent; 0: as they are") for each in row.scales),
+        *_switches(row),
         Output(row.output, new, "before" if row.backward else "after", row.given, format=row.given),
     )
     compute = interpolation.gradient if row.backward else interpolation.resized
@@ -117,7 +183,7 @@ def declared(name: str, *parts: Any, **more: Any) -> Operator[..., Any]:
         kernel_dtype=rules.dtype_of(row.given),
         over=at_once(
             holds=lambda facts, given: interpolation.holds(
-                row.found(facts.shapes["before"], given), 1, backward=row.backward
+                row.mode, row.found(facts.shapes["before"], given), backward=row.backward
             )
         ),
         sample=_sample(row),
@@ -125,22 +191,45 @@ def declared(name: str, *parts: Any, **more: Any) -> Operator[..., Any]:
         torch="nn.functional.interpolate",
         source=f"ops-cv image: page {row.name}, its checks [src:upsample]",
         formats_by_rank=True,
-    )(formula_of(row.name, parameters, dict.fromkeys(row.scales, 0.0), formula, _text(row)))
+    )(formula_of(row.name, parameters, _defaults(row), formula, _text(row)))
+
+
+def _defaults(row: _Row) -> dict[str, Any]:
+    return {each.name: False if each.kind is Kind.BOOL else 0.0 for each in _switches(row)}
+
+
+def _switches(row: _Row) -> Iterator[Attribute]:
+    """The attributes that are no arrays."""
+    if row.aligns:
+        text = "whether the first and last cells lie on each other"
+        yield Attribute("align_corners", Kind.BOOL, text, const=row.constant > 0)
+    for name in row.scales:
+        text = "new by old extent; 0: as they are"
+        yield Attribute(name, Kind.DOUBLE, text, const=row.constant > 1)
 
 
 def _text(row: _Row) -> str:
     """The docstring of an operator."""
-    axes = f"along {row.axes} axes" if row.axes > 1 else "along an axis"
-    title = f"Planes with other extents {axes}, of the nearest cells."
+    taken, formula = TEXTS[row.mode]
+    title = f"Planes with other extents along {row.axes} axes, of {taken}."
     if row.backward:
-        forward = row.name.removesuffix("Backward").removeprefix("aclnn")
-        title = f"Gradient of ``{forward}``: each cell gets the sum of what was taken from it."
-    rest = "Sums are taken in float32. " if row.backward else "Nothing is rounded. "
-    private = "_" if "Exact" in row.name else ""
-    return (
-        f"{title}\n\n{cleandoc(TEXTS[row.mode])}\n\n{rest}Channels are the second axis; a "
-        f"format that has them last is refused.\n\nAs ``aten.{private}{snake(row.name)}`` in torch."
+        forward = snake(re.sub("Backward.*|Grad", "", row.name))
+        title = f"Gradient of ``{forward}``, which is of {taken}."
+    if row.axes == 1:
+        title = title.replace("1 axes", "an axis")
+    even = "; with ``align_corners`` (size - 1) / (new size - 1)" if row.aligns else ""
+    notes = ["Sums are taken in float32, of 64 terms or more in float64, and rounded once."]
+    if row.mode in (nearest, nearest_exact) and not row.backward:
+        notes = ["Nothing is rounded."]
+    if row.by_extents:
+        notes.append("Scales are not looked at.")
+    notes.append("Channels are the second axis; a format that has them last is refused.")
+    parts = (
+        f"{cleandoc(formula)} Here {_SCALE}{even}.",
+        " ".join(notes),
+        f"As ``aten.{row.aten}`` in torch.",
     )
+    return "\n\n".join([title, *(fill(part, 96) for part in parts)])
 
 
 def _sample(row: _Row) -> Sample:
@@ -154,10 +243,13 @@ def _sample(row: _Row) -> Sample:
 def _checks(row: _Row) -> tuple[rules.Rule, ...]:
     """Null, dtype, dimensions, formats, extents, scales, shapes, in nearly this order."""
     dtypes = (rules.supported(row.given), rules.same_dtype(row.output, as_=row.given))
-    rank = rules.rank_is(row.given, row.axes + 2)
+    early, middle, late = (dtypes if row.dtypes_after == place else () for place in range(3))
     return (
         rules.present(row.given, *row.sizes, row.output),
-        *((rank, *_lengths(row), *dtypes) if row.rank_first else (*dtypes, rank, *_lengths(row))),
+        *early,
+        rules.rank_is(row.given, row.axes + 2),
+        *_lengths(row),
+        *middle,
         rules.format_of_rank(row.given, row.output),
         *(rules.not_negative(each) for each in row.scales if not row.signed),
         *_extents(row),
@@ -167,7 +259,8 @@ def _checks(row: _Row) -> tuple[rules.Rule, ...]:
             else ()
         ),
         rules.same_shape(row.output, "before" if row.backward else "after"),
-        *([_limit(row)] if row.limited else ()),
+        *late,
+        *([_limit(row)] if row.most else ()),
         rules.succeed_if_empty(row.given),
     )
 
@@ -206,17 +299,20 @@ def _extents(row: _Row) -> tuple[rules.Rule, ...]:
 
 def _limit(row: _Row) -> rules.Rule:
     def scales(draft: Draft) -> list[float]:
-        given = {name: draft.attribute(name) for name in (*row.scales, "output_size")}
-        return [1 / axis.factor() for axis in row.found(draft.shape("before"), given)]
+        names = ("align_corners",) if row.aligns else ()
+        given = {name: draft.attribute(name) for name in (*row.scales, "output_size", *names)}
+        axes = row.found(draft.shape("before"), given)
+        return [axis._replace(align=False).factor() ** -1 for axis in axes]
 
-    return rules.requires(
-        f"at most {MOST} times as many cells",
+    limit = rules.requires(
+        f"at most {row.most} times as many cells",
         *row.scales,
         *row.sizes,
-        holds=lambda draft: max(scales(draft)) <= MOST,
+        holds=lambda draft: max(scales(draft)) <= row.most,
         found=scales,
         error=AttributeValueError,
     )
+    return limit if row.everywhere else rules.on((A2, A3), limit)
 
 
 WITH_DOUBLE = (*FLOATS, DOUBLE)
@@ -238,7 +334,7 @@ ADDED_1D = {**dict.fromkeys(NEW, WITH_DOUBLE), **HALF}
 ADDED_3D = {**dict.fromkeys(NEW, WITH_DOUBLE), ASCEND_910: (*HALF_AND_SINGLE, DOUBLE)}
 OUT, OUTPUT = ("grad_out", "out"), ("grad_output", "out")
 IN: tuple[str, str] = ("grad_out", "grad_input")
-EXACTLY: dict[str, Any] = {"signed": False, "limited": True}
+EXACTLY: dict[str, Any] = {"signed": False, "most": 50}
 
 upsample_nearest1d = declared("UpsampleNearest1d", nearest, COPIED, scaled=False, free=1)
 upsample_nearest2d = declared("UpsampleNearest2d", nearest, COPIED, scaled=False, free=1)
@@ -247,7 +343,7 @@ upsample_nearest_exact1d = declared("UpsampleNearestExact1d", nearest_exact, EXA
 upsample_nearest_exact2d = declared("UpsampleNearestExact2d", nearest_exact, EXACT)
 upsample_nearest_exact3d = declared("UpsampleNearestExact3d", nearest_exact, EXACT, free=1)
 upsample_nearest1d_backward = declared(
-    "UpsampleNearest1dBackward", nearest, ADDED_1D, *OUT, rank_first=True
+    "UpsampleNearest1dBackward", nearest, ADDED_1D, *OUT, dtypes_after=1
 )
 upsample_nearest2d_backward = declared("UpsampleNearest2dBackward", nearest, {**ADDED, **HALF}, *IN)
 upsample_nearest3d_backward = declared("UpsampleNearest3dBackward", nearest, ADDED_3D, *IN)
@@ -258,5 +354,50 @@ upsample_nearest_exact2d_backward = declared(
     "UpsampleNearestExact2dBackward", nearest_exact, ADDED, *OUTPUT, **EXACTLY
 )
 upsample_nearest_exact3d_backward = declared(
-    "UpsampleNearestExact3dBackward", nearest_exact, ADDED, *IN, limited=True
+    "UpsampleNearestExact3dBackward", nearest_exact, ADDED, *IN, most=50
+)
+
+NEW_HALVES = {**ADDED, **dict.fromkeys((ASCEND_910, ASCEND_310P), HALF_AND_SINGLE)}
+NEW_910 = {**ADDED, ASCEND_910: HALF_AND_SINGLE}
+CUBIC = {**NEW_HALVES, ASCEND_310B: HALF_AND_SINGLE}
+TRILINEAR = {
+    **dict.fromkeys((A2, A3), WITH_DOUBLE),
+    ASCEND_950: FLOATS,
+    ASCEND_910: (*HALF_AND_SINGLE, DOUBLE),
+    ASCEND_310P: HALF_AND_SINGLE,
+}
+TRILINEAR_BACK = {product: TRILINEAR[product] for product in TRILINEAR if product is not ASCEND_950}
+V1 = {**NEW_HALVES, A2: HALF_AND_SINGLE, A3: HALF_AND_SINGLE}
+SMOOTH: dict[str, Any] = {"most": 50, "signed": False}
+
+upsample_linear1d = declared(
+    "UpsampleLinear1d", linear, NEW_910, dtypes_after=2, free=1, constant=2
+)
+upsample_bilinear2d = declared("UpsampleBilinear2d", linear, NEW_HALVES, signed=False, constant=2)
+upsample_bicubic2d = declared("UpsampleBicubic2d", cubic, CUBIC, free=1, constant=2)
+upsample_trilinear3d = declared("UpsampleTrilinear3d", linear, TRILINEAR, free=1)
+upsample_bilinear2d_aa = declared(
+    "UpsampleBilinear2dAA", smooth_linear, ADDED, "input", **SMOOTH, everywhere=False, free=0
+)
+upsample_bicubic2d_aa = declared(
+    "UpsampleBicubic2dAA", smooth_cubic, ADDED, "x", most=50, everywhere=False, free=1, constant=2
+)
+upsample_linear1d_backward = declared(
+    "UpsampleLinear1dBackward", linear, NEW_910, *OUT, dtypes_after=1, most=500, everywhere=False
+)
+upsample_bilinear2d_backward = declared(
+    "UpsampleBilinear2dBackward", linear, V1, *OUT, dtypes_after=2, by_extents=True
+)
+upsample_bilinear2d_backward_v2 = declared(
+    "UpsampleBilinear2dBackwardV2", linear, NEW_HALVES, *OUT, dtypes_after=2
+)
+upsample_bicubic2d_backward = declared(
+    "UpsampleBicubic2dBackward", cubic, NEW_910, *IN, dtypes_after=2, constant=1
+)
+upsample_trilinear3d_backward = declared("UpsampleTrilinear3dBackward", linear, TRILINEAR_BACK, *IN)
+upsample_bilinear2d_aa_backward = declared(
+    "UpsampleBilinear2dAABackward", smooth_linear, ADDED, *OUTPUT, **SMOOTH, free=0
+)
+upsample_bicubic2d_aa_grad = declared(
+    "UpsampleBicubic2dAAGrad", smooth_cubic, ADDED, *OUTPUT, **SMOOTH, free=0
 )
