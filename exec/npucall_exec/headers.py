@@ -21,6 +21,8 @@ _HEADER_OF = {
     "aclnnGeGluV3Backward": "geglu_backward",
     "aclnnAvgPool2d": "avgpool2d",
     "aclnnAvgPool2dBackward": "avgpool2d_backward",
+    "aclnnLogSigmoid": "logsigmoid",
+    "aclnnLogSigmoidBackward": "logsigmoid_backward",
     "aclnnLogSoftmax": "logsoftmax",
     "aclnnLogSoftmaxBackward": "logsoftmax_backward",
     "aclnnMuls": "mul",

@@ -170,7 +170,7 @@ def takes_all_of(table: Table, dtype: DType, product: Product) -> bool:
     inputs = [each for each in table.statement.inputs if not each.refused]
     own = [each.name for each in inputs if not each.dtypes] or [inputs[0].name]
     kinds = {a.name: a.kind for a in table.operator.attributes}
-    numbers = {n: Scalar(INT8, 0) for n, kind in kinds.items() if kind is Kind.SCALAR}
+    numbers = {n: Scalar(INT8, n == "alpha") for n, kind in kinds.items() if kind is Kind.SCALAR}
     asked = {n: dtype for n, kind in kinds.items() if kind is Kind.DTYPE and len(kinds) > 1}
     outputs = {output.name: LEFT_OUT for output in table.statement.outputs}
     changes: dict[str, Any] = {name: {"dtype": dtype} for name in own}
@@ -234,6 +234,7 @@ OTHERWISE_AT_EDGES = {
     *("aclnnEluBackward", "aclnnHardswishBackward", "aclnnHardswishBackwardV2", "aclnnLogit"),
     *("aclnnHardtanhBackward", "aclnnKlDiv", "aclnnKlDivTargetBackward", "aclnnLogitGrad"),
     *("aclnnSoftmaxBackward", "aclnnLayerNorm", "aclnnLayerNormBackward"),
+    *("aclnnHardshrinkBackward", "aclnnSoftshrinkBackward"),
 }
 """Of these torch has other rules for NaN and at the ends."""
 

@@ -282,6 +282,11 @@ CASES: dict[str, tuple[Case, ...]] = {
     "aclnnHardtanh": (
         Case({"clip_value_min": -0.5, "clip_value_max": 1.5}, {"min": -0.5, "max": 1.5}),
     ),
+    "aclnnSwish": (Case({"beta": [None, 1.5, -0.25]}),),
+    "aclnnHardshrink": (Case({"lambd": 0.75}),),
+    "aclnnSoftshrink": (Case({"lambd": 0.75}),),
+    "aclnnSelu": (Case(renamed={"result": "out"}),),
+    "aclnnLogSigmoid": (Case(backward={"buffer": np.zeros(())}),),
     "aclnnSoftplus": (Case({"beta": [1.0, 2.0], "threshold": 3.0}),),
     "aclnnThreshold": (Case({"threshold": 0.25, "value": -1.5}),),
     "aclnnHardswish": (Case(draws={"self": between(-5, 5)}),),

@@ -287,3 +287,27 @@ SIM_OPERATOR(aclnnAddLayerNormGrad, const aclTensor *dy, const aclTensor *x1, co
              const aclTensor *rstd, const aclTensor *mean, const aclTensor *gamma,
              SIM_OPTIONAL const aclTensor *dsumOptional, SIM_OUT const aclTensor *dxOut,
              SIM_OUT const aclTensor *dgammaOut, SIM_OUT const aclTensor *dbetaOut);
+
+// aclnn_swish.h; nn; 8.1 9.x
+SIM_OPERATOR(aclnnSwish, const aclTensor *self, SIM_OPTIONAL const aclScalar *betaOptional,
+             SIM_OUT aclTensor *out);
+
+// aclnn_fast_gelu.h; nn; 8.1 9.x
+SIM_OPERATOR(aclnnFastGelu, const aclTensor *self, SIM_OUT aclTensor *out);
+
+// aclnn_hardshrink.h; nn; 8.1 9.x
+SIM_OPERATOR(aclnnHardshrink, const aclTensor *self, const aclScalar *lambd,
+             SIM_OUT aclTensor *out);
+
+// aclnn_softshrink.h; nn; 8.1 9.x
+SIM_OPERATOR(aclnnSoftshrink, const aclTensor *self, const aclScalar *lambd,
+             SIM_OUT aclTensor *out);
+
+// aclnn_selu.h; nn; 8.1 9.x
+SIM_OPERATOR(aclnnSelu, const aclTensor *self, SIM_OUT aclTensor *out);
+
+// aclnn_celu.h; nn; 8.1 9.x
+SIM_OPERATOR(aclnnCelu, const aclTensor *self, const aclScalar *alpha, SIM_OUT aclTensor *out);
+
+// aclnn_logsigmoid.h; nn; 8.1 9.x
+SIM_OPERATOR(aclnnLogSigmoid, const aclTensor *self, SIM_OUT aclTensor *out);

@@ -89,6 +89,52 @@ def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = Fals
 
 
 @function()
+def mish(input: Tensor, inplace: bool = False) -> Steps:
+    not_in_place(inplace)
+    return two_operators("aclnnMish", "aclnnMishBackward", {"self": input})
+
+
+@function()
+def hardshrink(input: Tensor, lambd: float = 0.5) -> Steps:
+    told = {"self": input, "lambd": lambd}
+    return two_operators("aclnnHardshrink", "aclnnHardshrinkBackward", told)
+
+
+@function()
+def softshrink(input: Tensor, lambd: float = 0.5) -> Steps:
+    told = {"self": input, "lambd": lambd}
+    return two_operators("aclnnSoftshrink", "aclnnSoftshrinkBackward", told)
+
+
+@function()
+def logsigmoid(input: Tensor) -> Steps:
+    told = {"self": input}
+    back = {**told, "buffer": input.new_empty(0)}
+    return two_operators("aclnnLogSigmoid", "aclnnLogSigmoidBackward", told, back)
+
+
+@function(saves_result=True)
+def selu(input: Tensor, inplace: bool = False) -> Steps:
+    not_in_place(inplace)
+    return Steps(
+        lambda run: run("aclnnSelu", self=input),
+        {
+            ("input",): lambda run, upstream, result: run(
+                "aclnnSeluBackward", grad_output=upstream, result=result
+            )
+        },
+    )
+
+
+@function()
+def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Steps:
+    not_in_place(inplace)
+    back = {"self_or_result": input, "is_result": False, "alpha": alpha, "scale": 1.0}
+    told = {"self": input, "alpha": alpha}
+    return two_operators("aclnnCelu", "aclnnEluBackward", told, {**back, "input_scale": 1 / alpha})
+
+
+@function()
 def softplus(input: Tensor, beta: float = 1, threshold: float = 20) -> Steps:
     told = {"self": input, "beta": beta, "threshold": threshold}
     return two_operators("aclnnSoftplus", "aclnnSoftplusBackward", told)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from npucall.dtypes import BOOL, DOUBLE, FLOAT, INT8, INT16, INT32, INT64, UINT8, DType
-from npucall.errors import ShapeError
+from npucall.dtypes import BOOL, DOUBLE, FLOAT, FLOAT16, INT8, INT16, INT32, INT64, UINT8, DType
+from npucall.errors import DTypeError, ShapeError
 from npucall.tensors import Shape
 from npucall_conformance.stating import defects, reals
 from npucall_conformance.stating.domains import choice, mixed, normal
 from npucall_conformance.stating.parts import DTypes, In, Invalid, Setup
+from npucall_conformance.stating.statement import LEFT_OUT
 
 NAN, INF = reals.NAN, reals.INFINITY
 TENSORS = ("self", "out")
@@ -62,6 +63,12 @@ def shapes_of(blamed: str) -> tuple[Invalid, ...]:
     """The shapes of both differ; one of them is always blamed."""
     wrong: tuple[Shape, ...] = ((4, 3), (1, 4), (1, 3, 4))
     return tuple(row for name in TENSORS for row in defects.shapes(name, *wrong, blames=(blamed,)))
+
+
+def of_what_follows(name: str, output: str) -> tuple[Invalid, ...]:
+    """The tensor has another dtype than the others, and the call leaves the output out."""
+    changes = {name: {"dtype": FLOAT16}, output: LEFT_OUT}
+    return (Invalid(f"dtype-{name}-of-no-output", changes, (name,), DTypeError),)
 
 
 WIDER = ((DOUBLE, FLOAT), (FLOAT, DOUBLE))

@@ -1,4 +1,4 @@
-"""aclnnMish [src:mish]."""
+"""aclnnMish and aclnnMishBackward [src:mish]."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from npucall.dtypes import FLOAT16
+from npucall.dtypes import FLOAT16, UINT16
 from npucall_conformance.statements import _activations as shared
-from npucall_conformance.stating import defects
+from npucall_conformance.stating import defects, reals
 from npucall_conformance.stating.arguments import Arguments
+from npucall_conformance.stating.domains import normal
 from npucall_conformance.stating.elementwise import elementwise
 from npucall_conformance.stating.npu import aten
-from npucall_conformance.stating.parts import Out
-from npucall_conformance.stating.promotion import dtype_of
-from npucall_conformance.stating.tables import FLOATS_EVERYWHERE
+from npucall_conformance.stating.parts import In, Out, crossed, mixed_floats
+from npucall_conformance.stating.promotion import dtype_of, promotion
+from npucall_conformance.stating.tables import FLOATS_BUT_ON_310B, FLOATS_EVERYWHERE
 
 
 def scalar(_: Arguments, x: float) -> float:
@@ -48,3 +49,49 @@ MISH = elementwise(
         *shared.shapes_of("out"),
     ),
 )
+
+
+def slope(_: Arguments, g: float, x: float) -> float:
+    t = tanh(max(x, 0.0) + log1p(exp(-abs(x))))
+    return g * (t + x * reals.sigmoid(x) * (1 - t * t))
+
+
+def slopes(_: Arguments, g: Any, x: Any) -> Any:
+    soft = np.logaddexp(0.0, x)
+    t, bend = np.tanh(soft), x * np.exp(-np.logaddexp(0.0, -x)) / np.cosh(soft) ** 2
+    return g * (t + bend), np.abs(g) * (t + np.abs(bend))
+
+
+BOTH = ("grad_output", "self")
+TENSORS = (*BOTH, "grad_input")
+MISH_BACKWARD = elementwise(
+    "aclnnMishBackward",
+    prototype="const aclTensor* gradOutput, const aclTensor* self, aclTensor* gradInput",
+    takes=FLOATS_BUT_ON_310B,
+    legacy=("Ascend910", "Ascend310P"),
+    inputs=(In("grad_output", normal()), In("self", normal(2.0))),
+    output=Out("grad_input", lambda k: k.shape(*BOTH), promotion(*BOTH)),
+    scalar=slope,
+    vector=slopes,
+    space=BOTH,
+    kernel=promotion(*BOTH),
+    npu=aten("mish_backward", *BOTH),
+    torch=lambda k, torch: torch.ops.aten.mish_backward(*(k[n] for n in BOTH))
+    if k["grad_output"].shape == k["self"].shape else None,
+    mixed=mixed_floats(*BOTH, output="grad_input"),
+    edges=(crossed({
+        "grad_output": (1.0, 0.0, -2.0, 300.0, shared.NAN),
+        "self": (0.0, 1.0, -1.0, -1.1924, 2.5, -5.0, 12.0, -12.0, 20.0, -40.0, shared.NAN),
+    }),),
+    invalid=(
+        *defects.nulls(*TENSORS),
+        *defects.dtypes(*BOTH, found=UINT16, blames=BOTH),
+        *defects.uncastable("grad_input"),
+        *defects.dtypes(*TENSORS),
+        *defects.no_bfloat16(*TENSORS),
+        *defects.ranks(*TENSORS),
+        *defects.shapes("grad_output", (5, 3), blames=BOTH),
+        *defects.shapes("self", (5, 3), blames=BOTH),
+        *defects.shapes("grad_input", (4, 3), (1, 3, 4), (1, 4)),
+    ),
+)  # fmt: skip

@@ -78,6 +78,11 @@ def _activations() -> Iterator[Case]:
     yield Case("elu", {"input": x, "alpha": 0.5})
     yield Case("leaky_relu", {"input": x})
     yield Case("leaky_relu", {"input": x, "negative_slope": -0.5})
+    for name in "mish", "hardshrink", "softshrink", "logsigmoid", "selu", "celu":
+        yield Case(name, {"input": x})
+    yield Case("hardshrink", {"input": x, "lambd": 0.25})
+    yield Case("softshrink", {"input": x, "lambd": 0.25})
+    yield Case("celu", {"input": x, "alpha": 0.5})
     yield Case("softplus", {"input": x})
     yield Case("softplus", {"input": x, "beta": 2.0, "threshold": 0.5})
     yield Case("logit", {"input": _shares(3, 4)})
