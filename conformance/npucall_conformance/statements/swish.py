@@ -8,7 +8,7 @@ import numpy as np
 
 from npucall.declare.parameters import Scalar
 from npucall.dtypes import BF16, COMPLEX64, DOUBLE, FLOAT16, INT32
-from npucall.errors import DTypeError
+from npucall.errors import DTypeError, ShapeError
 from npucall_conformance.statements import _activations as shared
 from npucall_conformance.statements.glu import opened
 from npucall_conformance.stating import defects, reals
@@ -164,7 +164,7 @@ FAST_GELU_BACKWARD = elementwise(
         *defects.shapes("grad_output", (4, 3), (1, 4), ()),
         *defects.shapes("grad_input", (4, 3), (1, 3, 4)),
         Invalid("rank-9-all", {n: {"shape": defects.NINE} for n in (*BOTH, "grad_input")},
-                ("self",), shared.ShapeError, block="rank"),
+                ("self",), ShapeError, block="rank"),
         *defects.formats("grad_output", "grad_input"),
     ),
 )  # fmt: skip
