@@ -13,7 +13,7 @@ from npucall.operators.binary_cross_entropy_with_logits import binary_cross_entr
 from npucall.operators.binary_cross_entropy_with_logits_backward import binary_cross_entropy_with_logits_backward as binary_cross_entropy_with_logits_backward
 from npucall.operators.binary_cross_entropy_with_logits_target_backward import binary_cross_entropy_with_logits_target_backward as binary_cross_entropy_with_logits_target_backward
 from npucall.operators.cast import cast as cast
-from npucall.operators.celu import celu as celu
+from npucall.operators.selu import celu as celu
 from npucall.operators.convolution import convolution as convolution
 from npucall.operators.convolution_backward import convolution_backward as convolution_backward
 from npucall.operators.cross_entropy_loss import cross_entropy_loss as cross_entropy_loss
@@ -28,8 +28,8 @@ from npucall.operators.elu_backward import elu_backward as elu_backward
 from npucall.operators.embedding import embedding as embedding
 from npucall.operators.embedding_dense_backward import embedding_dense_backward as embedding_dense_backward
 from npucall.operators.exp import exp as exp
-from npucall.operators.fast_gelu import fast_gelu as fast_gelu
-from npucall.operators.fast_gelu_backward import fast_gelu_backward as fast_gelu_backward
+from npucall.operators.swish import fast_gelu as fast_gelu
+from npucall.operators.swish import fast_gelu_backward as fast_gelu_backward
 from npucall.operators.flash_attention_score import flash_attention_score as flash_attention_score
 from npucall.operators.flash_attention_score_grad import flash_attention_score_grad as flash_attention_score_grad
 from npucall.operators.ge_glu import ge_glu as ge_glu
@@ -42,8 +42,8 @@ from npucall.operators.gelu_backward_v2 import gelu_backward_v2 as gelu_backward
 from npucall.operators.gelu_v2 import gelu_v2 as gelu_v2
 from npucall.operators.glu import glu as glu
 from npucall.operators.glu_backward import glu_backward as glu_backward
-from npucall.operators.hardshrink import hardshrink as hardshrink
-from npucall.operators.hardshrink_backward import hardshrink_backward as hardshrink_backward
+from npucall.operators.shrink import hardshrink as hardshrink
+from npucall.operators.shrink import hardshrink_backward as hardshrink_backward
 from npucall.operators.hardsigmoid import hardsigmoid as hardsigmoid
 from npucall.operators.hardsigmoid_backward import hardsigmoid_backward as hardsigmoid_backward
 from npucall.operators.hardswish import hardswish as hardswish
@@ -64,7 +64,7 @@ from npucall.operators.leaky_relu import leaky_relu as leaky_relu
 from npucall.operators.leaky_relu_backward import leaky_relu_backward as leaky_relu_backward
 from npucall.operators.log import log as log
 from npucall.operators.log_sigmoid import log_sigmoid as log_sigmoid
-from npucall.operators.log_sigmoid_backward import log_sigmoid_backward as log_sigmoid_backward
+from npucall.operators.log_sigmoid import log_sigmoid_backward as log_sigmoid_backward
 from npucall.operators.log_softmax import log_softmax as log_softmax
 from npucall.operators.log_softmax_backward import log_softmax_backward as log_softmax_backward
 from npucall.operators.logit import logit as logit
@@ -94,7 +94,7 @@ from npucall.operators.rotary_position_embedding_grad import rotary_position_emb
 from npucall.operators.scaled_masked_softmax import scaled_masked_softmax as scaled_masked_softmax
 from npucall.operators.scaled_masked_softmax_backward import scaled_masked_softmax_backward as scaled_masked_softmax_backward
 from npucall.operators.selu import selu as selu
-from npucall.operators.selu_backward import selu_backward as selu_backward
+from npucall.operators.selu import selu_backward as selu_backward
 from npucall.operators.sigmoid import sigmoid as sigmoid
 from npucall.operators.sigmoid_backward import sigmoid_backward as sigmoid_backward
 from npucall.operators.silu import silu as silu
@@ -107,13 +107,13 @@ from npucall.operators.softmax import softmax as softmax
 from npucall.operators.softmax_backward import softmax_backward as softmax_backward
 from npucall.operators.softplus import softplus as softplus
 from npucall.operators.softplus_backward import softplus_backward as softplus_backward
-from npucall.operators.softshrink import softshrink as softshrink
-from npucall.operators.softshrink_backward import softshrink_backward as softshrink_backward
+from npucall.operators.shrink import softshrink as softshrink
+from npucall.operators.shrink import softshrink_backward as softshrink_backward
 from npucall.operators.sub import sub as sub
 from npucall.operators.swi_glu import swi_glu as swi_glu
 from npucall.operators.swi_glu_grad import swi_glu_grad as swi_glu_grad
 from npucall.operators.swish import swish as swish
-from npucall.operators.swish_backward import swish_backward as swish_backward
+from npucall.operators.swish import swish_backward as swish_backward
 from npucall.operators.tanh import tanh as tanh
 from npucall.operators.tanh_backward import tanh_backward as tanh_backward
 from npucall.operators.threshold import threshold as threshold
