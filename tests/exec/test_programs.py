@@ -47,14 +47,18 @@ def sampled(
 
 
 @contextmanager
-def other_target(kind: str) -> Iterator[str]:
-    """The target of servers that compute."""
+def other_target(kind: str, folder: Path) -> Iterator[tuple[str, ...]]:
+    """The flags by which servers compute."""
+    side = f"--shared-memory={folder / 'side'}"
     if kind == "npu":
         with running_npu_server() as server:
-            yield server.target
-        return
-    with running_server() as one, running_server() as other:
-        yield f"pool:{one.target},{other.target}" if kind == "pool" else one.target
+            yield "--target", server.target
+    elif kind == "pool":
+        with running_server() as one, running_server() as other:
+            yield "--target", f"pool:{one.target},{other.target}"
+    else:
+        with running_server(side) as server:
+            yield *(["--shared"] if kind == "shared" else []), "--target", server.target
 
 
 def test_every_operator_gives_the_bytes_of_the_reference(
@@ -64,12 +68,12 @@ def test_every_operator_gives_the_bytes_of_the_reference(
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("kind", ["server", "pool", "npu"])
+@pytest.mark.parametrize("kind", ["server", "shared", "pool", "npu"])
 def test_every_operator_gives_these_bytes_wherever_it_is_computed(
-    sampled: tuple[Path, list[str]], run_under: Run, kind: str
+    sampled: tuple[Path, list[str]], run_under: Run, tmp_path: Path, kind: str
 ) -> None:
-    with other_target(kind) as target:
-        done = run_under("--target", target, "--", sampled[0])
+    with other_target(kind, tmp_path) as flags:
+        done = run_under(*flags, "--", sampled[0])
     assert done.stdout.splitlines() == sampled[1], done.stderr
 
 

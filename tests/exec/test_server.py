@@ -10,7 +10,19 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import MAIN
+from npucall.operators import CATALOGUE
+
+from .conftest import MAIN, Run
+
+
+@pytest.mark.long
+def test_the_doctor_finds_no_fault_but_that_there_is_no_npu(run_under: Run) -> None:
+    doctor = ("npucall_server", "doctor", "--device", "cann:0")
+    said = run_under("--quiet", "--", sys.executable, "-m", *doctor).stdout
+    faults = [line.split()[1:] for line in said.splitlines() if "FAULT" in line]
+    assert [words[:3] for words in faults] == [["/dev", "does", "not"], ["there", "is", "no"]]
+    assert "driver" in faults[1]
+    assert f"of {len({each.name for each in CATALOGUE})} declared operators are accepted" in said
 
 
 @pytest.mark.long
