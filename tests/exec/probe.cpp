@@ -83,6 +83,15 @@ void refused() {
     std::printf("%d %s", status, aclGetRecentErrMsg());
 }
 
+void huge() {
+    begin();
+    uint64_t size = 0;
+    aclOpExecutor *executor = nullptr;
+    aclTensor *one = tensor(device(4), std::vector<int64_t>(1 << 20, 1));
+    const int status = aclnnSigmoidGetWorkspaceSize(one, one, &size, &executor);
+    std::printf("%d %s", status, aclGetRecentErrMsg());
+}
+
 void touches() {
     begin();
     std::printf("%f\n", *static_cast<volatile float *>(device(4)));
@@ -219,7 +228,7 @@ void sixteen_bits() {
 
 int main(int count, char **arguments) {
     const std::map<std::string, void (*)()> known = {
-        {"refused", refused}, {"touches", touches}, {"infinities", [] { begin(), infinities(); }},
+        {"refused", refused}, {"huge", huge}, {"touches", touches}, {"infinities", [] { begin(), infinities(); }},
         {"early", early}, {"beyond", beyond}, {"padding", padding}, {"threads", threads}, {"child", child}, {"detached", detached},
         {"again", again}, {"sixteen_bits", sixteen_bits},
         {"runs", [] { std::printf("%g\n", sigmoid(0, begin())); }},

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -84,6 +85,7 @@ ENDS = {
         "161002 EZ1001: [aclnnSigmoidGetWorkspaceSize] self: expected",
         "161002: self: expected shape (3,), that of out, found (2,)",
     ),
+    "huge": (0, "161002 EZ1001: [aclnnSigmoidGetWorkspaceSize] call: expected at most 8388608", ""),
     "touches": (128 + 11, "", "the host touched device memory: copy it with aclrtMemcpy"),
     "infinities": (0, "-3.40282e+38\n-inf\n", ""),
     "beyond": (0, "507015\n", "finding: aclnnSigmoid: self: 4128 bytes at byte 0"),
@@ -140,6 +142,19 @@ def test_processes_at_the_same_time_and_a_program_that_is_not_there(
     assert (done.returncode, done.stdout) == (127, "0.5\n" * 2)
     page = run_here("--", ROOT / "README.md")
     assert (page.returncode, "no call arrived" in page.stderr) == (126, False)
+
+
+def test_nothing_is_started_where_nothing_could_compute(
+    run_here: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NPUCALL_TIMEOUT", "0.3")
+    lost = run_here("--target", "127.0.0.1:1", "--", "echo", "started")
+    assert (lost.returncode, lost.stdout) == (1, "")
+    assert "expected a server at 127.0.0.1:1, found none" in lost.stderr
+    monkeypatch.setattr("npucall_exec.exec_command.sys", SimpleNamespace(platform="darwin"))
+    other = run_here("--", "echo", "started")
+    assert (other.returncode, other.stdout) == (1, "")
+    assert other.stderr == "npucall: npucall exec: expected Linux, found darwin\n"
 
 
 def test_numbers_of_16_bits_are_those_of_numpy(probe: Path, run_here: Run) -> None:

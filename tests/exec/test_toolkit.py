@@ -92,6 +92,17 @@ def test_a_toolkit_in_a_folder_of_the_user_names_that_folder(tree: Path, tmp_pat
     assert (tmp_path / "npu/opp").is_dir()
 
 
+@pytest.mark.more
+def test_headers_of_an_installed_cann_come_first(run_here: Run, tmp_path: Path) -> None:
+    own = tmp_path / "cann/include/acl/acl.h"
+    own.parent.mkdir(parents=True)
+    own.write_text('#define OF_CANN 7\n#include_next "acl/acl.h"\n')
+    source = tmp_path / "program.c"
+    source.write_text('#include "acl/acl.h"\nint main() { return aclInit(0) + OF_CANN; }\n')
+    done = run_here("--toolkit", tmp_path / "cann", "--compile", source)
+    assert done.returncode == 7, done.stderr
+
+
 def test_another_header_makes_another_toolkit(monkeypatch: pytest.MonkeyPatch) -> None:
     before = toolkit.content()
     monkeypatch.setattr(headers, "STATUSES", {})

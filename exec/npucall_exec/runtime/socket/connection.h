@@ -1,6 +1,7 @@
 // The socket of `npucall exec`: each thread has a connection of its own, so nobody waits for others.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 
@@ -20,6 +21,7 @@ enum Frame : uint8_t {
 };
 
 constexpr uint32_t PROTOCOL = 2;
+constexpr size_t MOST_OF_A_CALL = 8 << 20;  // half of a frame: a launch has offsets too
 
 struct Answer {
     int32_t status = 0;

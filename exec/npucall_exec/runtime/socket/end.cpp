@@ -122,6 +122,10 @@ int plan_call(const Argument *, size_t, const Executor &executor, CachedPlan &pl
         const int status = check_handles(value);
         if (status != 0) return status;
     }
+    if (executor.call.size() > MOST_OF_A_CALL) {
+        return fail(161002, "call: expected at most %zu bytes that describe it, found %zu",
+                    MOST_OF_A_CALL, executor.call.size());
+    }
     const Answer answer = connection().ask(PLAN, executor.call);
     if (answer.status != 0) return fail(answer.status, "%s", answer.text.c_str());
     plan = {answer.workspace, answer.launches};
