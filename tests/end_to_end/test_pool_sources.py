@@ -9,8 +9,10 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import grpc
 import numpy as np
 import pytest
+from tests.client import fake_server as fake
 from tests.client.pool.fake_directories import fake_directory, member
 from tests.client.pool.heard import threads_named
 
@@ -114,6 +116,19 @@ def test_the_name_that_is_resolved_is_the_one_that_members_have_to_have(
                 stack.enter_context(pytest.raises(ServerUnreachableError))
             client = npucall_client.connect(target, ca=authority.ca, connect_timeout=seconds)
             assert called(stack.enter_context(client))
+
+
+def test_a_token_goes_where_the_name_that_the_user_wrote_leads(
+    authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(names.socket, "getaddrinfo", resolver_of(["127.0.0.1"]))
+    pair, server = authority.server("npu", ("npu.lab",)), fake.FakeServer()
+    keys = (pair.key.read_bytes(), pair.certificate.read_bytes())
+    with fake.serving(server, credentials=grpc.ssl_server_credentials([keys])) as address:
+        target = f"pool:dns:npu.lab:{address.rpartition(':')[2]}"
+        with npucall_client.connect(target, ca=authority.ca, token="npc_of_alice") as client:
+            fake.run(client, fake.numbers(8))
+    assert {told["authorization"] for told in server.metadata} == {"Bearer npc_of_alice"}
 
 
 def test_a_client_hears_of_members_that_come_later_and_of_those_that_go(

@@ -1,6 +1,7 @@
 """Programs: checked as a whole, run in their order, filled or not as a whole."""
 
 from collections.abc import Mapping, Sequence
+from hashlib import sha256
 
 import numpy as np
 import pytest
@@ -96,14 +97,18 @@ def test_a_step_that_is_wrong_is_named_before_any_runs(server: OnHandles) -> Non
         server.read(A)
 
 
-def test_a_program_that_fails_as_it_runs_fills_nothing(server: OnHandles) -> None:
-    """Labels that are no class are found out at the device, before the first step."""
-    target = np.full(2, 7, np.int64).tobytes()
-    with pytest.raises(NpucallError) as caught:
-        server.program(step(places={"grad_input": Keep(A)}), labels(memoryview(target)))
-    assert caught.value.details["step"] == "1"
-    with pytest.raises(HandleEmptyError):
-        server.read(A)
+def test_labels_are_checked_before_any_step_runs_wherever_they_lie(server: OnHandles) -> None:
+    data = np.full(2, 7, np.int64).tobytes()
+    digest = sha256(data).digest()
+    server.keep(B, data)
+    server.digests.remember("", digest, data)
+    for place in memoryview(data), part(B, length=len(data)), Digest(digest):
+        with pytest.raises(ArgumentError, match="found 7") as caught:
+            server.program(step(places={"grad_input": Keep(A)}), labels(place))
+        assert caught.value.details["step"] == "1"
+        with pytest.raises(HandleEmptyError):
+            server.read(A)
+    server.session.release([B])
     assert server.handle_bytes == 0
 
 

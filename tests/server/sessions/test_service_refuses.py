@@ -86,8 +86,9 @@ def test_a_session_of_a_server_before_the_restart_is_lost(
     client.close()  # it has ended, which is no error
 
 
-def test_a_session_of_another_server_is_refused(client: RawSessions) -> None:
+def test_a_session_of_another_server_is_refused(served: Served, client: RawSessions) -> None:
     client.session = "ffffffff" + client.session[8:]
+    assert f"which listens at {served.settings.listen}, found" in str(refused(client.renew))
     for act in (client.renew, client.close):
         assert told(act) == ("WRONG_SERVER", "FAILED_PRECONDITION")
 
