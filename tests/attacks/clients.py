@@ -1,6 +1,7 @@
 """Polite clients, and how clients are started that are a process of their own.
 
-``TARGET [large]``: callers ask the server politely, all but one over gRPC, and tell what they see.
+``TARGET [large]``: callers ask the server politely, and tell what they see. Those of one server ask
+over gRPC, all but one; those of a pool, and that one, as NPUCALL_CARRIER says.
 Each line on standard input ends a phase, of which one line of JSON tells. A caller that hears that
 the server is full waits and asks again; its call is lost if it is not answered within PATIENCE.
 """
@@ -69,10 +70,13 @@ class Seen:
 
 
 @contextmanager
-def clients(module: str, target: str, *more: object, token: str = "") -> Iterator[Any]:
+def clients(
+    module: str, target: str, *more: object, token: str = "", carrier: str = "auto"
+) -> Iterator[Any]:
     """The process of a module's clients, who have begun. ``NPUCALL_TOKEN`` says who they are."""
     command = [sys.executable, "-m", module, target, *map(str, more)]
     environment = {**os.environ, **({"NPUCALL_TOKEN": token} if token else {})}
+    environment["NPUCALL_CARRIER"] = carrier
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=environment) as process:
         try:
@@ -84,9 +88,9 @@ def clients(module: str, target: str, *more: object, token: str = "") -> Iterato
 
 
 @contextmanager
-def polite(target: str, *kinds: str, token: str = "") -> Iterator[Callable[[], Seen]]:
+def polite(target: str, *kinds: str, **options: str) -> Iterator[Callable[[], Seen]]:
     """Polite callers, and what they saw since the last time."""
-    with clients("tests.attacks.clients", target, *kinds, token=token) as process:
+    with clients("tests.attacks.clients", target, *kinds, **options) as process:
 
         def seen() -> Seen:
             process.stdin.write("\n")
@@ -147,8 +151,9 @@ def _polite(target: str, *kinds: str) -> None:
     if not target.startswith("pool:"):
         acts[lambda: phase.health.append(health_of(target))] = _PAUSES["health"]
     for number, kind in enumerate(("small", "small", *kinds)):
-        carrier = npucall_client.Options(carrier="grpc" if number else "auto")
-        client = npucall_client.connect(target, wait=False, options=carrier)
+        usual = target.startswith("pool:") or not number
+        options = npucall_client.Options() if usual else npucall_client.Options(carrier="grpc")
+        client = npucall_client.connect(target, wait=False, options=options)
         _ask(client, kind, Seen())  # the connection stands
         acts[lambda client=client, kind=kind: _ask(client, kind, phase)] = _PAUSES[kind]  # type: ignore[misc]
     for each in acts.items():

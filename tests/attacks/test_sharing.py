@@ -69,7 +69,7 @@ def test_a_peer_that_was_stopped_loses_its_room(start: Start) -> None:
 def test_idle_connections_leave_descriptors_for_others(start: Start) -> None:
     with start(descriptors=256) as server, attacks.idle_connections(server.target, 400) as made:
         assert [health_of(server.target) for _ in range(10)] == ["SERVING"] * 10
-        assert "256 need 512 files" in server.log.read_text()
+        assert "256 need 1024 files" in server.log.read_text()
         server.note(endings(made), f"{server.descriptors()} descriptors")
 
 

@@ -1,6 +1,9 @@
 """What somebody finds in a wheel or an sdist, on its page, and as its version."""
 
+import os
+import platform
 import re
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -123,3 +126,32 @@ def test_every_package_and_command_has_the_version_of_its_distribution(
             command.load()()
         assert not ended.value.code
         assert capsys.readouterr().out == f"{name} {version('npucall')}\n"
+
+
+def block_with(what: str) -> str:
+    (found,) = (each for each in blocks("docs/ascend.md", "sh") if what in each)
+    return found
+
+
+@pytest.mark.long
+def test_a_host_without_internet_installs_from_the_folder_that_the_page_fills(
+    tmp_path: Path,
+) -> None:
+    """By the page's commands, without a network in the end; uv's Python is that of the test."""
+    if shutil.which("unshare") is None or shutil.which("python3.11") is None:
+        pytest.skip("needs unshare and a python3.11")
+    for folder in ("proto", "server", "client", "conformance"):
+        shutil.copytree(ROOT / folder, tmp_path / folder)
+    shutil.copy(ROOT / "constraints.txt", tmp_path)
+    fill, install = block_with("pip download"), block_with("--no-index")
+    fill = re.sub("^uv .*$", "", fill.replace("aarch64", platform.machine()), flags=re.MULTILINE)
+    install = re.sub(r"^\$\(ls .*?\) -m", "python3.11 -m", install)
+    start = "~/npucall/bin/python -I -m npucall_server settings; ~/npucall/bin/npucall --version"
+    offline = f"export HOME={tmp_path}\n{install}\n{start}"
+    environment = {**os.environ, "PYTHONPATH": ""}
+    for command in ["bash", "-ec", fill], ["unshare", "-rn", "bash", "-ec", offline]:
+        done = subprocess.run(
+            command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+    assert done.stdout.endswith(f"npucall {version('npucall-client')}\n")
