@@ -234,6 +234,25 @@ def test_bytes_for_digests_have_to_have_room_in_memory() -> None:
         assert (error.reason, error.details["setting"]) == ("TOO_LARGE", "memory_limit")
 
 
+def test_an_upload_of_who_has_more_than_half_of_the_memory_gives_way() -> None:
+    def claim(client: RawSessions, size: int) -> RawUpload:
+        upload = RawUpload(client, pb.UploadEntry(length=size, digest=DIGEST))
+        upload.send(chunk(b"x"))
+        return upload
+
+    with (
+        serving(memory_limit=SMALL) as served,
+        sessions(served.target) as hog,
+        sessions(served.target) as other,
+        claim(hog, SMALL * 5 // 8) as first,
+    ):
+        until(lambda: served.executor.bytes_in_flight == SMALL * 5 // 8, "its room is taken")
+        with claim(other, SMALL // 2):
+            until(lambda: served.executor.bytes_in_flight == SMALL // 2, "it has given way")
+            assert first.call.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+            assert "others need memory" in first.call.details()
+
+
 def test_while_the_device_is_reserved_nothing_is_uploaded() -> None:
     with serving(memory_limit=SMALL) as served, sessions(served.target) as client:
         client.open()
