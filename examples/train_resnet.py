@@ -19,7 +19,7 @@ from torch.nn import functional as F  # noqa: N812  # as everybody calls it
 from training import Batch, main
 
 CHANNELS, DIGITS, WHITE = 16, 10, 16.0
-BATCH, RATE = 64, 1e-3
+BATCH, RATE = 64, 5e-4
 
 
 class Residual(nn.Module):

@@ -42,6 +42,8 @@ from npucall.operators.gelu_backward_v2 import gelu_backward_v2 as gelu_backward
 from npucall.operators.gelu_v2 import gelu_v2 as gelu_v2
 from npucall.operators.glu import glu as glu
 from npucall.operators.glu_backward import glu_backward as glu_backward
+from npucall.operators.group_norm import group_norm as group_norm
+from npucall.operators.group_norm_backward import group_norm_backward as group_norm_backward
 from npucall.operators.shrink import hardshrink as hardshrink
 from npucall.operators.shrink import hardshrink_backward as hardshrink_backward
 from npucall.operators.hardsigmoid import hardsigmoid as hardsigmoid

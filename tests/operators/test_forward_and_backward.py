@@ -36,6 +36,8 @@ VARIABLES = {
     "grad_weight_out": "weight",
     "grad_bias_out": "bias",
     "dgamma_out": "gamma",
+    "grad_gamma_out": "gamma",
+    "grad_beta_out": "beta",
     "dbeta_out": "beta",
     "dk": "key",
     "dv": "value",
@@ -242,6 +244,13 @@ CASES: dict[str, tuple[Case, ...]] = {
             {"training": [True, False], "eps": 1e-3},
             shapes={"weight": (4,), "bias": (4,)},
             result="output",
+        ),
+    ),
+    "aclnnGroupNorm": (
+        Case(
+            {"n": 2, "c": 4, "hxw": 3, "group": [1, 2], "eps": 1e-3},
+            shapes={"self": (2, 4, 3), "gamma": (4,), "beta": (4,)},
+            renamed={"input": "self"},
         ),
     ),
     "aclnnMaxPool2dWithIndices": (

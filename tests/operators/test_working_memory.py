@@ -278,6 +278,18 @@ def convolution(images: tuple[int, ...], weight: tuple[int, ...], *extents: int)
     ]
 
 
+def group_norm(*shape: int) -> list[Large]:
+    """With two groups."""
+    of_groups = dict.fromkeys(("mean", "rstd"), (shape[0], 2))
+    told = {"n": shape[0], "c": shape[1], "hxw": math.prod(shape[2:]), "group": 2}
+    both = {"grad_out": shape, "input": shape, **of_groups, "gamma": shape[1:2]}
+    weights = dict.fromkeys(("gamma", "beta"), shape[1:2])
+    return [
+        Large("aclnnGroupNorm", {"self": shape, **weights}, told),
+        Large("aclnnGroupNormBackward", both, told),
+    ]
+
+
 def rotary(*shape: int) -> list[Large]:
     angles = dict.fromkeys(("cos", "sin"), (1, 1, *shape[2:]))
     return [
@@ -353,6 +365,7 @@ CASES = [
     *(case for shape in ((1, MANY), (MANY // 10, 10)) for case in ge_glu(*shape)),
     *(case for shape in ((1, 8, 128, 4096), (8, 64, 1024, 8)) for case in masked_softmax(*shape)),
     *(case for shape in ((1, 1, MANY // 4, 4), (32, 32, 64, 64)) for case in rotary(*shape)),
+    *(case for shape in ((MANY // 8, 8), (1, 4, MANY // 4)) for case in group_norm(*shape)),
     *convolution((1, 4, 1024, 1024), (4, 4, 3, 3), 1),
     *convolution((2, 2048, 4, 4), (2048, 2048, 1, 1), 0),
     *convolution((1, 1024, 64, 64), (1024, 1, 5, 5), 2),

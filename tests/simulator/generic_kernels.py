@@ -107,13 +107,16 @@ def resize(self: AnyArray, scales: Sequence[float], mode: str, out: AnyArray) ->
     out[...] = self[np.ix_(*grids)]
 
 
-@formula("aclnnGroupNormBackward")
-def group_norm_backward(grad_out: AnyArray, *others: Any) -> None:
-    """The gradient of the addends: ``grad_out`` summed over all axes but that of the channels."""
-    *_, output_mask, grad_input, grad_gamma, grad_beta = others
-    if output_mask != [False, False, True] or (grad_input, grad_gamma) != (None, None):
-        raise ValueError(f"outputMask: expected the last one alone, found {output_mask}")
-    grad_beta[...] = wide(grad_out).sum(axis=(0, *range(2, grad_out.ndim)))
+@formula("aclnnVendorSums")
+def vendor_sums(
+    self: AnyArray, which: list[bool], of_rows: AnyArray | None, of_columns: AnyArray | None
+) -> None:
+    """The sums of rows and of columns, as ``which`` asks for them."""
+    for axis, (asked, out) in enumerate(zip(which, (of_columns, of_rows), strict=True)):
+        if asked != (out is not None):
+            raise ValueError(f"which: expected what outputs there are, found {which}")
+        if out is not None:
+            out[...] = wide(self).sum(axis)
 
 
 @formula("aclnnVendorScale")

@@ -279,7 +279,7 @@ SIM_OPERATOR(aclnnBatchNormBackward, const aclTensor *gradOut, const aclTensor *
 
 // aclnn_group_norm_backward.h; nn; 8.1 9.x
 SIM_OPERATOR(aclnnGroupNormBackward, const aclTensor *gradOut, const aclTensor *input,
-             const aclTensor *mean, const aclTensor *rstd, const aclTensor *gamma, int64_t N,
+             const aclTensor *mean, const aclTensor *rstd, SIM_OPTIONAL const aclTensor *gamma, int64_t N,
              int64_t C, int64_t HxW, int64_t group, const aclBoolArray *outputMask,
              SIM_OPTIONAL SIM_OUT aclTensor *gradInput,
              SIM_OPTIONAL SIM_OUT aclTensor *gradGammaOut,

@@ -254,6 +254,11 @@ SIM_OPERATOR(aclnnRotaryPositionEmbeddingGrad, const aclTensor *dy, const aclTen
              const aclTensor *sin, SIM_OPTIONAL const aclTensor *x, int64_t mode,
              SIM_OUT const aclTensor *dxOut, SIM_OPTIONAL SIM_OUT const aclTensor *dcosOut,
              SIM_OPTIONAL SIM_OUT const aclTensor *dsinOut);
+// aclnn_group_norm.h; nn; 8.1 9.x
+SIM_OPERATOR(aclnnGroupNorm, const aclTensor *self, SIM_OPTIONAL const aclTensor *gamma,
+             SIM_OPTIONAL const aclTensor *beta, int64_t N, int64_t C, int64_t HxW, int64_t group,
+             double eps, SIM_OUT aclTensor *out, SIM_OUT aclTensor *meanOut,
+             SIM_OUT aclTensor *rstdOut);
 // aclnn_avgpool2d.h; nn; 8.1 9.x
 SIM_OPERATOR(aclnnAvgPool2d, const aclTensor *self, const aclIntArray *kernelSize,
              const aclIntArray *stride, const aclIntArray *padding, bool ceilMode,

@@ -15,6 +15,9 @@ SIM_OPERATOR(aclnnVendorScale, const aclTensor *self, double factor, SIM_OUT acl
 
 // ---- Element-wise, sums and products that npucall does not declare ----
 
+// aclnn_vendor_sums.h; nn; 8.1 9.x
+SIM_OPERATOR(aclnnVendorSums, const aclTensor *self, const aclBoolArray *which,
+             SIM_OPTIONAL SIM_OUT aclTensor *rowsOut, SIM_OPTIONAL SIM_OUT aclTensor *columnsOut);
 // aclnn_rsub.h; math; 8.1 9.x
 SIM_OPERATOR(aclnnRsub, const aclTensor *self, const aclTensor *other, const aclScalar *alpha,
              SIM_OUT aclTensor *out);

@@ -152,6 +152,7 @@ class Functional:
 
     _conv2d = _method(images.conv2d)
     _batch_norm = _method(images.batch_norm)
+    group_norm = _method(images.group_norm)
     _max_pool2d = _method(images.max_pool2d)
     _avg_pool2d = _method(images.avg_pool2d)
     _adaptive_avg_pool2d = _method(images.adaptive_avg_pool2d)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -78,6 +79,34 @@ def batch_norm(
         return result, *nothing()
 
     return Steps(forward, {("input", "weight", "bias"): backward}, by_torch)
+
+
+@function("input", "weight", "bias", hidden=("mean", "rstd"))
+def group_norm(
+    input: Tensor,
+    num_groups: int,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-05,
+) -> Steps:
+    if input.dim() < 2 or not 0 < num_groups <= input.shape[1] or input.shape[1] % num_groups:  # noqa: PLR2004
+        raise ValueError(
+            f"num_groups: expected a divisor of the channels of {tuple(input.shape)}, "
+            f"found {num_groups}"
+        )
+    items, channels, *rest = input.shape
+    extents = {"n": items, "c": channels, "hxw": math.prod(rest), "group": num_groups}
+    gamma, beta = (None if each is None else each.to(input.dtype) for each in (weight, bias))
+
+    def backward(run: Run, upstream: Tensor, mean: Any, rstd: Any) -> Any:
+        given = {"grad_out": upstream, "input": input, "mean": mean, "rstd": rstd}
+        return run("aclnnGroupNormBackward", gamma=gamma, output_mask=_ALL, **given, **extents)
+
+    return Steps(
+        lambda run: run("aclnnGroupNorm", self=input, gamma=gamma, beta=beta, eps=eps, **extents),
+        {("input", "weight", "bias"): backward},
+        lambda: torch.native_group_norm(input, gamma, beta, *extents.values(), eps),
+    )
 
 
 def update_running(

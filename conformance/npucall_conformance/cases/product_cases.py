@@ -119,8 +119,8 @@ def unusual_values(statement: Statement) -> Iterator[tuple[str, Any]]:
         refusals = [row.changes for row in statement.invalid if row.error is AttributeValueError]
         refused = [changes[name] for changes in refusals if name in changes]
         bad = {number > 0 for number in refused if isinstance(number, int | float)}
-        if any(isinstance(number, Scalar) for number in refused):
-            continue  # which numbers it takes depends on another attribute
+        if any(isinstance(one, Scalar) for one in refused) or any(map(callable, listed)):
+            continue  # which numbers it takes depends on another attribute, or on shapes
         values: Iterable[Any] = ()
         if each.c_type == "const aclScalar*":
             more = (_BEYOND_FLOAT,) * (name in statement.in_kernel)

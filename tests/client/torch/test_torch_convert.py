@@ -64,7 +64,7 @@ class Images(nn.Module):  # type: ignore[misc]  # torch has no types here
         super().__init__()
         self.body = nn.Sequential(
             nn.Conv2d(2, 4, 3, padding=1, bias=False), nn.BatchNorm2d(4), nn.MaxPool2d(2),
-            nn.Conv2d(4, 4, 2), nn.AvgPool2d((2, 1)), nn.AdaptiveAvgPool2d(2),
+            nn.Conv2d(4, 4, 2), nn.GroupNorm(2, 4), nn.AvgPool2d((2, 1)), nn.AdaptiveAvgPool2d(2),
         )  # fmt: skip
 
     def forward(self, x: Any) -> Any:

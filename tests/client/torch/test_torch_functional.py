@@ -199,6 +199,8 @@ def _layers() -> Iterator[Case]:
     yield Case("batch_norm", {**images, **weights})
     running = {"running_mean": _numbers(3), "running_var": _shares(3)}
     yield Case("batch_norm", {**images, **running, "eps": 0.1})
+    groups = {"input": _numbers(2, 6, 3), "num_groups": 3}
+    yield Case("group_norm", {**groups, "weight": _shares(6), "bias": _numbers(6), "eps": 0.1})
     windows = {"kernel_size": [3, 2], "stride": [2, 1], "padding": [1, 0], "ceil_mode": True}
     yield Case("max_pool2d", {"input": _numbers(2, 3, 4, 5), **windows, "dilation": [1, 1]})
     counted = {"count_include_pad": False, "divisor_override": None}

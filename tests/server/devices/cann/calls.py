@@ -162,15 +162,12 @@ def resize(device: Any) -> Case:
     return installed(device, "aclnnResize", larger, self=self, **rest)
 
 
-def group_norm(device: Any) -> Case:
+def vendor_sums(device: Any) -> Case:
     """An array of bools; absent outputs."""
-    gradient, one = numbers(1, 3, 2), np.ones((1, 1), np.float32)
-    answer = gradient.sum(axis=(0, 2))
-    tensors = {"gradOut": gradient, "input": gradient, "mean": one, "rstd": one, "gamma": answer}
-    rest: dict[str, Any] = {"N": 1, "C": 3, "HxW": 2, "group": 1}
-    rest |= {"outputMask": (False, False, True)}
-    rest |= {"gradInput": None, "gradGammaOut": None, "gradBetaOut": like(answer)}
-    return installed(device, "aclnnGroupNormBackward", answer, **tensors, **rest)
+    self = numbers(2, 3)
+    answer = self.sum(axis=0)
+    rest = {"which": (True, False), "rowsOut": None, "columnsOut": like(answer)}
+    return installed(device, "aclnnVendorSums", answer, self=self, **rest)
 
 
 def in_place(device: Any) -> Case:
@@ -215,7 +212,7 @@ SITUATIONS = {
     "a list of scalars": Situation(add_scalars),
     "an array of integers": Situation(reduce_nansum),
     "an array of floats": Situation(resize),
-    "an array of bools": Situation(group_norm),
+    "an array of bools": Situation(vendor_sums),
     "in place, no workspace": Situation(in_place),
     "no elements": Situation(without_elements),
     "an input that nobody reads": Situation(unread, (l1,)),
