@@ -219,6 +219,23 @@ def test_the_odd_member_is_left_out_and_members_shows_it(three: list[str]) -> No
             assert Counter(states) == Counter(["serving"] * 3 + [odd, "unreachable"])
 
 
+def test_calls_pipelines_and_sessions_of_a_pool_travel_in_frames() -> None:
+    with servers(2) as two, pool_of(*two) as client:
+        while len({run(client) for _ in range(10)}) < len(two):
+            pass
+        with client.pipeline() as pipeline:
+            for _ in range(10):
+                pipeline.submit(l1_loss_backward, ONE, X, Y)
+        with client.session() as session:
+            kept = session.put(X)
+            session.run(l1_loss_backward, ONE, kept, Y)
+            with session.program() as program:
+                program.run(l1_loss_backward, ONE, kept, Y)
+        lines = {each.operator: each for each in client.usage().lines if each.operator}
+    assert set(lines) == {"aclnnL1LossBackward", "program"}
+    assert all(line.calls_in_frames == line.calls > 0 for line in lines.values())
+
+
 def call_often(client: Client) -> None:
     with client:
         for _ in range(1000):
