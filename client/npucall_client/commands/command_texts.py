@@ -55,7 +55,7 @@ def in_short(operator: pb.OperatorInfo) -> str:
     return "\n".join(lines)
 
 
-def alike(text: str, listed: Sequence[pb.OperatorInfo]) -> list[pb.OperatorInfo]:
+def alike(text: str, listed: Iterable[pb.OperatorInfo]) -> list[pb.OperatorInfo]:
     """Those of whose name, name in PyTorch, area or summary a text is a part.
 
     Raises SettingError if there are none.
