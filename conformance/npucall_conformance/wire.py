@@ -8,13 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
-from npucall.declare.call import Argument
 from npucall.errors import InternalError, NpucallError
 from npucall.places import Place
-from npucall.tensors import Buffer, TensorSpec
-from npucall.wire import calls
+from npucall.tensors import TensorSpec
 from npucall.wire.messages import Response
 from npucall.wire.replies import Reply, Timings, decode_timings
 from npucall.wire.rpcs import GET_SERVER_INFO
@@ -23,10 +21,7 @@ from npucall_client.calls.arguments import BoundCall
 from npucall_client.client import Client
 from npucall_client.sending.request import Request
 from npucall_client.sending.senders import finished
-
-if TYPE_CHECKING:
-    from npucall_conformance.cases.made_call import MadeCall
-
+from npucall_conformance.cases.made_call import MadeCall
 
 ON_CPU = ("local", "cpu")
 """Devices that are no hardware: they have every variant, and their replies have every field."""
@@ -50,18 +45,6 @@ class WireAnswer:
 
 
 AnswerOrError: TypeAlias = WireAnswer | NpucallError
-
-
-def request(
-    operator: str,
-    variant: str,
-    arguments: Mapping[str, Argument],
-    storages: Mapping[str, Buffer],
-) -> BoundCall:
-    """A call as transports take it."""
-    return BoundCall(
-        operator, calls.encode(operator, variant, arguments, tuple(storages)), dict(storages)
-    )
 
 
 def in_message(_: str, place: Place) -> bytes:

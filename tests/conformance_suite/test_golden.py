@@ -13,6 +13,8 @@ from npucall.declare.parameters import Scalar
 from npucall.dtypes import DTYPES
 from npucall.errors import NpucallError
 from npucall.tensors import Format, TensorSpec
+from npucall.wire import calls
+from npucall_client.calls.arguments import BoundCall
 from npucall_client.client import Client
 from npucall_client.local.transport import LocalTransport
 from npucall_conformance import wire
@@ -64,8 +66,8 @@ class Answering:
             if name in inputs:
                 storages[name] = placed(inputs[name], each)
         try:
-            request = wire.request(operator, variant, arguments, storages)
-            answer = wire.send(self.client, request)
+            call = calls.encode(operator, variant, arguments, tuple(storages))
+            answer = wire.send(self.client, BoundCall(operator, call, storages))
         except NpucallError as error:
             return error.aclnn_status
         return {name: read(spec, answer.storages[name]) for name, spec in answer.outputs.items()}

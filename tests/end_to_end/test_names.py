@@ -7,7 +7,10 @@ is deleted.
 import ast
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from graphlib import TopologicalSorter
 from pathlib import Path
+
+import grimp
 
 ROOT = Path(__file__).parents[2]
 TWO_CLIENTS = "the same for threads and for asyncio"
@@ -65,3 +68,15 @@ def test_a_public_class_has_a_name_that_no_other_module_has() -> None:
 def test_no_three_modules_have_one_name() -> None:
     ordinary = (path.stem for path in all_modules() if not path.stem.startswith("__"))
     assert at_least(3, ordinary) == sorted(MODULES)
+
+
+def test_no_rooms_need_each_other_in_a_circle_not_even_by_annotations() -> None:
+    every = grimp.build_graph(*PACKAGES, cache_dir=None)
+    for package in PACKAGES:
+        rooms = every.find_children(package)
+        for room in rooms:
+            every.squash_module(room)
+        needs = {
+            room: (every.find_modules_directly_imported_by(room) & rooms) - {room} for room in rooms
+        }
+        TopologicalSorter(needs).prepare()  # raises CycleError

@@ -13,8 +13,8 @@ from npucall.declare.call import Argument
 from npucall.declare.parameters import Scalar
 from npucall.dtypes import BOOL, DOUBLE, FLOAT, INT64, AnyArray, DType
 from npucall.tensors import Shape, TensorSpec
+from npucall.wire import calls
 from npucall_client.calls.arguments import BoundCall
-from npucall_conformance import wire
 from npucall_conformance.cases.arrangements import DENSE, blank, put
 from npucall_conformance.cases.case import Case
 from npucall_conformance.stating.arguments import Arguments, Reals, wide
@@ -47,7 +47,8 @@ class MadeCall:
     def request(self, unsent: Collection[str] = ()) -> BoundCall:
         """The call as transports take it, without the storages of the tensors in ``unsent``."""
         sent = {name: data for name, data in self.storages.items() if name not in unsent}
-        return wire.request(self.operator, self.variant, self.arguments, sent)
+        call = calls.encode(self.operator, self.variant, self.arguments, tuple(sent))
+        return BoundCall(self.operator, call, dict(sent))
 
     def __str__(self) -> str:
         """The arguments in words, tensors with dtype, shape and layout."""
