@@ -26,6 +26,8 @@ _HEADER_OF = {
     "aclnnLogSoftmax": "logsoftmax",
     "aclnnLogSoftmaxBackward": "logsoftmax_backward",
     "aclnnMuls": "mul",
+    "aclnnReflectionPad2dBackward": "pad2d_backward",
+    "aclnnReplicationPad2dBackward": "pad2d_backward",
 }
 """Headers that do not have the name of their operator."""
 _FUNCTION = re.compile(r"^SIM_API ([^;{]*?\b(\w+)\([^;{]*\)) \{$", re.MULTILINE)

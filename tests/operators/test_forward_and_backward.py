@@ -92,7 +92,7 @@ LABELLED = {"target": labels(4), "weight": between(0.5, 2)}
 LOGITS = {"target": INSIDE, "weight": between(0.5, 2), "pos_weight": between(0.5, 2)}
 CTC = {"input_lengths": (5, 4), "target_lengths": (2, 1)}
 ELU = {"alpha": 1.5, "scale": 0.75, "input_scale": 1.25}
-SIDES = (3, 4, 2)
+SIDES = (3, 4, 3)
 
 
 def upsampled(kind: str, axes: int, **more: Any) -> dict[str, tuple[Case, ...]]:
@@ -107,6 +107,13 @@ def upsampled(kind: str, axes: int, **more: Any) -> dict[str, tuple[Case, ...]]:
 
 
 CASES: dict[str, tuple[Case, ...]] = {
+    **{
+        f"aclnn{kind}Pad{axes}d": (
+            Case({"padding": (2, 1) * axes}, shapes={"self": (2, *SIDES[:axes])}),
+        )
+        for kind in ("Reflection", "Replication", "Circular")
+        for axes in (1, 2, 3)
+    },
     **upsampled("Nearest1d", 1),
     **upsampled("Nearest2d", 2),
     **upsampled("Nearest3d", 3),

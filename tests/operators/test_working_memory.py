@@ -1,6 +1,7 @@
 """What evaluating a call takes of memory, measured, beside what its operator declares."""
 
 import math
+import re
 import tracemalloc
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -119,6 +120,16 @@ def upsample(name: str, *planes: int) -> list[Large]:
     given = {each.name: told[each.name] for each in operator.attributes if each.name in told}
     shape = (*planes[:2], *after) if "input_size" in given else planes
     return [Large(operator.name, {operator.inputs[0].name: shape}, given)]
+
+
+def pad(operator: Operator[Any, Any]) -> Large:
+    """Planes with edges of a cell, or the gradient of that."""
+    name = operator.name.removeprefix("aclnn")
+    axes = next(int(each) for each in name if each.isdigit())
+    planes = PLANES[str(axes)][1:]
+    edges = {"self": planes, "grad_output": (*planes[:1], *(n + 2 for n in planes[1:]))}
+    shapes = {each.name: edges[each.name] for each in operator.inputs}
+    return Large(operator.name, shapes, {"padding": (1, 1) * axes})
 
 
 UPSAMPLED = [each.name.removeprefix("aclnnUpsample") for each in CATALOGUE if "Upsa" in each.name]
@@ -335,6 +346,7 @@ CASES = [
         for shape in ((1, 2, MANY // 2), (1, 2048, 2048), (MANY // 64, 8, 8))
         for case in (*max_pool(*shape), *avg_pool(*shape))
     ),
+    *(pad(operator) for operator in CATALOGUE if re.search(r"Pad\dd", operator.name)),
     *(
         case
         for name in UPSAMPLED

@@ -3,6 +3,70 @@
 
 #include "prototypes.h"
 
+// aclnn_circular_pad2d.h; opapi; 8.1 9.x
+SIM_OPERATOR(aclnnCircularPad2d, const aclTensor *self, const aclIntArray *padding,
+             SIM_OUT aclTensor *out);
+
+// aclnn_circular_pad2d_backward.h; opapi; 8.1 9.x
+SIM_OPERATOR(aclnnCircularPad2dBackward, const aclTensor *gradOutput, const aclTensor *self,
+             const aclIntArray *padding, SIM_OUT aclTensor *gradInput);
+
+// aclnn_circular_pad3d.h; opapi; 8.1 9.x
+SIM_OPERATOR(aclnnCircularPad3d, const aclTensor *self, const aclIntArray *padding,
+             SIM_OUT aclTensor *out);
+
+// aclnn_circular_pad3d_backward.h; opapi; 8.1 9.x
+SIM_OPERATOR(aclnnCircularPad3dBackward, const aclTensor *gradOutput, const aclTensor *self,
+             const aclIntArray *padding, SIM_OUT aclTensor *gradInput);
+
+// aclnn_reflection_pad1d.h; opapi; 8.1 9.x
+SIM_OPERATOR(aclnnReflectionPad1d, const aclTensor *self, const aclIntArray *padding,
+             SIM_OUT aclTensor *out);
+
+// aclnn_reflection_pad1d_backward.h; opapi; 8.1 9.x
+SIM_OPERATOR(aclnnReflectionPad1dBackward, const aclTensor *gradOutput, const aclTensor *self,
+             const aclIntArray *padding, SIM_OUT aclTensor *gradInput);
+
+// aclnn_reflection_pad2d.h; opapi; 8.1 9.x
+SIM_OPERATOR(aclnnReflectionPad2d, const aclTensor *self, const aclIntArray *padding,
+             SIM_OUT aclTensor *out);
+
+// aclnn_pad2d_backward.h; opapi; 8.1 9.x
+SIM_OPERATOR(aclnnReflectionPad2dBackward, const aclTensor *gradOutput, const aclTensor *self,
+             const aclIntArray *padding, SIM_OUT aclTensor *gradInput);
+
+// aclnn_reflection_pad3d.h; opapi; 8.1 9.x
+SIM_OPERATOR(aclnnReflectionPad3d, const aclTensor *self, const aclIntArray *padding,
+             SIM_OUT aclTensor *out);
+
+// aclnn_reflection_pad3d_backward.h; opapi; 8.1 9.x
+SIM_OPERATOR(aclnnReflectionPad3dBackward, const aclTensor *gradOutput, const aclTensor *self,
+             const aclIntArray *padding, SIM_OUT aclTensor *gradInput);
+
+// aclnn_replication_pad1d.h; opapi; 8.1 9.x
+SIM_OPERATOR(aclnnReplicationPad1d, const aclTensor *self, const aclIntArray *padding,
+             SIM_OUT aclTensor *out);
+
+// aclnn_replication_pad1d_backward.h; opapi; 8.1 9.x
+SIM_OPERATOR(aclnnReplicationPad1dBackward, const aclTensor *gradOutput, const aclTensor *self,
+             const aclIntArray *padding, SIM_OUT aclTensor *gradInput);
+
+// aclnn_replication_pad2d.h; opapi; 8.1 9.x
+SIM_OPERATOR(aclnnReplicationPad2d, const aclTensor *self, const aclIntArray *padding,
+             SIM_OUT aclTensor *out);
+
+// aclnn_pad2d_backward.h; opapi; 8.1 9.x
+SIM_OPERATOR(aclnnReplicationPad2dBackward, const aclTensor *gradOutput, const aclTensor *self,
+             const aclIntArray *padding, SIM_OUT aclTensor *gradInput);
+
+// aclnn_replication_pad3d.h; opapi; 8.1 9.x
+SIM_OPERATOR(aclnnReplicationPad3d, const aclTensor *self, const aclIntArray *padding,
+             SIM_OUT aclTensor *out);
+
+// aclnn_replication_pad3d_backward.h; opapi; 8.1 9.x
+SIM_OPERATOR(aclnnReplicationPad3dBackward, const aclTensor *gradOutput, const aclTensor *self,
+             const aclIntArray *padding, SIM_OUT aclTensor *gradInput);
+
 // aclnn_upsample_bicubic_2d.h; opapi; 8.1 9.x
 SIM_OPERATOR(aclnnUpsampleBicubic2d, const aclTensor *self, const aclIntArray *outputSize,
              const bool alignCorners, const double scalesH, const double scalesW,

@@ -147,6 +147,10 @@ class _Row(NamedTuple):
         return int(count)
 
     @property
+    def images(self) -> int:
+        return 2 if self.axes < len(SIDES) else 1  # few cells, so that quick runs have all
+
+    @property
     def backward(self) -> bool:
         return "Backward" in self.name or "Grad" in self.name
 
@@ -255,7 +259,7 @@ def several(kind: str, name: str, *found: Any, **more: Any) -> tuple[Invalid, ..
 
 
 def _invalid(row: _Row) -> tuple[Invalid, ...]:
-    sides = SIDES[: row.axes]
+    n, sides = row.images, SIDES[: row.axes]
     sizes = ("output_size", "input_size")[: 1 + row.backward]
     other = COMPLEX64 if any(DOUBLE in each for each in row.takes.values()) else DOUBLE
     dtypes = (*defects.dtypes(row.x, found=other), *defects.dtypes(row.y, found=BF16))
@@ -263,7 +267,7 @@ def _invalid(row: _Row) -> tuple[Invalid, ...]:
         *defects.shapes(row.x, sides, (1, 2, 2, *sides)),
         *several("length", "output_size", (), (*sides, 2)),
         *(
-            several("length", "input_size", (2, 2, *sides[1:]), (1, 2, 2, *sides))
+            several("length", "input_size", (n, 2, *sides[1:]), (1, 2, 2, *sides))
             if row.backward
             else ()
         ),
@@ -271,13 +275,13 @@ def _invalid(row: _Row) -> tuple[Invalid, ...]:
     if row.backward:
         none = several(
             "none",
-            "input_size", *((2, 2, *sides[:a], 0, *sides[a + 1 :]) for a in range(row.axes)),
-            *([(2, 0, *sides), (0, 2, *sides)] if not row.free else ()),
+            "input_size", *((n, 2, *sides[:a], 0, *sides[a + 1 :]) for a in range(row.axes)),
+            *([(n, 0, *sides), (0, 2, *sides)] if not row.free else ()),
         )  # fmt: skip
     else:
         none = defects.shapes(
-            row.x, *((2, 2, *sides[:a], 0, *sides[a + 1 :]) for a in range(row.axes)),
-            *([(2, 0, *sides)] if row.free < 2 else ()),
+            row.x, *((n, 2, *sides[:a], 0, *sides[a + 1 :]) for a in range(row.axes)),
+            *([(n, 0, *sides)] if row.free < 2 else ()),
             *([(0, 2, *sides)] if row.free < 1 else ()),
         )  # fmt: skip
     nothing = several("none", "output_size", (0, *sides[1:]), (*sides[1:], -2))
@@ -290,8 +294,8 @@ def _invalid(row: _Row) -> tuple[Invalid, ...]:
         *(several("negative", name, -0.5)[0] for name in row.scales if not row.signed),
         *none,
         *nothing,
-        *(defects.shapes(row.x, (2, 3, *_new(sides)), (2, 2, *sides)) if row.backward else ()),
-        *defects.shapes(row.y, (3, 2, *sides), (2, 2, *(2 for _ in sides))),
+        *(defects.shapes(row.x, (n, 3, *_new(sides)), (n, 2, *sides)) if row.backward else ()),
+        *defects.shapes(row.y, (3, 2, *sides), (n, 2, *(2 for _ in sides))),
         *(dtypes if row.dtypes_after == 2 else ()),
         *(
             several(
@@ -324,7 +328,7 @@ def stated(*parts: Any, **more: Any) -> Statement:
     sizes = {
         "output_size": (
             lambda base: _new(base[2:]),
-            lambda base: tuple(2 * side for side in base[2:]),
+            lambda base: (*base[2:-1], 2 * base[-1]),
             lambda base: tuple(max(side - 1, 1) for side in base[2:]),
         )
     }
@@ -366,8 +370,8 @@ def stated(*parts: Any, **more: Any) -> Statement:
             *["align_corners"][: row.aligns], *row.scales,
         ),
         torch=row.torch,
-        base_shapes=((2, 2, *sides), (1, 1, *(4 for _ in sides)), (3, 1, *reversed(sides))),
-        layout_shape=(2, 2, *sides),
+        base_shapes=((row.images, 2, *sides), (1, 1, *sides[1:], 2), (3, 1, *reversed(sides))),
+        layout_shape=(row.images, 2, *sides),
         rank_shapes=((1, 1, *(1 for _ in sides)),),
         empty_shapes=((0, 2, *sides),) if row.free else (),
         sized=lambda count: (1, max(count // 5 ** row.axes, 1), *(5 for _ in sides)),

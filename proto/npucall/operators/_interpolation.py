@@ -58,9 +58,9 @@ class Weighted(NamedTuple):
     starts: AnyArray
 
     @classmethod
-    def uniform(cls, axis: Stretch, places: AnyArray, weights: AnyArray | None = None) -> Weighted:
+    def uniform(cls, size: int, places: AnyArray, weights: AnyArray | None = None) -> Weighted:
         """As many in each: ``places`` and ``weights`` are (new size, k)."""
-        cells = np.clip(places, 0, axis.size - 1).reshape(-1)
+        cells = np.clip(places, 0, size - 1).reshape(-1)
         starts = np.arange(len(places) + 1) * places.shape[1]
         return cls(cells, None if weights is None else weights.reshape(-1), starts)
 
@@ -136,29 +136,31 @@ def nearest(axis: Stretch) -> Weighted:
         places = places // 2
     elif axis.cells != axis.size:
         places = _floored(axis, places.astype(np.float32))
-    return Weighted.uniform(axis, places[:, np.newaxis])
+    return Weighted.uniform(axis.size, places[:, np.newaxis])
 
 
 def nearest_exact(axis: Stretch) -> Weighted:
     """The cell at ``floor(f (o + 1/2))``, with f and the product in float32."""
     places = _floored(axis, np.arange(axis.cells) + np.float32(0.5))
-    return Weighted.uniform(axis, places[:, np.newaxis])
+    return Weighted.uniform(axis.size, places[:, np.newaxis])
 
 
 def linear(axis: Stretch) -> Weighted:
     """Both cells beside a place, by their distance: ``(1 - t) x[i] + t x[i + 1]``."""
     if axis.size == axis.cells:  # as in torch, whatever the scale
         first, rest = np.arange(axis.size), np.zeros(axis.size)
-        return Weighted.uniform(axis, np.stack([first, first], 1), np.stack([1 - rest, rest], 1))
+        return Weighted.uniform(
+            axis.size, np.stack([first, first], 1), np.stack([1 - rest, rest], 1)
+        )
     first, rest = _between(axis, np.maximum(_places(axis), 0))
-    return Weighted.uniform(axis, first[:, np.newaxis] + (0, 1), np.stack([1 - rest, rest], 1))
+    return Weighted.uniform(axis.size, first[:, np.newaxis] + (0, 1), np.stack([1 - rest, rest], 1))
 
 
 def cubic(axis: Stretch) -> Weighted:
     """Four cells around a place, by a cubic of their distance with a = -3/4."""
     first, rest = _between(axis, _places(axis))
     away = np.stack([rest + 1, rest, 1 - rest, 2 - rest], 1)
-    return Weighted.uniform(axis, first[:, np.newaxis] + (-1, 0, 1, 2), _cubic(away, -0.75))
+    return Weighted.uniform(axis.size, first[:, np.newaxis] + (-1, 0, 1, 2), _cubic(away, -0.75))
 
 
 def smooth_linear(axis: Stretch) -> Weighted:
@@ -215,22 +217,6 @@ def _floored(axis: Stretch, places: AnyArray) -> AnyArray:
     return np.floor(np.minimum(found, axis.size)).astype(np.int64)
 
 
-def resized(
-    facts: Facts, array: Array, mode: Mode, axes: Sequence[Stretch], output: str
-) -> AnyArray:
-    """The last axes of an array get other extents; ``output``: the name of the result."""
-    sums = [mode(axis) for axis in axes]
-    return _summed(facts, array, sums, tuple(axis.cells for axis in axes), output)
-
-
-def gradient(
-    facts: Facts, array: Array, mode: Mode, axes: Sequence[Stretch], output: str
-) -> AnyArray:
-    """The gradient of ``resized``, of gradients of its result."""
-    sums = [mode(axis).transposed(axis.size) for axis in axes]
-    return _summed(facts, array, sums, tuple(axis.size for axis in axes), output)
-
-
 def holds(mode: Mode, axes: Axes, *, backward: bool) -> int:
     """Bytes of the sums of all cells."""
     each = 64 if backward else 32
@@ -246,11 +232,10 @@ def _most(mode: Mode, axis: Stretch) -> int:
     return 2 * int(min(2 * width * max(axis.factor(), 1.0) + 2, axis.size))
 
 
-def _summed(
-    facts: Facts, array: Array, sums: Sequence[Weighted], cells: Shape, output: str
-) -> AnyArray:
-    count = len(cells)
-    lead, before = array.shape[:-count], array.shape[-count:]
+def summed(facts: Facts, array: Array, sums: Sequence[Weighted], output: str) -> AnyArray:
+    """The sums along the last axes of an array, one after the other; ``output``: their name."""
+    cells = tuple(len(each.starts) - 1 for each in sums)
+    lead, before = array.shape[: -len(cells)], array.shape[-len(cells) :]
     out = facts.output(output, (*lead, *cells))
     order = _order(before, cells)
 

@@ -169,11 +169,13 @@ def declared(name: str, *parts: Any, **more: Any) -> Operator[..., Any]:
         *_switches(row),
         Output(row.output, new, "before" if row.backward else "after", row.given, format=row.given),
     )
-    compute = interpolation.gradient if row.backward else interpolation.resized
 
     def formula(facts: Facts, call: Mapping[str, Any]) -> AnyArray:
         axes = row.found(facts.shapes["before"], call)
-        return compute(facts, call[row.given], row.mode, axes, row.output)
+        sums = [row.mode(axis) for axis in axes]
+        if row.backward:
+            sums = [each.transposed(axis.size) for each, axis in zip(sums, axes, strict=True)]
+        return interpolation.summed(facts, call[row.given], sums, row.output)
 
     return operator(
         row.name,
