@@ -78,6 +78,8 @@ from npucall.operators.logit_grad import logit_grad as logit_grad
 from npucall.operators.matmul import matmul as matmul
 from npucall.operators.max_pool2d_with_indices import max_pool2d_with_indices as max_pool2d_with_indices
 from npucall.operators.max_pool2d_with_indices_backward import max_pool2d_with_indices_backward as max_pool2d_with_indices_backward
+from npucall.operators.max_pool2d_with_mask import max_pool2d_with_mask as max_pool2d_with_mask
+from npucall.operators.max_pool2d_with_mask_backward import max_pool2d_with_mask_backward as max_pool2d_with_mask_backward
 from npucall.operators.mean import mean as mean
 from npucall.operators.mish import mish as mish
 from npucall.operators.mish_backward import mish_backward as mish_backward

@@ -97,7 +97,7 @@ class Table:
             arguments.pop(name, None)  # an output that nobody asks for is not there
         elif isinstance(change, dict) and isinstance(spec, TensorSpec):
             said = {field: change.get(field, getattr(spec, field)) for field in FIELDS}
-            arguments[name] = TensorSpec(**said)
+            arguments[name] = TensorSpec(**said, strides=change.get("strides"))
         elif change is None:
             arguments[name] = None
         else:

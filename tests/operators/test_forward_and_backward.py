@@ -263,6 +263,9 @@ CASES: dict[str, tuple[Case, ...]] = {
     "aclnnMaxPool2dWithIndices": (
         Case({"kernel_size": (2,), "stride": (1,)}, shapes={"self": (2, 3, 4)}),
     ),
+    "aclnnMaxPool2dWithMask": (
+        Case({"kernel_size": (2,), "stride": (1,)}, shapes={"self": (2, 3, 4)}),
+    ),
     "aclnnAvgPool2d": (
         Case(
             {

@@ -16,7 +16,7 @@ from npucall.declare.call import Call
 from npucall.declare.declaration import Operator
 from npucall.declare.domain import LANE_BYTES, Elementwise
 from npucall.declare.prepare import Prepared, prepare
-from npucall.dtypes import BOOL, FLOAT, FLOAT16, INT32, INT64, UINT8
+from npucall.dtypes import BOOL, FLOAT, FLOAT16, INT8, INT32, INT64, UINT8
 from npucall.operators import CATALOGUE
 from npucall.products import A2, ASCEND_950
 from npucall.tensors import TensorSpec
@@ -41,6 +41,8 @@ class Large(NamedTuple):
     dtypes: Mapping[str, Any] = NOTHING
     variant: str = ""
     product: Any = A2
+    dense: str = ""
+    """An input that must have no gaps; it is zeros."""
 
     def __str__(self) -> str:
         sizes = "/".join("x".join(map(str, shape)) for shape in self.shapes.values())
@@ -106,7 +108,13 @@ def max_pool(*shape: int) -> list[Large]:
     pooled = (*shape[:-2], shape[-2] // 2, shape[-1] // 2)
     shapes = {"grad_output": pooled, "self": shape, "indices": pooled}
     dtypes = {"grad_output": FLOAT, "self": FLOAT, "indices": INT32}
+    length = 32 * (-(-math.prod(pooled[-2:]) // 16) + 1)
+    in_bytes = {**shapes, "indices": (*shape[:-2], 4, length)}
     return [
+        Large("aclnnMaxPool2dWithMask", {"self": shape}, windows),
+        Large(
+            "aclnnMaxPool2dWithMaskBackward", in_bytes, windows, {"indices": INT8}, dense="indices"
+        ),
         Large("aclnnMaxPool2dWithIndices", {"self": shape}, windows),
         Large("aclnnMaxPool2dWithIndicesBackward", shapes, windows, dtypes),
     ]
@@ -409,6 +417,9 @@ def prepared(case: Large) -> tuple[Prepared, dict[str, bytes]]:
         dtype = case.dtypes.get(name, FLOAT16)
         specs[name] = TensorSpec(dtype, shape, (0,) * len(shape))
         storages[name] = np.full(1, 0.5).astype(dtype.numpy).tobytes()
+        if name == case.dense:
+            specs[name] = TensorSpec(dtype, shape)
+            storages[name] = bytes(specs[name].storage_bytes)
     call = Call(operator, {**specs, **case.attributes}, tuple(specs))
     return prepare(call, case.product, CATALOGUE), storages
 

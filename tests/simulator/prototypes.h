@@ -293,6 +293,11 @@ SIM_OPERATOR(aclnnAvgPool2dBackward, const aclTensor *gradOutput, const aclTenso
 // aclnn_adaptive_avg_pool2d_backward.h; nn; 8.1 9.x
 SIM_OPERATOR(aclnnAdaptiveAvgPool2dBackward, const aclTensor *gradOutput, const aclTensor *self,
              SIM_OUT aclTensor *out);
+// aclnn_max_pool2d_with_mask_backward.h; nn; 8.1 9.x
+SIM_OPERATOR(aclnnMaxPool2dWithMaskBackward, const aclTensor *gradOutput, const aclTensor *self,
+             const aclTensor *indices, const aclIntArray *kernelSize, const aclIntArray *stride,
+             const aclIntArray *padding, const aclIntArray *dilation, bool ceilMode,
+             SIM_OUT aclTensor *gradInput);
 // aclnn_max_pool2d_with_indices_backward.h; nn; 8.1 9.x
 SIM_OPERATOR(aclnnMaxPool2dWithIndicesBackward, const aclTensor *gradOutput, const aclTensor *self,
              const aclTensor *indices, const aclIntArray *kernelSize, const aclIntArray *stride,

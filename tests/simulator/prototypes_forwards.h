@@ -267,6 +267,10 @@ SIM_OPERATOR(aclnnAvgPool2d, const aclTensor *self, const aclIntArray *kernelSiz
 // aclnn_adaptive_avg_pool2d.h; nn; 8.1 9.x
 SIM_OPERATOR(aclnnAdaptiveAvgPool2d, const aclTensor *self, const aclIntArray *outputSize,
              SIM_OUT aclTensor *out);
+// aclnn_max_pool2d_with_mask.h; nn; 8.1 9.x
+SIM_OPERATOR(aclnnMaxPool2dWithMask, const aclTensor *self, const aclIntArray *kernelSize,
+             const aclIntArray *stride, const aclIntArray *padding, const aclIntArray *dilation,
+             bool ceilMode, SIM_OUT aclTensor *out, SIM_OUT aclTensor *indices);
 // aclnn_max_pool2d_with_indices.h; nn; 8.1 9.x
 SIM_OPERATOR(aclnnMaxPool2dWithIndices, const aclTensor *self, const aclIntArray *kernelSize,
              const aclIntArray *stride, const aclIntArray *padding, const aclIntArray *dilation,

@@ -80,7 +80,8 @@ def call_of(case: Case, seed: int, product: str = "Ascend910B") -> MadeCall:
             continue
         dtypes[name] = dtype or dtypes[name]
         layout = case.layouts.get(name, DENSE)
-        if not layout.fits(shapes[name], output=True):
+        dense = next(each.dense for each in statement.outputs if each.name == name)
+        if dense or not layout.fits(shapes[name], output=True):
             layout = DENSE
         spec = layout.spec(dtypes[name], shapes[name])
         arguments[name] = spec
@@ -142,7 +143,7 @@ def _inputs(
             continue
         array = _drawn(case, each, Draw(random, case.shapes[each.name], seen, case.shapes))
         layout = case.layouts.get(each.name, DENSE)
-        if not layout.fits(array.shape, output=each.updated):
+        if each.dense or not layout.fits(array.shape, output=each.updated):
             layout = DENSE
         spec = layout.spec(case.dtypes[each.name], array.shape)
         storages[each.name], arrays[each.name] = put(array, spec, _fill(case, seed))
@@ -274,7 +275,10 @@ def _spoil(
     numbers = change.get("values")
     shape = change.get("shape", spec.shape if numbers is None else np.shape(numbers))
     new = TensorSpec(
-        change.get("dtype", spec.dtype), shape, format=change.get("format", spec.format)
+        change.get("dtype", spec.dtype),
+        shape,
+        change.get("strides"),
+        format=change.get("format", spec.format),
     )
     arguments[name] = new
     is_input = name in {each.name for each in statement.inputs}

@@ -40,6 +40,8 @@ class In:
     """It is not converted to the kernel's dtype, though it has that of the case."""
     updated: bool = False
     """It is an output of the same name too, in whose storage it comes."""
+    dense: bool = False
+    """It is refused where it has gaps."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,8 @@ class Out:
     """It may be null, and is not computed then."""
     asked: Callable[[Arguments], bool] | None = None
     """Whether a call asks for it; if not, it is no result, and may be null."""
+    dense: bool = False
+    """It is refused where it has gaps."""
 
     def shape_in(self, given: Arguments) -> Shape:
         """The shape of the output in a call."""
@@ -122,10 +126,11 @@ class Invalid:
     """One row of the error table: a valid call with exactly one defect.
 
     ``changes`` has by parameter: None (a null pointer); LEFT_OUT; an attribute's value; or, for a
-    tensor, a mapping of ``dtype``, ``shape``, ``format``, ``values``, ``overlaps`` (its elements
-    share memory) or ``lacks`` (so many elements of its storage); those that it does not name stay
-    as they were. A statement lists the rows in the order in which they are checked. If a call
-    has two neighbouring defects, the first must be found.
+    tensor, a mapping of ``dtype``, ``shape``, ``strides``, ``format``, ``values``, ``overlaps``
+    (its elements share memory) or ``lacks`` (so many elements of its storage); those that it does
+    not name stay as they were, but the strides of a tensor that changes are those without gaps. A
+    statement lists the rows in the order in which they are checked. If a call has two neighbouring
+    defects, the first must be found.
     """
 
     row: str

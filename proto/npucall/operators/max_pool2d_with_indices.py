@@ -26,7 +26,7 @@ def _rows(height: windows.Windows, width: windows.Windows) -> int:
     return max(BLOCK // (height.stride * (width.size + 2 * width.padding + width.reach)), 1)
 
 
-def _holds(facts: Facts, attributes: Mapping[str, Any]) -> int:
+def holds(facts: Facts, attributes: Mapping[str, Any]) -> int:
     """Of wide planes a row of windows."""
     shape = facts.shapes["self"]
     given = {name: attributes[name] for name in windows.NAMES}
@@ -59,7 +59,7 @@ def _holds(facts: Facts, attributes: Mapping[str, Any]) -> int:
         rules.succeed_if_empty("self"),
     ),
     kernel_dtype=rules.dtype_of("self"),
-    over=at_once(holds=_holds),
+    over=at_once(holds=holds),
     sample=Sample(
         {"self": (1, 2, 3, 3)},
         attributes={"kernel_size": [2], "stride": [1], "padding": [0], "dilation": [1]},
@@ -88,18 +88,26 @@ def max_pool2d_with_indices(
     since the gradient on Atlas A2 and A3 takes no others.
     """
     given = dict(zip(windows.NAMES, (kernel_size, stride, padding, dilation), strict=True))
-    height, width = windows.axes(self.shape, given, ceil_mode)
+    indices = facts.output("indices", facts.shapes["windows"])
+    return pooled(facts, self, windows.axes(self.shape, given, ceil_mode), indices), indices
+
+
+def pooled(
+    facts: Facts, planes: Array, axes: tuple[windows.Windows, ...], indices: AnyArray
+) -> AnyArray:
+    """Writes the largest numbers to ``out``, and where they stand to an array of their shape."""
+    height, width = axes
     shape = facts.shapes["windows"]
-    out, indices = facts.output("out", shape), facts.output("indices", shape)
+    out = facts.output("out", shape)
 
     def pool(block: tuple[slice, ...]) -> None:
         *lead, rows = block
-        found = _pooled(facts, self, tuple(lead), rows, height, width)
+        found = _pooled(facts, planes, tuple(lead), rows, height, width)
         count = [piece.stop - piece.start for piece in block]
         out[block], indices[block] = (each.reshape(*count, width.windows) for each in found)
 
     facts.each(cut(shape[:-1], _rows(height, width)), pool)
-    return out, indices
+    return out
 
 
 def _pooled(

@@ -1,6 +1,6 @@
 """Gradient of the largest number of each window."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from math import prod
 from typing import Any
 
@@ -22,6 +22,12 @@ def _check(facts: Facts, inputs: Mapping[str, Any], attributes: Mapping[str, Any
     indices = inputs["indices"]
     for block in facts.blocks(indices.shape):
         check_labels("indices", facts.read(indices, block), prod(facts.shapes["self"][-2:]))
+
+
+def holds(facts: Facts, _: Mapping[str, Any]) -> int:
+    """Of a plane that is longer than a block."""
+    plane, pooled = (prod(facts.shapes[name][-2:]) for name in ("self", "windows"))
+    return 8 * plane + 32 * pooled if plane > BLOCK else 0
 
 
 @operator(
@@ -51,13 +57,7 @@ def _check(facts: Facts, inputs: Mapping[str, Any], attributes: Mapping[str, Any
         rules.succeed_if_empty("self"),
     ),
     kernel_dtype=rules.dtype_of("self"),
-    over=at_once(
-        holds=lambda facts, _: (
-            8 * prod(facts.shapes["self"][-2:]) + 32 * prod(facts.shapes["windows"][-2:])
-            if prod(facts.shapes["self"][-2:]) > BLOCK
-            else 0
-        )
-    ),
+    over=at_once(holds=holds),
     values=Values(("indices",), _check, lambda facts: range(prod(facts.shapes["self"][-2:]))),
     sample=Sample(
         {"self": (1, 2, 3, 3), "grad_output": (1, 2, 2, 2), "indices": (1, 2, 2, 2)},
@@ -89,12 +89,19 @@ def max_pool2d_with_indices_backward(
     indices of INT32.
     """
     del self, kernel_size, stride, padding, dilation, ceil_mode
+    return added_up(facts, grad_output, lambda lead: facts.read(indices, lead))
+
+
+def added_up(
+    facts: Facts, grad_output: Array, indices: Callable[[tuple[slice, ...]], AnyArray]
+) -> AnyArray:
+    """Writes the gradient of the planes; ``indices`` has those of some planes."""
     shape = facts.shapes["self"]
     plane = prod(shape[-2:])
     out = facts.output("grad_input", shape)
 
     def add_up(lead: tuple[slice, ...]) -> None:
-        places = np.asarray(facts.read(indices, lead), np.int64)
+        places = np.asarray(indices(lead), np.int64)
         check_labels("indices", places, plane)
         count = prod(places.shape[:-2])
         places = places.reshape(count, -1) + np.arange(count)[:, np.newaxis] * plane
