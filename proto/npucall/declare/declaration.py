@@ -93,6 +93,8 @@ class Sample:
     """The attribute that names the dtype of all others."""
     without: tuple[str, ...] = ()
     """Inputs that no valid call has."""
+    dense: tuple[str, ...] = ()
+    """Tensors that must have no gaps."""
     least: float = 0.1
     """Numbers lie between this and 0.9, which are probabilities, and what has logarithms."""
     integers: range = range(2)
@@ -201,7 +203,8 @@ class Operator(Generic[P, R]):
         """
         if self.formula is not None:
             parameters = self.signature.parameters.values()
-            return frozenset(p.name for p in parameters if p.default is inspect.Parameter.empty)
+            given = {p.name for p in parameters if p.default is inspect.Parameter.empty}
+            return frozenset(given - {p.name for p in self.inputs if p.optional})
         tensors = {p.name for p in self.inputs if not p.optional}
         values = {p.name for p in self.attributes if not p.kind.nullable and p.default is None}
         return frozenset(tensors | values)

@@ -70,7 +70,10 @@ def sample(  # noqa: PLR0913  # what a call is about, and its two variations
     call = prepare(Call(operator, {**specs, **attributes}, read), product, catalogue)
     if form is not Form.VIEWS:
         return call
-    views = {name: _view(spec) for name, spec in {**call.inputs, **call.outputs}.items()}
+    views = {
+        name: spec if name in operator.sample.dense else _view(spec)
+        for name, spec in {**call.inputs, **call.outputs}.items()
+    }
     stored = tuple(dict.fromkeys((*read, *call.outputs)))
     return prepare(Call(operator, {**views, **attributes}, stored), product, catalogue)
 

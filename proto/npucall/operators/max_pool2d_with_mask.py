@@ -41,6 +41,7 @@ from npucall.products import A2, A3
     sample=Sample(
         {"self": (1, 2, 3, 3)},
         attributes={"kernel_size": [2], "stride": [1], "padding": [0], "dilation": [1]},
+        dense=("indices",),
     ),
     area="convolution and pooling",
     torch="nn.functional.max_pool2d",

@@ -56,6 +56,7 @@ def _check(facts: Facts, inputs: Mapping[str, Any], attributes: Mapping[str, Any
         {"self": (1, 2, 3, 3), "grad_output": (1, 2, 2, 2), "indices": (1, 2, 4, 64)},
         {"indices": INT8},
         {"kernel_size": [2], "stride": [1], "padding": [0], "dilation": [1]},
+        dense=("indices",),
     ),
     area="convolution and pooling",
     torch="nn.functional.max_pool2d",
