@@ -134,9 +134,10 @@ def headers() -> dict[str, str]:
 
 
 def header_of(operator: Operator[Any, Any]) -> str:
-    """The file that declares an operator."""
-    name = re.sub(r"(Upsample(?!NearestExact)\w+?)(?=\dd(?!AA))", r"\1_", operator.name)
-    return f"aclnn_{_HEADER_OF.get(operator.name, snake(name))}.h"
+    """The file that declares an operator, and its twin that works in place."""
+    plain = operator.name.replace("aclnnInplace", "aclnn")
+    name = re.sub(r"(Upsample(?!NearestExact)\w+?)(?=\dd(?!AA))", r"\1_", plain)
+    return f"aclnn_{_HEADER_OF.get(plain, snake(name))}.h"
 
 
 def functions(part: str) -> dict[str, str]:

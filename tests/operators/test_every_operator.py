@@ -172,7 +172,7 @@ def takes_all_of(table: Table, dtype: DType, product: Product) -> bool:
     kinds = {a.name: a.kind for a in table.operator.attributes}
     numbers = {n: Scalar(INT8, n == "alpha") for n, kind in kinds.items() if kind is Kind.SCALAR}
     asked = {n: dtype for n, kind in kinds.items() if kind is Kind.DTYPE and len(kinds) > 1}
-    outputs = {output.name: LEFT_OUT for output in table.statement.outputs}
+    outputs = {each.name: LEFT_OUT for each in table.statement.outputs if each.name not in own}
     changes: dict[str, Any] = {name: {"dtype": dtype} for name in own}
     return table.refusal(changed(**{**changes, **numbers, **asked, **outputs}), on=product) is None
 

@@ -26,11 +26,12 @@ NEAR = 2e-8
 SHAPE = (3, 4)
 PARTS = re.compile(r"(?P<of>aclnn\w+?)(Target|Dense)?(Backward|Grad)(?P<version>V2)?")
 GRADIENTS = [operator for operator in CATALOGUE if PARTS.fullmatch(operator.name)]
-UPSTREAM = ("grad_output", "grad_out", "grad_loss", "dy", "y_grad", "grad")
+UPSTREAM = ("grad_output", "grad_out", "grad_loss", "dy", "y_grad", "grad_y", "grad")
 VARIABLES = {
     "grad_weight": "weight",
     "grad_target": "target",
     "grad_bias": "bias",
+    "dgx_out": "gx",
     "dcos_out": "cos",
     "dsin_out": "sin",
     "grad_weight_out": "weight",
@@ -196,6 +197,20 @@ CASES: dict[str, tuple[Case, ...]] = {
             {"epsilon": 1e-3},
             shapes={"gamma": (4,), "beta": (4,), "bias": (4,)},
             draws={"bias": lambda r, s: np.zeros(s)},
+        ),
+    ),
+    "aclnnDeepNorm": (
+        Case(
+            {"alpha": [0.5, 2.0], "epsilon": 1e-3},
+            shapes={"gamma": (4,), "beta": (4,)},
+            result="y_out",
+        ),
+    ),
+    "aclnnClippedSwiglu": (
+        Case(
+            {"limit": 1.5, "dim": [1, 0], "interleaved": [True, False]},
+            shapes={"x": (4, 6), "group_index": (1,)},
+            draws={"x": between(-3, 3), "group_index": lambda r, s: np.full(s, 3)},
         ),
     ),
     "aclnnScaledMaskedSoftmax": (

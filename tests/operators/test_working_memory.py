@@ -247,6 +247,25 @@ def add_layer_norm(rows: int, length: int) -> list[Large]:
     ]
 
 
+def deep_norm(rows: int, length: int) -> list[Large]:
+    sums: dict[str, Any] = {**dict.fromkeys(("x", "gx"), (rows, length)), "gamma": (length,)}
+    statistics = dict.fromkeys(("mean", "rstd"), (rows, 1))
+    dtypes = dict.fromkeys(statistics, FLOAT)
+    return [
+        Large("aclnnDeepNorm", {**sums, "beta": (length,)}),
+        Large("aclnnDeepNormGrad", {"dy": (rows, length), **sums, **statistics}, {}, dtypes),
+    ]
+
+
+def clipped_swiglu(*shape: int) -> list[Large]:
+    given: dict[str, Any] = {"x": shape, "group_index": (9,)}
+    half, dtypes = (*shape[:-1], shape[-1] // 2), {"group_index": INT64}
+    return [
+        Large("aclnnClippedSwiglu", given, {}, dtypes),
+        Large("aclnnClippedSwigluGrad", {"grad_y": half, **given}, {}, dtypes),
+    ]
+
+
 def ge_glu(*shape: int) -> list[Large]:
     half = (*shape[:-1], shape[-1] // 2)
     given: dict[str, Any] = {"grad_output": half, "self": shape, "gelu": half}
@@ -318,10 +337,12 @@ def rotary(*shape: int) -> list[Large]:
 
 
 def of_one_shape(operator: Operator[Any, Any]) -> Large:
-    names = [p.name for p in operator.inputs]
+    names = [p.name for p in operator.given]
     given = table_of(operator).call().arguments
     attributes = {a.name: given[a.name] for a in operator.attributes if a.name in given}
-    return Large(operator.name, dict.fromkeys(names, (MANY,)), attributes, {}, operator.variant)
+    updated = "".join(output.name for output in operator.outputs if output.in_place)
+    shapes: dict[str, tuple[int, ...]] = dict.fromkeys(names, (MANY,))
+    return Large(operator.name, shapes, attributes, {}, operator.variant, dense=updated)
 
 
 CASES = [
@@ -380,9 +401,15 @@ CASES = [
     *(
         case
         for shape in ((1, MANY), (MANY // 60_000, 60_000), (MANY // 8, 8))
-        for case in (*layer_norm(*shape), *rms_norm(*shape), *add_layer_norm(*shape))
+        for case in (
+            *layer_norm(*shape),
+            *rms_norm(*shape),
+            *add_layer_norm(*shape),
+            *deep_norm(*shape),
+        )
     ),
     *(case for shape in ((1, MANY), (MANY // 10, 10)) for case in ge_glu(*shape)),
+    *(case for shape in ((1, MANY), (MANY // 10, 10)) for case in clipped_swiglu(*shape)),
     *(case for shape in ((1, 8, 128, 4096), (8, 64, 1024, 8)) for case in masked_softmax(*shape)),
     *(case for shape in ((1, 1, MANY // 4, 4), (32, 32, 64, 64)) for case in rotary(*shape)),
     *(case for shape in ((MANY // 8, 8), (1, 4, MANY // 4)) for case in group_norm(*shape)),

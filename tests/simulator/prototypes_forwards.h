@@ -320,3 +320,53 @@ SIM_OPERATOR(aclnnCelu, const aclTensor *self, const aclScalar *alpha, SIM_OUT a
 
 // aclnn_logsigmoid.h; nn; 8.1 9.x
 SIM_OPERATOR(aclnnLogSigmoid, const aclTensor *self, SIM_OUT aclTensor *out);
+
+// aclnn_deep_norm.h; opapi; 8.1 9.x; generated
+SIM_OPERATOR(aclnnDeepNorm, const aclTensor *x, const aclTensor *gx, const aclTensor *beta,
+             const aclTensor *gamma, double alpha, double epsilon,
+             SIM_OUT const aclTensor *meanOut, SIM_OUT const aclTensor *rstdOut,
+             SIM_OUT const aclTensor *yOut);
+
+// aclnn_deep_norm_grad.h; opapi; 8.1 9.x; generated
+SIM_OPERATOR(aclnnDeepNormGrad, const aclTensor *dy, const aclTensor *x, const aclTensor *gx,
+             const aclTensor *gamma, const aclTensor *mean, const aclTensor *rstd, double alpha,
+             SIM_OUT const aclTensor *dxOut, SIM_OUT const aclTensor *dgxOut,
+             SIM_OUT const aclTensor *dbetaOut, SIM_OUT const aclTensor *dgammaOut);
+
+// aclnn_clipped_swiglu.h; opapi; 9.x; generated
+SIM_OPERATOR(aclnnClippedSwiglu, const aclTensor *x,
+             SIM_OPTIONAL const aclTensor *groupIndexOptional, int64_t dim, double alpha,
+             double limit, double bias, bool interleaved, SIM_OUT const aclTensor *out);
+
+// aclnn_clipped_swiglu_grad.h; opapi; 9.x; generated
+SIM_OPERATOR(aclnnClippedSwigluGrad, const aclTensor *gradY, const aclTensor *x,
+             SIM_OPTIONAL const aclTensor *groupIndexOptional, int64_t dim, double alpha,
+             double limit, double bias, bool interleaved, SIM_OUT const aclTensor *gradXOut);
+
+// ---- In place ----
+
+// aclnn_mish.h; nn; 8.1 9.x
+SIM_OPERATOR(aclnnInplaceMish, SIM_OUT aclTensor *selfRef);
+
+// aclnn_selu.h; nn; 8.1 9.x
+SIM_OPERATOR(aclnnInplaceSelu, SIM_OUT aclTensor *selfRef);
+
+// aclnn_celu.h; nn; 8.1 9.x
+SIM_OPERATOR(aclnnInplaceCelu, SIM_OUT aclTensor *selfRef, const aclScalar *alpha);
+
+// aclnn_leaky_relu.h; nn; 8.1 9.x
+SIM_OPERATOR(aclnnInplaceLeakyRelu, SIM_OUT aclTensor *selfRef, const aclScalar *negativeSlope);
+
+// aclnn_elu.h; nn; 8.1 9.x
+SIM_OPERATOR(aclnnInplaceElu, SIM_OUT aclTensor *selfRef, const aclScalar *alpha,
+             const aclScalar *scale, const aclScalar *inputScale);
+
+// aclnn_hardswish.h; nn; 8.1 9.x
+SIM_OPERATOR(aclnnInplaceHardswish, SIM_OUT aclTensor *selfRef);
+
+// aclnn_hardsigmoid.h; nn; 8.1 9.x
+SIM_OPERATOR(aclnnInplaceHardsigmoid, SIM_OUT aclTensor *selfRef);
+
+// aclnn_threshold.h; nn; 8.1 9.x
+SIM_OPERATOR(aclnnInplaceThreshold, SIM_OUT aclTensor *selfRef, const aclScalar *threshold,
+             const aclScalar *value);

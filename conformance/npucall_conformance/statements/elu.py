@@ -14,6 +14,7 @@ from npucall_conformance.statements import _activations as shared
 from npucall_conformance.stating import defects, reals
 from npucall_conformance.stating.arguments import Arguments
 from npucall_conformance.stating.elementwise import capped, elementwise
+from npucall_conformance.stating.in_places import in_place
 from npucall_conformance.stating.npu import aten
 from npucall_conformance.stating.parts import (
     HALFWAY,
@@ -134,3 +135,5 @@ ELU = elementwise(
         ),
     ),
 )  # fmt: skip
+
+INPLACE_ELU = in_place(ELU)

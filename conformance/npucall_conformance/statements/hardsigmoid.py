@@ -13,6 +13,7 @@ from npucall_conformance.statements import _activations as shared
 from npucall_conformance.stating import defects
 from npucall_conformance.stating.arguments import Arguments
 from npucall_conformance.stating.elementwise import elementwise
+from npucall_conformance.stating.in_places import in_place
 from npucall_conformance.stating.npu import aten
 from npucall_conformance.stating.parts import Invalid, Out
 from npucall_conformance.stating.promotion import dtype_of
@@ -71,3 +72,5 @@ HARDSIGMOID = elementwise(
         Invalid("format-out-alone", {"out": {"format": Format.NHWC}}, ("self",), FormatError),
     ),
 )  # fmt: skip
+
+INPLACE_HARDSIGMOID = in_place(HARDSIGMOID)

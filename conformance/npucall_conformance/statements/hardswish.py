@@ -11,6 +11,7 @@ from npucall_conformance.statements import _activations as shared
 from npucall_conformance.stating import defects
 from npucall_conformance.stating.arguments import Arguments
 from npucall_conformance.stating.elementwise import elementwise
+from npucall_conformance.stating.in_places import in_place
 from npucall_conformance.stating.npu import aten
 from npucall_conformance.stating.parts import PAIRS_OF_FLOATS, Contradiction, Out, Setup
 from npucall_conformance.stating.promotion import dtype_of
@@ -63,3 +64,5 @@ HARDSWISH = elementwise(
         ),
     ),
 )  # fmt: skip
+
+INPLACE_HARDSWISH = in_place(HARDSWISH)

@@ -26,6 +26,7 @@ from npucall_conformance.statements import _activations as shared
 from npucall_conformance.stating import defects
 from npucall_conformance.stating.arguments import Arguments
 from npucall_conformance.stating.elementwise import elementwise
+from npucall_conformance.stating.in_places import in_place
 from npucall_conformance.stating.npu import aten
 from npucall_conformance.stating.parts import HALFWAY, PAIRS_OF_FLOATS, Invalid, Out, Setup, halfway
 from npucall_conformance.stating.promotion import dtype_of
@@ -94,3 +95,5 @@ LEAKY_RELU = elementwise(
         ),
     ),
 )  # fmt: skip
+
+INPLACE_LEAKY_RELU = in_place(LEAKY_RELU)

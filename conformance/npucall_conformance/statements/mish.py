@@ -13,6 +13,7 @@ from npucall_conformance.stating import defects, reals
 from npucall_conformance.stating.arguments import Arguments
 from npucall_conformance.stating.domains import normal
 from npucall_conformance.stating.elementwise import elementwise
+from npucall_conformance.stating.in_places import in_place
 from npucall_conformance.stating.npu import aten
 from npucall_conformance.stating.parts import In, Out, crossed, mixed_floats
 from npucall_conformance.stating.promotion import dtype_of, promotion
@@ -95,3 +96,5 @@ MISH_BACKWARD = elementwise(
         *defects.shapes("grad_input", (4, 3), (1, 3, 4), (1, 4)),
     ),
 )  # fmt: skip
+
+INPLACE_MISH = in_place(MISH)

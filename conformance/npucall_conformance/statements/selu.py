@@ -15,6 +15,7 @@ from npucall_conformance.stating import defects
 from npucall_conformance.stating.arguments import Arguments
 from npucall_conformance.stating.domains import Draw, normal
 from npucall_conformance.stating.elementwise import elementwise
+from npucall_conformance.stating.in_places import in_place
 from npucall_conformance.stating.npu import aten
 from npucall_conformance.stating.parts import (
     PAIRS_OF_FLOATS,
@@ -154,3 +155,6 @@ CELU = elementwise(
     ),
     **COMMON,
 )  # fmt: skip
+
+INPLACE_SELU = in_place(SELU)
+INPLACE_CELU = in_place(CELU)

@@ -27,6 +27,7 @@ from npucall_conformance.statements import _activations as shared
 from npucall_conformance.stating import defects
 from npucall_conformance.stating.arguments import Arguments
 from npucall_conformance.stating.elementwise import elementwise
+from npucall_conformance.stating.in_places import in_place
 from npucall_conformance.stating.npu import aten
 from npucall_conformance.stating.parts import (
     HALFWAY,
@@ -140,3 +141,5 @@ cost=0,
         ),
     ),
 )  # fmt: skip
+
+INPLACE_THRESHOLD = in_place(THRESHOLD)

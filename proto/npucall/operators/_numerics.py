@@ -43,7 +43,11 @@ def numbered(facts: Facts, array: Array, numbers: AnyArray) -> AnyArray:
     shape = array.shape
     if len(shape) == 1:
         return facts.read(array, numbers)
-    return facts.read(array, np.unravel_index(numbers, shape) if shape else ...)
+    if not shape:
+        return facts.read(array, ...)
+    # In a row: of more than 8,192 in a column NumPy 2.4 finds wrong places.
+    places = np.unravel_index(np.ravel(numbers), shape)
+    return facts.read(array, places).reshape(np.shape(numbers))
 
 
 def chosen(mask: AnyArray, one: AnyArray, other: AnyArray, out: AnyArray | None = None) -> AnyArray:

@@ -15,6 +15,7 @@ from npucall.declare import (
     operator,
     rules,
 )
+from npucall.declare.twins import in_place
 from npucall.dtypes import DOUBLE, FLOATS, HALF_AND_SINGLE, AnyArray, Array
 from npucall.operators._numerics import chosen
 from npucall.products import A2, A3, ASCEND_310B, ASCEND_310P, ASCEND_910, ASCEND_950
@@ -74,3 +75,6 @@ def elu(facts: Facts, self: Array, alpha: float, scale: float, input_scale: floa
     else:
         bent = np.full_like(x, -alpha * scale)
     return chosen(x <= 0, bent, x * scale, out=facts.out)
+
+
+inplace_elu = in_place(elu)

@@ -3,6 +3,7 @@
 import numpy as np
 
 from npucall.declare import Facts, Input, Output, Sample, elementwise, operator, rules
+from npucall.declare.twins import in_place
 from npucall.dtypes import FLOATS, HALF_AND_SINGLE, INT32, AnyArray, Array
 from npucall.products import A2, A3, ASCEND_310B, ASCEND_310P, ASCEND_910, ASCEND_950
 
@@ -49,3 +50,6 @@ def hardsigmoid(facts: Facts, self: Array) -> AnyArray:
     if facts.dtype.kind == "i":
         return np.greater_equal(self, END)
     return np.clip(self * facts.reciprocal(6) + 0.5, 0, 1, out=facts.out)
+
+
+inplace_hardsigmoid = in_place(hardsigmoid)

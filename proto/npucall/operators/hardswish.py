@@ -3,6 +3,7 @@
 import numpy as np
 
 from npucall.declare import Facts, Input, Output, Sample, elementwise, operator, rules
+from npucall.declare.twins import in_place
 from npucall.dtypes import FLOATS, HALF_AND_SINGLE, AnyArray, Array
 from npucall.products import A2, A3, ASCEND_310B, ASCEND_310P, ASCEND_910, ASCEND_950
 
@@ -42,3 +43,6 @@ def hardswish(facts: Facts, self: Array) -> AnyArray:
     """
     share = np.clip(np.add(self, 3), 0, 6) * facts.reciprocal(6)
     return np.multiply(self, share, out=facts.out)
+
+
+inplace_hardswish = in_place(hardswish)

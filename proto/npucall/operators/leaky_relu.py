@@ -13,6 +13,7 @@ from npucall.declare import (
     operator,
     rules,
 )
+from npucall.declare.twins import in_place
 from npucall.dtypes import DOUBLE, FLOATS, HALF_AND_SINGLE, AnyArray, Array
 from npucall.operators._numerics import chosen
 from npucall.products import A2, A3, ASCEND_310B, ASCEND_310P, ASCEND_910, ASCEND_950
@@ -59,3 +60,6 @@ def leaky_relu(facts: Facts, self: Array, negative_slope: float) -> AnyArray:
     """
     x = np.asarray(self)
     return chosen(x > 0, x, x * negative_slope, out=facts.out)
+
+
+inplace_leaky_relu = in_place(leaky_relu)

@@ -3,6 +3,7 @@
 import numpy as np
 
 from npucall.declare import Facts, Input, Output, elementwise, operator, rules
+from npucall.declare.twins import in_place
 from npucall.dtypes import FLOATS, HALF_AND_SINGLE, AnyArray, Array
 from npucall.products import A2, A3, ASCEND_310B, ASCEND_310P, ASCEND_910, ASCEND_950
 
@@ -54,3 +55,6 @@ def mish(facts: Facts, self: Array) -> AnyArray:
         root = np.exp(x[closed] * 0.5)
         result[closed] = x[closed] * root * root
     return result
+
+
+inplace_mish = in_place(mish)

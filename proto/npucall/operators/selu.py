@@ -13,6 +13,7 @@ from npucall.declare import (
     operator,
     rules,
 )
+from npucall.declare.twins import in_place
 from npucall.dtypes import AnyArray, Array
 from npucall.operators import _floats as floats
 from npucall.operators._numerics import chosen
@@ -137,3 +138,7 @@ def celu(facts: Facts, self: Array, alpha: float) -> AnyArray:
     depth = x.dtype.type(alpha)
     below = np.expm1(np.minimum(x, 0) / depth)
     return chosen(x > 0, x, below * depth, facts.out)
+
+
+inplace_selu = in_place(selu)
+inplace_celu = in_place(celu)

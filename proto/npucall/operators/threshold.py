@@ -13,6 +13,7 @@ from npucall.declare import (
     operator,
     rules,
 )
+from npucall.declare.twins import in_place
 from npucall.dtypes import (
     FLOATS,
     HALF_AND_SINGLE,
@@ -73,3 +74,6 @@ def threshold(facts: Facts, self: Array, threshold: float, value: float) -> AnyA
     """
     x = np.asarray(self)
     return chosen(np.less_equal(x, threshold), facts.dtype.type(value), x, out=facts.out)
+
+
+inplace_threshold = in_place(threshold)

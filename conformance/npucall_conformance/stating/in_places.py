@@ -1,0 +1,88 @@
+"""Statements of operators that write into their input, from those of the operators beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from npucall_conformance.stating.arguments import Arguments, Terms
+from npucall_conformance.stating.parts import Invalid, Setup
+from npucall_conformance.stating.statement import Statement
+
+_SELF, _OUT, _TWIN = "self", "out", "self_ref"
+
+
+def in_place(statement: Statement) -> Statement:
+    """Of an elementwise operator of ``self`` and ``out`` that has no other tensors."""
+    (given,), (result,) = statement.inputs, statement.outputs
+    declared = [p for p in statement.parameters if p.name not in (_SELF, _OUT)]
+    kernel = statement.kernel
+    torch, cost = statement.torch, statement.cost
+    setups: dict[str, Any] = {
+        name: tuple(filter(None, map(_setup, getattr(statement, name))))
+        for name in ("mixed", "edges", "empty", "reductions", "halfway", "large", "broadcast")
+    }
+    return replace(
+        statement,
+        operator=statement.operator.replace("aclnn", "aclnnInplace"),
+        inputs=(replace(given, name=_TWIN, updated=True),),
+        outputs=(replace(result, name=_TWIN, shape=_TWIN, dtype=_TWIN),),
+        prototype=", ".join(["aclTensor* selfRef", *(f"{p.c_type} {p.c_name}" for p in declared)]),
+        loops=lambda k: {_TWIN: statement.loops(_plain(k))},
+        arrays=lambda k: {_TWIN: _terms(statement.arrays(_plain(k)))},
+        kernel=lambda dtypes: kernel(_with_both(dtypes)),
+        cost=(lambda k: cost(_plain(k))) if callable(cost) else cost,
+        faint=lambda k: tuple(_TWIN for _ in statement.faint(_plain(k))),
+        torch=torch and (lambda k, module: torch(_plain(k), module)),
+        npu="torch_npu calls it for torch's function with an underscore; the suite calls the other",
+        space=(),
+        **setups,
+        written=(),
+        contradictions=(),
+        invalid=tuple(filter(None, (_row(row, statement) for row in statement.invalid))),
+    )
+
+
+def _plain(k: Arguments) -> Arguments:
+    """The same call of the other operator."""
+    return replace(k, values=_with_both(k.values), dtypes=_with_both(k.dtypes))
+
+
+def _with_both(found: Mapping[str, Any]) -> dict[str, Any]:
+    return {**found, **dict.fromkeys((_SELF, _OUT), found.get(_TWIN))}
+
+
+def _terms(answer: Any) -> Terms:
+    found: Terms = answer if isinstance(answer, Terms) else next(iter(answer.values()))
+    return found
+
+
+def _setup(setup: Setup) -> Setup | None:
+    """None of one that is about an output of its own."""
+    if _OUT in {*setup.dtypes, *setup.shapes}:
+        return None
+    names = ("shapes", "values", "raw", "dtypes")
+    changed: dict[str, Any] = {name: _renamed(getattr(setup, name)) for name in names}
+    return replace(setup, **changed)
+
+
+def _renamed(found: Mapping[str, Any]) -> dict[str, Any]:
+    return {_TWIN if name == _SELF else name: each for name, each in found.items()}
+
+
+def _row(row: Invalid, statement: Statement) -> Invalid | None:
+    """None of a defect that is one beside an output of its own."""
+    own = row.changes.get(_SELF)
+    own = own if isinstance(own, Mapping) else {}
+    taken = (statement.takes.get(each, ()) for each in row.products or statement.takes)
+    fits = "format" in own or ("shape" in own and row.block != "rank")
+    fits = fits or any(own.get("dtype") in dtypes for dtypes in taken)
+    if fits or (_OUT in row.changes and _SELF not in row.changes) or row.blames == (_OUT,):
+        return None
+    changes = {name: each for name, each in row.changes.items() if name != _OUT}
+    base = _setup(row.base)
+    blames = tuple(dict.fromkeys(_TWIN if n in (_SELF, _OUT) else n for n in row.blames))
+    if base is None:
+        return None
+    return replace(row, changes=_renamed(changes), blames=blames, base=base)
