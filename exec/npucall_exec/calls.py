@@ -72,10 +72,13 @@ class PlannedCall:
         return self.prepared is None or not (self.prepared.done and not self.prepared.fills)
 
     def split(self, given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-        """What is read and what is written, by the names in Python."""
-        written = self.call.outputs
-        inputs = {self.names.get(n, n): v for n, v in given.items() if n not in written}
-        return inputs, {self.names.get(n, n): v for n, v in given.items() if n in written}
+        """What is read and what is written, by the names in Python; what is updated is in both."""
+        written = {self.names.get(name, name) for name in self.call.outputs}
+        outputs = self.prepared.operator.outputs if self.prepared else ()
+        only = written - {output.name for output in outputs if output.in_place}
+        named = {self.names.get(name, name): value for name, value in given.items()}
+        inputs = {name: value for name, value in named.items() if name not in only}
+        return inputs, {name: value for name, value in named.items() if name in written}
 
 
 class ProgramCalls:
