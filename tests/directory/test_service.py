@@ -1,5 +1,6 @@
 """The service of a directory: what those who announce and those who watch are answered."""
 
+import gc
 import io
 import urllib.request
 from collections.abc import Iterator
@@ -11,7 +12,9 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+from tests.more import only
 from tests.rows import each
+from tests.server.calls.test_finished_calls import AT_ONCE, rest
 from tests.server.fakes import PATIENCE, until
 
 from npucall.errors import MessageError, QueueFullError
@@ -314,3 +317,27 @@ def test_metrics_tell_how_many_members_there_are() -> None:
         "npucall_directory_beats_total 2.0",
         "npucall_serving 1.0",
     } <= set(lines)
+
+
+@pytest.mark.alone
+@pytest.mark.parametrize("rounds", only(2, 85))
+def test_streams_that_are_over_leave_nothing_though_nobody_collects_garbage(rounds: int) -> None:
+    """As with a server's calls. Two rounds are 24 streams of each kind, most of them cancelled."""
+
+    def streams(running: RunningDirectory) -> None:
+        announcing = [running.announce(member(f"{n}.lab:1")) for n in range(AT_ONCE)]
+        watching = [running.watch() for _ in range(AT_ONCE)]
+        for one in announcing[::2]:
+            one.end()
+            list(one.call)
+        for left in (*announcing[1::2], *watching):
+            left.call.cancel()
+
+    with running() as started:
+        streams(started)
+        gc.collect()
+        gc.disable()
+        before = rest()
+        for _ in range(rounds):
+            streams(started)
+        until(lambda: not rest() - before, "all is gone")
