@@ -245,10 +245,15 @@ def test_a_program_whose_server_is_killed_ends_and_nothing_is_left(
 
 
 @pytest.mark.more
-def test_a_server_computes_for_a_program(probe: Path, run_under: Run, npucall_server: str) -> None:
-    done = run_under("--target", npucall_server, "--", probe, "runs")
+def test_a_server_computes_for_a_program_whose_calls_travel_in_frames(
+    probe: Path, run_under: Run
+) -> None:
+    with running_server() as server, connect(server.target) as client:
+        done = run_under("--target", server.target, "--", probe, "runs")
+        lines = [each for each in client.usage().lines if each.operator]
     assert (done.returncode, done.stdout) == (0, "0.5\n")
     assert "computed by cpu for" in done.stderr
+    assert [each.calls_in_frames for each in lines] == [each.calls for each in lines] != []
 
 
 @pytest.mark.more
