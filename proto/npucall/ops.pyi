@@ -5,6 +5,7 @@ from npucall.operators.add_layer_norm import add_layer_norm as add_layer_norm
 from npucall.operators.add_layer_norm_grad import add_layer_norm_grad as add_layer_norm_grad
 from npucall.operators.avg_pool2d import avg_pool2d as avg_pool2d
 from npucall.operators.avg_pool2d_backward import avg_pool2d_backward as avg_pool2d_backward
+from npucall.operators.matmul import batch_mat_mul as batch_mat_mul
 from npucall.operators.batch_norm import batch_norm as batch_norm
 from npucall.operators.batch_norm_backward import batch_norm_backward as batch_norm_backward
 from npucall.operators.binary_cross_entropy import binary_cross_entropy as binary_cross_entropy

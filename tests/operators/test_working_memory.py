@@ -389,6 +389,9 @@ CASES = [
     *(nll(*shape) for shape in ((MANY,), (1, MANY), (MANY // 8, 8))),
     *(nll(*shape) for shape in ((2, 4, 1024, 1024), (1, MANY, 1, 1), (MANY, 1, 1, 1))),
     *(case for shape in ((2, MANY // 2), (64, 64, 2048), (MANY, 1)) for case in prelu(*shape)),
+    Large(
+        "aclnnBatchMatMul", {"self": (MANY // 64, 2, 3), "mat2": (1, 3, 4)}, {"cube_math_type": 0}
+    ),
     *(
         Large("aclnnMatmul", {"self": (*lead, n, k), "mat2": (k, m)}, {"cube_math_type": 0})
         for lead, n, k, m in (

@@ -343,6 +343,10 @@ SIM_OPERATOR(aclnnClippedSwigluGrad, const aclTensor *gradY, const aclTensor *x,
              SIM_OPTIONAL const aclTensor *groupIndexOptional, int64_t dim, double alpha,
              double limit, double bias, bool interleaved, SIM_OUT const aclTensor *gradXOut);
 
+// aclnn_batch_matmul.h; nn; 8.1 9.x
+SIM_OPERATOR(aclnnBatchMatMul, const aclTensor *self, const aclTensor *mat2,
+             SIM_OUT aclTensor *out, int8_t cubeMathType);
+
 // ---- In place ----
 
 // aclnn_mish.h; nn; 8.1 9.x

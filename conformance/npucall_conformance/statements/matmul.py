@@ -1,7 +1,8 @@
-"""aclnnMatmul [src:matmul]."""
+"""aclnnMatmul and aclnnBatchMatMul [src:matmul]."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -205,6 +206,70 @@ MATMUL = Statement(
             ShapeError,
         ),
         *defects.shapes("out", (5, 3), (1, 3, 5)),
+        *defects.formats("self", "out"),
+    ),
+)  # fmt: skip
+
+
+def _of_shapes(row: Invalid) -> bool:
+    """Whether it is about shapes, or formats, which are looked at after them."""
+    changes = (each for each in row.changes.values() if isinstance(each, dict))
+    return any(each.keys() & {"shape", "format"} for each in changes)
+
+
+def many(base: Shape, _: Attributes) -> dict[str, Shape]:
+    return {"self": base, "mat2": (base[0], base[-1], COLUMNS)}
+
+
+def three(name: str, *found: Shape) -> tuple[Invalid, ...]:
+    """Another number of dimensions than three."""
+    return tuple(
+        Invalid(f"rank-{len(each)}-{name}", {name: {"shape": each}}, (name,), ShapeError,
+                block="rank")
+        for each in found
+    )  # fmt: skip
+
+
+BATCH_MAT_MUL = replace(
+    MATMUL,
+    operator="aclnnBatchMatMul",
+    shapes=many,
+    npu="torch_npu calls it for bmm, with what the suite does not know",
+    torch=lambda k, torch: torch.matmul(k["self"], k["mat2"]),
+    base_shapes=((2, 3, 4), (3, 5, 7), (1, 2, 17), (4, 1, 1)),
+    layout_shape=(2, 3, 4),
+    rank_shapes=((2, 1, 3),),
+    empty_shapes=((0, 2, 3), (2, 0, 3), (2, 3, 0)),
+    large_shape=(3, 331, 307),
+    large=(
+        of((1, 50_021, 2), (1, 2, 3), "many-rows"),
+        of((2, 13, 8_009), (2, 8_009, 11), "long-rows"),
+        of((251, 19, 23), (1, 23, 11), "batch"),
+    ),
+    sized=lambda count: (2, max(count // 128, 1), 64),
+    broadcast=(
+        of((1, 2, 3), (5, 3, 4), "one-and-many"),
+        of((5, 2, 3), (1, 3, 4), "many-and-one"),
+        of((2, 2, 300), (2, 300, 3), "long-sums"),
+    ),
+    empty=(),
+    edges=(
+        Setup("special", values={
+            "self": [[(x, 1.0) for x in shared.EDGES]],
+            "mat2": [((1.0, 0.0, -2.0), (1.0, 0.0, 300.0))],
+        }),
+    ),
+    halfway=(),
+    written=(),
+    invalid=(
+        *(row for row in MATMUL.invalid if row.block == "invalid" and not _of_shapes(row)),
+        *three("self", (3, 4), (1, 2, 3, 4)),
+        *three("mat2", (4, 5), (1, 2, 4, 5)),
+        *three("out", (3, 5), (1, 2, 3, 5)),
+        *defects.shapes("self", (2, 3, 5), blames=PAIR),
+        *defects.shapes("mat2", (2, 5, 5), blames=PAIR),
+        *defects.shapes("mat2", (3, 4, 5), blames=PAIR),
+        *defects.shapes("out", (2, 5, 3), (1, 3, 5)),
         *defects.formats("self", "out"),
     ),
 )  # fmt: skip

@@ -74,71 +74,83 @@ def held(facts: Facts, _: Mapping[str, Any]) -> int:
     return 2 * FLOAT.itemsize * min(rows, ROWS) * min(columns, COLUMNS)
 
 
+CUBE = Attribute(
+    "cube_math_type",
+    Kind.INT8,
+    "0 keep the dtype, 1 allow a lower one, 2 FLOAT16, 3 HF32, 4 add in FLOAT",
+)
+FACTORS = (
+    rules.present(*PAIR, "out"),
+    rules.supported(*PAIR, "out"),
+    rules.requires(
+        "one dtype, or FLOAT and FLOAT16",
+        *PAIR,
+        holds=promotes,
+        found=lambda draft: " and ".join(str(draft.dtype(name)) for name in PAIR),
+        error=DTypeError,
+    ),
+    rules.promoted(*PAIR, into="promotion"),
+    rules.one_of("cube_math_type", *range(5)),
+    rules.when(
+        lambda draft: (
+            draft.product in WITHOUT_FLOAT
+            and draft.dtype("promotion") is FLOAT
+            and not draft.absent("cube_math_type")
+        ),
+        rules.value_fits(
+            "a lower precision than FLOAT, which the product does not multiply",
+            "cube_math_type",
+            lambda kind: kind not in (KEEP, USE_HF32),
+        ),
+        "for FLOAT on Ascend910 and Ascend310P",
+    ),
+)
+FITTING = (
+    rules.requires(
+        "rows of self as long as the columns of mat2",
+        *PAIR,
+        holds=inner_fits,
+        found=lambda draft: " and ".join(str(draft.shape(name)) for name in PAIR),
+    ),
+    rules.requires(
+        "leading dimensions that broadcast",
+        *PAIR,
+        holds=lambda draft: batch_of(draft) is not None,
+        found=lambda draft: " and ".join(str(draft.shape(name)) for name in PAIR),
+    ),
+    rules.shape_of("self and mat2", into="product", make=product_shape),
+    rules.same_shape("out", "product", "that of the product"),
+    rules.public_format("self", "out"),
+    rules.fill_if_empty(*PAIR, fill=lambda _: 0.0, meaning="0"),
+)
+COMMON: dict[str, Any] = {
+    "products": {
+        **dict.fromkeys((A2, A3, ASCEND_950), FLOATS),
+        **dict.fromkeys((ASCEND_910, ASCEND_310P), HALF_AND_SINGLE),
+    },
+    "legacy": {ASCEND_310B: HALF_AND_SINGLE},
+    "kernel_dtype": multiplied_in,
+    "over": at_once(holds=held, computes=products),
+    "area": "arithmetic",
+}
+
+
 @operator(
     "aclnnMatmul",
     Input("self", "the first factor: a vector, a matrix, or many"),
     Input("mat2", "the second factor", c_name="mat2"),
     Output("out", "the product", shape="product", dtype="promotion"),
-    Attribute(
-        "cube_math_type",
-        Kind.INT8,
-        "0 keep the dtype, 1 allow a lower one, 2 FLOAT16, 3 HF32, 4 add in FLOAT",
-    ),
-    products={
-        **dict.fromkeys((A2, A3, ASCEND_950), FLOATS),
-        **dict.fromkeys((ASCEND_910, ASCEND_310P), HALF_AND_SINGLE),
-    },
-    legacy={ASCEND_310B: HALF_AND_SINGLE},
+    CUBE,
     checks=(
-        rules.present(*PAIR, "out"),
-        rules.supported(*PAIR, "out"),
-        rules.requires(
-            "one dtype, or FLOAT and FLOAT16",
-            *PAIR,
-            holds=promotes,
-            found=lambda draft: " and ".join(str(draft.dtype(name)) for name in PAIR),
-            error=DTypeError,
-        ),
-        rules.promoted(*PAIR, into="promotion"),
-        rules.one_of("cube_math_type", *range(5)),
-        rules.when(
-            lambda draft: (
-                draft.product in WITHOUT_FLOAT
-                and draft.dtype("promotion") is FLOAT
-                and not draft.absent("cube_math_type")
-            ),
-            rules.value_fits(
-                "a lower precision than FLOAT, which the product does not multiply",
-                "cube_math_type",
-                lambda kind: kind not in (KEEP, USE_HF32),
-            ),
-            "for FLOAT on Ascend910 and Ascend310P",
-        ),
+        *FACTORS,
         rules.rank_is("self", *range(1, 7)),
         rules.rank_is("mat2", *range(1, 7)),
-        rules.requires(
-            "rows of self as long as the columns of mat2",
-            *PAIR,
-            holds=inner_fits,
-            found=lambda draft: " and ".join(str(draft.shape(name)) for name in PAIR),
-        ),
-        rules.requires(
-            "leading dimensions that broadcast",
-            *PAIR,
-            holds=lambda draft: batch_of(draft) is not None,
-            found=lambda draft: " and ".join(str(draft.shape(name)) for name in PAIR),
-        ),
-        rules.shape_of("self and mat2", into="product", make=product_shape),
-        rules.same_shape("out", "product", "that of the product"),
-        rules.public_format("self", "out"),
-        rules.fill_if_empty(*PAIR, fill=lambda _: 0.0, meaning="0"),
+        *FITTING,
     ),
-    kernel_dtype=multiplied_in,
-    over=at_once(holds=held, computes=products),
     sample=Sample(shapes={"mat2": (3, 4)}, attributes={"cube_math_type": ALLOW_LOWER}),
-    area="arithmetic",
     torch="matmul",
     source="ops-nn page aclnnMatmul",
+    **COMMON,
 )
 def matmul(facts: Facts, self: Array, mat2: Array, cube_math_type: int = KEEP) -> AnyArray:
     """Product of the matrices ``self`` and ``mat2``.
@@ -159,6 +171,42 @@ def matmul(facts: Facts, self: Array, mat2: Array, cube_math_type: int = KEEP) -
     With 0, as in torch, which has no mixed dtypes.
     """
     del cube_math_type
+    return multiplied(facts, self, mat2)
+
+
+@operator(
+    "aclnnBatchMatMul",
+    Input("self", "the first factors, (B or 1, N, K)"),
+    Input("mat2", "the second factors, (B or 1, K, M)", c_name="mat2"),
+    Output("out", "the products, (B, N, M)", shape="product", dtype="promotion"),
+    CUBE,
+    checks=(*FACTORS, *(rules.rank_is(name, 3) for name in (*PAIR, "out")), *FITTING),
+    sample=Sample(
+        shapes={"self": (2, 2, 3), "mat2": (2, 3, 4)},
+        attributes={"cube_math_type": ALLOW_LOWER},
+    ),
+    torch="bmm",
+    source="ops-nn page aclnnBatchMatMul, order of its checks",
+    **COMMON,
+)
+def batch_mat_mul(facts: Facts, self: Array, mat2: Array, cube_math_type: int = KEEP) -> AnyArray:
+    """Products of the matrices ``self`` and ``mat2``, one for each item.
+
+    ::
+
+        out[b, i, j] = sum over k of  self[b, i, k] * mat2[b, k, j]
+
+    All tensors have three dimensions; a first extent of 1 is stretched. All else is as in
+    ``aclnnMatmul``.
+
+    With 0, as in torch, which has no mixed dtypes.
+    """
+    del cube_math_type
+    return multiplied(facts, self, mat2)
+
+
+def multiplied(facts: Facts, self: Array, mat2: Array) -> AnyArray:
+    """The products, by blocks."""
     rows, inner, columns = sizes(self.shape, mat2.shape)
     out = facts.output("out", facts.shapes["product"])
     batch = facts.shapes["product"][: max(len(self.shape), len(mat2.shape), 2) - 2]
