@@ -106,7 +106,8 @@ def test_a_device_refuses_defects_as_the_rules_do(client: Client, every: int) ->
 def test_an_input_that_is_not_mentioned_counts_as_a_null_and_an_output_does_not(
     client: Client,
 ) -> None:
-    wrong, tried = [], 0
+    wrong: list[Any] = []
+    tried = 0
     for table in TABLES:
         with suppress(*raw.ABSENT):
             left = [each.name for each in table.operator.outputs if not each.in_place]
