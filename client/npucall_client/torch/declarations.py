@@ -19,6 +19,8 @@ _TYPES = {
     "Tensor": "Tensor",
     "Tensor | None": "Tensor?",
     "Sequence[int]": "int[]",
+    "Sequence[int] | None": "int[]?",
+    "Sequence[float] | None": "float[]?",
     "bool": "bool",
     "bool | None": "bool?",
     "float": "float",

@@ -13,7 +13,7 @@ from npucall.errors import NpucallError
 from npucall_client.client import Client
 from npucall_client.sending.senders import shortened
 from npucall_client.sessions.session import Session
-from npucall_client.torch import activations, classes, images, layers, losses
+from npucall_client.torch import activations, classes, images, layers, losses, planes
 from npucall_client.torch.declarations import Function
 from npucall_client.torch.library import define
 from npucall_client.torch.places import Place
@@ -156,6 +156,8 @@ class Functional:
     _max_pool2d = _method(images.max_pool2d)
     _avg_pool2d = _method(images.avg_pool2d)
     _adaptive_avg_pool2d = _method(images.adaptive_avg_pool2d)
+    _interpolate = _method(planes.interpolate)
+    _pad = _method(planes.pad)
 
     def dropout(
         self,
@@ -245,6 +247,35 @@ class Functional:
             input, [n if wanted is None else wanted for wanted, n in own]
         )
 
+    def interpolate(  # noqa: PLR0913  # torch's signature
+        self,
+        input: Tensor,  # noqa: A002
+        size: Any = None,
+        scale_factor: Any = None,
+        mode: str = "nearest",
+        align_corners: bool | None = None,  # noqa: FBT001
+        recompute_scale_factor: bool | None = None,  # noqa: FBT001
+        antialias: bool = False,  # noqa: FBT001, FBT002
+    ) -> Tensor:
+        """As ``torch``'s ``interpolate``, but for ``area``, which is ``adaptive_avg_pool2d``."""
+        sizes, scales = (planes.several(each, input) for each in (size, scale_factor))
+        return self._interpolate(
+            input, sizes, scales, mode, align_corners, recompute_scale_factor, antialias
+        )
+
+    def pad(
+        self,
+        input: Tensor,  # noqa: A002
+        pad: Any,
+        mode: str = "constant",
+        value: float | None = None,
+    ) -> Tensor:
+        """As ``torch``'s ``pad``; torch itself fills edges with a number."""
+        if mode == "constant":
+            result: Tensor = torch.nn.functional.pad(input, pad, mode, value)
+            return result
+        return self._pad(input, list(pad), mode)
+
     def ctc_loss(  # noqa: PLR0913  # torch's signature
         self,
         log_probs: Tensor,
@@ -273,7 +304,7 @@ def _numbers(lengths: Any) -> list[int]:
 
 FUNCTIONS = {
     function.name: function
-    for module in (losses, classes, activations, layers, images)
+    for module in (losses, classes, activations, layers, images, planes)
     for function in vars(module).values()
     if isinstance(function, Function)
 }

@@ -41,10 +41,15 @@ Cells = Callable[[_Axis], Line]
 
 
 def nearest(axis: _Axis) -> Line:
-    size, cells, scale, _ = axis
+    return _under(axis.size, axis.cells, axis.scale, 0.0)
+
+
+def of_nearest(axis: _Axis) -> Line:
+    """What gradients take for it."""
+    size, cells, *_ = axis
     if cells in (size, 2 * size):
         return [[(o * size // cells, 1.0)] for o in range(cells)]
-    return _under(size, cells, scale, 0.0)
+    return nearest(axis)
 
 
 def exact(axis: _Axis) -> Line:
@@ -156,7 +161,7 @@ class _Row(NamedTuple):
 
     @property
     def aligns(self) -> bool:
-        return self.cells not in (nearest, exact)
+        return self.cells not in (nearest, of_nearest, exact)
 
     @property
     def scales(self) -> tuple[str, ...]:
@@ -432,9 +437,9 @@ UPSAMPLE = (
     stated("NearestExact1d", exact, EXACT, free=0),
     stated("NearestExact2d", exact, EXACT),
     stated("NearestExact3d", exact, EXACT, free=1),
-    stated("Nearest1dBackward", nearest, ADDED_1D, "gradOut", dtypes_after=1),
-    stated("Nearest2dBackward", nearest, ADDED_2D, "gradOut", "gradInput"),
-    stated("Nearest3dBackward", nearest, ADDED_3D, "gradOut", "gradInput"),
+    stated("Nearest1dBackward", of_nearest, ADDED_1D, "gradOut", dtypes_after=1),
+    stated("Nearest2dBackward", of_nearest, ADDED_2D, "gradOut", "gradInput"),
+    stated("Nearest3dBackward", of_nearest, ADDED_3D, "gradOut", "gradInput"),
     stated("NearestExact1dBackward", exact, ADDED, "gradOutput", signed=False, most=50,
            free=0),
     stated("NearestExact2dBackward", exact, ADDED, "gradOutput", signed=False, most=50),

@@ -127,16 +127,16 @@ Axes: TypeAlias = "Sequence[Stretch]"
 
 
 def nearest(axis: Stretch) -> Weighted:
-    """The cell at ``floor(f o)``, with f and the product in float32, as everybody computes it.
-
-    As in torch, it is o or o / 2 if the extents say so, whatever the scale.
-    """
-    places = np.arange(axis.cells)
-    if axis.cells == 2 * axis.size:
-        places = places // 2
-    elif axis.cells != axis.size:
-        places = _floored(axis, places.astype(np.float32))
+    """The cell at ``floor(f o)``, with f and the product in float32, as everybody computes it."""
+    places = _floored(axis, np.arange(axis.cells, dtype=np.float32))
     return Weighted.uniform(axis.size, places[:, np.newaxis])
+
+
+def nearest_by_extents(axis: Stretch) -> Weighted:
+    """The same, but o or o / 2 if the extents say so, whatever the scale: torch's gradients."""
+    if axis.cells in (axis.size, 2 * axis.size):
+        return nearest(axis._replace(scale=0.0))
+    return nearest(axis)
 
 
 def nearest_exact(axis: Stretch) -> Weighted:
@@ -225,7 +225,13 @@ def holds(mode: Mode, axes: Axes, *, backward: bool) -> int:
 
 def _most(mode: Mode, axis: Stretch) -> int:
     """Cells of the longest sum, and what else is held while they are found, in such cells."""
-    known: dict[Mode, int] = {nearest: 1, nearest_exact: 1, linear: 3, cubic: 6}
+    known: dict[Mode, int] = {
+        nearest: 1,
+        nearest_by_extents: 1,
+        nearest_exact: 1,
+        linear: 3,
+        cubic: 6,
+    }
     if mode in known:
         return known[mode]
     width = 2 if mode is smooth_cubic else 1

@@ -31,6 +31,7 @@ from npucall.operators._interpolation import (
     cubic,
     linear,
     nearest,
+    nearest_by_extents,
     nearest_exact,
     smooth_cubic,
     smooth_linear,
@@ -42,6 +43,12 @@ _SCALE = "f is size / new size, or 1 / scale if a scale is positive"
 _UNLIKE = ", which leaves an axis of the same extent as it is, whatever the scale."
 TEXTS: Mapping[interpolation.Mode, tuple[str, str]] = {
     nearest: (
+        "the nearest cells",
+        """
+        Cell o of an axis is the cell at floor(f o) of the axis before, in float32.
+        """,
+    ),
+    nearest_by_extents: (
         "the nearest cells",
         """
         Cell o of an axis is the cell at floor(f o) of the axis before, in float32. With as many
@@ -143,7 +150,7 @@ class _Row(NamedTuple):
     @property
     def aligns(self) -> bool:
         """Whether a call may align the corners."""
-        return self.mode not in (nearest, nearest_exact)
+        return self.mode not in (nearest, nearest_by_extents, nearest_exact)
 
     @property
     def aten(self) -> str:
@@ -221,7 +228,7 @@ def _text(row: _Row) -> str:
         title = title.replace("1 axes", "an axis")
     even = "; with ``align_corners`` (size - 1) / (new size - 1)" if row.aligns else ""
     notes = ["Sums are taken in float32, of 64 terms or more in float64, and rounded once."]
-    if row.mode in (nearest, nearest_exact) and not row.backward:
+    if not row.aligns and not row.backward:
         notes = ["Nothing is rounded."]
     if row.by_extents:
         notes.append("Scales are not looked at.")
@@ -345,10 +352,14 @@ upsample_nearest_exact1d = declared("UpsampleNearestExact1d", nearest_exact, EXA
 upsample_nearest_exact2d = declared("UpsampleNearestExact2d", nearest_exact, EXACT)
 upsample_nearest_exact3d = declared("UpsampleNearestExact3d", nearest_exact, EXACT, free=1)
 upsample_nearest1d_backward = declared(
-    "UpsampleNearest1dBackward", nearest, ADDED_1D, *OUT, dtypes_after=1
+    "UpsampleNearest1dBackward", nearest_by_extents, ADDED_1D, *OUT, dtypes_after=1
 )
-upsample_nearest2d_backward = declared("UpsampleNearest2dBackward", nearest, {**ADDED, **HALF}, *IN)
-upsample_nearest3d_backward = declared("UpsampleNearest3dBackward", nearest, ADDED_3D, *IN)
+upsample_nearest2d_backward = declared(
+    "UpsampleNearest2dBackward", nearest_by_extents, {**ADDED, **HALF}, *IN
+)
+upsample_nearest3d_backward = declared(
+    "UpsampleNearest3dBackward", nearest_by_extents, ADDED_3D, *IN
+)
 upsample_nearest_exact1d_backward = declared(
     "UpsampleNearestExact1dBackward", nearest_exact, ADDED, *OUTPUT, **EXACTLY, free=0
 )

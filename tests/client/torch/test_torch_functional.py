@@ -210,7 +210,19 @@ def _layers() -> Iterator[Case]:
     yield Case("adaptive_avg_pool2d", {"input": _numbers(2, 3, 4, 5), "output_size": [3, 7]})
 
 
-CASES = [*_activations(), *_pairs(), *_entropies(), *_classes(), *_ctc(), *_layers()]
+def _planes() -> Iterator[Case]:
+    row, plane = _numbers(1, 2, 3), _numbers(1, 1, 2, 3)
+    yield Case("interpolate", {"input": row, "scale_factor": [1.7], "mode": "nearest"})
+    aligned = {"size": [3, 2], "mode": "bilinear", "align_corners": True}
+    yield Case("interpolate", {"input": plane, **aligned})
+    yield Case("pad", {"input": row, "pad": [1, 0], "mode": "circular"})
+    yield Case("pad", {"input": plane, "pad": [1, 0, 0, 1], "mode": "reflect"})
+
+
+CASES = [
+    *(*_activations(), *_pairs(), *_entropies(), *_classes(), *_ctc(), *_layers()),
+    *_planes(),
+]
 """Every function, with its reductions, options and shapes."""
 ONE_OF_EACH = list({case.function: case for case in reversed(CASES)}.values())
 """The first case of each function."""
