@@ -418,7 +418,7 @@ def test_a_student_learns_with_gradients_of_a_server_as_with_those_of_torch(
 
 
 @pytest.mark.torch
-@pytest.mark.parametrize("steps", [3, pytest.param(200, marks=pytest.mark.long)])
+@pytest.mark.parametrize("steps", [4, pytest.param(200, marks=pytest.mark.long)])
 @pytest.mark.parametrize(("program", "needed"), [("gpt", "torch"), ("resnet", "sklearn")])
 def test_a_model_learns_on_a_server_as_by_torch(
     npucall_server: str, tmp_path: Path, here: Here, program: str, needed: str, steps: int
