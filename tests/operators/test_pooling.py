@@ -81,11 +81,11 @@ def test_the_average_of_each_window_and_its_gradient() -> None:
     assert found.tolist() == [[[0.25, 0.75, 0.5], [1, 2.5, 1.5], [0.75, 1.75, 1]]]
 
 
-@pytest.mark.parametrize("block", [1, 7, 60])
+@pytest.mark.parametrize("block", [6, 60])
 def test_averages_in_small_blocks_are_those_in_large_ones(
     block: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    planes, pooled = numbers((2, 3, 9, 11), (2, 3, 4, 17))
+    planes, pooled = numbers((2, 9, 11), (2, 4, 17))
     windows: Any = {"kernel_size": (5, 2), "stride": (2, 3), "padding": (2, 1)}
 
     def found() -> list[Any]:
@@ -101,3 +101,8 @@ def test_averages_in_small_blocks_are_those_in_large_ones(
     monkeypatch.setattr(_averages, "BLOCK", block)
     for one, other in zip(found(), whole, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-15)
+
+
+def test_an_average_of_many_equal_numbers_is_that_number() -> None:
+    plane = np.full((1, 1, 3000), 0.1, np.float32)  # in float32, sums of 1,400 lose four digits
+    assert (LOCAL.run(avg_pool2d, plane, [1, 1400], [1], [0]) == np.float32(0.1)).all()
