@@ -30,7 +30,7 @@ from npucall.tensors import Format, Shape
 from npucall_conformance.stating import defects, reals
 from npucall_conformance.stating.arguments import Arguments, Terms
 from npucall_conformance.stating.domains import normal
-from npucall_conformance.stating.npu import InexpressibleError, TorchArguments, aten
+from npucall_conformance.stating.npu import aten
 from npucall_conformance.stating.parts import In, Invalid, Out, Setup
 from npucall_conformance.stating.promotion import dtype_of
 from npucall_conformance.stating.statement import Statement
@@ -40,6 +40,9 @@ from npucall_conformance.stating.written import WrittenCall, of
 SIDES = (3, 4, 3)
 EDGES = (1, 2, 2, 0, 2, 1)
 """Of the usual planes: left and right first."""
+
+
+_COPIES = "torch pads in circles by copies"
 
 
 class _Row(NamedTuple):
@@ -211,11 +214,6 @@ def _invalid(row: _Row) -> tuple[Invalid, ...]:
     return tuple(rows)
 
 
-def _circular(given: TorchArguments) -> Any:
-    del given
-    raise InexpressibleError("torch_npu pads circularly by copies")
-
-
 def stated(name: str, takes: Takes) -> Statement:
     """The statement of a row."""
     row = _Row(name, takes)
@@ -245,7 +243,7 @@ def stated(name: str, takes: Takes) -> Statement:
         arrays=row.arrays,
         dtypes=every,
         kernel=dtype_of("self"),
-        npu=_circular if "Circular" in name else aten(row.aten, *tensors, "padding"),
+        npu=_COPIES if "Circular" in name else aten(row.aten, *tensors, "padding"),
         torch=row.torch,
         base_shapes=((2, 2, *sides), (3, *reversed(sides)), (1, 1, *(4 for _ in sides))),
         layout_shape=(2, 2, *sides),
