@@ -22,10 +22,9 @@ def in_short(operator: Operator[Any, Any]) -> str:
 
 def page(operator: Operator[Any, Any]) -> str:
     """What ``help`` shows: the description, the parameters, dtypes of products, and the rules."""
-    inputs = [p for p in operator.parameters if not isinstance(p, Output)]
     products = {**operator.products, **operator.legacy}
     sections = {
-        f"Parameters of {operator.title}": [_parameter(operator, p) for p in inputs],
+        f"Parameters of {operator.title}": [_parameter(operator, p) for p in _parameters(operator)],
         "Outputs": [_output(p) for p in operator.outputs],
         "Dtypes": [f"{product}: {', '.join(map(str, products[product]))}" for product in products],
         "Rules, in the order in which they are checked": [
@@ -62,11 +61,15 @@ def _given(operator: Operator[Any, Any]) -> Iterator[str]:
     """The inputs and attributes; after a star those that are given by name alone."""
     if operator.formula is None:
         yield "*"
-    for parameter in operator.parameters:
-        if isinstance(parameter, Output):
-            continue
+    for parameter in _parameters(operator):
         required = parameter.name in operator.required
         yield parameter.name if required else f"{parameter.name}={_default(operator, parameter)}"
+
+
+def _parameters(operator: Operator[Any, Any]) -> Iterator[Parameter]:
+    """What calls give: all but outputs, except those that are updated."""
+    given = operator.given
+    return (p for p in operator.parameters if isinstance(p, Attribute) or p in given)
 
 
 def _default(operator: Operator[Any, Any], parameter: Parameter) -> str:
