@@ -48,7 +48,9 @@ def parts(call: arguments.BoundCall) -> tuple[bytes, dict[str, Any]]:
 def arguments_of(operator: Any, dtype: DType, seed: int) -> dict[str, Any]:
     """Random arrays and the attributes of a sample; bits are numbers of any dtype."""
     random, given = np.random.default_rng(seed), dict[str, Any]()
-    for name, spec in sample(operator, PRODUCT, CATALOGUE, dtype).inputs.items():
+    call = sample(operator, PRODUCT, CATALOGUE, dtype)
+    updated = {name: spec for name, spec in call.outputs.items() if name in call.read}
+    for name, spec in {**call.inputs, **updated}.items():
         size = math.prod(spec.shape) * spec.dtype.itemsize
         array = np.frombuffer(random.bytes(size), spec.dtype.numpy).reshape(spec.shape)
         listed, _, index = name.partition("[")
