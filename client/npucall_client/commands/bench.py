@@ -185,12 +185,13 @@ def _made(
     """Arguments that the operator takes, some of them given as specs and values."""
     product = product_of(client._info().server.soc)  # noqa: SLF001  # connect has asked
     call = sample(called, product, CATALOGUE, dtype_named(dtype), shape=shape, given=given)
+    updated = {name: spec for name, spec in call.outputs.items() if name in call.read}
     storages = sample_storages(call, 0)
     arrays = {
         name: view(spec, storages[name])
         if name in storages
         else np.zeros(spec.shape, spec.dtype.numpy)
-        for name, spec in call.inputs.items()
+        for name, spec in {**call.inputs, **updated}.items()
     }
     follows = {called.sample.follows: dtype_named(dtype).numpy} if called.sample.follows else {}
     return {**called.sample.attributes, **follows, **arrays}
