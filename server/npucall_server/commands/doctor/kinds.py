@@ -84,7 +84,8 @@ def call_of_shape(catalogue: HostCatalogue, product: Product, shape: Shape) -> P
 
 
 def _here(catalogue: HostCatalogue) -> Iterator[Operator[Any, Any]]:
-    return (each for each in CATALOGUE if not catalogue.unavailable_because(each))
+    """Those of this host. What works in place alone tells no more than the operator beside it."""
+    return (each for each in CATALOGUE if each.inputs and not catalogue.unavailable_because(each))
 
 
 def _calls(
