@@ -149,6 +149,8 @@ from npucall.operators.swish import swish as swish
 from npucall.operators.swish import swish_backward as swish_backward
 from npucall.operators.tanh import tanh as tanh
 from npucall.operators.tanh_backward import tanh_backward as tanh_backward
+from npucall.operators.thnn_fused_lstm_cell import thnn_fused_lstm_cell as thnn_fused_lstm_cell
+from npucall.operators.thnn_fused_lstm_cell import thnn_fused_lstm_cell_backward as thnn_fused_lstm_cell_backward
 from npucall.operators.threshold import threshold as threshold
 from npucall.operators.threshold_backward import threshold_backward as threshold_backward
 from npucall.operators.upsample import upsample_bicubic2d as upsample_bicubic2d

@@ -26,7 +26,7 @@ NEAR = 2e-8
 SHAPE = (3, 4)
 PARTS = re.compile(r"(?P<of>aclnn\w+?)(Target|Dense)?(Backward|Grad)(?P<version>V2)?")
 GRADIENTS = [operator for operator in CATALOGUE if PARTS.fullmatch(operator.name)]
-UPSTREAM = ("grad_output", "grad_out", "grad_loss", "dy", "y_grad", "grad_y", "grad")
+UPSTREAM = ("grad_output", "grad_out", "grad_loss", "dy", "y_grad", "grad_y", "grad", "grad_hy")
 VARIABLES = {
     "grad_weight": "weight",
     "grad_target": "target",
@@ -62,6 +62,8 @@ class Case:
     """The forward operator's output whose gradient is given, if that is not the first."""
     renamed: Mapping[str, str] = field(default_factory=dict)
     """What the gradient operator calls inputs and outputs of the forward operator."""
+    variables: Mapping[str, str] = field(default_factory=dict)
+    """As ``VARIABLES``, where names mean something else."""
 
 
 def between(low: float, high: float) -> Draw:
@@ -243,6 +245,16 @@ CASES: dict[str, tuple[Case, ...]] = {
                 "pse_shift": "real_shift",
                 "attention_in": "attention_out",
             },
+        ),
+    ),
+    "aclnnThnnFusedLstmCell": (
+        Case(
+            backward={"grad_c": np.zeros(SHAPE), "has_bias": True},
+            shapes={
+                **dict.fromkeys(("input_gates", "hidden_gates"), (3, 16)),
+                **dict.fromkeys(("input_bias", "hidden_bias"), (16,)),
+            },
+            variables={"grad_cx_out": "cx", "grad_bias_out": "input_bias"},
         ),
     ),
     "aclnnSwiGlu": (Case({"dim": -1}), Case({"dim": 0}, shapes={"x": (6, 3)})),
@@ -432,7 +444,7 @@ def compared(
     more = {**attributes, **case.backward}
     given = given_to(gradient, forward, tensors, answers, upstream, case, more)
     for output, one in named(gradient, compute(gradient, **given)).items():
-        name = VARIABLES.get(output, forward.inputs[0].name)
+        name = {**VARIABLES, **case.variables}.get(output, forward.inputs[0].name)
 
         def weigh(moved: Any, name: str = name) -> Any:
             return np.sum(upstream * answered(**{name: moved})[result])

@@ -279,6 +279,19 @@ def ge_glu(*shape: int) -> list[Large]:
     ]
 
 
+def lstm_cell(items: int, hidden: int) -> list[Large]:
+    gates, of_gates = (items, 4 * hidden), (4 * hidden,)
+    given = ("grad_hy", "grad_c", "cx", "cy")
+    forward: dict[str, Any] = {"input_gates": gates, "hidden_gates": gates, "cx": (items, hidden)}
+    backward: dict[str, Any] = {**dict.fromkeys(given, (items, hidden)), "storage": gates}
+    return [
+        Large(
+            "aclnnThnnFusedLstmCell", {**forward, "input_bias": of_gates, "hidden_bias": of_gates}
+        ),
+        Large("aclnnThnnFusedLstmCellBackward", backward, {"has_bias": True}),
+    ]
+
+
 def masked_softmax(*shape: int) -> list[Large]:
     mask: dict[str, tuple[int, ...]] = {"mask": (1, 1, *shape[2:])}
     dtypes = {"mask": BOOL}
@@ -413,6 +426,7 @@ CASES = [
     ),
     *(case for shape in ((1, MANY), (MANY // 10, 10)) for case in ge_glu(*shape)),
     *(case for shape in ((1, MANY), (MANY // 10, 10)) for case in clipped_swiglu(*shape)),
+    *(case for shape in ((1, MANY // 4), (MANY // 16, 4)) for case in lstm_cell(*shape)),
     *(case for shape in ((1, 8, 128, 4096), (8, 64, 1024, 8)) for case in masked_softmax(*shape)),
     *(case for shape in ((1, 1, MANY // 4, 4), (32, 32, 64, 64)) for case in rotary(*shape)),
     *(case for shape in ((MANY // 8, 8), (1, 4, MANY // 4)) for case in group_norm(*shape)),

@@ -374,3 +374,15 @@ SIM_OPERATOR(aclnnInplaceHardsigmoid, SIM_OUT aclTensor *selfRef);
 // aclnn_threshold.h; nn; 8.1 9.x
 SIM_OPERATOR(aclnnInplaceThreshold, SIM_OUT aclTensor *selfRef, const aclScalar *threshold,
              const aclScalar *value);
+
+// aclnn_thnn_fused_lstm_cell.h; nn; 9.x
+SIM_OPERATOR(aclnnThnnFusedLstmCell, const aclTensor *inputGates, const aclTensor *hiddenGates,
+             const aclTensor *cx, SIM_OPTIONAL const aclTensor *inputBiasOptional,
+             SIM_OPTIONAL const aclTensor *hiddenBiasOptional, SIM_OUT aclTensor *hyOut,
+             SIM_OUT aclTensor *cyOut, SIM_OUT aclTensor *storageOut);
+
+// aclnn_thnn_fused_lstm_cell_backward.h; nn; 9.x
+SIM_OPERATOR(aclnnThnnFusedLstmCellBackward, const aclTensor *gradHyOptional,
+             const aclTensor *gradCOptional, const aclTensor *cx, const aclTensor *cy,
+             const aclTensor *storage, bool hasBias, SIM_OUT aclTensor *gradGatesOut,
+             SIM_OUT aclTensor *gradCxOut, SIM_OUT aclTensor *gradBiasOut);

@@ -123,8 +123,9 @@ def _absent(draw: Draws, statement: Statement, setup: Setup) -> tuple[str, ...]:
     if setup.absent:
         return setup.absent
     said: dict[str, Any] = {**setup.shapes, **setup.values, **setup.dtypes}
-    free = [each.name for each in statement.inputs if each.optional and each.name not in said]
-    return tuple(name for name in free if draw.flag()) or ("",)
+    inputs = [each for each in statement.inputs if each.optional and each.name not in said]
+    left = {each.name for each in inputs if not each.beside and draw.flag()}
+    return tuple(each.name for each in inputs if (each.beside or each.name) in left) or ("",)
 
 
 def _invalid(draw: Draws, statement: Statement) -> Case:

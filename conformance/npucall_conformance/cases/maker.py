@@ -139,6 +139,9 @@ class Maker:
         }
 
     def _left_out(self, each: In, index: int, setup: Setup) -> bool:
+        if each.beside:
+            index = self.inputs.index(each.beside)
+            each = self.statement.inputs[index]
         name = each.name
         said = name in setup.shapes or name in setup.values or name in setup.dtypes
         if each.refused:

@@ -29,6 +29,8 @@ class In:
     """Its own dtypes, taken in turn; empty: the dtype of the case."""
     optional: bool = False
     """Cases come with it and without it."""
+    beside: str = ""
+    """The optional input without which it may not be given, nor that one without it."""
     read: bool = True
     """Its values matter, so that a call has to send them."""
     refused: bool = False
