@@ -66,7 +66,8 @@ def trials(catalogue: HostCatalogue, operators: OpApi, product: Product) -> list
 
 def of_every_operator(catalogue: HostCatalogue, product: Product) -> list[Prepared]:
     """A call of each declared operator that this host runs on this product."""
-    calls = (next(_calls(operator, catalogue, product), None) for operator in _here(catalogue))
+    here = (each for each in CATALOGUE if not catalogue.unavailable_because(each))
+    calls = (next(_calls(operator, catalogue, product), None) for operator in here)
     return [call for call in calls if call is not None]
 
 
@@ -84,7 +85,7 @@ def call_of_shape(catalogue: HostCatalogue, product: Product, shape: Shape) -> P
 
 
 def _here(catalogue: HostCatalogue) -> Iterator[Operator[Any, Any]]:
-    """Those of this host. What works in place alone tells no more than the operator beside it."""
+    """Those to try. What works in place alone tells no more than the operator beside it."""
     return (each for each in CATALOGUE if each.inputs and not catalogue.unavailable_because(each))
 
 
