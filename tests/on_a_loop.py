@@ -25,9 +25,17 @@ def connect(*args: Any, **kwargs: Any) -> Any:
     return shown(done(_called(aio.connect, args, kwargs)))
 
 
-@cache
+_first = threading.Lock()
+
+
 def loop() -> asyncio.AbstractEventLoop:
-    """The event loop of the tests, which runs until their process ends."""
+    """The event loop of the tests, one for all threads, which runs until their process ends."""
+    with _first:
+        return _made()
+
+
+@cache
+def _made() -> asyncio.AbstractEventLoop:
     made = asyncio.new_event_loop()
     threading.Thread(target=made.run_forever, name="tests-loop", daemon=True).start()
     return made
