@@ -109,6 +109,7 @@ ALLOWED = {
     "npucall.declare.call": {"Argument"},
     "npucall.v1": {"operator_service_pb2"},
     "npucall.texts": {"plain"},  # names that people type
+    "npucall.wire.calls": {"encode"},  # a call as bytes
     "npucall.wire.replies": {"Reply"},
 }
 """Types, codes and tables of names. Nothing that promotes, broadcasts, finds or computes."""

@@ -13,7 +13,7 @@ from npucall.declare.call import Argument
 from npucall.declare.parameters import Scalar
 from npucall.dtypes import BOOL, DOUBLE, FLOAT, INT64, AnyArray, DType
 from npucall.tensors import Shape, TensorSpec
-from npucall.wire import calls
+from npucall.wire.calls import encode
 from npucall_client.calls.arguments import BoundCall
 from npucall_conformance.cases.arrangements import DENSE, blank, put
 from npucall_conformance.cases.case import Case
@@ -47,7 +47,7 @@ class MadeCall:
     def request(self, unsent: Collection[str] = ()) -> BoundCall:
         """The call as transports take it, without the storages of the tensors in ``unsent``."""
         sent = {name: data for name, data in self.storages.items() if name not in unsent}
-        call = calls.encode(self.operator, self.variant, self.arguments, tuple(sent))
+        call = encode(self.operator, self.variant, self.arguments, tuple(sent))
         return BoundCall(self.operator, call, dict(sent))
 
     def __str__(self) -> str:

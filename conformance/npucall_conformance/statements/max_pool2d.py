@@ -42,7 +42,7 @@ COMMON: dict[str, Any] = {
     "large": (Setup("many-rows", (9_001, 3, 4)), Setup("long-rows", (2, 5, 10_021)),
               Setup("one-row", (1, 301, 341))),
     "chunked": (13_000, 8, 11),
-    "defaulted": Setup(base=(2, 2, 5, 5), attributes={"padding": (0,)}),
+    "defaulted": Setup(base=(1, 2, 5, 5), attributes={"padding": (0,)}),
     "kernel": dtype_of("self"),
 }  # fmt: skip
 
