@@ -202,7 +202,7 @@ def _invalid(row: _Row) -> tuple[Invalid, ...]:
     if "Pad2dBackward" in row.name and "Circular" not in row.name:
         many = {name: {"dtype": BF16} for name in tensors}
         rows.append(
-            Invalid("edges-bf16", {**many, "padding": (0, 0, -1, 3)}, ("padding",),
+            Invalid("edges-bf16", {**many, "padding": (0, 0, -1, 2)}, ("padding",),
                     AttributeValueError, products=WITH_BFLOAT16)
         )  # fmt: skip
     if not negative:

@@ -198,13 +198,7 @@ def _checks(row: _Row) -> tuple[rules.Rule, ...]:
         ),
         *_limits(row),
         rules.shape_of("self", into="padded", make=_whole),
-        rules.requires(
-            "edges that leave cells",
-            "padding",
-            holds=lambda draft: min(draft.shape("padded")[-row.axes :]) >= 0,
-            found=lambda draft: draft.attribute("padding"),
-            error=AttributeValueError,
-        ),
+        *([] if row.kind == "Circular" else [_LEAVES_CELLS]),
         rules.same_shape(given if row.backward else output, "padded", "that of self with edges"),
         rules.requires(
             "planes with cells",
@@ -214,6 +208,16 @@ def _checks(row: _Row) -> tuple[rules.Rule, ...]:
         ),
         rules.succeed_if_empty("self"),
     )
+
+
+_LEAVES_CELLS = rules.requires(
+    "edges that leave cells",
+    "padding",
+    holds=lambda draft: min(draft.shape("padded")) >= 0,
+    found=lambda draft: draft.attribute("padding"),
+    error=AttributeValueError,
+)
+"""Circular edges are not negative."""
 
 
 def _whole(draft: Draft) -> Shape:
