@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from graphlib import TopologicalSorter
 from pathlib import Path
 
-import grimp
+import pytest
 
 ROOT = Path(__file__).parents[2]
 TWO_CLIENTS = "the same for threads and for asyncio"
@@ -70,7 +70,9 @@ def test_no_three_modules_have_one_name() -> None:
     assert at_least(3, ordinary) == sorted(MODULES)
 
 
+@pytest.mark.more
 def test_no_rooms_need_each_other_in_a_circle_not_even_by_annotations() -> None:
+    grimp = pytest.importorskip("grimp")  # it comes with import-linter
     every = grimp.build_graph(*PACKAGES, cache_dir=None)
     for package in PACKAGES:
         rooms = every.find_children(package)

@@ -233,7 +233,7 @@ OTHERWISE_AT_EDGES = {
     *("aclnnBinaryCrossEntropy", "aclnnBinaryCrossEntropyBackward", "aclnnCrossEntropyLossGrad"),
     *("aclnnEluBackward", "aclnnHardswishBackward", "aclnnHardswishBackwardV2", "aclnnLogit"),
     *("aclnnHardtanhBackward", "aclnnKlDiv", "aclnnKlDivTargetBackward", "aclnnLogitGrad"),
-    *("aclnnSoftmaxBackward", "aclnnLayerNorm", "aclnnLayerNormBackward"),
+    *("aclnnSoftmaxBackward", "aclnnLayerNorm", "aclnnLayerNormBackward", "aclnnGroupNorm"),
     *("aclnnHardshrinkBackward", "aclnnSoftshrinkBackward"),
 }
 """Of these torch has other rules for NaN and at the ends."""

@@ -119,13 +119,15 @@ def unusual_values(statement: Statement) -> Iterator[tuple[str, Any]]:
         refusals = [row.changes for row in statement.invalid if row.error is AttributeValueError]
         refused = [changes[name] for changes in refusals if name in changes]
         bad = {number > 0 for number in refused if isinstance(number, int | float)}
-        if any(isinstance(one, Scalar) for one in refused) or any(map(callable, listed)):
+        is_axis = name in ("dim", "dims")
+        of_shapes = any(map(callable, listed)) and not is_axis
+        if of_shapes or any(isinstance(one, Scalar) for one in refused):
             continue  # which numbers it takes depends on another attribute, or on shapes
         values: Iterable[Any] = ()
         if each.c_type == "const aclScalar*":
             more = (_BEYOND_FLOAT,) * (name in statement.in_kernel)
             values = [number for number in (*_WHOLE, *_DIGITS, *more) if (number > 0) not in bad]
-        elif name in ("dim", "dims"):
+        elif is_axis:
             values = [partial(_from_the_other_end, value) for value in listed]
         elif each.c_type in ("float", "double"):
             values = [number for number in _REALS if (number > 0) not in bad]

@@ -57,9 +57,9 @@ def exact(axis: _Axis) -> Line:
 
 
 def _under(size: int, cells: int, scale: float, half: float) -> Line:
-    with np.errstate(all="ignore"):  # 0 times infinity, of a tiny scale, is beyond all cells too
+    with np.errstate(all="ignore"):  # of a tiny scale, all but the first are beyond all cells
         factor = np.float32(1 / scale) if scale > 0 else np.float32(size) / np.float32(cells)
-        places = [np.fmin(np.float32(o + half) * factor, size) for o in range(cells)]
+        places = [o + half and np.fmin(np.float32(o + half) * factor, size) for o in range(cells)]
         places = [size if o and factor > 2**40 else place for o, place in enumerate(places)]
     return [[(min(math.floor(place), size - 1), 1.0)] for place in places]
 
