@@ -15,7 +15,6 @@ from typing import Any
 
 import grpc
 import pytest
-from tests.more import only
 from tests.server.carriers.frames.peer import EXECUTE, PROGRAM, FramePeer, StreamPeer, connected
 from tests.server.fakes import PATIENCE, BlockingDevice, until
 from tests.server.raw import call_of, channel_to
@@ -188,7 +187,7 @@ def found_after(how: str, rounds: int, served: Served) -> dict[str, Counter[str]
 
 
 @pytest.mark.alone
-@pytest.mark.parametrize("rounds", only(2, 85))
+@pytest.mark.parametrize("rounds", [2, pytest.param(85, marks=pytest.mark.long)])
 def test_a_call_that_is_over_leaves_nothing(rounds: int, tmp_path: Path) -> None:
     """Two rounds are 24 calls of each method, 85 are 1,020."""
     with serving(
