@@ -42,7 +42,8 @@ def test_a_healthy_device_has_nothing_but_good_findings_and_is_used_as_cann_dema
     findings = [message for message in messages if isinstance(message, Finding)]
     assert not_ok(findings) == []
     assert findings[-1].found == GIVEN_BACK
-    runs = 2 * sum(": right twice" in finding.found for finding in findings)
+    computed = [each for each in findings if "no elements" not in each.found]
+    runs = 2 * sum(": right twice" in finding.found for finding in computed)
     timed = f"the device's clock timed {runs} of {runs} runs, with the same events"
     assert timed in [finding.found for finding in findings]
     titles = dict.fromkeys(each.title for each in messages if isinstance(each, Section))
