@@ -6,13 +6,7 @@ import page_parts
 
 from npucall.operators import CATALOGUE
 
-_QUANTISED = "their numbers are quantised"
-_ONE_FAMILY = "for one family of models"
-_FP8 = "FP8, parts of rotary embedding, or a sink"
 _LATER = "not yet"
-_ONE_SWITCH = "a switch of BatchNormBackward, on Atlas A2 alone"
-_PARALLEL = "for experts on several devices; not yet"
-_950 = "on Ascend 950 alone; not yet"
 
 PAGES: dict[str, str] = {
     "`ops-nn`, activation": """
@@ -75,21 +69,23 @@ PAGES: dict[str, str] = {
 }
 """By repository and folder, without ``aclnn``."""
 REASONS: dict[str, str] = {
-    _QUANTISED: "SwigluGroupQuantGrad RmsNormGradQuant SwigluBackwardMxQuantWithDualAxis",
-    _ONE_SWITCH: "FastBatchNormBackward",
-    _ONE_FAMILY: """
+    "their numbers are quantised": """
+        SwigluGroupQuantGrad RmsNormGradQuant SwigluBackwardMxQuantWithDualAxis
+        """,
+    "a switch of BatchNormBackward, on Atlas A2 alone": "FastBatchNormBackward",
+    "for one family of models": """
         ExpSegsumBackward NsaCompressGrad NsaSelectedAttentionGrad SparseFlashAttentionGrad
         LightningIndexerGrad SparseLightningIndexerGradKLLoss NormRopeConcatBackward
         """,
-    _FP8: """
+    "FP8, parts of rotary embedding, or a sink": """
         FlashAttentionScoreGradV3 FlashAttentionUnpaddingScoreGradV3
         FlashAttentionUnpaddingScoreGradV5
         """,
-    _PARALLEL: """
+    "for experts on several devices; not yet": """
         MoeTokenPermuteWithEpGrad MoeTokenUnpermuteWithEpGrad MoeTokenPermuteWithRoutingMapGrad
         MoeTokenUnpermuteWithRoutingMapGrad
         """,
-    _950: "RoiPoolingGradWithArgMax SwigluGroupGrad DropoutV3Grad",
+    "on Ascend 950 alone; not yet": "RoiPoolingGradWithArgMax SwigluGroupGrad DropoutV3Grad",
 }
 """Why an operator is not there; others are not there yet."""
 

@@ -90,12 +90,12 @@ def _file(area: Area) -> str:
 def _rows(area: Area) -> str:
     """A function with its gradients in a row, by its name in PyTorch."""
     here = [operator for operator in CATALOGUE if operator.area == area]
-    gradients = {operator.title: _forward_of(operator, here) for operator in here}
+    heads = {operator.title: _forward_of(operator, here) for operator in here}
     rows = []
     for operator in here:
-        if gradients[operator.title] is not operator:
+        if heads[operator.title] is not operator:
             continue
-        own = [each for each in here if gradients[each.title] is operator]
+        own = [each for each in here if heads[each.title] is operator]
         forward = [each for each in own if not _GRADIENT.search(each.name)]
         back = [each for each in own if each not in forward]
         in_torch = f"`{operator.torch}`" if operator.torch else ""
@@ -106,12 +106,12 @@ def _rows(area: Area) -> str:
 
 def _forward_of(operator: Operator[Any, Any], here: list[Operator[Any, Any]]) -> Operator[Any, Any]:
     """Of a gradient the operator of its name, or else of its name in PyTorch, or else itself."""
+    if not _GRADIENT.search(operator.name):
+        return operator
     base = _GRADIENT.sub("", operator.name)
     alike = [each for each in here if operator.torch and each.torch == operator.torch]
     named = [each for each in here if each.name == base]
     forwards = [each for each in alike if not _GRADIENT.search(each.name)]
-    if not _GRADIENT.search(operator.name):
-        return operator
     return [*named, *forwards, *alike, operator][0]
 
 

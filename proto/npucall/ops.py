@@ -24,6 +24,7 @@ if not TYPE_CHECKING:  # type checkers read ops.pyi, which ``make docs`` writes
 
         for operator in CATALOGUE:  # one of a family, which a module declares by a table
             if operator.__name__ == name:
+                globals()[name] = operator  # it is looked for once
                 return operator
         raise AttributeError(f"npucall.ops has no operator {name!r}{did_you_mean(name, __dir__())}")
 

@@ -215,7 +215,8 @@ def operators(  # noqa: PLR0913  # options of a command
             described = client.operator(name, variant)
             print_json(data_of(described)) if as_json else describe(described)
             return
-        listed = alike(like, client.operators())
+        listed = [*client.operators()]
+        listed = alike(like, listed) if like else listed
     if as_json:
         print_json([data_of(each) for each in listed])
         return

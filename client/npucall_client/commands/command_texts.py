@@ -61,7 +61,7 @@ def alike(text: str, listed: Iterable[pb.OperatorInfo]) -> list[pb.OperatorInfo]
     Raises SettingError if there are none.
     """
     found = [operator for operator in listed if text.lower() in _words_of(operator).lower()]
-    if not found and text:
+    if not found:
         names = [operator.name.removeprefix("aclnn") for operator in listed]
         raise SettingError(
             "--like: expected a part of an operator's name, of its name in PyTorch, area or "

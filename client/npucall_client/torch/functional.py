@@ -171,8 +171,7 @@ class Functional:
             raise ValueError(f"p: expected a number from 0 to 1, found {p}")
         if not training or p == 0 or not input.numel():
             return input
-        stays = torch.empty_like(input) if p < 1 else torch.zeros_like(input)
-        stays = stays.bernoulli_(1 - p) if p < 1 else stays
+        stays = torch.zeros_like(input) if p == 1 else torch.empty_like(input).bernoulli_(1 - p)
         return self._dropout(input, p, training, inplace, stays)
 
     def conv2d(  # noqa: PLR0913  # torch's signature

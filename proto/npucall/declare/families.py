@@ -45,11 +45,7 @@ def formula_of(
 
     ``compute`` belongs to the module that has the operator.
     """
-
-    def formula(facts: Facts, **given: Any) -> Any:
-        return compute(facts, given)
-
-    vars(formula)["__signature__"] = Signature(
+    signature = Signature(
         [Argument("facts", Argument.POSITIONAL_OR_KEYWORD, annotation=Facts)]
         + [
             Argument(
@@ -62,6 +58,18 @@ def formula_of(
             if not isinstance(each, Output)
         ]
     )
-    formula.__name__ = formula.__qualname__ = snake(name)
-    formula.__module__, formula.__doc__ = compute.__module__, text
+    return made(compute, signature, snake(name), compute.__module__, text)
+
+
+def made(
+    compute: Compute, signature: Signature, name: str, module: str, text: str
+) -> Callable[..., Any]:
+    """A formula with that signature, as if a module had defined it."""
+
+    def formula(facts: Facts, **given: Any) -> Any:
+        return compute(facts, given)
+
+    vars(formula)["__signature__"] = signature
+    formula.__name__ = formula.__qualname__ = name
+    formula.__module__, formula.__doc__ = module, text
     return formula

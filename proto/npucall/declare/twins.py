@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -16,6 +16,7 @@ from npucall.declare.declaration import Operator
 from npucall.declare.domain import Elementwise
 from npucall.declare.draft import Draft
 from npucall.declare.facts import Facts
+from npucall.declare.families import made
 from npucall.declare.parameters import Input, Output
 from npucall.declare.rules.rule import Rule
 from npucall.errors import NpucallError
@@ -97,19 +98,16 @@ def _formula(operator: Operator[Any, Any]) -> Callable[..., Any]:
     """The operator's, with the names and the signature of its twin."""
     plain: Any = operator.formula
 
-    def formula(facts: Facts, **given: Any) -> Any:
-        return plain(facts, self=given.pop(_TWIN), **given)
+    def compute(facts: Facts, given: Mapping[str, Any]) -> Any:
+        own = {"self" if name == _TWIN else name: value for name, value in given.items()}
+        return plain(facts, **own)
 
     signature = inspect.signature(plain)
     parameters = [
         each.replace(name=_TWIN) if each.name == "self" else each
         for each in signature.parameters.values()
     ]
-    name = f"inplace_{plain.__name__}"
-    formula.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
-    formula.__name__ = formula.__qualname__ = name
-    formula.__module__ = plain.__module__
-    formula.__doc__ = f"""``{operator.name}`` whose result is written into its input.
+    text = f"""``{operator.name}`` whose result is written into its input.
 
     ::
 
@@ -117,4 +115,5 @@ def _formula(operator: Operator[Any, Any]) -> Callable[..., Any]:
 
     All else is as in ``{operator.name}``: ``{_TWIN}`` is its ``self`` and its ``out``.
     """
-    return formula
+    name = f"inplace_{plain.__name__}"
+    return made(compute, signature.replace(parameters=parameters), name, plain.__module__, text)

@@ -96,12 +96,20 @@ half_padding = rules.requires(
 def checks() -> tuple[rules.Rule, ...]:
     """Lengths and values of kernel, stride, padding and dilation."""
     return (
-        *(length(name, least) for name, least in zip(NAMES, (1, 0, 1, 1), strict=True)),
+        length("kernel_size", 1),
+        *after_kernel_length(),
+        rules.except_on((A2, A3), values("dilation", 1)),
+    )
+
+
+def after_kernel_length() -> tuple[rules.Rule, ...]:
+    """The same, but for the length of the kernel, on Atlas A2 and A3."""
+    return (
+        *(length(name, least) for name, least in zip(NAMES[1:], (0, 1, 1), strict=True)),
         values("kernel_size", 1),
         values("stride", 1),
         half_padding,
         rules.on((A2, A3), values("dilation", 1, 1)),
-        rules.except_on((A2, A3), values("dilation", 1)),
     )
 
 

@@ -11,7 +11,7 @@ from npucall.operators._numerics import log_sigmoid as logarithm
 
 @operator(
     "aclnnLogSigmoid",
-    Input("self", "any numbers"),
+    floats.SELF,
     Output("out", "the logarithms", shape="self", dtype="self"),
     **floats.ALL,
     checks=(

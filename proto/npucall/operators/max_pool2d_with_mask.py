@@ -27,7 +27,7 @@ from npucall.products import A2, A3
         rules.same_format("out", "self"),
         rules.format_in("self", *windows.FORMATS),
         rules.rank_is("self", 3, 4),
-        *windows.checks()[1:-1],  # the last one is of other products
+        *windows.after_kernel_length(),
         *containers.NOT_ONE_CELL,
         windows.elements,
         *windows.found(),

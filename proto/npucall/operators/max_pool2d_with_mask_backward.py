@@ -40,7 +40,7 @@ def _check(facts: Facts, inputs: Mapping[str, Any], attributes: Mapping[str, Any
         rules.same_format("grad_input", "grad_output"),
         rules.format_in("grad_output", *windows.FORMATS),
         rules.rank_is("self", 3, 4),
-        *windows.checks()[1:-1],  # the last one is of other products
+        *windows.after_kernel_length(),
         *containers.NOT_ONE_CELL,
         rules.same_shape("grad_input", "self"),
         windows.elements,

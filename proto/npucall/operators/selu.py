@@ -20,14 +20,12 @@ from npucall.operators._numerics import chosen
 
 SCALE, DEPTH = 1.0507009873554805, 1.7580993408473766
 """The slope above 0, and how far below 0 SELU goes: the scale times alpha, 1.6732632423543772."""
-SELF = Input("self", "any numbers")
-OUT = Output("out", "the activations", shape="self", dtype="self")
 
 
 @operator(
     "aclnnSelu",
-    SELF,
-    OUT,
+    floats.SELF,
+    floats.OUT,
     **floats.ALL,
     checks=(
         rules.present("self", "out"),
@@ -99,9 +97,9 @@ def selu_backward(facts: Facts, grad_output: Array, result: Array) -> AnyArray:
 
 @operator(
     "aclnnCelu",
-    SELF,
+    floats.SELF,
     Attribute("alpha", Kind.SCALAR, "how far below 0 the results go, not 0"),
-    OUT,
+    floats.OUT,
     **floats.ALL,
     checks=(
         rules.present("self", "alpha", "out"),

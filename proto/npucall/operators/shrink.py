@@ -5,7 +5,6 @@ import numpy as np
 from npucall.declare import (
     Attribute,
     Facts,
-    Input,
     Kind,
     Output,
     Sample,
@@ -19,8 +18,6 @@ from npucall.operators._numerics import chosen
 
 TENSORS = (*floats.BOTH, "grad_input")
 LAMBD = Attribute("lambd", Kind.SCALAR, "how far from 0 the result is 0")
-SELF = Input("self", "any numbers")
-OUT = Output("out", "the activations", shape="self", dtype="self")
 GRADIENT = Output("grad_input", "gradient with respect to self", "common", "promotion")
 NOT_NEGATIVE = rules.value_fits("not less than 0", "lambd", lambda lambd: not lambd < 0)
 STRETCHED = (
@@ -38,9 +35,9 @@ def near(x: AnyArray, lambd: float) -> AnyArray:
 
 @operator(
     "aclnnHardshrink",
-    SELF,
+    floats.SELF,
     LAMBD,
-    OUT,
+    floats.OUT,
     **floats.ALL,
     checks=(
         rules.present("self", "lambd", "out"),
@@ -76,9 +73,9 @@ def hardshrink(facts: Facts, self: Array, lambd: float) -> AnyArray:
 
 @operator(
     "aclnnSoftshrink",
-    SELF,
+    floats.SELF,
     LAMBD,
-    OUT,
+    floats.OUT,
     **floats.ALL,
     checks=(
         rules.present("self", "lambd", "out"),

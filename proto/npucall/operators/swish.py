@@ -5,7 +5,6 @@ import numpy as np
 from npucall.declare import (
     Attribute,
     Facts,
-    Input,
     Kind,
     Output,
     Sample,
@@ -19,16 +18,14 @@ from npucall.operators._numerics import gated, sigmoid
 
 FAST = 1.702
 BETA = Attribute("beta", Kind.SCALAR, "factor in the exponent; null: 1", c_name="betaOptional")
-SELF = Input("self", "any numbers")
-OUT = Output("out", "the activations", shape="self", dtype="self")
 GRADIENT = Output("grad_input", "gradient with respect to self", "self", "self")
 
 
 @operator(
     "aclnnSwish",
-    SELF,
+    floats.SELF,
     BETA,
-    OUT,
+    floats.OUT,
     **floats.ALL,
     checks=(
         rules.present("self", "out"),
@@ -63,8 +60,8 @@ def swish(facts: Facts, self: Array, beta: float | None = None) -> AnyArray:
 
 @operator(
     "aclnnFastGelu",
-    SELF,
-    OUT,
+    floats.SELF,
+    floats.OUT,
     **floats.NEWER,
     checks=(
         rules.present("self", "out"),

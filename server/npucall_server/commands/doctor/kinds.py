@@ -48,7 +48,7 @@ def trials(catalogue: HostCatalogue, operators: OpApi, product: Product) -> list
     left = [
         Trial(call, form, _kinds(call, form, operators))
         for form in Form
-        for operator in _here(catalogue)
+        for operator in _to_try(catalogue)
         for call in _calls(operator, catalogue, product, form)
     ]
     found = Counter(kind for trial in left for kind in trial.kinds)
@@ -66,14 +66,13 @@ def trials(catalogue: HostCatalogue, operators: OpApi, product: Product) -> list
 
 def of_every_operator(catalogue: HostCatalogue, product: Product) -> list[Prepared]:
     """A call of each declared operator that this host runs on this product."""
-    here = (each for each in CATALOGUE if not catalogue.unavailable_because(each))
-    calls = (next(_calls(operator, catalogue, product), None) for operator in here)
+    calls = (next(_calls(operator, catalogue, product), None) for operator in _here(catalogue))
     return [call for call in calls if call is not None]
 
 
 def call_of_shape(catalogue: HostCatalogue, product: Product, shape: Shape) -> Prepared | None:
     """A call in FLOAT of that shape, of the first operator that works element by element."""
-    for operator in _here(catalogue):
+    for operator in _to_try(catalogue):
         if isinstance(operator.over, Elementwise) and not operator.sample.shapes:
             try:
                 call = sample(operator, product, catalogue, FLOAT, Form.BARE, shape)
@@ -84,9 +83,13 @@ def call_of_shape(catalogue: HostCatalogue, product: Product, shape: Shape) -> P
     return None
 
 
+def _to_try(catalogue: HostCatalogue) -> Iterator[Operator[Any, Any]]:
+    """What works in place alone tells no more than the operator beside it."""
+    return (each for each in _here(catalogue) if each.inputs)
+
+
 def _here(catalogue: HostCatalogue) -> Iterator[Operator[Any, Any]]:
-    """Those to try. What works in place alone tells no more than the operator beside it."""
-    return (each for each in CATALOGUE if each.inputs and not catalogue.unavailable_because(each))
+    return (each for each in CATALOGUE if not catalogue.unavailable_because(each))
 
 
 def _calls(
