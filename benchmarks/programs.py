@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _SOURCE = Path(__file__).with_suffix(".cpp")
-_EXEC = (sys.executable, "-c", "from npucall_client.commands.command import main; main()", "exec")
+_EXEC = (sys.executable, "-c", "from npucall_client.commands import main; main()", "exec")
 _LINK = Link("lab", 0.020, 1e9)
 _CHAIN, _CALLS = 20, 3000
 _ELEMENTS = 16 * MIB // 4

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from importlib import import_module
 from typing import NoReturn
@@ -23,6 +24,7 @@ def main() -> NoReturn:
     if command in _COMMANDS:
         module, _, name = _COMMANDS[command].partition(":")
         sys.exit(getattr(import_module(f"npucall_server.commands.{module}"), name)(arguments))
+    gc.disable()  # what is made until the server starts stays: to look for garbage costs time
     from npucall_server.commands import serve  # noqa: PLC0415  # the whole server
 
     serve.main(sys.argv[1:])

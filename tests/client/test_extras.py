@@ -75,10 +75,7 @@ for name in ("resource", "fcntl", "termios", "pwd", "grp"):
     sys.modules[name] = None
 """
 
-COMMAND = (
-    "import sys; sys.argv = ['npucall', {}]; "
-    "from npucall_client.commands.command import main; main()"
-)
+COMMAND = "import sys; sys.argv = ['npucall', {}]; from npucall_client.commands import main; main()"
 # What is missing, what is done, who says it, the package and the extra.
 MISSING = [
     ("typer", "import npucall_client.commands.command", "npucall", "client[cli]"),

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.usefixtures("sender_in_sweeps")
 
 SECRET = "a secret of the tests"
 ONE = np.ones(4, np.float32)
-COMMAND = [sys.executable, "-c", "from npucall_client.commands.command import main; main()"]
+COMMAND = [sys.executable, "-c", "from npucall_client.commands import main; main()"]
 
 
 def run(client: npucall_client.Client) -> None:

@@ -96,7 +96,7 @@ def test_the_command_takes_certificates_of_the_environment(
     command = [
         sys.executable,
         "-c",
-        "from npucall_client.commands.command import main; main()",
+        "from npucall_client.commands import main; main()",
         "info",
     ]
     ended = subprocess.run(

@@ -17,7 +17,7 @@ if sys.platform != "linux":
 from npucall_client.commands.command import main
 from npucall_exec import toolkit
 
-MAIN = "from npucall_client.commands.command import main; main()"
+MAIN = "from npucall_client.commands import main; main()"
 Run = Callable[..., subprocess.CompletedProcess[str]]
 HERE = Path(__file__).parent
 FLAGS = ("-lopapi_nn", "-lopapi_math", "-lnnopbase", "-lascendcl")

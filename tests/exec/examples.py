@@ -20,7 +20,7 @@ from npucall_exec import toolkit
 _OURS = {operator.name for operator in CATALOGUE}
 _CALLED = re.compile(r"\b(acl(?:nn)?[A-Z]\w*?)GetWorkspaceSize\s*\(")
 _LIBRARIES = ("-lopapi_nn", "-lopapi_math", "-lnnopbase", "-lascendcl")
-_MAIN = "from npucall_client.commands.command import main; main()"
+_MAIN = "from npucall_client.commands import main; main()"
 
 
 def _result(source: Path, home: Path, folder: Path) -> str:

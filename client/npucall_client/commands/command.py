@@ -13,7 +13,6 @@ import sys
 from collections.abc import Callable
 from functools import partial
 from importlib import import_module
-from importlib.metadata import entry_points
 from importlib.util import find_spec
 from typing import Annotated, Any, NoReturn
 
@@ -96,8 +95,10 @@ def main() -> None:
         rich_markup_mode=None,  # plain text, which no width cuts
     )
     app.callback()(_options)
-    every = commands()
     asked = next(iter(sys.argv[1:]), "")
+    every = _own_commands()
+    if asked not in every:
+        every = commands()
     if asked in _MODULES and asked not in every:
         folder = _MODULES[asked].partition(".")[0].removeprefix("npucall_")
         sys.exit(missing_distribution(f"npucall {asked}", folder))
@@ -119,14 +120,20 @@ def main() -> None:
 
 def commands() -> dict[str, Callable[[], Callable[..., Any]]]:
     """The subcommands by name: what loads each. Those of others only where these are installed."""
+    from importlib.metadata import entry_points  # noqa: PLC0415  # few need it, it costs each start
+
+    others = [point for point in entry_points(group=_GROUP) if point.name not in _MODULES]
+    return {**{point.name: point.load for point in others}, **_own_commands()}
+
+
+def _own_commands() -> dict[str, Callable[[], Callable[..., Any]]]:
+    """Those of ``_MODULES`` that are installed."""
     missing = tuple(package for package in (_SUITE, _EXEC) if find_spec(package) is None)
-    own = {
+    return {
         name: partial(_function, module, name)
         for name, module in _MODULES.items()
         if not module.startswith(missing)
     }
-    others = [point for point in entry_points(group=_GROUP) if point.name not in _MODULES]
-    return {**{point.name: point.load for point in others}, **own}
 
 
 def _function(module: str, name: str) -> Callable[..., Any]:

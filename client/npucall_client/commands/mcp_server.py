@@ -37,9 +37,7 @@ _KINDS = {int: "integer", float: "number", bool: "boolean"}
 _MOST_BYTES = 65_536
 _MOST_SECONDS = 600
 _AT_ONCE = 2
-_MAIN = (
-    "import sys; from npucall_client.commands.command import main; sys.argv[0] = 'npucall'; main()"
-)
+_MAIN = "import sys; from npucall_client.commands import main; sys.argv[0] = 'npucall'; main()"
 
 
 def mcp(

@@ -93,6 +93,7 @@ def _serve_on(device: Device, settings: ServerSettings, log: Log) -> ExitCode:
     server = Server(build(settings, device, log))
     signals = process.stop_signals()
     gc.freeze()  # objects made so far stay: no collection during a call looks at them
+    gc.enable()
     try:
         server.start()
     except OSError as error:

@@ -111,7 +111,7 @@ def test_another_distribution_adds_a_subcommand(said: Any, monkeypatch: pytest.M
     value = "npucall_client.commands.reservation_command:release"
     mine = EntryPoint("mine", value, "npucall.commands")
     monkeypatch.setattr(
-        command, "entry_points", lambda group: [mine] if group == mine.group else []
+        "importlib.metadata.entry_points", lambda group: [mine] if group == mine.group else []
     )
     assert "Ends a reservation, whoever has it." in said("mine", "--help")
     assert "  mine " in said("--help")

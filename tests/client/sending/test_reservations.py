@@ -33,7 +33,7 @@ from npucall_client.sending.threads import THREADS
 BOTH_SENDERS = pytest.mark.usefixtures("sender")
 
 ONE = np.ones(4, np.float32)
-COMMAND = [sys.executable, "-c", "from npucall_client.commands.command import main; main()"]
+COMMAND = [sys.executable, "-c", "from npucall_client.commands import main; main()"]
 
 
 @pytest.fixture(scope="module")
