@@ -174,7 +174,7 @@ def quick_cases() -> list[Case]:
 
 
 def ways_at(size: int) -> tuple[str, ...]:
-    """All of them; programs for calls that are small, many in flight for those that are not large."""
+    """All of them; programs where calls are small, many in flight where they are not large."""
     ways = ALL_WAYS
     ways += (PROGRAM,) if size < 64 * KIB else ()
     ways += (IN_FLIGHT,) if size <= MIB else ()
