@@ -61,6 +61,17 @@ def test_each_call_has_its_own_numbers_in_memory_that_is_kept(client: Client) ->
     assert shared(client) == known
 
 
+def test_a_large_result_lies_there_also_if_its_call_is_small_or_has_handles(client: Client) -> None:
+    one = LARGE[:1]
+    with client.session() as session:
+        held = [session.put(LARGE * np.float32(scale)) for scale in (1, 2, 3)]
+        for scale, remote in enumerate(held, start=1):  # from the second call on
+            found = client.run(kl_div_backward, one, LARGE, remote)
+            expected = -(LARGE * np.float32(scale) * one) * np.float32(1 / LARGE.size)
+            assert np.array_equal(found, expected)
+            assert (shared(client) > 0) == (scale > 1)
+
+
 def test_callers_have_memory_of_their_own_and_several_outputs_come_apart(client: Client) -> None:
     with ThreadPoolExecutor(4) as threads:
         assert all(threads.map(is_right, [client] * 16, range(16)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from npucall_client.calls.answers import response_to
+from npucall_client.sending.frames.frame_region import REGION_FROM
 from npucall_client.sending.large_call import LargeCall
 from npucall_client.sending.server_limits import CHECKED_FROM
 from npucall_client.sending.transfer import parts_of, place_nothing_in_chunks
@@ -32,7 +33,11 @@ async def executed(link: Link, attempts: Attempts) -> Response:
     size = sum(map(len, message))
     if size >= CHECKED_FROM:
         limits.check_message(call, size, await link.frames.most_bytes(attempts))
-    return response_to(call, await link.send_once("Execute", message, attempts))
+    answer = await link.send_once("Execute", message, attempts)
+    response = response_to(call, answer)
+    if in_frames and len(answer) >= REGION_FROM:
+        link.frames.memory.note(call, response)
+    return response
 
 
 async def _in_chunks(link: Link, attempts: Attempts, call: BoundCall) -> Response:

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 from npucall.errors import QueueFullError, QuotaError, SharedMemoryError, TooLargeError
 from npucall.wire.headers import EXECUTE
 from npucall_client.calls.answers import decode_reply
-from npucall_client.sending.frames.frame_region import REGION_FROM, bytes_of, region_bytes
+from npucall_client.sending.frames.frame_region import REGION_FROM, region_bytes
+from npucall_client.sending.transfer import size_of
 
 if TYPE_CHECKING:
     from npucall.wire.messages import Response
@@ -46,7 +47,15 @@ class CallMemory:
 
     def suits(self, call: BoundCall) -> bool:
         """Whether a call is worth it, and may be here."""
-        return REGION_FROM <= bytes_of(call) < self._chunks_from
+        if call.placement is not None or call.kept:
+            return False
+        size = size_of(call)
+        if size >= self._chunks_from:
+            return False
+        return size >= REGION_FROM or (
+            call.call in self._outputs
+            and size + sum(self._outputs[call.call].values()) >= REGION_FROM
+        )
 
     async def answer(self, call: BoundCall, metadata: bytes, attempts: Attempts) -> Response | None:
         """The answer to such a call; None if it has to travel otherwise.
@@ -66,7 +75,7 @@ class CallMemory:
             message = region.request(call, outputs)
             answer = await connection.call(EXECUTE, message, metadata, attempts.ends)
             response = region.response(call, answer)
-            self._note(call.call, response)
+            self.note(call, response)
             return response
 
     async def _region_of(
@@ -85,10 +94,10 @@ class CallMemory:
             self._rests_until = time.monotonic() + _REST_SECONDS
             return None
 
-    def _note(self, call: bytes, response: Response) -> None:
+    def note(self, call: BoundCall, response: Response) -> None:
         """How large the outputs of a call are, so that there is room for them next time."""
-        if call not in self._outputs:
+        if call.call not in self._outputs:
             reply = decode_reply(response.reply)
             if len(self._outputs) >= _MOST_NOTES:
                 self._outputs.clear()
-            self._outputs[call] = dict(zip(reply.stored, reply.stored_bytes, strict=True))
+            self._outputs[call.call] = dict(zip(reply.stored, reply.stored_bytes, strict=True))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from npucall.dtypes import AnyArray
+    from npucall.places import HandlePart, StepOutput
     from npucall.tensors import Buffer
     from npucall.wire.messages import Response
     from npucall.wire.places import ReceivedPlace
@@ -28,15 +29,6 @@ _LEAST = 4 * KIB
 """Shorter arrays travel in the message."""
 _ALIGNMENT = 64
 """Arrays begin at a multiple of this, as the contract recommends."""
-
-
-def bytes_of(call: BoundCall) -> int:
-    """Of the arrays of a call that could lie in a region; 0 if they have other places."""
-    if call.home is not None or call.placement is not None or call.kept:
-        return 0
-    if call.form is not None and call.form.request is not None:
-        return call.form.request.data_bytes
-    return sum(map(len, call.storage.values()))
 
 
 def region_bytes(call: BoundCall, outputs: Mapping[str, int]) -> int:
@@ -54,26 +46,27 @@ class FrameRegion:
     def __init__(self, name: bytes, memory: AnyArray) -> None:
         self.memory = memory
         self._name, self._used = name, 0
-        self._last: tuple[bytes, Mapping[str, int], list[int]] | None = None
+        self._last: tuple[bytes, Mapping[str, int], list[Any]] | None = None
         """The last call; the message of one like it is the same."""
         self._message: list[Buffer] = []
         self._outputs: dict[str, RegionPart] = {}
 
     def request(self, call: BoundCall, outputs: Mapping[str, int]) -> list[Buffer]:
         """The parts of the message of a call, whose arrays are copied here."""
-        every = list(call.data.values())
-        asked = call.call, outputs, list(map(len, every))
+        every = list(call.storage.values())
+        sizes = [data if isinstance(data, tuple) else len(data) for data in every]
+        asked = call.call, outputs, sizes
         if asked != self._last:
             self._used = 0
-            storage = [self._next(len(data)) if len(data) >= _LEAST else data for data in every]
+            storage = [self._next(len(data)) if _lies_here(data) else data for data in every]
             places = {name: size for name, size in outputs.items() if size >= _LEAST}
             self._outputs = {name: self._next(size) for name, size in places.items()}
             self._message = request_parts(call.call, storage, self._outputs)
-            is_whole = all(isinstance(each, RegionPart) for each in storage)
+            is_whole = all(isinstance(each, tuple) for each in storage)
             self._last = asked if is_whole else None
         start = 0
         for data in every:
-            if len(data) >= _LEAST:
+            if _lies_here(data):
                 self.memory[start : start + len(data)] = np.frombuffer(data, np.uint8)
                 start += _aligned(len(data))
         return self._message
@@ -106,6 +99,10 @@ class FrameRegion:
     def _next(self, size: int) -> RegionPart:
         start, self._used = self._used, self._used + _aligned(size)
         return RegionPart(self._name, start, size)
+
+
+def _lies_here(data: Buffer | HandlePart | StepOutput) -> TypeGuard[Buffer]:
+    return not isinstance(data, tuple) and len(data) >= _LEAST
 
 
 def _aligned(size: int) -> int:
