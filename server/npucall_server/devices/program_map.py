@@ -55,6 +55,8 @@ class StepMap(NamedTuple):
     moves: Sequence[Move]
     cleared: Sequence[tuple[Place, int]]
     """What is filled with zeros before the step, since the call may leave parts unwritten."""
+    completed: Sequence[tuple[str, Place]]
+    """Outputs that come from the device, and of which the call may leave parts unwritten."""
     written: Sequence[tuple[Place, int]]
     """What the call writes completely."""
     unread: Sequence[str]
@@ -192,6 +194,7 @@ class _Maker:
         places: dict[str, Place] = {}
         moves: list[Move] = []
         cleared: list[tuple[Place, int]] = []
+        completed: list[tuple[str, Place]] = []
         written: list[tuple[Place, int]] = []
         unread: list[str] = []
         scratch: list[int] = []
@@ -214,12 +217,13 @@ class _Maker:
             source = step.storages.get(name)
             if not stored:
                 (cleared if unproven else written).append((place, length))
-            elif type(source) is StepOutput:
-                moves.append(Move(self._places[source], place, length))
-            elif type(source) is ResidentPart:
-                moves.append(Move(source, place, length))
+            elif isinstance(source, StepOutput | ResidentPart):
+                begins = source if isinstance(source, ResidentPart) else self._places[source]
+                moves.append(Move(begins, place, length))
+                if name in step.call.unwritten:
+                    completed.append((name, place))
         self._give_back(number, scratch)
-        return StepMap(places, moves, cleared, written, unread)
+        return StepMap(places, moves, cleared, completed, written, unread)
 
     def _output(self, number: int, name: str, length: int) -> Place:
         output = StepOutput(number, name)

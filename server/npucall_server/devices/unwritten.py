@@ -10,9 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from npucall.declare.prepare import Prepared, once_a_call
-from npucall.errors import TensorLayoutError
-from npucall.tensors import Buffer, view
+from npucall.dtypes import AnyArray
+from npucall.tensors import view
 
 
 @once_a_call
@@ -25,28 +27,27 @@ def sent_outputs(call: Prepared) -> frozenset[str]:
 def begun(call: Prepared, storages: Mapping[str, Any]) -> Mapping[str, Any]:
     """The storages of a call, and those of its ``sent_outputs``, as they are before it runs.
 
-    Raises TensorLayoutError if one of these outputs has gaps and is already on the device.
+    A storage with gaps that is already on the device stays there: see ``set_in``.
     """
     names = sent_outputs(call) & call.unwritten.keys() if call.unwritten else ()
-    if not names:
-        return storages
-    return {**storages, **{name: _begun(call, name, storages.get(name)) for name in names}}
+    begun = {name: _begun(call, name, storages.get(name)) for name in names}
+    return {**storages, **begun} if begun else storages
 
 
-def _begun(call: Prepared, name: str, sent: object) -> Buffer:
+def set_in(call: Prepared, name: str, storage: AnyArray) -> None:
+    """Sets the elements of an output that the kernel may leave, in the bytes of its storage."""
+    view(call.outputs[name], storage.data)[...] = call.unwritten[name]
+
+
+def _begun(call: Prepared, name: str, sent: object) -> object:
     spec = call.outputs[name]
-    storage = bytearray(spec.storage_bytes)
+    storage = np.zeros(spec.storage_bytes, np.uint8)
     if spec.bytes != spec.storage_bytes and sent is not None:
         if not isinstance(sent, bytes | bytearray | memoryview):
-            raise TensorLayoutError(
-                f"{name}: expected an output without gaps, or its storage with the call, found "
-                "gaps in a handle or in the output of a step; the operator leaves some elements "
-                "as they were",
-                parameter=name,
-            )
-        storage[:] = sent
-    view(spec, storage)[...] = call.unwritten[name]
-    return storage
+            return sent
+        storage[:] = np.frombuffer(sent, np.uint8)
+    set_in(call, name, storage)
+    return storage.data
 
 
 def _is_zero(what: object) -> bool:

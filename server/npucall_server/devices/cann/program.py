@@ -24,7 +24,7 @@ from npucall_server.devices.cann.device_memory import piece_bytes
 from npucall_server.devices.cann.resident import address_of, is_aligned, residents
 from npucall_server.devices.cann.transfer import Transfer
 from npucall_server.devices.program_map import Place, ProgramMap, StepMap, program_map_of
-from npucall_server.devices.unwritten import begun
+from npucall_server.devices.unwritten import begun, set_in
 
 SLICE_NS = 10_000_000
 """Nanoseconds of work after which other calls have their turn."""
@@ -76,7 +76,10 @@ class ProgramRun:
 
     def __init__(self, steps: Sequence[Step], owner: str, *, careful: bool = False) -> None:
         self.owner, self._is_call = owner, len(steps) == 1
-        self.steps = [self._begun(number, step) for number, step in enumerate(steps)]
+        self.steps = [
+            step._replace(storages=begun(step.call, step.storages)) if step.call.unwritten else step
+            for step in steps
+        ]
         self.residents = [
             each
             for step in steps
@@ -148,7 +151,7 @@ class ProgramRun:
         step: StepMap = self.map.steps[number]
         base = transfer.device(0)
         if step.moves or step.cleared or memory.is_poisoned():
-            self._fill(step, transfer)
+            self._fill(number, step, transfer)
         addresses = {
             name: base + place if type(place) is int else address_of(place)  # type: ignore[arg-type]
             for name, place in step.places.items()
@@ -185,14 +188,6 @@ class ProgramRun:
         """How long each phase took in total."""
         return Phases(*self._spent)
 
-    def _begun(self, number: int, step: Step) -> Step:
-        try:
-            storages = begun(step.call, step.storages)
-        except NpucallError as error:
-            self.name_step(number, error)
-            raise
-        return step if storages is step.storages else step._replace(storages=storages)
-
     def _output(self, number: int, step: Step, name: str) -> Any:
         target = step.targets.get(name)
         if target is not None:
@@ -209,7 +204,7 @@ class ProgramRun:
             return fresh_array((step.call.outputs[name].storage_bytes,), np.uint8)
         return np.frombuffer(target, np.uint8)  # type: ignore[arg-type]  # handles are not answered
 
-    def _fill(self, step: StepMap, transfer: Transfer) -> None:
+    def _fill(self, number: int, step: StepMap, transfer: Transfer) -> None:
         if memory.is_poisoned():
             for place, length in step.written:
                 transfer.fill(self._address(transfer, place), length, memory.PATTERN)
@@ -218,6 +213,11 @@ class ProgramRun:
         for move in step.moves:
             source, target = (self._address(transfer, p) for p in (move.source, move.target))
             transfer.copy_on_device(target, source, move.length)
+        for name, place in step.completed:
+            call, address = self.steps[number].call, self._address(transfer, place)
+            storage = transfer.fetch_from(address, call.outputs[name].storage_bytes)
+            set_in(call, name, storage)
+            transfer.send_to(address, storage.data)
 
     def _address(self, transfer: Transfer, place: Place) -> int:
         return transfer.device(place) if type(place) is int else address_of(place)  # type: ignore[arg-type]

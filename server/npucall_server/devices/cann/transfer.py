@@ -112,6 +112,12 @@ class Transfer:
         """Copies to device memory outside the program's memory, and waits for that."""
         self._copies.send([Part(address, np.frombuffer(data, np.uint8))], ())
 
+    def fetch_from(self, address: int, length: int) -> AnyArray:
+        """Copies from device memory outside the program's memory, once the stream is done."""
+        data = np.empty(length, np.uint8)
+        self._copies.fetch([Part(address, data)], ())
+        return data
+
     def fetch(self, parts: Sequence[tuple[int, AnyArray]]) -> None:
         """Queues the copies from the device, or copies at once."""
         in_order = sorted(parts, key=itemgetter(0))
