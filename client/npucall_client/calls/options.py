@@ -6,6 +6,7 @@ same way.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from time import perf_counter_ns
 from types import ModuleType
@@ -22,7 +23,7 @@ from npucall_client.calls.known import KnownCalls
 from npucall_client.settings import checked_seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from npucall.dtypes import DType
     from npucall.tensors import TensorSpec
@@ -115,6 +116,9 @@ class Binding:
         named: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
         if "timeout" in named:
             named["timeout"] = checked_seconds(named["timeout"])
+        if not isinstance(named.get("outputs", {}), Mapping):
+            found = type(named["outputs"]).__name__
+            raise TypeError(f'outputs: expected arrays by name, {{"out": array}}, found {found}')
         options = replace(self.options, **named)
         return Binding(self._settings, options, self._declared, self._known)
 

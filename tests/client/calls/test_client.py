@@ -104,6 +104,16 @@ def test_an_operator_object_runs_as_its_own_variant_whatever_options_say(client:
 
 
 @EVERY_DEVICE
+@pytest.mark.parametrize(
+    "outputs", [np.ones(2), [np.ones(2)], "out"], ids=["array", "list", "text"]
+)
+def test_outputs_that_are_no_mapping_are_told_as_such(client: Client, outputs: Any) -> None:
+    with pytest.raises(
+        TypeError, match=r'outputs: expected arrays by name, \{"out": array\}, found'
+    ):
+        client.options(outputs=outputs)
+
+
 def test_options_add_up_and_leave_the_client_that_they_come_from_alone(client: Client) -> None:
     out = np.zeros((2, 3), np.float32)
     options = client.options(variant="builtin").options(outputs={"grad_target": out})
