@@ -103,7 +103,6 @@ def test_an_operator_object_runs_as_its_own_variant_whatever_options_say(client:
     assert options.execute(KL, ONES, self=ONES, target=TARGET).variant == ""
 
 
-@EVERY_DEVICE
 @pytest.mark.parametrize(
     "outputs", [np.ones(2), [np.ones(2)], "out"], ids=["array", "list", "text"]
 )
@@ -114,6 +113,7 @@ def test_outputs_that_are_no_mapping_are_told_as_such(client: Client, outputs: A
         client.options(outputs=outputs)
 
 
+@EVERY_DEVICE
 def test_options_add_up_and_leave_the_client_that_they_come_from_alone(client: Client) -> None:
     out = np.zeros((2, 3), np.float32)
     options = client.options(variant="builtin").options(outputs={"grad_target": out})
