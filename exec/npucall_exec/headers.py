@@ -21,6 +21,8 @@ _HEADER_OF = {
     "aclnnGeGluV3Backward": "geglu_backward",
     "aclnnAvgPool2d": "avgpool2d",
     "aclnnAvgPool2dBackward": "avgpool2d_backward",
+    "aclnnAvgPool3d": "avgpool3d",
+    "aclnnAvgPool3dBackward": "avgpool3d_backward",
     "aclnnBatchMatMul": "batch_matmul",
     "aclnnLogSigmoid": "logsigmoid",
     "aclnnLogSigmoidBackward": "logsigmoid_backward",

@@ -1,10 +1,14 @@
 from npucall.operators.adaptive_avg_pool2d import adaptive_avg_pool2d as adaptive_avg_pool2d
 from npucall.operators.adaptive_avg_pool2d_backward import adaptive_avg_pool2d_backward as adaptive_avg_pool2d_backward
+from npucall.operators.adaptive_avg_pool3d import adaptive_avg_pool3d as adaptive_avg_pool3d
+from npucall.operators.adaptive_avg_pool3d import adaptive_avg_pool3d_backward as adaptive_avg_pool3d_backward
 from npucall.operators.add import add as add
 from npucall.operators.add_layer_norm import add_layer_norm as add_layer_norm
 from npucall.operators.add_layer_norm_grad import add_layer_norm_grad as add_layer_norm_grad
 from npucall.operators.avg_pool2d import avg_pool2d as avg_pool2d
 from npucall.operators.avg_pool2d_backward import avg_pool2d_backward as avg_pool2d_backward
+from npucall.operators.avg_pool3d import avg_pool3d as avg_pool3d
+from npucall.operators.avg_pool3d import avg_pool3d_backward as avg_pool3d_backward
 from npucall.operators.matmul import batch_mat_mul as batch_mat_mul
 from npucall.operators.batch_norm import batch_norm as batch_norm
 from npucall.operators.batch_norm_backward import batch_norm_backward as batch_norm_backward
@@ -93,6 +97,8 @@ from npucall.operators.max_pool2d_with_indices import max_pool2d_with_indices as
 from npucall.operators.max_pool2d_with_indices_backward import max_pool2d_with_indices_backward as max_pool2d_with_indices_backward
 from npucall.operators.max_pool2d_with_mask import max_pool2d_with_mask as max_pool2d_with_mask
 from npucall.operators.max_pool2d_with_mask_backward import max_pool2d_with_mask_backward as max_pool2d_with_mask_backward
+from npucall.operators.max_pool3d_with_argmax import max_pool3d_with_argmax as max_pool3d_with_argmax
+from npucall.operators.max_pool3d_with_argmax import max_pool3d_with_argmax_backward as max_pool3d_with_argmax_backward
 from npucall.operators.mean import mean as mean
 from npucall.operators.mish import mish as mish
 from npucall.operators.mish_backward import mish_backward as mish_backward

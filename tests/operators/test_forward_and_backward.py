@@ -306,6 +306,16 @@ CASES: dict[str, tuple[Case, ...]] = {
             shapes={"self": (2, 4, 5)},
         ),
     ),
+    "aclnnMaxPool3dWithArgmax": (
+        Case({"kernel_size": (2,), "stride": (1,)}, shapes={"self": (2, 2, 3, 3)}),
+    ),
+    "aclnnAvgPool3d": (
+        Case(
+            {"kernel_size": (2, 3, 2), "stride": (1,), "padding": (1, 0, 1), "ceil_mode": True},
+            shapes={"self": (1, 2, 4, 3)},
+        ),
+    ),
+    "aclnnAdaptiveAvgPool3d": (Case({"output_size": (2, 3, 1)}, shapes={"self": (1, 3, 2, 4)}),),
     "aclnnAdaptiveAvgPool2d": (
         Case({"output_size": [(2, 3), (7, 2)]}, shapes={"self": (2, 4, 5)}),
     ),

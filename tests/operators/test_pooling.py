@@ -11,8 +11,10 @@ from npucall.errors import ArgumentError
 from npucall.operators import _averages
 from npucall.operators.adaptive_avg_pool2d import adaptive_avg_pool2d
 from npucall.operators.adaptive_avg_pool2d_backward import adaptive_avg_pool2d_backward
+from npucall.operators.adaptive_avg_pool3d import adaptive_avg_pool3d_backward
 from npucall.operators.avg_pool2d import avg_pool2d
 from npucall.operators.avg_pool2d_backward import avg_pool2d_backward
+from npucall.operators.avg_pool3d import avg_pool3d, avg_pool3d_backward
 from npucall.operators.max_pool2d_with_indices import max_pool2d_with_indices
 from npucall.operators.max_pool2d_with_indices_backward import max_pool2d_with_indices_backward
 
@@ -86,7 +88,9 @@ def test_averages_in_small_blocks_are_those_in_large_ones(
     block: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     planes, pooled = numbers((2, 9, 11), (2, 4, 17))
+    deep, shared = numbers((1, 4, 3, 5), (1, 2, 4, 3))
     windows: Any = {"kernel_size": (5, 2), "stride": (2, 3), "padding": (2, 1)}
+    deeper: Any = {"kernel_size": (2, 3, 2), "stride": (1, 1, 2), "padding": (1, 1, 1)}
 
     def found() -> list[Any]:
         result = compute(avg_pool2d, planes, **windows)
@@ -95,6 +99,9 @@ def test_averages_in_small_blocks_are_those_in_large_ones(
             compute(avg_pool2d_backward, result, planes, **windows),
             compute(adaptive_avg_pool2d, planes, (4, 17)),
             compute(adaptive_avg_pool2d_backward, pooled, planes),
+            average := compute(avg_pool3d, deep, **deeper),
+            compute(avg_pool3d_backward, average, deep, **deeper),
+            compute(adaptive_avg_pool3d_backward, shared, deep),
         ]
 
     whole = found()

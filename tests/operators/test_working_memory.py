@@ -103,6 +103,23 @@ def batch_norm(*shape: int) -> list[Large]:
     ]
 
 
+def pool3d(*shape: int) -> list[Large]:
+    """In windows of two cells along each of three axes, and in one window."""
+    windows = {"kernel_size": (2,), "stride": (2,), "padding": (0,)}
+    apart = {**windows, "dilation": (1,)}
+    pooled = (*shape[:-3], *(extent // 2 for extent in shape[-3:]))
+    one, shapes = (*shape[:-3], 1, 1, 1), {"grad_output": pooled, "self": shape}
+    dtypes = {"grad_output": FLOAT, "self": FLOAT, "indices": INT32}
+    return [
+        Large("aclnnAvgPool3d", {"self": shape}, windows),
+        Large("aclnnAvgPool3dBackward", shapes, windows),
+        Large("aclnnAdaptiveAvgPool3d", {"self": shape}, {"output_size": (1, 1, 1)}),
+        Large("aclnnAdaptiveAvgPool3dBackward", {"grad_output": one, "self": shape}, {}),
+        Large("aclnnMaxPool3dWithArgmax", {"self": shape}, apart),
+        Large("aclnnMaxPool3dWithArgmaxBackward", {**shapes, "indices": pooled}, apart, dtypes),
+    ]
+
+
 def max_pool(*shape: int) -> list[Large]:
     windows = {"kernel_size": (2,), "stride": (2,), "padding": (0,), "dilation": (1,)}
     pooled = (*shape[:-2], shape[-2] // 2, shape[-1] // 2)
@@ -387,6 +404,11 @@ CASES = [
         case
         for shape in ((1, 2, MANY // 2), (1, 2048, 2048), (MANY // 64, 8, 8))
         for case in (*max_pool(*shape), *avg_pool(*shape))
+    ),
+    *(
+        case
+        for shape in ((1, 2, MANY // 4, 2), (1, 128, 128, 256), (MANY // 512, 8, 8, 8))
+        for case in pool3d(*shape)
     ),
     *(pad(operator) for operator in CATALOGUE if re.search(r"Pad\dd", operator.name)),
     *(

@@ -183,3 +183,33 @@ SIM_OPERATOR(aclnnUpsampleTrilinear3d, const aclTensor *self, const aclIntArray 
 SIM_OPERATOR(aclnnUpsampleTrilinear3dBackward, const aclTensor *gradOut,
              const aclIntArray *outputSize, const aclIntArray *inputSize, bool alignCorners,
              double scalesD, double scalesH, double scalesW, SIM_OUT aclTensor *gradInput);
+
+// aclnn_avgpool3d.h; nn; 8.1 9.x
+SIM_OPERATOR(aclnnAvgPool3d, const aclTensor *self, const aclIntArray *kernelSize,
+             const aclIntArray *stride, const aclIntArray *padding, bool ceilMode,
+             bool countIncludePad, int64_t divisorOverride, SIM_OUT aclTensor *out);
+
+// aclnn_avgpool3d_backward.h; nn; 8.1 9.x
+SIM_OPERATOR(aclnnAvgPool3dBackward, const aclTensor *gradOutput, const aclTensor *self,
+             const aclIntArray *kernelSize, const aclIntArray *stride, const aclIntArray *padding,
+             bool ceilMode, bool countIncludePad, int64_t divisorOverride,
+             SIM_OUT aclTensor *output);
+
+// aclnn_adaptive_avg_pool3d.h; nn; 8.1 9.x
+SIM_OPERATOR(aclnnAdaptiveAvgPool3d, const aclTensor *self, const aclIntArray *outputSize,
+             SIM_OUT aclTensor *out);
+
+// aclnn_adaptive_avg_pool3d_backward.h; nn; 8.1 9.x
+SIM_OPERATOR(aclnnAdaptiveAvgPool3dBackward, const aclTensor *gradOutput, const aclTensor *self,
+             SIM_OUT aclTensor *out);
+
+// aclnn_max_pool3d_with_argmax.h; nn; 8.1 9.x
+SIM_OPERATOR(aclnnMaxPool3dWithArgmax, const aclTensor *self, const aclIntArray *kernelSize,
+             const aclIntArray *stride, const aclIntArray *padding, const aclIntArray *dilation,
+             bool ceilMode, SIM_OUT aclTensor *out, SIM_OUT aclTensor *indices);
+
+// aclnn_max_pool3d_with_argmax_backward.h; nn; 8.1 9.x
+SIM_OPERATOR(aclnnMaxPool3dWithArgmaxBackward, const aclTensor *gradOutput, const aclTensor *self,
+             const aclTensor *indices, const aclIntArray *kernelSize, const aclIntArray *stride,
+             const aclIntArray *padding, const aclIntArray *dilation, bool ceilMode,
+             SIM_OUT aclTensor *gradInput);

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from npucall.dtypes import FLOAT16, INT32
 from npucall.errors import FormatError, ShapeError
 from npucall.tensors import Format, Shape
+from npucall_conformance.statements._pooling import Pooling
 from npucall_conformance.statements.avg_pool2d import COMMON as OF_WINDOWS
-from npucall_conformance.statements.avg_pool2d import WindowShares, shares_of
 from npucall_conformance.statements.max_pool2d import several
 from npucall_conformance.stating import defects, reals
-from npucall_conformance.stating.arguments import Arguments, Terms
+from npucall_conformance.stating.arguments import Arguments
 from npucall_conformance.stating.domains import normal
 from npucall_conformance.stating.npu import aten
 from npucall_conformance.stating.parts import Attributes, In, Invalid, Out, Setup
@@ -30,57 +28,7 @@ COMMON: dict[str, Any] = {
 }  # fmt: skip
 
 
-def windows(k: Arguments) -> Shape:
-    pooled = k["output_size"] if "output_size" in k.values else k["grad_output"].shape[-2:]
-    return (*k["self"].shape[:-2], *pooled)
-
-
-def axes(k: Arguments) -> list[list[range]]:
-    """For each window along both axes its numbers."""
-    pairs = zip(k["self"].shape[-2:], windows(k)[-2:], strict=True)
-    return [
-        [range(i * size // count, -((-(i + 1) * size) // count)) for i in range(count)]
-        for size, count in pairs
-    ]  # fmt: skip
-
-
-def loops(k: Arguments) -> Any:
-    down, across = axes(k)
-    found = []
-    for plane in k["self"].reshape(-1, *k["self"].shape[-2:]).tolist():
-        for rows in down:
-            for columns in across:
-                total = reals.total([plane[y][x] for y in rows for x in columns])
-                found.append(total / (len(rows) * len(columns)))
-    return np.reshape(found, windows(k))
-
-
-def shares(k: Arguments) -> WindowShares:
-    counted = [[(window, len(window)) for window in of_axis] for of_axis in axes(k)]
-    return shares_of(counted, k["self"].shape[-1], lambda count: count)
-
-
-def arrays(k: Arguments) -> Terms:
-    return shares(k).of_windows(k["self"], windows(k))
-
-
-def grad_loops(k: Arguments) -> Any:
-    (down, across), (high, wide) = axes(k), k["self"].shape[-2:]
-    found = []
-    for plane in k["grad_output"].reshape(-1, len(down), len(across)).tolist():
-        for y in range(high):
-            for x in range(wide):
-                parts = [
-                    plane[i][j] / (len(rows) * len(columns))
-                    for i, rows in enumerate(down) if y in rows
-                    for j, columns in enumerate(across) if x in columns
-                ]  # fmt: skip
-                found.append(reals.total(parts))
-    return np.reshape(found, k["self"].shape)
-
-
-def grad_arrays(k: Arguments) -> Terms:
-    return shares(k).of_numbers(k["grad_output"], k["self"].shape)
+PLANES = Pooling(2, adaptive=True)
 
 
 def torch_says(k: Arguments, torch: Any) -> Any:
@@ -106,9 +54,9 @@ ADAPTIVE_AVG_POOL2D = Statement(
     "aclnnAdaptiveAvgPool2d",
     prototype="const aclTensor* self, const aclIntArray* outputSize, aclTensor* out",
     inputs=(In("self", normal(2.0)),),
-    outputs=(Out("out", windows, "self"),),
-    loops=loops,
-    arrays=arrays,
+    outputs=(Out("out", PLANES.windows, "self"),),
+    loops=PLANES.averages,
+    arrays=PLANES.averages_of_arrays,
     npu=aten("adaptive_avg_pool2d", "self", "output_size"),
     torch=torch_says,
     formats_by_rank=True,
@@ -145,8 +93,8 @@ ADAPTIVE_AVG_POOL2D_BACKWARD = Statement(
     prototype="const aclTensor* gradOutput, const aclTensor* self, aclTensor* out",
     inputs=(In("grad_output", normal()), In("self", normal(), read=False)),
     outputs=(Out("out", "self", "self"),),
-    loops=grad_loops,
-    arrays=grad_arrays,
+    loops=PLANES.averaged,
+    arrays=PLANES.averaged_of_arrays,
     shapes=grad_shapes,
     npu=aten("_adaptive_avg_pool2d_backward", "grad_output", "self"),
     torch=grad_torch,

@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-import math
-from typing import Any, NamedTuple
-
-import numpy as np
+from typing import Any
 
 from npucall.dtypes import FLOAT16, INT32
 from npucall.errors import AttributeValueError, FormatError, ShapeError
 from npucall.tensors import Format, Shape
+from npucall_conformance.statements._pooling import UNCLIPPED, Pooling
 from npucall_conformance.statements.max_pool2d import COMMON as OF_MAXIMA
-from npucall_conformance.statements.max_pool2d import counts, several
+from npucall_conformance.statements.max_pool2d import several
 from npucall_conformance.stating import defects, reals
-from npucall_conformance.stating.arguments import Arguments, Terms
+from npucall_conformance.stating.arguments import Arguments
 from npucall_conformance.stating.domains import normal
-from npucall_conformance.stating.npu import TorchArguments
+from npucall_conformance.stating.npu import TorchArguments, Way
 from npucall_conformance.stating.parts import Attributes, In, Invalid, Out, Setup
 from npucall_conformance.stating.promotion import dtype_of
 from npucall_conformance.stating.statement import Statement
 from npucall_conformance.stating.tables import FLOATS_WITH_BFLOAT16, on
 
 NAN, INF = reals.NAN, reals.INFINITY
-UNCLIPPED = ("Ascend910", "Ascend310P")
 NAMES = ("kernel_size", "stride", "padding", "ceil_mode", "count_include_pad", "divisor_override")
 C_NAMES = (
     "const aclIntArray* kernelSize, const aclIntArray* stride, const aclIntArray* padding, "
@@ -50,98 +47,7 @@ COMMON: dict[str, Any] = {
 }  # fmt: skip
 
 
-def axes(k: Arguments) -> list[list[tuple[list[int], int]]]:
-    """For each window along both axes its numbers, and how many cells are counted."""
-    steps, found = k["stride"] or k["kernel_size"], []
-    for place, count in enumerate(counts(k["self"].shape, {**k.values, "dilation": (1,)})):
-        size = k["self"].shape[place - 2]
-        kernel, stride, padding = (
-            given[place % len(given)] for given in (k["kernel_size"], steps, k["padding"])
-        )
-        of_axis = []
-        for window in range(count):
-            cells = [window * stride - padding + i for i in range(kernel)]
-            inside = [cell for cell in cells if 0 <= cell < size]
-            within = [cell for cell in cells if cell < size + padding]
-            padded = cells if k.product in UNCLIPPED else within
-            of_axis.append((inside, len(padded if k["count_include_pad"] else inside)))
-        found.append(of_axis)
-    return found
-
-
-def windows(k: Arguments) -> Shape:
-    return (*k["self"].shape[:-2], *counts(k["self"].shape, {**k.values, "dilation": (1,)}))
-
-
-def divisor(k: Arguments, high: int, wide: int) -> int:
-    return k["divisor_override"] or high * wide
-
-
-def loops(k: Arguments) -> Any:
-    down, across = axes(k)
-    found = []
-    for plane in k["self"].reshape(-1, *k["self"].shape[-2:]).tolist():
-        for rows, high in down:
-            for columns, wide in across:
-                total = reals.total([plane[y][x] for y in rows for x in columns])
-                found.append(reals.divide(total, float(divisor(k, high, wide))))
-    return np.reshape(found, windows(k))
-
-
-class WindowShares(NamedTuple):
-    """What windows have of the numbers of a plane, one entry for each pair that shares any."""
-
-    window: Any
-    number: Any
-    share: Any
-
-    def of_windows(self, numbers: Any, shape: Shape) -> Terms:
-        """For each window the sum of its shares."""
-        return _summed(numbers, self.number, self.window, self.share, shape)
-
-    def of_numbers(self, gradients: Any, shape: Shape) -> Terms:
-        """For each number the sum of the shares that windows have of it."""
-        return _summed(gradients, self.window, self.number, self.share, shape)
-
-
-def _summed(given: Any, source: Any, target: Any, share: Any, shape: Shape) -> Terms:
-    planes = given.reshape(math.prod(shape[:-2]), -1)
-    parts = planes[:, source] * share
-
-    def sums(parts: Any) -> Any:
-        found = np.zeros((math.prod(shape[-2:]), len(planes)))
-        np.add.at(found, target, parts.T)
-        return found.T.reshape(shape)
-
-    return Terms(sums(parts), sums(np.abs(parts)))
-
-
-def shares_of(axes: Any, width: int, divisor: Any) -> WindowShares:
-    """``axes``: for each window its numbers and its count; ``width``: numbers in a row."""
-    (windows, numbers, counts), across = (
-        np.array([(place, number, count) for place, (inside, count) in enumerate(of_axis)
-                  for number in inside], np.int64).reshape(-1, 3).T
-        for of_axis in axes
-    )  # fmt: skip
-    pairs = (
-        windows[:, None] * len(axes[1]) + across[0],
-        numbers[:, None] * width + across[1],
-        1 / divisor(counts[:, None] * across[2]),
-    )
-    return WindowShares(*map(np.ravel, pairs))
-
-
-def shares(k: Arguments) -> WindowShares:
-    number = k["divisor_override"]
-    return shares_of(
-        axes(k),
-        k["self"].shape[-1],
-        lambda count: np.full(count.shape, number) if number else count,
-    )
-
-
-def arrays(k: Arguments) -> Terms:
-    return shares(k).of_windows(k["self"], windows(k))
+PLANES = Pooling(2)
 
 
 def given(k: Any) -> list[Any]:
@@ -157,8 +63,14 @@ def torch_says(k: Arguments, torch: Any) -> Any:
     return torch.ops.aten.avg_pool2d(k["self"], *given(k))
 
 
-def npu(arguments: TorchArguments) -> Any:
-    return arguments.aten.avg_pool2d(arguments["self"], *given(arguments))
+def way(function: str, *tensors: str) -> Way:
+    """An operator of torch that takes these tensors."""
+
+    def call(arguments: TorchArguments) -> Any:
+        own = (arguments[name] for name in tensors)
+        return getattr(arguments.aten, function)(*own, *given(arguments))
+
+    return call
 
 
 VALUES = (
@@ -171,11 +83,11 @@ AVG_POOL2D = Statement(
     "aclnnAvgPool2d",
     prototype=f"const aclTensor* self, {C_NAMES}, aclTensor* out",
     inputs=(In("self", normal(2.0)),),
-    outputs=(Out("out", windows, "self"),),
-    loops=loops,
-    arrays=arrays,
+    outputs=(Out("out", PLANES.windows, "self"),),
+    loops=PLANES.averages,
+    arrays=PLANES.averages_of_arrays,
     kernel=dtype_of("self"),
-    npu=npu,
+    npu=way("avg_pool2d", "self"),
     torch=torch_says,
     **COMMON,
     edges=(Setup("numbers", (1, 4, 5), values={"self": [[
@@ -206,27 +118,7 @@ AVG_POOL2D = Statement(
 
 
 def grad_shapes(base: Shape, attributes: Attributes) -> dict[str, Shape]:
-    values = {**COMMON["defaults"], **attributes, "dilation": (1,)}
-    return {"grad_output": (*base[:-2], *counts(base, values)), "self": base}
-
-
-def grad_loops(k: Arguments) -> Any:
-    (down, across), (high, wide) = axes(k), k["self"].shape[-2:]
-    found = []
-    for plane in k["grad_output"].reshape(-1, len(down), len(across)).tolist():
-        parts: list[list[list[float]]] = [[[] for _ in range(wide)] for _ in range(high)]
-        for y, (rows, tall) in enumerate(down):
-            for x, (columns, broad) in enumerate(across):
-                part = reals.divide(plane[y][x], float(divisor(k, tall, broad)))
-                for row in rows:
-                    for column in columns:
-                        parts[row][column].append(part)
-        found.append([[reals.total(each) for each in row] for row in parts])
-    return np.reshape(found, k["self"].shape)
-
-
-def grad_arrays(k: Arguments) -> Terms:
-    return shares(k).of_numbers(k["grad_output"], k["self"].shape)
+    return PLANES.grad_shapes(base, {**COMMON["defaults"], **attributes})
 
 
 def grad_torch(k: Arguments, torch: Any) -> Any:
@@ -236,12 +128,6 @@ def grad_torch(k: Arguments, torch: Any) -> Any:
     return torch.ops.aten.avg_pool2d_backward(k["grad_output"], k["self"], *given(k))
 
 
-def grad_npu(arguments: TorchArguments) -> Any:
-    return arguments.aten.avg_pool2d_backward(
-        arguments["grad_output"], arguments["self"], *given(arguments)
-    )
-
-
 AVG_POOL2D_BACKWARD = Statement(
     "aclnnAvgPool2dBackward",
     prototype=(
@@ -249,11 +135,11 @@ AVG_POOL2D_BACKWARD = Statement(
     ),
     inputs=(In("grad_output", normal()), In("self", normal(), read=False)),
     outputs=(Out("grad_input", "self", "grad_output"),),
-    loops=grad_loops,
-    arrays=grad_arrays,
+    loops=PLANES.averaged,
+    arrays=PLANES.averaged_of_arrays,
     shapes=grad_shapes,
     kernel=dtype_of("grad_output"),
-    npu=grad_npu,
+    npu=way("avg_pool2d_backward", "grad_output", "self"),
     torch=grad_torch,
     **COMMON,
     mixed=(Setup(dtypes={"self": FLOAT16}),),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -10,9 +9,10 @@ import numpy as np
 from npucall.dtypes import FLOAT, FLOAT16, FLOATS, INT32, INT64
 from npucall.errors import ArgumentError, AttributeValueError, FormatError, ShapeError
 from npucall.tensors import Format, Shape
+from npucall_conformance.statements._pooling import Pooling
 from npucall_conformance.stating import defects, reals
-from npucall_conformance.stating.arguments import Arguments, Terms
-from npucall_conformance.stating.domains import Draw, normal
+from npucall_conformance.stating.arguments import Arguments
+from npucall_conformance.stating.domains import normal
 from npucall_conformance.stating.npu import aten
 from npucall_conformance.stating.parts import Attributes, In, Invalid, Out, Setup
 from npucall_conformance.stating.promotion import dtype_of
@@ -47,78 +47,22 @@ COMMON: dict[str, Any] = {
 }  # fmt: skip
 
 
-def counts(shape: Shape, k: Attributes) -> tuple[int, int]:
-    """Windows along both axes."""
-    found = []
-    for place in (0, 1):
-        size = shape[place - 2]
-        kernel, padding, dilation = (
-            k[name][place % len(k[name])] for name in ("kernel_size", "padding", "dilation")
-        )
-        steps = k["stride"] or k["kernel_size"]
-        stride = steps[place % len(steps)]
-        free = size + 2 * padding - dilation * (kernel - 1) - 1
-        count = (math.ceil(free / stride) if k["ceil_mode"] else free // stride) + 1
-        if k["ceil_mode"] and (count - 1) * stride >= size + padding:
-            count -= 1
-        found.append(count)
-    return found[0], found[1]
+PLANES = Pooling(2)
+windows, loops, arrays = PLANES.windows, PLANES.maxima, PLANES.maxima_of_arrays
+grad_loops, grad_arrays = PLANES.added, PLANES.added_of_arrays
 
 
-def windows(k: Arguments) -> Shape:
-    return (*k["self"].shape[:-2], *counts(k["self"].shape, k.values))
+def maxima_of(function: str) -> Any:
+    """What torch answers, if there are planes."""
 
+    def torch_says(k: Arguments, torch: Any) -> Any:
+        if not k["self"].numel():
+            return None
+        given = (k[name] for name in ATTRIBUTES)
+        found = getattr(torch.ops.aten, function)(k["self"], *given)
+        return {"out": found[0], "indices": found[1].double()}
 
-def cells(k: Arguments) -> list[list[int]]:
-    """For each window of a plane the places of its cells, in row-major order."""
-    high, wide = k["self"].shape[-2:]
-    down, across = counts(k["self"].shape, k.values)
-    steps = k["stride"] or k["kernel_size"]
-    own = {name: (k[name][0], k[name][-1]) for name in ("kernel_size", "padding", "dilation")}
-    found = []
-    for y in range(down):
-        for x in range(across):
-            rows = [y * steps[0] - own["padding"][0] + i * own["dilation"][0]
-                    for i in range(own["kernel_size"][0])]  # fmt: skip
-            columns = [x * steps[-1] - own["padding"][1] + j * own["dilation"][1]
-                       for j in range(own["kernel_size"][1])]  # fmt: skip
-            found.append([r * wide + c for r in rows for c in columns
-                          if 0 <= r < high and 0 <= c < wide])  # fmt: skip
-    return found
-
-
-def loops(k: Arguments) -> dict[str, Any]:
-    planes = k["self"].reshape(-1, math.prod(k["self"].shape[-2:])).tolist()
-    best, places = [], []
-    for plane in planes:
-        for window in cells(k):
-            lost = [cell for cell in window if math.isnan(plane[cell])]
-            place = lost[-1] if lost else max(window, key=lambda cell: plane[cell])
-            best.append(plane[place])
-            places.append(place)
-    return {"out": np.reshape(best, windows(k)), "indices": np.reshape(places, windows(k))}
-
-
-def arrays(k: Arguments) -> dict[str, Terms]:
-    planes = k["self"].reshape(-1, math.prod(k["self"].shape[-2:]))
-    best, places = [], []
-    for window in cells(k):
-        numbers = planes[:, window]
-        lost = np.isnan(numbers)
-        last = numbers.shape[1] - 1 - np.argmax(lost[:, ::-1], axis=1)
-        which = np.where(lost.any(1), last, np.argmax(np.where(lost, -INF, numbers), axis=1))
-        best.append(np.take_along_axis(numbers, which[:, np.newaxis], 1)[:, 0])
-        places.append(np.array(window)[which])
-    shape = windows(k)
-    return {"out": Terms(np.array(best).T.reshape(shape)),
-            "indices": Terms(np.array(places).T.reshape(shape).astype(np.float64))}  # fmt: skip
-
-
-def torch_says(k: Arguments, torch: Any) -> Any:
-    if not k["self"].numel():
-        return None
-    found = torch.ops.aten.max_pool2d_with_indices(k["self"], *(k[name] for name in ATTRIBUTES))
-    return {"out": found[0], "indices": found[1].double()}
+    return torch_says
 
 
 def several(name: str, *found: tuple[int, ...], **more: Any) -> tuple[Invalid, ...]:
@@ -161,7 +105,7 @@ MAX_POOL2D_WITH_INDICES = Statement(
     arrays=arrays,
     cost=0.0,
     npu=aten("max_pool2d_with_indices", "self", *ATTRIBUTES),
-    torch=torch_says,
+    torch=maxima_of("max_pool2d_with_indices"),
     **COMMON,
     mixed=(Setup(dtypes={"indices": INT64}, only=FLOATS),),
     edges=(
@@ -189,37 +133,7 @@ MAX_POOL2D_WITH_INDICES = Statement(
 
 
 def grad_shapes(base: Shape, attributes: Attributes) -> dict[str, Shape]:
-    pooled = (*base[:-2], *counts(base, {**COMMON["defaults"], **attributes}))
-    return {"grad_output": pooled, "self": base, "indices": pooled}
-
-
-def places(draw: Draw) -> Any:
-    """Of each window one of its first cells, or of its neighbours."""
-    return draw.random.integers(0, math.prod(draw.shapes["self"][-2:]), draw.shape)
-
-
-def grad_loops(k: Arguments) -> Any:
-    plane = math.prod(k["self"].shape[-2:])
-    found = []
-    for gradients, where in zip(k["grad_output"].reshape(-1, math.prod(windows(k)[-2:])).tolist(),
-                                k["indices"].reshape(-1, math.prod(windows(k)[-2:])).tolist(),
-                                strict=True):  # fmt: skip
-        added: list[list[float]] = [[] for _ in range(plane)]
-        for g, place in zip(gradients, where, strict=True):
-            added[int(place)].append(g)
-        found += [reals.total(each) for each in added]
-    return np.reshape(found, k["self"].shape)
-
-
-def grad_arrays(k: Arguments) -> Terms:
-    shape, count = k["self"].shape, math.prod(windows(k)[-2:])
-    g, where = (k[name].reshape(-1, count) for name in ("grad_output", "indices"))
-    value, size = (np.zeros((len(g), math.prod(shape[-2:]))) for _ in range(2))
-    lines = np.arange(len(g))
-    for column in range(count):
-        value[lines, where[:, column].astype(np.int64)] += g[:, column]
-        size[lines, where[:, column].astype(np.int64)] += np.abs(g[:, column])
-    return Terms(value.reshape(shape), size.reshape(shape), summed=count)
+    return PLANES.grad_shapes(base, {**COMMON["defaults"], **attributes})
 
 
 def grad_torch(k: Arguments, torch: Any) -> Any:
@@ -244,7 +158,7 @@ MAX_POOL2D_WITH_INDICES_BACKWARD = Statement(
     inputs=(
         In("grad_output", normal()),
         In("self", normal(), read=False),
-        In("indices", places, dtypes=(INT32,)),
+        In("indices", PLANES.places, dtypes=(INT32,)),
     ),
     outputs=(Out("grad_input", "self", "self"),),
     loops=grad_loops,

@@ -1,7 +1,7 @@
 """Averages over windows of planes, and their gradients.
 
-The windows of a plane are ranges of rows times ranges of columns, so that sums are taken along one
-axis after the other. With a divisor for each window::
+The windows of a plane are ranges of rows times ranges of columns, and of layers where it has depth,
+so that sums are taken along one axis after the other. With a divisor for each window::
 
     out[o] = sum of x[i], i in window o, / divisor[o]
     gradient of x[i] = sum of g[o] / divisor[o], o the windows that i is in
@@ -11,10 +11,11 @@ The windows that a number is in follow each other: so the gradient is a sum over
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any, NamedTuple
+from math import prod
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -61,6 +62,9 @@ class PooledAxis:
     """For some windows, what each divides by."""
 
 
+Axes: TypeAlias = "tuple[PooledAxis, ...]"
+
+
 def pooling(axis: Windows, *, padded: bool, clipped: bool) -> PooledAxis:
     """Windows of a pooling: ``padded`` counts cells of the padding, ``clipped`` only those."""
     size, kernel, stride, padding, _, count = axis
@@ -98,45 +102,44 @@ def adaptive(size: int, count: int) -> PooledAxis:
     return PooledAxis(size, count, size + count, windows, numbers, divisors)
 
 
-def cost(planes: int, axes: tuple[PooledAxis, PooledAxis]) -> int:
+def cost(planes: int, axes: Axes) -> int:
     """Numbers that are added up for so many planes, or their gradients."""
-    down, across = axes
-    rows, columns = max(down.size, down.count), max(across.size, across.count)
-    return planes * (down.pairs * columns + rows * across.pairs)
+    longest = [max(axis.size, axis.count) for axis in axes]
+    return planes * sum(
+        axis.pairs * prod(longest[:place] + longest[place + 1 :]) for place, axis in enumerate(axes)
+    )
 
 
-def average(
-    facts: Facts, planes: Array, name: str, axes: tuple[PooledAxis, PooledAxis]
-) -> AnyArray:
+def average(facts: Facts, planes: Array, name: str, axes: Axes) -> AnyArray:
     """Writes the averages of windows."""
-    shape = (*planes.shape[:-2], *(axis.count for axis in axes))
+    before = len(planes.shape) - len(axes)
+    shape = (*planes.shape[:before], *(axis.count for axis in axes))
     out = facts.output(name, shape)
 
     def compute(block: tuple[slice, ...]) -> None:
-        *lead, rows, columns = block
-        ranges = axes[0].windows(_places(rows)), axes[1].windows(_places(columns))
-        total = _total(facts, planes, (*lead,), ranges, None)
-        total /= _divisors(axes, rows, columns, total.dtype)
+        cells = block[before:]
+        ranges = [axis.windows(_places(piece)) for axis, piece in zip(axes, cells, strict=True)]
+        total = _total(facts, planes, block[:before], ranges, None)
+        total /= _divisors(axes, cells, total.dtype)
         out[block] = total.reshape([piece.stop - piece.start for piece in block])
 
-    facts.each(cut(shape, _limit(axes, shape[-2:], planes.shape[-2:])), compute)
+    facts.each(cut(shape, _limit(axes, shape[before:], planes.shape[before:])), compute)
     return out
 
 
-def average_back(
-    facts: Facts, gradient: Array, name: str, axes: tuple[PooledAxis, PooledAxis]
-) -> AnyArray:
+def average_back(facts: Facts, gradient: Array, name: str, axes: Axes) -> AnyArray:
     """Writes the gradient of averages, ``gradient``, with respect to the planes."""
-    shape = (*gradient.shape[:-2], *(axis.size for axis in axes))
+    before = len(gradient.shape) - len(axes)
+    shape = (*gradient.shape[:before], *(axis.size for axis in axes))
     out = facts.output(name, shape)
 
     def compute(block: tuple[slice, ...]) -> None:
-        *lead, rows, columns = block
-        ranges = axes[0].numbers(_places(rows)), axes[1].numbers(_places(columns))
-        total = _total(facts, gradient, (*lead,), ranges, axes)
+        cells = block[before:]
+        ranges = [axis.numbers(_places(piece)) for axis, piece in zip(axes, cells, strict=True)]
+        total = _total(facts, gradient, block[:before], ranges, axes)
         out[block] = total.reshape([piece.stop - piece.start for piece in block])
 
-    facts.each(cut(shape, _limit(axes, shape[-2:], gradient.shape[-2:])), compute)
+    facts.each(cut(shape, _limit(axes, shape[before:], gradient.shape[before:])), compute)
     return out
 
 
@@ -144,53 +147,52 @@ def _places(piece: slice) -> AnyArray:
     return np.arange(piece.start, piece.stop)
 
 
-def _limit(axes: tuple[PooledAxis, PooledAxis], results: Shape, sources: Shape) -> int:
+def _limit(axes: Axes, results: Shape, sources: Shape) -> int:
     """Elements of a block, which reads no more than that many unless one element does."""
     if 0 in results:
         return 1
-    (rows, columns), (rows_read, columns_read) = results, sources
-    tall, wide = (-(-axis.pairs // count) + 1 for axis, count in zip(axes, results, strict=True))
-    if (most := BLOCK // tall) < max(columns, columns_read):
-        return max(min(most, (most - wide) // -(-columns_read // columns)), 1)
-    most = BLOCK // max(columns, columns_read)
-    if most < max(rows, rows_read):
-        return max(min(most, (most - tall) // -(-rows_read // rows)), 1) * columns
-    return most // max(rows, rows_read) * rows * columns
+    reads = [-(-axis.pairs // count) + 1 for axis, count in zip(axes, results, strict=True)]
+    whole = [max(pair) for pair in zip(results, sources, strict=True)]
+    for place in reversed(range(len(axes))):
+        most = BLOCK // (prod(reads[:place]) * prod(whole[place + 1 :]))
+        if most < whole[place]:
+            fits = (most - reads[place]) // -(-sources[place] // results[place])
+            return max(min(most, fits), 1) * prod(results[place + 1 :])
+    return BLOCK // prod(whole) * prod(results)
 
 
 def _total(
     facts: Facts,
     source: Array,
     lead: tuple[slice, ...],
-    ranges: tuple[Ranges, Ranges],
-    before: tuple[PooledAxis, PooledAxis] | None,
+    ranges: Sequence[Ranges],
+    before: Axes | None,
 ) -> AnyArray:
     """Sums over ranges of planes, or of these divided ``before``; in parts that fit a block."""
-    down, across = ranges
-    rows, columns = down.reads(), across.reads()
+    reads = [each.reads() for each in ranges]
     found = []
-    for part in cut((rows.stop - rows.start, columns.stop - columns.start), BLOCK):
-        y, x = (
-            slice(axis.start + piece.start, axis.start + piece.stop)
-            for axis, piece in zip((rows, columns), part, strict=True)
-        )
-        numbers = facts.read(source, (*lead, y, x))
-        numbers = numbers.reshape(-1, *numbers.shape[-2:])
+    for part in cut(tuple(read.stop - read.start for read in reads), BLOCK):
+        cells = [
+            slice(read.start + piece.start, read.start + piece.stop)
+            for read, piece in zip(reads, part, strict=True)
+        ]
+        numbers = facts.read(source, (*lead, *cells))
+        numbers = numbers.reshape(-1, *numbers.shape[-len(cells) :])
         if before is not None:
-            numbers = numbers / _divisors(before, y, x, numbers.dtype)
-        found.append(_sums(_sums(numbers, down.within(y), 1), across.within(x), 2))
+            numbers = numbers / _divisors(before, cells, numbers.dtype)
+        for axis, (each, cell) in enumerate(zip(ranges, cells, strict=True), 1):
+            numbers = _sums(numbers, each.within(cell), axis)
+        found.append(numbers)
     if not found:
         counts = [piece.stop - piece.start for piece in lead]
-        return np.zeros((*counts, len(down.starts), len(across.starts)))
+        return np.zeros((*counts, *(len(each.starts) for each in ranges)))
     total: AnyArray = reduce(np.add, found)
     return total
 
 
-def _divisors(
-    axes: tuple[PooledAxis, PooledAxis], rows: slice, columns: slice, dtype: Any
-) -> AnyArray:
-    of_axes = axes[0].divisors(_places(rows)), axes[1].divisors(_places(columns))
-    found: AnyArray = np.multiply.outer(*of_axes).astype(dtype)
+def _divisors(axes: Axes, cells: Sequence[slice], dtype: Any) -> AnyArray:
+    of_axes = [axis.divisors(_places(piece)) for axis, piece in zip(axes, cells, strict=True)]
+    found: AnyArray = reduce(np.multiply.outer, of_axes).astype(dtype)
     return found
 
 

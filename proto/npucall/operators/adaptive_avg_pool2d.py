@@ -6,46 +6,49 @@ from npucall.declare import Attribute, Facts, Input, Kind, Output, Sample, at_on
 from npucall.declare.draft import Draft
 from npucall.dtypes import AnyArray, Array
 from npucall.operators import _averages as averages
+from npucall.operators import _windows as windows
 from npucall.operators.avg_pool2d import PRODUCTS
 from npucall.products import ASCEND_950
 from npucall.tensors import Shape
 
-AXES = 2
+AXES = windows.PLANES
 
 
-def axes(planes: Shape, pooled: Shape) -> tuple[averages.PooledAxis, averages.PooledAxis]:
-    """Those of both axes."""
-    down, across = map(averages.adaptive, planes[-2:], pooled[-2:])
-    return down, across
+def axes(planes: Shape, pooled: Shape, count: int = AXES) -> averages.Axes:
+    """Those of the last axes."""
+    return tuple(map(averages.adaptive, planes[-count:], pooled[-count:]))
 
 
-def cost(planes: Shape, pooled: Shape) -> int:
+def cost(planes: Shape, pooled: Shape, count: int = AXES) -> int:
     """Numbers that are added up."""
-    return averages.cost(prod(planes[:-2]), axes(planes, pooled))
+    return averages.cost(prod(planes[:-count]), axes(planes, pooled, count))
 
 
-def same_lead(name: str) -> rules.Rule:
-    """All extents but the last two are those of ``self``."""
+def same_lead(name: str, count: int = AXES) -> rules.Rule:
+    """All extents but the last ones are those of ``self``."""
     return rules.requires(
         "the leading extents of self",
         name,
         holds=lambda draft: (
-            draft.tensor(name) is None or draft.shape(name)[:-2] == draft.shape("self")[:-2]
+            draft.tensor(name) is None or draft.shape(name)[:-count] == draft.shape("self")[:-count]
         ),
         found=lambda draft: f"shape {draft.shape(name)}",
     )
 
 
-def _wanted(least: int) -> rules.Rule:
+def wanted(least: int, count: int = AXES) -> rules.Rule:
+    """A number of windows for each axis."""
     return rules.value_fits(
-        f"two numbers of {least} or more",
+        f"{windows.WORDS[count]} numbers of {least} or more",
         "output_size",
-        lambda value: len(value) == AXES and min(value) >= least,
+        lambda value: len(value) == count and min(value) >= least,
     )
 
 
-def _pooled(draft: Draft) -> Shape:
-    return (*draft.shape("self")[:-2], *draft.attribute("output_size"))
+def pooled(draft: Draft) -> Shape:
+    """The shape of as many windows as are wanted."""
+    size = draft.attribute("output_size")
+    return (*draft.shape("self")[: -len(size)], *size)
 
 
 @operator(
@@ -62,20 +65,15 @@ def _pooled(draft: Draft) -> Shape:
         same_lead("out"),
         rules.on(
             (ASCEND_950,),
-            rules.requires(
-                "planes with elements",
-                "self",
-                holds=lambda draft: 0 not in draft.shape("self")[-2:],
-                found=lambda draft: f"shape {draft.shape('self')}",
-            ),
+            windows.elements(2),
         ),
         rules.supported("self", "out"),
         rules.same_dtype("out", as_="self"),
         rules.same_format("out", "self"),
         rules.format_of_rank("self", "out"),
-        rules.on((ASCEND_950,), _wanted(0)),
-        rules.except_on((ASCEND_950,), _wanted(1)),
-        rules.shape_of("self", into="pooled", make=_pooled),
+        rules.on((ASCEND_950,), wanted(0)),
+        rules.except_on((ASCEND_950,), wanted(1)),
+        rules.shape_of("self", into="pooled", make=pooled),
         rules.same_shape("out", "pooled", "what output_size says"),
         rules.fill_if_empty("self", fill=lambda _: 0.0, meaning="0"),
     ),

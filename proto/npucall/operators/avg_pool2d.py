@@ -30,27 +30,27 @@ PRODUCTS = {
 
 
 def axes(
-    shape: Shape, given: Mapping[str, Any], product: Product | None
-) -> tuple[averages.PooledAxis, averages.PooledAxis]:
-    """Both axes of planes of a shape."""
+    shape: Shape, given: Mapping[str, Any], product: Product | None, count: int = windows.PLANES
+) -> averages.Axes:
+    """The axes of planes of a shape."""
     sizes = {name: given[name] for name in windows.NAMES[:3]}
     clipped = product not in (ASCEND_910, ASCEND_310P)
-    down, across = (
+    first, *others = (
         averages.pooling(axis, padded=given["count_include_pad"], clipped=clipped)
-        for axis in windows.axes(shape, sizes, given["ceil_mode"])
+        for axis in windows.axes(shape, sizes, given["ceil_mode"], count)
     )
     if divisor := given["divisor_override"]:
         return (
-            replace(down, divisors=lambda places: np.full(len(places), divisor)),
-            replace(across, divisors=np.ones_like),
+            replace(first, divisors=lambda places: np.full(len(places), divisor)),
+            *(replace(axis, divisors=np.ones_like) for axis in others),
         )
-    return down, across
+    return first, *others
 
 
-def cost(facts: Facts, given: Mapping[str, Any]) -> int:
+def cost(facts: Facts, given: Mapping[str, Any], count: int = windows.PLANES) -> int:
     """Numbers that are added up."""
     shape = facts.shapes["self"]
-    return averages.cost(prod(shape[:-2]), axes(shape, given, facts.product))
+    return averages.cost(prod(shape[:-count]), axes(shape, given, facts.product, count))
 
 
 @operator(
@@ -70,11 +70,11 @@ def cost(facts: Facts, given: Mapping[str, Any]) -> int:
         windows.values("padding", 0),
         rules.rank_is("self", 3, 4),
         rules.same_rank("out", as_="self"),
-        windows.elements,
+        windows.elements(3),
         windows.length("kernel_size", 1),
         windows.length("padding", 1),
         windows.length("stride", 0),
-        windows.half_padding,
+        windows.half_padding(),
         *windows.found(),
         rules.same_shape("out", "windows", "that of the windows"),
         rules.one_of("cube_math_type", *range(5)),

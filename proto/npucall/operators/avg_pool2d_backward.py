@@ -33,7 +33,7 @@ MOST = 255
         windows.length("stride", 0),
         windows.values("stride", 1),
         windows.length("padding", 1),
-        windows.half_padding,
+        windows.half_padding(),
         rules.one_of("cube_math_type", *range(4)),
         rules.same_shape("grad_input", "self"),
         *windows.found(),

@@ -1,6 +1,8 @@
 """Largest number of each window, and where it stands."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from functools import reduce
+from itertools import product
 from math import prod
 from typing import Any
 
@@ -21,18 +23,25 @@ WINDOWS = (
 )
 
 
-def _rows(height: windows.Windows, width: windows.Windows) -> int:
+def _rows(axes: tuple[windows.Windows, ...]) -> int:
     """Rows of windows in a block."""
-    return max(BLOCK // (height.stride * (width.size + 2 * width.padding + width.reach)), 1)
+    *outer, height, _ = axes
+    layers = prod(max(axis.stride, axis.reach) for axis in outer)
+    return max(BLOCK // (layers * height.stride * _wide(axes)), 1)
 
 
-def holds(facts: Facts, attributes: Mapping[str, Any]) -> int:
+def _wide(axes: tuple[windows.Windows, ...]) -> int:
+    """Numbers in a row of a plane with its padding."""
+    return axes[-1].size + 2 * axes[-1].padding + axes[-1].reach
+
+
+def holds(facts: Facts, attributes: Mapping[str, Any], count: int = windows.PLANES) -> int:
     """Of wide planes a row of windows."""
     shape = facts.shapes["self"]
     given = {name: attributes[name] for name in windows.NAMES}
-    height, width = windows.axes(shape, given, attributes["ceil_mode"])
-    needed = height.reach * (width.size + 2 * width.padding + width.reach)
-    return 16 * needed + 32 * width.windows if needed > BLOCK else 0
+    axes = windows.axes(shape, given, attributes["ceil_mode"], count)
+    needed = prod(axis.reach for axis in axes[:-1]) * _wide(axes)
+    return 16 * needed + 32 * axes[-1].windows if needed > BLOCK else 0
 
 
 @operator(
@@ -48,10 +57,10 @@ def holds(facts: Facts, attributes: Mapping[str, Any]) -> int:
         rules.same_dtype("out", as_="self"),
         rules.dtype_in("indices", INT32, INT64),
         rules.same_format("out", "self"),
-        rules.format_in("self", *windows.FORMATS),
+        rules.format_in("self", *windows.FORMATS[windows.PLANES]),
         rules.rank_is("self", 3, 4),
         *windows.checks(),
-        windows.elements,
+        windows.elements(3),
         *windows.found(),
         rules.same_shape("out", "windows", "that of the windows"),
         rules.same_shape("indices", "windows", "that of the windows"),
@@ -96,57 +105,73 @@ def pooled(
     facts: Facts, planes: Array, axes: tuple[windows.Windows, ...], indices: AnyArray
 ) -> AnyArray:
     """Writes the largest numbers to ``out``, and where they stand to an array of their shape."""
-    height, width = axes
     shape = facts.shapes["windows"]
     out = facts.output("out", shape)
+    before = len(shape) - len(axes)
 
     def pool(block: tuple[slice, ...]) -> None:
-        *lead, rows = block
-        found = _pooled(facts, planes, tuple(lead), rows, height, width)
+        cells = (*block[before:], slice(0, shape[-1]))
+        begins = [
+            np.arange(piece.start, piece.stop) * axis.stride - axis.padding
+            for axis, piece in zip(axes, cells, strict=True)
+        ]
+        found = _pooled(_padded(facts, planes, block[:before], begins, axes), begins, axes)
         count = [piece.stop - piece.start for piece in block]
-        out[block], indices[block] = (each.reshape(*count, width.windows) for each in found)
+        out[block], indices[block] = (each.reshape(*count, shape[-1]) for each in found)
 
-    facts.each(cut(shape[:-1], _rows(height, width)), pool)
+    facts.each(cut(shape[:-1], _rows(axes)), pool)
     return out
 
 
-def _pooled(
+def _padded(
     facts: Facts,
     planes: Array,
     lead: tuple[slice, ...],
-    rows: slice,
-    height: windows.Windows,
-    width: windows.Windows,
+    begins: Sequence[AnyArray],
+    axes: tuple[windows.Windows, ...],
+) -> AnyArray:
+    """What windows that begin there have of some planes, with -inf beyond the edges."""
+    reads, edges, extents = [], [slice(None)], [prod(each.stop - each.start for each in lead)]
+    for axis, begin in zip(axes, begins, strict=True):
+        first, stop = int(begin[0]), int(begin[-1]) + axis.reach
+        reads.append(slice(max(first, 0), min(stop, axis.size)))
+        edges.append(slice(reads[-1].start - first, reads[-1].stop - first))
+        extents.append(stop - first)
+    padded = np.full(extents, -np.inf, facts.dtype)
+    inside = padded[tuple(edges)]
+    inside[...] = facts.read(planes, (*lead, *reads)).reshape(inside.shape)
+    return padded
+
+
+def _pooled(
+    padded: AnyArray, begins: Sequence[AnyArray], axes: tuple[windows.Windows, ...]
 ) -> tuple[AnyArray, AnyArray]:
-    """The largest numbers of some rows of windows, and where they stand."""
-    top = rows.start * height.stride - height.padding
-    tall = (rows.stop - rows.start - 1) * height.stride + height.reach
-    wide = (width.windows - 1) * width.stride + width.reach
-    count = prod(piece.stop - piece.start for piece in lead)
-    padded = np.full((count, tall, wide), -np.inf, facts.dtype)
-    first, last = max(top, 0), min(top + tall, height.size)
-    right = min(wide - width.padding, width.size)
-    numbers = facts.read(planes, (*lead, slice(first, last), slice(0, right)))
-    edge = slice(width.padding, width.padding + right)
-    padded[:, first - top : last - top, edge] = numbers.reshape(count, last - first, right)
-    row = np.arange(rows.start, rows.stop) * height.stride - height.padding
-    column = np.arange(width.windows) * width.stride - width.padding
-    inside = _inside(height, row)[:, np.newaxis] * width.size + _inside(width, column)
-    places = np.broadcast_to(inside, (count, *inside.shape)).copy()
-    best = np.full(places.shape, -np.inf, facts.dtype)
-    for i in range(height.kernel):
-        own = (row + i * height.dilation)[:, np.newaxis] * width.size
-        for j in range(width.kernel):
-            window = padded[
-                :,
-                i * height.dilation : i * height.dilation + tall - height.reach + 1 : height.stride,
-                j * width.dilation : j * width.dilation + wide - width.reach + 1 : width.stride,
-            ]
-            taken = ~(window <= best)  # NaN is taken, and after it NaN alone
-            taken &= ~np.isnan(best) | np.isnan(window)
-            np.copyto(places, own + (column + j * width.dilation), where=taken)
-            np.copyto(best, window, where=taken)
+    """The largest numbers of the windows that begin there, and where they stand."""
+    sizes = [axis.size for axis in axes]
+    inside = _places(map(_inside, axes, begins), sizes)
+    places = np.broadcast_to(inside, (len(padded), *inside.shape)).copy()
+    best = np.full(places.shape, -np.inf, padded.dtype)
+    for steps in product(*(range(axis.kernel) for axis in axes)):
+        cells = [step * axis.dilation for axis, step in zip(axes, steps, strict=True)]
+        reads = [
+            slice(cell, cell + int(begin[-1] - begin[0]) + 1, axis.stride)
+            for axis, begin, cell in zip(axes, begins, cells, strict=True)
+        ]
+        window = padded[(slice(None), *reads)]
+        taken = ~(window <= best)  # NaN is taken, and after it NaN alone
+        taken &= ~np.isnan(best) | np.isnan(window)
+        np.copyto(places, _places(map(np.add, begins, cells), sizes), where=taken)
+        np.copyto(best, window, where=taken)
     return best, places
+
+
+def _places(cells: Iterable[AnyArray], sizes: Sequence[int]) -> AnyArray:
+    """Where cells stand in a plane of these sizes, from where they stand along each axis."""
+    return reduce(
+        lambda before, axis: np.add.outer(before * axis[1], axis[0]),
+        zip(cells, sizes, strict=True),
+        np.zeros((), np.int64),
+    )
 
 
 def _inside(axis: windows.Windows, begins: AnyArray) -> AnyArray:

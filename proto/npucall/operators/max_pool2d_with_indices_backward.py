@@ -11,23 +11,32 @@ from npucall.declare.cuts import BLOCK, cut
 from npucall.dtypes import FLOAT, FLOATS, INT32, INT64, AnyArray, Array
 from npucall.operators import _windows as windows
 from npucall.operators._labels import check_labels
+from npucall.operators._windows import PLANES
 from npucall.operators.max_pool2d_with_indices import WINDOWS
 from npucall.products import A2, A3, ASCEND_950
 
 TENSORS = ("grad_output", "self", "indices")
 
 
-def _check(facts: Facts, inputs: Mapping[str, Any], attributes: Mapping[str, Any]) -> None:
-    del attributes
-    indices = inputs["indices"]
-    for block in facts.blocks(indices.shape):
-        check_labels("indices", facts.read(indices, block), prod(facts.shapes["self"][-2:]))
+def in_planes(whole: str, count: int) -> Values:
+    """``indices`` name numbers of a plane, the last axes of what is ``whole``."""
+
+    def numbers(facts: Facts) -> int:
+        return prod(facts.shapes[whole][-count:])
+
+    def check(facts: Facts, inputs: Mapping[str, Any], attributes: Mapping[str, Any]) -> None:
+        del attributes
+        indices = inputs["indices"]
+        for block in facts.blocks(indices.shape):
+            check_labels("indices", facts.read(indices, block), numbers(facts))
+
+    return Values(("indices",), check, lambda facts: range(numbers(facts)))
 
 
-def holds(facts: Facts, _: Mapping[str, Any]) -> int:
+def holds(facts: Facts, pooled: str = "windows", count: int = PLANES) -> int:
     """Of a plane that is longer than a block."""
-    plane, pooled = (prod(facts.shapes[name][-2:]) for name in ("self", "windows"))
-    return 8 * plane + 32 * pooled if plane > BLOCK else 0
+    plane, numbers = (prod(facts.shapes[name][-count:]) for name in ("self", pooled))
+    return 8 * plane + 32 * numbers if plane > BLOCK else 0
 
 
 @operator(
@@ -46,19 +55,19 @@ def holds(facts: Facts, _: Mapping[str, Any]) -> int:
         rules.on((ASCEND_950,), rules.dtype_in("indices", INT32, INT64)),
         rules.same_format("self", "grad_output"),
         rules.same_format("grad_input", "grad_output"),
-        rules.format_in("grad_output", *windows.FORMATS),
+        rules.format_in("grad_output", *windows.FORMATS[windows.PLANES]),
         rules.rank_is("self", 3, 4),
         *windows.checks(),
         rules.same_shape("grad_input", "self"),
-        windows.elements,
+        windows.elements(3),
         *windows.found(),
         rules.same_shape("grad_output", "windows", "that of the windows"),
         rules.same_shape("indices", "windows", "that of the windows"),
         rules.succeed_if_empty("self"),
     ),
     kernel_dtype=rules.dtype_of("self"),
-    over=at_once(holds=holds),
-    values=Values(("indices",), _check, lambda facts: range(prod(facts.shapes["self"][-2:]))),
+    over=at_once(holds=lambda facts, _: holds(facts)),
+    values=in_planes("self", PLANES),
     sample=Sample(
         {"self": (1, 2, 3, 3), "grad_output": (1, 2, 2, 2), "indices": (1, 2, 2, 2)},
         {"indices": INT32},
@@ -93,22 +102,25 @@ def max_pool2d_with_indices_backward(
 
 
 def added_up(
-    facts: Facts, grad_output: Array, indices: Callable[[tuple[slice, ...]], AnyArray]
+    facts: Facts,
+    grad_output: Array,
+    indices: Callable[[tuple[slice, ...]], AnyArray],
+    count: int = PLANES,
 ) -> AnyArray:
     """Writes the gradient of the planes; ``indices`` has those of some planes."""
     shape = facts.shapes["self"]
-    plane = prod(shape[-2:])
+    plane = prod(shape[-count:])
     out = facts.output("grad_input", shape)
 
     def add_up(lead: tuple[slice, ...]) -> None:
         places = np.asarray(indices(lead), np.int64)
         check_labels("indices", places, plane)
-        count = prod(places.shape[:-2])
-        places = places.reshape(count, -1) + np.arange(count)[:, np.newaxis] * plane
-        weights = facts.read(grad_output, lead).reshape(-1)
-        total = np.bincount(places.reshape(-1), weights, count * plane)
         extents = [piece.stop - piece.start for piece in lead]
-        out[lead] = total.reshape(*extents, *shape[-2:])
+        some = prod(extents)
+        places = places.reshape(some, -1) + np.arange(some)[:, np.newaxis] * plane
+        weights = facts.read(grad_output, lead).reshape(-1)
+        total = np.bincount(places.reshape(-1), weights, some * plane)
+        out[lead] = total.reshape(*extents, *shape[-count:])
 
-    facts.each(cut(shape[:-2], max(BLOCK // max(plane, 1), 1)), add_up)
+    facts.each(cut(shape[:-count], max(BLOCK // max(plane, 1), 1)), add_up)
     return out
