@@ -174,7 +174,7 @@ class Pooling(NamedTuple):
 
     def _shares(self, k: Arguments) -> tuple[Any, Any, Any]:
         """What windows have of the numbers of a plane, an entry for each pair that shares any."""
-        windows, numbers, counts = np.zeros(1, np.int64), np.zeros(1, np.int64), np.ones(1)
+        windows, numbers, counts = (np.full(1, each, np.int64) for each in (0, 0, 1))
         for place, size in enumerate(k["self"].shape[-self.axes :]):
             of_axis = self.along(k, place)
             window, number, count = np.array(
@@ -183,7 +183,7 @@ class Pooling(NamedTuple):
             windows = np.add.outer(windows * len(of_axis), window).ravel()
             numbers = np.add.outer(numbers * size, number).ravel()
             counts = np.multiply.outer(counts, count).ravel()
-        return windows, numbers, np.array([1 / divisor(k, count) for count in counts])
+        return windows, numbers, np.array([1 / divisor(k, count) for count in counts.tolist()])
 
 
 def divisor(k: Arguments, count: int) -> float:

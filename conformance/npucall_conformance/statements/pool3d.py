@@ -36,7 +36,7 @@ SHAPES: dict[str, Any] = {
     "sized": lambda count: (max(count // 320, 1), 4, 8, 10),
     "fitted": lambda base: (*base[:-3], *(max(extent, 3) for extent in base[-3:])),
     "large_shape": (2, 2, 21, 29, 43),
-    "large": (Setup("many-planes", (2_001, 3, 3, 4)), Setup("long-rows", (1, 2, 3, 10_021)),
+    "large": (Setup("many-planes", (2_801, 3, 3, 4)), Setup("long-rows", (1, 2, 3, 16_411)),
               Setup("one-row", (1, 9, 101, 121))),
     "chunked": (3_300, 4, 8, 11),
 }  # fmt: skip
