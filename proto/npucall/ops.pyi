@@ -45,6 +45,7 @@ from npucall.operators.swish import fast_gelu as fast_gelu
 from npucall.operators.swish import fast_gelu_backward as fast_gelu_backward
 from npucall.operators.flash_attention_score import flash_attention_score as flash_attention_score
 from npucall.operators.flash_attention_score_grad import flash_attention_score_grad as flash_attention_score_grad
+from npucall.operators.gather import gather as gather
 from npucall.operators.ge_glu import ge_glu as ge_glu
 from npucall.operators.ge_glu_backward import ge_glu_backward as ge_glu_backward
 from npucall.operators.ge_glu import ge_glu_v3 as ge_glu_v3
@@ -66,6 +67,10 @@ from npucall.operators.hardswish_backward import hardswish_backward as hardswish
 from npucall.operators.hardswish_backward_v2 import hardswish_backward_v2 as hardswish_backward_v2
 from npucall.operators.hardtanh import hardtanh as hardtanh
 from npucall.operators.hardtanh_backward import hardtanh_backward as hardtanh_backward
+from npucall.operators.index_select import index_add as index_add
+from npucall.operators.index_fill import index_fill as index_fill
+from npucall.operators.index_fill import index_fill_tensor as index_fill_tensor
+from npucall.operators.index_select import index_select as index_select
 from npucall.operators.selu import inplace_celu as inplace_celu
 from npucall.operators.elu import inplace_elu as inplace_elu
 from npucall.operators.hardsigmoid import inplace_hardsigmoid as inplace_hardsigmoid
@@ -110,6 +115,7 @@ from npucall.operators.nll_loss import nll_loss as nll_loss
 from npucall.operators.nll_loss2d import nll_loss2d as nll_loss2d
 from npucall.operators.nll_loss2d_backward import nll_loss2d_backward as nll_loss2d_backward
 from npucall.operators.nll_loss_backward import nll_loss_backward as nll_loss_backward
+from npucall.operators.permute import permute as permute
 from npucall.operators.prelu import prelu as prelu
 from npucall.operators.prelu_backward import prelu_backward as prelu_backward
 from npucall.operators.reduce_sum import reduce_sum as reduce_sum
@@ -132,6 +138,7 @@ from npucall.operators.rotary_position_embedding import rotary_position_embeddin
 from npucall.operators.rotary_position_embedding_grad import rotary_position_embedding_grad as rotary_position_embedding_grad
 from npucall.operators.scaled_masked_softmax import scaled_masked_softmax as scaled_masked_softmax
 from npucall.operators.scaled_masked_softmax_backward import scaled_masked_softmax_backward as scaled_masked_softmax_backward
+from npucall.operators.gather import scatter_add as scatter_add
 from npucall.operators.selu import selu as selu
 from npucall.operators.selu import selu_backward as selu_backward
 from npucall.operators.sigmoid import sigmoid as sigmoid

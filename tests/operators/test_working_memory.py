@@ -92,6 +92,24 @@ def embedding(count: int, width: int) -> list[Large]:
     ]
 
 
+def indexed(*shape: int) -> list[Large]:
+    """Each place along the first dimension, or each element, is named twice."""
+    twice, of_index = (2 * shape[0], *shape[1:]), {"index": INT64}
+    along: dict[str, Any] = {"self": shape, "index": twice[:1]}
+    return [
+        Large("aclnnIndexSelect", along, {"dim": 0}, of_index),
+        Large("aclnnIndexAdd", {**along, "source": twice}, {"dim": 0, "alpha": 1}, of_index),
+        Large("aclnnIndexFill", along, {"dim": 0, "value": 1}, of_index),
+        Large("aclnnIndexFillTensor", {"self": shape}, {"dim": 0, "index": (0,), "value": 1}),
+        Large("aclnnGather", {"self": shape, "index": twice}, {"dim": 0}, of_index),
+        Large(
+            "aclnnScatterAdd", {**dict.fromkeys(("index", "src"), twice), "self": shape},
+            {"dim": 0}, of_index,
+        ),
+        Large("aclnnPermute", {"self": (*shape, 1)}, {"dims": (2, 1, 0)}),
+    ]  # fmt: skip
+
+
 def batch_norm(*shape: int) -> list[Large]:
     names = ("weight", "running_mean", "running_var")
     forward: dict[str, Any] = {"input": shape, "weight": shape[1:2], "bias": shape[1:2]}
@@ -424,6 +442,7 @@ CASES = [
     *(nll(*shape) for shape in ((MANY,), (1, MANY), (MANY // 8, 8))),
     *(nll(*shape) for shape in ((2, 4, 1024, 1024), (1, MANY, 1, 1), (MANY, 1, 1, 1))),
     *(case for shape in ((2, MANY // 2), (64, 64, 2048), (MANY, 1)) for case in prelu(*shape)),
+    *(case for shape in ((MANY, 1), (4, MANY // 4)) for case in indexed(*shape)),
     Large(
         "aclnnBatchMatMul", {"self": (MANY // 64, 2, 3), "mat2": (1, 3, 4)}, {"cube_math_type": 0}
     ),

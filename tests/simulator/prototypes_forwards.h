@@ -347,6 +347,36 @@ SIM_OPERATOR(aclnnClippedSwigluGrad, const aclTensor *gradY, const aclTensor *x,
 SIM_OPERATOR(aclnnBatchMatMul, const aclTensor *self, const aclTensor *mat2,
              SIM_OUT aclTensor *out, int8_t cubeMathType);
 
+// ---- Indices ----
+
+// aclnn_index_select.h; nn; 8.1 9.x
+SIM_OPERATOR(aclnnIndexSelect, const aclTensor *self, int64_t dim, const aclTensor *index,
+             SIM_OUT aclTensor *out);
+
+// aclnn_index_add.h; nn; 8.1 9.x
+SIM_OPERATOR(aclnnIndexAdd, const aclTensor *self, const int64_t dim, const aclTensor *index,
+             const aclTensor *source, const aclScalar *alpha, SIM_OUT aclTensor *out);
+
+// aclnn_gather.h; nn; 8.1 9.x
+SIM_OPERATOR(aclnnGather, const aclTensor *self, const int64_t dim, const aclTensor *index,
+             SIM_OUT aclTensor *out);
+
+// aclnn_scatter_add.h; nn; 8.1 9.x
+SIM_OPERATOR(aclnnScatterAdd, const aclTensor *self, int64_t dim, const aclTensor *index,
+             const aclTensor *src, SIM_OUT aclTensor *out);
+
+// aclnn_index_fill.h; nn; 9.x
+SIM_OPERATOR(aclnnIndexFill, const aclTensor *self, int64_t dim, const aclTensor *index,
+             const aclScalar *value, SIM_OUT aclTensor *out);
+
+// aclnn_index_fill_tensor.h; nn; 8.1 9.x
+SIM_OPERATOR(aclnnIndexFillTensor, const aclTensor *self, int64_t dim, const aclIntArray *index,
+             const aclScalar *value, SIM_OUT aclTensor *out);
+
+// aclnn_permute.h; math; 8.1 9.x
+SIM_OPERATOR(aclnnPermute, const aclTensor *self, const aclIntArray *dims,
+             SIM_OUT aclTensor *out);
+
 // ---- In place ----
 
 // aclnn_mish.h; nn; 8.1 9.x

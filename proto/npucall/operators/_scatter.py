@@ -26,6 +26,8 @@ _EXACT = 64
 """From so many rows of one index on sums are taken in float64."""
 HELD = 40
 """Bytes that are held for each index."""
+OF_TARGET = 16
+"""And for each target row."""
 
 
 @dataclass(frozen=True)
@@ -54,12 +56,16 @@ class Sorted:
         self, read: Callable[[AnyArray], AnyArray], rows: slice, width: int, dtype: np.dtype[Any]
     ) -> AnyArray:
         """The sums of some target rows; ``read`` gives rows by their numbers."""
-        exact = self.counts(rows).max(initial=0) >= _EXACT
-        total = np.zeros((rows.stop - rows.start, width), np.float64 if exact else dtype)
-        step = max(BLOCK // max(width, 1), 1)
+        return self.added(np.zeros((rows.stop - rows.start, width), dtype), read, rows)
+
+    def added(self, start: AnyArray, read: Callable[[AnyArray], AnyArray], rows: slice) -> AnyArray:
+        """The same, and what the target rows have already."""
+        exact = start.dtype == np.float32 and self.counts(rows).max(initial=0) >= _EXACT
+        total = start.astype(np.float64 if exact else start.dtype)
+        step = max(BLOCK // max(start.shape[1], 1), 1)
         first, last = (int(self.starts[at]) for at in (rows.start, rows.stop))
-        for start in range(first, last, step):
-            places = slice(start, min(start + step, last))
+        for begin in range(first, last, step):
+            places = slice(begin, min(begin + step, last))
             _add(total, self.indices[places] - rows.start, read(self.order[places]))
         return total
 
