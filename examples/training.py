@@ -124,6 +124,7 @@ def main(
 ) -> int:
     """Trains by torch and by a server, compares, prints, draws. 0 if all is as it should be."""
     given = _arguments(doc)
+    torch.set_num_threads(1)  # more are slower for tensors so small, and the server computes too
     batches = draw(given.steps)
     warnings.simplefilter("ignore", WireWarning)  # tensors are small, and the server is near
     model = make()

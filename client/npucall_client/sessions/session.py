@@ -47,6 +47,11 @@ class SessionBase:
         return self._home.lease
 
     @property
+    def refill(self) -> bool:
+        """Whether it is opened again if it was lost, and what was ``put`` sent again."""
+        return self._home.refill
+
+    @property
     def budget(self) -> int:
         """Bytes that its tensors may hold together."""
         return self._home.budget

@@ -76,6 +76,7 @@ class SessionLink:
         self._wanted = lease, budget
         self._timeout = timeout
         self._name = request_id
+        self.refill = refill
         self._proofs = Proofs() if refill else None
         self._collected = Collected()
         self._process = os.getpid()

@@ -19,6 +19,9 @@ from npucall_client.sessions.program import Program
 from npucall_client.sessions.remote import Remote
 from npucall_client.sessions.session import Session
 
+_MOST_COPIED = 1 << 20
+"""Bytes of a tensor that travels in the message of a program."""
+
 
 class EachAtOnce:
     """What runs each operator when it is asked for it."""
@@ -42,12 +45,15 @@ class InProgram:
 
     def __init__(self, run: InSession, session: Session, program: Program) -> None:
         self._run = run
-        self.kept = session.put
+        self._session = session
         self.fetch = program.fetch
         self._program = program
 
     def __call__(self, operator: str, /, **arguments: Any) -> Any:
         return self._program.run(operator, **self._run.placed(arguments))
+
+    def kept(self, value: Tensor) -> Any:
+        return _kept(value, self._session, self._program)
 
 
 class OnClient(EachAtOnce):
@@ -117,22 +123,45 @@ class InSession(OnClient):
 
 
 class SessionRun(InSession):
-    """A forward in a session: arguments stay there, and results if the backward takes them."""
+    """A forward in a session: arguments stay there, and results if the backward takes them.
+
+    It is one program: with ``results`` one that runs once the result is asked for.
+    """
 
     def __init__(
         self, client: Client, given: Sequence[Any], session: Session, *, results: bool
     ) -> None:
         super().__init__(client, given, session, {})
         self._results = results
+        self._program: Program | None = None
+
+    @contextmanager
+    def together(self) -> Iterator[Any]:
+        with self._session.program() as self._program:
+            yield InProgram(self, self._session, self._program)
 
     def __call__(self, operator: str, /, **arguments: Any) -> Any:
-        if not self._results:
-            return super().__call__(operator, **arguments)
-        return self._session.run(operator, **self.placed(arguments))
+        if self._results:
+            self._program = self._program or self._session.program()
+            return self._program.run(operator, **self.placed(arguments))
+        with self.together() as calls:
+            found = calls(operator, **arguments)
+            every = found if isinstance(found, tuple) else (found,)
+            several = [each for each in every if each is not None]
+            calls.fetch(*several)
+        return one_or_several(map(self.tensor, several))
+
+    def tensor(self, value: Any) -> Tensor:
+        if self._results and self._program is not None:
+            with self._program as program:
+                program.fetch(value)
+            self._program = None
+        return super().tensor(value)
 
     def place(self, key: tuple[Any, ...], value: Tensor) -> Any:
         if key not in self.held:
-            self.held[key] = self._session.put(value)
+            assert self._program is not None  # noqa: S101  # arguments are placed for its calls
+            self.held[key] = _kept(value, self._session, self._program)
         return self.held[key]
 
 
@@ -151,6 +180,20 @@ class InFloat64(EachAtOnce):
         several = found if isinstance(found, tuple) else (found,)
         there = (np.asarray(each) for each in several if each is not None)
         return one_or_several(map(torch.from_numpy, there))
+
+
+def _kept(value: Tensor, session: Session, program: Program) -> Remote:
+    """A tensor that stays in the session: a copy that the program makes of what its message has.
+
+    A larger one has an upload of its own, and so has what is sent again if the session is lost.
+    """
+    if value.nbytes > _MOST_COPIED or session.refill:
+        return session.put(value)
+    copy = {"self": value, "dtype": arrays.as_array("self", value).dtype}
+    if value.is_floating_point() or value.dtype is torch.bool:
+        return program.run("aclnnCast", **copy)
+    with session.program() as before:  # an operator may look at indices before its program runs
+        return before.run("aclnnCast", **copy)
 
 
 def _same(first: Tensor, second: Tensor) -> bool:

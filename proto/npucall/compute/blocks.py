@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import cached_property, partial
 from math import prod
@@ -10,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from npucall.compute.blas import one_thread
 from npucall.compute.conversions import converted
 from npucall.compute.helpers import Sharing
 from npucall.compute.layouts import Layout
@@ -28,6 +30,9 @@ _SUMMED_IN = {"i": np.int64, "u": np.int64, "b": np.int64, "c": np.complex128}
 """The dtype for sums, by the kind of the kernel dtype; float64 for floats."""
 _BLOCK_OF_ONE, _BLOCK_OF_MORE = 1 << 20, 1 << 16
 """Elements of a block that is summed: of one input, which is only read, and of a formula of more.
+"""
+_WORTH_TWO = 1 << 27
+"""Products of two numbers that one thread adds up in the time that it takes to wake another one.
 """
 _WORTH_IT = 1 << 12
 """From so many elements on, copying a result costs more than checking whether it is needed."""
@@ -162,6 +167,9 @@ class _AtOnceWork(Work):
 
     def _arrange(self) -> None:
         self.space = ()
+        over: Any = self.call.operator.over
+        is_small = over.computes is not None and over.computation(self.call) < _WORTH_TWO
+        self._threads = one_thread if is_small else nullcontext
 
     def passes(
         self, inputs: Sequence[AnyArray], targets: Sequence[AnyArray], sharing: Sharing
@@ -188,7 +196,8 @@ class _AtOnceWork(Work):
             self.facts, pause=sharing.pause, outputs=written, shared=sharing.each,
             narrow=None if self.kernel == self.facts.dtype else self._narrowed,
         )  # fmt: skip
-        results: Sequence[Any] = self.results(facts, read)
+        with self._threads():
+            results: Sequence[Any] = self.results(facts, read)
         for output, result in zip(self.call.operator.outputs, results, strict=True):
             writing = written.get(output.name)
             if writing is None:

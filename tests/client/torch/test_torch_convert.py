@@ -116,5 +116,6 @@ def test_the_operators_of_a_linear_layer_are_one_program_in_a_session(
         shapes = (2, 3), (4, 3), (4,)
         x, weight, bias = (torch.ones(*shape, requires_grad=True) for shape in shapes)
         functional(local, session=session).linear(x, weight, bias).sum().backward()
-    assert ran == [2, 3]  # a product and a sum; three gradients
+    # Each has copies of what stays: three arguments, a product, a sum; a gradient, three of it.
+    assert ran == [5, 4]
     assert weight.grad.tolist() == [[2.0] * 3] * 4

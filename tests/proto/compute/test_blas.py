@@ -2,10 +2,13 @@
 
 import threading
 from collections.abc import Iterator
+from typing import Any
 
+import numpy as np
 import pytest
 
-from npucall.compute import blas
+from npucall import ops
+from npucall.compute import blas, blocks, evaluate
 from npucall.compute.helpers import UNLIMITED, Helpers, Sharing
 
 library = blas._library()
@@ -58,3 +61,19 @@ def test_of_calls_at_the_same_time_the_last_one_gives_them_back() -> None:
     leave.set()
     thread.join()
     assert (beside, library.get()) == (1, MANY)
+
+
+@pytest.mark.parametrize(("worth_two", "threads"), [(9, 1), (8, MANY)])
+def test_a_small_product_has_one_thread_and_a_large_one_all(
+    monkeypatch: pytest.MonkeyPatch, worth_two: int, threads: int
+) -> None:
+    seen, own = [], np.matmul
+
+    def matmul(*factors: Any, **more: Any) -> Any:
+        seen.append(library.get())
+        return own(*factors, **more)
+
+    monkeypatch.setattr(np, "matmul", matmul)
+    monkeypatch.setattr(blocks, "_WORTH_TWO", worth_two)
+    evaluate.compute(ops.matmul, np.eye(2, dtype=np.float32), np.ones((2, 2), np.float32), 0)
+    assert (seen, library.get()) == ([threads], MANY)
