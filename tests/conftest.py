@@ -108,15 +108,19 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[None]:
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _what_lasts_is_looked_at_once() -> None:
     """Thousands of tests stay in memory: the collector need not look at them again and again.
 
     Tests of what is left behind begin with it, and each took over a second.
     """
-    gc.disable()
-    yield
     gc.collect()
     gc.freeze()
-    gc.enable()
 
 
 @pytest.hookimpl(wrapper=True)

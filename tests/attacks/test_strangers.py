@@ -172,14 +172,14 @@ def test_handshakes_without_an_end_keep_nobody_out(
 
 
 def test_listings_that_nobody_reads_count(start: Start) -> None:
-    """Before: 493 MiB. Of one connection 64 are open at a time."""
-    with start() as server, connected(server.target, 22, window=0) as made:
+    """Before: 22 MiB a connection, of which 64 are open at a time."""
+    with start() as server, connected(server.target, 10, window=0) as made:
         for each in made:
             for _ in range(64):
                 each.call("ListOperators", b"\0\0\0\0\0")
         pump(made, 20, lambda all_: sent(all_) and answered(all_))
         server.note(f"+{(server.peak() - server.resident_at_start) / MIB:.0f} MiB")
-        assert server.peak() - server.resident_at_start < 150 * MIB
+        assert server.peak() - server.resident_at_start < 120 * MIB
         assert health_of(server.target) == "SERVING"
 
 
@@ -196,6 +196,7 @@ def test_headers_without_an_end_cost_their_connection(start: Start) -> None:
             while time.monotonic() - begun < 60:
                 made.socket.sendall(frame)
                 closed_after += len(frame)
+                time.sleep(0.005)  # at full speed it takes what the machine has
         except (TimeoutError, OSError):
             pass
         server.note(f"closed after {closed_after / MIB:.0f} MiB, {time.monotonic() - begun:.0f} s")

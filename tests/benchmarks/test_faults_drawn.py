@@ -13,7 +13,7 @@ SILU = "aclnnSilu"
 
 
 def test_a_seed_draws_the_same_faults_of_every_kind_and_each_is_another_program() -> None:
-    first, again = (list(islice(sample(3), 60)) for _ in range(2))
+    first, again = (list(islice(sample(3, "^[b-h_]"), 60)) for _ in range(2))
     assert first == again
     assert {fault.kind for fault in first} == {
         "axis", "border", "condition", "constant", "dtype", "key", "order", "scratch", "sign",
@@ -43,6 +43,7 @@ def test_what_an_expression_may_become(text: str, changes: set[str], tmp_path: P
 
 
 @pytest.mark.alone
+@pytest.mark.more
 def test_a_fork_says_whether_a_change_is_a_fault_and_what_reports_it() -> None:
     subject = local()
     calls = calls_of(STATEMENTS[SILU], 0, subject)

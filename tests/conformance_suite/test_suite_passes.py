@@ -27,7 +27,7 @@ def passes_quickly(server: Subject, title: str, blocks: tuple[str, ...] = ()) ->
     assert {outcome.block for outcome in unexplained} <= {"invalid", "documents"}
 
 
-@each("title", TITLES[5::24])
+@each("title", TITLES[5::60])
 def test_a_quick_run_passes(title: str) -> None:
     """Of every operator ``tests/operators`` tries the blocks that are about it."""
     passes_quickly(local(), title)

@@ -55,7 +55,7 @@ def test_a_program_needs_the_libraries_that_it_was_linked_with(probe: Path) -> N
     assert "libnpucall_exec" not in needed
 
 
-@pytest.mark.parametrize("language", ["c", "c++"])
+@pytest.mark.parametrize("language", ["c", pytest.param("c++", marks=pytest.mark.more)])
 def test_a_compiler_accepts_every_header_alone(tree: Path, language: str) -> None:
     include = tree / "include"
     command = ["gcc", "-fsyntax-only", "-Wall", "-Werror", f"-x{language}", f"-I{include}", "-"]

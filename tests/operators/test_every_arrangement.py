@@ -12,7 +12,7 @@ from npucall.compute.evaluate import compute
 from npucall.compute.work import Work
 from npucall.declare.domain import Elementwise
 from npucall.declare.parameters import Kind
-from npucall.dtypes import BF16, COMPLEX64, DOUBLE, FLOAT, FLOAT16
+from npucall.dtypes import BF16, COMPLEX64, DOUBLE, FLOAT, FLOAT16, DType
 from npucall.errors import NpucallError
 from npucall.tensors import TensorSpec
 from npucall_conformance.cases.case import Case
@@ -52,8 +52,8 @@ ELEMENTWISE = [t for t in TABLES if isinstance(t.operator.over, Elementwise) and
 
 @each
 def test_blocks_of_any_length_give_the_same_bits(table: Table) -> None:
-    wrong = []
-    for case in (*usual(table.statement, FLOAT, FLOAT16), *stretched(table.statement)):
+    wrong, dtypes = [], (FLOAT, FLOAT16) if rounds_steps(table, FLOAT16) else (FLOAT,)
+    for case in (*usual(table.statement, *dtypes), *stretched(table.statement)):
         tensors, attributes = drawn(case)
         call = prepared(table.operator, tensors, attributes)
         whole = bits(evaluated(call, tensors))
@@ -65,15 +65,18 @@ ROUNDED_BETWEEN = ("aclnnFlashAttentionScore", "aclnnFlashAttentionScoreGrad")
 """Of these, what one product of matrices gives is rounded before the next."""
 
 
-def test_short_floats_are_computed_as_float32_and_rounded_once() -> None:
+def rounds_steps(table: Table, dtype: DType) -> bool:
+    """Whether steps are rounded, or numbers count in the dtype of the kernel."""
+    stepwise = table.statement.stepwise(dtype) or table.statement.in_kernel
+    return bool(stepwise) or table.operator.name in ROUNDED_BETWEEN
+
+
+def test_other_short_floats_are_computed_as_float32_and_rounded_once() -> None:
     wrong = []
     for table in TABLES:
         for case in usual(table.statement, FLOAT16, BF16):
-            if table.statement.stepwise(case.dtype) or table.statement.in_kernel:
-                continue  # every step is rounded, or numbers count in the dtype of the kernel
-            if table.operator.name in ROUNDED_BETWEEN:
-                continue
-            wrong += [(case.id, name) for name in rounded_otherwise(table, case)]
+            if not rounds_steps(table, case.dtype):
+                wrong += [(case.id, name) for name in rounded_otherwise(table, case)]
     assert not wrong
 
 

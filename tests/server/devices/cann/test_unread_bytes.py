@@ -34,7 +34,7 @@ from .opened import FakeTurn, Open, Opened, bytes_of, release
 from .test_clearing import FILL, KERNEL, SECRET
 
 pytestmark = pytest.mark.usefixtures("as_in_production")
-COUNT = 4096
+COUNT = 512
 
 
 def keep_secrets(device: Opened) -> None:
